@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{OnceCell, RefCell};
 use ringway_click_lang::Graph;
+use ringway_click_lang::near::proposal;
 
 /// The kind of value of a defined name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +106,14 @@ impl Names {
             NameKind::Gateway => device.gateway.map(Vec::from),
             _ => None,
         }
+    }
+
+    /// A suggestion of the defined name nearest to a word, of those that an element `context` can use.
+    pub fn proposal(&self, kind: NameKind, word: &str, context: &str) -> Option<String> {
+        let defined = self.defined.borrow();
+        let own = defined.keys().filter(|(known, _)| *known == kind).map(|(_, full)| full.as_str());
+        let visible = own.filter(|full| context.starts_with(compound(full)));
+        proposal(word, visible.map(|full| &full[compound(full).len()..]))
     }
 
     /// The value of a name.

@@ -8,6 +8,7 @@ use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, NameKind, Prefix, Scope};
 use ringway_click::{Context, ElementId};
 use ringway_click_lang::config;
+use ringway_click_lang::near::proposal;
 
 /// New addresses and ports; 0 keeps the old one. One field, the source port or else the source address, may vary.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +39,23 @@ fn mark<'a>(text: &'a str, pattern: &mut Pattern) -> &'a str {
     }
 }
 
+/// The first words of input specifications; the name of a mapper is one too.
+const SPECIFICATIONS: [&str; 8] =
+    ["pass", "passthrough", "nochange", "keep", "drop", "discard", "pattern", "xpattern"];
+
+/// A message, and the proposal that follows it.
+fn followed(message: String, proposal: Option<String>) -> String {
+    match proposal {
+        Some(proposal) => format!("{message}; {proposal}"),
+        None => message,
+    }
+}
+
+/// The message that a word is none of a kind, with the nearest name of that kind.
+fn with_proposal(message: String, kind: NameKind, word: &str, scope: &Scope) -> String {
+    followed(message, scope.names().proposal(kind, word, scope.element_name()))
+}
+
 impl Pattern {
     /// Parses `SADDR DADDR`, `SADDR DADDR SPORT`, `SADDR SPORT DADDR DPORT` or a name declared by IPRewriterPatterns.
     ///
@@ -52,17 +70,20 @@ impl Pattern {
             [source, port, destination, other] => (source, Some(port), destination, Some(other)),
             _ => return Err("syntax error".into()),
         };
-        pattern.source(source, scope).ok_or("bad source address")?;
+        let address = |what: &str, word: &str| {
+            with_proposal(format!("bad {what} address '{word}'"), NameKind::Ipv4, word, scope)
+        };
+        pattern.source(source, scope).ok_or_else(|| address("source", source))?;
         if let Some(port) = source_port {
-            pattern.source_port(port, scope).ok_or("bad source port")?;
+            pattern.source_port(port, scope).ok_or_else(|| format!("bad source port '{port}'"))?;
         }
         if destination != "-" {
-            let address = Ipv4Addr::parse(destination, scope).map_err(|_| "bad destination address")?;
-            pattern.to.destination = address.to_bits();
+            let parsed = Ipv4Addr::parse(destination, scope).map_err(|_| address("destination", destination));
+            pattern.to.destination = parsed?.to_bits();
         }
-        if let Some(port) = destination_port.filter(|port| *port != "-") {
-            let port = u16::parse(port, scope).ok().filter(|port| *port > 0);
-            pattern.to.destination_port = port.ok_or("bad destination port")?;
+        if let Some(word) = destination_port.filter(|port| *port != "-") {
+            let port = u16::parse(word, scope).ok().filter(|port| *port > 0);
+            pattern.to.destination_port = port.ok_or_else(|| format!("bad destination port '{word}'"))?;
         }
         Ok(pattern)
     }
@@ -71,7 +92,9 @@ impl Pattern {
         let text = scope.names().value(NameKind::Pattern, name, scope.element_name());
         let text = text.and_then(|text| String::from_utf8(text).ok());
         let words = text.map(|text| config::split_words(&text)).filter(|words| words.len() > 1);
-        words.map_or_else(|| Err(format!("no such pattern '{name}'")), |words| Self::parse(&words, scope))
+        let unknown =
+            || Err(with_proposal(format!("no such pattern '{name}'"), NameKind::Pattern, name, scope));
+        words.map_or_else(unknown, |words| Self::parse(&words, scope))
     }
 
     fn source(&mut self, text: &str, scope: &Scope) -> Option<()> {
@@ -278,7 +301,10 @@ impl Action {
             _ => match scope.find(word) {
                 Some(element) if rest.is_empty() => Ok(Self::Mapper(element)),
                 Some(_) => Err("syntax error, expected element name".into()),
-                None => Err("unknown specification".into()),
+                None => {
+                    let near = proposal(word, SPECIFICATIONS);
+                    Err(followed(format!("unknown specification '{word}'"), near))
+                }
             },
         }
     }

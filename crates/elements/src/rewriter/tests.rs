@@ -184,3 +184,29 @@ fn flows_of_a_replaced_router_are_removed_in_steps() {
     assert!((4..1000).contains(&pieces), "{pieces}");
     assert!(router.is_empty());
 }
+
+#[test]
+fn wrong_patterns_are_named_with_the_nearest_names() {
+    let message = |input: &str| {
+        let text = format!(
+            "AddressInfo(gateway 10.0.0.1); IPRewriterPatterns(outside 10.0.0.9 1024-2047 - -);
+             Idle -> r :: IPRewriter({input}) -> Discard; r[1] -> Discard;"
+        );
+        let graph = Source::new(&text, "config").read(&mut Anything).graph;
+        let built =
+            Router::build(graph, &crate::registry(), Options::simulated(1, Recorder::default(), &text));
+        built.err().map_or_else(String::new, |error| error.to_string())
+    };
+    for (input, wrong) in [
+        ("pattern gatway - - - 0 1", "bad source address 'gatway'; did you mean 'gateway'?"),
+        ("pattern 10.0.0.300 - - - 0 1", "bad source address '10.0.0.300'"),
+        ("pattern - - gatewya - 0 1", "bad destination address 'gatewya'; did you mean 'gateway'?"),
+        ("pattern - http - - 0 1", "bad source port 'http'"),
+        ("pattern - - - 0 0 1", "bad destination port '0'"),
+        ("pattern outsid 0 1", "no such pattern 'outsid'; did you mean 'outside'?"),
+        ("patern outside 0 1", "unknown specification 'patern'; did you mean 'pattern'?"),
+    ] {
+        assert!(message(input).contains(wrong), "{input}: {}", message(input));
+    }
+    assert_eq!(message("pattern outside 0 1"), "");
+}
