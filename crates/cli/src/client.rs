@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use ringway_control::api::Trouble;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
@@ -35,6 +36,16 @@ impl Client {
 
     /// Connects to a control socket.
     pub fn to(socket: PathBuf) -> Result<Client, Fail> {
+        let kind = std::fs::metadata(&socket).map(|seen| seen.file_type());
+        if let Ok(kind) = kind
+            && !kind.is_socket()
+        {
+            let place = socket.display();
+            return Err(Fail::Failed(match kind.is_dir() {
+                true => format!("{place} is a folder; name the socket in it: {place}/api.sock"),
+                false => format!("{place} is no socket; name api.sock of a run directory"),
+            }));
+        }
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fail::because)?;
         let sender = runtime.block_on(async {
@@ -168,6 +179,9 @@ fn gone(error: &hyper::Error, socket: &Path) -> Fail {
     Fail::NotUp(match error.is_parse() {
         true => format!("{} is no control socket; name api.sock of a run directory", socket.display()),
         // The stage of the exchange at which the connection broke would not help the user.
-        false => "the fabric went away".into(),
+        false => {
+            let fix = "`ringway ps` shows whether it is up, and its log why not";
+            format!("the fabric on {} went away without an answer; {fix}", socket.display())
+        }
     })
 }

@@ -48,6 +48,16 @@ impl Fail {
         Fail::Failed(error.to_string())
     }
 
+    /// The same with another message, if it is one of the fabric.
+    pub fn map(self, change: impl FnOnce(String) -> String) -> Fail {
+        match self {
+            Fail::Failed(text) => Fail::Failed(change(text)),
+            Fail::Unknown(text) => Fail::Unknown(change(text)),
+            Fail::Late(text) => Fail::Late(change(text)),
+            other => other,
+        }
+    }
+
     /// The program's exit code. `docs/cli.md` lists them; 2 is for wrong arguments.
     pub fn code(&self) -> u8 {
         match self {

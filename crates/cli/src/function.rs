@@ -82,8 +82,9 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
         }
         FunctionCommand::Update { name, file } => {
             let configuration = configuration(&file)?;
-            Client::connect(target)?
-                .put_only(&FUNCTION.path(&name, "configuration")?, &NewConfiguration { configuration })
+            let path = FUNCTION.path(&name, "configuration")?;
+            let updated = Client::connect(target)?.put_only(&path, &NewConfiguration { configuration });
+            updated.map_err(|fail| fail.map(|why| in_file(&why, &name, &file)))
         }
         FunctionCommand::Image { output } => image(&output),
         FunctionCommand::Graph { name, seconds } => graph(target, json, &name, seconds),
@@ -113,13 +114,15 @@ fn image(_: &Path) -> Result<(), Fail> {
 
 /// Moves a function; it goes on here if it can't there.
 fn migrate(target: &Target, name: &str, to: PathBuf) -> Result<(), Fail> {
+    let shown = to.display().to_string();
     let (mut here, mut there) = (Client::connect(target)?, Client::to(to)?);
     let departure: Departure = here.answer(&FUNCTION.path(name, "depart")?)?;
     if let Err(wrong) = there.post_only("/v1/arrivals", &departure) {
-        if let Err(error) = here.post(&FUNCTION.path(name, "resume")?) {
-            text::warn(&format!("{name} does not go on here: {error}"));
-        }
-        return Err(wrong);
+        let state = match here.post(&FUNCTION.path(name, "resume")?) {
+            Ok(()) => "goes on here".into(),
+            Err(error) => format!("does not go on here: {error}"),
+        };
+        return Err(wrong.map(|wrong| format!("the fabric of {shown} refuses it: {wrong}\n{name} {state}")));
     }
     here.delete(&FUNCTION.object(name)?)
 }
@@ -189,14 +192,32 @@ fn test(json: bool, files: &[PathBuf], write: bool) -> Result<(), Fail> {
 fn create(target: &Target, new: CreateFunction) -> Result<(), Fail> {
     let CreateFunction { name, config, click, isolation, ports, devices, parameters, memory, core, burst } =
         new;
-    let configuration = match (click, config) {
+    let configuration = match (click, &config) {
         (Some(text), _) => text,
-        (None, Some(file)) => configuration(&file)?,
+        (None, Some(file)) => configuration(file)?,
         (None, None) => String::new(),
     };
+    let title = name.clone();
     let (devices, parameters) = (devices.into_iter().collect(), parameters.into_iter().collect());
     let new = NewFunction { name, configuration, isolation, ports, devices, parameters, memory, core, burst };
-    Client::connect(target)?.post_only("/v1/functions", &new)
+    let created = Client::connect(target)?.post_only("/v1/functions", &new);
+    created.map_err(|fail| fail.map(|why| config.iter().fold(why, |why, file| in_file(&why, &title, file))))
+}
+
+/// Names the file of a configuration in place of its function, by which the fabric knows it: `nat:21:1` becomes
+/// `new.click:21:1`.
+fn in_file(message: &str, name: &str, file: &Path) -> String {
+    let shown = if file == Path::new("-") { "standard input".into() } else { file.display().to_string() };
+    let title = format!("{name}:");
+    let mut parts = message.split(&title);
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let is_word = out.is_empty() || out.ends_with([' ', '\n']);
+        out += if is_word && part.starts_with(|c: char| c.is_ascii_digit()) { &*shown } else { name };
+        out += ":";
+        out += part;
+    }
+    out
 }
 
 /// The text of a configuration; `-` is standard input.
@@ -296,6 +317,17 @@ fn handler_path(name: &str, handler: &str) -> Result<String, Fail> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_name_the_file_of_a_configuration() {
+        let named = |message, name| in_file(message, name, Path::new("new.click"));
+        let refused = "function nat goes on as it was: nat:21:1: no element\nnat:22:3: no port";
+        let expected = "function nat goes on as it was: new.click:21:1: no element\nnew.click:22:3: no port";
+        assert_eq!(named(refused, "nat"), expected);
+        assert_eq!(named("function nat: ghost", "nat"), "function nat: ghost");
+        assert_eq!(named("cgnat:2:1: no", "nat"), "cgnat:2:1: no");
+        assert_eq!(in_file("f:1:1: no", "f", Path::new("-")), "standard input:1:1: no");
+    }
 
     #[test]
     fn handlers_are_paths() {

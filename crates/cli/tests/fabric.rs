@@ -356,6 +356,81 @@ fn errors_of_a_fabric_file_are_reported() {
     assert_eq!(lab.ok(&["check", "lab.toml"]), "good: fabric lab, 1 switch, 2 ports, 0 guests, 1 worker\n");
 }
 
+/// Names of a process, as `ps -o comm` and `ps -o args` show them.
+fn process_names(pid: &Value) -> (String, String) {
+    let read = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+    (read("comm").trim().into(), read("cmdline").trim_end_matches('\0').replace('\0', " "))
+}
+
+#[test]
+fn processes_are_called_by_their_roles() {
+    let ring = "[switch.s]\n[port.a]\nkind = \"ring\"\nsocket = \"a.sock\"\nswitch = \"s\"\n";
+    let lab = Lab::new("names", &format!("{ring}[function.mirror]\nport = \"a\"\nclick = \"Idle;\"\n"));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    until("the function runs", || lab.json(&["function", "list"])[0]["state"] == "running");
+    let fabric = lab.json(&["ps"]);
+    let (name, arguments) = process_names(&fabric["fabric"]["pid"]);
+    assert_eq!(name, "ringway up");
+    assert!(
+        arguments.starts_with("ringway up --detached") && arguments.ends_with("-- lab.toml"),
+        "{arguments}"
+    );
+    let (name, arguments) = process_names(&fabric["fabric"]["data_pid"]);
+    assert_eq!((&*name, &*arguments), ("ringway data", "ringway --fabric lab data --log text"));
+    let (name, arguments) = process_names(&lab.json(&["function", "list"])[0]["pid"]);
+    assert_eq!((&*name, &*arguments), ("ringway mirror", "ringway --fabric lab run-function"));
+    lab.ok(&["down"]);
+}
+
+#[test]
+fn messages_name_the_object_and_the_remedy() {
+    let ring = |name| format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\nswitch = \"s\"\n");
+    let ports = format!("[switch.s]\n{}{}", ring("a"), ring("b"));
+    let lab = Lab::new("messages", &format!("{ports}[function.nat]\nport = \"a\"\nclick = \"Idle;\"\n"));
+    let fails = |words: &[&str], code, part: &str| {
+        let (status, message) = lab.fails(words);
+        assert!(status == code && message.contains(part), "{words:?}: {status} {message}");
+    };
+    fails(&["status"], 2, "error: `ringway status` is no command; `ringway ps` shows ports");
+    fails(&["function", "ls"], 2, "`ringway function ls` is no command; `ringway function list`");
+    fails(&["ps"], 4, "start one with `ringway up FILE --detach`");
+    fails(&["--socket", ".", "ps"], 1, ". is a folder; name the socket in it: ./api.sock");
+    fails(&["--socket", "lab.toml", "ps"], 1, "lab.toml is no socket; name api.sock of a run directory");
+    fails(&["--fabric", "..", "ps"], 2, "use letters, digits");
+    fails(&["up", "lab.toml", "--extender=010.0.0.1:80"], 2, "leave out leading zeros");
+    fails(&["function", "create", "new", "--port", "b"], 2, "--config <FILE>|--click <TEXT>");
+    std::fs::write(lab.folder.join("lab.json"), "{\"port\": {}}").unwrap();
+    fails(&["check", "lab.json"], 3, "lab.json:1:1: this is JSON; the file is read as TOML");
+
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    until("the function runs", || lab.json(&["function", "list"])[0]["state"] == "running");
+    let create = ["function", "create", "new", "--port", "b", "--click"];
+    fails(&[&create[..], &[""]].concat(), 1, "the configuration is empty");
+    let small = ["Idle;", "--isolation", "vm", "--memory", "16MB"];
+    fails(&[&create[..], &small].concat(), 1, "the memory is 16MB; use a value from 32MB to 2000MB");
+    // A wrong file changes nothing, and is named.
+    std::fs::write(lab.folder.join("new.click"), "Idle\n  -> Conter -> Discard;").unwrap();
+    let before = lab.json(&["function", "list"]);
+    fails(&["function", "update", "nat", "new.click"], 1, "new.click:2:6: ");
+    assert_eq!(lab.json(&["function", "list"]), before);
+    fails(&["function", "create", "new", "--port", "b", "--config", "new.click"], 1, "new.click:2:6: ");
+    fails(&["function", "snapshot", "nat", ".."], 1, "\"..\" can't be a name; use letters");
+    lab.ok(&["down"]);
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_image_of_functions_is_told_from_a_programs() {
+    let ring = "[switch.s]\n[port.a]\nkind = \"ring\"\nsocket = \"a.sock\"\nswitch = \"s\"\n";
+    let lab = Lab::new("image", &format!("{ring}[function.f]\nport = \"a\"\nimage = \"function.elf\"\n"));
+    lab.ok(&["function", "image", "--output", "function.elf"]);
+    let (code, words) = lab.fails(&["check", "lab.toml"]);
+    assert!(
+        code == 3 && words.contains("lab.toml:10:9: function.elf: this is the image of functions"),
+        "{words}"
+    );
+}
+
 #[test]
 fn the_api_is_described() {
     let lab = Lab::new("openapi", "");

@@ -45,6 +45,10 @@ mod machine {
 
     /// Whether a file is the image of a program that runs with so many bytes of memory; if not, why.
     pub fn check_image(image: &[u8], memory: u64) -> Result<(), String> {
+        if *image == *CLICK.elf() {
+            let what = "this is the image of functions for other monitors, not of a program";
+            return Err(format!("{what}; a function with a Click configuration has `config = \"FILE\"`"));
+        }
         ringway_vmm::check_image(image, memory / PAGE * PAGE).map_err(|error| error.to_string())
     }
 
