@@ -167,11 +167,7 @@ const ROWS: &[Row] = &[
     ("place", "rebalance", "`ringway place balance` proposes moves"),
     ("tiny", "init create add", "`ringway tiny new FOLDER` makes a folder with a program"),
     ("tiny", "compile make", "`ringway tiny build FOLDER` builds a program's image"),
-    (
-        "tiny",
-        "run start",
-        "a fabric file runs it: [function.NAME] image = \"FILE\", then `ringway up FILE` or `ringway apply FILE`",
-    ),
+    ("tiny", "run start", "a fabric file runs it: [function.NAME] image = \"FILE\", then `ringway up FILE`"),
 ];
 
 /// Options that have a value, and may stand before the command.
