@@ -20,11 +20,7 @@ const FOREIGN: &[&str] = &[
 const UNFINISHED: &[&str] =
     &[concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[ign", "ore"), concat!("dbg", "!(")];
 /// Files written by Cargo, which name its registry.
-const WRITTEN_BY_TOOLS: &[&str] = &[
-    "Cargo.lock",
-    "fuzz/libfuzzer/Cargo.lock",
-    "examples/tiny/Cargo.lock",
-];
+const WRITTEN_BY_TOOLS: &[&str] = &["Cargo.lock", "fuzz/libfuzzer/Cargo.lock", "examples/tiny/Cargo.lock"];
 
 /// Checks every file.
 pub fn check(root: &Path, files: &[File]) -> Findings {

@@ -196,7 +196,12 @@ pub fn balance(steps: &[BalanceStep], json: bool) {
         }
         if let Some((host, to)) = &step.power {
             quiet = false;
-            println!("round {}: {host} becomes {} ({})", round + 1, status(*to), printable(&step.power_reason));
+            println!(
+                "round {}: {host} becomes {} ({})",
+                round + 1,
+                status(*to),
+                printable(&step.power_reason)
+            );
         }
         for host in &step.unsafe_hosts {
             println!("round {}: highly available VMs of {host} have no other host", round + 1);
