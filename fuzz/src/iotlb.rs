@@ -39,8 +39,8 @@ fn steps(memory: &Arc<Memory>, data: &[u8]) {
     let mut aside = Lookaside::default();
     // Target and permission of each address.
     let mut rows = vec![None::<(u64, u8)>; SPACE];
-    for step in data.chunks_exact(STEP) {
-        let [what, a, b, c, d, e, f] = *step else { return };
+    for step in data.as_chunks::<STEP>().0 {
+        let [what, a, b, c, d, e, f] = *step;
         let (iova, size, user) =
             (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]), u16::from_le_bytes([e, f]));
         let (iova, size) = (u64::from(iova) % SPACE as u64, u64::from(size) % 64);

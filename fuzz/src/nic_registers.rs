@@ -65,8 +65,8 @@ fn steps(mut nic: Nic, memory: &Memory, pages: &Memory, data: &[u8]) {
     let shared = nic.shared().clone();
     let none = Memory::default();
     let (mut now, mut is_mapped) = (1, true);
-    for step in data.chunks_exact(STEP) {
-        let [what, count, o0, o1, o2, o3, value @ ..] = step else { return };
+    for step in data.as_chunks::<STEP>().0 {
+        let [what, count, o0, o1, o2, o3, value @ ..] = step;
         let offset = u32::from_le_bytes([*o0, *o1, *o2, *o3]);
         let count = usize::from(*count);
         let bus = Bus { shared: &shared, memory: if is_mapped { memory } else { &none }, now };

@@ -88,8 +88,8 @@ fn steps(memory: &Memory, data: &[u8]) {
     }
     let Ok(ring) = RingMemory::create(region.clone(), &geometry()) else { panic!("no ring") };
     let mut ends = Ends { consumer: Consumer::new(&ring, TX), producer: Producer::new(&ring, RX) };
-    for step in data.chunks_exact(STEP) {
-        let [what, count, o0, o1, value @ ..] = step else { return };
+    for step in data.as_chunks::<STEP>().0 {
+        let [what, count, o0, o1, value @ ..] = step;
         let (count, offset) = (u32::from(*count) % 80, u16::from_le_bytes([*o0, *o1]));
         let done = match what % 8 {
             0 => ends.take(&ring, count),

@@ -88,7 +88,7 @@ fn talk(socket: &Socket, data: &[u8]) {
                 let (offset, word) = part.split_at(4);
                 let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
                 let memory = ringway_mem::Memory::new(vec![region.clone()]);
-                let at = u64::from(number(offset)) % region.len & !3;
+                let at = (u64::from(number(offset)) % region.len) & !3;
                 let span = memory.as_ref().ok().and_then(|memory| memory.user_span(at, 4));
                 if let Some(words) = span.and_then(Words::<u32>::new) {
                     words.store(0, number(&word[..4]));

@@ -201,6 +201,10 @@ mod tests {
         fn start(&self, _: &str) -> Result<(), Failed> {
             Ok(())
         }
+
+        fn stop(&self, _: &str) -> Result<(), Failed> {
+            Ok(())
+        }
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub fn is_under(scene: &Scene<'_>, row: Row, low: i64, vms: i32) -> bool {
 
 /// Hosts by load, the most loaded first.
 pub fn hottest(scene: &Scene<'_>, mut rows: Vec<Row>) -> Vec<Row> {
-    rows.sort_by(|a, b| scene.load(*b).cmp(&scene.load(*a)));
+    rows.sort_by_key(|row| std::cmp::Reverse(scene.load(*row)));
     rows
 }
 
