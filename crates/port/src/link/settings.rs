@@ -1,7 +1,7 @@
 //! The settings of one direction of a link, as texts by key: so they are in the file, the API and the command line.
 
 use ringway_link::{Capacity, CoDelSettings, Delay, Loss, Profile, ProfileError, Queue};
-use ringway_spec::file::units;
+use ringway_spec::file::units::{self, bits, share};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl Settings {
         read.map_err(|(what, fix)| Wrong { key, what: format!("`{key}`: {what}"), fix })
     }
 
-    /// The profile, and the seed.
+    /// The profile, and the seed of all directions: each mixes its name into it.
     ///
     /// # Errors
     /// The first wrong value.
@@ -189,9 +189,8 @@ fn boolean(text: &str) -> Read<bool> {
 }
 
 fn one_of(text: &str, names: &[&str]) -> Read<usize> {
-    let found = names.iter().position(|name| *name == text);
     let fix = || format!("use {}", ringway_spec::file::either(names.iter().copied()));
-    found.ok_or_else(|| (format!("there is no \"{text}\""), fix()))
+    units::name(text, names).ok_or_else(|| (format!("there is no \"{text}\""), fix()))
 }
 
 fn time(text: &str) -> Read<u64> {
@@ -209,39 +208,13 @@ fn memory(text: &str) -> Read<u64> {
     }
 }
 
-/// A share: `1%` or `0.01`.
-fn share(text: &str) -> Read<f64> {
-    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-    let value = number.trim().parse::<f64>().ok().map(|value| value / unit);
-    let value = value.filter(|value| (0.0..=1.0).contains(value));
-    value.ok_or_else(|| (format!("\"{text}\" is not a share"), "write one from \"0%\" to \"100%\"".into()))
-}
-
-/// Bits a second: `100Mbit`, `2.5Gbit`.
-fn bits(text: &str) -> Read<u64> {
-    let at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let factor = match unit {
-        "bit" => 1.0,
-        "kbit" => 1e3,
-        "Mbit" => 1e6,
-        "Gbit" => 1e9,
-        _ => 0.0,
-    };
-    let rate = number.trim().parse::<f64>().ok().map(|number| number * factor);
-    let rate = rate.filter(|rate| (1e3..=1e12).contains(rate));
-    let fix =
-        "write a number and bit, kbit, Mbit or Gbit, such as \"100Mbit\", from \"1kbit\" to \"1000Gbit\"";
-    rate.map(|rate| rate as u64).ok_or_else(|| (format!("\"{text}\" is not a rate"), fix.into()))
-}
-
 /// A capacity: `1000` frames, `64KB`, `1.5BDP`.
 fn capacity(text: &str) -> Read<Capacity> {
     let wrong = || {
         let fix = "write frames, bytes or bandwidth-delay products, such as \"1000\", \"64KB\" or \"1.5BDP\"";
         (format!("\"{text}\" is not a capacity"), fix.to_string())
     };
-    if let Some(number) = text.strip_suffix("BDP") {
+    if let Some(number) = text.strip_suffix("BDP").or_else(|| text.strip_suffix("bdp")) {
         let units = number.trim().parse::<f64>().ok().filter(|units| *units > 0.0 && *units <= 1e6);
         return units.map(Capacity::BandwidthDelay).ok_or_else(wrong);
     }
@@ -256,7 +229,7 @@ fn capacity(text: &str) -> Read<Capacity> {
     }
 }
 
-/// Losses: `1%`; `gemodel P R [1-H [1-K]]`, as netem has it.
+/// Losses: `1%`, `random 1%`; `gemodel P R [1-H [1-K]]`, as netem has it.
 fn loss(text: &str) -> Read<Loss> {
     let words: Vec<&str> = text.split_whitespace().collect();
     Ok(match &*words {
@@ -265,7 +238,7 @@ fn loss(text: &str) -> Read<Loss> {
             let or = |index: usize, otherwise| shares.get(index).copied().unwrap_or(otherwise);
             Loss::GilbertElliott { worse: or(0, 0.0), better: or(1, 0.0), bad: or(2, 1.0), good: or(3, 0.0) }
         }
-        [one] => match share(one)? {
+        [one] | ["random", one] => match share(one)? {
             0.0 => Loss::None,
             share => Loss::Random(share),
         },

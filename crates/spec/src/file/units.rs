@@ -1,4 +1,5 @@
-//! Durations, sizes and rates in files: an unsigned number and a unit.
+//! Durations, sizes, rates and shares in files and on the command line: an unsigned number and a unit, in the spellings
+//! of tc(8) too. Case matters only where it has a meaning: see [`bits`].
 
 use std::ops::RangeInclusive;
 
@@ -8,6 +9,8 @@ struct Units {
     example: &'static str,
     list: &'static str,
     factors: &'static [(&'static str, u64)],
+    /// Further spellings.
+    also: &'static [(&'static str, u64)],
 }
 
 const DURATION: Units = Units {
@@ -15,6 +18,16 @@ const DURATION: Units = Units {
     example: "100us",
     list: "ns, us, ms or s",
     factors: &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)],
+    also: &[
+        ("nsec", 1),
+        ("nsecs", 1),
+        ("usec", 1_000),
+        ("usecs", 1_000),
+        ("msec", 1_000_000),
+        ("msecs", 1_000_000),
+        ("sec", 1_000_000_000),
+        ("secs", 1_000_000_000),
+    ],
 };
 
 const SIZE: Units = Units {
@@ -30,6 +43,7 @@ const SIZE: Units = Units {
         ("GB", 1 << 30),
         ("GiB", 1 << 30),
     ],
+    also: &[("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30)],
 };
 
 const RATE: Units = Units {
@@ -37,6 +51,7 @@ const RATE: Units = Units {
     example: "1000pps",
     list: "pps, kpps or Mpps",
     factors: &[("pps", 1), ("kpps", 1_000), ("Mpps", 1_000_000)],
+    also: &[],
 };
 
 /// An error and its remedy.
@@ -55,6 +70,62 @@ pub fn size(text: &str) -> Result<u64, Wrong> {
 /// Frames per second of `500pps`, `10kpps`, `1.5Mpps`.
 pub fn rate(text: &str) -> Result<u64, Wrong> {
     RATE.read(text)
+}
+
+/// Bits per second: `100Mbit`, `2.5gbit`; `10MBps` for bytes, and `10mbps`, which are bytes for tc.
+///
+/// # Errors
+/// `10Mbps`, which are bits for some programs and bytes for tc, is an error that says so.
+pub fn bits(text: &str) -> Result<u64, Wrong> {
+    const RANGE: RangeInclusive<f64> = 1e3..=1e12;
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let (number, lower) = (number.trim(), unit.to_ascii_lowercase());
+    let prefixed = |suffix: &str| match lower.strip_suffix(suffix)? {
+        "" => Some(1.0),
+        "k" => Some(1e3),
+        "m" => Some(1e6),
+        "g" => Some(1e9),
+        "t" => Some(1e12),
+        _ => None,
+    };
+    let factor = match (prefixed("bit"), prefixed("bps")) {
+        (Some(factor), _) => factor,
+        (_, Some(bytes)) if unit.ends_with("Bps") || unit == lower => bytes * 8.0,
+        (_, Some(_)) if number.parse::<f64>().is_ok() => {
+            let prefix = unit.trim_end_matches("bps");
+            let fix = format!(
+                "write \"{number}{prefix}bit\" for bits a second, or \"{number}{prefix}Bps\" for bytes"
+            );
+            return Err((format!("\"{unit}\" are bits for some programs and bytes for tc"), fix));
+        }
+        _ => 0.0,
+    };
+    let rate = number.parse::<f64>().ok().map(|number| number * factor);
+    let fix = "write a number and bit, kbit, Mbit or Gbit, such as \"100Mbit\", from \"1kbit\" to \"1000Gbit\"; \
+               for bytes kBps, MBps or GBps";
+    let rate = rate.filter(|rate| RANGE.contains(rate));
+    rate.map(|rate| rate as u64).ok_or_else(|| (format!("\"{text}\" is not a rate"), fix.into()))
+}
+
+/// A share from 0 to 1: `1%` or `0.01`.
+///
+/// # Errors
+/// It is no number, or out of range.
+pub fn share(text: &str) -> Result<f64, Wrong> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    let value = number.trim().parse::<f64>().ok().map(|value| value / unit);
+    let fix = match value {
+        // `loss = 1` and `loss 1` are a hundredth for some, and everything here.
+        Some(value) if value > 1.0 => format!("write \"{number}%\", or a number from 0 to 1"),
+        _ => "write one from \"0%\" to \"100%\", or a number from 0 to 1".into(),
+    };
+    value.filter(|value| (0.0..=1.0).contains(value)).ok_or((format!("\"{text}\" is not a share"), fix))
+}
+
+/// The position of a name in `names`, in any case, with `_` or `-`: tc's `fq_codel` is `fq-codel`.
+pub fn name(text: &str, names: &[&str]) -> Option<usize> {
+    let text = text.replace('_', "-");
+    names.iter().position(|name| name.eq_ignore_ascii_case(&text))
 }
 
 /// The error for a rate without a unit.
@@ -103,12 +174,9 @@ impl Units {
         if unit.is_empty() {
             return Err(self.without(number, self.example));
         }
-        let Some((_, factor)) = self.factors.iter().find(|(name, _)| *name == unit) else {
-            let other = self.factors.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
-            let fix = match other {
-                Some((name, _)) => format!("write \"{number}{name}\""),
-                None => format!("use {}, such as \"{}\"", self.list, self.example),
-            };
+        let mut all = self.factors.iter().chain(self.also);
+        let Some((_, factor)) = all.find(|(name, _)| name.eq_ignore_ascii_case(unit)) else {
+            let fix = format!("use {}, such as \"{}\"", self.list, self.example);
             return Err((format!("\"{unit}\" is not a unit of {}", self.what), fix));
         };
         scale(number, *factor)
@@ -163,8 +231,8 @@ mod tests {
     fn invalid_units_get_suggestions() {
         assert_eq!(duration("100").unwrap_err().1, "write \"100us\", or with another of ns, us, ms or s");
         assert_eq!(
-            size("2mb").unwrap_err(),
-            ("\"mb\" is not a unit of a size".into(), "write \"2MB\"".into())
+            size("2mbit").unwrap_err(),
+            ("\"mbit\" is not a unit of a size".into(), "use B, KB, MB or GB, such as \"2MB\"".into())
         );
         assert_eq!(duration("soon").unwrap_err().0, "\"soon\" is not a duration");
         assert_eq!(
@@ -178,6 +246,33 @@ mod tests {
         assert!(duration("99999999999s").is_err());
         assert!(duration(".5s").is_err());
         assert!(duration("").is_err());
+    }
+
+    #[test]
+    fn the_spellings_of_tc_are_accepted() {
+        assert_eq!((duration("20msec"), duration("1sec")), (Ok(20_000_000), Ok(1_000_000_000)));
+        assert_eq!((size("64kb"), size("2m"), size("1500b")), (Ok(65_536), Ok(2 << 20), Ok(1500)));
+        assert_eq!((bits("100mbit"), bits("2.5Gbit")), (Ok(100_000_000), Ok(2_500_000_000)));
+        assert_eq!(
+            (bits("10mbps"), bits("10MBps"), bits("64KBps")),
+            (Ok(80_000_000), Ok(80_000_000), Ok(512_000))
+        );
+        assert_eq!((bits("1TBIT"), bits(".5 gbit")), (Ok(1_000_000_000_000), Ok(500_000_000)));
+        assert_eq!(name("fq_codel", &["codel", "fq-codel"]), Some(1));
+        assert_eq!((share("1%"), share("0.01"), share(" 2.5 %")), (Ok(0.01), Ok(0.01), Ok(0.025)));
+    }
+
+    #[test]
+    fn a_rate_that_may_mean_two_things_is_refused() {
+        let (what, fix) = bits("10Mbps").unwrap_err();
+        assert_eq!(what, "\"Mbps\" are bits for some programs and bytes for tc");
+        assert_eq!(fix, "write \"10Mbit\" for bits a second, or \"10MBps\" for bytes");
+        assert!(bits("Mbps").unwrap_err().1.contains("such as \"100Mbit\""));
+        for wrong in ["", "100", "-1Mbit", "0bit", "2000Gbit", "1xbit", "ms", "nanbit"] {
+            assert_eq!(bits(wrong).unwrap_err().0, format!("\"{wrong}\" is not a rate"));
+        }
+        assert_eq!(share("5").unwrap_err().1, "write \"5%\", or a number from 0 to 1");
+        assert!(share("101%").is_err() && share("nan").is_err() && share("-1%").is_err());
     }
 
     #[test]
