@@ -37,9 +37,11 @@ pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fai
     };
     if json {
         text::json(&links);
-    } else {
-        table(links).print();
+        return Ok(());
     }
+    let warnings: Vec<String> = links.iter().flat_map(late).collect();
+    table(links).print();
+    warnings.iter().for_each(|warning| text::warn(warning));
     Ok(())
 }
 
@@ -62,11 +64,61 @@ fn setting(text: &str) -> Result<(String, Option<String>), Fail> {
     Ok((key.into(), value))
 }
 
+/// Warnings about the directions in which frames were late.
+fn late(link: &LinkView) -> impl Iterator<Item = String> {
+    let late = link.directions.iter().filter(|direction| direction.late > 0);
+    late.map(|DirectionView { from, late, latest, received, .. }| {
+        format!(
+            "link {}, from {from}: {late} of {received} frames left over 1 ms late, the latest {} after its due \
+             time: its worker had no core then; see \"Accuracy\" in docs/link.md",
+            link.name,
+            milliseconds(*latest)
+        )
+    })
+}
+
+/// A time in milliseconds with the digits that matter.
+fn milliseconds(nanoseconds: u64) -> String {
+    let digits = if nanoseconds >= 100_000_000 { 1 } else { 2 };
+    format!("{:.digits$} ms", nanoseconds as f64 / 1e6)
+}
+
+/// Mean and standard deviation of the observed delay; nothing before the first frame.
+fn delay(direction: &DirectionView) -> String {
+    let DirectionView { delay_mean, delay_sd, .. } = direction;
+    if *delay_mean == 0 {
+        return String::new();
+    }
+    format!("{} (sd {})", milliseconds(*delay_mean), milliseconds(*delay_sd))
+}
+
+/// The observed share of lost frames.
+fn loss(direction: &DirectionView) -> String {
+    let DirectionView { carried, lost, .. } = direction;
+    if *carried == 0 {
+        return String::new();
+    }
+    format!("{:.2}%", *lost as f64 * 100.0 / *carried as f64)
+}
+
 fn table(links: Vec<LinkView>) -> Table {
-    let heads = ["LINK", "FROM", "TO", ">SENT", ">RECEIVED", ">QUEUED", ">IN FLIGHT", "EVENTS", "SETTINGS"];
+    let heads = [
+        "LINK",
+        "FROM",
+        "TO",
+        ">SENT",
+        ">RECEIVED",
+        ">QUEUED",
+        ">IN FLIGHT",
+        "DELAY",
+        ">LOSS",
+        "EVENTS",
+        "SETTINGS",
+    ];
     let mut table = Table::new(&heads);
     for LinkView { name, directions } in links {
         for direction in directions {
+            let (delay, loss) = (delay(&direction), loss(&direction));
             let (events, settings) = (events(&direction), settings(direction.settings));
             let DirectionView { from, to, sent, received, queued, in_flight, .. } = direction;
             table.row(vec![
@@ -77,6 +129,8 @@ fn table(links: Vec<LinkView>) -> Table {
                 cell(received),
                 cell(queued),
                 cell(in_flight),
+                cell(delay),
+                cell(loss),
                 cell(events),
                 cell(settings),
             ]);
@@ -87,10 +141,15 @@ fn table(links: Vec<LinkView>) -> Table {
 
 /// Drops by reason, and what happened to other frames.
 fn events(direction: &DirectionView) -> String {
-    let DirectionView { drops, marked, corrupted, duplicated, reordered, .. } = direction;
+    let DirectionView { drops, marked, corrupted, duplicated, reordered, late, .. } = direction;
     let drops = drops.iter().map(|(reason, count)| format!("dropped ({reason}) {count}"));
-    let others =
-        [("marked", marked), ("corrupted", corrupted), ("duplicated", duplicated), ("reordered", reordered)];
+    let others = [
+        ("marked", marked),
+        ("corrupted", corrupted),
+        ("duplicated", duplicated),
+        ("reordered", reordered),
+        ("late", late),
+    ];
     let others =
         others.iter().filter(|(_, count)| **count > 0).map(|(what, count)| format!("{what} {count}"));
     drops.chain(others).collect::<Vec<_>>().join(", ")
@@ -117,6 +176,30 @@ mod tests {
         assert_eq!(good("loss=1%"), Some(("loss".into(), Some("1%".into()))));
         assert_eq!(good("delay="), Some(("delay".into(), None)));
         assert!(setting("delay").is_err() && setting("delay-trace=@/nowhere").is_err());
+    }
+
+    #[test]
+    fn observed_figures_are_shown_and_late_frames_are_warned_of() {
+        let direction = DirectionView {
+            from: "h1".into(),
+            received: 990,
+            delay_mean: 20_340_000,
+            delay_sd: 1_250_000,
+            carried: 1000,
+            lost: 10,
+            late: 12,
+            latest: 4_100_000,
+            ..Default::default()
+        };
+        assert_eq!(delay(&direction), "20.34 ms (sd 1.25 ms)");
+        assert_eq!((loss(&direction), events(&direction)), ("1.00%".into(), "late 12".into()));
+        let unused = DirectionView::default();
+        assert_eq!((delay(&unused), loss(&unused)), (String::new(), String::new()));
+        let link = LinkView { name: "wan".into(), directions: vec![direction, unused] };
+        let warnings: Vec<String> = late(&link).collect();
+        assert_eq!(warnings.len(), 1);
+        let begins = "link wan, from h1: 12 of 990 frames left over 1 ms late, the latest 4.10 ms after";
+        assert!(warnings[0].starts_with(begins), "{}", warnings[0]);
     }
 
     #[test]

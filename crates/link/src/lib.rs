@@ -29,7 +29,7 @@ mod wire;
 
 pub use delay::Delay;
 pub use frame::{Frame, mark_ip};
-pub use link::{Counters, Link, Reason};
+pub use link::{Counters, Link, Reason, seed_of};
 pub use loss::Loss;
 pub use profile::{MEMORY, Profile, ProfileError};
 pub use queue::{Capacity, CoDelSettings, Queue};

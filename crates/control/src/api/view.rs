@@ -134,6 +134,21 @@ pub struct DirectionView {
     pub reordered: u64,
     /// The longest time after its due time at which a frame left.
     pub latest: u64,
+    /// Frames that left more than a millisecond after their due time.
+    #[serde(default)]
+    pub late: u64,
+    /// Mean time of a frame in the link since its settings changed, its queue included; 0 without frames.
+    #[serde(default)]
+    pub delay_mean: u64,
+    /// The standard deviation of that time.
+    #[serde(default)]
+    pub delay_sd: u64,
+    /// Frames sent on the wire since the settings changed.
+    #[serde(default)]
+    pub carried: u64,
+    /// How many of these were lost there.
+    #[serde(default)]
+    pub lost: u64,
 }
 
 /// New settings of an emulated link.

@@ -105,7 +105,7 @@ fn direction(
 ) -> DirectionView {
     let gauge = |name| state.and_then(|state| state.gauges.get(name)).copied().unwrap_or_default();
     let to = match &port.to {
-        Some(To::Patch(to)) => to.clone(),
+        Some(To::Patch(to) | To::Switch(to)) => to.clone(),
         _ => String::new(),
     };
     let mut drops = counts.tx_drops;
@@ -127,5 +127,10 @@ fn direction(
         duplicated: gauge("duplicated"),
         reordered: gauge("reordered"),
         latest: gauge("latest"),
+        late: gauge("late"),
+        delay_mean: gauge("delay-mean"),
+        delay_sd: gauge("delay-sd"),
+        carried: gauge("carried"),
+        lost: gauge("lost"),
     }
 }

@@ -123,6 +123,26 @@ fn jitter_keeps_the_order_unless_it_may_not() {
     assert_eq!(order(true), (false, true));
 }
 
+/// The figures of the table in docs/link.md: what jitter without `reorder` does to the mean.
+#[test]
+fn jitter_in_order_moves_the_mean() {
+    let moments = |interval: u64, reorder: bool| {
+        let delay = Delay::Uniform { delay: 20 * MS, jitter: 5 * MS };
+        let mut link = link(Profile { delay, reorder, memory: usize::MAX, ..Profile::default() });
+        send(&mut link, 50_000, interval, 100);
+        let delays: Vec<f64> = drain(&mut link)
+            .iter()
+            .map(|(note, at)| (at - note.number * interval) as f64 / MS as f64)
+            .collect();
+        let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+        let squares = delays.iter().map(|delay| (delay - mean) * (delay - mean)).sum::<f64>();
+        [mean, (squares / delays.len() as f64).sqrt()].map(|value| (value * 10.0).round() / 10.0)
+    };
+    let table = [10 * MS, 5 * MS, 2 * MS, MS, MS / 10].map(|interval| moments(interval, false));
+    assert_eq!(table, [[20.0, 2.9], [20.2, 2.7], [21.0, 2.2], [21.9, 1.7], [23.8, 0.6]]);
+    assert_eq!(moments(MS, true), [20.0, 2.9]);
+}
+
 #[test]
 fn frames_are_corrupted_and_duplicated() {
     let mut link = link(Profile { corrupt: 0.5, duplicate: 0.25, ..Profile::default() });

@@ -5,6 +5,7 @@
 //! the next frame is nearly due. A link's two directions are two ports, which control names `LINK/PORT` after the
 //! port whose frames they get.
 
+mod observed;
 mod peer;
 mod rx;
 mod settings;
@@ -30,14 +31,14 @@ const ARRIVAL_BYTES: usize = 16 << 20;
 /// Largest memory of a frame that is kept for another one.
 const KEPT: usize = 2048;
 
-/// A frame, and when it arrived.
-type Arrival = (u64, Stored);
+/// The time in nanoseconds, of the clock of turns.
+type Now = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// What the two queues exchange.
 #[derive(Default)]
 struct Exchange {
     /// Frames that entered the link.
-    arrivals: Vec<Arrival>,
+    arrivals: Vec<Stored>,
     /// Memory of frames that left it.
     spare: Vec<Vec<u8>>,
 }
@@ -55,11 +56,25 @@ struct Shared {
     gauges: [AtomicU64; GAUGES.len()],
     counters: CountersRef,
     doorbell: Arc<dyn Doorbell>,
+    now: Now,
 }
 
 /// Names of the figures of a link besides its counters of frames.
-const GAUGES: [&str; 8] =
-    ["queued", "queued-bytes", "in-flight", "marked", "corrupted", "duplicated", "reordered", "latest"];
+const GAUGES: [&str; 13] = [
+    "queued",
+    "queued-bytes",
+    "in-flight",
+    "marked",
+    "corrupted",
+    "duplicated",
+    "reordered",
+    "latest",
+    "late",
+    "delay-mean",
+    "delay-sd",
+    "carried",
+    "lost",
+];
 
 fn queue(shared: &Arc<Shared>, link: Link<Stored>) -> Result<Queue, HostError> {
     let rx = Box::new(rx::LinkRx::new(shared.clone()));

@@ -1,9 +1,10 @@
 //! A link port has no peer, but settings that change while it runs.
 
-use super::{GAUGES, Settings, Shared, queue};
+use super::{GAUGES, Now, Settings, Shared, queue};
 use crate::{Context, Opened, Peer, PeerError, PortKind, State};
 use ringway_frame::CountersRef;
-use ringway_link::{Link, Profile};
+use ringway_host::Clock;
+use ringway_link::{Link, Profile, seed_of};
 use ringway_spec::Port;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -23,6 +24,12 @@ fn profile(port: &Port) -> Result<(Profile, u64), PeerError> {
 }
 
 fn open(context: Context<'_>) -> Opened {
+    let clock = Clock::new();
+    open_at(context, Box::new(move || clock.now()))
+}
+
+/// Opens a port whose frames are stamped by this clock.
+pub(super) fn open_at(context: Context<'_>, now: Now) -> Opened {
     let (profile, seed) = profile(context.port)?;
     let doorbell = context.doorbells.first().cloned().ok_or(PeerError::NoPeer(KIND.name))?;
     let shared = Arc::new(Shared {
@@ -34,8 +41,9 @@ fn open(context: Context<'_>) -> Opened {
         gauges: Default::default(),
         counters: context.counters.first().cloned().unwrap_or_else(CountersRef::private),
         doorbell,
+        now,
     });
-    let link = Link::new(profile, seed).map_err(PeerError::kind)?;
+    let link = Link::new(profile, seed_of(seed, &context.port.name)).map_err(PeerError::kind)?;
     let queues = vec![queue(&shared, link)?];
     Ok((Box::new(LinkPeer { shared }), queues))
 }

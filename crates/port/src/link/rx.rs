@@ -1,7 +1,7 @@
 //! The RX queue: frames that enter the link.
 
 use super::stored::Stored;
-use super::{ARRIVAL_BYTES, ARRIVALS, Arrival, Shared};
+use super::{ARRIVAL_BYTES, ARRIVALS, Shared};
 use ringway_frame::{Burst, Caps, LARGEST, Lost, Needs, Reason, RxQueue};
 use ringway_mem::Turn;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 pub(super) struct LinkRx {
     shared: Arc<Shared>,
     /// Frames not passed on yet, and their bytes.
-    pending: Vec<Arrival>,
+    pending: Vec<Stored>,
     bytes: usize,
     /// Memory for further frames.
     spare: Vec<Vec<u8>>,
@@ -34,6 +34,9 @@ impl RxQueue for LinkRx {
     }
 
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
+        // The turn's own time is before the frames were taken, perhaps long before: the worker may have lost its core
+        // since. A frame that is stamped with it would leave before its delay is over.
+        let arrived = (self.shared.now)().max(turn.now);
         for (done, &frame) in which.iter().enumerate() {
             let frame = usize::from(frame);
             let bytes = self.bytes + burst.meta(frame).len as usize;
@@ -42,7 +45,7 @@ impl RxQueue for LinkRx {
             }
             self.bytes = bytes;
             let memory = self.spare.pop().unwrap_or_default();
-            self.pending.push((turn.now, Stored::new(burst, frame, memory)));
+            self.pending.push(Stored::new(burst, frame, arrived, memory));
         }
         Lost::default()
     }

@@ -11,17 +11,19 @@ use ringway_wire::{EtherType, Ethernet, Header, vlan};
 pub(super) struct Stored {
     pub bytes: Vec<u8>,
     pub offload: Offload,
+    /// When it entered the link.
+    pub arrived: u64,
 }
 
 impl Stored {
-    /// A copy of a frame, in `bytes`.
-    pub fn new(burst: &Burst<'_>, index: usize, mut bytes: Vec<u8>) -> Stored {
+    /// A copy of a frame that entered the link at `arrived`, in `bytes`.
+    pub fn new(burst: &Burst<'_>, index: usize, arrived: u64, mut bytes: Vec<u8>) -> Stored {
         let meta = burst.meta(index);
         // Attack: the memory has bytes of an earlier frame, possibly of another guest.
         bytes.clear();
         bytes.resize(meta.len as usize, 0);
         burst.copy_to(index, SpanMut::of(&mut bytes));
-        Stored { bytes, offload: meta.offload }
+        Stored { bytes, offload: meta.offload, arrived }
     }
 
     /// EtherType behind the Ethernet header and its tags, and their length.

@@ -1,13 +1,15 @@
 //! A link port in virtual time.
 
-use super::{KIND, Settings};
+use super::{Now, Settings, peer::open_at};
 use crate::{Context, Doorbell, Peer, Queue, Silent};
+use proptest::prelude::*;
 use ringway_frame::{Burst, CountersRef, Offload, Reason, Storage};
 use ringway_host::EventFd;
 use ringway_link::{Capacity, CoDelSettings, Delay, Loss, Queue as Discipline};
 use ringway_mem::{Reader, Span};
 use ringway_spec::{Kind, Port};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 fn settings(pairs: &[(&str, &str)]) -> Settings {
@@ -18,12 +20,16 @@ fn port(pairs: &[(&str, &str)]) -> Port {
     Port::new("wan/a", Kind::new("link", &settings(pairs)), None)
 }
 
+/// A port in turns that take no time.
 fn open(pairs: &[(&str, &str)]) -> (Box<dyn Peer>, Queue, CountersRef) {
-    let (port, check, counters) = (port(pairs), Arc::new(EventFd::new().unwrap()), CountersRef::private());
+    open_with(&port(pairs), Box::new(|| 0))
+}
+
+fn open_with(port: &Port, now: Now) -> (Box<dyn Peer>, Queue, CountersRef) {
+    let (check, counters) = (Arc::new(EventFd::new().unwrap()), CountersRef::private());
     let doorbells: Vec<Arc<dyn Doorbell>> = vec![Arc::new(Silent)];
-    let context =
-        Context { port: &port, doorbells, counters: std::slice::from_ref(&counters), check: &check };
-    let (peer, mut queues) = (KIND.open)(context).unwrap();
+    let context = Context { port, doorbells, counters: std::slice::from_ref(&counters), check: &check };
+    let (peer, mut queues) = open_at(context, now).unwrap();
     (peer, queues.pop().unwrap(), counters)
 }
 
@@ -101,6 +107,112 @@ fn settings_change_while_frames_are_under_way() {
     assert!(peer.change(&port(&[("delay", "soon")])).is_err());
 }
 
+/// Which of 200 frames arrive, and their delays.
+fn pattern(name: &str, pairs: &[(&str, &str)]) -> (Vec<u8>, Vec<u64>) {
+    let mut reader = Reader::register().unwrap();
+    let port = Port { name: name.into(), ..port(pairs) };
+    let (_peer, mut queue, _) = open_with(&port, Box::new(|| 0));
+    let (mut arrived, mut delays) = (Vec::new(), Vec::new());
+    for number in 0..200_u8 {
+        let now = MS + u64::from(number) * 100 * MS;
+        send(&mut reader, &mut queue, now, &[&[number; 60]]);
+        for delay in (0..80).map(|half| half * MS / 2) {
+            let frames = receive(&mut reader, &mut queue, now + delay, 9);
+            delays.extend(frames.iter().map(|_| delay));
+            arrived.extend(frames.iter().map(|frame| frame[0]));
+        }
+    }
+    (arrived, delays)
+}
+
+#[test]
+fn links_and_their_directions_have_different_random_numbers() {
+    let pairs = [("loss", "20%"), ("delay", "20ms"), ("jitter", "15ms")];
+    let seeded = [&pairs[..], &[("seed", "7")]].concat();
+    let all = [
+        pattern("wan/a", &pairs),
+        pattern("wan/b", &pairs),
+        pattern("lan/a", &pairs),
+        pattern("wan/a", &seeded),
+        pattern("wan/b", &seeded),
+    ];
+    for (index, one) in all.iter().enumerate() {
+        assert!((130..190).contains(&one.0.len()), "{}", one.0.len());
+        for other in &all[..index] {
+            assert!(one.0 != other.0 && one.1 != other.1, "{index}");
+            // Independent losses of 20% both spare a frame with 64%, equal ones with 80%.
+            let both = one.0.iter().filter(|number| other.0.contains(number)).count();
+            assert!((100..150).contains(&both), "{index}: {both}");
+        }
+    }
+    assert_eq!(all[0], pattern("wan/a", &pairs), "the same link is the same again");
+    assert_eq!(all[4], pattern("wan/b", &seeded));
+}
+
+proptest! {
+    /// A worker loses its core inside its turn, while frames are sent: no frame leaves before its delay is over.
+    #[test]
+    fn no_frame_is_early(
+        turns in prop::collection::vec((0..3 * MS, 0..9 * MS, 0.0..1.0_f64, 0..9 * MS), 1..60),
+        jitter in 0..5_u64,
+        reorder: bool,
+    ) {
+        const LEAST: u64 = 5;
+        let clock = Arc::new(AtomicU64::new(MS));
+        let shown = clock.clone();
+        let mut reader = Reader::register().unwrap();
+        let (jitter, reorder) = (format!("{jitter}ms"), reorder.to_string());
+        let delay = format!("{}ms", LEAST + 5);
+        let pairs = [("delay", &*delay), ("jitter", &*jitter), ("reorder", &*reorder)];
+        let (peer, mut queue, _) = open_with(&port(&pairs), Box::new(move || shown.load(Relaxed)));
+        let (mut sent, mut received) = (Vec::new(), 0);
+        let rests = std::iter::repeat_n((MS, 0, 0.0, 0), 40);
+        for (number, (pause, lost, part, rest)) in turns.iter().copied().chain(rests).enumerate() {
+            // The source's worker, which takes the frame some time after its turn began.
+            let began = clock.fetch_add(pause, Relaxed) + pause;
+            clock.fetch_add(lost, Relaxed);
+            if number < turns.len() {
+                sent.push(began + (lost as f64 * part) as u64);
+                send(&mut reader, &mut queue, began, &[&[number as u8; 60]]);
+            }
+            // The link's worker.
+            let now = clock.load(Relaxed);
+            clock.fetch_add(rest, Relaxed);
+            for frame in receive(&mut reader, &mut queue, now, usize::MAX) {
+                let left = clock.load(Relaxed);
+                prop_assert!(left - sent[usize::from(frame[0])] >= LEAST * MS);
+                received += 1;
+            }
+        }
+        prop_assert_eq!(received, sent.len());
+        let gauges = peer.gauges();
+        prop_assert_eq!((gauges["carried"], gauges["lost"]), (sent.len() as u64, 0));
+        prop_assert!(gauges["delay-mean"] >= LEAST * MS);
+        prop_assert_eq!(gauges["late"] > 0, gauges["latest"] > super::observed::LATE);
+    }
+}
+
+#[test]
+fn what_is_observed_begins_again_with_new_settings() {
+    let mut reader = Reader::register().unwrap();
+    let (mut peer, mut queue, _) = open(&[("delay", "10ms"), ("loss-trace", "01")]);
+    send(&mut reader, &mut queue, MS, &[&[1; 60], &[2; 60], &[3; 60]]);
+    assert_eq!(receive(&mut reader, &mut queue, 14 * MS, 9).len(), 2);
+    let seen = |peer: &dyn Peer| {
+        let gauges = peer.gauges();
+        ["delay-mean", "delay-sd", "carried", "lost", "late", "latest"].map(|name| gauges[name])
+    };
+    assert_eq!(seen(&*peer), [13 * MS, 0, 3, 1, 2, 3 * MS], "3 ms late");
+    send(&mut reader, &mut queue, 15 * MS, &[&[4; 60]]);
+    peer.change(&port(&[("delay", "2ms")])).unwrap();
+    assert!(receive(&mut reader, &mut queue, 16 * MS, 9).is_empty());
+    assert_eq!(seen(&*peer), [0, 0, 0, 0, 2, 3 * MS]);
+    send(&mut reader, &mut queue, 30 * MS, &[&[5; 60], &[6; 60]]);
+    assert!(receive(&mut reader, &mut queue, 30 * MS, 9).is_empty());
+    assert_eq!(receive(&mut reader, &mut queue, 32 * MS, 9).len(), 2);
+    assert_eq!(seen(&*peer), [2 * MS, 0, 2, 0, 2, 3 * MS]);
+}
+
 #[test]
 fn values_are_read_with_their_units_and_errors_name_their_key() {
     let all = settings(&[
@@ -131,6 +243,7 @@ fn values_are_read_with_their_units_and_errors_name_their_key() {
         ("queue", "red"),
         ("queue", "lifo"),
         ("limit", "0"),
+        ("rate", "10Mbps"),
         ("mtu", "67"),
         ("memory", "1KB"),
         ("reorder", "yes"),
@@ -168,6 +281,12 @@ fn every_model_of_the_emulator_has_a_setting() {
     assert_eq!(
         one("queue", "fq-codel").queue,
         Discipline::FqCoDel { settings, limit, flows: 1024, quantum: 1514 }
+    );
+    assert_eq!(one("queue", "fq_codel").queue, one("queue", "fq-codel").queue);
+    assert_eq!(one("loss", "random 1%").loss, Loss::Random(0.01));
+    assert_eq!(
+        (one("rate", "100mbit").rate, one("rate", "10mbps").rate),
+        (Some(100_000_000), Some(80_000_000))
     );
     assert_eq!((one("mark", "0.5").mark, one("corrupt", "1%").corrupt), (0.5, 0.01));
     assert_eq!((one("duplicate", "1%").duplicate, one("reorder", "true").reorder), (0.01, true));

@@ -1,7 +1,8 @@
 //! The TX queue: frames that leave the link.
 
+use super::observed::Observed;
 use super::stored::Stored;
-use super::{ARRIVALS, Arrival, KEPT, Shared};
+use super::{ARRIVALS, KEPT, Shared};
 use ringway_frame::{BURST, BURST_BYTES, Burst, LARGEST, Offload, Reason, TxQueue};
 use ringway_host::{HostError, Mapping};
 use ringway_link::{Frame, Link};
@@ -33,15 +34,14 @@ pub(super) struct LinkTx {
     /// The end of the used memory.
     end: usize,
     /// Arrivals taken from those shared.
-    inbox: Vec<Arrival>,
+    inbox: Vec<Stored>,
     /// Memory of frames that left.
     spare: Vec<Vec<u8>>,
     /// When the next frame is due, while the queue is armed.
     due: Option<u64>,
     /// Drops of the link that are counted already.
     counted: [u64; ringway_link::Reason::ALL.len()],
-    /// Largest delay of a frame beyond its due time.
-    latest: u64,
+    observed: Observed,
 }
 
 /// The counter for drops of a link.
@@ -67,7 +67,7 @@ impl LinkTx {
             spare: Vec::new(),
             due: None,
             counted: Default::default(),
-            latest: 0,
+            observed: Observed::default(),
         })
     }
 
@@ -80,7 +80,8 @@ impl LinkTx {
             }
         }
         let moved = !self.inbox.is_empty();
-        for (at, frame) in self.inbox.drain(..) {
+        for frame in self.inbox.drain(..) {
+            let at = frame.arrived;
             self.link.send(frame, at);
         }
         if self.shared.is_changed.load(Relaxed) {
@@ -98,6 +99,9 @@ impl LinkTx {
         if let Some(profile) = next.take() {
             // The peer checked the profile.
             let _ = self.link.change(profile, now);
+            self.observed.renew(&self.link, now);
+            drop(next);
+            self.count();
         }
     }
 
@@ -112,6 +116,7 @@ impl LinkTx {
         }
         self.counted = counters.drops;
         let (queued, bytes, in_flight) = self.link.backlog();
+        let (carried, lost) = self.observed.carried(&self.link);
         let values = [
             queued as u64,
             bytes as u64,
@@ -120,7 +125,12 @@ impl LinkTx {
             counters.corrupted,
             counters.duplicated,
             counters.reordered,
-            self.latest,
+            self.observed.latest,
+            self.observed.late,
+            self.observed.mean(),
+            self.observed.deviation(),
+            carried,
+            lost,
         ];
         self.shared.gauges.iter().zip(values).for_each(|(gauge, value)| gauge.store(value, Relaxed));
     }
@@ -128,9 +138,12 @@ impl LinkTx {
     /// Copies due frames into the arena, and adds them to the burst.
     fn deliver<'t>(&mut self, now: u64, arena: &'t Memory, burst: &mut Burst<'t>) {
         let room = (LARGEST as usize).next_multiple_of(LINE);
+        // Read again only if there are frames: the worker may have lost its core since the turn began.
+        let mut left = None;
         while burst.room() > 0 && self.held.len() < BURST && self.end + room <= ARENA {
             let Some((frame, due)) = self.link.receive(now) else { return };
-            self.latest = self.latest.max(now - due);
+            let left = *left.get_or_insert_with(|| (self.shared.now)().max(now));
+            self.observed.see(frame.arrived, due, left);
             let (at, len) = (self.end as u64, frame.len() as u32);
             let Some(space) = arena.span_mut(at, len, &mut Hint::default()) else { return };
             space.write(&frame.bytes);
