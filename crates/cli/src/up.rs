@@ -1,6 +1,6 @@
 //! `ringway up`, `apply` and `down`.
 
-use crate::arguments::{Target, Up};
+use crate::arguments::{Log, Target, Up};
 use crate::check;
 use crate::client::Client;
 use crate::fail::Fail;
@@ -16,6 +16,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,14 +39,17 @@ struct UpView {
 }
 
 /// Paths of a fabric.
-struct FabricPaths {
-    run: PathBuf,
-    socket: PathBuf,
+pub struct FabricPaths {
+    /// Its run directory.
+    pub run: PathBuf,
+    /// Its control socket.
+    pub socket: PathBuf,
     log: PathBuf,
 }
 
 impl FabricPaths {
-    fn of(fabric: &Fabric, target: &Target) -> FabricPaths {
+    /// The paths of a fabric.
+    pub fn of(fabric: &Fabric, target: &Target) -> FabricPaths {
         let run = match (&fabric.run, &target.fabric) {
             // A second fabric from the same file must not use the first one's run directory.
             (Some(run), None) => run.clone(),
@@ -70,23 +74,27 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
         // Detaches from the terminal: the fabric keeps running when the terminal is closed.
         rustix::process::setsid().map_err(Fail::because)?;
     }
-    crate::log::start(up.log);
+    let api = target.socket.clone();
+    serve((fabric, file), (place.run, api), up.extender, up.log, || ready(up.detached))
+}
+
+/// Serves the fabric of a file in a run directory until it is shut down; calls `ready` when it is up.
+pub fn serve(
+    (fabric, file): (Fabric, PathBuf),
+    (run, api): (PathBuf, Option<PathBuf>),
+    extender: Option<SocketAddr>,
+    log: Log,
+    ready: impl FnOnce(),
+) -> Result<(), Fail> {
+    crate::log::start(log);
     let program = Program {
-        data: ["data", "--log", up.log.word()].map(OsString::from).into(),
+        data: ["data", "--log", log.word()].map(OsString::from).into(),
         function: vec!["run-function".into()],
         check: crate::function::check,
     };
-    let options = Options {
-        fabric,
-        file,
-        run: place.run,
-        api: target.socket.clone(),
-        extender: up.extender,
-        host: check::host(),
-        program,
-    };
+    let options = Options { fabric, file, run, api, extender, host: check::host(), program };
     ringway_host::withhold_descriptors();
-    ringway_control::run(options, || ready(up.detached)).map_err(Fail::because)
+    ringway_control::run(options, ready).map_err(Fail::because)
 }
 
 /// Tells the process that started the detached fabric that the fabric is up.

@@ -6,6 +6,7 @@ mod cross;
 mod desired;
 mod function;
 mod guest;
+mod host;
 mod instances;
 mod link;
 mod notify;
@@ -117,9 +118,9 @@ pub fn read_with(
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 12] = [
-    "fabric", "switch", "port", "patch", "link", "chain", "guest", "function", "worker", "policy", "cluster",
-    "plugins",
+const TABLES: [&str; 13] = [
+    "fabric", "switch", "port", "host", "patch", "link", "chain", "guest", "function", "worker", "policy",
+    "cluster", "plugins",
 ];
 
 fn whole(
@@ -140,13 +141,16 @@ fn whole(
         }
     }
     let mut fabric = head(top, diagnostics);
-    let (patches, links) = (patches(top, diagnostics), link::links(top, outside, diagnostics));
+    let (patches, mut links) = (patches(top, diagnostics), link::links(top, outside, diagnostics));
     let chains = chain::chains(top, diagnostics);
     for section in named(top, "switch", diagnostics) {
         fabric.switches.extend(switch(section, diagnostics));
     }
     for section in named(top, "port", diagnostics) {
-        fabric.ports.extend(port::port(section, diagnostics, host.kinds));
+        fabric.ports.extend(port::port(section, (outside, diagnostics), host.kinds, &mut links));
+    }
+    for section in named(top, "host", diagnostics) {
+        host::host(section, (outside, diagnostics), &mut fabric, &mut links);
     }
     for section in named(top, "guest", diagnostics) {
         fabric.guests.extend(guest::guest(section));
@@ -249,6 +253,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         switches: Vec::new(),
         ports: Vec::new(),
         guests: Vec::new(),
+        hosts: Vec::new(),
         functions: Vec::new(),
         chains: Vec::new(),
         placement: Placement::default(),
@@ -298,6 +303,9 @@ fn patches(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Vec<Patch> {
     }
     list
 }
+
+/// What is outside the file, and the errors found so far.
+type Reading<'a> = (Option<&'a Outside<'a>>, &'a Diagnostics);
 
 /// The ports that `what`, a patch, a link or a chain, joins.
 fn joined(section: &mut Section<'_>, what: &str) -> Option<Vec<String>> {

@@ -16,10 +16,10 @@ use crate::open::{EngineHandle, OpenError};
 use ringway_guests::Interface;
 use ringway_host::PageChoice;
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Kind, MacAddress, Port, Socket};
+use ringway_spec::{IpNet, Kind, MacAddress, Port, Socket};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::task::JoinHandle;
 
 /// Every kind of the project.
@@ -119,6 +119,19 @@ pub trait PortControl: Sync {
         None
     }
 
+    /// Whether its ports can be interfaces of hosts, so that it has the key `host`.
+    fn serves_hosts(&self) -> bool {
+        false
+    }
+
+    /// The port's interface in a host of the fabric, if it has one.
+    fn host_side(&self, _port: &Port) -> Option<HostSide> {
+        None
+    }
+
+    /// Completes the settings of a port when the run directory is known.
+    fn resolve(&self, _port: &mut Port, _run: &Path) {}
+
     /// Where its peer connects, for messages.
     fn peer(&self, port: &Port) -> String {
         port.socket.as_ref().map(|socket| socket.path.display().to_string()).unwrap_or_default()
@@ -143,6 +156,16 @@ pub struct GuestSide {
     pub nic: &'static str,
     /// Bytes of memory that the guest may share.
     pub memory: u64,
+}
+
+/// A port's interface in a host.
+pub struct HostSide {
+    /// The host.
+    pub host: String,
+    /// The interface.
+    pub interface: String,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
 }
 
 /// The kind of this name among those of the project and `more`.
