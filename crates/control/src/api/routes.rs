@@ -50,7 +50,7 @@ const LONGEST_SAMPLE: f64 = 60.0;
         fabric_graph,
         fabric_svg,
         table,
-        hosts,
+        fabric_hosts,
         guests,
         start_guest,
         stop_guest,
@@ -102,7 +102,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/graph", get(fabric_graph))
         .route("/v1/graph.svg", get(fabric_svg))
         .route("/v1/switches/{name}/table", get(table))
-        .route("/v1/hosts", get(hosts))
+        .route("/v1/hosts", get(fabric_hosts))
         .route("/v1/guests", get(guests))
         .route("/v1/guests/{name}/start", post(start_guest))
         .route("/v1/guests/{name}/stop", post(stop_guest))
@@ -246,7 +246,7 @@ async fn set_carrier(inbox: &Inbox, name: String, carrier: bool) -> Result<Statu
 
 /// Every host, with its interfaces and programs.
 #[utoipa::path(get, path = "/v1/hosts", responses((status = 200, body = Vec<HostView>)))]
-async fn hosts(State(inbox): State<Inbox>) -> Result<Json<Vec<HostView>>, Failure> {
+async fn fabric_hosts(State(inbox): State<Inbox>) -> Result<Json<Vec<HostView>>, Failure> {
     ask(&inbox, Ask::Hosts).await.map(Json)
 }
 
