@@ -28,8 +28,8 @@ pub struct Port {
     /// Whose end it is, if that is a function that multiplies.
     #[serde(default)]
     pub instance: Option<InstanceEnd>,
-    /// The port that gets the frames that a switch sends to this one; by default, this port itself. One direction of
-    /// a link takes a switch's frames in place of the other, which brings frames to the switch.
+    /// The port that gets the frames that are sent to this one; by default, this port itself. The directions of a link
+    /// of a switch take each other's frames: the switch's port is the one that brings frames to it.
     #[serde(default)]
     pub receiver: Option<String>,
 }
