@@ -14,8 +14,8 @@ Examples:
     List,
     /// Run a command in a host, or a shell; exit with its status. Needs root.
     #[command(after_help = "\
-A word @HOST stands for that host's first address. A single word is passed to the shell. The command ends
-when the host is removed.
+A word @HOST stands for that host's first address. A single word is passed to the shell. The command
+ends when the host is removed.
 
 Examples:
   ringway host exec h1 -- ping -c 3 @h2
@@ -54,8 +54,8 @@ pub enum Shape {
 /// A topology to bring up.
 #[derive(Args)]
 #[command(after_help = "\
-Hosts h1, h2 ... have the addresses 10.0.0.1, 10.0.0.2 ...; each link has these settings in both directions, so
-that a ping and its answer pass four links with `single`. docs/link.md has the values. With --ping, --exec or
+Hosts h1, h2 ... have the addresses 10.0.0.1, 10.0.0.2 ...; each link has these settings in both directions,
+so that a ping and its answer pass four links with `single`. docs/link.md has the values. With --ping, --exec or
 --shell the topology is removed when they have ended, otherwise by Ctrl-C or `ringway down`. Needs root.
 
 Examples:
