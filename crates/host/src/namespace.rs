@@ -29,7 +29,7 @@ pub fn create_namespace(path: &Path) -> Result<(), HostError> {
     rustix::fs::open(path, flags, Mode::RUSR).named("creating a network namespace's file")?;
     // On a thread of its own, which is in the new namespace until it ends.
     let made = std::thread::scope(|scope| scope.spawn(|| make(path)).join());
-    let made = made.unwrap_or_else(|_| Err(HostError::Call { call: CREATE, error: Errno::IO }));
+    let made = made.unwrap_or(Err(HostError::Call { call: CREATE, error: Errno::IO }));
     if made.is_err() {
         // The error to report is the first one.
         let _ = std::fs::remove_file(path);

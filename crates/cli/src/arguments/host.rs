@@ -55,8 +55,8 @@ pub enum Shape {
 #[derive(Args)]
 #[command(after_help = "\
 Hosts h1, h2 ... have the addresses 10.0.0.1, 10.0.0.2 ...; each link has these settings in both directions,
-so that a ping and its answer pass four links with `single`. docs/link.md has the values. With --ping, --exec or
---shell the topology is removed when they have ended, otherwise by Ctrl-C or `ringway down`. Needs root.
+so that a ping and its answer pass four links with `single`. docs/link.md has the values. With --ping, --exec
+or --shell the topology is removed when they have ended, otherwise by Ctrl-C or `ringway down`. Needs root.
 
 Examples:
   ringway topo --hosts 3 --rate 100mbit --delay 20ms --loss 1%
