@@ -78,7 +78,7 @@ pub enum Message {
         /// The number of its start.
         number: u64,
         /// The request.
-        request: Request,
+        request: Box<Request>,
         /// Its descriptors.
         descriptors: Vec<OwnedFd>,
     },
@@ -280,7 +280,7 @@ impl Engine {
             }
             Message::ForFunction { name, number, request, descriptors } => {
                 let inbox = self.inbox.clone();
-                self.post(request, descriptors, move |done| {
+                self.post(*request, descriptors, move |done| {
                     if let Err(error) = done {
                         let event = FunctionEvent::failed(&name, number, error);
                         // Once nobody listens, the fabric is going down.
