@@ -202,8 +202,14 @@ export interface Departure {
 
 /** One direction of an emulated link. */
 export interface DirectionView {
+  /** Frames sent on the wire since the settings changed. */
+  carried?: number;
   /** Frames with an inverted bit. */
   corrupted: number;
+  /** Mean time of a frame in the link since its settings changed, its queue included; 0 without frames. */
+  delay_mean?: number;
+  /** The standard deviation of that time. */
+  delay_sd?: number;
   /** Dropped frames by reason; reasons without drops are omitted. */
   drops: Record<string, number>;
   /** Frames that arrived twice. */
@@ -212,8 +218,12 @@ export interface DirectionView {
   from: string;
   /** Frames under way. */
   in_flight: number;
+  /** Frames that left more than a millisecond after their due time. */
+  late?: number;
   /** The longest time after its due time at which a frame left. */
   latest: number;
+  /** How many of these were lost there. */
+  lost?: number;
   /** Frames marked Congestion Experienced. */
   marked: number;
   /** Frames in its queue. */
@@ -517,12 +527,36 @@ export interface HandlerValue {
   value: string;
 }
 
+/** An interface of a host. */
+export interface HostInterfaceView {
+  /** Its addresses, each with the length of its prefix. */
+  addresses: string[];
+  /** Its name in the host. */
+  name: string;
+  /** The port whose interface it is. */
+  port: string;
+  /** The port's state. */
+  state: string;
+}
+
 /** A node's priority. */
 export interface HostPriority {
   /** The node. */
   Host: string;
   /** Its priority, 0 to 10; higher is better. */
   Score: number;
+}
+
+/** A program of a host. */
+export interface HostProgramView {
+  /** The command of the shell. */
+  command: string;
+  /** Process ID of its shell; 0 if it does not run. */
+  pid: number;
+  /** How it ended. */
+  reason: string;
+  /** `starting`, `running` or `ended`. */
+  state: string;
 }
 
 /** A host with its figures. */
@@ -568,6 +602,20 @@ export interface HostTrace {
   score?: number | null;
   /** Its scores, if it passed and hosts were weighed. */
   weights: WeightTrace[];
+}
+
+/** A host: a network namespace with interfaces of ports. */
+export interface HostView {
+  /** Its interfaces. */
+  interfaces: HostInterfaceView[];
+  /** Its name. */
+  name: string;
+  /** The file that keeps its namespace, as for `nsenter --net=`. */
+  namespace: string;
+  /** The file with the output of its programs. */
+  output: string;
+  /** Its programs. */
+  programs: HostProgramView[];
 }
 
 /** The cluster that the fabric's own host is to belong to. */
@@ -1332,6 +1380,8 @@ export class Api {
   startGuest(name: string): Promise<void>;
   /** Stops a guest. It powers off after the answer. */
   stopGuest(name: string): Promise<void>;
+  /** Every host, with its interfaces and programs. */
+  fabricHosts(): Promise<HostView[]>;
   /** Every emulated link, with its settings and counters. */
   links(): Promise<LinkView[]>;
   /**

@@ -111,6 +111,10 @@ export class Api {
     return this.#socket.call("POST", "/v1/guests/{}/stop", [name]);
   }
 
+  fabricHosts() {
+    return this.#socket.json("GET", "/v1/hosts", []);
+  }
+
   links() {
     return this.#socket.json("GET", "/v1/links", []);
   }

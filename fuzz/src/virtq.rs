@@ -90,8 +90,8 @@ fn steps(memory: &Memory, layout: &Layout, in_order: bool, data: &[u8]) {
     let mut tx = TxDevice::new(start, start).in_order(in_order);
     let mut rx = RxDevice::new(start, start);
     let mut hint = Hint::default();
-    for step in data.chunks_exact(STEP) {
-        let [what, count, o0, o1, value @ ..] = step else { return };
+    for step in data.as_chunks::<STEP>().0 {
+        let [what, count, o0, o1, value @ ..] = step;
         let count = usize::from(*count) % 80;
         let broken = match what % 4 {
             0 => {

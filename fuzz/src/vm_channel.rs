@@ -48,10 +48,9 @@ fn memory() -> Result<Region, ringway_host::HostError> {
 
 /// Lets the monitor handle what a guest sends, and writes into the memory.
 pub fn run(data: &[u8]) {
-    for (one, other) in [(ToMonitor::from_bytes(data).map(|m| m.to_bytes()), data)] {
-        // What was parsed is not longer than what it was parsed from.
-        assert!(one.is_none_or(|one| one.len() <= other.len().max(4)));
-    }
+    // What was parsed is not longer than what it was parsed from.
+    let again = ToMonitor::from_bytes(data).map(|message| message.to_bytes());
+    assert!(again.is_none_or(|again| again.len() <= data.len().max(4)));
     let _ = ToGuest::from_bytes(data);
     SOCKET.with(|socket| talk(socket, data));
 }

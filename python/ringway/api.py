@@ -257,12 +257,17 @@ class Departure(TypedDict):
 DirectionView = TypedDict(
     "DirectionView",
     {
+        "carried": "NotRequired[int]",
         "corrupted": "int",
+        "delay_mean": "NotRequired[int]",
+        "delay_sd": "NotRequired[int]",
         "drops": "dict[str, int]",
         "duplicated": "int",
         "from": "str",
         "in_flight": "int",
+        "late": "NotRequired[int]",
         "latest": "int",
+        "lost": "NotRequired[int]",
         "marked": "int",
         "queued": "int",
         "queued_bytes": "int",
@@ -572,6 +577,19 @@ class HandlerValue(TypedDict):
     """The value; invalid UTF-8 is replaced."""
 
 
+class HostInterfaceView(TypedDict):
+    """An interface of a host."""
+
+    addresses: list[str]
+    """Its addresses, each with the length of its prefix."""
+    name: str
+    """Its name in the host."""
+    port: str
+    """The port whose interface it is."""
+    state: str
+    """The port's state."""
+
+
 class HostPriority(TypedDict):
     """A node's priority."""
 
@@ -579,6 +597,19 @@ class HostPriority(TypedDict):
     """The node."""
     Score: int
     """Its priority, 0 to 10; higher is better."""
+
+
+class HostProgramView(TypedDict):
+    """A program of a host."""
+
+    command: str
+    """The command of the shell."""
+    pid: int
+    """Process ID of its shell; 0 if it does not run."""
+    reason: str
+    """How it ended."""
+    state: str
+    """`starting`, `running` or `ended`."""
 
 
 class HostRow(TypedDict):
@@ -623,6 +654,21 @@ class HostTrace(TypedDict):
     """Its total score, if it passed."""
     weights: list[WeightTrace]
     """Its scores, if it passed and hosts were weighed."""
+
+
+class HostView(TypedDict):
+    """A host: a network namespace with interfaces of ports."""
+
+    interfaces: list[HostInterfaceView]
+    """Its interfaces."""
+    name: str
+    """Its name."""
+    namespace: str
+    """The file that keeps its namespace, as for `nsenter --net=`."""
+    output: str
+    """The file with the output of its programs."""
+    programs: list[HostProgramView]
+    """Its programs."""
 
 
 class JoinRequest(TypedDict):
@@ -1469,6 +1515,11 @@ class Api:
     def stop_guest(self, name: str) -> None:
         """Stops a guest. It powers off after the answer."""
         self._socket.call("POST", "/v1/guests/{}/stop", [name])
+
+    def fabric_hosts(self) -> list[HostView]:
+        """Every host, with its interfaces and programs."""
+        found: list[HostView] = self._socket.json("GET", "/v1/hosts", [])
+        return found
 
     def links(self) -> list[LinkView]:
         """Every emulated link, with its settings and counters."""

@@ -70,7 +70,9 @@ impl Rig {
             mtu: 1500,
             offloads: true,
             namespace: None,
-            address: None,
+            host: None,
+            addresses: Vec::new(),
+            gateways: Vec::new(),
         };
         self.add_port(Port::new(name, Kind::new(tap::KIND.name, &settings), Some(to)))?;
         self.attach(name, tap::open(&settings, 1)?)

@@ -1,5 +1,11 @@
 //! The command line.
 
+mod host;
+mod link;
+
+pub use host::{HostCommand, Shape, Topo};
+pub use link::LinkCommand;
+
 use crate::place::arguments::PlaceArguments;
 use crate::tiny::arguments::TinyCommand;
 use crate::values::{endpoint, interval, name, pair, sample, size, whole};
@@ -165,6 +171,19 @@ Examples:
         #[command(subcommand)]
         command: LinkCommand,
     },
+    /// List the fabric's hosts, run commands in them, and test that they reach each other.
+    #[command(after_help = "\
+Examples:
+  ringway host list
+  ringway host exec h1 -- ping -c 3 @h2
+  ringway host ping")]
+    Host {
+        /// What to do.
+        #[command(subcommand)]
+        command: HostCommand,
+    },
+    /// Bring up a topology of hosts, switches and links without a file, until Ctrl-C.
+    Topo(Topo),
     /// Start, stop and list guests.
     #[command(after_help = "\
 Examples:
@@ -312,6 +331,9 @@ pub enum Log {
     Text,
     /// JSON, one line per event.
     Json,
+    /// Lines for people, warnings and errors only.
+    #[value(hide = true)]
+    Warnings,
 }
 
 impl Log {
@@ -320,6 +342,7 @@ impl Log {
         match self {
             Log::Text => "text",
             Log::Json => "json",
+            Log::Warnings => "warnings",
         }
     }
 }
@@ -389,38 +412,6 @@ Examples:
     Table {
         /// The switch.
         name: String,
-    },
-}
-
-/// What to do with links.
-#[derive(Subcommand)]
-pub enum LinkCommand {
-    /// Show links, with counters and settings of both directions.
-    #[command(after_help = "\
-Examples:
-  ringway link show
-  ringway link show wan --json")]
-    Show {
-        /// The link; by default all.
-        name: Option<String>,
-    },
-    /// Change settings of a link until the next `apply`; frames under way arrive as before.
-    #[command(after_help = "\
-docs/link.md has the keys. An empty value is the default; @FILE is the content of a file.
-
-Examples:
-  ringway link set wan delay=50ms loss=1%
-  ringway link set wan --from a rate=10Mbit queue='codel 5ms 100ms'
-  ringway link set wan delay= delay-trace=@measured.txt")]
-    Set {
-        /// The link.
-        name: String,
-        /// The port of the direction to change; by default both change.
-        #[arg(long, value_name = "PORT")]
-        from: Option<String>,
-        /// New values.
-        #[arg(required = true, value_name = "KEY=VALUE")]
-        settings: Vec<String>,
     },
 }
 

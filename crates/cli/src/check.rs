@@ -54,7 +54,7 @@ pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
     let (fabric, _) = result?;
     let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     println!(
-        "{}good:{:#} fabric {}, {}, {}, {}, {}{}{}",
+        "{}good:{:#} fabric {}, {}, {}, {}{}, {}{}{}",
         text::GOOD,
         text::GOOD,
         fabric.name,
@@ -64,6 +64,11 @@ pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
             format!("{} switches", fabric.switches.len())
         },
         count(fabric.ports.len(), "port"),
+        if fabric.hosts.is_empty() {
+            String::new()
+        } else {
+            format!("{}, ", count(fabric.hosts.len(), "host"))
+        },
         count(fabric.guests.len(), "guest"),
         if fabric.functions.is_empty() {
             String::new()

@@ -13,6 +13,7 @@ mod fail;
 mod function;
 mod graph;
 mod guest;
+mod host;
 mod input;
 mod link;
 mod log;
@@ -29,6 +30,7 @@ mod target;
 mod text;
 mod tiny;
 mod top;
+mod topo;
 mod up;
 mod values;
 
@@ -109,6 +111,8 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Profile { name, seconds } => profile::profile(&target, json, &name, seconds),
         Command::Switch { command: SwitchCommand::Table { name } } => table::table(&target, json, &name),
         Command::Link { command } => link::link(&target, json, command),
+        Command::Host { command } => host::host(&target, json, command),
+        Command::Topo(topo) => topo::topo(&target, json, topo),
         Command::Port { command } => {
             let (names, words) = match command {
                 PortCommand::Up { names } => (names, ("up", "connecting")),

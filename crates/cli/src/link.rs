@@ -69,8 +69,8 @@ fn late(link: &LinkView) -> impl Iterator<Item = String> {
     let late = link.directions.iter().filter(|direction| direction.late > 0);
     late.map(|DirectionView { from, late, latest, received, .. }| {
         format!(
-            "link {}, from {from}: {late} of {received} frames left over 1 ms late, the latest {} after its due \
-             time: its worker had no core then; see \"Accuracy\" in docs/link.md",
+            "link {}, from {from}: {late} of {received} frames left over 1 ms late, the latest {} after its \
+             due time: its worker had no core then; see \"Accuracy\" in docs/link.md",
             link.name,
             milliseconds(*latest)
         )

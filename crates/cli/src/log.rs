@@ -10,13 +10,14 @@ use tracing_subscriber::fmt::format::{FormatFields, Writer, debug_fn};
 
 /// Sets up logging to standard error. `RINGWAY_LOG` is the filter, such as `info` or `ringway_control=debug`.
 pub fn start(log: Log) {
-    let filter = EnvFilter::try_from_env("RINGWAY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let least = if matches!(log, Log::Warnings) { "warn" } else { "info" };
+    let filter = EnvFilter::try_from_env("RINGWAY_LOG").unwrap_or_else(|_| EnvFilter::new(least));
     let colour =
         std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
     let base =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     match log {
-        Log::Text => base.fmt_fields(fields()).with_ansi(colour).init(),
+        Log::Text | Log::Warnings => base.fmt_fields(fields()).with_ansi(colour).init(),
         Log::Json => base.json().init(),
     }
 }

@@ -5,13 +5,14 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
 use anstream::println;
-use ringway_control::api::{ChainView, FabricView, FunctionView, GuestView, PortView};
+use ringway_control::api::{ChainView, FabricView, FunctionView, GuestView, HostView, PortView};
 use serde::Serialize;
 
 #[derive(Serialize)]
 struct Ps {
     fabric: FabricView,
     ports: Vec<PortView>,
+    hosts: Vec<HostView>,
     guests: Vec<GuestView>,
     functions: Vec<FunctionView>,
     chains: Vec<ChainView>,
@@ -22,11 +23,12 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
     let fabric: FabricView = client.get("/v1/fabric")?;
     let ports: Vec<PortView> = client.get("/v1/ports")?;
+    let hosts: Vec<HostView> = client.get("/v1/hosts")?;
     let guests: Vec<GuestView> = client.get("/v1/guests")?;
     let functions: Vec<FunctionView> = client.get("/v1/functions")?;
     let chains: Vec<ChainView> = client.get("/v1/chains")?;
     if json {
-        text::json(&Ps { fabric, ports, guests, functions, chains });
+        text::json(&Ps { fabric, ports, hosts, guests, functions, chains });
         return Ok(());
     }
     let workers: Vec<String> = fabric
@@ -56,6 +58,10 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
         ]);
     }
     table.print();
+    if !hosts.is_empty() {
+        println!();
+        crate::host::table(hosts).print();
+    }
     if !guests.is_empty() {
         println!();
         crate::guest::table(guests).print();

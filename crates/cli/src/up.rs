@@ -1,6 +1,6 @@
 //! `ringway up`, `apply` and `down`.
 
-use crate::arguments::{Target, Up};
+use crate::arguments::{Log, Target, Up};
 use crate::check;
 use crate::client::Client;
 use crate::fail::Fail;
@@ -17,6 +17,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -40,14 +41,17 @@ struct UpView {
 }
 
 /// Paths of a fabric.
-struct FabricPaths {
-    run: PathBuf,
-    socket: PathBuf,
+pub struct FabricPaths {
+    /// Its run directory.
+    pub run: PathBuf,
+    /// Its control socket.
+    pub socket: PathBuf,
     log: PathBuf,
 }
 
 impl FabricPaths {
-    fn of(fabric: &Fabric, target: &Target) -> FabricPaths {
+    /// The paths of a fabric.
+    pub fn of(fabric: &Fabric, target: &Target) -> FabricPaths {
         let run = match (&fabric.run, &target.fabric) {
             // A second fabric from the same file must not use the first one's run directory.
             (Some(run), None) => run.clone(),
@@ -83,26 +87,30 @@ fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
         // Detaches from the terminal: the fabric keeps running when the terminal is closed.
         rustix::process::setsid().map_err(Fail::because)?;
     }
-    crate::log::start(up.log);
+    let api = target.socket.clone();
+    serve((fabric, file), (place.run, api), up.extender, up.log, || ready(up.detached))
+}
+
+/// Serves the fabric of a file in a run directory until it is shut down; calls `ready` when it is up.
+pub fn serve(
+    (fabric, file): (Fabric, PathBuf),
+    (run, api): (PathBuf, Option<PathBuf>),
+    extender: Option<SocketAddr>,
+    log: Log,
+    ready: impl FnOnce(),
+) -> Result<(), Fail> {
+    crate::log::start(log);
     // `ps` shows the arguments: whose process it is.
     let name = fabric.name.clone();
     let of = |words: &[&str]| ["--fabric", &name].iter().chain(words).map(OsString::from).collect();
     let program = Program {
-        data: of(&["data", "--log", up.log.word()]),
+        data: of(&["data", "--log", log.word()]),
         function: of(&["run-function"]),
         check: crate::function::check,
     };
-    let options = Options {
-        fabric,
-        file,
-        run: place.run,
-        api: target.socket.clone(),
-        extender: up.extender,
-        host: check::host(),
-        program,
-    };
+    let options = Options { fabric, file, run, api, extender, host: check::host(), program };
     ringway_host::withhold_descriptors();
-    ringway_control::run(options, || ready(up.detached)).map_err(Fail::because)
+    ringway_control::run(options, ready).map_err(Fail::because)
 }
 
 /// Tells the process that started the detached fabric that the fabric is up.

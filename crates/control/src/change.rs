@@ -2,7 +2,7 @@
 
 use crate::file::Fabric;
 use crate::kinds::{self, PortControl};
-use ringway_spec::{Chain, Function, Guest, Port, Switch, To};
+use ringway_spec::{Chain, Function, Guest, Host, Port, Switch, To};
 use std::collections::HashSet;
 
 /// New partners of ports.
@@ -29,10 +29,14 @@ pub enum Change {
     RemoveFunction(String),
     /// Removes a port.
     RemovePort(String),
+    /// Removes a host, and ends its programs.
+    RemoveHost(String),
     /// Removes a switch.
     RemoveSwitch(String),
     /// Adds a switch.
     AddSwitch(Switch),
+    /// Adds a host, without programs.
+    AddHost(String),
     /// Adds a port.
     AddPort(Port),
     /// Moves a port to another worker; its peer stays attached.
@@ -47,6 +51,8 @@ pub enum Change {
     AddGuest(Guest),
     /// Adds a function, and starts it if its `start` is set.
     AddFunction(Function),
+    /// Ends the programs of a host, and starts these.
+    RunPrograms(Host),
 }
 
 impl std::fmt::Display for Change {
@@ -56,7 +62,9 @@ impl std::fmt::Display for Change {
             Change::RemoveFunction(name) => write!(f, "remove function {name}"),
             Change::RemovePort(name) => write!(f, "remove port {name}"),
             Change::RemoveSwitch(name) => write!(f, "remove switch {name}"),
+            Change::RemoveHost(name) => write!(f, "remove host {name}"),
             Change::AddSwitch(switch) => write!(f, "add switch {}", switch.name),
+            Change::AddHost(name) => write!(f, "add host {name}"),
             Change::AddPort(port) => write!(f, "add port {} ({})", port.name, port.kind.name()),
             Change::MovePort(port) => {
                 write!(f, "move port {} to {}", port.name, port.worker.as_deref().unwrap_or("any worker"))
@@ -66,6 +74,7 @@ impl std::fmt::Display for Change {
             Change::SwapFunction(function) => write!(f, "change function {}", function.name),
             Change::AddGuest(guest) => write!(f, "add guest {}", guest.name),
             Change::AddFunction(function) => write!(f, "add function {}", function.name),
+            Change::RunPrograms(host) => write!(f, "run the programs of host {}", host.name),
         }
     }
 }
@@ -142,6 +151,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     changes.extend(from.ports.iter().filter_map(|p| gone(&p.name, &kept_ports)).map(Change::RemovePort));
     changes
         .extend(from.switches.iter().filter_map(|s| gone(&s.name, &kept_switches)).map(Change::RemoveSwitch));
+    changes.extend(hosts(from, to));
     let new = |name: &str, kept: &HashSet<&str>| !kept.contains(name);
     changes
         .extend(to.switches.iter().filter(|s| new(&s.name, &kept_switches)).cloned().map(Change::AddSwitch));
@@ -154,7 +164,22 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     changes.extend(to.guests.iter().filter(|g| new(&g.name, &kept_guests)).cloned().map(Change::AddGuest));
     let functions = to.functions.iter().filter(|f| new(&f.name, &kept_functions) && !is_early(&f.name));
     changes.extend(functions.cloned().map(Change::AddFunction));
+    // After their interfaces.
+    changes.extend(to.hosts.iter().filter(|host| programs(from, host)).cloned().map(Change::RunPrograms));
     changes
+}
+
+/// The changes that remove hosts whose ports are gone, and add hosts for new ports.
+fn hosts(from: &Fabric, to: &Fabric) -> Vec<Change> {
+    let gone = from.hosts.iter().filter(|host| to.host(&host.name).is_none());
+    let new = to.hosts.iter().filter(|host| from.host(&host.name).is_none());
+    let gone = gone.map(|host| Change::RemoveHost(host.name.clone()));
+    gone.chain(new.map(|host| Change::AddHost(host.name.clone()))).collect()
+}
+
+/// Whether a host has other programs than in `from`.
+fn programs(from: &Fabric, host: &Host) -> bool {
+    from.host(&host.name).map_or(&[][..], |host| &host.programs) != &*host.programs
 }
 
 /// The changes that turn a port into another while its peer stays; `None` if there are none.
@@ -254,6 +279,13 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
                 }
             }
         }
+        Change::RemoveHost(name) => fabric.hosts.retain(|host| host.name != name),
+        Change::AddHost(name) => fabric.hosts.push(Host { name, programs: Vec::new() }),
+        Change::RunPrograms(host) => {
+            if let Some(own) = fabric.hosts.iter_mut().find(|own| own.name == host.name) {
+                *own = host;
+            }
+        }
         Change::AddGuest(guest) => fabric.guests.push(guest),
         Change::RemoveFunction(name) => fabric.functions.retain(|function| function.name != name),
         Change::AddFunction(function) => fabric.functions.push(function),
@@ -268,10 +300,10 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::{Host, read};
+    use crate::file::{Host as Machine, read};
 
     fn fabric(text: &str) -> Fabric {
-        read("f", text, &Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] }).unwrap()
+        read("f", text, &Machine { cores: vec![0], base: None, run: None, find: None, kinds: &[] }).unwrap()
     }
 
     fn words(from: &str, to: &str) -> Vec<String> {
@@ -335,6 +367,25 @@ mod tests {
         assert_eq!(words(&one, &link("delay='60ms'")), ["change port wan/a", "change port wan/b"]);
         let moved = one.replace("[worker.w]", "[worker.w]\nports=['wan/a']");
         assert_eq!(words(&one, &moved), ["move port wan/a to w"]);
+    }
+
+    #[test]
+    fn a_host_s_namespace_is_there_before_its_ports_and_after_them() {
+        let one = "[switch.s]\n[host.h]\nswitch='s'\nlink={delay='5ms'}\nrun=['sleep 9']\n";
+        let none = "[switch.s]\n";
+        let ports = ["h", "h/h", "h/s"];
+        let kinds = ["tap", "link", "link"];
+        let added = ports.iter().zip(kinds).map(|(port, kind)| format!("add port {port} ({kind})"));
+        let added: Vec<String> = ["add host h".to_string()].into_iter().chain(added).collect();
+        let expected = [&added[..], &["run the programs of host h".to_string()]].concat();
+        assert_eq!(words(none, one), expected);
+        let removed = ports.map(|port| format!("remove port {port}"));
+        assert_eq!(words(one, none), [&removed[..], &["remove host h".to_string()]].concat());
+        assert_eq!(words(one, &one.replace("sleep 9", "sleep 8")), ["run the programs of host h"]);
+        assert_eq!(words(one, &one.replace("5ms", "6ms")), ["change port h/h", "change port h/s"]);
+        let direct = words(one, &one.replace("link={delay='5ms'}\n", ""));
+        let expected = ["remove port h", "remove port h/h", "remove port h/s", "add port h (tap)"];
+        assert_eq!(direct, expected, "the programs go on");
     }
 
     #[test]

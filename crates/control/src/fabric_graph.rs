@@ -1,8 +1,8 @@
 //! The graph of the whole fabric: who has ports, what joins them, and what passes.
 
 use crate::api::{
-    ChainView, FabricGraphView, FabricNode, FabricView, FunctionView, GuestView, LinkView, PortStats,
-    PortView, StatsView,
+    ChainView, FabricGraphView, FabricNode, FabricView, FunctionView, GuestView, HostView, LinkView,
+    PortStats, PortView, StatsView,
 };
 use crate::svg::{BOX, Drawing, MARGIN, Node, Point, compact};
 use ringway_port::link::KIND as LINK;
@@ -28,6 +28,8 @@ pub struct Parts {
     pub fabric: FabricView,
     /// Its ports.
     pub ports: Vec<PortView>,
+    /// Its hosts.
+    pub hosts: Vec<HostView>,
     /// Its guests.
     pub guests: Vec<GuestView>,
     /// Its functions.
@@ -73,7 +75,16 @@ pub fn graph(parts: &Parts, before: &Totals, after: &Totals) -> FabricGraphView 
     for link in &after.links {
         let earlier = before.links.iter().find(|earlier| earlier.name == link.name);
         let node = add("link", &link.name, settings(link), crossed(earlier, link));
-        edges.extend(link.directions.iter().filter_map(|one| Some((*ports.get(&*one.from)?, node))));
+        let end = |name: &str| ports.get(name).or(switches.get(name)).copied();
+        edges.extend(link.directions.iter().filter_map(|one| Some((end(&one.from)?, node))));
+    }
+    for host in &parts.hosts {
+        let own: Vec<String> = host.interfaces.iter().map(|interface| interface.port.clone()).collect();
+        let addresses = host.interfaces.iter().flat_map(|interface| &interface.addresses);
+        let addresses = addresses.map(|address| &**address).collect::<Vec<_>>().join(", ");
+        let detail = if addresses.is_empty() { "host".into() } else { addresses };
+        let node = add("host", &host.name, detail, of(&own));
+        edges.extend(own.iter().filter_map(|port| Some((*ports.get(&**port)?, node))));
     }
     let guests =
         parts.guests.iter().map(|guest| ("guest", &guest.name, &guest.kind, &guest.state, &guest.ports));
@@ -133,15 +144,19 @@ fn crossed(earlier: Option<&LinkView>, now: &LinkView) -> Passed {
     since(total(now), earlier.map(total).unwrap_or_default())
 }
 
-/// Rate and delay of a link's first direction.
+/// Rate, delay and loss of a link's first direction. A rate needs no name, other values do.
 fn settings(link: &LinkView) -> String {
     let first = link.directions.first();
-    let value = |key: &str| first.and_then(|direction| direction.settings.get(key)).cloned();
-    let values: Vec<String> = ["rate", "delay", "loss"].iter().filter_map(|key| value(key)).collect();
-    if values.is_empty() { "link".into() } else { format!("link, {}", values.join(", ")) }
+    let value = |key: &str| first.and_then(|direction| direction.settings.get(key));
+    let values = ["rate", "delay", "loss"].iter().filter_map(|key| {
+        let value = value(key)?;
+        Some(if *key == "rate" { value.clone() } else { format!("{key} {value}") })
+    });
+    let values: Vec<String> = values.collect();
+    if values.is_empty() { "link".into() } else { values.join(", ") }
 }
 
-/// The graph as SVG: guests above their ports, switches and links in the middle, functions below their ports.
+/// The graph as SVG: guests and hosts above their ports, switches and links in the middle, functions below their ports.
 pub fn svg(name: &str, graph: &FabricGraphView) -> String {
     let (places, size) = places(graph);
     let seconds = graph.nanoseconds as f64 / 1e9;
@@ -178,7 +193,7 @@ fn draw(drawing: &mut Drawing, node: &FabricNode, at: Point, seconds: f64) {
         _ if *drops > 0 => "#fecaca",
         "switch" => "#dbeafe",
         "link" => "#fef3c7",
-        "guest" => "#dcfce7",
+        "guest" | "host" => "#dcfce7",
         "function" => "#f3e8ff",
         _ => "#fafafa",
     };
@@ -197,7 +212,7 @@ fn rows(graph: &FabricGraphView) -> [Vec<usize>; 5] {
     let mut rows: [Vec<usize>; 5] = Default::default();
     for (at, (node, below)) in graph.nodes.iter().zip(&below).enumerate() {
         let row = match node.what.as_str() {
-            "guest" => 0,
+            "guest" | "host" => 0,
             "switch" | "link" => 2,
             "function" => 4,
             _ if *below => 3,
@@ -248,7 +263,7 @@ fn places(graph: &FabricGraphView) -> (Vec<Point>, Point) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Counts, DirectionView, SwitchView};
+    use crate::api::{Counts, DirectionView, HostInterfaceView, SwitchView};
 
     fn port(name: &str, kind: &str, to: &str) -> PortView {
         let (state, empty) = ("up".to_string(), String::new);
@@ -295,6 +310,18 @@ mod tests {
             r#"{"name":"wall","state":"running","pid":1,"ports":["in","out"],"configuration":"inline",
                 "handlers":"","restarts":0,"reason":""}"#,
         );
+        let host = HostView {
+            name: "far-host".into(),
+            namespace: String::new(),
+            interfaces: vec![HostInterfaceView {
+                name: "eth0".into(),
+                port: far.clone(),
+                state: "up".into(),
+                addresses: vec!["10.0.0.7/24".into()],
+            }],
+            programs: Vec::new(),
+            output: String::new(),
+        };
         let web = ChainView {
             name: "web".into(),
             state: "up".into(),
@@ -312,6 +339,7 @@ mod tests {
                 port(&far, "ring", ""),
                 port("wan/near", "link", "patch far"),
             ],
+            hosts: vec![host],
             guests: vec![seen("uml")],
             functions: vec![wall.unwrap()],
             chains: vec![web],
@@ -319,7 +347,8 @@ mod tests {
     }
 
     fn wan(sent: u64) -> LinkView {
-        let settings = BTreeMap::from([("delay".to_string(), "25ms".to_string())]);
+        let settings = [("delay", "25ms"), ("loss", "1%")];
+        let settings = settings.map(|(key, value)| (key.to_string(), value.to_string())).into();
         let one =
             DirectionView { from: "far".into(), to: "near".into(), settings, sent, ..Default::default() };
         LinkView { name: "wan".into(), directions: vec![one] }
@@ -342,7 +371,7 @@ mod tests {
         };
         let pairs = [("guest", "left"), ("guest", "main"), ("in", "main"), ("in", "wall"), ("out", "wall")];
         assert!(pairs.iter().chain(&[("out", "near"), ("far", "wan")]).all(|(a, b)| joined(a, b)));
-        assert_eq!((graph.nodes.len(), graph.edges.len()), (9, 7), "the link's own ports are not nodes");
+        assert_eq!((graph.nodes.len(), graph.edges.len()), (10, 8), "the link's own ports are not nodes");
         let node = |name: &str| graph.nodes.get(at(name)).unwrap();
         let frames = |name: &str| (node(name).tx_frames, node(name).rx_frames, node(name).drops);
         assert_eq!(frames("guest"), (2000, 0, 3));
@@ -350,7 +379,9 @@ mod tests {
         assert_eq!(frames("main"), (2000, 2000, 3));
         assert_eq!(frames("wall"), (0, 2000, 0));
         assert_eq!(frames("wan"), (100, 0, 0));
-        assert_eq!(node("wan").detail, "link, 25ms");
+        assert_eq!(node("wan").detail, "delay 25ms, loss 1%");
+        assert_eq!(node("far-host").detail, "10.0.0.7/24");
+        assert!(joined("far-host", "far"));
         assert_eq!(node("wall").detail, "web 2/2, running");
     }
 

@@ -15,6 +15,7 @@ pub mod file;
 pub mod function;
 mod functions;
 mod guests;
+mod hosts;
 pub mod kinds;
 mod lookups;
 pub mod open;

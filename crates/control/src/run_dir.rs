@@ -11,6 +11,28 @@ use std::path::{Path, PathBuf};
 /// The folder of functions' sockets in a run directory.
 pub const FUNCTIONS: &str = "functions";
 
+/// The folder of hosts in a run directory; each has a folder there.
+pub const HOSTS: &str = "hosts";
+/// The file in a host's folder that keeps its network namespace.
+const NAMESPACE: &str = "net";
+
+/// The file of a host's network namespace.
+pub fn namespace(run: &Path, host: &str) -> PathBuf {
+    run.join(HOSTS).join(host).join(NAMESPACE)
+}
+
+/// Removes the namespaces of hosts of a fabric that was killed in this run directory, and ends what runs there.
+fn remove_left_over(run: &Path) {
+    let Ok(folders) = std::fs::read_dir(run.join(HOSTS)) else { return };
+    for namespace in folders.flatten().map(|entry| entry.path().join(NAMESPACE)) {
+        if namespace.exists() {
+            tracing::warn!(namespace = %namespace.display(), "removing what an earlier fabric left");
+            ringway_host::remove_namespace(&namespace);
+        }
+    }
+    let _ = std::fs::remove_dir_all(run.join(HOSTS));
+}
+
 /// Why a run directory can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
@@ -174,6 +196,7 @@ impl RunDir {
                 file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(system)?;
                 // Ends guests of a fabric that was killed in this directory.
                 ringway_guests::end_left_over(&path.join("guests"));
+                remove_left_over(path);
                 return Ok(RunDir { path: path.into(), lock: file, made });
             }
         }
@@ -194,6 +217,11 @@ impl RunDir {
         self.path.join("guests").join(name)
     }
 
+    /// The folder of a host.
+    pub fn host(&self, name: &str) -> PathBuf {
+        self.path.join(HOSTS).join(name)
+    }
+
     /// The folder of functions' sockets.
     pub fn functions(&self) -> PathBuf {
         self.path.join(FUNCTIONS)
@@ -210,6 +238,7 @@ impl Drop for RunDir {
         // Errors are ignored: entries may be gone already, and files of others keep the directory in place.
         let _ = std::fs::remove_dir_all(self.path.join("guests"));
         let _ = std::fs::remove_dir_all(self.functions());
+        let _ = std::fs::remove_dir_all(self.path.join(HOSTS));
         let _ = std::fs::remove_file(lock);
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
         if self.made {

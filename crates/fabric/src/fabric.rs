@@ -433,7 +433,16 @@ impl Fabric {
         let mut world = World::default();
         let switches = self.members();
         let ends = self.instance_ports();
-        for record in self.ports.values().filter(|record| !record.leaving) {
+        // First RX queue and number of queues of each port.
+        let mut queues = BTreeMap::new();
+        for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
+            queues.insert(&**name, (world.rx.len() as u32, record.rx.len() as u32));
+            world.rx.extend(record.rx.iter().cloned());
+        }
+        for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
+            // Until its receiver is there, a port is not in the world: its frames would come back to it.
+            let receiver = record.spec.receiver.as_deref().unwrap_or(name);
+            let Some(&(first, queues)) = queues.get(receiver) else { continue };
             let target = match &record.spec.to {
                 Some(To::Switch(name)) => switches
                     .get(name.as_str())
@@ -453,15 +462,14 @@ impl Fabric {
             }
             world.ports[slot] = Some(Arc::new(Port {
                 target,
-                first: world.rx.len() as u32,
-                queues: record.rx.len() as u32,
+                first,
+                queues,
                 hold: record.spec.hold.unwrap_or_else(|| worker_hold(record, &self.workers)),
                 held: record.held.clone(),
                 steer: record.steer.clone(),
                 budget: record.budget.clone(),
                 place: record.place.clone(),
             }));
-            world.rx.extend(record.rx.iter().cloned());
         }
         self.published.replace(Arc::new(world)).leave();
         self.limit_instances();

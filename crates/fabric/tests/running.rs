@@ -98,6 +98,32 @@ fn frames_reach_the_learned_port_and_stop_with_their_source() {
 }
 
 #[test]
+fn frames_for_a_port_with_a_receiver_go_to_that() {
+    let mut bench = Bench::new(2);
+    bench.switch("s", learning());
+    // Its receiver is not there yet: neither floods nor learned addresses reach it, and nothing comes back.
+    let end = Port { receiver: Some("way-back".into()), ..Port::new("end", source(2, 1), Some(on("s"))) };
+    let ends = bench.next as usize;
+    bench.fabric.add_port(end, bench.next).unwrap();
+    bench.next += 1;
+    let a = bench.port("a", source(1, 2), on("s"));
+    let dropped = |bench: &Bench| bench.page[ends].tx_drops[Reason::NoPort as usize].load(Relaxed);
+    until("frames without a port", || dropped(&bench) > 1000);
+    let back = bench.port("way-back", null(), To::Patch("nobody".into()));
+    until("frames both ways", || bench.rx_frames(a) > 10_000 && bench.rx_frames(back) > 10_000);
+    assert_eq!(bench.rx_frames(ends), 0);
+    let table = bench.fabric.table("s").unwrap();
+    let rows: Vec<_> = table.iter().map(|entry| (entry.mac.0[5], entry.port.as_str())).collect();
+    assert_eq!(rows, [(1, "end"), (2, "a")], "the switch knows the port, not its receiver");
+    bench.fabric.remove_port("way-back").unwrap();
+    let before = bench.rx_frames(a);
+    let drops = dropped(&bench);
+    until("frames without a port again", || dropped(&bench) > drops + 1000);
+    assert!(bench.rx_frames(a) >= before && bench.rx_frames(ends) == 0);
+    bench.fabric.remove_port("end").unwrap();
+}
+
+#[test]
 fn an_idle_worker_sleeps_and_a_patch_carries_frames() {
     let mut bench = Bench::new(1);
     bench.port("a", null(), To::Patch("b".into()));

@@ -24,6 +24,7 @@ pub mod kvm;
 pub mod listener;
 mod machine;
 mod memory;
+mod namespace;
 mod own_file;
 mod packet_socket;
 mod pci_device;
@@ -60,6 +61,7 @@ pub use memory::{
     FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_sealed, map_region, map_region_for, memfd,
     memfd_in, memfd_of, resident, stitch,
 };
+pub use namespace::{create_namespace, end_processes, enter_namespace, remove_namespace};
 pub use own_file::{OwnFile, check_own_folder, open_own};
 pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
@@ -77,8 +79,8 @@ pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, tr
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};
 pub use stall::{ThreadFiles, ThreadTimes, open_thread_files, thread_number};
 pub use tap::{
-    TAP_HEAD, TAP_HEADER, TAP_PIECES, TapFault, TapSettings, namespace_path, open_tap, tap_knows_uso,
-    tap_read, tap_write,
+    TAP_HEAD, TAP_HEADER, TAP_PIECES, TapAddresses, TapFault, TapSettings, namespace_path, open_tap,
+    open_tap_with, tap_knows_uso, tap_read, tap_write,
 };
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
 pub use tun::{TunSettings, open_tun};

@@ -8,7 +8,7 @@ use ringway_mem::{Span, SpanMut};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -39,6 +39,15 @@ pub struct TapSettings {
     pub address: Option<(IpAddr, u8)>,
     /// Name of a network namespace as in `ip netns`, or its path; ours if none.
     pub namespace: Option<String>,
+}
+
+/// What an interface has besides its first address.
+#[derive(Clone, Debug, Default)]
+pub struct TapAddresses {
+    /// Further addresses, each with the length of its prefix.
+    pub more: Vec<(IpAddr, u8)>,
+    /// Gateways of default routes.
+    pub gateways: Vec<IpAddr>,
 }
 
 /// Why a frame could not be read or written.
@@ -77,7 +86,12 @@ pub fn namespace_path(namespace: &str) -> PathBuf {
 /// Creates the interface, or opens the existing one, and brings it up. Returns one non-blocking descriptor
 /// per queue.
 pub fn open_tap(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
-    let Some(namespace) = &settings.namespace else { return open_here(settings) };
+    open_tap_with(settings, &TapAddresses::default())
+}
+
+/// The same, with further addresses and default routes.
+pub fn open_tap_with(settings: &TapSettings, addresses: &TapAddresses) -> Result<Vec<OwnedFd>, HostError> {
+    let Some(namespace) = &settings.namespace else { return open_here(settings, addresses) };
     let path = namespace_path(namespace);
     let failed = |why: &str, error| HostError::Tap {
         name: settings.name.clone(),
@@ -94,7 +108,7 @@ pub fn open_tap(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
                 Some(rustix::thread::LinkNameSpaceType::Network),
             )
             .map_err(|error| failed("entering", error))?;
-            open_here(settings)
+            open_here(settings, addresses)
         });
         thread.join()
     });
@@ -195,11 +209,7 @@ impl<'s> Request<'s> {
 
     /// Sets MTU and addresses, and brings the interface up.
     pub(crate) fn configure(&self) -> Result<(), HostError> {
-        let socket = |family| {
-            let flags = rustix::net::SocketFlags::CLOEXEC;
-            rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None).named("socket")
-        };
-        let control = socket(rustix::net::AddressFamily::INET)?;
+        let control = control_socket(rustix::net::AddressFamily::INET)?;
         let mut request = self.ifreq();
         request.ifr_ifru.ifru_mtu = self.settings.mtu.into();
         self.ioctl(&control, libc::SIOCSIFMTU, &mut request, "setting its MTU")?;
@@ -210,32 +220,52 @@ impl<'s> Request<'s> {
             request.ifr_ifru.ifru_hwaddr = address;
             self.ioctl(&control, libc::SIOCSIFHWADDR, &mut request, "setting its Ethernet address")?;
         }
-        match self.settings.address {
-            None => {}
-            Some((IpAddr::V4(address), prefix)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
-                self.set_v4(&control, libc::SIOCSIFADDR, address.octets())?;
-                self.set_v4(&control, libc::SIOCSIFNETMASK, mask.to_be_bytes())?;
-            }
-            Some((IpAddr::V6(address), prefix)) => {
-                let control = socket(rustix::net::AddressFamily::INET6)?;
-                self.set_v6(&control, address.octets(), prefix.min(128))?;
+        self.set(&control, 0, self.settings.address.as_slice())?;
+        self.bring_up(&control)
+    }
+
+    /// Adds further addresses and default routes.
+    fn add(&self, addresses: &TapAddresses) -> Result<(), HostError> {
+        let control = control_socket(rustix::net::AddressFamily::INET)?;
+        let is_first_v4 = !matches!(self.settings.address, Some((IpAddr::V4(_), _)));
+        self.set(&control, usize::from(!is_first_v4), &addresses.more)?;
+        addresses.gateways.iter().try_for_each(|gateway| match *gateway {
+            IpAddr::V4(gateway) => self.add_default_route(gateway),
+            IpAddr::V6(gateway) => self.add_default_route6(gateway),
+        })
+    }
+
+    /// Sets addresses, those of IPv4 with numbers from `number` on.
+    fn set(&self, control: &OwnedFd, mut number: usize, addresses: &[(IpAddr, u8)]) -> Result<(), HostError> {
+        for address in addresses {
+            match *address {
+                (IpAddr::V4(address), prefix) => {
+                    let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+                    self.set_v4(control, libc::SIOCSIFADDR, number, address.octets())?;
+                    self.set_v4(control, libc::SIOCSIFNETMASK, number, mask.to_be_bytes())?;
+                    number += 1;
+                }
+                (IpAddr::V6(address), prefix) => {
+                    let control = control_socket(rustix::net::AddressFamily::INET6)?;
+                    self.set_v6(&control, address.octets(), prefix.min(128))?;
+                }
             }
         }
+        Ok(())
+    }
+
+    fn bring_up(&self, control: &OwnedFd) -> Result<(), HostError> {
         let mut request = self.ifreq();
-        self.ioctl(&control, libc::SIOCGIFFLAGS, &mut request, "reading its flags")?;
+        self.ioctl(control, libc::SIOCGIFFLAGS, &mut request, "reading its flags")?;
         // SAFETY: the kernel filled in the flags, and every bit pattern is valid for them.
         let flags = unsafe { request.ifr_ifru.ifru_flags };
         request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
-        self.ioctl(&control, libc::SIOCSIFFLAGS, &mut request, "bringing it up")
+        self.ioctl(control, libc::SIOCSIFFLAGS, &mut request, "bringing it up")
     }
 
     /// Sets the host's default route to a gateway behind the interface.
     pub(crate) fn add_default_route(&self, gateway: Ipv4Addr) -> Result<(), HostError> {
-        let family = rustix::net::AddressFamily::INET;
-        let flags = rustix::net::SocketFlags::CLOEXEC;
-        let control = rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None);
-        let control = control.named("socket")?;
+        let control = control_socket(rustix::net::AddressFamily::INET)?;
         // SAFETY: all zeros is a valid `rtentry`.
         let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
         (route.rt_dst, route.rt_genmask) = (v4_address([0; 4]), v4_address([0; 4]));
@@ -244,10 +274,42 @@ impl<'s> Request<'s> {
         self.ioctl(&control, libc::SIOCADDRT, &mut route, "adding the default route")
     }
 
-    fn set_v4(&self, control: &OwnedFd, number: libc::Ioctl, octets: [u8; 4]) -> Result<(), HostError> {
+    /// The same for IPv6.
+    fn add_default_route6(&self, gateway: Ipv6Addr) -> Result<(), HostError> {
+        let control = control_socket(rustix::net::AddressFamily::INET6)?;
+        let mut named = self.ifreq();
+        self.ioctl(&control, libc::SIOCGIFINDEX, &mut named, "reading its index")?;
+        let mut route = Route6 {
+            gateway: gateway.octets(),
+            metric: 1024,
+            flags: u32::from(libc::RTF_UP | libc::RTF_GATEWAY),
+            // SAFETY: the kernel filled in the index, and every bit pattern is valid for it.
+            index: unsafe { named.ifr_ifru.ifru_ifindex },
+            ..Route6::default()
+        };
+        match self.ioctl(&control, libc::SIOCADDRT, &mut route, "adding the default route") {
+            Err(HostError::Tap { error: Errno::EXIST, .. }) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Sets one of the interface's addresses, or its mask: number 0 is the interface's own, others are aliases.
+    fn set_v4(
+        &self,
+        control: &OwnedFd,
+        ioctl: libc::Ioctl,
+        number: usize,
+        octets: [u8; 4],
+    ) -> Result<(), HostError> {
         let mut request = self.ifreq();
+        if number > 0 {
+            let label = format!("{}:{number}", self.name());
+            let room = &mut request.ifr_name[..libc::IFNAMSIZ - 1];
+            room.fill(0);
+            room.iter_mut().zip(label.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
+        }
         request.ifr_ifru.ifru_addr = v4_address(octets);
-        self.ioctl(control, number, &mut request, "setting its address")
+        self.ioctl(control, ioctl, &mut request, "setting its address")
     }
 
     fn set_v6(&self, control: &OwnedFd, octets: [u8; 16], prefix: u8) -> Result<(), HostError> {
@@ -267,6 +329,43 @@ impl<'s> Request<'s> {
     }
 }
 
+/// The kernel's `in6_rtmsg` (`linux/ipv6_route.h`), whose fields are private in `libc`.
+#[repr(C)]
+#[derive(Default)]
+struct Route6 {
+    destination: [u8; 16],
+    source: [u8; 16],
+    gateway: [u8; 16],
+    kind: u32,
+    destination_prefix: u16,
+    source_prefix: u16,
+    metric: u32,
+    info: libc::c_ulong,
+    flags: u32,
+    index: libc::c_int,
+}
+
+/// A socket for ioctls about interfaces.
+fn control_socket(family: rustix::net::AddressFamily) -> Result<OwnedFd, HostError> {
+    let flags = rustix::net::SocketFlags::CLOEXEC;
+    rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None).named("socket")
+}
+
+/// Brings an existing interface up.
+pub(crate) fn bring_up(name: &str) -> Result<(), HostError> {
+    let settings = TapSettings {
+        name: name.into(),
+        queues: 1,
+        mtu: 0,
+        offloads: false,
+        mac: None,
+        address: None,
+        namespace: None,
+    };
+    let control = control_socket(rustix::net::AddressFamily::INET)?;
+    Request::new(&settings)?.bring_up(&control)
+}
+
 fn v4_address(octets: [u8; 4]) -> libc::sockaddr {
     let mut address = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
     // A `sockaddr_in` has the port in the first two bytes, then the address.
@@ -274,10 +373,11 @@ fn v4_address(octets: [u8; 4]) -> libc::sockaddr {
     address
 }
 
-fn open_here(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
+fn open_here(settings: &TapSettings, addresses: &TapAddresses) -> Result<Vec<OwnedFd>, HostError> {
     let mut request = Request::new(settings)?;
     let queues = (0..settings.queues).map(|_| request.queue()).collect::<Result<_, _>>()?;
     request.configure()?;
+    request.add(addresses)?;
     Ok(queues)
 }
 

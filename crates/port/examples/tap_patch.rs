@@ -59,7 +59,9 @@ fn side(text: &str, mtu: u16, epoll: &Arc<Epoll>) -> Result<(TapPort, Queue), Bo
         mtu,
         offloads,
         namespace: Some(namespace.into()),
-        address: Some(address.parse()?),
+        host: None,
+        addresses: vec![address.parse()?],
+        gateways: Vec::new(),
     };
     let descriptors = open(&interface, 1)?;
     let line = Arc::new(Line { epoll: epoll.clone(), watched: Mutex::new(None) });

@@ -35,7 +35,9 @@ fn interface(offloads: bool) -> Settings {
         mtu: 9000,
         offloads,
         namespace: None,
-        address: "10.99.0.1/24".parse().ok(),
+        host: None,
+        addresses: "10.99.0.1/24".parse().into_iter().collect(),
+        gateways: Vec::new(),
     }
 }
 

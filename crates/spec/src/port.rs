@@ -28,13 +28,28 @@ pub struct Port {
     /// Whose end it is, if that is a function that multiplies.
     #[serde(default)]
     pub instance: Option<InstanceEnd>,
+    /// The port that gets the frames that are sent to this one; by default, this port itself. The directions of a link
+    /// of a switch take each other's frames: the switch's port is the one that brings frames to it.
+    #[serde(default)]
+    pub receiver: Option<String>,
 }
 
 impl Port {
     /// A port with one queue pair, no socket, and default settings.
     pub fn new(name: &str, kind: Kind, to: Option<To>) -> Port {
         let (name, notify) = (name.into(), Notify::default());
-        Port { name, kind, socket: None, queues: 1, to, worker: None, hold: None, notify, instance: None }
+        Port {
+            name,
+            kind,
+            socket: None,
+            queues: 1,
+            to,
+            worker: None,
+            hold: None,
+            notify,
+            instance: None,
+            receiver: None,
+        }
     }
 }
 

@@ -50,6 +50,7 @@ fn a_trace_follows_bbr_through_its_states() {
     assert!(last.pacing_rate.is_some() && last.delivered >= 8 << 20);
     assert!(trace.points().windows(2).all(|pair| pair[0].time <= pair[1].time));
     assert!(trace.svg().starts_with("<svg ") && trace.svg().contains(">probe_bw</text>"));
+    assert!(trace.svg().contains(">time since the first point ("), "it has a time axis");
     assert_eq!(trace.csv().lines().count(), 1 + trace.points().len());
 }
 

@@ -2,8 +2,8 @@
 
 use super::{
     ChainView, Changes, Departure, Exec, ExecView, ExitsView, FabricGraphView, FabricView, FunctionView,
-    GraphView, GuestView, HandlerValue, LinkChange, LinkView, NewClone, NewConfiguration, NewFabric,
-    NewFunction, NewSnapshot, PortView, SnapshotView, StatsView, TableView, Trouble, UsageView,
+    GraphView, GuestView, HandlerValue, HostView, LinkChange, LinkView, NewClone, NewConfiguration,
+    NewFabric, NewFunction, NewSnapshot, PortView, SnapshotView, StatsView, TableView, Trouble, UsageView,
     usage as processes,
 };
 use crate::engine::{Ask, Failure, Inbox, Message};
@@ -54,6 +54,7 @@ const LONGEST_SAMPLE: f64 = 60.0;
         fabric_graph,
         fabric_svg,
         table,
+        fabric_hosts,
         guests,
         start_guest,
         stop_guest,
@@ -105,6 +106,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/graph", get(fabric_graph))
         .route("/v1/graph.svg", get(fabric_svg))
         .route("/v1/switches/{name}/table", get(table))
+        .route("/v1/hosts", get(fabric_hosts))
         .route("/v1/guests", get(guests))
         .route("/v1/guests/{name}/start", post(start_guest))
         .route("/v1/guests/{name}/stop", post(stop_guest))
@@ -244,6 +246,12 @@ async fn carrier_off(State(inbox): State<Inbox>, Path(name): Path<String>) -> Re
 
 async fn set_carrier(inbox: &Inbox, name: String, carrier: bool) -> Result<StatusCode, Failure> {
     ask(inbox, |answer| Ask::SetCarrier(name, carrier, answer)).await.map(|()| StatusCode::NO_CONTENT)
+}
+
+/// Every host, with its interfaces and programs.
+#[utoipa::path(get, path = "/v1/hosts", responses((status = 200, body = Vec<HostView>)))]
+async fn fabric_hosts(State(inbox): State<Inbox>) -> Result<Json<Vec<HostView>>, Failure> {
+    ask(&inbox, Ask::Hosts).await.map(Json)
 }
 
 /// Counters of every port. Reading them costs the data path nothing.
@@ -563,6 +571,7 @@ async fn drawn(inbox: &Inbox, sample: &Sample) -> Result<(String, FabricGraphVie
     let parts = Parts {
         fabric: ask(inbox, Ask::Fabric).await?,
         ports: ask(inbox, Ask::Ports).await?,
+        hosts: ask(inbox, Ask::Hosts).await?,
         guests: ask(inbox, Ask::Guests).await?,
         functions: ask(inbox, Ask::Functions).await?,
         chains: ask(inbox, Ask::Chains).await?,

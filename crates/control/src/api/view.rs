@@ -361,6 +361,47 @@ pub struct TableEntryView {
     pub age: Option<u32>,
 }
 
+/// A host: a network namespace with interfaces of ports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HostView {
+    /// Its name.
+    pub name: String,
+    /// The file that keeps its namespace, as for `nsenter --net=`.
+    pub namespace: String,
+    /// Its interfaces.
+    pub interfaces: Vec<HostInterfaceView>,
+    /// Its programs.
+    pub programs: Vec<HostProgramView>,
+    /// The file with the output of its programs.
+    pub output: String,
+}
+
+/// An interface of a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HostInterfaceView {
+    /// Its name in the host.
+    pub name: String,
+    /// The port whose interface it is.
+    pub port: String,
+    /// The port's state.
+    pub state: String,
+    /// Its addresses, each with the length of its prefix.
+    pub addresses: Vec<String>,
+}
+
+/// A program of a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct HostProgramView {
+    /// The command of the shell.
+    pub command: String,
+    /// `starting`, `running` or `ended`.
+    pub state: String,
+    /// Process ID of its shell; 0 if it does not run.
+    pub pid: u32,
+    /// How it ended.
+    pub reason: String,
+}
+
 /// A guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GuestView {

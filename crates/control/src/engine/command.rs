@@ -2,9 +2,9 @@
 
 use super::Engine;
 use crate::api::{
-    ChainView, Changes, Departure, ExitsView, FabricView, FunctionView, GuestView, LinkChange, LinkView,
-    NewClone, NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView, TableEntryView,
-    TableView, Trouble,
+    ChainView, Changes, Departure, ExitsView, FabricView, FunctionView, GuestView, HostView, LinkChange,
+    LinkView, NewClone, NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView,
+    TableEntryView, TableView, Trouble,
 };
 use crate::file::{self, Fabric, Outside};
 use crate::function::request;
@@ -56,6 +56,8 @@ pub enum Ask {
     Exits(String, Answer<ExitsView>),
     /// The address table of a switch.
     Table(String, Answer<TableView>),
+    /// Its hosts.
+    Hosts(Answer<Vec<HostView>>),
     /// Its guests.
     Guests(Answer<Vec<GuestView>>),
     /// Start a guest.
@@ -121,6 +123,7 @@ impl Engine {
                 let views = self.link_views().await;
                 drop(answer.send(views.map_err(|error| Failure::Conflict(trouble(error)))));
             }
+            Ask::Hosts(answer) => drop(answer.send(Ok(self.host_views().await))),
             Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
             Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
             Ask::Snapshots(answer) => drop(answer.send(Ok(self.functions.snapshots()))),

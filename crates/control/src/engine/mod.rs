@@ -2,6 +2,7 @@
 
 mod chain;
 mod command;
+mod host;
 mod idle;
 mod instances;
 mod link;
@@ -16,8 +17,9 @@ use crate::data::{Data, DataError, Page, PageError};
 use crate::file::{Fabric, Host};
 use crate::functions::{FunctionError, FunctionEvent, Functions};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
+use crate::hosts::{HostFailure, Hosts};
 use crate::open::{OpenError, PeerEvent};
-use crate::run_dir::RunDir;
+use crate::run_dir::{self, RunDir};
 use idle::Passed;
 use instances::Multiplied;
 use live::Live;
@@ -76,7 +78,7 @@ pub enum Message {
         /// The number of its start.
         number: u64,
         /// The request.
-        request: Request,
+        request: Box<Request>,
         /// Its descriptors.
         descriptors: Vec<OwnedFd>,
     },
@@ -122,6 +124,9 @@ pub enum EngineError {
     /// A guest can't be added.
     #[error(transparent)]
     Guest(#[from] GuestError),
+    /// A host can't be added, or its programs can't run.
+    #[error(transparent)]
+    Host(#[from] HostFailure),
     /// A setting that can't change while the fabric is up.
     #[error("{0} can't change while the fabric is up; use `ringway down` and `ringway up`")]
     Fixed(&'static str),
@@ -150,6 +155,7 @@ pub struct Engine {
     quick: usize,
     epoch: u64,
     guests: Guests,
+    hosts: Hosts,
     functions: Functions,
     run: RunDir,
     inbox: Inbox,
@@ -191,6 +197,7 @@ impl Engine {
             switches: Vec::new(),
             ports: Vec::new(),
             guests: Vec::new(),
+            hosts: Vec::new(),
             functions: Vec::new(),
             chains: Vec::new(),
             ..fabric.clone()
@@ -200,6 +207,7 @@ impl Engine {
             fabric: bare,
             file,
             guests: Guests::new(inbox.clone(), host.kinds),
+            hosts: Hosts::default(),
             host,
             live: BTreeMap::new(),
             page: Page::new()?,
@@ -272,7 +280,7 @@ impl Engine {
             }
             Message::ForFunction { name, number, request, descriptors } => {
                 let inbox = self.inbox.clone();
-                self.post(request, descriptors, move |done| {
+                self.post(*request, descriptors, move |done| {
                     if let Err(error) = done {
                         let event = FunctionEvent::failed(&name, number, error);
                         // Once nobody listens, the fabric is going down.
@@ -312,6 +320,7 @@ impl Engine {
         if let Some(data) = self.data.take() {
             data.stop().await;
         }
+        self.hosts.remove_all().await;
         drop(self.run);
     }
 
@@ -383,6 +392,12 @@ impl Engine {
             Change::AddSwitch(switch) => {
                 self.call(&switch.name, Request::AddSwitch(switch.clone())).await.map(drop)?;
             }
+            Change::RemoveHost(name) => self.hosts.remove(name).await,
+            Change::AddHost(name) => {
+                let namespace = run_dir::namespace(self.run.path(), name);
+                self.hosts.add(name, self.run.host(name), namespace)?;
+            }
+            Change::RunPrograms(host) => self.hosts.run(host).await?,
             Change::AddPort(port) => {
                 let owned = self.guests.own(port, target)?;
                 self.add_port(port, &owned).await?;

@@ -2,7 +2,7 @@
 
 use super::desired::Fabric;
 use super::{Host, Patch, chain, instances, link, unique};
-use crate::kinds::{self, GuestSide, KINDS};
+use crate::kinds::{self, GuestSide, HostSide, KINDS};
 use crate::lookups;
 use ringway_guests::Attachment;
 use ringway_spec::file::{Diagnostics, either, nearest, units};
@@ -25,12 +25,14 @@ pub struct Partial {
 
 /// Joins patches and workers to their ports, and checks every reference.
 pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &Diagnostics) {
-    let of_links = partial.links.iter().map(|link| link.patch.clone());
+    let own = partial.links.iter().filter(|link| !link.is_of_port);
+    let of_links = own.map(|link| link.patch.clone());
     let of_chains = partial.chains.iter().map(|chain| chain.patch.clone());
     let joined: Vec<Patch> = partial.patches.into_iter().chain(of_links).chain(of_chains).collect();
     let chains = chain::resolve(fabric, partial.chains, diagnostics);
     patches(fabric, &joined, diagnostics);
     joins(fabric, &joined, host, diagnostics);
+    link::check(fabric, &partial.links, diagnostics);
     link::join(fabric, partial.links);
     instances::check(fabric, diagnostics);
     instances::multiply(fabric);
@@ -43,6 +45,28 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &D
     owners(fabric, host, diagnostics);
     first_frames(fabric, diagnostics);
     users(fabric, diagnostics);
+    hosts(fabric, host, diagnostics);
+}
+
+/// Checks that hosts of ports exist, and that each host has at least one.
+fn hosts(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
+    let side = |port: &Port| kinds::find(port.kind.name(), host.kinds)?.host_side(port);
+    let mut used = Vec::new();
+    for port in &fabric.ports {
+        let Some(HostSide { host, .. }) = side(port) else { continue };
+        if fabric.host(&host).is_none() {
+            let place = format!("port.{}.host", port.name);
+            unknown(&place, "host", &host, fabric.hosts.iter().map(|host| &*host.name), diagnostics);
+        }
+        used.push(host);
+    }
+    for host in fabric.hosts.iter().filter(|host| !used.contains(&host.name)) {
+        let at = diagnostics.of(&format!("host.{}", host.name));
+        diagnostics.warn(
+            &at,
+            format!("host {} has no interface: add `switch`, or ports with this `host`", host.name),
+        );
+    }
 }
 
 /// Reports that there is no `what` called `name`.
@@ -76,6 +100,17 @@ fn patches(fabric: &mut Fabric, patches: &[Patch], diagnostics: &Diagnostics) {
     for (path, ports) in patches {
         for (index, name) in ports.iter().enumerate() {
             let place = format!("{path}.ports.{index}");
+            if path.starts_with("link.") && link::is_switch(fabric, name) {
+                if index > 0 && ports[0] == *name {
+                    let what = format!("both ends of {path} are switch {name}");
+                    diagnostics.error(
+                        &diagnostics.of(&place),
+                        what,
+                        "it joins two different ports or switches",
+                    );
+                }
+                continue;
+            }
             if !known_port(fabric, &place, name, diagnostics) {
                 continue;
             }
@@ -187,7 +222,11 @@ fn named_by_lookups(fabric: &Fabric, diagnostics: &Diagnostics) {
             }
             let on = fabric.port(&name).and_then(|port| port.to.as_ref());
             if on != Some(&To::Switch(switch.name.clone())) {
-                let fix = format!("add switch = \"{}\" to [port.{name}]", switch.name);
+                let end = format!("{name}/{name}");
+                let fix = match fabric.port(&end).and_then(|port| port.to.as_ref()) {
+                    Some(To::Switch(on)) if *on == switch.name => format!("its link is: write \"{end}\""),
+                    _ => format!("add switch = \"{}\" to [port.{name}]", switch.name),
+                };
                 diagnostics.error(
                     &diagnostics.of(&place),
                     format!("port {name} is not on switch {}", switch.name),
@@ -199,7 +238,8 @@ fn named_by_lookups(fabric: &Fabric, diagnostics: &Diagnostics) {
 }
 
 /// Ringway's own files in a run directory.
-const OURS: [&str; 6] = ["api.sock", "lock", "guests", "functions", "placement.redb", "placement.redb.log"];
+const OURS: [&str; 7] =
+    ["api.sock", "lock", "guests", "hosts", "functions", "placement.redb", "placement.redb.log"];
 
 fn sockets(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let run = host.run_of(fabric);

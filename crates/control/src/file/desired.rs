@@ -1,7 +1,8 @@
 //! The desired state described by a fabric file.
 
+use crate::kinds;
 use ringway_scheduler::Placement;
-use ringway_spec::{Chain, Function, Guest, HugePages, Port, Switch, Worker};
+use ringway_spec::{Chain, Function, Guest, Host, HugePages, Port, Switch, Worker};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ pub struct Fabric {
     pub ports: Vec<Port>,
     /// Guests.
     pub guests: Vec<Guest>,
+    /// Hosts.
+    pub hosts: Vec<Host>,
     /// Functions.
     pub functions: Vec<Function>,
     /// Chains of functions.
@@ -39,6 +42,10 @@ impl Fabric {
     /// folder of the fabric file.
     pub fn resolve(mut self, run: &Path, folder: &Path) -> Fabric {
         for port in &mut self.ports {
+            // A kind that is not the project's has no hosts.
+            if let Some(kind) = kinds::find(port.kind.name(), &[]) {
+                kind.resolve(port, run);
+            }
             if let Some(socket) = &mut port.socket {
                 socket.path = run.join(&socket.path);
             }
@@ -74,6 +81,11 @@ impl Fabric {
     pub fn chain_of(&self, function: &str) -> Option<&Chain> {
         let of = |own: &String| self.members(own).any(|member| member.name == function);
         self.chains.iter().find(|chain| chain.functions.iter().any(of))
+    }
+
+    /// The host of this name.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.name == name)
     }
 
     /// The guest of this name.

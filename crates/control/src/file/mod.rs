@@ -6,6 +6,7 @@ mod cross;
 mod desired;
 mod function;
 mod guest;
+mod host;
 mod instances;
 mod link;
 mod notify;
@@ -115,10 +116,11 @@ pub fn read_with(
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 14] = [
     "fabric",
     "switch",
     "port",
+    "host",
     "patch",
     "link",
     "chain",
@@ -152,13 +154,16 @@ fn whole(
         }
     }
     let mut fabric = head(top, diagnostics);
-    let (patches, links) = (patches(top, diagnostics), link::links(top, outside, diagnostics));
+    let (patches, mut links) = (patches(top, diagnostics), link::links(top, outside, diagnostics));
     let chains = chain::chains(top, diagnostics);
     for section in named(top, "switch", diagnostics) {
         fabric.switches.extend(switch(section, diagnostics));
     }
     for section in named(top, "port", diagnostics) {
-        fabric.ports.extend(port::port(section, diagnostics, host.kinds));
+        fabric.ports.extend(port::port(section, (outside, diagnostics), host.kinds, &mut links));
+    }
+    for section in named(top, "host", diagnostics) {
+        host::host(section, (outside, diagnostics), &mut fabric, &mut links);
     }
     for section in named(top, "guest", diagnostics) {
         fabric.guests.extend(guest::guest(section));
@@ -250,6 +255,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         switches: Vec::new(),
         ports: Vec::new(),
         guests: Vec::new(),
+        hosts: Vec::new(),
         functions: Vec::new(),
         chains: Vec::new(),
         placement: Placement::default(),
@@ -291,6 +297,9 @@ fn patches(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Vec<Patch> {
     }
     list
 }
+
+/// What is outside the file, and the errors found so far.
+type Reading<'a> = (Option<&'a Outside<'a>>, &'a Diagnostics);
 
 /// The ports that `what`, a patch, a link or a chain, joins.
 fn joined(section: &mut Section<'_>, what: &str) -> Option<Vec<String>> {

@@ -1,19 +1,22 @@
 //! `[port.NAME]`.
 
-use super::LONGEST_HOLD;
+use super::link::{self, Link};
 use super::notify::notify;
+use super::{LONGEST_HOLD, Reading};
 use crate::kinds::{Described, KINDS, PortControl};
 use ringway_port::ring::Settings;
 use ringway_ring::{SLOTS_MAX, SLOTS_MIN};
-use ringway_spec::file::{Diagnostics, Section, either};
+use ringway_spec::file::{Section, either};
 use ringway_spec::{Kind, MacAddress, Notify, Port, Socket, To, addresses, names};
 use std::path::Path;
 
-/// Reads a port, whose kind is one of the project's or of `more`.
+/// Reads a port, whose kind is one of the project's or of `more`, and the link between it and its switch, if it has
+/// one.
 pub fn port(
     mut section: Section<'_>,
-    diagnostics: &Diagnostics,
+    (outside, diagnostics): Reading<'_>,
     more: &'static [&'static dyn PortControl],
+    links: &mut Vec<Link>,
 ) -> Option<Port> {
     let name = section.path.strip_prefix("port.")?.to_string();
     let kinds = || KINDS.iter().chain(more).copied().filter(|kind| kind.is_in_file());
@@ -24,6 +27,7 @@ pub fn port(
         section.missing("kind", &format!("add kind = \"...\": {list}"));
     }
     let to = section.string("switch", "main").map(To::Switch);
+    links.extend(link::of_port(&mut section, to.as_ref(), outside, diagnostics));
     let hold = section.duration("hold", 0..=LONGEST_HOLD, "100us");
     // Without a kind the other keys can't be checked; the port is kept, so that references to it are valid.
     let Some(kind) = kind else {
@@ -40,7 +44,7 @@ pub fn port(
         (!having.is_empty()).then(|| format!("kind \"{word}\" doesn't have it, only {}", either(having)))
     });
     let Described { kind, socket, queues } = described;
-    Some(Port { name, kind, socket, queues, to, worker: None, hold, notify, instance: None })
+    Some(Port { socket, queues, hold, notify, ..Port::new(&name, kind, to) })
 }
 
 /// Reads the key `socket` and the keys for its owner, group and mode.

@@ -70,9 +70,16 @@ fn on_a_network(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let mut list: Vec<(&Port, IpAddr, Owner)> = Vec::new();
     for port in &fabric.ports {
         let kind = kinds::find(port.kind.name(), host.kinds);
-        let address = kind.and_then(|kind| kind.address(port));
-        let owner = || (format!("port {}", port.name), format!("port.{}.address", port.name));
-        list.extend(address.map(|net| (port, net.addr(), owner())));
+        let nets = kind.map(|kind| kind.addresses(port)).unwrap_or_default();
+        list.extend(nets.iter().enumerate().map(|(index, net)| {
+            // `[host.NAME]` describes the port that is its first interface.
+            let host = place("host", &port.name, index, diagnostics);
+            let at = match diagnostics.has(&host) {
+                true => host,
+                false => place("port", &port.name, index, diagnostics),
+            };
+            (port, net.addr(), (format!("port {}", port.name), at))
+        }));
     }
     for guest in &fabric.guests {
         for (index, (name, net)) in guest.ports.iter().zip(&guest.addresses).enumerate() {

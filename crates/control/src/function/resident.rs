@@ -60,7 +60,8 @@ impl Resident {
     fn post(&self, request: Request, descriptors: Vec<OwnedFd>) {
         let (name, number) = (self.name.clone(), self.number);
         // Once nobody listens, the fabric is going down.
-        let _ = self.inbox.send(Message::ForFunction { name, number, request, descriptors });
+        let _ =
+            self.inbox.send(Message::ForFunction { name, number, request: Box::new(request), descriptors });
     }
 
     fn end(&self) {

@@ -3,7 +3,7 @@
 use super::{Described, PortControl};
 use ringway_port::link::{KIND, Settings};
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Kind, Port};
+use ringway_spec::{Kind, Port, To};
 use std::collections::BTreeMap;
 
 pub struct Link;
@@ -35,9 +35,9 @@ fn seed(port: &Port) -> Option<String> {
 }
 
 /// The port of the frames of one direction of link `link`, from `from` to `to`.
-pub fn direction(link: &str, from: &str, to: &str, settings: BTreeMap<String, String>) -> Port {
+pub fn direction(link: &str, from: &str, to: To, settings: BTreeMap<String, String>) -> Port {
     let kind = Kind::new(KIND.name, &Settings(settings));
-    Port::new(&name(link, from), kind, Some(ringway_spec::To::Patch(to.into())))
+    Port::new(&name(link, from), kind, Some(to))
 }
 
 /// The direction's port with other settings.

@@ -19,7 +19,7 @@ use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{IpNet, Kind, MacAddress, Port, Socket};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::task::JoinHandle;
 
 /// Every kind of the project.
@@ -99,9 +99,9 @@ pub trait PortControl: Sync {
         None
     }
 
-    /// The IP address of its peer, which must be unique on its network.
-    fn address(&self, _port: &Port) -> Option<IpNet> {
-        None
+    /// The IP addresses of its peer, which must be unique on its network.
+    fn addresses(&self, _port: &Port) -> Vec<IpNet> {
+        Vec::new()
     }
 
     /// Key and value of a name on the host that must be unique among ports, other than the socket's path.
@@ -123,6 +123,19 @@ pub trait PortControl: Sync {
     fn guest_side(&self, _port: &Port) -> Option<GuestSide> {
         None
     }
+
+    /// Whether its ports can be interfaces of hosts, so that it has the key `host`.
+    fn serves_hosts(&self) -> bool {
+        false
+    }
+
+    /// The port's interface in a host of the fabric, if it has one.
+    fn host_side(&self, _port: &Port) -> Option<HostSide> {
+        None
+    }
+
+    /// Completes the settings of a port when the run directory is known.
+    fn resolve(&self, _port: &mut Port, _run: &Path) {}
 
     /// Where its peer connects, for messages.
     fn peer(&self, port: &Port) -> String {
@@ -148,6 +161,16 @@ pub struct GuestSide {
     pub nic: &'static str,
     /// Bytes of memory that the guest may share.
     pub memory: u64,
+}
+
+/// A port's interface in a host.
+pub struct HostSide {
+    /// The host.
+    pub host: String,
+    /// The interface.
+    pub interface: String,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
 }
 
 /// The kind of this name among those of the project and `more`.

@@ -1,15 +1,17 @@
 //! `kind = "tap"`: the host's network stack, by a TAP interface.
 
-use super::{Described, PortControl};
+use super::{Described, HostSide, PortControl};
 use crate::file::station;
 use crate::open::{EngineHandle, OpenError, PAUSE};
+use crate::run_dir;
 use ringway_host::PageChoice;
 use ringway_port::tap::{KIND, Settings, open};
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{IpNet, Kind, MacAddress, Port, addresses, names};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::task::JoinHandle;
 
 pub struct Tap;
@@ -20,22 +22,50 @@ impl PortControl for Tap {
     }
 
     fn keys(&self) -> &'static [&'static str] {
-        &["interface", "queues", "mac", "mtu", "offloads", "namespace", "address"]
+        &[
+            "interface",
+            "queues",
+            "mac",
+            "mtu",
+            "offloads",
+            "namespace",
+            "host",
+            "address",
+            "addresses",
+            "gateway",
+            "gateways",
+        ]
     }
 
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
+        // `[host.NAME]` has the keys of the port that is its first interface.
+        let of_host = section.path.strip_prefix("host.").map(String::from);
         let interface = section.parsed("interface", "rw0", |text| names::interface(text).map(String::from));
-        if interface.is_none() && !section.has("interface") {
+        if interface.is_none() && !section.has("interface") && of_host.is_none() {
             section.missing("interface", "add interface = \"rw0\", the name it is to have");
         }
+        let interface = interface.unwrap_or_else(|| of_host.iter().map(|_| FIRST).collect());
         let queues = section.number("queues", 1..=128).unwrap_or(1) as u16;
+        let (namespace, host) = match of_host {
+            None => {
+                let name = |text: &str| names::namespace(text).map(String::from);
+                (section.parsed("namespace", "red", name), section.string("host", "h1"))
+            }
+            host => (None, host),
+        };
+        if namespace.is_some() && host.is_some() {
+            section.error("namespace", format!("{} has a `host` too", section.path), "keep one");
+        }
+        let addresses = addresses(section);
         let settings = Settings {
-            interface: interface.unwrap_or_default(),
+            interface,
             mac: station(section, "mac"),
             mtu: section.number("mtu", 68..=65_521).unwrap_or(1500) as u16,
             offloads: section.boolean("offloads").unwrap_or(true),
-            namespace: section.parsed("namespace", "red", |text| names::namespace(text).map(String::from)),
-            address: section.parsed("address", "10.0.0.1/24", addresses::interface_address),
+            namespace,
+            host,
+            gateways: gateways(section, &addresses),
+            addresses,
         };
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues }
     }
@@ -56,8 +86,8 @@ impl PortControl for Tap {
         port.kind.settings::<Settings>().ok()?.mac
     }
 
-    fn address(&self, port: &Port) -> Option<IpNet> {
-        port.kind.settings::<Settings>().ok()?.address
+    fn addresses(&self, port: &Port) -> Vec<IpNet> {
+        port.kind.settings::<Settings>().map(|settings| settings.addresses).unwrap_or_default()
     }
 
     fn claims(&self, port: &Port) -> Option<(&'static str, String)> {
@@ -70,13 +100,72 @@ impl PortControl for Tap {
         Some(("namespace", ringway_host::namespace_path(&namespace)))
     }
 
+    fn serves_hosts(&self) -> bool {
+        true
+    }
+
+    fn host_side(&self, port: &Port) -> Option<HostSide> {
+        let Settings { host, interface, addresses, .. } = port.kind.settings().ok()?;
+        Some(HostSide { host: host?, interface, addresses })
+    }
+
+    fn resolve(&self, port: &mut Port, run: &Path) {
+        let Ok(mut settings) = port.kind.settings::<Settings>() else { return };
+        if let Some(host) = &settings.host {
+            settings.namespace = Some(run_dir::namespace(run, host).display().to_string());
+            port.kind = Kind::new(self.name(), &settings);
+        }
+    }
+
     fn peer(&self, port: &Port) -> String {
-        let Ok(Settings { interface, namespace, .. }) = port.kind.settings() else { return String::new() };
-        match namespace {
-            Some(namespace) => format!("{interface} in {namespace}"),
+        let Ok(Settings { interface, namespace, host, .. }) = port.kind.settings() else {
+            return String::new();
+        };
+        match host.or(namespace) {
+            Some(place) => format!("{interface} in {place}"),
             None => interface,
         }
     }
+}
+
+/// Name of a host's first interface, if it has no other.
+const FIRST: &str = "eth0";
+
+/// Reads the addresses.
+fn addresses(section: &mut Section<'_>) -> Vec<IpNet> {
+    let texts = section.one_or_many("address", "addresses", "10.0.0.1/24");
+    let is_many = section.has("addresses");
+    let place = |index| if is_many { format!("addresses.{index}") } else { "address".into() };
+    texts
+        .iter()
+        .enumerate()
+        .filter_map(|(index, text)| section.checked(&place(index), addresses::interface_address(text)))
+        .collect()
+}
+
+/// Reads the gateways, each of which must be on one of the networks of `addresses`.
+fn gateways(section: &mut Section<'_>, addresses: &[IpNet]) -> Vec<IpAddr> {
+    let texts = section.one_or_many("gateway", "gateways", "10.0.0.254");
+    let is_many = section.has("gateways");
+    let mut gateways: Vec<IpAddr> = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        let place = if is_many { format!("gateways.{index}") } else { "gateway".into() };
+        let Ok(gateway) = text.parse::<IpAddr>() else {
+            let fix = "write its address, such as \"10.0.0.254\"";
+            section.error(&place, format!("\"{text}\" is not the address of a gateway"), fix);
+            continue;
+        };
+        if gateways.iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
+            let version = if gateway.is_ipv4() { "IPv4" } else { "IPv6" };
+            section.error(&place, format!("there are two gateways of {version}"), "keep one");
+        } else if !addresses.iter().any(|network| network.contains(&gateway)) {
+            let what = format!("the gateway {gateway} is on no network of {}", section.path);
+            section.error(&place, what, "give it an address on one of its `addresses`' networks");
+        } else {
+            gateways.push(gateway);
+        }
+    }
+    gateways
 }
 
 /// Reports the interface with these `descriptors`, then each interface that replaces it.

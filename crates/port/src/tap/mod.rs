@@ -18,6 +18,7 @@ use ringway_mem::{Published, Turn};
 use ringway_spec::{IpNet, MacAddress};
 use rx::TapRx;
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +37,12 @@ pub struct Settings {
     pub offloads: bool,
     /// Name or path of the network namespace that the interface lives in; ours if none.
     pub namespace: Option<String>,
-    /// Address of the interface.
-    pub address: Option<IpNet>,
+    /// The fabric's host whose namespace that is; the path follows from it.
+    pub host: Option<String>,
+    /// Addresses of the interface.
+    pub addresses: Vec<IpNet>,
+    /// Gateways of default routes, at most one of each version of IP.
+    pub gateways: Vec<IpAddr>,
 }
 
 /// Properties of a port's interface.

@@ -101,7 +101,8 @@ pub fn bits(text: &str) -> Result<u64, Wrong> {
         _ => 0.0,
     };
     let rate = number.parse::<f64>().ok().map(|number| number * factor);
-    let fix = "write a number and bit, kbit, Mbit or Gbit, such as \"100Mbit\", from \"1kbit\" to \"1000Gbit\"; \
+    let fix = "write a number and bit, kbit, Mbit or Gbit, such as \"100Mbit\", \
+               from \"1kbit\" to \"1000Gbit\"; \
                for bytes kBps, MBps or GBps";
     let rate = rate.filter(|rate| RANGE.contains(rate));
     rate.map(|rate| rate as u64).ok_or_else(|| (format!("\"{text}\" is not a rate"), fix.into()))

@@ -7,7 +7,8 @@ use core::fmt::Write;
 
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 890.0;
+/// The right end of the plots; legends are beyond it, beside the data.
+const RIGHT: f64 = 770.0;
 const TOP: f64 = 40.0;
 /// Height of a panel, and of its plot.
 const PANEL: f64 = 150.0;
@@ -78,7 +79,7 @@ pub(super) fn svg(trace: &Trace) -> String {
     let begin = points.first().map_or(0, |first| first.time);
     let span = points.last().map_or(0, |last| last.time - begin).max(1) as f64;
     let x = |time: u64| LEFT + (RIGHT - LEFT) * (time - begin) as f64 / span;
-    let height = TOP + PANEL * PANELS.len() as f64 + 20.0;
+    let height = TOP + PANEL * PANELS.len() as f64 + 50.0;
     let (local, remote) = trace.addresses();
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
@@ -89,6 +90,7 @@ pub(super) fn svg(trace: &Trace) -> String {
         span / 1e9,
     );
     modes(&mut out, points, &x);
+    axis(&mut out, span, TOP + PANEL * PANELS.len() as f64);
     for (number, panel) in PANELS.iter().enumerate() {
         draw(&mut out, TOP + PANEL * number as f64 + PLOT + 20.0, panel, points, &x);
     }
@@ -129,6 +131,41 @@ fn modes(out: &mut String, points: &[TracePoint], x: &dyn Fn(u64) -> f64) {
     }
 }
 
+/// The time axis below the panels, with lines through them. Its marks are 1, 2 or 5 times a power of ten apart.
+fn axis(out: &mut String, span: f64, bottom: f64) {
+    let (unit, scale) = if span >= 1e9 { ("s", 1e9) } else { ("ms", 1e6) };
+    let length = span / scale;
+    let mut step = 1e-6;
+    // At most ten marks; the factors lead from 1 to 2, 5 and 10.
+    for factor in [2.0, 2.5, 2.0].into_iter().cycle() {
+        if length / step <= 10.0 {
+            break;
+        }
+        step *= factor;
+    }
+    let digits = [1.0, 0.1, 0.01, 0.001].iter().position(|least| step >= least * 0.999).unwrap_or(4);
+    let _ = writeln!(out, "<path d=\"M{LEFT} {bottom:.1}H{RIGHT}\" fill=\"none\" stroke=\"#999\"/>");
+    let mut number = 0_u32;
+    while f64::from(number) * step <= length * 1.000_001 {
+        let time = f64::from(number) * step;
+        let at = LEFT + (RIGHT - LEFT) * time / length;
+        let _ = writeln!(
+            out,
+            "<path d=\"M{at:.1} {TOP}V{:.1}\" fill=\"none\" stroke=\"#ddd\" stroke-width=\"0.5\"/>\
+             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{time:.digits$}</text>",
+            bottom + 5.0,
+            bottom + 18.0,
+        );
+        number += 1;
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">time since the first point ({unit})</text>",
+        (LEFT + RIGHT) / 2.0,
+        bottom + 36.0,
+    );
+}
+
 fn draw(out: &mut String, bottom: f64, panel: &Panel, points: &[TracePoint], x: &dyn Fn(u64) -> f64) {
     let values = panel.lines.iter().flat_map(|line| points.iter().filter_map(line.value));
     let most = values.fold(0.0, f64::max);
@@ -156,10 +193,13 @@ fn draw(out: &mut String, bottom: f64, panel: &Panel, points: &[TracePoint], x: 
         let _ = writeln!(
             out,
             "<path d=\"{path}\" fill=\"none\" stroke=\"{0}\"/>\
-             <text x=\"{1:.1}\" y=\"{2:.1}\" fill=\"{0}\">{3}</text>",
+             <path d=\"M{1:.1} {2:.1}h16\" stroke=\"{0}\" stroke-width=\"2\"/>\
+             <text x=\"{3:.1}\" y=\"{4:.1}\" fill=\"{0}\">{5}</text>",
             line.colour,
-            LEFT + 8.0 + 100.0 * number as f64,
-            top + 8.0,
+            RIGHT + 8.0,
+            top + 4.0 + 16.0 * number as f64,
+            RIGHT + 28.0,
+            top + 8.0 + 16.0 * number as f64,
             line.name,
         );
     }
