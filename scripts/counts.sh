@@ -4,7 +4,8 @@
 # fails, since compilers differ; BLESS=1 writes the present ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-command -v valgrind >/dev/null || { echo "counts: valgrind is missing; apt-get install valgrind" >&2; exit 1; }
+command -v valgrind >/dev/null ||
+  { echo "counts: valgrind is missing; apt-get install valgrind" >&2; exit 1; }
 target=${CARGO_TARGET_DIR:-$PWD/target}/release/examples
 file=benches/counts.txt
 cargo build --release -p ringway-port -p ringway-client --example loop --example ring-bench
@@ -12,7 +13,8 @@ folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
 
 # count KEY NUMBER FUNCTION PROGRAM WORDS...: instructions of FUNCTION, and of what it calls, for each of NUMBER.
 count() {
-  local key=$1 number=$2 function=$3; shift 3
+  local key=$1 number=$2 function=$3
+  shift 3
   valgrind --tool=callgrind --callgrind-out-file="$folder/out" --toggle-collect="*$function*" "$@" \
     >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
   awk -v key="$key" -v number="$number" '/Collected/ { printf "%-24s %8.1f\n", key, $NF / number }' "$folder/log"
