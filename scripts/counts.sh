@@ -17,7 +17,9 @@ count() {
   shift 3
   valgrind --tool=callgrind --callgrind-out-file="$folder/out" --toggle-collect="*$function*" "$@" \
     >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
-  awk -v key="$key" -v number="$number" '/Collected/ { printf "%-24s %8.1f\n", key, $NF / number }' "$folder/log"
+  awk -v key="$key" -v number="$number" '
+    /Collected/ { printf "%-24s %8.1f\n", key, $NF / number }
+  ' "$folder/log"
 }
 
 frames=6400
