@@ -50,8 +50,8 @@ const ROWS: &[Row] = &[
     (
         "",
         "drain cordon uncordon taint",
-        "`ringway place maintenance HOST` moves VMs away from a host, `ringway place activate HOST` ends \
-         that; `ringway port down NAME` disconnects a port",
+        "`ringway place drain HOST` moves VMs away from a host, `ringway place uncordon HOST` ends that; \
+         `ringway port down NAME` disconnects a port",
     ),
     (
         "",
@@ -75,11 +75,7 @@ const ROWS: &[Row] = &[
         "`ringway switch table NAME` shows a switch's addresses",
     ),
     ("", "links netem tc", "`ringway link show` shows links, `ringway link set NAME KEY=VALUE` changes them"),
-    (
-        "",
-        "schedule hosts host nodes node",
-        "`ringway place hosts` shows hosts, `ringway place run VM` decides",
-    ),
+    ("", "schedule hosts nodes node", "`ringway place hosts` shows hosts, `ringway place run VM` decides"),
     ("", "migrate move snapshot clone", "`ringway function --help` lists what functions in VMs can do"),
     ("", "build image", "`ringway tiny build FOLDER` builds a program's image"),
     ("", "api", "`ringway openapi` prints the description of the control API"),
@@ -155,9 +151,9 @@ const ROWS: &[Row] = &[
         "add create new rm remove delete",
         "describe links in the fabric file as [link.NAME], then `ringway apply FILE`",
     ),
-    ("place", "ls list status nodes show", "`ringway place hosts` shows hosts, `ringway place vms` VMs"),
-    ("place", "drain cordon evacuate", "`ringway place maintenance HOST` moves VMs away from a host"),
-    ("place", "uncordon undrain", "`ringway place activate HOST` lets a host get VMs again"),
+    ("place", "ls list status nodes", "`ringway place hosts` shows hosts, `ringway place vms` VMs"),
+    ("place", "evacuate", "`ringway place drain HOST` moves VMs away from a host"),
+    ("place", "undrain", "`ringway place uncordon HOST` lets a host get VMs again"),
     ("place", "schedule create add", "`ringway place run VM` decides where VMs run"),
     (
         "place",
@@ -232,7 +228,7 @@ mod tests {
         is("status", "`ringway ps` shows");
         is("ls", "`ringway ps` shows");
         is("exec left ip addr", "`ringway guest exec NAME COMMAND`");
-        is("drain", "`ringway place maintenance HOST`");
+        is("drain", "`ringway place drain HOST`");
         is("capture left", "`tcpdump -i INTERFACE`");
         is("--fabric guest --json status", "`ringway ps` shows");
         is("function ls", "`ringway function list`");
