@@ -375,7 +375,7 @@ impl<'a> Context<'a> {
         self.router.random().between(least, most)
     }
 
-    /// A seed for random numbers of the element's own, which others can't draw: determined by the router's seed and
+    /// A seed for random numbers of the element's own, which others can't draw: of the router's next random numbers and
     /// the element's name.
     pub fn own_seed(&mut self) -> u64 {
         let drawn = u64::from(self.random()) << 32 | u64::from(self.random());

@@ -190,7 +190,7 @@ impl Attachment {
     }
 }
 
-fn is_readable(socket: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_readable(socket: BorrowedFd<'_>) -> bool {
     let descriptor = socket.as_raw_fd();
     let mut poll_fds = [PollFd { descriptor, readable: true, writable: false }];
     poll(&mut poll_fds, Duration::ZERO);

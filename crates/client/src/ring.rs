@@ -126,7 +126,8 @@ impl Ring {
     /// connects to it again, as soon as its fabric is up.
     ///
     /// # Errors
-    /// After `timeout`, or what can't pass: the socket is another user's, or its port has another kind.
+    /// After `timeout`, or what can't pass: the socket is another user's. Without a time limit, a port that refuses is
+    /// asked again for ever.
     pub fn renew(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
         let (spin, is_pipe) = (self.spin, self.kind() == RingKind::Pipe);
         let Ring { tx, rx, link, origin, .. } = self;
@@ -134,8 +135,13 @@ impl Ring {
         drop((tx, rx, link));
         let new = match origin {
             Origin::Socket(socket, port) => {
-                let next =
-                    if is_pipe { Ring::over(socket, timeout, &anywhere) } else { Err(RingError::Closed) };
+                let next = if is_pipe {
+                    Ring::over(socket, timeout, &anywhere)
+                } else {
+                    // The port has this program until its socket hangs up.
+                    drop(socket);
+                    Err(RingError::Closed)
+                };
                 match (next, port) {
                     (Ok(ring), port) => Ring { origin: ring.origin.with_port(port), ..ring },
                     (Err(RingError::Closed), Some((path, options))) => {
@@ -259,6 +265,11 @@ impl Ring {
     fn is_there(&mut self, wait: Wait) -> Result<bool, RingError> {
         let rx = wait.rx != 0 && self.rx.available(wait.rx)? >= wait.rx.min(self.rx.slots());
         Ok(rx || wait.tx != 0 && self.tx.room(wait.tx)? >= wait.tx.min(self.tx.slots()))
+    }
+
+    /// Whether the other side closed the ring, or has another one; never of a PCI device's.
+    pub fn is_hung_up(&self) -> bool {
+        self.socket().is_some_and(crate::attachment::is_readable)
     }
 
     /// The socket that delivered the ring, if it came over one. It hangs up when the ring is closed.

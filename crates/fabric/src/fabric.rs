@@ -12,7 +12,6 @@ use crate::forward::{SharedSource, Source};
 use crate::function::Reports;
 use crate::instances::{Instances, Place};
 use crate::log_limit::LogLimit;
-
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::session_limit::SessionLimit;
 use crate::watchdog::Watchdog;

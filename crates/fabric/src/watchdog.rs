@@ -164,6 +164,7 @@ impl Watched {
             if std::mem::take(&mut self.is_reported) {
                 let (who, time) = (who(self.last.1), seconds(now.saturating_sub(self.since)));
                 gauges.held_since.store(0, Relaxed);
+                gauges.is_blocked.store(false, Relaxed);
                 tracing::warn!(worker = self.name, "goes on; it was held by {who} for {time}");
             }
             (self.last, self.since) = (seen, now);

@@ -156,8 +156,12 @@ pub fn connect(path: &Path) -> Result<OwnedFd, OpenError> {
     })
 }
 
+/// Connects to a socket without waiting.
 /// Attack: a front-end that listens and accepts nothing: once its queue is full, connecting would block.
-fn connect_now(path: &Path) -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// `WouldBlock` if the queue is full, or the system's.
+pub fn connect_now(path: &Path) -> io::Result<OwnedFd> {
     let socket = stream()?;
     rustix::io::ioctl_fionbio(&socket, true)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;

@@ -227,8 +227,8 @@ impl<'s> Request<'s> {
     /// Adds further addresses and default routes.
     fn add(&self, addresses: &TapAddresses) -> Result<(), HostError> {
         let control = control_socket(rustix::net::AddressFamily::INET)?;
-        let is_first_v4 = !matches!(self.settings.address, Some((IpAddr::V4(_), _)));
-        self.set(&control, usize::from(!is_first_v4), &addresses.more)?;
+        let has_v4 = matches!(self.settings.address, Some((IpAddr::V4(_), _)));
+        self.set(&control, usize::from(has_v4), &addresses.more)?;
         addresses.gateways.iter().try_for_each(|gateway| match *gateway {
             IpAddr::V4(gateway) => self.add_default_route(gateway),
             IpAddr::V6(gateway) => self.add_default_route6(gateway),

@@ -365,9 +365,10 @@ impl Router {
     /// Gives the router, which is a copy of another one, random numbers of its own, unless the configuration has set
     /// their seed; elements draw those again that they keep.
     pub fn reseed(&mut self, seed: u64) {
-        if !self.random.is_set() {
-            self.seed(seed);
+        if self.random.is_set() {
+            return;
         }
+        self.seed(seed);
         for id in self.ids().collect::<Vec<_>>() {
             self.enter(id, |element, cx| element.reseed(cx));
         }

@@ -23,9 +23,6 @@ impl Fabric {
     /// threads that are not blocked any more.
     pub(super) fn take_over_blocked(&mut self) {
         for worker in 0..self.workers.len() {
-            if self.workers[worker].handle.gauges.is_blocked.swap(false, SeqCst) {
-                self.take_over(worker);
-            }
             let record = &mut self.workers[worker];
             let ended = record.predecessors.extract_if(.., |gauges| gauges.has_ended.load(SeqCst));
             let closely_until = ended.map(|gauges| gauges.closely_until.load(Relaxed)).max();
@@ -35,13 +32,18 @@ impl Fabric {
                 let slots = self.ports.values().flat_map(|record| &record.slots);
                 slots.for_each(|slot| slot.line.wake());
             }
+            // If it has too many former threads, one that ends signals the alarm again.
+            let WorkerRecord { handle, predecessors, .. } = &self.workers[worker];
+            if predecessors.len() < PREDECESSORS && handle.gauges.is_blocked.swap(false, SeqCst) {
+                self.take_over(worker);
+            }
         }
     }
 
     fn take_over(&mut self, worker: usize) {
-        let WorkerRecord { spec, handle, predecessors, .. } = &self.workers[worker];
+        let WorkerRecord { spec, handle, .. } = &self.workers[worker];
         let name = spec.name.clone();
-        if predecessors.len() >= PREDECESSORS || handle.gauges.has_functions.load(Relaxed) {
+        if handle.gauges.has_functions.load(Relaxed) {
             return;
         }
         let new = match self.succeed(worker) {

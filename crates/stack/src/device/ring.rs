@@ -6,6 +6,7 @@ use ringway_client::attachment::{Attachment, State};
 use ringway_client::{FRAGMENTS, Ring, RingError, RingOptions, Wait};
 use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_host::Clock;
+use ringway_host::listener::connect_now;
 use ringway_mem::Span;
 use ringway_tcp::Transmit;
 use std::os::fd::BorrowedFd;
@@ -84,6 +85,8 @@ impl RingDevice {
         if self.path.is_none() {
             return Err(error.into());
         }
+        // It is of this ring, not of the next.
+        self.error = None;
         self.lending = Lending::default();
         self.attachment.lose(&error, self.clock.now());
         self.is_answered = false;
@@ -208,8 +211,9 @@ impl Device for RingDevice {
                 self.is_answered = true;
                 Ok(())
             }
-            // The socket is readable only when the ring is closed or replaced.
-            State::Up(_) if descriptor == SOCKET => self.lose(RingError::Closed),
+            // The socket is readable only when the ring is closed or replaced. The event may be of a former ring, whose
+            // thread slept meanwhile.
+            State::Up(ring) if descriptor == SOCKET && ring.is_hung_up() => self.lose(RingError::Closed),
             State::Up(_) => Ok(()),
         }
     }
@@ -234,7 +238,7 @@ impl Device for RingDevice {
     fn come_back(&mut self, now: u64) {
         let Some(path) = &self.path else { return };
         self.is_answered = false;
-        self.attachment.tend(now, || UnixStream::connect(path));
+        self.attachment.tend(now, || connect_now(path).map(UnixStream::from));
         if let Some(ring) = self.attachment.ring() {
             self.lending = Lending::new(ring);
         }

@@ -497,7 +497,7 @@ impl Stack {
     /// Ends all connections to other hosts with [`ConnectionError::NetworkDown`]: the device went away, and memory of
     /// its own with bytes to send. Listeners and UDP sockets stay.
     pub fn end_connections(&mut self, now: u64) {
-        self.now = self.now.max(now);
+        self.advance(now);
         for index in 0..self.slots.len() as u32 {
             let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { continue };
             let peer = connection.tuple.remote.ip();

@@ -7,7 +7,6 @@ use super::plug::Plug;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Task, Timer};
 use ringway_elements::platform::devices;
-use std::any::Any;
 use std::sync::atomic::Ordering::Relaxed;
 
 pub(super) static CLASS: Class = devices::source(Class::new("FromPort", || Box::<FromPort>::default()));
@@ -101,21 +100,14 @@ impl Element for FromPort {
         more
     }
 
-    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
-        if let Some(from) = from.downcast_mut::<Self>() {
-            (self.count, self.bytes, self.drops) = (from.count, from.bytes, from.drops);
-        }
-    }
-
     fn shares(&self) -> Option<String> {
         self.plug.shares()
     }
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count", |e: &Self| e.count),
-            Handler::read("byte_count", |e: &Self| e.bytes),
+            Handler::counter("count", |e: &mut Self| &mut e.count),
+            Handler::counter("byte_count", |e: &mut Self| &mut e.bytes),
             Handler::counter("drops", |e: &mut Self| &mut e.drops),
             Handler::read("state", |e: &Self| e.plug.state()),
             Handler::read("losses", |_: &Self| 0),
