@@ -237,7 +237,7 @@ fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
-/// Wrong lengths, endless chunks, hundreds of silent connections: the next request is answered.
+/// Wrong lengths, endless chunks, hundreds of silent connections: the next request is answered, and complete chunks are.
 #[test]
 fn silent_and_invalid_clients_block_no_others() {
     // No time-out occurs during the test.
@@ -265,6 +265,9 @@ fn silent_and_invalid_clients_block_no_others() {
     }
     let chunk = promised(api.extender, "transfer-encoding: chunked", b"ffffffffffffffff\r\n{}");
     assert!(!chunk.contains("\"NodeNames\":["), "{chunk}");
+    let chunks = format!("{:x}\r\n{text}\r\n0\r\n\r\n", text.len());
+    let reply = promised(api.extender, "transfer-encoding: chunked", chunks.as_bytes());
+    assert!(reply.starts_with("HTTP/1.1 200") && reply.contains("\"NodeNames\":[\"h0\"]"), "{reply}");
     let head = "x: y\r\n".repeat(200_000);
     let reply = promised(api.extender, &head, b"");
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 4"), "{reply}");
