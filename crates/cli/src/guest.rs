@@ -100,7 +100,7 @@ pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str
 /// Waits until guests are up.
 pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
-    let end = Instant::now() + Duration::from_secs(timeout);
+    let end = settle::end_of(timeout);
     let mut progress = Progress::default();
     loop {
         let guests: Vec<GuestView> = client.get("/v1/guests")?;

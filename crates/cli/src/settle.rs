@@ -21,6 +21,13 @@ const LINES: usize = 5;
 /// Shortest time between two lines of progress, if they are not on a terminal.
 const BETWEEN: Duration = Duration::from_secs(5);
 
+/// The time after so many seconds.
+pub fn end_of(seconds: u64) -> Instant {
+    // An `Instant` has an end too; nobody waits for a century.
+    const LONGEST: u64 = 100 * 365 * 24 * 3600;
+    Instant::now() + Duration::from_secs(seconds.min(LONGEST))
+}
+
 /// Waits until each guest runs, has failed, or has lived for a moment, and returns them all. What takes long is shown.
 pub fn settle(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
     let (mut progress, mut seen) = (Progress::default(), BTreeMap::new());

@@ -4,7 +4,7 @@ use super::arguments::Removable;
 use super::source::Source;
 use super::tell;
 use crate::fail::Fail;
-use crate::text;
+use crate::{settle, text};
 use anstream::println;
 use ringway_place::engine::{HostRow, MigrationState, Object};
 use ringway_place::object::{Blacklist, HostStatus};
@@ -23,7 +23,7 @@ pub fn drain(
     wait: Option<Option<u64>>,
     json: bool,
 ) -> Result<(), Fail> {
-    let end = wait.flatten().map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let end = wait.flatten().map(settle::end_of);
     // All hosts are closed to new VMs first, so that none is moved from one to the other.
     for host in hosts {
         source.maintain(host)?;
@@ -70,12 +70,11 @@ fn one(
             }
         }
         let is_empty = view.status == HostStatus::Maintenance;
-        let is_stuck = view.moves.is_empty() && view.moving.is_empty() && view.stuck.len() == view.left.len();
         let is_over = match wait {
             // In a file, moves take effect at once.
             None => !source.is_file(),
-            Some(Some(end)) => Instant::now() >= end || view.left.iter().all(|vm| stays_forever(&view, vm)),
-            Some(None) => is_stuck,
+            Some(Some(end)) => Instant::now() >= end || is_hopeless(&view),
+            Some(None) => is_stuck(&view),
         };
         if is_empty || is_over || (source.is_file() && view.moves.is_empty()) {
             if !json {
@@ -89,8 +88,16 @@ fn one(
     }
 }
 
-fn stays_forever(view: &DrainView, vm: &str) -> bool {
-    view.moving.is_empty() && view.stuck.iter().any(|it| it.forever && it.vm == vm)
+/// Whether no VM can leave now. Without VMs here, only those that are expected are waited for.
+fn is_stuck(view: &DrainView) -> bool {
+    let rests = view.moves.is_empty() && view.moving.is_empty() && !view.left.is_empty();
+    rests && view.stuck.len() == view.left.len()
+}
+
+/// Whether all VMs that are still here stay forever.
+fn is_hopeless(view: &DrainView) -> bool {
+    let stays = |vm: &String| view.stuck.iter().any(|it| it.forever && it.vm == *vm);
+    view.moving.is_empty() && !view.left.is_empty() && view.left.iter().all(stays)
 }
 
 fn tell_end(view: &DrainView, waited: bool) {
@@ -164,4 +171,30 @@ fn report(source: &mut Source, hosts: &[String], what: &str, json: bool) -> Resu
         hosts.iter().for_each(|host| println!("{host} {what}"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_scheduler::StuckView;
+
+    #[test]
+    fn a_drain_whose_last_vms_move_is_not_over() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
+        let view = |moving: &[&str], left: &[&str], forever: bool| {
+            let stuck = |vm: &&str| StuckView { vm: (*vm).into(), why: String::new(), forever };
+            let stuck = left.iter().map(stuck).collect();
+            DrainView { moving: names(moving), left: names(left), stuck, ..DrainView::default() }
+        };
+        assert!(settle::end_of(u64::MAX) > Instant::now());
+        for (view, stuck, hopeless) in [
+            (view(&["v"], &[], false), false, false),
+            (view(&[], &[], false), false, false),
+            (view(&["v"], &["w"], true), false, false),
+            (view(&[], &["w"], false), true, false),
+            (view(&[], &["w"], true), true, true),
+        ] {
+            assert_eq!((is_stuck(&view), is_hopeless(&view)), (stuck, hopeless), "{view:?}");
+        }
+    }
 }
