@@ -303,13 +303,21 @@ impl<'s> Request<'s> {
     ) -> Result<(), HostError> {
         let mut request = self.ifreq();
         if number > 0 {
-            let label = format!("{}:{number}", self.name());
-            let room = &mut request.ifr_name[..libc::IFNAMSIZ - 1];
-            room.fill(0);
-            room.iter_mut().zip(label.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
+            request.ifr_name = self.label(number)?;
         }
         request.ifr_ifru.ifru_addr = v4_address(octets);
         self.ioctl(control, ioctl, &mut request, "setting its address")
+    }
+
+    /// The label of an alias. One that is cut could be the interface's own name, whose address would be replaced.
+    fn label(&self, number: usize) -> Result<[libc::c_char; libc::IFNAMSIZ], HostError> {
+        let text = format!("{}:{number}", self.name());
+        if text.len() >= libc::IFNAMSIZ {
+            return Err(self.fail("labelling a further IPv4 address", Errno::NAMETOOLONG));
+        }
+        let mut label = [0; libc::IFNAMSIZ];
+        label.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
+        Ok(label)
     }
 
     fn set_v6(&self, control: &OwnedFd, octets: [u8; 16], prefix: u8) -> Result<(), HostError> {
@@ -455,6 +463,27 @@ mod tests {
         assert!(refused(&TapSettings { name: "t".into(), queues: 0, ..settings.clone() }));
         let nowhere = TapSettings { name: "t".into(), namespace: Some("/nowhere".into()), ..settings };
         assert!(matches!(open_tap(&nowhere), Err(HostError::Tap { error: Errno::NOENT, .. })));
+    }
+
+    #[test]
+    fn a_label_of_an_alias_is_never_cut() {
+        let label = |name: &str, number| {
+            let settings = TapSettings {
+                name: name.into(),
+                queues: 1,
+                mtu: 1500,
+                offloads: true,
+                mac: None,
+                address: None,
+                namespace: None,
+            };
+            let label = Request::new(&settings).unwrap().label(number)?;
+            Ok::<_, HostError>(label.map(|byte| byte as u8))
+        };
+        assert_eq!(label("thirteen-byte", 9).unwrap(), *b"thirteen-byte:9\0");
+        for (name, number) in [("thirteen-byte", 10), ("fourteen-bytes", 1), ("fifteen-bytes-1", 1)] {
+            assert!(matches!(label(name, number), Err(HostError::Tap { error: Errno::NAMETOOLONG, .. })));
+        }
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl PortControl for Tap {
             section.error("namespace", format!("{} has a `host` too", section.path), "keep one");
         }
         let addresses = addresses(section);
+        check_labels(section, &interface, &addresses);
         let settings = Settings {
             interface,
             mac: station(section, "mac"),
@@ -141,6 +142,17 @@ fn addresses(section: &mut Section<'_>) -> Vec<IpNet> {
         .enumerate()
         .filter_map(|(index, text)| section.checked(&place(index), addresses::interface_address(text)))
         .collect()
+}
+
+/// Checks that there is room for the labels of further IPv4 addresses, `INTERFACE:1` and so on, which the kernel limits
+/// as it limits names.
+fn check_labels(section: &mut Section<'_>, interface: &str, addresses: &[IpNet]) {
+    let further = addresses.iter().filter(|net| net.addr().is_ipv4()).count().saturating_sub(1);
+    let most = names::INTERFACE_NAME.saturating_sub(format!(":{further}").len());
+    if further > 0 && interface.len() > most {
+        let what = format!("the interface's name \"{interface}\" is too long for several IPv4 addresses");
+        section.error("interface", what, format!("use {most} bytes at most"));
+    }
 }
 
 /// Reads the gateways, each of which must be on one of the networks of `addresses`.
