@@ -155,10 +155,12 @@ impl Placer {
     pub fn start_guest(&self, name: &str) -> Result<DecisionView, Failed> {
         let service = self.service()?;
         let link = self.link.as_ref().ok_or_else(|| Failed::Conflict("there is no fabric".into()))?;
-        // A guest runs here only: who starts it wants this host to be used.
         let vm = |model: &Model| model.vm(name).map(|slot| slot.vm.cluster.clone());
-        let cluster = service.engine.view(vm)?.unwrap_or_else(|| Vm::default().cluster);
-        enter(&service, &cluster)?;
+        let cluster = service.engine.view(vm)?;
+        // A guest runs here only: who starts it wants this host to be used.
+        if link.machine(name)?.is_some() {
+            enter(&service, &cluster.unwrap_or_else(|| Vm::default().cluster))?;
+        }
         link.start(&service, &super::this_host::name(), name)
     }
 
@@ -268,5 +270,43 @@ impl Placer {
             Err(error) => changes.push(format!("placement is left as it was: {error}")),
         }
         changes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Machine, Traffic};
+
+    /// A fabric without guests.
+    struct Empty;
+
+    impl Fabric for Empty {
+        fn traffic(&self) -> Result<Traffic, Failed> {
+            Ok(Traffic::default())
+        }
+
+        fn machines(&self) -> Result<Vec<Machine>, Failed> {
+            Ok(Vec::new())
+        }
+
+        fn start(&self, _: &str) -> Result<(), Failed> {
+            Ok(())
+        }
+
+        fn stop(&self, _: &str) -> Result<(), Failed> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_guest_that_does_not_exist_joins_no_cluster() {
+        let folder = std::env::temp_dir().join(format!("rw-opened-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let place = Placer::at(folder.join("place.redb"), Placement::default(), Box::new(Empty));
+        let refused = place.start_guest("hall").unwrap_err();
+        assert!(matches!(&refused, Failed::Unknown(why) if why.contains("no guest")), "{refused}");
+        assert!(place.service().unwrap().hosts().unwrap().is_empty());
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
