@@ -6,8 +6,9 @@ use crate::fail::Fail;
 use crate::input;
 use ringway_place::engine::Object;
 use ringway_place::inventory;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// An inventory file before a command.
@@ -83,7 +84,7 @@ impl Before {
     }
 }
 
-/// Replaces a file, keeping its permissions. A symbolic link stays, and what it points to is replaced.
+/// Replaces a file, keeping its owner and its permissions. A symbolic link stays, and what it points to is replaced.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let file = std::fs::canonicalize(file)?;
     let known = std::fs::metadata(&file)?;
@@ -93,8 +94,11 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let new = folder.join(format!(".{name}.{}", std::process::id()));
-    let written = || {
-        let mut out = File::create_new(&new)?;
+    // A file of that name is another's, and stays.
+    let mut out = File::create_new(&new)?;
+    let mut written = || {
+        own(&out, &known)?;
+        // A change of the owner clears bits of the permissions.
         out.set_permissions(known.permissions())?;
         out.write_all(text.as_bytes())?;
         out.sync_all()?;
@@ -102,6 +106,22 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
         File::open(folder)?.sync_all()
     };
     written().inspect_err(|_| drop(std::fs::remove_file(&new)))
+}
+
+/// Gives a new file the owner and the group of the one that it replaces. Only the group of a file of this user may be
+/// out of reach.
+fn own(new: &File, known: &Metadata) -> std::io::Result<()> {
+    let ours = new.metadata()?;
+    if (ours.uid(), ours.gid()) == (known.uid(), known.gid()) {
+        return Ok(());
+    }
+    match fchown(new, Some(known.uid()), Some(known.gid())) {
+        Err(error) if ours.uid() != known.uid() => {
+            let what = format!("the file belongs to another user, {}: {error}", known.uid());
+            Err(std::io::Error::new(error.kind(), what))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +143,17 @@ mod tests {
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 2, "nothing is left behind");
         assert!(replace(&folder, "c").is_err());
+        // Only root may give files away.
+        let is_root = std::fs::metadata(&folder).unwrap().uid() == 0;
+        if is_root && std::os::unix::fs::chown(&file, Some(65_534), Some(65_534)).is_ok() {
+            replace(&file, "d").unwrap();
+            let known = std::fs::metadata(&file).unwrap();
+            assert_eq!((known.uid(), known.gid(), known.mode() & 0o777), (65_534, 65_534, 0o640));
+        }
+        let foreign = folder.join(format!(".i.toml.{}", std::process::id()));
+        std::fs::write(&foreign, "foreign").unwrap();
+        assert!(replace(&file, "e").is_err());
+        assert_eq!(std::fs::read_to_string(&foreign).unwrap(), "foreign");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
