@@ -2,10 +2,8 @@
 //! moves.
 
 use super::{Failed, Placer, Service, power};
-use ringway_place::engine::{
-    ActionKind, BalanceStep, Engine, EngineError, Migration, MigrationState, Object,
-};
-use ringway_place::object::{Executor, Host};
+use ringway_place::engine::{ActionKind, BalanceStep, Engine, EngineError, Migration, MigrationState};
+use ringway_place::object::{Executor, Host, HostStatus};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -23,6 +21,9 @@ pub struct Rounds {
     next: BTreeMap<String, u64>,
     last: VecDeque<BalanceStep>,
 }
+
+/// A host's status, and whether the policy set it.
+type Switched = (HostStatus, bool);
 
 /// Does the periodic work until the task is aborted.
 pub fn keep(place: Placer) -> JoinHandle<()> {
@@ -89,9 +90,10 @@ impl Service {
     /// A round of balancing in a cluster, carried out.
     pub(crate) fn round(&self, cluster: &str) -> Result<BalanceStep, Failed> {
         let now = self.clock.now();
-        let before: BTreeMap<String, Host> = self.engine.view(|model| {
+        let before: BTreeMap<String, Switched> = self.engine.view(|model| {
             let hosts = model.cluster(cluster).into_iter().flat_map(|(_, state)| &state.hosts).flatten();
-            hosts.map(|slot| (slot.host.name.clone(), (*slot.host).clone())).collect()
+            let switched = |host: &Host| (host.name.clone(), (host.status, host.policy_controlled));
+            hosts.map(|slot| switched(&slot.host)).collect()
         })?;
         let mut step = self.engine.balance(cluster, now)?;
         self.stop_vms(&mut step)?;
@@ -149,16 +151,13 @@ impl Service {
     }
 
     /// Switches the host of a round by the program of the file; if that fails, the host keeps its former status.
-    fn switch_host(&self, step: &mut BalanceStep, before: &BTreeMap<String, Host>) -> Result<(), Failed> {
+    fn switch_host(&self, step: &mut BalanceStep, before: &BTreeMap<String, Switched>) -> Result<(), Failed> {
         let hook = self.power.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some((host, status)) = &step.power else { return Ok(()) };
         let (Some(hook), Some(old)) = (hook, before.get(host)) else { return Ok(()) };
-        let Some(on) = power::switches(old.status, *status) else { return Ok(()) };
+        let Some(on) = power::switches(old.0, *status) else { return Ok(()) };
         if let Err(error) = hook.switch(host, on) {
-            // A changed status counts as an operator's; the same status again is the policy's, if it was.
-            for _ in 0..2 {
-                self.engine.put(vec![Object::Host(Box::new(old.clone()))])?;
-            }
+            self.engine.unswitch(host, *status, *old)?;
             step.errors.push(error);
             (step.power, step.power_reason) = (None, String::new());
         }
@@ -200,7 +199,9 @@ pub(crate) fn carry_out(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_place::object::{Cluster, HostStatus, Vm, VmStatus};
+    use ringway_place::engine::Object;
+    use ringway_place::model::Model;
+    use ringway_place::object::{Cluster, Vm, VmStatus};
 
     fn emptied(executor: Executor) -> Service {
         let service = Service::in_memory().unwrap();
@@ -260,7 +261,7 @@ mod tests {
         let (power_managed, policy_controlled, status) = (true, true, HostStatus::Maintenance);
         let size = Host { cores: 4, threads: 4, memory_mb: 8192, ..Host::default() };
         let host = Host { name: "a".into(), power_managed, policy_controlled, status, ..size };
-        service.put(vec![Object::Cluster(cluster), Object::Host(Box::new(host))]).unwrap();
+        service.put(vec![Object::Cluster(cluster), Object::Host(Box::new(host.clone()))]).unwrap();
         let folder = std::env::temp_dir().join(format!("rw-switch-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let (program, log) = (folder.join("power"), folder.join("log"));
@@ -274,7 +275,22 @@ mod tests {
             step.power.is_none() && step.errors[0].ends_with("off a: exit status: 1: no BMC"),
             "{step:?}"
         );
-        assert_eq!(service.hosts().unwrap()[0].status, HostStatus::Maintenance);
+        let state = || {
+            let of = |host: &Host| (host.status, host.policy_controlled, host.labels.clone());
+            let of = |model: &Model| model.slot(model.host("a").unwrap()).map(|slot| of(&slot.host)).unwrap();
+            service.engine.view(of).unwrap()
+        };
+        assert_eq!(state(), (HostStatus::Maintenance, true, Vec::new()));
+        // What an operator changes while the program runs stays.
+        let put = |host: Host| service.put(vec![Object::Host(Box::new(host))]).unwrap();
+        let labels = vec!["new".to_string()];
+        let changed = Host { labels: labels.clone(), ..host.clone() };
+        service.engine.unswitch("a", HostStatus::Maintenance, (HostStatus::Down, true)).unwrap();
+        put(Host { status: HostStatus::Down, ..changed.clone() });
+        service.engine.unswitch("a", HostStatus::Up, (HostStatus::Maintenance, true)).unwrap();
+        assert_eq!(state(), (HostStatus::Down, true, labels.clone()), "an operator has set the status");
+        service.engine.unswitch("a", HostStatus::Down, (HostStatus::Maintenance, true)).unwrap();
+        assert_eq!(state(), (HostStatus::Maintenance, true, labels));
         hook(&format!("echo $1 $2 >> {}", log.display()));
         let step = service.round("default").unwrap();
         assert_eq!(step.power, Some(("a".to_string(), HostStatus::Down)));

@@ -32,6 +32,24 @@ impl Engine {
         Ok(done)
     }
 
+    /// Returns a host to the status before a round, and to whether the policy set it, if its status is still `now`. A
+    /// host that was removed meanwhile stays so.
+    pub fn unswitch(
+        &self,
+        host: &str,
+        now: HostStatus,
+        before: (HostStatus, bool),
+    ) -> Result<(), EngineError> {
+        let mut inner = self.current()?;
+        let slot = inner.model.host(host).and_then(|id| inner.model.slot(id));
+        let Some(slot) = slot.filter(|slot| slot.host.status == now) else { return Ok(()) };
+        let (status, policy_controlled) = before;
+        let changed = Host { status, policy_controlled, ..(*slot.host).clone() };
+        let revision = inner.change(&*self.store, &[Change::Host(changed)])?;
+        drop(inner);
+        Ok(self.store.durable(revision)?)
+    }
+
     fn switch(
         &self,
         host: &str,
