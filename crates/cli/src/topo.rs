@@ -12,7 +12,9 @@ use ringway_control::run_dir;
 use ringway_port::link::Settings;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{Error, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The fabric's name, unless `--fabric` gives another.
@@ -20,6 +22,19 @@ const NAME: &str = "topo";
 
 /// A file that exists for as long as the topology.
 struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Makes the file.
+    ///
+    /// Attack: a file or link of this name, in a folder where others can write: it is neither changed nor removed.
+    fn create(path: PathBuf, text: &str) -> Result<Temporary, Fail> {
+        let failed = |error: Error, path: &Path| Fail::Failed(format!("{}: {error}", path.display()));
+        let mut file = File::create_new(&path).map_err(|error| failed(error, &path))?;
+        let temporary = Temporary(path);
+        file.write_all(text.as_bytes()).map_err(|error| failed(error, &temporary.0))?;
+        Ok(temporary)
+    }
+}
 
 impl Drop for Temporary {
     fn drop(&mut self) {
@@ -48,8 +63,7 @@ pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
     let base = run_dir::base();
     run_dir::make_base(&base).map_err(Fail::because)?;
     run_dir::check_free(&base.join(name)).map_err(Fail::because)?;
-    let file = Temporary(base.join(format!("{name}.toml")));
-    std::fs::write(&file.0, &text).map_err(Fail::because)?;
+    let file = Temporary::create(base.join(format!(".{name}.topo.{}.toml", std::process::id())), &text)?;
     let (fabric, _) = check::load(target, &file.0)?;
     let place = FabricPaths::of(&fabric, target);
     let result = Arc::new(Mutex::new(Ok(())));
@@ -218,6 +232,24 @@ mod tests {
             assert_eq!((fabric.switches.len(), fabric.ports.len()), (switches, ports), "{shape:?}");
             assert!(fabric.warnings.is_empty(), "{:?}", fabric.warnings);
         }
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_neither_changed_nor_removed() {
+        let folder = std::env::temp_dir().join(format!("ringway-topo-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let [precious, link, new] = ["precious", "link", "new"].map(|name| folder.join(name));
+        std::fs::write(&precious, "precious").unwrap();
+        std::os::unix::fs::symlink(&precious, &link).unwrap();
+        for taken in [&precious, &link] {
+            assert!(Temporary::create(taken.clone(), "text").is_err());
+        }
+        assert!(link.is_symlink() && std::fs::read(&precious).unwrap() == b"precious");
+        let made = Temporary::create(new.clone(), "text").unwrap();
+        assert_eq!(std::fs::read(&new).unwrap(), b"text");
+        drop(made);
+        assert!(!new.exists());
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
