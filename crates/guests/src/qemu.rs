@@ -1,6 +1,6 @@
 //! QEMU: a virtual machine, with KVM if it can run guests, else with its translator (TCG).
 use super::{Attachment, Error, Interface, Iommu, Launch, Lease, Spec, confine, image};
-use ringway_host::{OwnFile, open_own, read_whole};
+use ringway_host::{OwnFile, check_own_folder, open_own, read_whole};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -315,7 +315,7 @@ fn kvm_works(program: &Path, folder: &Path) -> bool {
         // If the result can't be stored, it is determined again.
         let _ = std::fs::create_dir_all(image::cache());
         let answer: &[u8] = if works { b"works" } else { b"does not work" };
-        let _ = open_own(&kept(), OwnFile::Rewrite, 0o644).and_then(|mut file| file.write_all(answer));
+        let _ = open_kept(OwnFile::Rewrite).and_then(|mut file| file.write_all(answer));
         works
     })
 }
@@ -326,9 +326,16 @@ fn kept() -> PathBuf {
     image::cache().join(format!("kvm-{}", boot.trim()))
 }
 
+/// Opens that file.
+fn open_kept(what: OwnFile) -> std::io::Result<std::fs::File> {
+    // Attack: another user's folder, such as in /tmp if there is no home, or another user's file in it.
+    check_own_folder(&image::cache())?;
+    open_own(&kept(), what, 0o644)
+}
+
 /// Whether KVM can run a kernel here, if a guest has tested it since the host's boot.
 pub fn kvm_known() -> Option<bool> {
-    let file = open_own(&kept(), OwnFile::Read, 0).ok()?;
+    let file = open_kept(OwnFile::Read).ok()?;
     Some(read_whole(file, 64).ok()? == b"works")
 }
 

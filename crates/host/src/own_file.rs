@@ -50,6 +50,9 @@ pub fn open_own(path: &Path, what: OwnFile, mode: u32) -> Result<File> {
     if ![ours, 0].contains(&seen.st_uid) {
         return Err(Error::other(format!("it belongs to user {}; remove it", seen.st_uid)));
     }
+    if seen.st_mode & 0o002 != 0 {
+        return Err(Error::other("everybody can write it; remove it, or `chmod o-w` it"));
+    }
     if seen.st_nlink != 1 {
         return Err(Error::other("the file has another name too, a hard link; remove it"));
     }
@@ -76,30 +79,34 @@ pub fn check_own_folder(path: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
     fn only_regular_files_of_our_own_are_opened() {
         let folder = std::env::temp_dir().join(format!("ringway-own-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let [precious, link, dangling, hard, fifo, log] =
-            ["precious", "link", "dangling", "hard", "fifo", "log"].map(|name| folder.join(name));
+        let [precious, link, dangling, hard, fifo, open, log] =
+            ["precious", "link", "dangling", "hard", "fifo", "open", "log"].map(|name| folder.join(name));
         std::fs::write(&precious, "precious").unwrap();
         symlink(&precious, &link).unwrap();
         symlink(folder.join("nowhere"), &dangling).unwrap();
         std::fs::hard_link(&precious, &hard).unwrap();
         rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        std::fs::write(&open, "anybody's").unwrap();
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o666)).unwrap();
         let all = [OwnFile::Read, OwnFile::Append, OwnFile::Rewrite, OwnFile::Keep];
         for what in all {
             let why = |path: &Path| open_own(path, what, 0o600).unwrap_err().to_string();
             assert!(why(&link).contains("symbolic link") && why(&dangling).contains("symbolic link"));
             assert!(why(&hard).contains("hard link"), "{what:?}");
             assert!(why(&fifo).contains("not a file"), "{what:?}: {}", why(&fifo));
+            assert!(why(&open).contains("everybody can write it"), "{what:?}: {}", why(&open));
             assert!(
                 open_own(&folder, what, 0o600).is_err() && open_own(Path::new("/dev/null"), what, 0).is_err()
             );
         }
         assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+        assert_eq!(std::fs::read(&open).unwrap(), b"anybody's");
         assert!(!folder.join("nowhere").exists());
         for text in ["one", "two"] {
             open_own(&log, OwnFile::Append, 0o600).unwrap().write_all(text.as_bytes()).unwrap();
