@@ -99,7 +99,7 @@ pub fn gateway(text: &str, own: Option<&[IpNet]>) -> Result<IpAddr, Wrong> {
         own.unwrap_or_default().iter().filter(|net| net.addr().is_ipv4() == address.is_ipv4()).collect();
     if of_its_kind.iter().any(|net| net.addr() == address) {
         let fix = "a gateway is another host of the network";
-        return Err((format!("{address} is the function's own address"), fix.into()));
+        return Err((format!("{address} is its own address"), fix.into()));
     }
     // Each interface with an IPv6 address has a link-local one too (RFC 4291, 2.8).
     let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
@@ -112,7 +112,7 @@ pub fn gateway(text: &str, own: Option<&[IpNet]>) -> Result<IpAddr, Wrong> {
             true => format!("add an IPv{} address", if address.is_ipv4() { 4 } else { 6 }),
             false => format!("use an address in {}", nets.join(" or ")),
         };
-        return Err((format!("{address} is on none of the function's networks"), fix));
+        return Err((format!("{address} is on none of its networks"), fix));
     }
     Ok(address)
 }
@@ -246,11 +246,8 @@ mod tests {
         assert_eq!(message("10.0.0.1", &["10.0.0.2/24"]), "10.0.0.1");
         assert_eq!(message("fe80::1", &["fd00::2/64"]), "fe80::1");
         let elsewhere = message("10.0.1.1", &["10.0.0.2/24", "fd00::2/64"]);
-        assert_eq!(
-            elsewhere,
-            "10.0.1.1 is on none of the function's networks; use an address in 10.0.0.0/24"
-        );
-        assert!(message("10.0.0.2", &["10.0.0.2/24"]).contains("the function's own address"));
+        assert_eq!(elsewhere, "10.0.1.1 is on none of its networks; use an address in 10.0.0.0/24");
+        assert!(message("10.0.0.2", &["10.0.0.2/24"]).contains("is its own address"));
         assert!(message("fe80::1", &["10.0.0.2/24"]).contains("add an IPv6 address"));
         assert!(message("010.0.0.1", &[]).contains("leave out leading zeros"));
         assert!(message("0.0.0.0", &["10.0.0.2/24"]).contains("unspecified"));

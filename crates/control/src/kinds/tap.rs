@@ -56,7 +56,7 @@ impl PortControl for Tap {
         if namespace.is_some() && host.is_some() {
             section.error("namespace", format!("{} has a `host` too", section.path), "keep one");
         }
-        let addresses = addresses(section);
+        let (addresses, all_good) = addresses(section);
         check_labels(section, &interface, &addresses);
         let settings = Settings {
             interface,
@@ -65,7 +65,7 @@ impl PortControl for Tap {
             offloads: section.boolean("offloads").unwrap_or(true),
             namespace,
             host,
-            gateways: gateways(section, &addresses),
+            gateways: gateways(section, all_good.then_some(&*addresses)),
             addresses,
         };
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues }
@@ -132,16 +132,18 @@ impl PortControl for Tap {
 /// Name of a host's first interface, if it has no other.
 const FIRST: &str = "eth0";
 
-/// Reads the addresses.
-fn addresses(section: &mut Section<'_>) -> Vec<IpNet> {
+/// Reads the addresses; also returns whether all are good.
+fn addresses(section: &mut Section<'_>) -> (Vec<IpNet>, bool) {
     let texts = section.one_or_many("address", "addresses", "10.0.0.1/24");
     let is_many = section.has("addresses");
     let place = |index| if is_many { format!("addresses.{index}") } else { "address".into() };
-    texts
+    let good: Vec<IpNet> = texts
         .iter()
         .enumerate()
         .filter_map(|(index, text)| section.checked(&place(index), addresses::interface_address(text)))
-        .collect()
+        .collect();
+    let all_good = good.len() == texts.len();
+    (good, all_good)
 }
 
 /// Checks that there is room for the labels of further IPv4 addresses, `INTERFACE:1` and so on, which the kernel limits
@@ -155,24 +157,17 @@ fn check_labels(section: &mut Section<'_>, interface: &str, addresses: &[IpNet])
     }
 }
 
-/// Reads the gateways, each of which must be on one of the networks of `addresses`.
-fn gateways(section: &mut Section<'_>, addresses: &[IpNet]) -> Vec<IpAddr> {
+/// Reads the gateways, at most one of each version, of an interface with these addresses, if they are known.
+fn gateways(section: &mut Section<'_>, own: Option<&[IpNet]>) -> Vec<IpAddr> {
     let texts = section.one_or_many("gateway", "gateways", "10.0.0.254");
     let is_many = section.has("gateways");
     let mut gateways: Vec<IpAddr> = Vec::new();
     for (index, text) in texts.iter().enumerate() {
         let place = if is_many { format!("gateways.{index}") } else { "gateway".into() };
-        let Ok(gateway) = text.parse::<IpAddr>() else {
-            let fix = "write its address, such as \"10.0.0.254\"";
-            section.error(&place, format!("\"{text}\" is not the address of a gateway"), fix);
-            continue;
-        };
+        let Some(gateway) = section.checked(&place, addresses::gateway(text, own)) else { continue };
         if gateways.iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
             let version = if gateway.is_ipv4() { "IPv4" } else { "IPv6" };
             section.error(&place, format!("there are two gateways of {version}"), "keep one");
-        } else if !addresses.iter().any(|network| network.contains(&gateway)) {
-            let what = format!("the gateway {gateway} is on no network of {}", section.path);
-            section.error(&place, what, "give it an address on one of its `addresses`' networks");
         } else {
             gateways.push(gateway);
         }
