@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
 
 /// The file in a host's folder with the output of its programs.
 const OUTPUT: &str = "programs.log";
@@ -106,11 +107,15 @@ struct Record {
 #[derive(Default)]
 pub struct Hosts {
     records: BTreeMap<String, Record>,
+    /// Removals that may still wait for processes to end.
+    leaving: Vec<JoinHandle<()>>,
 }
 
 impl Hosts {
     /// Adds a host, whose namespace is kept by the file `namespace` in `folder`.
-    pub fn add(&mut self, name: &str, folder: PathBuf, namespace: PathBuf) -> Result<(), HostFailure> {
+    pub async fn add(&mut self, name: &str, folder: PathBuf, namespace: PathBuf) -> Result<(), HostFailure> {
+        // A host with its name may be leaving.
+        self.settle().await;
         let made = DirBuilder::new().recursive(true).mode(0o755).create(&folder);
         made.map_err(|error| HostFailure::Folder(name.into(), folder.clone(), error))?;
         create_namespace(&namespace).map_err(|error| HostFailure::Namespace(name.into(), error))?;
@@ -134,22 +139,26 @@ impl Hosts {
         Ok(())
     }
 
-    /// Removes a host, and ends everything that runs in it.
-    pub async fn remove(&mut self, name: &str) {
-        if let Some(record) = self.records.remove(name) {
+    /// Removes a host, and ends everything that runs in it. `settle` waits until that is done, for several hosts at the
+    /// same time, since processes may take seconds to end.
+    pub fn remove(&mut self, name: &str) {
+        let record = self.records.remove(name);
+        self.leaving.extend(record.map(|record| tokio::task::spawn_blocking(move || remove(&record))));
+    }
+
+    /// Waits until removed hosts are gone.
+    pub async fn settle(&mut self) {
+        for task in std::mem::take(&mut self.leaving) {
             // A panic of the task was reported by its thread.
-            let _ = tokio::task::spawn_blocking(move || remove(&record)).await;
+            let _ = task.await;
         }
     }
 
     /// Removes all hosts at the same time.
     pub async fn remove_all(&mut self) {
-        let records = std::mem::take(&mut self.records).into_values();
-        let tasks: Vec<_> =
-            records.map(|record| tokio::task::spawn_blocking(move || remove(&record))).collect();
-        for task in tasks {
-            let _ = task.await;
-        }
+        let names: Vec<String> = self.records.keys().cloned().collect();
+        names.iter().for_each(|name| self.remove(name));
+        self.settle().await;
     }
 
     /// Name, namespace, file of the programs' output, and programs of each host.

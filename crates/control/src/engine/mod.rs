@@ -352,6 +352,7 @@ impl Engine {
             failed = Some(error);
             break;
         }
+        self.hosts.settle().await;
         self.coming.clear();
         self.hold_first_frames();
         let now = if failed.is_some() { &before } else { target };
@@ -392,10 +393,10 @@ impl Engine {
             Change::AddSwitch(switch) => {
                 self.call(&switch.name, Request::AddSwitch(switch.clone())).await.map(drop)?;
             }
-            Change::RemoveHost(name) => self.hosts.remove(name).await,
+            Change::RemoveHost(name) => self.hosts.remove(name),
             Change::AddHost(name) => {
                 let namespace = run_dir::namespace(self.run.path(), name);
-                self.hosts.add(name, self.run.host(name), namespace)?;
+                self.hosts.add(name, self.run.host(name), namespace).await?;
             }
             Change::RunPrograms(host) => self.hosts.run(host).await?,
             Change::AddPort(port) => {
