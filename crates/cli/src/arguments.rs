@@ -727,7 +727,9 @@ mod tests {
             Arguments::try_parse_from(words).err().map(|error| error.to_string()).unwrap_or_default()
         };
         assert!(message(&["stats", "--watch", "--count", "x"]).contains("not a whole number"));
-        assert!(message(&["place", "explain", &"9".repeat(30)]).contains("the number is too large"));
+        assert!(
+            message(&["stats", "--watch", "--count", &"9".repeat(30)]).contains("the number is too large")
+        );
         assert!(message(&["stats", "--count", "3"]).contains("--watch"));
         assert_eq!(message(&["stats", "--watch", "--count", "3"]) + &message(&["stats"]), "");
     }

@@ -60,5 +60,5 @@ fn a_full_disk_is_the_reason_that_is_told() {
     command.args([unshare, "sh", "-c", script, env!("CARGO_BIN_EXE_ringway")]);
     let output = command.current_dir(&lab.folder).output().unwrap();
     let why = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && why.contains("lock: No space left on device"), "{why}");
+    assert!(!output.status.success() && why.contains("run/lab: No space left on device"), "{why}");
 }

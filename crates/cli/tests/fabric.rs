@@ -365,7 +365,10 @@ fn process_names(pid: &Value) -> (String, String) {
 #[test]
 fn processes_are_called_by_their_roles() {
     let ring = "[switch.s]\n[port.a]\nkind = \"ring\"\nsocket = \"a.sock\"\nswitch = \"s\"\n";
-    let lab = Lab::new("names", &format!("{ring}[function.mirror]\nport = \"a\"\nclick = \"Idle;\"\n"));
+    let lab = Lab::new(
+        "names",
+        &format!("{ring}[function.mirror]\nport = \"a\"\nclick = \"FromPort(a) -> Discard;\"\n"),
+    );
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("the function runs", || lab.json(&["function", "list"])[0]["state"] == "running");
     let fabric = lab.json(&["ps"]);
@@ -386,7 +389,8 @@ fn processes_are_called_by_their_roles() {
 fn messages_name_the_object_and_the_remedy() {
     let ring = |name| format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\nswitch = \"s\"\n");
     let ports = format!("[switch.s]\n{}{}", ring("a"), ring("b"));
-    let lab = Lab::new("messages", &format!("{ports}[function.nat]\nport = \"a\"\nclick = \"Idle;\"\n"));
+    let function = "[function.nat]\nport = \"a\"\nclick = \"FromPort(a) -> Discard;\"\n";
+    let lab = Lab::new("messages", &format!("{ports}{function}"));
     let fails = |words: &[&str], code, part: &str| {
         let (status, message) = lab.fails(words);
         assert!(status == code && message.contains(part), "{words:?}: {status} {message}");

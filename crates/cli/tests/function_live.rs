@@ -169,8 +169,8 @@ fn a_function_is_created_changed_and_destroyed(isolation: &str) {
     // An update keeps counts; a wrong one says why and changes nothing.
     let write = |text: &str| std::fs::write(lab.folder.join("new.click"), text).unwrap();
     let no_files = match isolation {
-        "worker" => "wire:1:91: FromDump needs an operating",
-        "vm" => "wire:1:91: undeclared element 'FromDump'",
+        "worker" => "new.click:1:91: FromDump needs an operating",
+        "vm" => "new.click:1:91: undeclared element 'FromDump'",
         _ => "/etc/passwd",
     };
     write(&WIRE.replace("c :: Counter", "c :: Counter -> d :: Counter"));
