@@ -114,11 +114,16 @@ pub fn explain(
 }
 
 /// The reservations of some VMs.
-fn reserved<'v>(model: &Model, vms: impl IntoIterator<Item = &'v String>) -> Vec<Option<Pending>> {
+pub(crate) fn reserved<'v>(model: &Model, vms: impl IntoIterator<Item = &'v String>) -> Vec<Option<Pending>> {
     vms.into_iter().map(|vm| model.pendings().get(vm).cloned()).collect()
 }
 
-fn restore<'v>(model: &mut Model, vms: impl IntoIterator<Item = &'v String>, before: Vec<Option<Pending>>) {
+/// Sets the reservations of some VMs to what [`reserved`] returned.
+pub(crate) fn restore<'v>(
+    model: &mut Model,
+    vms: impl IntoIterator<Item = &'v String>,
+    before: Vec<Option<Pending>>,
+) {
     for (vm, pending) in vms.into_iter().zip(before) {
         match pending {
             Some(pending) => model.apply(Change::Pending(pending)),

@@ -2,7 +2,7 @@
 
 use super::external;
 use super::{Engine, EngineError, Inner, Migration, MigrationState};
-use crate::decide::{Answers, Ask, Choice, decide};
+use crate::decide::{Answers, Ask, Choice, decide, reserved, restore};
 use crate::model::{HostId, VmSlot};
 use crate::object::{HostStatus, Migration as Movable, Rule, VmStatus};
 use crate::store::Store;
@@ -114,15 +114,18 @@ impl Inner {
         }
     }
 
-    /// A VM, and those on its host to which an enforced positive group binds it.
+    /// A VM, and those on its host to which an enforced positive group binds it, unless they move away already.
     fn bound(&self, vm: &str, host: &str) -> Vec<String> {
         let mut together = vec![vm.to_string()];
-        let Some(slot) = self.model.vm(vm) else { return together };
+        let (Some(slot), at) = (self.model.vm(vm), self.model.host(host)) else { return together };
         let groups = self.model.groups_of(&slot.vm);
         for group in groups.into_iter().filter(|group| group.vm_enforcing && group.vm_rule == Rule::Positive)
         {
             let members = self.model.members(group).into_iter().filter_map(|id| self.model.vm_by(id));
-            let here = |slot: &&VmSlot| slot.vm.runs() && slot.vm.host.as_deref() == Some(host);
+            let here = |slot: &&VmSlot| {
+                let leaves = slot.pending.is_some() && slot.pending != at;
+                slot.vm.runs() && slot.vm.host.as_deref() == Some(host) && !leaves
+            };
             for member in members.filter(here).map(|slot| &slot.vm.name) {
                 if !together.contains(member) {
                     together.push(member.clone());
@@ -146,9 +149,11 @@ impl Inner {
             attached.follow(model, now);
         }
         let mut answers = Answers::default();
-        let choices = decide(model, &ask, &mut external::outside(external, &mut answers), scratch)?;
-        // Only a look: nothing is reserved before it is known that all find a host.
-        vms.iter().for_each(|vm| model.apply(crate::model::Change::NoPending(vm.clone())));
+        let before = reserved(model, vms);
+        let choices = decide(model, &ask, &mut external::outside(external, &mut answers), scratch);
+        // Only a look: nothing is reserved before it is known that all find a host, and what is reserved stays.
+        restore(model, vms, before);
+        let choices = choices?;
         if let Some(refused) = choices.iter().find(|choice| choice.host.is_none()) {
             return Ok(Err(refused.why()));
         }
