@@ -237,7 +237,8 @@ fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
-/// Wrong lengths, endless chunks, hundreds of silent connections: the next request is answered, and complete chunks are.
+/// Wrong lengths, endless chunks, hundreds of silent connections: the next request is answered, and so are complete
+/// chunks.
 #[test]
 fn silent_and_invalid_clients_block_no_others() {
     // No time-out occurs during the test.

@@ -93,8 +93,8 @@ impl Stack {
         let target = IpAddr::V4(packet.target_protocol.get().into());
         let port = &self.interfaces[interface];
         let own = port.has(target);
-        // Attack: a reply to the address of a group goes to all hosts. A probe has no address yet (RFC 5227, 2.1.1). As in
-        // Linux, a host that has our address is not answered.
+        // Attack: a reply to the address of a group goes to all hosts. A probe has no address yet (RFC 5227, 2.1.1).
+        // As in Linux, a host that has our address is not answered.
         let is_answerable = packet.sender_hardware.is_unicast() && packet.sender_hardware != port.mac;
         if !is_answerable || !(sender.is_unspecified() || self.is_host(interface, sender)) {
             self.statistics.bad_source += 1;
