@@ -16,7 +16,7 @@ fn clones_share_until_one_is_written_to() {
 }
 
 #[test]
-fn pulled_bytes_can_be_pushed_again() {
+fn pulled_bytes_can_be_restored() {
     let pool = Pool::new();
     let mut packet = pool.copy(b"0123456789").unwrap();
     packet.set_network_header(2, 4);
@@ -25,13 +25,17 @@ fn pulled_bytes_can_be_pushed_again() {
     assert_eq!(packet.network_header(), Some(-2));
     assert_eq!(packet.network_header_len(), Some(4));
     let clone = packet.clone();
-    assert!(packet.push(4));
+    assert!(packet.unpull(4));
     assert_eq!(packet.data(), b"0123456789");
     assert_eq!(clone.data(), b"456789");
     packet.take(3);
     assert!(packet.put(3));
     assert_eq!(packet.len(), 10);
     assert_eq!(packet.network_data().unwrap()[..2], *b"23");
+    // Bytes that are prepended anew overwrite the header.
+    packet.pull(4);
+    assert!(packet.push(4));
+    assert_eq!(packet.network_header(), None);
 }
 
 #[test]

@@ -141,7 +141,7 @@ proptest! {
             packet.set_network_header(14, shape.l4() - 14);
         }
         packet.pull(taken);
-        prop_assert!(packet.push(8));
+        prop_assert!(packet.unpull(8));
         packet.pull(8);
         let mut payload = Vec::new();
         let mut count = 0;
