@@ -3,6 +3,7 @@
 use super::DecideError;
 use crate::model::Model;
 use ringway_spec::file::nearest;
+use ringway_spec::printable;
 use serde::{Deserialize, Serialize};
 
 /// A name that no object has, and the most similar one that exists.
@@ -20,7 +21,7 @@ impl Unknown {
         // Of equally similar names the first is suggested.
         known.sort_unstable();
         let near = nearest(name, known.iter().copied()).map(str::to_string);
-        Unknown { name: name.escape_debug().to_string(), near }
+        Unknown { name: printable(name).into_owned(), near }
     }
 
     /// The remedy: the similar name, or `otherwise`.
