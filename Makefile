@@ -24,7 +24,7 @@ demo-functions: setup ## 100 functions start at once, and each answers an ARP re
 demo-vms: setup ## 400 VMs start, answer ARP requests, one is changed, one killed; needs /dev/kvm
 	@./scripts/demo-vms.sh
 
-test: setup ## all required tests: tidy, lints, unit tests, real guests and DPDK (about 30 minutes the first time on two cores, 15 afterwards)
+test: setup ## all required tests: tidy, lints, unit tests, real guests and DPDK (about 35 minutes the first time on two cores, 22 afterwards)
 	@./scripts/test.sh
 
 bench: setup ## measure every performance target, or those in KEYS; writes target/bench/fabric.json
