@@ -14,11 +14,16 @@ step() {
 }
 # The closing lines of cargo and of the Python tests: "test result: ok. 12 passed; 0 failed; ..."
 summary() {
-  local passed broken
-  read -r passed broken < <(awk '/^test result:/ { p += $4; f += $6 } END { print p + 0, f + 0 }' "$log")
+  local passed broken again
+  read -r passed broken again < <(awk '
+    /^test result:/ { passed = $4; broken = $6; p += passed; f += broken }
+    /^module / { passed = 0; broken = 0 }
+    /^again: / { p -= passed; f -= broken; again++ }
+    END { print p + 0, f + 0, again + 0 }' "$log")
   [ "$failed" -eq 0 ] || [ "$broken" -gt 0 ] || broken=$failed
   echo "== steps"
   printf '%s\n' "${rows[@]}"
+  [ "$again" -eq 0 ] || grep '^again: ' "$log"
   echo "$passed passed, $broken failed"
   [ "$failed" -eq 0 ]
 }

@@ -1,10 +1,8 @@
 //! Chains of functions: frames pass each function once, also while the chain changes.
 #![allow(clippy::unwrap_used)]
 
-mod lab;
-
-use lab::frames::{number, receive, send};
-use lab::{Lab, isolations, until};
+use crate::lab::frames::{number, receive, send};
+use crate::lab::{Lab, isolations, until};
 use ringway_client::Ring;
 use serde_json::Value;
 use std::process::{Command, Stdio};

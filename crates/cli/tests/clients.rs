@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::Lab;
+use crate::lab::Lab;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

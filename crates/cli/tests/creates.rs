@@ -1,11 +1,9 @@
 //! Thousands of functions requested at once of the real program.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::frames::{LONG, next, program, send};
-use lab::http::{answer, ask};
-use lab::{Lab, isolations};
+use crate::lab::frames::{LONG, next, program, send};
+use crate::lab::http::{answer, ask};
+use crate::lab::{Lab, isolations};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use std::collections::BTreeSet;

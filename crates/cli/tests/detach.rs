@@ -1,9 +1,7 @@
 //! `ringway up --detach`: its log, and what it says if the fabric does not come up.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::Lab;
+use crate::lab::Lab;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::{Lab, until};
+use crate::lab::{Lab, until};
 use rustix::fs::{FileType, Mode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

@@ -1,10 +1,8 @@
 //! Functions that start with the first frame for them, which is delivered.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod lab;
-
-use lab::net::{address, namespace, shell, within};
-use lab::{Lab, Running, every_isolation, until};
+use crate::lab::net::{address, namespace, shell, within};
+use crate::lab::{Lab, Running, every_isolation, until};
 use ringway_client::{Ring, Wait};
 use std::path::Path;
 use std::process::Stdio;

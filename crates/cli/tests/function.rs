@@ -1,9 +1,7 @@
 //! Functions of the real program: a Click configuration between two programs on rings.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::{Lab, isolations, until};
+use crate::lab::{Lab, isolations, until};
 use ringway_client::{Ring, Wait};
 use serde_json::Value;
 use std::io::{Read, Write};

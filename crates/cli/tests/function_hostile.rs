@@ -2,11 +2,9 @@
 //! too long to build. Programs on other ports of the same worker notice nothing.
 #![allow(clippy::unwrap_used)]
 
-mod lab;
-
-use lab::api::{self, ask, function, is_running, order};
-use lab::frames::{LONG, Others, next, patched, program, send, slow};
-use lab::{Lab, isolations, until};
+use crate::lab::api::{self, ask, function, is_running, order};
+use crate::lab::frames::{LONG, Others, next, patched, program, send, slow};
+use crate::lab::{Lab, isolations, until};
 use ringway_client::Ring;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

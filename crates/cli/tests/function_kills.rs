@@ -2,13 +2,11 @@
 //! end is reported, frames of others pass meanwhile, and nothing is left over.
 #![allow(clippy::unwrap_used)]
 
-mod lab;
-
-use lab::api::{
+use crate::lab::api::{
     self, ask, function, held, is_running, kill, nothing_is_left, order, processes, restart, update,
 };
-use lab::frames::{LONG, Others, next, patched, program, send, slow};
-use lab::{Lab, isolations, until};
+use crate::lab::frames::{LONG, Others, next, patched, program, send, slow};
+use crate::lab::{Lab, isolations, until};
 use ringway_client::Ring;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

@@ -1,9 +1,7 @@
 //! Functions created, changed and destroyed on a running fabric, without a file; the example functions on real ports.
 #![allow(clippy::unwrap_used)]
 
-mod lab;
-
-use lab::{Lab, isolations, until};
+use crate::lab::{Lab, isolations, until};
 use ringway_client::{Ring, Wait};
 use serde_json::Value;
 use std::path::Path;

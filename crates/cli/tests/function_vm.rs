@@ -1,12 +1,10 @@
 //! Functions in VMs of the real program: snapshots and clones, moves, hosts without KVM.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::api::{function, is_running, processes};
-use lab::http::{answer, ask};
-use lab::vms::{control, count, exchange, fabric, mirror, program};
-use lab::{Lab, isolations, until};
+use crate::lab::api::{function, is_running, processes};
+use crate::lab::http::{answer, ask};
+use crate::lab::vms::{control, count, exchange, fabric, mirror, program};
+use crate::lab::{Lab, isolations, until};
 use ringway_client::Wait;
 use serde_json::Value;
 use std::process::Command;

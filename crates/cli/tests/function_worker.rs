@@ -1,10 +1,8 @@
 //! Functions on workers of the data path: what they must not do to the rest of the fabric.
 #![allow(clippy::unwrap_used)]
 
-mod lab;
-
-use lab::frames::{next, send};
-use lab::{Lab, isolations, until};
+use crate::lab::frames::{next, send};
+use crate::lab::{Lab, isolations, until};
 use ringway_client::Ring;
 use serde_json::Value;
 use std::time::Duration;

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::{Lab, until};
+use crate::lab::{Lab, until};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};

@@ -2,10 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::net::can_create_taps;
-use lab::{Lab, Running, until};
+use crate::lab::net::can_create_taps;
+use crate::lab::{Lab, Running, until};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -153,10 +151,10 @@ fn what_a_killed_fabric_left_is_removed_when_it_comes_up_again() {
     until("the program runs", || program(&lab, "h1", 0)["state"] == "running");
     let sleeper = program(&lab, "h1", 0)["pid"].as_u64().unwrap();
     let (control, data) = {
-        let fabric = lab::api::fabric(&lab);
+        let fabric = crate::lab::api::fabric(&lab);
         (fabric["pid"].as_u64().unwrap(), fabric["data_pid"].as_u64().unwrap())
     };
-    lab::api::kill(control);
+    crate::lab::api::kill(control);
     until("control is gone", || !lives(control) && !lives(data));
     assert!(lives(sleeper) && namespace(&lab, "h1").exists(), "nobody has removed them");
     let before = std::fs::metadata(namespace(&lab, "h1")).unwrap();

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::{Lab, until};
+use crate::lab::{Lab, until};
 use ringway_client::{Ring, RingOptions, Wait};
 use serde_json::Value;
 use std::time::{Duration, Instant};

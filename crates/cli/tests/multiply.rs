@@ -1,9 +1,7 @@
 //! Functions that multiply under load and shrink: flows keep their instance, and no frame of theirs is lost.
 #![allow(clippy::unwrap_used)]
 
-mod lab;
-
-use lab::{Lab, every_isolation, until};
+use crate::lab::{Lab, every_isolation, until};
 use ringway_client::{Ring, Wait};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -281,7 +279,7 @@ fn a_function_multiplies_and_shrinks_without_loss() {
         }
         ends.finish();
         assert!((200..240).all(|flow| ends.instance(flow) != 2), "{isolation}: it gets no new flows");
-        lab::until("its last flow has ended, and it is stopped", || states(&lab)[1] == "dormant");
+        crate::lab::until("its last flow has ended, and it is stopped", || states(&lab)[1] == "dormant");
         assert!(drops(&lab).is_empty(), "{isolation}: {:?}", drops(&lab));
         // It starts again.
         ends.load(300..340, "it multiplies again", || states(&lab)[1] == "running");

@@ -1,9 +1,7 @@
 //! Operators' commands for placement in a running fabric: objects and hosts, events, the store and its backups.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::Lab;
+use crate::lab::Lab;
 use serde_json::json;
 
 const HOSTS: &str = "[cluster.default]\ninterval = 0\n[policy.night]\nbase = \"packing\"\n\
@@ -84,7 +82,7 @@ fn hosts_enter_and_leave_maintenance_with_events() {
     lab.ok(&["place", "balance"]);
     // The fabric checks every second.
     let status = || lab.json(&["place", "hosts"]).as_array().unwrap()[0]["status"].clone();
-    lab::until("host a is in maintenance", || status() == "maintenance");
+    crate::lab::until("host a is in maintenance", || status() == "maintenance");
     assert_eq!(lab.ok(&["place", "activate", "a"]), "a is up\n");
     let events = lab.json(&["place", "events", "--after", &revision, "--count", "1000"]);
     let lines: Vec<String> = events["events"]
@@ -131,7 +129,9 @@ fn a_damaged_store_is_refused_and_restored() {
     let pid = std::fs::read_to_string(folder.join("lock")).unwrap();
     let killed = std::process::Command::new("kill").args(["-9", pid.trim()]).status().unwrap();
     assert!(killed.success());
-    lab::until("the fabric is gone", || !std::path::Path::new(&format!("/proc/{}/fd", pid.trim())).exists());
+    crate::lab::until("the fabric is gone", || {
+        !std::path::Path::new(&format!("/proc/{}/fd", pid.trim())).exists()
+    });
     let [_, mut log] = files();
     let at = log.iter().rposition(|byte| *byte != 0).unwrap();
     log[at] ^= 1;

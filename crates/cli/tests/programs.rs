@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::{Lab, Running};
+use crate::lab::{Lab, Running};
 use ringway_client::{Ring, Wait};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,10 +12,10 @@ fn a_program_pings_another_through_the_switch() {
     let file = include_str!("../../../examples/rings.toml");
     let lab = Lab::new("programs", &file.replace("[fabric]\nname = \"rings\"\n", ""));
     lab.ok(&["up", "lab.toml", "--detach"]);
-    let program = lab::example("ringway-client", "pkt-gen");
+    let program = crate::lab::example("ringway-client", "pkt-gen");
     let pong = Command::new(&program).arg("pong").arg(lab.socket("pong.sock")).spawn().unwrap();
     let _pong = Running(pong);
-    lab::until("the answering program is there", || lab.state("pong") == "up");
+    crate::lab::until("the answering program is there", || lab.state("pong") == "up");
     let mut ping = Command::new(&program);
     ping.arg("ping").arg(lab.socket("ping.sock")).args(["--count", "100", "--spin", "50"]);
     let output = ping.output().unwrap();
@@ -26,7 +24,7 @@ fn a_program_pings_another_through_the_switch() {
     let second = Command::new(&program).arg("rx").arg(lab.socket("pong.sock")).spawn().unwrap();
     let _second = Running(second);
     let waits = "another program waits until the present one has left port=\"pong\"";
-    lab::until("a second program is reported", || lab.log().contains(waits));
+    crate::lab::until("a second program is reported", || lab.log().contains(waits));
     lab.ok(&["down"]);
 }
 
@@ -38,7 +36,7 @@ fn frames_of_a_program_that_ends_arrive() {
     let lab = Lab::new("programs-end", &ports);
     lab.ok(&["up", "lab.toml", "--detach"]);
     let mut ring = Ring::connect(&lab.socket("b.sock")).unwrap();
-    lab::until("the receiver is there", || lab.state("b") == "up");
+    crate::lab::until("the receiver is there", || lab.state("b") == "up");
     let (mut frame, end) = ([0; 2048], Instant::now() + Duration::from_secs(20));
     for _ in 0..10 {
         let click = format!(

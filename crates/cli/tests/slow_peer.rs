@@ -3,10 +3,8 @@
 
 #[path = "../../fabric/tests/front_end/mod.rs"]
 mod front_end;
-mod lab;
-
+use crate::lab::{Lab, until};
 use front_end::{RINGS, SIZE, send_from_pages, set_up};
-use lab::{Lab, until};
 use ringway_host::memfd;
 use serde_json::Value;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::{Lab, Running};
+use crate::lab::{Lab, Running};
 use std::process::{Command, Stdio};
 
 /// A network namespace, kept by a process that sleeps.
@@ -14,7 +12,9 @@ fn namespace() -> Running {
     let keeper = unshare.args(["--net", "--", "sleep", "infinity"]).stdin(Stdio::null()).spawn().unwrap();
     let path = format!("/proc/{}/ns/net", keeper.id());
     let keeper = Running(keeper);
-    lab::until("the namespace exists", || std::fs::read_link(&path).is_ok_and(|theirs| theirs != ours));
+    crate::lab::until("the namespace exists", || {
+        std::fs::read_link(&path).is_ok_and(|theirs| theirs != ours)
+    });
     keeper
 }
 
@@ -36,10 +36,10 @@ fn curl_on_the_host_fetches_from_a_program_on_a_ring_port() {
         &file.replace("kind = \"tap\"", &format!("kind = \"tap\"\nnamespace = \"{namespace}\"")),
     );
     lab.ok(&["up", "lab.toml", "--detach"]);
-    let mut server = Command::new(lab::example("ringway-stack", "http"));
+    let mut server = Command::new(crate::lab::example("ringway-stack", "http"));
     let server = server.arg(lab.socket("web.sock")).arg("10.0.0.2/24").spawn().unwrap();
     let _server = Running(server);
-    lab::until("the server is there", || lab.state("web") == "up");
+    crate::lab::until("the server is there", || lab.state("web") == "up");
     let mut curl = Command::new("nsenter");
     curl.arg(format!("--net={namespace}")).args(["--", "curl", "--silent", "--show-error", "--noproxy", "*"]);
     let urls = (0..20).map(|number| format!("http://10.0.0.2/page/{number}"));

@@ -1,10 +1,8 @@
 //! Programs as tiny VMs: they are built as users build them, and answer real programs of the host through a TAP.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::net::{Script, can_create_taps, namespace, namespace6, tap, within};
-use lab::{Lab, isolations, until};
+use crate::lab::net::{Script, can_create_taps, namespace, namespace6, tap, within};
+use crate::lab::{Lab, isolations, until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -367,7 +365,7 @@ fn iperf3_measures_a_program_in_both_directions() {
         println!("{words}: {} Mbit/s", end["sum_received"]["bits_per_second"].as_f64().unwrap() / 1e6);
     }
     // What it can't do, it says.
-    let refused = lab::net::shell(&namespace, "iperf3 -c 10.0.0.2 -u -t 1").output().unwrap();
+    let refused = crate::lab::net::shell(&namespace, "iperf3 -c 10.0.0.2 -u -t 1").output().unwrap();
     assert!(!refused.status.success());
     let last = measure("-n 2M");
     assert!(last["sum_received"]["bytes"].as_f64().unwrap() > 1e6, "{last}");

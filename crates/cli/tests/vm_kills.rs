@@ -1,12 +1,10 @@
 //! Monitors of functions in VMs of the real program, and commands, that are killed in the middle of something.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::api::{function, is_running, kill, pid, processes};
-use lab::http::{answer, ask};
-use lab::vms::{control, count, exchange, fabric, mirror, program};
-use lab::{Lab, isolations, until};
+use crate::lab::api::{function, is_running, kill, pid, processes};
+use crate::lab::http::{answer, ask};
+use crate::lab::vms::{control, count, exchange, fabric, mirror, program};
+use crate::lab::{Lab, isolations, until};
 use ringway_client::Ring;
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};

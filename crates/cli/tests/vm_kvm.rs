@@ -1,11 +1,9 @@
 //! Functions in VMs of the real program on hosts where KVM is absent, refused, or vanishes.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::api::{function, is_running, kill, processes};
-use lab::vms::{control, exchange, fabric, mirror, program};
-use lab::{Lab, isolations, until};
+use crate::lab::api::{function, is_running, kill, processes};
+use crate::lab::vms::{control, exchange, fabric, mirror, program};
+use crate::lab::{Lab, isolations, until};
 use serde_json::Value;
 use std::process::Command;
 

@@ -1,11 +1,9 @@
 //! Hosts whose memory is used up by functions of the real program.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod lab;
-
-use lab::api::{function, is_running};
-use lab::vms::{control, exchange, fabric, program};
-use lab::{Lab, isolations, until};
+use crate::lab::api::{function, is_running};
+use crate::lab::vms::{control, exchange, fabric, program};
+use crate::lab::{Lab, isolations, until};
 use std::io;
 use std::path::PathBuf;
 

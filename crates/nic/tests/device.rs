@@ -1,8 +1,6 @@
 //! What a driver finds before it starts: configuration space, registers by name, EEPROM, PHY, resets.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ringway_nic::e1000::{Area, Effects, Host, Model, registers as reg};
 use ringway_nic::{Techniques, i82540em, i82574l};
 use std::fmt::Write;

@@ -1,8 +1,6 @@
 //! What distinguishes the 82574L: MSI-X, extended receive descriptors, EERD, semaphores; as Linux's e1000e uses it.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ringway_frame::Offload;
 use ringway_nic::e1000::{Area, registers as reg};
 use ringway_nic::i82574l::MODEL;

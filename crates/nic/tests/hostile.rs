@@ -1,9 +1,7 @@
 //! Guests that write anything anywhere: the model never panics, touches nothing outside the guest's memory (which has
 //! guard pages), and does a bounded amount of work.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use proptest::prelude::*;
 use ringway_frame::Offload;
 use ringway_nic::e1000::{Area, Model, registers as reg};

@@ -1,8 +1,6 @@
 //! When interrupts are sent, in virtual time.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ringway_frame::{Burst, Storage};
 use ringway_nic::e1000::{Area, Bus, Host, registers as reg};
 use ringway_nic::i82540em::MODEL;

@@ -1,8 +1,6 @@
 //! What the fabric delivers reaches the driver's buffers, with checksum status and tags in the descriptors.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ringway_frame::{Needs, Offload, Reason};
 use ringway_nic::e1000::{Bus, registers as reg};
 use ringway_nic::i82540em::MODEL;

@@ -1,8 +1,6 @@
 //! What a driver transmits reaches the fabric whole, with its offloads as metadata.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ringway_frame::{Gso, Offload, Reason};
 use ringway_nic::e1000::{Bus, registers as reg};
 use ringway_nic::i82540em::MODEL;

@@ -157,7 +157,7 @@ fn a_killed_process_keeps_acknowledged_decisions() {
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("placement.redb");
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "a_killed_process_keeps_acknowledged_decisions", "--nocapture"])
+            .args(["--exact", "crash::a_killed_process_keeps_acknowledged_decisions", "--nocapture"])
             .env(FILE, &path)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

@@ -1,9 +1,7 @@
 //! Random clusters, decided here and by a second placement that is written from the documentation.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod naive;
-
-use naive::{Request, World, filters, weights};
+use crate::naive::{Request, World, filters, weights};
 use proptest::prelude::*;
 use ringway_place::balancers::{Scene, propose};
 use ringway_place::decide::{Ask, Outside, Scratch, Trace, explain};
@@ -317,7 +315,7 @@ fn decided(world: &World, request: &Request<'_>, filters: &[&str], weights: &[&s
 /// One VM, or two that a group binds together.
 fn request<'w>(world: &'w World, stay: bool) -> Request<'w> {
     let binds = |group: &&AffinityGroup| {
-        let both = world.vms[..2].iter().all(|vm| naive::is_member(group, vm));
+        let both = world.vms[..2].iter().all(|vm| crate::naive::is_member(group, vm));
         both && group.vm_enforcing && group.vm_rule == Rule::Positive
     };
     let count = if world.groups.iter().any(|group| binds(&group)) { 2 } else { 1 };

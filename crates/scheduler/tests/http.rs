@@ -461,7 +461,7 @@ fn on_a_small_disk(name: &str) -> bool {
 
 #[test]
 fn a_full_disk_is_reported_until_there_is_room() {
-    if on_a_small_disk("a_full_disk_is_reported_until_there_is_room") {
+    if on_a_small_disk("http::a_full_disk_is_reported_until_there_is_room") {
         return;
     }
     let api = Api::new("disk");

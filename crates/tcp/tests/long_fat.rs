@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Line, Network};
+use crate::common::{Line, Network};
 use ringway_tcp::congestion::Algorithm;
 use ringway_tcp::{MS, SECOND, Settings, SocketId, TcpInfo};
 

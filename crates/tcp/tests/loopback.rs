@@ -1,9 +1,7 @@
 //! A stack's connections to itself (RFC 1122, 3.2.1.3).
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{drain, fill, host};
+use crate::common::{drain, fill, host};
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::{Frames, MS, Settings, SocketError, Stack};
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Protocol, U16, U32, Udp};

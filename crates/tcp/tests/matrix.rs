@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Line, Network, drain, fill};
+use crate::common::{Line, Network, drain, fill};
 use ringway_tcp::congestion::Algorithm;
 use ringway_tcp::{MS, SECOND, Settings};
 use std::fmt::Write;

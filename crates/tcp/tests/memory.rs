@@ -1,9 +1,7 @@
 //! Memory of idle connections.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{LONG, Line, Network, Pair, byte, drain, fill};
+use crate::common::{LONG, Line, Network, Pair, byte, drain, fill};
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::{
     Cidr, ConnectionError, Frames, InterfaceConfig, MS, SECOND, Settings, SocketId, SocketOptions, Stack,
@@ -41,11 +39,6 @@ fn connected(settings: &Settings) -> Pair {
 }
 
 impl Pair {
-    fn wait(&mut self, time: u64) {
-        let until = self.network.now + time;
-        self.network.run(until);
-    }
-
     fn memory(&self) -> [usize; 2] {
         [0, 1].map(|side| self.network.hosts[side].buffer_memory(self.sockets[side]).unwrap())
     }

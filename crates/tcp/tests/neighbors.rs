@@ -1,9 +1,7 @@
 //! Forged and flooding messages of ARP and neighbour discovery, in virtual time.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Line, Network, Pair};
+use crate::common::{Line, Network, Pair};
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::{Cidr, ConnectionError, Frames, InterfaceConfig, MS, SECOND, Settings, SocketId, Stack};
 use ringway_wire::icmp::{LinkOption, Neighbor, v6};
@@ -176,11 +174,6 @@ impl Pair {
     fn receive(&mut self, frame: &[u8]) {
         let now = self.network.now;
         self.network.hosts[1].receive(now, 0, frame, Offload::default());
-    }
-
-    fn wait(&mut self, time: u64) {
-        let until = self.network.now + time;
-        self.network.run(until);
     }
 }
 

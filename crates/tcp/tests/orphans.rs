@@ -1,9 +1,7 @@
 //! Connections that their programs have closed, and whose peers would keep them.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Line, Network, drain, fill};
+use crate::common::{Line, Network, drain, fill};
 use ringway_tcp::{ConnectionError, MS, SECOND, Settings, SocketId};
 
 const MOST: usize = 8;

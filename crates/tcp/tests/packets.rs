@@ -1,8 +1,6 @@
 //! ICMP echo, IPv6 extension headers and fragments.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::{Frames, SECOND, Settings, SocketError, SocketId, Stack};
 use ringway_wire::icmp::{v4, v6};
@@ -51,7 +49,7 @@ struct Host {
 
 impl Host {
     fn new(settings: Settings) -> Host {
-        let mut stack = common::host(1, settings, Needs::NONE);
+        let mut stack = crate::common::host(1, settings, Needs::NONE);
         let socket = stack.bind("[::]:7".parse().unwrap()).unwrap();
         let mut host = Host { stack, socket, now: 0 };
         let known = Arp {
@@ -98,7 +96,7 @@ impl Host {
 
 fn echo(kind: u8, sum: Sum) -> Vec<u8> {
     let icmp = Icmp { kind, identifier: U16::new(77), sequence_number: U16::new(3), ..Icmp::default() };
-    let body: Vec<u8> = (0..100).map(common::byte).collect();
+    let body: Vec<u8> = (0..100).map(crate::common::byte).collect();
     let mut message = [icmp.bytes(), &body].concat();
     Icmp::fill_checksum(&mut message, sum).unwrap();
     message
@@ -153,7 +151,7 @@ fn an_icmpv6_echo_request_is_answered_to_a_neighbour_that_is_asked_first() {
 
 /// A datagram from port 9 to port 7.
 fn datagram(len: usize) -> (Vec<u8>, Vec<u8>) {
-    let payload: Vec<u8> = (0..len as u64).map(common::byte).collect();
+    let payload: Vec<u8> = (0..len as u64).map(crate::common::byte).collect();
     let header = Udp {
         source_port: U16::new(9),
         destination_port: U16::new(7),

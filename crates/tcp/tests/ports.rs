@@ -1,9 +1,7 @@
 //! Many short connections to one server, one after the other.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::host;
+use crate::common::host;
 use ringway_frame::Needs;
 use ringway_tcp::{Frames, MS, Settings, SocketError, SocketId, Stack};
 use std::collections::BTreeSet;

@@ -1,9 +1,7 @@
 //! Hosts that stand still while time passes: paused guests, stopped processes, jumps of the clock.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{Line, Network, Pair, drain, fill};
+use crate::common::{Line, Network, Pair, drain, fill};
 use proptest::prelude::*;
 use ringway_frame::Needs;
 use ringway_tcp::congestion::Algorithm;

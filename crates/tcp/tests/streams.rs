@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::{LONG, Line, Network, drain, fill};
+use crate::common::{LONG, Line, Network, drain, fill};
 use proptest::prelude::*;
 use ringway_frame::Needs;
 use ringway_tcp::congestion::Algorithm;

@@ -1,9 +1,7 @@
 //! Traces of connections on a link that loses segments.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{LONG, Line, Network, drain, fill};
+use crate::common::{LONG, Line, Network, drain, fill};
 use ringway_tcp::congestion::{Algorithm, State};
 use ringway_tcp::{MS, SECOND, Settings, Trace};
 

@@ -24,8 +24,6 @@
 //! doesn't say is not compared, but a segment without `sack` has none.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use ringway_frame::{Needs, Offload};
 use ringway_tcp::congestion::Algorithm;
 use ringway_tcp::{Frames, MS, Settings, SocketId, SocketOptions, Stack, TcpInfo};
@@ -203,7 +201,7 @@ fn packet(hosts: [IpAddr; 2], protocol: Protocol, tos: u8, len: usize) -> (Vec<u
 impl Run {
     fn new(settings: &Settings, offloads: Needs, is_v6: bool) -> Run {
         Run {
-            stack: common::host(1, settings.clone(), offloads),
+            stack: crate::common::host(1, settings.clone(), offloads),
             now: 0,
             sent: VecDeque::new(),
             history: String::new(),
@@ -310,7 +308,7 @@ impl Run {
         let first = start.wrapping_sub(u32::from(!tcp.flags.has(Flags::SYN)));
         for (at, &byte) in payload.iter().enumerate() {
             let offset = u64::from(first) + at as u64;
-            assert_eq!(byte, common::byte(offset), "byte {offset} of the stream");
+            assert_eq!(byte, crate::common::byte(offset), "byte {offset} of the stream");
         }
         let word = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
         for option in ip::options(options).flatten() {
@@ -381,7 +379,7 @@ impl Run {
         }
         let syn = u32::from(segment.flags.has(Flags::SYN));
         let payload: Vec<u8> = (segment.start..segment.end)
-            .map(|at| common::byte(u64::from(at.wrapping_add(syn).wrapping_sub(1))))
+            .map(|at| crate::common::byte(u64::from(at.wrapping_add(syn).wrapping_sub(1))))
             .collect();
         let tcp = Tcp {
             source_port: U16::new(self.ports.1),
@@ -529,15 +527,17 @@ impl Run {
                 let id = id.map_err(failed)?;
                 self.stack.set_options(now, id, self.options).map_err(failed)?;
                 self.socket = Some(id);
-                let bytes: Vec<u8> = (0..number).map(common::byte).collect();
+                let bytes: Vec<u8> = (0..number).map(crate::common::byte).collect();
                 self.sent_bytes = self.stack.send(now, id, &bytes).unwrap_or(0) as u64;
             }
             "send" => {
-                let bytes: Vec<u8> = (self.sent_bytes..self.sent_bytes + number).map(common::byte).collect();
+                let bytes: Vec<u8> =
+                    (self.sent_bytes..self.sent_bytes + number).map(crate::common::byte).collect();
                 self.sent_bytes += self.stack.send(now, socket()?, &bytes).map_err(failed)? as u64;
             }
             "send_more" => {
-                let bytes: Vec<u8> = (self.sent_bytes..self.sent_bytes + number).map(common::byte).collect();
+                let bytes: Vec<u8> =
+                    (self.sent_bytes..self.sent_bytes + number).map(crate::common::byte).collect();
                 self.sent_bytes += self.stack.send_more(now, socket()?, &bytes).map_err(failed)? as u64;
             }
             "end_record" => self.stack.end_record(socket()?).map_err(failed)?,
@@ -545,7 +545,7 @@ impl Run {
                 let mut bytes = vec![0; number as usize];
                 let count = self.stack.recv(now, socket()?, &mut bytes).map_err(failed)?;
                 for byte in &bytes[..count] {
-                    assert_eq!(*byte, common::byte(self.read_bytes));
+                    assert_eq!(*byte, crate::common::byte(self.read_bytes));
                     self.read_bytes += 1;
                 }
                 equal(count.to_string())?;

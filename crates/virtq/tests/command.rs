@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail the test.
 
-mod common;
-
-use common::{BASE, Guest, LEN, start};
+use crate::common::{BASE, Guest, LEN, start};
 use proptest::prelude::*;
 use ringway_mem::Hint;
 use ringway_virtq::{Buffer, CommandDevice, Driver, Indirect, Layout, QueueError};

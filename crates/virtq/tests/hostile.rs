@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{BASE, Guest, LEN, start};
+use crate::common::{BASE, Guest, LEN, start};
 use proptest::prelude::*;
 use ringway_mem::{Direct, DirtyLog, Extent, Extents, Fault, Hint, Region, Span, SpanMut, Translate};
 use ringway_virtq::{

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{BASE, Guest, start};
+use crate::common::{BASE, Guest, start};
 use proptest::prelude::*;
 use ringway_mem::{DirtyLog, Extent, Extents, Hint, LOG_PAGE, Span, SpanMut};
 use ringway_virtq::{

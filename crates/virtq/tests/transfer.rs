@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{BASE, Guest, LEN, start};
+use crate::common::{BASE, Guest, LEN, start};
 use proptest::prelude::*;
 use ringway_mem::{Hint, Span, SpanMut};
 use ringway_virtq::{

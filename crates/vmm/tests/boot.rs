@@ -2,9 +2,7 @@
 #![cfg(target_arch = "x86_64")]
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-mod common;
-
-use common::{BOUND, MEMORY, image, machine, run};
+use crate::common::{BOUND, MEMORY, image, machine, run};
 use ringway_vmm::{End, LoadError, TINY, Vm, VmError};
 use std::time::{Duration, Instant};
 

@@ -2,9 +2,7 @@
 #![cfg(target_arch = "x86_64")]
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-mod common;
-
-use common::{BOUND, MEMORY, image, machine, run};
+use crate::common::{BOUND, MEMORY, image, machine, run};
 use ringway_host::{EventFd, memfd, receive_with, send_with};
 use ringway_vfio_user::{
     Area, ClientError, Device, DmaMap, DmaRange, Inbox, Irq, IrqAction, IrqType, Mapping, Offer, Refused,

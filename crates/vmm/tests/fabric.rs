@@ -2,10 +2,8 @@
 #![cfg(target_arch = "x86_64")]
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-mod common;
-
-use common::machine;
-use common::network::{Device, Network, RING, mac};
+use crate::common::machine;
+use crate::common::network::{Device, Network, RING, mac};
 use ringway_port::e1000::Techniques;
 use ringway_vmm::{Counts, End};
 

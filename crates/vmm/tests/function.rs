@@ -2,10 +2,8 @@
 #![cfg(target_arch = "x86_64")]
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-mod common;
-
-use common::lab::{MEMORY, begin, line, nobody, read};
-use common::{image, machine};
+use crate::common::lab::{MEMORY, begin, line, nobody, read};
+use crate::common::{image, machine};
 use ringway_vmm::{
     End, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, Image, VmError,
 };

@@ -3,10 +3,8 @@
 #![cfg(target_arch = "x86_64")]
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-mod common;
-
-use common::network::{Device, Network, boot, guest, mac};
-use common::{image, machine};
+use crate::common::network::{Device, Network, boot, guest, mac};
+use crate::common::{image, machine};
 use ringway_port::e1000::Techniques;
 use ringway_vmm::End;
 use std::time::Duration;

@@ -2,11 +2,9 @@
 #![cfg(target_arch = "x86_64")]
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-mod common;
-
-use common::lab::{Lab, MEMORY, nobody, read, run};
-use common::pipes::{SMALL, exchange, joined, pipe};
-use common::{image, machine};
+use crate::common::lab::{Lab, MEMORY, nobody, read, run};
+use crate::common::pipes::{SMALL, exchange, joined, pipe};
+use crate::common::{image, machine};
 use ringway_client::RingOptions;
 use ringway_vmm::{End, FunctionEnd, FunctionEvent, FunctionStart, FunctionVm, Image};
 use std::io::Write;

@@ -2,10 +2,8 @@
 #![cfg(target_arch = "x86_64")]
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-mod common;
-
-use common::lab::{nobody, run as run_function};
-use common::{MEMORY, image, machine, run};
+use crate::common::lab::{nobody, run as run_function};
+use crate::common::{MEMORY, image, machine, run};
 use ringway_host::memfd;
 use ringway_vmm::{Blank, End, FunctionEnd, FunctionStart, FunctionVm, Image, Vm};
 use std::sync::mpsc::channel;
@@ -160,7 +158,7 @@ fn any_access_while_a_snapshot_is_awaited_takes_one_or_ends_the_guest() {
             _ => camera.freeze(copy, answered),
         }
         let lab = run_function(vm, nobody);
-        let result = answer.recv_timeout(common::BOUND);
+        let result = answer.recv_timeout(crate::common::BOUND);
         camera.thaw();
         let end = lab.end();
         let has_reason = matches!(end, FunctionEnd::Guest(..) | FunctionEnd::Stopped | FunctionEnd::Wrong);

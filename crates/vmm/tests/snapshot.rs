@@ -2,10 +2,8 @@
 #![cfg(target_arch = "x86_64")]
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-mod common;
-
-use common::lab::{Lab, MEMORY, begin, nobody, read, run};
-use common::pipes::{SMALL, exchange, joined, pipe};
+use crate::common::lab::{Lab, MEMORY, begin, nobody, read, run};
+use crate::common::pipes::{SMALL, exchange, joined, pipe};
 use ringway_host::memfd;
 use ringway_vmm::{
     Blank, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Snapshot, VmError,
@@ -41,7 +39,7 @@ fn clones_have_the_state_of_their_original_and_change_only_their_own() {
     assert!(snapshot.bytes > 4096 && snapshot.bytes < 8 << 20, "{}", snapshot.bytes);
     // The original goes on, with its connections.
     program.get_mut().write_all(b"WRITE c.reset\n").unwrap();
-    assert_eq!(common::lab::line(&mut program), "200 Write handler 'c.reset' OK\r\n");
+    assert_eq!(crate::common::lab::line(&mut program), "200 Write handler 'c.reset' OK\r\n");
     assert_eq!(read(&mut program, "c.count"), "0");
     let clones: Vec<Lab> = (0..3).map(|_| run(clone_of(&snapshot, &file, 0), nobody)).collect();
     for clone in &clones {
@@ -49,7 +47,7 @@ fn clones_have_the_state_of_their_original_and_change_only_their_own() {
         let mut program = clone.connect();
         assert_eq!(read(&mut program, "c.count"), "7");
         program.get_mut().write_all(b"WRITE c.reset\n").unwrap();
-        assert_eq!(common::lab::line(&mut program), "200 Write handler 'c.reset' OK\r\n");
+        assert_eq!(crate::common::lab::line(&mut program), "200 Write handler 'c.reset' OK\r\n");
         assert_eq!(read(&mut program, "c.count"), "0");
         // Its original's connections are gone, and their numbers are free.
         let mut others: Vec<_> = (0..8).map(|_| clone.connect()).collect();
@@ -83,7 +81,7 @@ fn time_goes_on_in_a_clone() {
 
 #[test]
 fn a_clone_attaches_to_ports_of_its_own_and_its_original_keeps_its_rings() {
-    if common::machine().is_none() {
+    if crate::common::machine().is_none() {
         return;
     }
     let (path, listener, mut first, coming) = pipe("one", SMALL);
@@ -117,7 +115,7 @@ fn a_clone_attaches_to_ports_of_its_own_and_its_original_keeps_its_rings() {
 /// Writes a handler.
 fn write(program: &mut BufReader<UnixStream>, line: &str, handler: &str) {
     program.get_mut().write_all(format!("WRITE {line}\n").as_bytes()).unwrap();
-    assert_eq!(common::lab::line(program), format!("200 Write handler '{handler}' OK\r\n"));
+    assert_eq!(crate::common::lab::line(program), format!("200 Write handler '{handler}' OK\r\n"));
 }
 
 /// Frames that a machine makes of random numbers, and a number from its generator, once its pipe is joined.
@@ -125,7 +123,7 @@ fn draws(lab: &Lab, ring: &mut ringway_client::Ring) -> (Vec<u8>, String) {
     let mut program = lab.connect();
     let number = read(&mut program, "s.run");
     write(&mut program, "r.active true", "r.active");
-    let (mut frame, end) = ([0; 2048], Instant::now() + common::BOUND);
+    let (mut frame, end) = ([0; 2048], Instant::now() + crate::common::BOUND);
     let len = loop {
         assert!(Instant::now() < end, "no frame comes");
         if let Some(received) = ring.rx.pop(&mut frame).unwrap() {
@@ -137,7 +135,7 @@ fn draws(lab: &Lab, ring: &mut ringway_client::Ring) -> (Vec<u8>, String) {
 
 /// What the original, two clones of one snapshot and a machine that moved draw after the snapshot.
 fn drawn(name: &str, seed: &str) -> Option<[(Vec<u8>, String); 4]> {
-    common::machine()?;
+    crate::common::machine()?;
     let text = format!(
         "{seed} FromPort(a) -> Discard; r :: RandomSource(60, LIMIT 1, ACTIVE false) -> ToPort(a); \
          s :: Script(TYPE PASSIVE, return $(random 0 1000000000));"
@@ -235,7 +233,7 @@ fn a_frozen_guest_stands_still_until_it_is_thawed_and_one_that_moved_has_its_sta
     let file = memfd("memory", MEMORY).unwrap();
     let (sender, answer) = channel();
     original.camera.freeze(file.try_clone().unwrap(), move |result| drop(sender.send(result)));
-    let snapshot = answer.recv_timeout(common::BOUND).unwrap().unwrap();
+    let snapshot = answer.recv_timeout(crate::common::BOUND).unwrap().unwrap();
     // Nobody answers.
     let mut other = UnixStream::connect(&original.socket).unwrap();
     other.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
@@ -277,7 +275,7 @@ fn what_is_no_snapshot_is_refused() {
     stop(original);
     let (sender, answer) = channel();
     camera.snapshot(file, move |result| drop(sender.send(result)));
-    assert_eq!(answer.recv_timeout(common::BOUND).unwrap(), Err(PhotoError::Ended));
+    assert_eq!(answer.recv_timeout(crate::common::BOUND).unwrap(), Err(PhotoError::Ended));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A Linux guest's `pppd` opens PPPoE sessions of the broadband access server, with users of the server's own and of
 //! FreeRADIUS.
-use super::lab::net::{Script, can_create_taps, file_server, namespace, tap, within};
-use super::lab::{Lab, Running, at_once, until};
 use super::{example, function, read, write_file};
+use crate::lab::net::{Script, can_create_taps, file_server, namespace, tap, within};
+use crate::lab::{Lab, Running, at_once, until};
 use ringway_guests::{Attachment, Guest, Interface, Runner, Spec, image};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! Subscribers behind the carrier-grade NAT: HTTP, pings, ICMP errors, active FTP, each other, and a block used up.
-use super::lab::net::{Script, can_create_taps, namespace, tap, within};
-use super::lab::{Lab, every_isolation, until};
 use super::{example, function, read};
+use crate::lab::net::{Script, can_create_taps, namespace, tap, within};
+use crate::lab::{Lab, every_isolation, until};
 
 /// A host outside, at 192.0.2.254: FTP by active mode on port 21, and on UDP port 3478 the sender's address.
 pub const OUTSIDE: &str = r#"

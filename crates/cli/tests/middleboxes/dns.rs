@@ -1,7 +1,7 @@
 //! The DNS responder answers dig.
-use super::lab::every_isolation;
-use super::lab::net::{can_create_taps, namespace};
 use super::{alone, read, says};
+use crate::lab::every_isolation;
+use crate::lab::net::{can_create_taps, namespace};
 
 #[test]
 fn dig_gets_answers() {

@@ -1,7 +1,7 @@
 //! The firewall's rules are replaced by files of ten and of ten thousand lines, while connections go on.
-use super::lab::every_isolation;
-use super::lab::net::{Script, can_create_taps, namespace};
 use super::{fabric, read, write_file};
+use crate::lab::every_isolation;
+use crate::lab::net::{Script, can_create_taps, namespace};
 use std::fmt::Write;
 
 /// Answers each line by itself, on every connection to the ports 80 and 8080.

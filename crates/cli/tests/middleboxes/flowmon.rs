@@ -1,7 +1,7 @@
 //! Flows between two hosts pass the monitor, whose reports nfcapd collects; nfdump reads them back.
-use super::lab::net::{Script, can_create_taps, namespace6, shell, within};
-use super::lab::{Lab, Running, every_isolation, until};
 use super::{fabric, read, says};
+use crate::lab::net::{Script, can_create_taps, namespace6, shell, within};
+use crate::lab::{Lab, Running, every_isolation, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! Intrusion prevention between an HTTP server and its client, with 5 and with 5000 rules.
-use super::lab::net::{Script, can_create_taps, file_server, namespace, shell, within};
-use super::lab::{at_once, until};
 use super::{fabric, read, write_file};
+use crate::lab::net::{Script, can_create_taps, file_server, namespace, shell, within};
+use crate::lab::{at_once, until};
 use std::fmt::Write;
 
 /// Prints the datagrams to port 53.

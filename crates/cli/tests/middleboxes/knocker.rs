@@ -1,7 +1,7 @@
 //! SSH is reachable only from an address that knocked.
-use super::lab::net::{Script, can_create_taps, namespace, within};
-use super::lab::{at_once, until};
 use super::{fabric, read};
+use crate::lab::net::{Script, can_create_taps, namespace, within};
+use crate::lab::{at_once, until};
 
 /// A server on port 22, which says what it is.
 const SERVER: &str = r#"

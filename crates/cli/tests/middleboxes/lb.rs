@@ -1,7 +1,7 @@
 //! HTTP servers behind the load balancer come and go; no connection breaks.
-use super::lab::net::{Script, can_create_taps, namespace, tap, within};
-use super::lab::{Lab, at_once, until};
 use super::{function, read};
+use crate::lab::net::{Script, can_create_taps, namespace, tap, within};
+use crate::lab::{Lab, at_once, until};
 use std::collections::BTreeSet;
 
 /// An HTTP server that answers by its name, on persistent connections. After the line `leave` it accepts no more

@@ -1,8 +1,8 @@
 //! Hosts behind one address, and hosts with IPv6 alone: HTTP, UDP, pings and ICMP errors through both translators.
 use super::cgnat::{INSIDE, OUTSIDE};
-use super::lab::every_isolation;
-use super::lab::net::{Script, can_create_taps, namespace, namespace6, within};
 use super::{fabric, fetches, read, says};
+use crate::lab::every_isolation;
+use crate::lab::net::{Script, can_create_taps, namespace, namespace6, within};
 
 #[test]
 fn hosts_share_an_address() {

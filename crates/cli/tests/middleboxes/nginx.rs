@@ -1,8 +1,8 @@
 //! nginx servers behind the load balancer come, are drained, leave and crash during downloads; no download breaks but
 //! those of a server that crashes.
-use super::lab::net::{Script, can_create_taps, namespace, shell, tap, within};
-use super::lab::{Lab, at_once, until};
 use super::{function, read};
+use crate::lab::net::{Script, can_create_taps, namespace, shell, tap, within};
+use crate::lab::{Lab, at_once, until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;

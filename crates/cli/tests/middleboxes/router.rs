@@ -1,7 +1,7 @@
 //! The routers between two hosts: paths, ICMP errors, fragments, path MTU discovery.
-use super::lab::net::{can_create_taps, namespace, namespace6, within};
-use super::lab::{every_isolation, until};
 use super::{fabric, fetches, says};
+use crate::lab::net::{can_create_taps, namespace, namespace6, within};
+use crate::lab::{every_isolation, until};
 
 /// Bytes of a page.
 const PAGE: u32 = 200_000;

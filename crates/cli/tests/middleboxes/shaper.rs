@@ -1,7 +1,7 @@
 //! Streams of iperf3 through the shaper have at most its rates; voice passes beside them.
-use super::lab::net::{can_create_taps, namespace, shell, within};
-use super::lab::{Running, at_once, until};
 use super::{fabric, read};
+use crate::lab::net::{can_create_taps, namespace, shell, within};
+use crate::lab::{Running, at_once, until};
 use serde_json::Value;
 use std::process::Stdio;
 

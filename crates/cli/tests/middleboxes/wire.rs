@@ -1,7 +1,7 @@
 //! Frames of every length pass the wire, and come back from the mirror, unchanged; a long transfer passes the wire.
-use super::lab::net::{Script, can_create_taps, namespace};
-use super::lab::{Lab, every_isolation};
 use super::{alone, fabric, fetches, read};
+use crate::lab::net::{Script, can_create_taps, namespace};
+use crate::lab::{Lab, every_isolation};
 
 /// `send FIRST LAST SEED` sends a frame of each length. `take FIRST LAST SEED` compares those that come with them,
 /// `back` instead of `take` with swapped addresses; it prints the lengths of those that differ, or `same`.

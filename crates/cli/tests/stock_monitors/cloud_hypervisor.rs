@@ -1,8 +1,8 @@
 //! Cloud Hypervisor, which needs KVM: its devices are on PCI, with registers beyond 4 GB, and interrupt by MSI-X.
 
-use crate::frames::{PINGS, answers_pings};
+use super::frames::{PINGS, answers_pings};
+use super::{Machine, WIRE, fabric, has_kvm, installed};
 use crate::lab::Lab;
-use crate::{Machine, WIRE, fabric, has_kvm, installed};
 use std::process::Command;
 
 const PROGRAM: &str = "cloud-hypervisor";
@@ -40,7 +40,7 @@ fn wire(name: &str, settings: &str, words: &[&str], rings: &str) {
     let lab = fabric(name, &["in", "out"]);
     std::fs::write(lab.folder.join("wire.click"), WIRE).unwrap();
     let words = [words, &["--initramfs", "wire.click", "--cmdline", "port=in port=out"]].concat();
-    crate::wire(&lab, with_ports(&lab, &["in", "out"], settings, &words), rings);
+    super::wire(&lab, with_ports(&lab, &["in", "out"], settings, &words), rings);
 }
 
 #[test]

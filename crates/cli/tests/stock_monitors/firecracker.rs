@@ -1,9 +1,9 @@
 //! Firecracker, which needs KVM: its devices are TAPs, each of which a bridge joins to a TAP of the fabric.
 
-use crate::frames::{PINGS, answers_pings};
+use super::frames::{PINGS, answers_pings};
+use super::{Machine, WIRE, fabric_of, has_kvm, installed, pair};
 use crate::lab::net::{can_create_taps, namespace, within};
 use crate::lab::{Lab, Running};
-use crate::{Machine, WIRE, fabric_of, has_kvm, installed, pair};
 use std::fs::File;
 use std::process::Command;
 
@@ -71,7 +71,7 @@ fn wire(name: &str, words: &[&str]) {
     let Some(net) = net(name, &["in", "out"]) else { return };
     std::fs::write(net.lab.folder.join("wire.click"), WIRE).unwrap();
     let machine = net.start(&["in", "out"], "wire.click", "port=in port=out", words);
-    crate::wire(&net.lab, machine, RINGS);
+    super::wire(&net.lab, machine, RINGS);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Frames that pass a machine, and that it answers.
 
+use super::{BOUND, Machine, program};
 use crate::lab::Lab;
-use crate::{BOUND, Machine, program};
 use ringway_client::{Ring, Wait};
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! QEMU, without KVM and with it: on microvm by virtio-mmio, on q35 by PCI.
 
-use crate::frames::{PINGS, answers_pings, stack_answers_pings};
+use super::frames::{PINGS, answers_pings, stack_answers_pings};
+use super::{Machine, WIRE, fabric, has_kvm};
 use crate::lab::Lab;
-use crate::{Machine, WIRE, fabric, has_kvm};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -126,7 +126,7 @@ fn wire(qemu: &Qemu, kind: &Kind, name: &str) {
     let lab = fabric(&format!("{name}-{}", qemu.name()), &["in", "out"]);
     std::fs::write(lab.folder.join("wire.click"), WIRE).unwrap();
     let words = ["-initrd", "wire.click", "-append", "port=in port=out"];
-    crate::wire(&lab, with_ports(qemu, &lab, kind, &["in", "out"], &words), kind.rings);
+    super::wire(&lab, with_ports(qemu, &lab, kind, &["in", "out"], &words), kind.rings);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_programs_stack_answers_pings_on_microvm_and_q35() {
         for qemu in Qemu::all() {
             for (kind, name) in [(&MICROVM, "microvm"), (&PCI, "q35")] {
                 let lab = fabric(&format!("{example}-{name}-{}", qemu.name()), &["net"]);
-                let Some(image) = crate::programs::built(&lab, example) else { continue };
+                let Some(image) = super::programs::built(&lab, example) else { continue };
                 let append = "address=10.0.0.9/24 gateway=10.0.0.1 quiet";
                 let words = ["-kernel", &image, "-append", append];
                 let mut machine = with_ports(&qemu, &lab, kind, &["net"], &words);
@@ -187,7 +187,7 @@ fn a_programs_stack_answers_pings_on_microvm_and_q35() {
 fn what_is_wrong_with_a_program_is_said_on_the_console() {
     for qemu in Qemu::all().iter().filter(|qemu| qemu.accelerator == "tcg") {
         let lab = fabric(&format!("program-{}", qemu.name()), &["net"]);
-        let Some(image) = crate::programs::built(&lab, "http") else { continue };
+        let Some(image) = super::programs::built(&lab, "http") else { continue };
         let ended = |append: &str, what: &str| {
             let words = [EXIT, &["-kernel", &image, "-append", append]].concat();
             let mut machine = with_ports(qemu, &lab, &PCI, &["net"], &words);

@@ -241,6 +241,12 @@ impl Pair {
         Pair { network, sockets: [client, server], from, sent: 0, read: 0 }
     }
 
+    /// Lets `time` pass.
+    pub fn wait(&mut self, time: u64) {
+        let until = self.network.now + time;
+        self.network.run(until);
+    }
+
     /// Sends so many bytes; waits until they were read.
     pub fn pass(&mut self, len: u64) {
         let (end, from, to) = (self.read + len, self.from, 1 - self.from);

@@ -6,12 +6,10 @@
 mod cloud_hypervisor;
 mod firecracker;
 mod frames;
-#[path = "../lab/mod.rs"]
-mod lab;
 mod programs;
 mod qemu;
 
-use lab::{Lab, Running};
+use crate::lab::{Lab, Running};
 use ringway_client::Ring;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -58,7 +56,7 @@ fn installed(program: &str) -> bool {
 
 /// Whether KVM can be used.
 fn has_kvm() -> bool {
-    lab::isolations().contains(&"vm")
+    crate::lab::isolations().contains(&"vm")
 }
 
 /// A machine that runs the image, and its console.

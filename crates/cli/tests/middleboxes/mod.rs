@@ -8,8 +8,6 @@ mod firewall;
 mod flowmon;
 mod ids;
 mod knocker;
-#[path = "../lab/mod.rs"]
-mod lab;
 mod lb;
 mod nat;
 mod nginx;
@@ -17,8 +15,8 @@ mod router;
 mod shaper;
 mod wire;
 
-use lab::net::{file_server, shell, tap, within};
-use lab::{Lab, until};
+use crate::lab::net::{file_server, shell, tap, within};
+use crate::lab::{Lab, until};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -1,0 +1,19 @@
+//! Tests of the stack as its users see it, in virtual time.
+
+mod autoconfiguration;
+mod common;
+mod in_place;
+mod long_fat;
+mod loopback;
+mod matrix;
+mod memory;
+mod neighbors;
+mod orphans;
+mod packets;
+mod ports;
+mod sequence;
+mod sources;
+mod standstill;
+mod streams;
+mod trace;
+mod transcripts;

@@ -1,0 +1,14 @@
+//! Tests with real peers: guests, DPDK, kernels.
+
+mod c_library;
+mod e1000;
+mod iommu_guests;
+mod kubernetes;
+mod linux_guests;
+mod migration;
+mod nic_guests;
+mod notifications;
+mod ring_guests;
+mod tcp_uml;
+mod vfio_user;
+mod virtio_user;
