@@ -45,6 +45,9 @@ mod tests {
         let files = [file(PAGE, page), file("crates/x/a.rs", "fn a_test_that_is_there() {}")];
         let found = check(&files);
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].contains("a_test_that_is_gone") && found[1].starts_with("docs/threat-model.md:2: `b.rs`"));
+        assert!(
+            found[0].contains("a_test_that_is_gone")
+                && found[1].starts_with("docs/threat-model.md:2: `b.rs`")
+        );
     }
 }
