@@ -1,5 +1,6 @@
 //! Every benchmark, by key.
 
+mod document;
 mod fanout;
 mod guest;
 mod iommu;
@@ -49,13 +50,20 @@ pub struct Subject {
     pub document: Option<Document>,
 }
 
+impl Subject {
+    /// Its keys with descriptions, in the order of their groups.
+    pub fn keys(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        self.groups.iter().flat_map(|group| group.keys.iter().copied())
+    }
+}
+
 /// Writes a report's tables and plots into a folder of pages.
 pub type Document = fn(&Report, &Path) -> Result<(), Failure>;
 
 /// All subjects.
 pub const SUBJECTS: &[Subject] = &[
-    Subject { name: "fabric", groups: FABRIC, document: None },
-    Subject { name: "click", groups: crate::click::GROUPS, document: None },
+    Subject { name: "fabric", groups: FABRIC, document: Some(document::fabric) },
+    Subject { name: "click", groups: crate::click::GROUPS, document: Some(document::click) },
     Subject {
         name: "functions",
         groups: crate::functions::GROUPS,
