@@ -231,7 +231,7 @@ const FABRIC: &[Group] = &[
         name: "switch",
         keys: &[
             ("switch.fanout", "broadcast to 1 .. 64 programs, per delivered frame; Linux bridge over veth"),
-            ("switch.fanout.ovs", "broadcast to 1 .. 64 lean guests; Open vSwitch with DPDK"),
+            ("switch.fanout.ovs", "broadcast to 1 .. 64 minimal guests; Open vSwitch with DPDK"),
         ],
         setup: 90.0,
         costs: 3.0,
