@@ -53,8 +53,8 @@ struct Arguments {
     /// Print the existing report as a Markdown table, without measuring.
     #[arg(long)]
     markdown: bool,
-    /// Write the existing report's tables and plots into docs/, without measuring (subjects functions, nic and bbr
-    /// only).
+    /// Write the existing report's tables and plots into docs/, without measuring (subjects fabric, click, functions,
+    /// nic and bbr only).
     #[arg(long, conflicts_with = "markdown")]
     document: bool,
     /// The report's file; target/bench/SUBJECT.json if none is given.
@@ -101,7 +101,8 @@ fn main() -> ExitCode {
         return ExitCode::from(u8::from(tcp::memory::print(connections).is_err()));
     }
     if arguments.markdown {
-        print!("{}", report::markdown(&report::read(&report)));
+        let keys: Vec<_> = subject.keys().collect();
+        print!("{}", report::markdown(&report::read(&report), &keys));
         return ExitCode::SUCCESS;
     }
     if arguments.document {
@@ -150,7 +151,7 @@ fn document(subject: &Subject, path: &Path) -> ExitCode {
 }
 
 fn list(subject: &Subject) {
-    for (key, what) in subject.groups.iter().flat_map(|group| group.keys) {
+    for (key, what) in subject.keys() {
         println!("{key:<24} {what}");
     }
 }

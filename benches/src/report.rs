@@ -78,10 +78,15 @@ pub fn table(report: &Report, keys: &[String]) -> String {
 }
 
 /// All rows as a table in Markdown: medians with their intervals, and the machine's state; without notes and steps.
-pub fn markdown(report: &Report) -> String {
-    let columns = ["key", "ours", "best", "peer", "unit", "ratio", "mark", "holds", "line, ns", "loop, us"];
+/// The rows are in the order of `keys`, which have descriptions; keys that are not among these come last.
+pub fn markdown(report: &Report, keys: &[(&str, &str)]) -> String {
+    let columns =
+        ["key", "what", "ours", "best", "peer", "unit", "ratio", "mark", "holds", "line, ns", "loop, us"];
     let mut out = format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
-    for (key, entry) in report {
+    let listed = |name: &str| keys.iter().any(|(key, _)| *key == name);
+    let others = report.keys().filter(|key| !listed(key)).map(|key| (key.as_str(), ""));
+    for (key, what) in keys.iter().copied().chain(others) {
+        let Some(entry) = report.get(key) else { continue };
         let [key, ours, best, peer, unit, ratio, _, mark, holds] = row(key, entry);
         let with = |figure: String, interval: Option<[f64; 2]>| match interval {
             Some(interval) => format!("{figure} ({})", bounds(interval)),
@@ -93,7 +98,8 @@ pub fn markdown(report: &Report) -> String {
             .map(|of| {
                 of.map_or("-".to_string(), |[low, middle, high]| with(figure_of(middle), Some([low, high])))
             });
-        let cells = [key, ours, best, peer, unit, ratio, mark, holds, line, turns];
+        let (what, holds) = (what.replace('|', "/"), holds.replace("NO", "**no**"));
+        let cells = [key, what, ours, best, peer, unit, ratio, mark, holds, line, turns];
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
     out
@@ -190,9 +196,11 @@ mod tests {
         let machine = "    machine: a cache line there and back 100.0 ns (90.00 to 400.0), \
             integer loop 250.0 us (240.0 to 260.0); 3 samples";
         assert_eq!((lines[4], lines[6]), (machine, "    left out: no peer"), "{text}");
-        let text = markdown(&report);
-        let row = "| vhost.split.64 | 12.50 (12.50 to 12.50) | 12.50 | 10.00 | Mpps | 1.250 (1.250 to 1.250) \
-            | ratio >= 1.5 | NO | 100.0 (90.00 to 400.0) | 250.0 (240.0 to 260.0) |";
-        assert_eq!(text.lines().last(), Some(row));
+        let text = markdown(&report, &[("vhost.split.64", "two guests")]);
+        let row = "| vhost.split.64 | two guests | 12.50 (12.50 to 12.50) | 12.50 | 10.00 | Mpps \
+            | 1.250 (1.250 to 1.250) | ratio >= 1.5 | **no** | 100.0 (90.00 to 400.0) \
+            | 250.0 (240.0 to 260.0) |";
+        assert_eq!(text.lines().nth(2), Some(row));
+        assert!(text.lines().last().is_some_and(|line| line.starts_with("| b |  | - |")), "{text}");
     }
 }

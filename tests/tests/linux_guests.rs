@@ -13,6 +13,8 @@ use ringway_tests::talk::{BOUND, ran, reaches, talk};
 use ringway_tests::traffic::iperf;
 use ringway_tests::{eventually, rounds};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
 
 fn two_ports() -> String {
     format!("[switch.main]\n{}{}", port("left", ""), port("right", ""))
@@ -292,4 +294,68 @@ fn qemu_in_huge_pages() {
         let tcp = iperf(&qemu, "10.99.0.2", 1, "").unwrap_or_else(|error| panic!("TCP: {error}"));
         assert!(tcp.rate > 0.0);
     }
+}
+
+/// The text of a page's blocks in a language, in their order.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let mut lines = page.lines();
+    let mut found = Vec::new();
+    while let Some(line) = lines.next() {
+        if let Some(fence) = line.strip_prefix("```") {
+            let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            found.extend((fence == language).then(|| body.join("\n") + "\n"));
+        }
+    }
+    found
+}
+
+/// Every command of docs/tutorial.md in its order, with the files of examples/tutorial.
+#[test]
+fn the_tutorial_works_as_it_is_written() {
+    if !uml_is_here() {
+        return;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = std::fs::read_to_string(root.join("docs/tutorial.md")).unwrap();
+    let folder = Folder::new("tutorial").unwrap();
+    let examples = folder.path().join("examples/tutorial");
+    std::fs::create_dir_all(&examples).unwrap();
+    let mut files = String::new();
+    for entry in std::fs::read_dir(root.join("examples/tutorial")).unwrap() {
+        let path = entry.unwrap().path();
+        files += &std::fs::read_to_string(&path).unwrap();
+        std::fs::copy(&path, examples.join(path.file_name().unwrap())).unwrap();
+    }
+    for block in blocks(&page, "").iter().filter(|block| block.contains(" :: ") || block.starts_with('[')) {
+        assert!(files.contains(block.as_str()), "no file of examples/tutorial has this:\n{block}");
+    }
+
+    // The program is built already.
+    let built = |line: &&str| !line.starts_with("make ") && !line.starts_with("export PATH=");
+    let commands = blocks(&page, "sh").concat();
+    let commands: Vec<&str> = commands.lines().filter(built).collect();
+    let script =
+        format!("exec 2>&1; trap 'ringway down' EXIT; set -ex\n{}\ntrap - EXIT\n", commands.join("\n"));
+    let programs = fabric::program();
+    let path = format!("{}:{}", programs.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(folder.path()).env("PATH", path).env_remove("RINGWAY_LOG");
+    let output = shell.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}");
+
+    // What follows a command, up to the next one.
+    let after = |command: &str| {
+        let rest = printed.rsplit_once(&format!("+ {command}\n")).unwrap_or_else(|| panic!("{printed}")).1;
+        rest.split("\n+ ").next().unwrap().to_string()
+    };
+    assert_eq!(after("ringway function read wall allowed.count").trim(), "3", "{printed}");
+    let denied: u64 = after("ringway function read wall denied.count").trim().parse().unwrap();
+    assert!(denied > 0, "{printed}");
+    assert!(after("ringway switch table main").contains("right"), "{printed}");
+    assert!(after("ringway link show wan").contains("delay=100ms"), "{printed}");
+    assert!(printed.contains("10.77.0.1 > 10.77.0.2: icmp echo ("), "{printed}");
+    assert!(printed.contains("10.77.0.2 > 10.77.0.1: icmp echo-reply ("), "{printed}");
+    let graph = std::fs::read_to_string(folder.path().join("wall.svg")).unwrap();
+    assert!(graph.contains("<svg") && graph.contains("denied"), "{graph}");
 }

@@ -4,6 +4,7 @@ mod bare;
 mod kinds;
 mod licences;
 mod names;
+mod pages;
 mod promises;
 mod sizes;
 mod text;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
-  tidy            check crate arrows, unsafe code, sizes, names and licences
+  tidy            check crate arrows, unsafe code, sizes, names, links of pages and licences
   tidy --shrink   the same, and write what has become smaller to xtask/ratchet.toml
   bare            build the crates that need no operating system for x86_64-unknown-none";
 
@@ -49,6 +50,7 @@ fn tidy(root: &Path, shrink: bool) -> Findings {
     findings.extend(sizes::check(root, &files, shrink));
     findings.extend(names::check(root, &files));
     findings.extend(kinds::check(&files));
+    findings.extend(pages::check(root, &files));
     findings.extend(promises::check(&files));
     findings.extend(licences::check(root));
     findings

@@ -1,5 +1,6 @@
 //! Every benchmark, by key.
 
+mod document;
 mod fanout;
 mod guest;
 mod iommu;
@@ -49,13 +50,20 @@ pub struct Subject {
     pub document: Option<Document>,
 }
 
+impl Subject {
+    /// Its keys with descriptions, in the order of their groups.
+    pub fn keys(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+        self.groups.iter().flat_map(|group| group.keys.iter().copied())
+    }
+}
+
 /// Writes a report's tables and plots into a folder of pages.
 pub type Document = fn(&Report, &Path) -> Result<(), Failure>;
 
 /// All subjects.
 pub const SUBJECTS: &[Subject] = &[
-    Subject { name: "fabric", groups: FABRIC, document: None },
-    Subject { name: "click", groups: crate::click::GROUPS, document: None },
+    Subject { name: "fabric", groups: FABRIC, document: Some(document::fabric) },
+    Subject { name: "click", groups: crate::click::GROUPS, document: Some(document::click) },
     Subject {
         name: "functions",
         groups: crate::functions::GROUPS,
@@ -223,7 +231,7 @@ const FABRIC: &[Group] = &[
         name: "switch",
         keys: &[
             ("switch.fanout", "broadcast to 1 .. 64 programs, per delivered frame; Linux bridge over veth"),
-            ("switch.fanout.ovs", "broadcast to 1 .. 64 lean guests; Open vSwitch with DPDK"),
+            ("switch.fanout.ovs", "broadcast to 1 .. 64 minimal guests; Open vSwitch with DPDK"),
         ],
         setup: 90.0,
         costs: 3.0,
