@@ -19,7 +19,7 @@ step "real peers" \
   env -u KUBERNETES cargo test --release -p ringway-tests --no-fail-fast -- --test-threads=2
 # Prints the rate of bound pods, which concurrent tests would distort.
 if [ -n "${KUBERNETES:-}" ]; then
-  step "Kubernetes" cargo test --release -p ringway-tests --test kubernetes -- --nocapture
+  step "Kubernetes" cargo test --release -p ringway-tests --test integration kubernetes:: -- --nocapture
 else
   echo "== Kubernetes: left out; KUBERNETES=FOLDER names the folder of kube-apiserver and kube-scheduler"
 fi

@@ -12,13 +12,18 @@ const CLICK: [&str; 2] = ["click", "image,click"];
 /// Crates of which the images consist.
 const SOURCES: [&str; 11] =
     ["tiny", "wire", "click-lang", "mem", "frame", "click", "link", "ring", "elements", "nic", "virtq"];
+/// The parts of a crate that its code depends on; not its tests.
+const PARTS: [&str; 4] = ["src", "build.rs", "Cargo.toml", "link.ld"];
 
 fn main() -> ExitCode {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     let tiny = here.join("../tiny");
-    for source in SOURCES {
-        println!("cargo::rerun-if-changed={}", here.join("..").join(source).display());
+    for (source, part) in SOURCES.iter().flat_map(|source| PARTS.map(|part| (source, part))) {
+        let path = here.join("..").join(source).join(part);
+        if path.exists() {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
     }
     // One folder for all profiles of the outer build, beside theirs: they contain the same images.
     let folder = out.ancestors().nth(4).unwrap_or(&out).join("images");

@@ -1,6 +1,7 @@
 //! The project's own checks: `cargo xtask tidy` and `cargo xtask bare`.
 mod arrows;
 mod bare;
+mod integration;
 mod kinds;
 mod licences;
 mod names;
@@ -50,6 +51,7 @@ fn tidy(root: &Path, shrink: bool) -> Findings {
     findings.extend(sizes::check(root, &files, shrink));
     findings.extend(names::check(root, &files));
     findings.extend(kinds::check(&files));
+    findings.extend(integration::check(&files));
     findings.extend(pages::check(root, &files));
     findings.extend(promises::check(&files));
     findings.extend(licences::check(root));

@@ -1,5 +1,5 @@
 //! Every element is documented in the same form, and `docs/click-element-reference.md` is up to date.
-//! `BLESS=1 cargo test -p ringway-function --test reference` regenerates it.
+//! `BLESS=1 cargo test -p ringway-function --test integration reference::` regenerates it.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../../elements/tests/any_frames/configuration.rs"]
