@@ -20,7 +20,7 @@ const FILE_NAME: usize = 255;
 const SHOWN: usize = 80;
 
 /// A wrong text as messages show it: quoted, without control characters, shortened.
-pub(crate) fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(at, _)| at);
     let more = if end < text.len() { "..." } else { "" };
     format!("\"{}{more}\"", text[..end].escape_debug())

@@ -2,6 +2,7 @@
 
 use ringway_link::{Capacity, CoDelSettings, Delay, Loss, Profile, ProfileError, Queue};
 use ringway_spec::file::units::{self, bits, share};
+use ringway_spec::names::shown;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -166,7 +167,7 @@ impl Settings {
                     ecn,
                 }),
                 _ => Err((
-                    format!("\"{text}\" is not a queue"),
+                    format!("{} is not a queue", shown(text)),
                     "write \"droptail [mark SIZE]\", \"codel [TARGET INTERVAL]\", \
                      \"fq-codel [TARGET INTERVAL]\" or \"red MIN MAX PROBABILITY\""
                         .into(),
@@ -180,17 +181,17 @@ impl Settings {
 fn whole(text: &str, least: u64, most: u64) -> Read<u64> {
     let value = text.parse().ok().filter(|value| (least..=most).contains(value));
     value.ok_or_else(|| {
-        (format!("\"{text}\" is not a whole number in range"), format!("use {least} to {most}"))
+        (format!("{} is not a whole number in range", shown(text)), format!("use {least} to {most}"))
     })
 }
 
 fn boolean(text: &str) -> Read<bool> {
-    text.parse().map_err(|_| (format!("\"{text}\" is not true or false"), "write true or false".into()))
+    text.parse().map_err(|_| (format!("{} is not true or false", shown(text)), "write true or false".into()))
 }
 
 fn one_of(text: &str, names: &[&str]) -> Read<usize> {
     let fix = || format!("use {}", ringway_spec::file::either(names.iter().copied()));
-    units::name(text, names).ok_or_else(|| (format!("there is no \"{text}\""), fix()))
+    units::name(text, names).ok_or_else(|| (format!("there is no {}", shown(text)), fix()))
 }
 
 fn time(text: &str) -> Read<u64> {
@@ -212,7 +213,7 @@ fn memory(text: &str) -> Read<u64> {
 fn capacity(text: &str) -> Read<Capacity> {
     let wrong = || {
         let fix = "write frames, bytes or bandwidth-delay products, such as \"1000\", \"64KB\" or \"1.5BDP\"";
-        (format!("\"{text}\" is not a capacity"), fix.to_string())
+        (format!("{} is not a capacity", shown(text)), fix.to_string())
     };
     if let Some(number) = text.strip_suffix("BDP").or_else(|| text.strip_suffix("bdp")) {
         let units = number.trim().parse::<f64>().ok().filter(|units| *units > 0.0 && *units <= 1e6);
@@ -244,7 +245,7 @@ fn loss(text: &str) -> Read<Loss> {
         },
         _ => {
             let fix = "write a share such as \"1%\", or \"gemodel P R [1-H [1-K]]\"";
-            return Err((format!("\"{text}\" is not a loss"), fix.into()));
+            return Err((format!("{} is not a loss", shown(text)), fix.into()));
         }
     })
 }

@@ -1,6 +1,7 @@
 //! Durations, sizes, rates and shares in files and on the command line: an unsigned number and a unit, in the spellings
 //! of tc(8) too. Case matters only where it has a meaning: see [`bits`].
 
+use crate::names::shown;
 use std::ops::RangeInclusive;
 
 /// The units of a quantity, with their factors.
@@ -91,8 +92,8 @@ pub fn bits(text: &str) -> Result<u64, Wrong> {
     let factor = match (prefixed("bit"), prefixed("bps")) {
         (Some(factor), _) => factor,
         (_, Some(bytes)) if unit.ends_with("Bps") || unit == lower => bytes * 8.0,
-        (_, Some(_)) if number.parse::<f64>().is_ok() => {
-            let prefix = unit.trim_end_matches("bps");
+        (_, Some(_)) if plain(number).is_some() => {
+            let prefix = &unit[..unit.len() - "bps".len()];
             let fix = format!(
                 "write \"{number}{prefix}bit\" for bits a second, or \"{number}{prefix}Bps\" for bytes"
             );
@@ -100,12 +101,12 @@ pub fn bits(text: &str) -> Result<u64, Wrong> {
         }
         _ => 0.0,
     };
-    let rate = number.parse::<f64>().ok().map(|number| number * factor);
+    let rate = plain(number).map(|number| number * factor);
     let fix = "write a number and bit, kbit, Mbit or Gbit, such as \"100Mbit\", \
                from \"1kbit\" to \"1000Gbit\"; \
                for bytes kBps, MBps or GBps";
     let rate = rate.filter(|rate| RANGE.contains(rate));
-    rate.map(|rate| rate as u64).ok_or_else(|| (format!("\"{text}\" is not a rate"), fix.into()))
+    rate.map(|rate| rate as u64).ok_or_else(|| (format!("{} is not a rate", shown(text)), fix.into()))
 }
 
 /// A share from 0 to 1: `1%` or `0.01`.
@@ -114,13 +115,21 @@ pub fn bits(text: &str) -> Result<u64, Wrong> {
 /// It is no number, or out of range.
 pub fn share(text: &str) -> Result<f64, Wrong> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-    let value = number.trim().parse::<f64>().ok().map(|value| value / unit);
+    let value = plain(number.trim()).map(|value| value / unit);
     let fix = match value {
-        // `loss = 1` and `loss 1` are a hundredth for some, and everything here.
-        Some(value) if value > 1.0 => format!("write \"{number}%\", or a number from 0 to 1"),
+        // `loss = 2` and `loss 2` are percents for some.
+        Some(value) if unit == 1.0 && value > 1.0 && value <= 100.0 => {
+            format!("write \"{number}%\", or a number from 0 to 1")
+        }
         _ => "write one from \"0%\" to \"100%\", or a number from 0 to 1".into(),
     };
-    value.filter(|value| (0.0..=1.0).contains(value)).ok_or((format!("\"{text}\" is not a share"), fix))
+    value.filter(|value| (0.0..=1.0).contains(value)).ok_or((format!("{} is not a share", shown(text)), fix))
+}
+
+/// A number without a sign, in decimal digits: not `+1`, `-0` or `inf`.
+fn plain(number: &str) -> Option<f64> {
+    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    number.parse().ok().filter(|_| is_plain)
 }
 
 /// The position of a name in `names`, in any case, with `_` or `-`: tc's `fq_codel` is `fq-codel`.
@@ -170,7 +179,7 @@ impl Units {
             || !number.starts_with(|c: char| c.is_ascii_digit())
         {
             let fix = format!("write a number and a unit ({}), such as \"{}\"", self.list, self.example);
-            return Err((format!("\"{text}\" is not {}", self.what), fix));
+            return Err((format!("{} is not {}", shown(text), self.what), fix));
         }
         if unit.is_empty() {
             return Err(self.without(number, self.example));
@@ -178,10 +187,10 @@ impl Units {
         let mut all = self.factors.iter().chain(self.also);
         let Some((_, factor)) = all.find(|(name, _)| name.eq_ignore_ascii_case(unit)) else {
             let fix = format!("use {}, such as \"{}\"", self.list, self.example);
-            return Err((format!("\"{unit}\" is not a unit of {}", self.what), fix));
+            return Err((format!("{} is not a unit of {}", shown(unit), self.what), fix));
         };
         scale(number, *factor)
-            .ok_or_else(|| (format!("\"{text}\" is too large"), "write a smaller number".into()))
+            .ok_or_else(|| (format!("{} is too large", shown(text)), "write a smaller number".into()))
     }
 
     fn without(&self, number: &str, example: &str) -> Wrong {
@@ -273,7 +282,17 @@ mod tests {
             assert_eq!(bits(wrong).unwrap_err().0, format!("\"{wrong}\" is not a rate"));
         }
         assert_eq!(share("5").unwrap_err().1, "write \"5%\", or a number from 0 to 1");
-        assert!(share("101%").is_err() && share("nan").is_err() && share("-1%").is_err());
+        for wrong in ["101%", "150", "nan", "inf", "-1%", "-0%", "+1%", "1e-3"] {
+            let (what, fix) = share(wrong).unwrap_err();
+            assert_eq!(what, format!("\"{wrong}\" is not a share"));
+            assert_eq!(fix, "write one from \"0%\" to \"100%\", or a number from 0 to 1");
+        }
+        assert_eq!(
+            bits("10MBPS").unwrap_err().1,
+            "write \"10Mbit\" for bits a second, or \"10MBps\" for bytes"
+        );
+        assert!(bits("+100Mbit").is_err() && bits("infbit").is_err());
+        assert_eq!(duration("\u{1b}[2J\n").unwrap_err().0, "\"\\u{1b}[2J\\n\" is not a duration");
     }
 
     #[test]
