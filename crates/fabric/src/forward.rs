@@ -217,9 +217,18 @@ impl Source {
         Source { tx, port, queue, counters, waiting: None, flooded: 0, missed, worker: 0, backlog }
     }
 
-    /// Makes it a source of worker number `worker`.
+    /// Makes it a source of worker number `worker`, if it is not yet.
+    #[inline]
     pub fn move_to(&mut self, worker: usize) {
-        (self.worker, self.backlog) = (worker, Backlog::default());
+        if self.worker != worker {
+            (self.worker, self.backlog) = (worker, Backlog::default());
+        }
+    }
+
+    /// The number of its worker.
+    #[cfg(test)]
+    pub fn worker(&self) -> usize {
+        self.worker
     }
 
     /// It has no frames.
