@@ -213,11 +213,15 @@ fn kind(options: &[u8]) -> u8 {
 
 /// The server's answer of a type to a message.
 fn answer(host: &mut Host, asked: &Bootp, kind: u8, address: [u8; 4]) {
+    answer_with(host, asked, kind, address, [255, 255, 255, 0]);
+}
+
+fn answer_with(host: &mut Host, asked: &Bootp, kind: u8, address: [u8; 4], mask: [u8; 4]) {
     let reply = Bootp { op: bootp::REPLY, yiaddr: U32::from_bytes(address), ..*asked };
     let mut options = vec![bootp::MESSAGE_TYPE, 1, kind];
     let words = [
         (bootp::SERVER_IDENTIFIER, SERVER.octets()),
-        (bootp::SUBNET_MASK, [255, 255, 255, 0]),
+        (bootp::SUBNET_MASK, mask),
         (bootp::ROUTER, [192, 168, 7, 254]),
         (bootp::DNS, [192, 168, 7, 53]),
         (bootp::LEASE_TIME, 8000u32.to_be_bytes()),
@@ -329,4 +333,30 @@ fn a_lease_that_nobody_renews_is_rebound_and_ends() {
     assert!(messages.iter().all(|&(at, to_server)| to_server == (at < 7000)), "{messages:?}");
     assert!(messages.windows(2).all(|pair| pair[1].0 >= pair[0].0 + 60 || pair[1].0 >= 7000), "{messages:?}");
     assert_eq!(messages.last(), Some(&(8000, false)));
+}
+
+#[test]
+fn a_renewed_lease_with_another_prefix_ends_connections_to_its_broadcast_address() {
+    let (mut host, _) = with_lease();
+    let connect = |host: &mut Host, to: &str| host.stack.connect(host.now, to.parse().unwrap()).unwrap();
+    let (.., renewal, _) = next_message(&mut host);
+    let [to_last, to_other] = ["192.168.7.127:80", "192.168.7.126:80"].map(|to| connect(&mut host, to));
+    answer_with(&mut host, &renewal, ACK, [192, 168, 7, 20], [255, 255, 255, 128]);
+    assert_eq!(host.addresses(), ["192.168.7.20/25"]);
+    assert_eq!(host.stack.error(to_last), Ok(Some(ConnectionError::Unreachable)));
+    assert_eq!(host.stack.error(to_other), Ok(None));
+    // Only the other connection's next hop is asked for.
+    let asked: Vec<u32> = host.sent().iter().map(|frame| target(frame)).collect();
+    assert_eq!(asked, [u32::from_be_bytes([192, 168, 7, 126])]);
+    host.stack.abort(host.now, to_other).unwrap();
+    // The former prefix is gone: nothing of the lease stays behind.
+    let (.., renewal, _) = next_message(&mut host);
+    answer(&mut host, &renewal, NAK, [0; 4]);
+    assert!(host.addresses().is_empty());
+}
+
+/// The address that an ARP request asks for.
+fn target(frame: &[u8]) -> u32 {
+    assert_eq!(frame[12..14], [8, 6]);
+    ringway_wire::Arp::parse(&frame[14..]).unwrap().target_protocol.get()
 }

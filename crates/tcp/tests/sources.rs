@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use ringway_frame::{Needs, Offload};
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, Settings, SocketError, SocketId, Stack};
+use ringway_tcp::{Cidr, ConnectionError, Frames, InterfaceConfig, Settings, SocketError, SocketId, Stack};
 use ringway_wire::icmp::{LinkOption, Neighbor, v4, v6};
 use ringway_wire::tcp::Flags;
 use ringway_wire::{
@@ -288,4 +288,105 @@ fn no_connection_is_made_to_a_group() {
     for remote in ["10.0.0.2", "10.0.0.1", "192.168.5.1", "127.0.0.1", "::1", "fd05::1", "240.0.0.9"] {
         assert!(stack.connect(0, (address(remote), 80).into()).is_ok(), "{remote}");
     }
+}
+
+/// What the stack sends on all of its interfaces until nothing is left to do.
+fn sent_until_idle(stack: &mut Stack, interfaces: usize) -> Vec<Vec<u8>> {
+    let mut sent = Vec::new();
+    while let Some(now) = stack.next_deadline() {
+        stack.expire(now);
+        for interface in 0..interfaces {
+            let mut frames = Frames::default();
+            stack.transmit(now, interface, &mut frames);
+            sent.extend(frames.iter().map(|(frame, _)| frame.to_vec()));
+        }
+    }
+    sent
+}
+
+fn sent_now(stack: &mut Stack) -> Vec<Vec<u8>> {
+    let mut frames = Frames::default();
+    stack.expire(0);
+    stack.transmit(0, 0, &mut frames);
+    frames.iter().map(|(frame, _)| frame.to_vec()).collect()
+}
+
+fn receive(stack: &mut Stack, (ethertype, payload): (EtherType, Vec<u8>)) {
+    let ethernet = Ethernet { destination: OWN, source: PEER, ethertype };
+    stack.receive(0, 0, &[ethernet.bytes(), &payload].concat(), Offload::default());
+}
+
+/// A host that has connected through its gateway to 10.0.5.255, an ordinary address as long as no interface is in
+/// 10.0.5.0/24, and the connection.
+fn connected() -> (Stack, SocketId) {
+    let (mut stack, _) = host();
+    let (own, peer) = (address("10.0.0.1"), address("10.0.5.255"));
+    let socket = stack.connect(0, (peer, 80).into()).unwrap();
+    assert_eq!(sent_now(&mut stack).len(), 1);
+    let (ethertype, mut reply) = arp_request(PEER, "10.0.0.254");
+    Arp::split_mut(&mut reply).unwrap().0.operation = U16::new(arp::REPLY);
+    receive(&mut stack, (ethertype, reply));
+    let frames = sent_now(&mut stack);
+    let (syn, _) = Tcp::split(&frames[0][34..]).unwrap();
+    assert_eq!(syn.flags, Flags::SYN);
+    let tcp = Tcp {
+        source_port: U16::new(80),
+        destination_port: syn.source_port,
+        sequence_number: U32::new(1),
+        acknowledgment_number: U32::new(syn.sequence_number.get().wrapping_add(1)),
+        data_offset: 5 << 4,
+        flags: Flags::SYN.with(Flags::ACK),
+        window: U16::new(1000),
+        ..Tcp::EMPTY
+    };
+    let mut bytes = tcp.bytes().to_vec();
+    let IpAddr::V4(from) = peer else { unreachable!("an IPv4 address") };
+    let sum = Sum::pseudo_v4(from, Ipv4Addr::new(10, 0, 0, 1), Protocol::TCP.0, Tcp::LEN as u16);
+    Tcp::fill_checksum(&mut bytes, sum).unwrap();
+    receive(&mut stack, packet(peer, own, Protocol::TCP, &bytes));
+    assert_eq!(sent_now(&mut stack).len(), 1);
+    (stack, socket)
+}
+
+/// Adds an interface with an address.
+fn add(stack: &mut Stack, cidr: &str) {
+    let addresses = vec![cidr.parse().unwrap()];
+    stack.add_interface(InterfaceConfig {
+        mac: MacAddress([2, 0, 0, 0, 0, 7]),
+        mtu: 1500,
+        addresses,
+        offloads: Needs::NONE,
+    });
+}
+
+#[test]
+fn a_connection_ends_when_its_peer_can_be_no_host_any_more() {
+    // The address that is added: its broadcast address is the peer's, or it is the peer's itself.
+    for cidr in ["10.0.5.1/24", "10.0.5.255/16"] {
+        let (mut stack, socket) = connected();
+        assert_eq!(stack.send(0, socket, &[1; 100]), Ok(100));
+        add(&mut stack, cidr);
+        assert_eq!(stack.error(socket), Ok(Some(ConnectionError::Unreachable)), "{cidr}");
+        assert_eq!(sent_until_idle(&mut stack, 3), [[0u8; 0]; 0], "{cidr}");
+        // The same while it closes.
+        let (mut stack, socket) = connected();
+        assert_eq!(stack.send(0, socket, &[1; 100]), Ok(100));
+        assert_eq!(sent_now(&mut stack).len(), 1);
+        stack.close(0, socket).unwrap();
+        add(&mut stack, cidr);
+        assert_eq!(sent_until_idle(&mut stack, 3), [[0u8; 0]; 0], "{cidr}");
+        // And while it opens, from either side.
+        let (mut stack, _) = host();
+        let opening = stack.connect(0, (address("10.0.5.255"), 80).into()).unwrap();
+        let (protocol, syn) = requests(address("10.0.5.255"), address("10.0.0.1")).swap_remove(1);
+        receive(&mut stack, packet(address("10.0.5.255"), address("10.0.0.1"), protocol, &syn));
+        add(&mut stack, cidr);
+        assert_eq!(stack.error(opening), Ok(Some(ConnectionError::Unreachable)), "{cidr}");
+        let sent = sent_until_idle(&mut stack, 3);
+        assert!(sent.iter().all(|frame| frame[12..14] == [8, 6]), "{cidr}: {sent:?}");
+    }
+    // Another host of the new network keeps its connection.
+    let (mut stack, socket) = connected();
+    add(&mut stack, "10.0.5.1/16");
+    assert_eq!(stack.error(socket), Ok(None));
 }

@@ -62,7 +62,7 @@ impl Chunks {
 
     /// The bytes of the chunks that hold something.
     pub(super) fn used(&self) -> usize {
-        self.used.iter().flatten().map(|memory| memory.len()).sum()
+        self.memory - self.free.len() * self.size
     }
 
     /// Whether the byte at `offset` needs another chunk.

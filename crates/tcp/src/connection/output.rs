@@ -584,8 +584,7 @@ impl Connection {
         self.recovery.prr_out += bytes;
         if next.again {
             self.board.resent(next.start, next.end, stamp);
-            let payload = next.end.min(self.sending.end()).saturating_sub(next.start);
-            self.note_retransmission(cx.now, bytes, payload);
+            self.note_retransmission(cx.now, self.stream_bytes(next.start, next.end));
             if !matches!(self.timers.retransmit, Some((Kind::Reordering, _))) {
                 self.arm_retransmission(cx.now);
             }

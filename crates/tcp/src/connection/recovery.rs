@@ -49,7 +49,7 @@ pub(crate) struct Recovery {
     pub prr_out: u64,
     /// Recovery may be undone while this is set: `una` when it began.
     undo_marker: Option<u64>,
-    /// Bytes retransmitted since then and not reported as duplicates.
+    /// Bytes of the stream retransmitted since then and not reported as duplicates.
     undo_retrans: i64,
     /// Timestamp of the first retransmission.
     retrans_stamp: Option<u32>,
@@ -185,7 +185,7 @@ impl Connection {
             let before_fin = end == self.sending.end() && end < self.nxt;
             if number == 0 && start < end && (end <= ack || (start < ack && !inside) || inside) {
                 acked.dsack = true;
-                self.note_dsack(end - start + u64::from(before_fin));
+                self.note_dsack(self.stream_bytes(start, end));
                 continue;
             }
             // Attack: blocks outside what is outstanding, or with exchanged ends.
@@ -201,6 +201,12 @@ impl Connection {
             });
         }
         self.note_reordering();
+    }
+
+    /// How many bytes of the stream are between two offsets, without SYN and FIN: some receivers report a segment that
+    /// arrived twice with its FIN, others without.
+    pub(super) fn stream_bytes(&self, start: u64, end: u64) -> u64 {
+        end.min(self.sending.end()).saturating_sub(start.max(1))
     }
 
     fn note_dsack(&mut self, bytes: u64) {
@@ -429,7 +435,9 @@ impl Connection {
 
     fn begin_undo(&mut self) {
         self.recovery.undo_marker = Some(self.una);
-        self.recovery.undo_retrans = self.board.retransmitted as i64;
+        let last = self.board.last().filter(|last| last.retransmitted && last.fate == Fate::InFlight);
+        let fin = u64::from(last.is_some_and(|last| last.end > self.sending.end()));
+        self.recovery.undo_retrans = (self.board.retransmitted - fin) as i64;
         self.forget_retransmissions();
     }
 
@@ -632,11 +640,11 @@ impl Connection {
         }
     }
 
-    /// A retransmission of `bytes` is sent, of which `payload` are no FIN.
-    pub(super) fn note_retransmission(&mut self, now: u64, bytes: u64, payload: u64) {
+    /// A retransmission is sent, with so many bytes of the stream.
+    pub(super) fn note_retransmission(&mut self, now: u64, payload: u64) {
         let stamp = self.timestamp(now);
         self.recovery.retrans_stamp.get_or_insert(stamp);
-        self.recovery.undo_retrans += bytes as i64;
+        self.recovery.undo_retrans += payload as i64;
         self.counts.retrans += payload.div_ceil(self.mss).max(1);
         self.counts.bytes_retrans += payload;
     }

@@ -59,10 +59,10 @@ pub(crate) struct Timers {
 impl Timers {
     pub(super) fn next(&self) -> Option<u64> {
         let retransmit = self.retransmit.map(|(_, at)| at);
-        [retransmit, self.delayed_ack, self.keepalive, self.cork, self.release, self.time_wait]
-            .into_iter()
-            .flatten()
-            .min()
+        let all = [retransmit, self.delayed_ack, self.keepalive, self.cork, self.release, self.time_wait];
+        // No time is later than all: this is called several times a segment, and needs no branches so.
+        let first = all.into_iter().fold(u64::MAX, |first, at| first.min(at.unwrap_or(u64::MAX)));
+        (first < u64::MAX).then_some(first)
     }
 
     pub(super) fn clear(&mut self) {

@@ -43,6 +43,8 @@ pub(crate) enum Action {
     /// Send a message to a server: from the address and to the server, or by broadcast.
     Send(Vec<u8>, Option<(Ipv4Addr, Ipv4Addr)>),
     Assign(Lease),
+    /// The same address is assigned next, with another prefix or router.
+    Replace(Lease),
     Remove(Lease),
 }
 
@@ -191,8 +193,12 @@ impl Dhcp {
                 let Some(lease) = lease else { return Vec::new() };
                 let old = old.clone();
                 let mut actions = self.bind(now, lease);
-                if self.lease().is_some_and(|new| new.address != old.address) {
-                    actions.insert(0, Action::Remove(old));
+                if let Some(new) = self.lease() {
+                    if new.address != old.address {
+                        actions.insert(0, Action::Remove(old));
+                    } else if (new.prefix, new.router) != (old.prefix, old.router) {
+                        actions.insert(0, Action::Replace(old));
+                    }
                 }
                 actions
             }

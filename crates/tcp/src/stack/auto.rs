@@ -121,6 +121,12 @@ impl Stack {
                         self.routes.add(any, Some(router.into()), interface);
                     }
                 }
+                dhcp::Action::Replace(lease) => {
+                    self.forget(interface, Cidr::new(lease.address, lease.prefix));
+                    if let Some(router) = lease.router {
+                        self.routes.remove(any, Some(router.into()), interface);
+                    }
+                }
                 dhcp::Action::Remove(lease) => {
                     self.unassign(interface, Cidr::new(lease.address, lease.prefix));
                     if let Some(router) = lease.router {
@@ -152,18 +158,40 @@ impl Stack {
         };
     }
 
-    fn assign(&mut self, interface: usize, cidr: Cidr) {
-        let addresses = &mut self.interfaces[interface].addresses;
-        if !addresses.contains(&cidr) {
-            addresses.push(cidr);
-            self.routes.add(cidr, None, interface);
+    /// Adds an address. Connections to other hosts end if it, or its network's broadcast address, is theirs: what they
+    /// send would go to all hosts of the network, or to ourselves (RFC 1122, 3.2.1.3).
+    pub(super) fn assign(&mut self, interface: usize, cidr: Cidr) {
+        if self.interfaces[interface].addresses.contains(&cidr) {
+            return;
         }
+        let claimed = [Some(cidr.address), cidr.broadcast()];
+        let to_other = |index: &u32| match &self.slots[*index as usize].socket {
+            Some(Socket::Tcp(connection)) => {
+                let remote = connection.tuple.remote.ip();
+                claimed.contains(&Some(remote)) && !self.is_own(connection.interface, remote)
+            }
+            _ => false,
+        };
+        let affected: Vec<u32> = (0..self.slots.len() as u32).filter(to_other).collect();
+        self.interfaces[interface].addresses.push(cidr);
+        self.routes.add(cidr, None, interface);
+        for index in affected {
+            let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { continue };
+            if !self.is_host(connection.interface, connection.tuple.remote.ip()) {
+                self.with(index, |connection, _| connection.end_with(Some(ConnectionError::Unreachable)));
+            }
+        }
+    }
+
+    /// Removes an address and the route to its network; connections that use it stay.
+    fn forget(&mut self, interface: usize, cidr: Cidr) {
+        self.interfaces[interface].addresses.retain(|own| *own != cidr);
+        self.routes.remove(cidr, None, interface);
     }
 
     /// An address is not valid any more: connections that use it end.
     fn unassign(&mut self, interface: usize, cidr: Cidr) {
-        self.interfaces[interface].addresses.retain(|own| *own != cidr);
-        self.routes.remove(cidr, None, interface);
+        self.forget(interface, cidr);
         for index in 0..self.slots.len() {
             if let Some(Socket::Tcp(connection)) = &self.slots[index].socket
                 && connection.tuple.local.ip() == cidr.address

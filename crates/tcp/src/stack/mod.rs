@@ -232,9 +232,6 @@ impl Stack {
     /// Adds an interface; returns its number.
     pub fn add_interface(&mut self, config: InterfaceConfig) -> usize {
         let number = self.interfaces.len();
-        for &address in &config.addresses {
-            self.routes.add(address, None, number);
-        }
         if number == 0 {
             self.routes.add(Cidr::new([127, 0, 0, 0], 8), None, number);
             self.routes.add(Cidr::new(Ipv6Addr::LOCALHOST, 128), None, number);
@@ -242,7 +239,7 @@ impl Stack {
         self.interfaces.push(Interface {
             mac: config.mac,
             mtu: config.mtu.clamp(576, 65_535),
-            addresses: config.addresses,
+            addresses: Vec::new(),
             offloads: config.offloads,
             neighbors: Neighbors::new(self.settings.gc_thresh3),
             identification: self.random.next() as u16,
@@ -252,6 +249,7 @@ impl Stack {
             slaac: None,
             dhcp: None,
         });
+        config.addresses.into_iter().for_each(|address| self.assign(number, address));
         number
     }
 

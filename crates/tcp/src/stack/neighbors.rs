@@ -53,6 +53,10 @@ impl Stack {
     /// list again until the neighbour answers or is given up, or until the cache has room.
     pub(super) fn neighbor_of(&mut self, index: u32, interface: usize) -> Option<MacAddress> {
         let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { return None };
+        // It ended while it was in a list.
+        if connection.state == State::Closed {
+            return None;
+        }
         let (remote, rank) = (connection.tuple.remote.ip(), rank(connection));
         let next = self.routes.find(remote)?.next;
         if let Lookup::Known(mac, _) = self.neighbor(interface, next, rank) {
