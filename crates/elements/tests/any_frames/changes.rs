@@ -2,7 +2,7 @@
 //! taken over in order or counted as dropped, and counters go on.
 use super::configuration::{arguments, configuration, sides};
 use super::offload::{KEPT, SINK};
-use super::{MULTIPLY, build, check_accounts, counts, frames, turns};
+use super::{MULTIPLY, build, check_accounts, counts, frames, number, turns};
 use proptest::prelude::*;
 use ringway_click::{Class, Options, Rebuild, Recorder, Registry, Router, Succession, Turn};
 use ringway_click_lang::{Anything, Source};
@@ -89,6 +89,51 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// A configuration in which an element pulls from the first `inputs` of three queues.
+fn scheduler(class: &Class, inputs: usize, frames: &[Vec<u8>]) -> String {
+    let arguments =
+        if class.name == "StrideSched" { vec!["3"; inputs].join(", ") } else { arguments(class, true) };
+    let mut text =
+        format!("e :: {}({arguments}) -> RatedUnqueue(1000) -> out0 :: Counter -> Discard;", class.name);
+    for input in 0..3 {
+        let to = if input < inputs { format!("[{input}] e") } else { "Idle".into() };
+        text += &format!("q{input} :: Queue -> in{input} :: Counter -> {to};\n");
+        for frame in frames {
+            let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+            text += &format!("InfiniteSource(DATA \\<{hex}>, LIMIT 1) -> q{input};\n");
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_packet_of_an_input_that_is_gone_is_lost(
+        frames in frames(),
+        burst in prop::sample::select(vec![1usize, 7, 64]),
+        before in 0usize..60,
+    ) {
+        let mut tried = Vec::new();
+        let registry = ringway_elements::registry();
+        for class in registry.iter().filter(|class| class.ports.ends_with("-/1")) {
+            let Some(mut router) = build(&scheduler(class, 3, &frames), burst) else { continue };
+            tried.push(class.name);
+            for _ in 0..before {
+                router.turn_of(1);
+            }
+            let (got, gave) = counts(&mut router, class, true);
+            let mut router = swap(router, &scheduler(class, 1, &frames), burst);
+            let (now_got, now_gave) = counts(&mut router, class, true);
+            assert!(now_got >= got && now_gave >= gave, "{}: counters began again", class.name);
+            turns(&mut router);
+            check_accounts(&mut router, class);
+        }
+        assert!(tried.contains(&"DRRSched") && tried.contains(&"TimeSortedSched"), "{tried:?}");
     }
 }
 
