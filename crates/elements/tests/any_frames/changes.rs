@@ -275,3 +275,33 @@ fn packets_that_wait_for_an_address_are_taken_over() {
         assert_eq!(router.read("out.count").unwrap(), held.to_string(), "{kind:?}");
     }
 }
+
+/// Elements with hash tables that packets fill, and their number of entries.
+const TABLES: &[(&str, &str)] = &[
+    ("e :: IPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0)", "e.table_size"),
+    ("e :: UDPRewriter(keep 0 0)", "e.table_size"),
+    ("e :: IPLoadBalancer(5.6.7.8, 10.0.0.1, 10.0.0.2)", "e.count"),
+    ("e :: FlowMonitor", "e.count"),
+    ("e :: FlowIPManager", "e.count"),
+    ("AggregateIP(udp sport) -> e :: AggregateFirst", "e.count"),
+    ("AggregateIP(udp sport) -> e :: AggregateLast", "e.count"),
+];
+
+#[test]
+fn a_clone_finds_its_flows_by_another_seed() {
+    for (element, handler) in TABLES {
+        let text = format!(
+            "FastUDPFlows(10000, -1, 60, 1:1:1:1:1:1, 1.2.3.4, 2:2:2:2:2:2, 5.6.7.8, 300, 1000000) -> Unqueue
+            -> MarkIPHeader(14) -> {element} -> Discard;"
+        );
+        let mut router = built(&text, 7);
+        let size = |router: &mut Router| {
+            pass(router, 1_000_000_000);
+            number(router, handler)
+        };
+        let before = size(&mut router);
+        assert!(before > 1, "{element}");
+        router.reseed(77);
+        assert_eq!(size(&mut router), before, "{element}");
+    }
+}
