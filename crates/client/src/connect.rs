@@ -72,8 +72,8 @@ fn tell(socket: &UnixStream) {
     let path = address.as_ref().and_then(|address| address.as_pathname());
     let port = path.unwrap_or(Path::new("the port")).display();
     tracing::warn!(
-        "waits for the ring of {port}: connected, but it gives none; another program may have it, or a pipe's other end \
-         is missing: `ringway ps` shows it"
+        "waits for the ring of {port}: connected, but it gives none; another program may have it, \
+         or a pipe's other end is missing: `ringway ps` shows it"
     );
 }
 

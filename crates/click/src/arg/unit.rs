@@ -128,7 +128,7 @@ impl Arg for Seconds {
 }
 
 /// A bandwidth in bytes a second: a number with `Bps`, `B/s`, `bps`, `b/s` or `baud` and a prefix; bytes if none. Also
-/// a number with `bit`, as in tc(8), with a prefix in any case; tc's `kbps`, which are bytes there, are bits as in Click.
+/// a number with `bit`, as in tc(8), and a prefix in any case; tc's `kbps` are bytes there, but bits here, as in Click.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bandwidth(pub u32);
 

@@ -205,8 +205,8 @@ impl Handler {
         Self::counters(name, move |e: &mut E| core::slice::from_mut(field(e)))
     }
 
-    /// Several counters, such as those of dropped packets by reason, whose sum is read. They go on as [`Handler::counter`]
-    /// does.
+    /// Several counters, such as those of dropped packets by reason, whose sum is read. They go on as that of
+    /// [`Handler::counter`].
     pub fn counters<E: Element>(
         name: impl Into<Cow<'static, str>>,
         fields: impl Fn(&mut E) -> &mut [u64] + 'static,

@@ -332,7 +332,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_flow_table_equals_a_map(steps in prop::collection::vec((0u8..3, 0u64..300), 0..900), reseeds in prop::collection::btree_set(0usize..900, 0..3)) {
+        fn the_flow_table_equals_a_map(
+            steps in prop::collection::vec((0u8..3, 0u64..300), 0..900),
+            reseeds in prop::collection::btree_set(0usize..900, 0..3),
+        ) {
             let mut table: FlowTable<u64, u64> = FlowTable::new(u32::MAX, 3);
             let mut model = BTreeMap::new();
             for (now, (step, key)) in steps.into_iter().enumerate() {
