@@ -23,6 +23,16 @@ fn bare(mut graph: Graph) -> Graph {
     graph
 }
 
+/// The messages about a text, for a router and for tools.
+fn messages(text: &str) -> Vec<String> {
+    let router = Source { limits: limits(), ..Source::new(text, "f") }.read(&mut Anything).diagnostics;
+    let bytes = text.as_bytes();
+    let source = ToolSource { bytes, file: "f", variables: &[], may_be_empty: true, limits: limits() };
+    let mut tools = Diagnostics::new(100);
+    source.load(&mut Anything, &mut tools).flatten(false, &mut tools);
+    router.iter().chain(tools.iter()).map(|message| message.text.clone()).collect()
+}
+
 /// Tokens of the language in any order.
 fn text() -> impl Strategy<Value = String> {
     let words = "a b Foo Bar Idle@3 elementclass define require input output -> => :: ; , ( ) [ ] { } | || \
@@ -124,6 +134,18 @@ proptest! {
         prop_assert_eq!(bare(again), bare(graph));
     }
 
+    /// Every message names what it is about.
+    #[test]
+    fn no_message_has_an_empty_word(text in text(), valid in statements(), cut: prop::sample::Index) {
+        let cut = (0..=cut.index(valid.len() + 1)).rev().find(|at| valid.is_char_boundary(*at)).unwrap_or(0);
+        for text in [&text[..], &valid[..cut]] {
+            for message in messages(text) {
+                // `'''` is the character.
+                prop_assert!(!message.replace("'''", "").contains("''"), "{}: {}", text, message);
+            }
+        }
+    }
+
     /// Quoting is undone by unquoting; splitting loses nothing that is quoted.
     #[test]
     fn quoting_keeps_bytes(parts in vec(vec(any::<u8>(), 0..20), 1..6)) {
@@ -140,6 +162,19 @@ proptest! {
     fn removing_comments_is_idempotent(text in text()) {
         let once = uncomment(&text);
         prop_assert_eq!(uncomment(&once), once);
+    }
+}
+
+#[test]
+fn what_is_missing_at_the_end_is_said() {
+    for (text, message) in [
+        ("Idle ->", "syntax error at the end of the configuration"),
+        ("a :: ", "missing element type"),
+        ("require(library \"\");", "library without a name"),
+        ("define($x 1", "expected ')'"),
+    ] {
+        let messages = messages(text);
+        assert!(messages.iter().any(|other| other.contains(message)), "{text}: {messages:?}");
     }
 }
 

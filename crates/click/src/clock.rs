@@ -7,6 +7,11 @@ pub const SECOND: u64 = 1_000_000_000;
 /// How much overdue work is caught up, in nanoseconds: work that is later than this, because the process, its guest or
 /// its machine stood still or the clock jumped, is done once, now.
 pub const BEHIND: u64 = SECOND;
+/// Time without a look at the clock, in nanoseconds, after which the program stood still: its process was stopped, its
+/// function suspended, or its machine was. A program that runs looks at least once in [`LOOK`].
+pub const STILL: u64 = 4 * SECOND;
+/// How long a program may sleep before it looks at the clock again, in nanoseconds.
+pub const LOOK: u64 = SECOND;
 /// When a simulation begins: this many nanoseconds after 1970.
 pub const SIMULATION_START: u64 = 1_000_000_000 * SECOND;
 
@@ -18,6 +23,28 @@ pub trait Time {
     fn steady(&mut self) -> u64;
     /// Another handle to the same time.
     fn fork(&self) -> Box<dyn Time>;
+}
+
+/// The time for which a program ran. Timers and the ages of flows and addresses in tables follow it: a program that
+/// stood still, however long, goes on where it was.
+#[derive(Clone, Debug, Default)]
+pub struct RunTime {
+    /// The clock at the last look.
+    last: u64,
+    /// The standstills.
+    lost: u64,
+}
+
+impl RunTime {
+    /// The time for which the program ran when a clock that always runs shows `now`.
+    pub fn at(&mut self, now: u64) -> u64 {
+        let passed = now.saturating_sub(self.last);
+        if passed > STILL {
+            self.lost += passed;
+        }
+        self.last = self.last.max(now);
+        self.last - self.lost
+    }
 }
 
 /// Time that passes faster or slower than the machine's.
@@ -205,6 +232,17 @@ mod tests {
         fn fork(&self) -> Box<dyn Time> {
             Box::new(Self(self.0.clone()))
         }
+    }
+
+    #[test]
+    fn a_program_that_stood_still_goes_on_where_it_was() {
+        let mut run = RunTime::default();
+        let mut times = [0, 1, 4, 8, 9 + 3600, 10 + 3600, 9 + 3600, 11 + 7200, 15 + 7200]
+            .map(|seconds: u64| run.at(seconds * SECOND) / SECOND)
+            .into_iter();
+        let mut next = || times.next().unwrap();
+        assert_eq!([(); 4].map(|()| next()), [0, 1, 4, 8], "slow, but not stopped");
+        assert_eq!([(); 5].map(|()| next()), [8, 9, 9, 9, 13], "never back");
     }
 
     #[test]

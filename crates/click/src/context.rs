@@ -379,9 +379,7 @@ impl<'a> Context<'a> {
     /// the element's name.
     pub fn own_seed(&mut self) -> u64 {
         let drawn = u64::from(self.random()) << 32 | u64::from(self.random());
-        // FNV-1a.
-        let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        drawn ^ self.name().bytes().fold(0xcbf2_9ce4_8422_2325, mix)
+        drawn ^ ringway_frame::fnv1a(self.name().bytes())
     }
 
     /// Prints a line for people.

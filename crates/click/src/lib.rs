@@ -29,7 +29,9 @@ mod task;
 mod timer;
 
 pub use class::{Class, Metadata};
-pub use clock::{BEHIND, Clock, Interval, SECOND, SIMULATION_START, Time, Timestamp, Warped};
+pub use clock::{
+    BEHIND, Clock, Interval, LOOK, RunTime, SECOND, SIMULATION_START, STILL, Time, Timestamp, Warped,
+};
 pub use console::{ChatterLines, Console, Device, Recorder};
 pub use context::Context;
 pub use division::{Division, Reach};

@@ -63,11 +63,26 @@ pub(crate) fn anywhere(file: &OwnedFd) -> Result<Region, HostError> {
     Ok(Mapping::sealed(file)?.region())
 }
 
+/// How long a program waits for a ring before that is logged.
+pub(crate) const UNANNOUNCED: Duration = Duration::from_secs(1);
+
+/// Logs that a program waits for a ring that was asked for.
+fn tell(socket: &UnixStream) {
+    let address = socket.peer_addr().ok();
+    let path = address.as_ref().and_then(|address| address.as_pathname());
+    let port = path.unwrap_or(Path::new("the port")).display();
+    tracing::warn!(
+        "waits for the ring of {port}: connected, but it gives none; another program may have it, \
+         or a pipe's other end is missing: `ringway ps` shows it"
+    );
+}
+
 /// Waits for the ring.
 pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) -> Result<Got, RingError> {
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut bytes = [0; Welcome::SIZE];
     let (mut filled, mut descriptors) = (0, Vec::new());
+    tell_late(socket, end, UNANNOUNCED, || tell(socket))?;
     while filled < bytes.len() {
         wait_readable(socket, end)?;
         let received = receive_with(socket.as_fd(), &mut bytes[filled..], Welcome::DESCRIPTORS);
@@ -83,7 +98,10 @@ pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) 
         descriptors.append(&mut new);
     }
     let welcome = Welcome::from_bytes(&bytes)?;
-    let end = welcome.end().map_err(|why| RingError::Refused(why.into()))?;
+    let end = welcome.end().map_err(|why| match welcome.is_final() {
+        true => RingError::Unsuitable(why.into()),
+        false => RingError::Refused(why.into()),
+    })?;
     let count = descriptors.len();
     let [memory, kick, call]: [OwnedFd; Welcome::DESCRIPTORS] =
         descriptors.try_into().map_err(|_| RingError::Descriptors(count))?;
@@ -93,6 +111,26 @@ pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) 
         _ => [TX, RX],
     };
     Ok(Got { link: Arc::new(Link::new(memory, kick, call, socket)?), rings })
+}
+
+/// Waits for an answer; calls `late` if there is none `after` a while.
+fn tell_late(
+    socket: &UnixStream,
+    end: Option<Instant>,
+    after: Duration,
+    late: impl FnOnce(),
+) -> Result<(), RingError> {
+    let first = Instant::now().checked_add(after);
+    if end.is_some() && end <= first {
+        return Ok(());
+    }
+    match wait_readable(socket, first) {
+        Err(RingError::TimedOut) => {
+            late();
+            Ok(())
+        }
+        waited => waited,
+    }
 }
 
 fn wait_readable(socket: &UnixStream, end: Option<Instant>) -> Result<(), RingError> {
@@ -108,5 +146,27 @@ fn wait_readable(socket: &UnixStream, end: Option<Instant>) -> Result<(), RingEr
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_waits_long_is_told() {
+        let (own, other) = UnixStream::pair().unwrap();
+        let mut told = 0;
+        let long = || Instant::now().checked_add(Duration::from_secs(3600));
+        tell_late(&own, long(), Duration::ZERO, || told += 1).unwrap();
+        tell_late(&own, None, Duration::from_millis(1), || told += 1).unwrap();
+        assert_eq!(told, 2);
+        // It gives up itself before.
+        tell_late(&own, Instant::now().checked_add(Duration::ZERO), UNANNOUNCED, || told += 1).unwrap();
+        assert_eq!(told, 2);
+        // It has an answer.
+        (&other).write_all(&[0]).unwrap();
+        tell_late(&own, None, Duration::from_secs(3600), || told += 1).unwrap();
+        assert_eq!(told, 2);
     }
 }

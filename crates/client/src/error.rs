@@ -23,6 +23,9 @@ pub enum RingError {
     /// Ringway refuses to give a ring, for this reason.
     #[error("the ring was refused: {0}")]
     Refused(String),
+    /// The same request will always be refused, for this reason.
+    #[error("the ring was refused: {0}; ask for another")]
+    Unsuitable(String),
     /// The other side of the socket does not speak this protocol.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),

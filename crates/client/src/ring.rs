@@ -1,7 +1,7 @@
 //! A ring with both directions, and waiting for it.
 
 use crate::attachment::PAUSES;
-use crate::connect::{Map, RingOptions, anywhere, ask, connect, get};
+use crate::connect::{Map, RingOptions, UNANNOUNCED, anywhere, ask, connect, get};
 use crate::device;
 use crate::link::Link;
 use crate::{RingError, Rx, Tx};
@@ -77,7 +77,8 @@ impl Ring {
         Ok(Ring { tx, rx, link, origin, spin: Duration::ZERO, is_second: false })
     }
 
-    /// Connects to the port at `path`, with default parameters. On a pipe this waits for the other end.
+    /// Connects to the port at `path`, with default parameters. On a pipe this waits for the other end, and on a port
+    /// while another program has it; after a second a warning says so ([`tracing`]).
     pub fn connect(path: &Path) -> Result<Ring, RingError> {
         Ring::connect_with(path, RingOptions::default(), None)
     }
@@ -102,10 +103,15 @@ impl Ring {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let left = || end.map(|end| end.saturating_duration_since(Instant::now()));
         let [first, most] = [PAUSES.0, PAUSES.1].map(Duration::from_nanos);
-        let mut pause = first;
+        let (mut pause, began, mut is_told) = (first, Instant::now(), false);
         loop {
             match Ring::connect_with(path, options, left()) {
-                Err(error) if error.may_pass() && left() != Some(Duration::ZERO) => {}
+                Err(error) if error.may_pass() && left() != Some(Duration::ZERO) => {
+                    if !is_told && began.elapsed() >= UNANNOUNCED {
+                        is_told = true;
+                        tracing::warn!("waits for the ring of {}: {error}", path.display());
+                    }
+                }
                 tried => return tried,
             }
             std::thread::sleep(left().map_or(pause, |left| left.min(pause)));
@@ -126,8 +132,8 @@ impl Ring {
     /// connects to it again, as soon as its fabric is up.
     ///
     /// # Errors
-    /// After `timeout`, or what can't pass: the socket is another user's. Without a time limit, a port that refuses is
-    /// asked again for ever.
+    /// After `timeout`, or what can't pass: the socket is another user's, or the port refuses such a ring for good
+    /// ([`RingError::Unsuitable`]).
     pub fn renew(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
         let (spin, is_pipe) = (self.spin, self.kind() == RingKind::Pipe);
         let Ring { tx, rx, link, origin, .. } = self;

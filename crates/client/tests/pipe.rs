@@ -4,8 +4,8 @@
 
 use ringway_client::{Ring, RingError, RingOptions, Wait};
 use ringway_port::pipe::Pipe;
-use ringway_port::ring::open::RingListener;
-use ringway_ring::Geometry;
+use ringway_port::ring::open::{Newcomer, RingListener};
+use ringway_ring::{Geometry, Hello};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -31,21 +31,48 @@ impl Control {
         let path = PathBuf::from(self.listener.path());
         let options = RingOptions { slots: [64, 64], slot_size: 256, ..RingOptions::default() };
         let program = std::thread::spawn(move || Ring::connect_with(&path, options, BOUND));
-        let mut newcomer = loop {
-            ringway_host::wait_readable(&[std::os::fd::AsFd::as_fd(&self.listener)], None).unwrap();
-            if let Some(newcomer) = self.listener.accept().unwrap() {
-                break newcomer;
-            }
-        };
-        let hello = loop {
-            ringway_host::wait_readable(&[std::os::fd::AsFd::as_fd(&newcomer)], None).unwrap();
-            if let Some(hello) = newcomer.hello().unwrap() {
-                break hello;
-            }
-        };
+        let (newcomer, hello) = accept(&self.listener);
         self.pipe.join(newcomer, hello).unwrap();
         program
     }
+}
+
+/// The next program, and its request.
+fn accept(listener: &RingListener) -> (Newcomer, Hello) {
+    let mut newcomer = loop {
+        ringway_host::wait_readable(&[std::os::fd::AsFd::as_fd(listener)], None).unwrap();
+        if let Some(newcomer) = listener.accept().unwrap() {
+            break newcomer;
+        }
+    };
+    let hello = loop {
+        ringway_host::wait_readable(&[std::os::fd::AsFd::as_fd(&newcomer)], None).unwrap();
+        if let Some(hello) = newcomer.hello().unwrap() {
+            break hello;
+        }
+    };
+    (newcomer, hello)
+}
+
+#[test]
+fn a_renewal_ends_when_the_port_refuses_such_a_ring_for_good() {
+    let path = std::env::temp_dir().join(format!("ringway-client-test-{}-good", std::process::id()));
+    let listener = RingListener::bind(&path, Default::default()).unwrap();
+    let options = RingOptions { extra: 20_000, ..RingOptions::default() };
+    let program = std::thread::spawn(move || {
+        let mut ring = Ring::connect_with(&path, options, BOUND).unwrap();
+        assert!(matches!(ring.wait(Wait::RX, BOUND), Err(RingError::Closed)));
+        ring.renew(None).map(drop)
+    });
+    let geometry = |slot_size| Geometry { slot_size, ..Geometry::default() };
+    let (newcomer, hello) = accept(&listener);
+    drop(newcomer.welcome(&hello, &geometry(64)).unwrap());
+    // What may pass is asked for again.
+    accept(&listener).0.refuse("no ring could be made");
+    let (newcomer, hello) = accept(&listener);
+    assert!(newcomer.welcome(&hello, &geometry(32_768)).is_err());
+    let error = program.join().unwrap().unwrap_err();
+    assert!(matches!(error, RingError::Unsuitable(_)), "{error}");
 }
 
 #[test]

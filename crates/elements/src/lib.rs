@@ -13,6 +13,7 @@ mod analysis;
 mod aqm;
 mod check;
 mod control;
+mod departures;
 mod ethernet;
 mod field;
 mod flow;

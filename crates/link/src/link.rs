@@ -83,11 +83,10 @@ pub struct Link<F> {
     counters: Counters,
 }
 
-/// The seed for one direction of a link, of the seed that is set for all links and the direction's name (FNV-1a).
+/// The seed for one direction of a link, of the seed that is set for all links and the direction's name.
 /// Directions with equal seeds would lose the same frames, and delay them equally there and back.
 pub fn seed_of(seed: u64, name: &str) -> u64 {
-    let bytes = seed.to_le_bytes().into_iter().chain(name.bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    ringway_frame::fnv1a(seed.to_le_bytes().into_iter().chain(name.bytes()))
 }
 
 impl<F: Frame> Link<F> {

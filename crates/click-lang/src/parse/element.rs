@@ -263,11 +263,13 @@ impl Parser<'_> {
         let named_so = |class: TypeId| tool && self.types[class].name == element.name;
         match element.declared {
             Some(declared) if element.class.is_some() || named_so(declared) => {
-                self.diagnostics.error(landmark, format!("class '{}' used as element name", element.name));
+                let name = shown(&element.name);
+                self.diagnostics.error(landmark, format!("class '{name}' used as element name"));
             }
             None if element.class.is_none() => {
                 if !tool {
-                    self.diagnostics.error(landmark, format!("undeclared element '{}'", element.name));
+                    let name = shown(&element.name);
+                    self.diagnostics.error(landmark, format!("undeclared element '{name}'"));
                     let declared = self.compounds[self.current].names.keys().map(String::as_str);
                     let hint =
                         proposal(&element.name, self.environment.classes().into_iter().chain(declared));
@@ -284,7 +286,7 @@ impl Parser<'_> {
     }
 
     fn redeclared(&mut self, element: &ParsedElement, node: usize) {
-        let (name, tool) = (&element.name, self.is_tool());
+        let (name, tool) = (shown(&element.name), self.is_tool());
         let old = self.compounds[self.current].nodes[node].clone();
         let landmark = if tool { self.reader.landmark() } else { element.landmark.clone() };
         self.diagnostics.error(landmark, format!("redeclaration of element '{name}'"));
@@ -294,4 +296,9 @@ impl Parser<'_> {
             self.diagnostics.error(old.landmark, before);
         }
     }
+}
+
+/// A name in a message; that of a variable `$` is empty.
+fn shown(name: &str) -> &str {
+    if name.is_empty() { "$" } else { name }
 }

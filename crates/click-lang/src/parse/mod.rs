@@ -140,7 +140,12 @@ impl<'a> Parser<'a> {
     }
 
     fn syntax_error(&mut self, near: &Lexeme) {
-        self.error(format!("syntax error near '{}'", printable(&near.text)));
+        match near.token {
+            Token::End => self.error("syntax error at the end of the configuration"),
+            // Of a variable the text is the name.
+            Token::Variable if near.text.is_empty() => self.error("syntax error near '$'"),
+            _ => self.error(format!("syntax error near '{}'", printable(&near.text))),
+        }
     }
 
     /// Counts text against its limit; returns `false` if it is exceeded.
@@ -327,7 +332,10 @@ impl<'a> Parser<'a> {
             return self.add_base(name);
         }
         if report {
-            self.error(format!("unknown element class '{name}'"));
+            self.error(match name {
+                "" => "missing element class".into(),
+                _ => format!("unknown element class '{name}'"),
+            });
             let hint = proposal(name, self.environment.classes());
             self.diagnostics.hint(hint);
         }

@@ -47,7 +47,11 @@ impl Parser<'_> {
         }
         if kind == "package" && !self.is_tool() && !self.environment.has_package(&value) {
             let landmark = self.reader.landmark();
-            self.diagnostics.error_at(landmark, format!("requirement '{value}' not available"));
+            let text = match &value[..] {
+                "" => "requirement without a name".into(),
+                _ => format!("requirement '{value}' not available"),
+            };
+            self.diagnostics.error_at(landmark, text);
         }
         let requirement = Requirement { kind, value };
         if self.is_tool() {
@@ -68,8 +72,10 @@ impl Parser<'_> {
             _ => ".".into(),
         };
         let Some((path, text)) = self.environment.library(name, &directory) else {
-            let shown = if self.is_tool() { String::new() } else { super::printable(name) };
-            self.error(format!("library '{shown}' not found in CLICKPATH/conf"));
+            self.error(match name {
+                "" => "library without a name".into(),
+                _ => format!("library '{}' not found in CLICKPATH/conf", super::printable(name)),
+            });
             return;
         };
         if self.libraries.insert(path.clone(), 0).is_some() {

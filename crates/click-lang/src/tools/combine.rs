@@ -70,7 +70,13 @@ impl Ends {
         let words = split_words(&text.replace('.', " . ").replace('=', " = "));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let [name1, ".", device1, "=", name2, ".", device2] = words[..] else {
-            diagnostics.error(None, format!("bad link definition '{text}'"));
+            diagnostics.error(
+                None,
+                match text.trim() {
+                    "" => "empty link definition".into(),
+                    _ => format!("bad link definition '{text}'"),
+                },
+            );
             return None;
         };
         let mut component = |name: &str| {

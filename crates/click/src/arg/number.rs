@@ -69,15 +69,17 @@ macro_rules! integers {
 
 integers!(u8 u16 u32 u64 usize i8 i16 i32 i64);
 
-/// A number with a fraction.
+/// A number with a fraction; `1%` is 0.01.
 impl Arg for f64 {
     fn parse(text: &str, _: &Scope) -> Result<Self, ArgError> {
-        let value: f64 = text.parse().map_err(|_| ArgError::Parse)?;
+        let (number, unit) =
+            text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_ascii_end(), 100.0));
+        let value = number.parse::<f64>().map_err(|_| ArgError::Parse)? / unit;
         if value.is_finite() { Ok(value) } else { Err(ArgError::other("out of range")) }
     }
 }
 
-/// A fixed-point number with `BITS` bits of fraction, as a whole number of `2^-BITS`.
+/// A fixed-point number with `BITS` bits of fraction, as a whole number of `2^-BITS`; `1%` is 0.01.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fixed<const BITS: u32>(pub u32);
 
@@ -94,7 +96,9 @@ impl<const BITS: u32> fmt::Display for Fixed<BITS> {
 
 impl<const BITS: u32> Arg for Fixed<BITS> {
     fn parse(text: &str, _: &Scope) -> Result<Self, ArgError> {
-        let value = super::unit::decimal(text, 0).ok_or(ArgError::Parse)?;
+        let (number, power) =
+            text.strip_suffix('%').map_or((text, 0), |number| (number.trim_ascii_end(), -2));
+        let value = super::unit::decimal(number, power).ok_or(ArgError::Parse)?;
         let scaled = value.scaled(1 << BITS);
         match u32::try_from(scaled) {
             Ok(scaled) => Ok(Self(scaled)),

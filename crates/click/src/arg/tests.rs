@@ -25,6 +25,38 @@ fn by_position_and_by_keyword() {
 }
 
 #[test]
+fn units_are_those_of_fabric_files() {
+    let lines = include_str!("../../../spec/src/file/units.txt").lines();
+    for line in lines.filter(|line| !line.starts_with('#')) {
+        let [what, text, expected] = *line.split(' ').collect::<Vec<_>>() else { panic!("{line}") };
+        let expected: f64 = expected.parse().unwrap();
+        let scope = Scope::default();
+        match what {
+            "duration" => {
+                assert_eq!(Nanoseconds::parse(text, &scope), Ok(Nanoseconds(expected as u64)), "{line}")
+            }
+            "bits" => {
+                assert_eq!(Bandwidth::parse(text, &scope), Ok(Bandwidth((expected / 8.0) as u32)), "{line}")
+            }
+            _ => {
+                assert_eq!(f64::parse(text, &scope), Ok(expected), "{line}");
+                let fixed = Fixed::<16>((expected * 65536.0).round() as u32);
+                assert_eq!(Fixed::<16>::parse(text, &scope), Ok(fixed), "{line}");
+            }
+        }
+    }
+    // Click's own spellings keep their meaning.
+    let bandwidth = |text| Bandwidth::parse(text, &Scope::default()).map(|Bandwidth(bytes)| bytes);
+    assert_eq!(["8kbps", "8Mbps", "9"].map(bandwidth), [Ok(1000), Ok(1_000_000), Ok(9)]);
+    for wrong in ["bit", "xbit", "10 m bit", "8mbps", "100tbit", "%", "\u{e9}bit"] {
+        assert!(bandwidth(wrong).is_err(), "{wrong}");
+    }
+    assert!(
+        f64::parse("%", &Scope::default()).is_err() && Fixed::<16>::parse("%", &Scope::default()).is_err()
+    );
+}
+
+#[test]
 fn error_messages_equal_clicks() {
     let mut value = 0u8;
     let mut wrong = args("300");

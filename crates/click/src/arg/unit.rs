@@ -71,7 +71,12 @@ const fn unit(suffix: &'static str, factor: u128, power: i32) -> Unit {
     Unit { suffix, factor, power }
 }
 
+/// Click's, and plurals as in tc(8).
 const TIMES: &[Unit] = &[
+    unit("msecs", 1, -3),
+    unit("usecs", 1, -6),
+    unit("nsecs", 1, -9),
+    unit("secs", 1, 0),
     unit("msec", 1, -3),
     unit("usec", 1, -6),
     unit("nsec", 1, -9),
@@ -122,7 +127,8 @@ impl Arg for Seconds {
     }
 }
 
-/// A bandwidth in bytes a second: a number with `Bps`, `B/s`, `bps`, `b/s` or `baud` and a prefix; bytes if none.
+/// A bandwidth in bytes a second: a number with `Bps`, `B/s`, `bps`, `b/s` or `baud` and a prefix; bytes if none. Also
+/// a number with `bit`, as in tc(8), and a prefix in any case; tc's `kbps` are bytes there, but bits here, as in Click.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bandwidth(pub u32);
 
@@ -139,8 +145,24 @@ impl Bandwidth {
     }
 }
 
+/// Splits off `bit` and its prefix, with its power of ten.
+fn split_bits(text: &str) -> Option<(&str, i32)> {
+    let (text, suffix) = text.split_at_checked(text.len().checked_sub(3)?)?;
+    if !suffix.eq_ignore_ascii_case("bit") {
+        return None;
+    }
+    let prefixes = [(['k', 'K'], 3), (['m', 'M'], 6), (['g', 'G'], 9), (['t', 'T'], 12)];
+    let found = prefixes.iter().find_map(|(prefix, power)| Some((text.strip_suffix(*prefix)?, *power)));
+    Some(found.unwrap_or((text, 0)))
+}
+
 impl Arg for Bandwidth {
     fn parse(text: &str, _: &Scope) -> Result<Self, ArgError> {
+        if let Some((number, power)) = split_bits(text) {
+            let value = decimal(number.trim_ascii_end(), power).ok_or(ArgError::Parse)?;
+            let bytes = u32::try_from(value.scaled(125) / 1000);
+            return bytes.map(Self).map_err(|_| ArgError::other("out of range"));
+        }
         let units = [("baud", true), ("bps", true), ("b/s", true), ("Bps", false), ("B/s", false)];
         let found = units.iter().find_map(|(suffix, bits)| Some((text.strip_suffix(suffix)?, *bits)));
         let (number, bits) = found.unwrap_or((text, false));

@@ -64,17 +64,17 @@ impl<E: Element, F: Fn(&mut E, Request<'_>, &mut Context<'_>) -> Outcome> Act fo
 /// Reads a counter.
 struct Count<E, F>(F, PhantomData<fn(&mut E)>);
 
-impl<E: Element, F: Fn(&mut E) -> &mut u64> Act for Count<E, F> {
+impl<E: Element, F: Fn(&mut E) -> &mut [u64]> Act for Count<E, F> {
     fn act(&self, element: &mut dyn Element, request: Request<'_>, _: &mut Context<'_>) -> Outcome {
         match downcast(element) {
-            Some(element) => Ok(request.pieces.show(self.0(element))),
+            Some(element) => Ok(request.pieces.show(&self.0(element).iter().sum::<u64>())),
             None => foreign(),
         }
     }
 
     fn carry(&self, from: &mut dyn Element, to: &mut dyn Element) {
         if let (Some(from), Some(to)) = (downcast(from), downcast(to)) {
-            *self.0(to) = *self.0(from);
+            self.0(to).iter_mut().zip(self.0(from)).for_each(|(to, from)| *to = *from);
         }
     }
 }
@@ -202,7 +202,16 @@ impl Handler {
         name: impl Into<Cow<'static, str>>,
         field: impl Fn(&mut E) -> &mut u64 + 'static,
     ) -> Self {
-        Self::new(name.into(), Some(Box::new(Count(field, PhantomData))), None)
+        Self::counters(name, move |e: &mut E| core::slice::from_mut(field(e)))
+    }
+
+    /// Several counters, such as those of dropped packets by reason, whose sum is read. They go on as that of
+    /// [`Handler::counter`].
+    pub fn counters<E: Element>(
+        name: impl Into<Cow<'static, str>>,
+        fields: impl Fn(&mut E) -> &mut [u64] + 'static,
+    ) -> Self {
+        Self::new(name.into(), Some(Box::new(Count(fields, PhantomData))), None)
     }
 
     /// A value to read that depends on the router, or on parameters ([`Handler::parameters`]).

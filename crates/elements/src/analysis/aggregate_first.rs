@@ -45,6 +45,11 @@ impl Element for AggregateFirst {
         });
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.seed = cx.own_seed();
+        self.known.reseed(self.seed);
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("count", |e: &Self| e.known.len()),

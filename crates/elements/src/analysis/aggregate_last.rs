@@ -106,6 +106,11 @@ impl Element for AggregateLast {
         }
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.seed = cx.own_seed();
+        self.aggregates.reseed(self.seed);
+    }
+
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
         let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };

@@ -48,6 +48,12 @@ impl Buckets {
         &mut self.heads[bucket]
     }
 
+    /// Empties all chains, whose entries the caller must insert again.
+    pub(crate) fn clear(&mut self) {
+        self.heads.fill(0);
+        (self.old, self.moved) = (Vec::new(), 0);
+    }
+
     /// Removes an old chain, whose entries the caller must insert again; `None` if no old chain is left.
     pub(crate) fn next_old(&mut self) -> Option<u32> {
         let head = core::mem::take(self.old.get_mut(self.moved)?);

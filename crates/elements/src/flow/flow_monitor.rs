@@ -416,6 +416,12 @@ impl Element for FlowMonitor {
         .into()
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        let seed = cx.own_seed();
+        self.flows.table.reseed(seed);
+        self.flows6.table.reseed(seed.rotate_left(17));
+    }
+
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
         let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {

@@ -316,6 +316,10 @@ impl<A: Family> Balancer<A> {
         Ok(())
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.connections.reseed(cx.own_seed());
+    }
+
     fn push(&mut self, port: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let (now, vip) = (cx.coarse_now(), self.vip);
         let mut found = [const { None }; PACKETS];
@@ -502,6 +506,10 @@ impl Element for IpLoadBalancer {
             })
             .parameters(),
         ].into()
+    }
+
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        either!(&mut self.balancer, balancer => balancer.reseed(cx));
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {

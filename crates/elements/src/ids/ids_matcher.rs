@@ -174,6 +174,10 @@ impl Element for IdsMatcher {
         });
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.streams.iter_mut().for_each(|streams| streams.reseed(cx));
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         let mut handlers = Vec::from([
             Handler::counter("packets", |e: &mut Self| &mut e.packets),

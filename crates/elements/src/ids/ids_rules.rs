@@ -331,6 +331,10 @@ impl Element for IdsRules {
         });
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.streams.iter_mut().for_each(|streams| streams.reseed(cx));
+    }
+
     fn handlers(&self) -> Vec<Handler> {
         let mut handlers = Vec::from([
             Handler::write("rules", Self::set_rules),

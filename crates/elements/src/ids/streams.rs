@@ -64,6 +64,11 @@ impl Streams {
         Self::new(capacity, cx.own_seed(), longest)
     }
 
+    /// Hashes all keys by another seed of the router's.
+    pub(super) fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.table.reseed(cx.own_seed());
+    }
+
     /// The handlers of an element that follows connections.
     pub(super) fn handlers<E: Element>(streams: fn(&E) -> Option<&Self>) -> [Handler; 3] {
         [

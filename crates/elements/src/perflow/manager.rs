@@ -176,6 +176,10 @@ impl Element for FlowManager {
         Ok(())
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.table.reseed(cx.own_seed());
+    }
+
     fn action(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let now = cx.coarse_now();
         let timeout = if self.timeout == 0 { u64::MAX } else { self.timeout };

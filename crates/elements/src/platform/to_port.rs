@@ -4,7 +4,6 @@ use super::{Plug, PortRing, Pushed};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::any::Any;
 use ringway_click::arg::Args;
 use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task, Timer};
 
@@ -161,13 +160,6 @@ impl<P: Plug> Element for ToPort<P> {
         worked
     }
 
-    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
-        if let Some(from) = from.downcast_mut::<Self>() {
-            self.counts = from.counts;
-        }
-    }
-
     fn cleanup(&mut self, cx: &mut Context<'_>) {
         let lost = self.counts.drops[AWAY];
         let (state, port) = (self.plug.state(), self.plug.shares().unwrap_or_default());
@@ -184,7 +176,7 @@ impl<P: Plug> Element for ToPort<P> {
         [
             Handler::counter("count", |e: &mut Self| &mut e.counts.frames),
             Handler::counter("byte_count", |e: &mut Self| &mut e.counts.bytes),
-            Handler::read("drops", |e: &Self| e.counts.drops.iter().sum::<u64>()),
+            Handler::counters("drops", |e: &mut Self| &mut e.counts.drops),
             Handler::read("drop_counts", |e: &Self| {
                 let lines = REASONS.iter().zip(&e.counts.drops).filter(|(_, count)| **count > 0);
                 lines.map(|(reason, count)| format!("{reason} {count}\n")).collect::<String>()

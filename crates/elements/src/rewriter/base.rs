@@ -760,6 +760,10 @@ impl Element for Rewriter {
         }
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.flows.borrow_mut().reseed(cx.own_seed());
+    }
+
     fn dispose(&mut self) -> Progress {
         // Other rewriters that share the flow set may still use it.
         let gone = Rc::get_mut(&mut self.flows).is_none_or(|flows| flows.get_mut().give_up());

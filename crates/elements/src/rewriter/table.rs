@@ -344,6 +344,22 @@ impl FlowSet {
         }
     }
 
+    /// Hashes all keys by another seed, which takes as long as there are flows.
+    pub fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+        self.buckets.clear();
+        for number in 0..self.flows.len() as u32 {
+            let flow = &self.flows[number];
+            if !flow.is_live() {
+                continue;
+            }
+            if flow.keys[0] != flow.keys[1] {
+                self.link(number, 0);
+            }
+            self.link(number, 1);
+        }
+    }
+
     /// Moves a few old buckets, or allocates more if there are too few.
     fn grow(&mut self) {
         for _ in 0..MOVES {
@@ -677,6 +693,7 @@ mod tests {
             assert_eq!(set.find(0, key(number / 2)), set.find(0, key(number / 2)));
             assert!(set.find(0, key(number / 3)).is_some(), "{number}");
         }
+        set.reseed(9);
         for number in (0..5000).step_by(2) {
             let (flow, _) = set.find(0, key(number)).unwrap();
             set.forget(flow);

@@ -6,12 +6,13 @@
 //! - `DELAY`: a time.
 //!
 //! Handlers: `delay` (read, write).
+use crate::departures::Departures;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{
-    Class, Context, Element, Failed, Handler, Interval, Note, NoteKind, Packet, PacketBurst, SECOND, Search,
-    Signal, Timer,
+    Class, Context, Element, Failed, Handler, Interval, Note, NoteKind, Packet, PacketBurst, Search, Signal,
+    Timer,
 };
 
 pub static CLASS: Class =
@@ -20,6 +21,8 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct DelayShaper {
     delay: u64,
+    departures: Departures,
+    /// With the moment of the steady clock from which it may leave.
     held: Option<(u64, Packet)>,
     timer: Option<Timer>,
     note: Option<Note>,
@@ -46,22 +49,19 @@ impl Element for DelayShaper {
 
     fn pull(&mut self, _: usize, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let (Some(note), Some(timer)) = (self.note, self.timer) else { return };
-        let now = cx.now();
         if self.held.is_none() {
             self.held = cx.lend(self, |cx| cx.pull_one(0)).map(|packet| {
-                let stamp = packet.timestamp();
-                // As in Click, a timestamp in the first second counts as unset.
-                let began = if stamp < SECOND { now } else { stamp };
-                (began.saturating_add(self.delay), packet)
+                let (_, when) = self.departures.of(packet.timestamp(), self.delay, cx);
+                (when, packet)
             });
         }
         match self.held.take() {
-            Some((when, mut packet)) if when <= now => {
-                packet.set_timestamp(now);
+            Some((when, mut packet)) if when <= cx.steady() => {
+                packet.set_timestamp(cx.now());
                 burst.push(packet);
             }
             Some((when, packet)) => {
-                cx.set_timer_after(timer, when - now);
+                cx.set_timer(timer, when);
                 cx.sleep(note);
                 self.held = Some((when, packet));
             }
@@ -80,10 +80,9 @@ impl Element for DelayShaper {
         let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         // The packet waits until the time that it was given.
-        self.held = from.held.take();
+        (self.held, self.departures) = (from.held.take(), core::mem::take(&mut from.departures));
         if let (Some((when, _)), Some(timer)) = (&self.held, self.timer) {
-            let now = cx.now();
-            cx.set_timer_after(timer, when.saturating_sub(now));
+            cx.set_timer(timer, *when);
         }
     }
 

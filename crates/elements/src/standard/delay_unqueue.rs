@@ -6,12 +6,11 @@
 //! - `DELAY`: a time.
 //!
 //! Handlers: `delay` (read, write); those of its task.
+use crate::departures::Departures;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, Interval, Packet, SECOND, Signal, Task, Timer,
-};
+use ringway_click::{Class, Context, Element, Failed, Handler, Interval, Packet, Signal, Task, Timer};
 
 pub static CLASS: Class =
     Class::new("DelayUnqueue", || Box::<DelayUnqueue>::default()).ports("1/1").processing("l/h");
@@ -19,7 +18,9 @@ pub static CLASS: Class =
 #[derive(Debug, Default)]
 pub struct DelayUnqueue {
     delay: u64,
-    held: Option<Packet>,
+    departures: Departures,
+    /// With the moment of the steady clock at which it leaves.
+    held: Option<(u64, Packet)>,
     task: Option<Task>,
     timer: Option<Timer>,
     signal: Signal,
@@ -44,26 +45,22 @@ impl Element for DelayUnqueue {
         let mut worked = false;
         loop {
             if self.held.is_none() {
-                self.held = cx.lend(self, |cx| cx.pull_one(0));
-                if let Some(packet) = &mut self.held {
-                    let stamp = packet.timestamp();
-                    // As in Click, a timestamp in the first second counts as unset.
-                    let began = if stamp < SECOND { cx.now() } else { stamp };
-                    packet.set_timestamp(began.saturating_add(self.delay));
-                }
+                self.held = cx.lend(self, |cx| cx.pull_one(0)).map(|mut packet| {
+                    let (wall, when) = self.departures.of(packet.timestamp(), self.delay, cx);
+                    packet.set_timestamp(wall);
+                    (when, packet)
+                });
             }
-            let Some(packet) = self.held.take() else {
+            let Some((when, packet)) = self.held.take() else {
                 if cx.is_active(&self.signal) {
                     cx.reschedule(task);
                 }
                 return worked;
             };
-            let now = cx.now();
-            let when = packet.timestamp();
-            if when > now {
-                self.held = Some(packet);
+            if when > cx.steady() {
+                self.held = Some((when, packet));
                 if let Some(timer) = self.timer {
-                    cx.set_timer_after(timer, when - now);
+                    cx.set_timer(timer, when);
                 }
                 return worked;
             }
@@ -81,7 +78,7 @@ impl Element for DelayUnqueue {
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
         let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
-        self.held = from.held.take();
+        (self.held, self.departures) = (from.held.take(), core::mem::take(&mut from.departures));
     }
 
     fn handlers(&self) -> Vec<Handler> {

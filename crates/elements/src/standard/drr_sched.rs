@@ -8,6 +8,7 @@
 //!
 //! No handlers. Inputs that signal that they are empty are not pulled, and accumulate no credit.
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst, Signal};
@@ -28,11 +29,17 @@ pub struct DrrSched {
     quantum: u32,
     inputs: Vec<Input>,
     next: usize,
+    /// Packets that were pulled from inputs that the element had before its configuration was replaced: the first ones
+    /// to leave.
+    left: VecDeque<Packet>,
 }
 
 impl DrrSched {
     /// The next packet. An input whose packet exceeds its deficit waits for its next rounds.
     fn one(&mut self, cx: &mut Context<'_>) -> Option<Packet> {
+        if let Some(packet) = self.left.pop_front() {
+            return Some(packet);
+        }
         let mut in_vain = 0;
         while in_vain < self.inputs.len() {
             let number = self.next;
@@ -85,6 +92,8 @@ impl Element for DrrSched {
         let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         self.next = from.next.checked_rem(self.inputs.len()).unwrap_or(0);
+        self.left = core::mem::take(&mut from.left);
+        self.left.extend(from.inputs.iter_mut().skip(self.inputs.len()).filter_map(|old| old.head.take()));
         for (own, old) in self.inputs.iter_mut().zip(&mut from.inputs) {
             (own.deficit, own.head) = (old.deficit, old.head.take());
         }

@@ -67,8 +67,9 @@ enum Distribution {
 }
 
 /// Parses one of the names as the value beside it.
+/// One of these names, in any case, with `-` or `_`.
 fn one_of<T: Copy>(names: &'static [(&'static str, T)]) -> impl FnOnce(&str, &Scope) -> Result<T, ArgError> {
-    move |text, _| match names.iter().find(|(name, _)| *name == text) {
+    move |text, _| match names.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text.replace('-', "_"))) {
         Some((_, value)) => Ok(*value),
         None => {
             let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();

@@ -13,8 +13,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use ringway_click::arg::{Args, Bandwidth, Nanoseconds};
 use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Interval, Packet, SECOND, Signal,
-    Task, Timer,
+    Annotations, BEHIND, Class, Context, Element, Failed, Handler, HandlerError, Interval, Packet, SECOND,
+    Signal, Task, Timer,
 };
 
 pub static CLASS: Class =
@@ -30,7 +30,8 @@ const MOST: usize = 1 << 20;
 pub struct LinkUnqueue {
     latency: u64,
     bandwidth: u32,
-    link: VecDeque<Packet>,
+    /// Packets in transit, with the moments of the steady clock at which they arrive.
+    link: VecDeque<(u64, Packet)>,
     back_to_back: bool,
     task: Option<Task>,
     timer: Option<Timer>,
@@ -46,10 +47,11 @@ impl LinkUnqueue {
     }
 
     fn last(&self) -> Option<u64> {
-        self.link.back().map(|packet| packet.timestamp())
+        self.link.back().map(|(arrives, _)| *arrives)
     }
 
-    fn take_in(&mut self, now: u64, cx: &mut Context<'_>) -> bool {
+    /// Pulls what begins its way by `now`, which is `wall` as a time of day.
+    fn take_in(&mut self, wall: u64, now: u64, cx: &mut Context<'_>) -> bool {
         let arrives = now.saturating_add(self.latency);
         let mut worked = false;
         while self.last().is_none_or(|last| last <= arrives) && self.link.len() < MOST {
@@ -58,10 +60,12 @@ impl LinkUnqueue {
                 break;
             };
             let length = packet.len() as u64 + u64::from(packet.notes().u32(Annotations::EXTRA_LENGTH));
-            let from = self.last().filter(|_| self.back_to_back).unwrap_or(arrives);
+            let last = self.last().filter(|_| self.back_to_back);
+            let from = last.map_or(arrives, |last| last.max(arrives.saturating_sub(BEHIND)));
             let time = length.saturating_mul(SECOND) / u64::from(self.bandwidth);
-            packet.set_timestamp(from.saturating_add(time));
-            self.link.push_back(packet);
+            let when = from.saturating_add(time);
+            packet.set_timestamp(wall.saturating_add(when).saturating_sub(now));
+            self.link.push_back((when, packet));
             (worked, self.back_to_back) = (true, true);
         }
         worked
@@ -89,22 +93,18 @@ impl Element for LinkUnqueue {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let now = cx.now();
-        let mut worked = self.take_in(now, cx);
-        while let Some(packet) = self.link.pop_front_if(|packet| packet.timestamp() <= now) {
+        let (wall, now) = (cx.now(), cx.steady());
+        let mut worked = self.take_in(wall, now, cx);
+        while let Some((_, packet)) = self.link.pop_front_if(|(arrives, _)| *arrives <= now) {
             cx.lend(self, |cx| cx.push(0, packet));
             worked = true;
         }
         let active = cx.is_active(&self.signal);
         match (self.link.front(), self.last(), self.timer) {
-            (Some(first), Some(last), Some(timer)) => {
-                let leaves = first.timestamp();
+            (Some((leaves, _)), Some(last), Some(timer)) => {
                 let room = last.saturating_sub(self.latency);
-                let next = if active { leaves.min(room) } else { leaves };
-                match next.checked_sub(now) {
-                    Some(wait) if wait > 0 => cx.set_timer_after(timer, wait),
-                    _ => cx.reschedule(task),
-                }
+                let next = if active { room.min(*leaves) } else { *leaves };
+                if next > now { cx.set_timer(timer, next) } else { cx.reschedule(task) }
             }
             _ if active => cx.reschedule(task),
             _ => self.back_to_back = false,

@@ -419,6 +419,10 @@ impl Element for PppoeConcentrator {
         .into()
     }
 
+    fn reseed(&mut self, cx: &mut Context<'_>) {
+        self.sessions.reseed(cx.own_seed());
+    }
+
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
         let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };

@@ -165,6 +165,14 @@ impl Sessions {
         }
     }
 
+    /// Hashes all keys by another seed.
+    pub(super) fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+        self.sessions.reseed(seed);
+        self.addresses.reseed(seed);
+        self.prefixes.iter_mut().for_each(|(_, table)| table.reseed(seed));
+    }
+
     /// The place of a length in `prefixes`, or where it belongs.
     fn place(&self, length: u8) -> Result<usize, usize> {
         self.prefixes.binary_search_by(|(other, _)| length.cmp(other))

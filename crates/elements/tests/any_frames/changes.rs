@@ -2,7 +2,7 @@
 //! taken over in order or counted as dropped, and counters go on.
 use super::configuration::{arguments, configuration, sides};
 use super::offload::{KEPT, SINK};
-use super::{MULTIPLY, build, check_accounts, counts, frames, turns};
+use super::{MULTIPLY, build, check_accounts, counts, frames, number, turns};
 use proptest::prelude::*;
 use ringway_click::{Class, Options, Rebuild, Recorder, Registry, Router, Succession, Turn};
 use ringway_click_lang::{Anything, Source};
@@ -89,6 +89,51 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// A configuration in which an element pulls from the first `inputs` of three queues.
+fn scheduler(class: &Class, inputs: usize, frames: &[Vec<u8>]) -> String {
+    let arguments =
+        if class.name == "StrideSched" { vec!["3"; inputs].join(", ") } else { arguments(class, true) };
+    let mut text =
+        format!("e :: {}({arguments}) -> RatedUnqueue(1000) -> out0 :: Counter -> Discard;", class.name);
+    for input in 0..3 {
+        let to = if input < inputs { format!("[{input}] e") } else { "Idle".into() };
+        text += &format!("q{input} :: Queue -> in{input} :: Counter -> {to};\n");
+        for frame in frames {
+            let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
+            text += &format!("InfiniteSource(DATA \\<{hex}>, LIMIT 1) -> q{input};\n");
+        }
+    }
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_packet_of_an_input_that_is_gone_is_lost(
+        frames in frames(),
+        burst in prop::sample::select(vec![1usize, 7, 64]),
+        before in 0usize..60,
+    ) {
+        let mut tried = Vec::new();
+        let registry = ringway_elements::registry();
+        for class in registry.iter().filter(|class| class.ports.ends_with("-/1")) {
+            let Some(mut router) = build(&scheduler(class, 3, &frames), burst) else { continue };
+            tried.push(class.name);
+            for _ in 0..before {
+                router.turn_of(1);
+            }
+            let (got, gave) = counts(&mut router, class, true);
+            let mut router = swap(router, &scheduler(class, 1, &frames), burst);
+            let (now_got, now_gave) = counts(&mut router, class, true);
+            assert!(now_got >= got && now_gave >= gave, "{}: counters began again", class.name);
+            turns(&mut router);
+            check_accounts(&mut router, class);
+        }
+        assert!(tried.contains(&"DRRSched") && tried.contains(&"TimeSortedSched"), "{tried:?}");
     }
 }
 
@@ -228,5 +273,35 @@ fn packets_that_wait_for_an_address_are_taken_over() {
         router.write("reply.active true").unwrap();
         pass(&mut router, 1_000_000);
         assert_eq!(router.read("out.count").unwrap(), held.to_string(), "{kind:?}");
+    }
+}
+
+/// Elements with hash tables that packets fill, and their number of entries.
+const TABLES: &[(&str, &str)] = &[
+    ("e :: IPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0)", "e.table_size"),
+    ("e :: UDPRewriter(keep 0 0)", "e.table_size"),
+    ("e :: IPLoadBalancer(5.6.7.8, 10.0.0.1, 10.0.0.2)", "e.count"),
+    ("e :: FlowMonitor", "e.count"),
+    ("e :: FlowIPManager", "e.count"),
+    ("AggregateIP(udp sport) -> e :: AggregateFirst", "e.count"),
+    ("AggregateIP(udp sport) -> e :: AggregateLast", "e.count"),
+];
+
+#[test]
+fn a_clone_finds_its_flows_by_another_seed() {
+    for (element, handler) in TABLES {
+        let text = format!(
+            "FastUDPFlows(10000, -1, 60, 1:1:1:1:1:1, 1.2.3.4, 2:2:2:2:2:2, 5.6.7.8, 300, 1000000) -> Unqueue
+            -> MarkIPHeader(14) -> {element} -> Discard;"
+        );
+        let mut router = built(&text, 7);
+        let size = |router: &mut Router| {
+            pass(router, 1_000_000_000);
+            number(router, handler)
+        };
+        let before = size(&mut router);
+        assert!(before > 1, "{element}");
+        router.reseed(77);
+        assert_eq!(size(&mut router), before, "{element}");
     }
 }

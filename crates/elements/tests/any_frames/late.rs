@@ -2,7 +2,7 @@
 //! caught up for at most a second.
 use super::build;
 use super::configuration::{configuration, sides};
-use ringway_click::{Clock, Options, Recorder, Router, Time, Turn};
+use ringway_click::{Clock, Options, Recorder, Router, RunTime, Time, Turn};
 use ringway_click_lang::{Anything, Source};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -10,17 +10,18 @@ use std::rc::Rc;
 const SECOND: u64 = 1_000_000_000;
 const STEP: u64 = SECOND / 200;
 
-/// Time that tests advance.
+/// Time that tests advance; the time of day; whether the steady clock stands still with the program.
 #[derive(Clone, Default)]
-struct Hand(Rc<Cell<u64>>);
+struct Hand(Rc<Cell<u64>>, Rc<Cell<u64>>, Option<RunTime>);
 
 impl Time for Hand {
     fn wall(&mut self) -> u64 {
-        self.0.get() + 1_700_000_000 * SECOND
+        self.0.get() + self.1.get()
     }
 
     fn steady(&mut self) -> u64 {
-        self.0.get()
+        let now = self.0.get();
+        self.2.as_mut().map_or(now, |run| run.at(now))
     }
 
     fn fork(&self) -> Box<dyn Time> {
@@ -48,7 +49,12 @@ impl Hand {
 }
 
 fn timed(text: &str) -> Option<(Router, Hand)> {
-    let hand = Hand(Rc::new(Cell::new(1_000 * SECOND)));
+    timed_by(text, None)
+}
+
+fn timed_by(text: &str, run: Option<RunTime>) -> Option<(Router, Hand)> {
+    let (now, day) = (Cell::new(1_000 * SECOND), Cell::new(1_700_000_000 * SECOND));
+    let hand = Hand(Rc::new(now), Rc::new(day), run);
     let parsed = Source::new(text, "config").read(&mut Anything);
     let clock = Clock::Real(Box::new(hand.clone()));
     let options = Options { clock, ..Options::simulated(1, Recorder::default(), text) };
@@ -72,6 +78,8 @@ const BY_THE_CLOCK: &[(&str, u64)] = &[
     ("InfiniteSource -> Queue -> Burster(0.005, 1)", 200),
     ("InfiniteSource -> Queue -> RatedUnqueue(200)", 200),
     ("InfiniteSource(LENGTH 100) -> Queue -> BandwidthRatedUnqueue(20kBps)", 200),
+    ("InfiniteSource(LENGTH 100) -> Queue -> LinkUnqueue(0s, 20kBps)", 200),
+    ("InfiniteSource(LENGTH 100) -> Queue -> LinkUnqueue(10ms, 20kBps)", 200),
     ("InfiniteSource -> Queue -> Shaper(200) -> Unqueue", 200),
     ("InfiniteSource(LENGTH 100) -> Queue -> BandwidthShaper(20kBps) -> Unqueue", 200),
 ];
@@ -132,5 +140,89 @@ fn no_element_works_off_an_hour_at_once() {
         let at_once = emitted(&mut router) - before;
         // Packets that it held, and a burst.
         assert!(at_once <= a_second + 64, "{}: {a_second} in a second, {at_once} at once", class.name);
+    }
+}
+
+/// Elements that delay packets by times, which get and emit a hundred a second.
+const DELAYS: &[&str] = &[
+    "DelayUnqueue(0.1s)",
+    "DelayShaper(0.1s) -> Unqueue",
+    "LinkUnqueue(0.1s, 100kBps)",
+    "Unqueue -> LinkEmulator(DELAY 100ms)",
+];
+
+#[test]
+fn delays_do_not_follow_the_clock_of_the_day() {
+    const JUMPS: [i64; 6] = [-7200, -1, 3600, 7200, -3600, 1];
+    for (delay, jump) in DELAYS.iter().flat_map(|delay| JUMPS.map(|jump| (delay, jump))) {
+        let text =
+            format!("RatedSource(RATE 100, LENGTH 60) -> q :: Queue -> {delay} -> c :: Counter -> Discard");
+        let (mut router, hand) = timed(&text).unwrap_or_else(|| panic!("{text}"));
+        hand.pass(&mut router, 2 * SECOND);
+        let before = number(&mut router, "c.count");
+        hand.1.set(hand.1.get().wrapping_add_signed(jump * SECOND as i64));
+        // Packets that were stamped before count as sent now, or have waited enough.
+        hand.pass(&mut router, SECOND);
+        let count = number(&mut router, "c.count") - before;
+        assert!((85..=115).contains(&count), "{delay} {jump}: {count} packets in a second");
+        hand.pass(&mut router, SECOND);
+        let count = number(&mut router, "c.count") - before;
+        assert!((185..=215).contains(&count), "{delay} {jump}: {count} packets in two seconds");
+        assert!(number(&mut router, "q.length") <= 20, "{delay} {jump}");
+    }
+}
+
+#[test]
+fn delays_go_on_after_a_standstill() {
+    for (delay, run) in
+        DELAYS.iter().flat_map(|delay| [None, Some(RunTime::default())].map(|run| (delay, run)))
+    {
+        let text =
+            format!("RatedSource(RATE 100, LENGTH 60) -> q :: Queue -> {delay} -> c :: Counter -> Discard");
+        let (mut router, hand) = timed_by(&text, run).unwrap_or_else(|| panic!("{text}"));
+        hand.pass(&mut router, 2 * SECOND);
+        let before = number(&mut router, "c.count");
+        hand.jump(&mut router, 3600 * SECOND);
+        let at_once = number(&mut router, "c.count") - before;
+        assert!(at_once <= 120, "{delay}: {at_once} at once");
+        hand.pass(&mut router, SECOND);
+        let count = number(&mut router, "c.count") - before;
+        assert!((85..=220).contains(&count), "{delay}: {count} packets in a second");
+    }
+}
+
+/// Elements with tables whose entries age, configurations that fill them, and the number of entries.
+const AGEING: &[(&str, &str)] = &[
+    ("f -> e :: IPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0, REAP_INTERVAL 10) -> Discard", "e.table_size"),
+    (
+        "f -> e :: UDPRewriter(pattern 9.9.9.9 1024-65535 - - 0 0, REAP_INTERVAL 10) -> Discard",
+        "e.table_size",
+    ),
+    ("f -> e :: IPAddrPairRewriter(pattern 9.9.9.9 - 0 0, REAP_INTERVAL 10) -> Discard", "e.table_size"),
+    ("f -> e :: IPLoadBalancer(5.6.7.8, 10.0.0.1, TIMEOUT 60s) -> Discard", "e.count"),
+    ("f -> e :: FlowMonitor(IDLE_TIMEOUT 60s, ACTIVE_TIMEOUT 600s) -> Discard", "e.count"),
+    ("f -> Discard; e :: ARPTable", "e.count"),
+];
+
+#[test]
+fn nothing_ages_while_the_function_stands_still() {
+    for (element, handler) in AGEING {
+        let text = format!(
+            "InfiniteSource(LENGTH 60, LIMIT 1) -> UDPIPEncap(1.0.0.1, 5, 5.6.7.8, 6) -> f :: Null; {element}"
+        );
+        let (mut router, hand) =
+            timed_by(&text, Some(RunTime::default())).unwrap_or_else(|| panic!("{text}"));
+        hand.pass(&mut router, SECOND);
+        if element.contains("ARPTable") {
+            router.write("e.insert 1.2.3.9 1:1:1:1:1:9").unwrap();
+        }
+        for _ in 0..3 {
+            assert_eq!(number(&mut router, handler), 1, "{element}");
+            hand.jump(&mut router, 7200 * SECOND);
+            hand.pass(&mut router, SECOND);
+        }
+        assert_eq!(number(&mut router, handler), 1, "{element}");
+        (0..7500).for_each(|_| hand.jump(&mut router, SECOND));
+        assert_eq!(number(&mut router, handler), 0, "{element}: it ages while the function runs");
     }
 }

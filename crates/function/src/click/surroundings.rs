@@ -1,21 +1,22 @@
 //! The driver's use of the operating system: time, libraries, waiting.
 use super::clickpath;
 use crate::file::{CONFIGURATION, reason};
-use ringway_click::{Registry, Router, Time};
+use ringway_click::{Registry, Router, RunTime, Time};
 use ringway_click_lang::Environment;
 use ringway_host::{PollFd, poll, read_file};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The machine's clocks.
+/// The machine's clocks; the steady one stands still with the program.
 #[derive(Clone, Debug)]
 pub struct Machine {
     start: Instant,
+    run: RunTime,
 }
 
 impl Default for Machine {
     fn default() -> Self {
-        Self { start: Instant::now() }
+        Self { start: Instant::now(), run: RunTime::default() }
     }
 }
 
@@ -25,7 +26,7 @@ impl Time for Machine {
     }
 
     fn steady(&mut self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+        self.run.at(self.start.elapsed().as_nanos() as u64)
     }
 
     fn fork(&self) -> Box<dyn Time> {

@@ -1,6 +1,6 @@
 //! The two ends of a pipe, as `control` sees them. Nothing here blocks.
 
-use crate::ring::open::{GreetError, Made, Newcomer, hand_over, is_gone, say_no};
+use crate::ring::open::{GreetError, Made, Newcomer, hand_over, is_gone};
 use ringway_host::{EventFd, PageChoice, Pages};
 use ringway_ring::{Geometry, Hello, RingKind, RingMemory};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -62,8 +62,7 @@ impl Pipe {
     pub fn join(&mut self, newcomer: Newcomer, hello: Hello) -> Result<(), PipeError> {
         self.sweep();
         if let Err(error) = hello.geometry(RingKind::Pipe, &self.otherwise).header() {
-            newcomer.refuse(&error.to_string());
-            return Err(GreetError::from(error).into());
+            return Ok(newcomer.fail(error.into())?);
         }
         let Some(free) = self.ends.iter_mut().find(|end| end.is_none()) else {
             newcomer.refuse(&PipeError::Taken.to_string());
@@ -82,8 +81,8 @@ impl Pipe {
         let (made, signals) = match made() {
             Ok(made) => made,
             Err(error) => {
-                say_no(&first.socket, &error.to_string());
-                say_no(&second.socket, &error.to_string());
+                error.tell(&first.socket);
+                error.tell(&second.socket);
                 self.ends = [None, None];
                 return Err(error.into());
             }

@@ -25,6 +25,19 @@ pub enum GreetError {
     Host(#[from] HostError),
 }
 
+impl GreetError {
+    /// Sends the reason to the program.
+    pub(crate) fn tell(&self, socket: &UnixStream) {
+        let text = self.to_string();
+        let no = match self {
+            // The same request is refused by any fabric.
+            GreetError::Handshake(_) | GreetError::Layout(_) => Welcome::refused_always(&text),
+            GreetError::Gone | GreetError::Host(_) => Welcome::refused(&text),
+        };
+        send(socket, &no);
+    }
+}
+
 /// A socket on which programs request rings.
 #[derive(Debug)]
 pub struct RingListener(Listener);
@@ -105,7 +118,7 @@ impl Newcomer {
 
     /// Refuses the program, with a reason.
     pub fn refuse(self, why: &str) {
-        say_no(&self.socket, why);
+        send(&self.socket, &Welcome::refused(why));
     }
 
     /// Its socket, once `hello` has been read.
@@ -113,8 +126,9 @@ impl Newcomer {
         self.socket
     }
 
-    fn fail<T>(&self, error: GreetError) -> Result<T, GreetError> {
-        say_no(&self.socket, &error.to_string());
+    /// Refuses the program because of an error.
+    pub(crate) fn fail<T>(&self, error: GreetError) -> Result<T, GreetError> {
+        error.tell(&self.socket);
         Err(error)
     }
 }
@@ -191,9 +205,9 @@ pub(crate) fn hand_over(
     }
 }
 
-pub(crate) fn say_no(socket: &UnixStream, why: &str) {
+fn send(socket: &UnixStream, no: &Welcome) {
     // A program that doesn't read the reason needs none.
-    let _ = send_with(socket.as_fd(), &Welcome::refused(why).to_bytes(), &[]);
+    let _ = send_with(socket.as_fd(), &no.to_bytes(), &[]);
 }
 
 pub(crate) fn is_gone(socket: &UnixStream) -> bool {

@@ -447,10 +447,12 @@ fn invalid_requests_are_answered_with_a_reason() {
     let hello = Hello { slots: [100, 64], ..Hello::default() };
     let (stream, newcomer, got) = ask(&hello.to_bytes());
     assert!(newcomer.welcome(&got.unwrap().unwrap(), &Geometry::default()).is_err());
-    assert!(answer(stream).end().unwrap_err().contains("power of two"));
+    let refused = answer(stream);
+    assert!(refused.end().unwrap_err().contains("power of two") && refused.is_final());
     let (stream, newcomer, _) = ask(&Hello::default().to_bytes());
     newcomer.refuse("the port has a program already");
-    assert_eq!(answer(stream).end(), Err("the port has a program already"));
+    let refused = answer(stream);
+    assert_eq!((refused.end(), refused.is_final()), (Err("the port has a program already"), false));
     let (stream, mut newcomer, got) = ask(&[]);
     assert!(got.unwrap().is_none());
     drop(stream);

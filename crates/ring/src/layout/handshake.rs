@@ -97,6 +97,8 @@ pub struct Welcome {
 
 /// Value of `end` in a refusal.
 const REFUSED: u32 = u32::MAX;
+/// A bit of `text_len` in a refusal: the same request is always refused. Programs that don't know it show the text.
+const ALWAYS: u32 = 1 << 31;
 
 impl Welcome {
     /// Size of the message in bytes.
@@ -122,12 +124,24 @@ impl Welcome {
         Welcome { end: REFUSED, text_len: len as u32, text }
     }
 
+    /// Refuses a ring that no program ever gets on this port.
+    pub fn refused_always(reason: &str) -> Welcome {
+        let refused = Welcome::refused(reason);
+        Welcome { text_len: refused.text_len | ALWAYS, ..refused }
+    }
+
+    /// Whether it refuses a ring that no program ever gets on this port: the request must change.
+    pub fn is_final(&self) -> bool {
+        self.end == REFUSED && self.text_len & ALWAYS != 0
+    }
+
     /// The program's end of the ring, or the reason of a refusal.
     pub fn end(&self) -> Result<u32, &str> {
         if self.end != REFUSED {
             return Ok(self.end & 1);
         }
-        let text = self.text.get(..self.text_len as usize).unwrap_or(&self.text);
+        let len = (self.text_len & !ALWAYS) as usize;
+        let text = self.text.get(..len).unwrap_or(&self.text);
         Err(core::str::from_utf8(text).unwrap_or("no reason was given"))
     }
 
@@ -181,6 +195,9 @@ mod tests {
         assert_eq!(Welcome::from_bytes(&Welcome::ring(1).to_bytes()).unwrap().end(), Ok(1));
         let refused = Welcome::refused("the port is taken");
         assert_eq!(Welcome::from_bytes(&refused.to_bytes()).unwrap().end(), Err("the port is taken"));
+        assert!(!refused.is_final() && !Welcome::ring(0).is_final());
+        let always = Welcome::from_bytes(&Welcome::refused_always("3 slots").to_bytes()).unwrap();
+        assert_eq!((always.end(), always.is_final()), (Err("3 slots"), true));
         let long = "ä".repeat(200);
         assert_eq!(Welcome::refused(&long).end(), Err(&long[..Welcome::TEXT]));
     }

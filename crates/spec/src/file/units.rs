@@ -273,6 +273,20 @@ mod tests {
     }
 
     #[test]
+    fn click_reads_the_same() {
+        let lines = include_str!("units.txt").lines().filter(|line| !line.starts_with('#'));
+        for line in lines {
+            let [what, text, expected] = *line.split(' ').collect::<Vec<_>>() else { panic!("{line}") };
+            let read = match what {
+                "duration" => duration(text).map(|value| value as f64),
+                "bits" => bits(text).map(|value| value as f64),
+                _ => share(text),
+            };
+            assert_eq!(read, Ok(expected.parse().unwrap()), "{line}");
+        }
+    }
+
+    #[test]
     fn a_rate_that_may_mean_two_things_is_refused() {
         let (what, fix) = bits("10Mbps").unwrap_err();
         assert_eq!(what, "\"Mbps\" are bits for some programs and bytes for tc");

@@ -13,7 +13,9 @@ use super::{Machine, function_registry};
 use crate::elements;
 use crate::handed::{self, Handed};
 use ends::Ends;
-use ringway_click::{Breath, Class, Clock, Console, Progress, Rebuild, Registry, Replacement, Router, Turn};
+use ringway_click::{
+    Breath, Class, Clock, Console, LOOK, Progress, Rebuild, Registry, Replacement, Router, Turn,
+};
 use ringway_elements::platform::{Uses, devices};
 use ringway_frame::packet::PACKET;
 use ringway_host::{PollFd, poll};
@@ -229,7 +231,8 @@ impl Resident {
             Turn::Idle => None,
         };
         let look = has_connections.then_some(CONNECTIONS);
-        let due = due.into_iter().chain(look).min();
+        // A function that is suspended can be told from one that sleeps.
+        let due = due.into_iter().chain(look).chain([LOOK]).min();
         if self.ends.iter().any(|ends| ends.borrow().polls()) { Next::Polls(due) } else { Next::Idle(due) }
     }
 

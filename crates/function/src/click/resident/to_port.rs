@@ -5,7 +5,6 @@ use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Pool, Signal, Task};
 use ringway_elements::platform::devices;
 use ringway_frame::LARGEST;
-use std::any::Any;
 
 pub(super) static CLASS: Class = devices::sink(Class::new("ToPort", || Box::<ToPort>::default()));
 
@@ -126,22 +125,15 @@ impl Element for ToPort {
         worked
     }
 
-    fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
-        if let Some(from) = from.downcast_mut::<Self>() {
-            (self.frames, self.bytes, self.drops) = (from.frames, from.bytes, from.drops);
-        }
-    }
-
     fn shares(&self) -> Option<String> {
         self.plug.shares()
     }
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("count", |e: &Self| e.frames),
-            Handler::read("byte_count", |e: &Self| e.bytes),
-            Handler::read("drops", |e: &Self| e.drops.iter().sum::<u64>()),
+            Handler::counter("count", |e: &mut Self| &mut e.frames),
+            Handler::counter("byte_count", |e: &mut Self| &mut e.bytes),
+            Handler::counters("drops", |e: &mut Self| &mut e.drops),
             Handler::read("drop_counts", |e: &Self| {
                 let lines = REASONS.iter().zip(&e.drops).filter(|(_, count)| **count > 0);
                 lines.map(|(reason, count)| format!("{reason} {count}\n")).collect::<String>()
