@@ -1,5 +1,6 @@
 //! Plots as SVG images: bars, and lines over a logarithmic axis; bars beside a line on a linear one.
 
+use ringway_spec::printable_xml;
 use std::fmt::Write;
 
 const WIDTH: f64 = 720.0;
@@ -27,12 +28,8 @@ fn begin(height: f64, title: &str) -> String {
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
          <text x=\"10\" y=\"18\" font-weight=\"bold\">{}</text>\n",
-        escaped(title)
+        printable_xml(title)
     )
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 /// The place of a figure on a logarithmic axis, from 0 to 1.
@@ -93,7 +90,7 @@ pub fn bars(title: &str, rows: &[(String, f64)]) -> String {
              <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             LEFT - 6.0,
             y + 16.0,
-            escaped(name),
+            printable_xml(name),
             y + 3.0,
             BAR - 6.0,
             COLOURS[0],
@@ -135,7 +132,7 @@ pub fn rows(title: &str, kinds: &[&str], panels: &[Panel]) -> String {
              <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             x + 15.0,
             TOP + 9.0,
-            escaped(kind)
+            printable_xml(kind)
         );
     }
     let mut top = TOP + 24.0;
@@ -146,7 +143,7 @@ pub fn rows(title: &str, kinds: &[&str], panels: &[Panel]) -> String {
             out,
             "<text x=\"10\" y=\"{:.1}\" font-weight=\"bold\">{}</text>",
             top + 14.0,
-            escaped(&panel.name)
+            printable_xml(&panel.name)
         );
         for tick in 0..=(most / STEP).ceil() as usize {
             let figure = tick as f64 * STEP;
@@ -172,7 +169,7 @@ pub fn rows(title: &str, kinds: &[&str], panels: &[Panel]) -> String {
             first - 10.0,
             x + 4.0,
             first - 2.0,
-            escaped(name),
+            printable_xml(name),
             short(*figure)
         );
         top = bottom + 24.0;
@@ -188,7 +185,7 @@ fn group(out: &mut String, (y, scale): (f64, f64), name: &str, figures: &[Option
         "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
         LEFT - 6.0,
         y + THIN * figures.len() as f64 / 2.0 + 4.0,
-        escaped(name)
+        printable_xml(name)
     );
     for (kind, figure) in figures.iter().enumerate() {
         let Some(figure) = figure else { continue };
@@ -224,9 +221,9 @@ pub fn panels(title: &str, x_name: &str, panels: &[(String, Vec<Line>)]) -> Stri
             "<text x=\"{left}\" y=\"{:.1}\">{}</text>\n\
              <text x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{}</text>",
             top - 8.0,
-            escaped(name),
+            printable_xml(name),
             bottom + 26.0,
-            escaped(x_name)
+            printable_xml(x_name)
         );
         for tick in ticks(scale) {
             let (_, y) = at((across[0], tick));
@@ -260,7 +257,7 @@ pub fn panels(title: &str, x_name: &str, panels: &[(String, Vec<Line>)]) -> Stri
                  <text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>",
                 right + 8.0,
                 top + 14.0 * (index + 1) as f64,
-                escaped(&line.name)
+                printable_xml(&line.name)
             );
         }
     }

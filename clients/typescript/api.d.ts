@@ -616,6 +616,8 @@ export interface HostView {
   output: string;
   /** Its programs. */
   programs: HostProgramView[];
+  /** `up`, or `stopping` while processes in it are being ended: it is removed, or its programs change. */
+  state: string;
 }
 
 /** The cluster that the fabric's own host is to belong to. */

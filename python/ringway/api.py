@@ -669,6 +669,8 @@ class HostView(TypedDict):
     """The file with the output of its programs."""
     programs: list[HostProgramView]
     """Its programs."""
+    state: str
+    """`up`, or `stopping` while processes in it are being ended: it is removed, or its programs change."""
 
 
 class JoinRequest(TypedDict):

@@ -97,6 +97,37 @@ PRINTING = """
             api.vms.get(name='vm2').migrate()
             api.hosts.get(name='hb').fence(params.Action(fence_type='stop'))
 
+    class Evening:
+        '''One VM is shut down once it is found by its name, and its host goes off; another host comes back.'''
+
+        def do_balance(self, hosts, args):
+            api = API(url='https://host:port/ovirt-engine/api', username='user@internal', password='',
+                      ca_file='ca.pem', insecure=True, debug=False)
+            vm = api.vms.get(name='vmw')
+            if vm.get_status().get_state() != 'down':
+                vm.shutdown()
+            host = api.hosts.get(id=vm.get_host().get_id())
+            if host.get_status().get_state() == 'up':
+                assert host.deactivate(params.Action()).status.state == 'complete'
+                power = host.fence(action=params.Action(fence_type='status')).power_management
+                assert power.get_status().get_state() == 'on'
+                host.fence(action=params.Action(fence_type='stop'))
+            other = api.hosts.list(query='name=hc and status=up')[0]
+            other.fence(params.Action(fence_type='start'))
+            other.activate()
+            api.vms.get(id='v3').migrate(params.Action(host=params.Host(id=other.id), force=False))
+            api.disconnect()
+
+    class Unanswered:
+        properties_validation = 'call=.*'
+
+        def do_balance(self, hosts, args):
+            api = API()
+            of, call = args['call'].split('.')
+            entry = api.vms.get(name='vm1') if of == 'vm' else api.hosts.get(name='ha')
+            api.vms.get(name='vm2').stop()
+            getattr(entry, call)(params.Action())
+
     class Meddles:
         def do_filter(self, hosts, vm, args):
             API().vms.get(name='vm1').stop()
@@ -202,6 +233,28 @@ class PrintingTest(HostCase):
             {"action": "sleep", "host": 1},
         ]
         self.assertEqual(self.ask("balance", "Acts")["ok"], {"action": None, "actions": moves})
+        evening = [
+            {"action": "stop", "vm": "w"},
+            {"action": "deactivate", "host": 1},
+            {"action": "sleep", "host": 1},
+            {"action": "wake", "host": 2},
+            {"action": "activate", "host": 2},
+            {"action": "migrate", "vm": "v3", "hosts": [2]},
+        ]
+        self.assertEqual(self.ask("balance", "Evening")["ok"], {"action": None, "actions": evening})
+        # Nothing that was asked for before a call that is not answered happens.
+        calls = {
+            "vm.start": "stop(), shutdown() and migrate() of a VM",
+            "vm.suspend": "stop(), shutdown() and migrate() of a VM",
+            "vm.delete": "stop(), shutdown() and migrate() of a VM",
+            "host.install": "activate(), deactivate() and fence() of a host",
+            "host.update": "activate(), deactivate() and fence() of a host",
+        }
+        for call, answered in calls.items():
+            failed = self.failed("balance", "Unanswered", "exception", properties={"call": call})
+            self.assertIn(f"{call.split('.')[1]}() is not answered here; {answered} are", failed["text"])
+        restart = self.failed("balance", "Unanswered", "exception", properties={"call": "host.fence"})
+        self.assertIn("it may be 'start', 'stop' or 'status'", restart["text"])
         self.assertIn("only a balancer", self.failed("filter", "Meddles", "exception")["text"])
 
     def test_failures(self):

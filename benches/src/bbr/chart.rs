@@ -1,5 +1,6 @@
 //! Charts as SVG images, without scripts or fonts of their own: lines over a linear or logarithmic axis, and bars.
 
+use ringway_spec::printable_xml;
 use std::fmt::Write;
 
 const WIDTH: f64 = 760.0;
@@ -123,10 +124,6 @@ fn number(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 /// The image's begin, with title and the axis of y. Writing to a string does not fail; the same holds below.
 fn begin(title: &str, label: &str, y: &Scale, entries: usize) -> String {
     let mut out = String::new();
@@ -138,7 +135,7 @@ fn begin(title: &str, label: &str, y: &Scale, entries: usize) -> String {
          font-family=\"sans-serif\" font-size=\"12\">\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>"
     );
-    let (title, label) = (escaped(title), escaped(label));
+    let (title, label) = (printable_xml(title), printable_xml(label));
     let _ = writeln!(out, "<text x=\"{LEFT}\" y=\"18\" font-size=\"14\">{title}</text>");
     let _ = writeln!(out, "<text x=\"{LEFT}\" y=\"34\" fill=\"#555\">{label}</text>");
     for tick in y.ticks() {
@@ -169,7 +166,7 @@ fn legend<'a>(out: &mut String, entries: impl Iterator<Item = (&'a str, usize, b
             COLOURS[colour % COLOURS.len()],
             dash(dashed),
             x + 28.0,
-            escaped(name)
+            printable_xml(name)
         );
     }
 }
@@ -195,7 +192,7 @@ impl Lines<'_> {
                 number(tick)
             );
         }
-        let (middle, label) = ((LEFT + RIGHT) / 2.0, escaped(self.x.label));
+        let (middle, label) = ((LEFT + RIGHT) / 2.0, printable_xml(self.x.label));
         let _ = writeln!(out, "<text x=\"{middle:.1}\" y=\"{LABEL}\" text-anchor=\"middle\">{label}</text>");
         for series in &self.series {
             let colour = COLOURS[series.colour % COLOURS.len()];
@@ -233,7 +230,7 @@ impl Bars<'_> {
                 left + group / 2.0,
                 // Long names of adjacent groups must not overlap.
                 BOTTOM + if place % 2 == 0 { 16.0 } else { 31.0 },
-                escaped(name)
+                printable_xml(name)
             );
             for (series, value) in values.iter().enumerate() {
                 let Some((value, top)) = value.and_then(|value| Some((value, y.at(value)?))) else {

@@ -43,8 +43,8 @@ pub fn host(target: &Target, json: bool, command: HostCommand) -> Result<(), Fai
 
 /// The hosts as `ringway ps` shows them.
 pub fn table(hosts: Vec<HostView>) -> Table {
-    let mut table = Table::new(&["HOST", "INTERFACES", "ADDRESSES", "PROGRAMS"]);
-    for HostView { name, interfaces, programs, .. } in hosts {
+    let mut table = Table::new(&["HOST", "STATE", "INTERFACES", "ADDRESSES", "PROGRAMS"]);
+    for HostView { name, state, interfaces, programs, .. } in hosts {
         let addresses = interfaces.iter().flat_map(|interface| &interface.addresses);
         let addresses: Vec<&str> = addresses.map(|address| &**address).collect();
         let interfaces =
@@ -55,6 +55,7 @@ pub fn table(hosts: Vec<HostView>) -> Table {
         });
         table.row(vec![
             cell(name),
+            cell(state),
             cell(interfaces.collect::<Vec<_>>().join(" ")),
             cell(addresses.join(" ")),
             cell(programs.collect::<Vec<_>>().join(", ")),
@@ -82,6 +83,10 @@ fn address(host: &HostView) -> Option<&str> {
 
 /// Moves this thread into a host.
 fn enter(host: &HostView) -> Result<(), Fail> {
+    if host.state == "stopping" {
+        let why = "all that runs in it is being ended, which takes some seconds at most; then try again";
+        return Err(Fail::Failed(format!("host {}: {why}", host.name)));
+    }
     let failed = |error| Fail::Failed(format!("host {}: {error}; this needs root", host.name));
     ringway_host::enter_namespace(Path::new(&host.namespace)).map_err(failed)
 }

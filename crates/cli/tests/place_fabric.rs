@@ -8,9 +8,11 @@ use ringway_place::store::Embedded;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A fabric with a load, in a private folder. Dropping it ends the fabric and removes the folder.
@@ -469,4 +471,130 @@ fn a_host_closes_at_night_and_opens_in_the_morning() {
         let why = String::from_utf8_lossy(&refused.stderr).into_owned();
         refused.status.code() == Some(1) && why.contains("requires a unit that failed: Night: exception")
     });
+}
+
+/// A filter whose answers are as long as they may be, or longer.
+const LONG: &str = "from ringway.placement import Filter\n\n\nclass Long(Filter):\n    \
+    def do_filter(self, hosts, vm, args):\n        \
+    return ['x' * 3_900_000] if vm.memory < 200 else ['x' * 9_000_000]\n";
+
+/// Clients of a flood.
+const CLIENTS: usize = 32;
+/// Times that the fabric is looked at in a flood.
+const LOOKS: usize = 20;
+
+/// Requests that a client of a flood repeats: method, path, body.
+type Requests = Vec<(&'static str, &'static str, String)>;
+
+/// The doors of `control` that others can flood, with what they send. The first is the extender's.
+fn doors() -> Vec<(&'static str, Requests)> {
+    let names: Vec<String> = (0..400_000).map(|name| format!("n{name}")).collect();
+    let names = json!({ "Pod": { "metadata": { "name": "p" } }, "NodeNames": names });
+    let objects = vec![json!({ "vm": { "name": "n".repeat(480) } }); 15_000];
+    let described = format!("[{}0]", "0,".repeat(400_000));
+    let departure = json!({ "name": "f", "function": described, "state": "x".repeat(7 << 20), "process": 1,
+        "descriptor": 3, "inode": 1 });
+    let function = |elements: usize| {
+        let text = "Idle; ".repeat(elements);
+        json!({ "name": "f", "configuration": text, "ports": ["none"] }).to_string()
+    };
+    let file = |text: String| json!({ "file": "/f.toml", "text": text }).to_string();
+    let ports = |count: usize| (0..count).map(|port| format!("[port.p{port}]\n")).collect::<String>();
+    let attempt =
+        |memory: u32| json!({ "new": [{ "name": "w", "memory_mb": memory }], "policy": "night" }).to_string();
+    vec![
+        ("names for the extender", vec![("POST", "/v1/place/extender/filter", names.to_string())]),
+        ("nothing", Vec::new()),
+        ("plugins", vec![("POST", "/v1/place/try", attempt(100)), ("POST", "/v1/place/try", attempt(300))]),
+        ("objects", vec![("POST", "/v1/place/objects", json!(objects).to_string())]),
+        ("arrivals", vec![("POST", "/v1/arrivals", departure.to_string())]),
+        (
+            "functions",
+            vec![("POST", "/v1/functions", function(1 << 20)), ("POST", "/v1/functions", function(10_000))],
+        ),
+        (
+            "files",
+            vec![
+                ("PUT", "/v1/fabric", file(ports(280_000))),
+                ("PUT", "/v1/fabric", file(ports(50_000))),
+                ("PUT", "/v1/fabric", file(format!("{}\n[", "#".repeat((4 << 20) - 9)))),
+            ],
+        ),
+    ]
+}
+
+/// Sends a request and waits for the first byte of the answer; what fails is not looked at.
+fn send<S: Read + Write>(stream: std::io::Result<S>, (method, path, body): &(&str, &str, String)) {
+    let Ok(mut stream) = stream else { return };
+    let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";
+    let head = format!("{method} {path} HTTP/1.1\r\n{head}\r\ncontent-length: {}\r\n\r\n", body.len());
+    let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+    let _ = sent.and_then(|()| stream.read(&mut [0]));
+}
+
+/// Memory of a process by this key, in bytes.
+fn memory(process: &str, key: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(key)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
+/// Times of `ringway ps` while clients repeat a flood, in order.
+fn times_in_flood(lab: &Lab, flood: impl Fn() + Sync) -> Vec<Duration> {
+    let over = AtomicBool::new(false);
+    let repeat = || {
+        while !over.load(Ordering::Relaxed) {
+            flood();
+        }
+    };
+    let mut times = std::thread::scope(|scope| {
+        (0..CLIENTS).for_each(|_| drop(scope.spawn(repeat)));
+        let look = || {
+            std::thread::sleep(Duration::from_millis(50));
+            let begin = Instant::now();
+            (lab.run(&["ps"]).status.success(), begin.elapsed())
+        };
+        let looks: Vec<(bool, Duration)> = (0..LOOKS).map(|_| look()).collect();
+        over.store(true, Ordering::Relaxed);
+        assert!(looks.iter().all(|(shown, _)| *shown), "{looks:?}");
+        looks.into_iter().map(|(_, took)| took).collect::<Vec<_>>()
+    });
+    times.sort();
+    times
+}
+
+/// Attack: each door of `control` is flooded. The fabric is looked at meanwhile, and memory stays bounded. The times
+/// are printed, and fail nothing.
+#[test]
+fn floods_of_any_door_take_little_memory_and_ps_is_answered() {
+    let lab = Lab(std::env::temp_dir().join(format!("ringway-place-flood-{}", std::process::id())));
+    std::fs::create_dir_all(lab.0.join("plugins")).unwrap();
+    lab.write("plugins/long.py", LONG);
+    let policy = "[plugins.long]\nfolder = \"plugins\"\n[policy.night]\nfilters = [\"Memory\", \"Long\"]\n";
+    lab.write("lab.toml", &format!("{LOAD}{policy}"));
+    lab.write("hosts.toml", HOSTS);
+    lab.ok(&["up", "lab.toml", "--detach", "--extender=127.0.0.1:0"]);
+    lab.ok(&["place", "put", "hosts.toml"]);
+    let log = std::fs::read_to_string(lab.0.join("run/lab.log")).unwrap();
+    let at = log.split("127.0.0.1:").nth(1).unwrap();
+    let port: u16 = at.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap();
+    let control = std::fs::read_to_string(lab.0.join("run/lab/lock")).unwrap().trim().to_string();
+    let socket = lab.0.join("run/lab/api.sock");
+    let mut report = String::new();
+    for (door, requests) in doors() {
+        // Sets the peak to what it has now.
+        std::fs::write(format!("/proc/{control}/clear_refs"), "5").unwrap();
+        let before = memory(&control, "VmRSS");
+        let times = times_in_flood(&lab, || match &*requests {
+            [] => std::thread::sleep(Duration::from_millis(100)),
+            [one] if one.1.contains("extender") => send(TcpStream::connect(("127.0.0.1", port)), one),
+            all => all.iter().for_each(|one| send(UnixStream::connect(&socket), one)),
+        });
+        let more = memory(&control, "VmHWM").saturating_sub(before) >> 20;
+        let (median, most) = (times[LOOKS / 2], times[LOOKS - 1]);
+        let line = format!("{door}: ps took {median:?}, {most:?} at most; {more} MB more\n");
+        print!("{line}");
+        report += &line;
+        assert!(more <= 64, "{report}");
+    }
 }

@@ -1,7 +1,7 @@
 //! The `control` process: brings a fabric up, serves it, and takes it down.
 
 use crate::api;
-use crate::engine::{Engine, EngineError, Inbox, Message};
+use crate::engine::{Engine, EngineError, Inbox, Message, inbox};
 use crate::file::{Complaint, Fabric, Host};
 use crate::guests;
 use crate::placement;
@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// Why the fabric did not come up.
 #[derive(Debug, thiserror::Error)]
@@ -99,9 +99,9 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
         }
         None => None,
     };
-    let (inbox, messages) = mpsc::unbounded_channel();
+    let (inbox, messages) = inbox();
     signals(&inbox)?;
-    let here = placement::ThisFabric::new(inbox.clone());
+    let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
     let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program) = (options.host, options.program);

@@ -312,6 +312,7 @@ mod tests {
         );
         let host = HostView {
             name: "far-host".into(),
+            state: "up".into(),
             namespace: String::new(),
             interfaces: vec![HostInterfaceView {
                 name: "eth0".into(),

@@ -637,26 +637,49 @@ impl Functions {
         }
     }
 
-    /// Replaces a function's configuration; packets and the state of its elements are kept. If the new configuration
-    /// can't run, nothing changes.
-    pub async fn swap(&mut self, name: &str, to: &Configuration) -> Result<(), FunctionError> {
+    /// Begins to replace a function's configuration; packets and the state of its elements are kept. The returned
+    /// future lets a running function take the new one over; [`Functions::swapped`] gets its result.
+    pub fn swap(
+        &mut self,
+        name: &str,
+        to: &Configuration,
+    ) -> Result<impl Future<Output = Result<(), FunctionError>> + use<>, FunctionError> {
         let record = self.record(name)?;
         if record.leaving.is_some() {
             // It would go on here, while the other fabric takes it over.
             return Err(FunctionError::Suspended(name.into()));
         }
         let title = Function { configuration: to.clone(), ..record.function.clone() }.title().to_string();
-        if let Life::Running { up: true, runner, suspended } = &record.life {
-            // A suspended process would not answer.
-            if *suspended {
-                runner.resume();
+        let running = match &record.life {
+            Life::Running { up: true, runner, suspended } => {
+                // A suspended process would not answer.
+                if *suspended {
+                    runner.resume();
+                }
+                Some(record.socket.clone())
             }
-            let swapped = handlers::write(&record.socket, "hotconfig", to.text.as_bytes()).await;
-            if *suspended {
-                runner.suspend();
-            }
-            swapped.map_err(|why| FunctionError::Refused(name.into(), in_file(&why.to_string(), &title)))?;
+            _ => None,
+        };
+        let (name, text) = (name.to_string(), to.text.clone());
+        Ok(async move {
+            let Some(socket) = running else { return Ok(()) };
+            let written = handlers::write(&socket, "hotconfig", text.as_bytes()).await;
+            written.map_err(|why| FunctionError::Refused(name, in_file(&why.to_string(), &title)))
+        })
+    }
+
+    /// Ends replacing a function's configuration. If the function refused the new one, nothing changes.
+    pub fn swapped(
+        &mut self,
+        name: &str,
+        to: &Configuration,
+        taken_over: Result<(), FunctionError>,
+    ) -> Result<(), FunctionError> {
+        let record = self.record(name)?;
+        if let Life::Running { up: true, runner, suspended: true } = &record.life {
+            runner.suspend();
         }
+        taken_over?;
         record.function.configuration = to.clone();
         match &record.life {
             // It was started with the old configuration; its restart uses the new one.

@@ -266,14 +266,13 @@ impl Guests {
         Ok(())
     }
 
-    /// Stops a guest and forgets it.
-    pub async fn remove(&mut self, name: &str) -> Result<(), GuestError> {
+    /// Stops a guest and forgets it. The returned task, if it was not stopped before, ends once it has ended.
+    pub fn remove(&mut self, name: &str) -> Result<Option<JoinHandle<()>>, GuestError> {
         self.stop(name)?;
-        if let Some(Record { life: Life::Stopping(task), .. }) = self.records.remove(name) {
-            // A panic of the task was reported by its thread.
-            let _ = task.await;
-        }
-        Ok(())
+        Ok(match self.records.remove(name) {
+            Some(Record { life: Life::Stopping(task), .. }) => Some(task),
+            _ => None,
+        })
     }
 
     /// Stops all guests at the same time.
@@ -284,7 +283,10 @@ impl Guests {
             let _ = self.stop(name);
         }
         for name in names {
-            let _ = self.remove(&name).await;
+            if let Ok(Some(ending)) = self.remove(&name) {
+                // A panic of the task was reported by its thread.
+                let _ = ending.await;
+            }
         }
     }
 

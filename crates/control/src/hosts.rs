@@ -1,18 +1,20 @@
 //! The fabric's hosts: their network namespaces, and the programs in them.
 
-use ringway_host::{HostError, create_namespace, enter_namespace, remove_namespace};
+use ringway_host::{HostError, create_namespace, end_processes, enter_namespace, remove_namespace};
 use ringway_spec::Host;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
 
 /// The file in a host's folder with the output of its programs.
 const OUTPUT: &str = "programs.log";
@@ -34,7 +36,9 @@ pub enum HostFailure {
 /// State of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramState {
-    /// It is about to run.
+    /// It waits until what ran in its host before has ended.
+    Waiting,
+    /// A thread is about to run it.
     Starting,
     /// It runs, as this process, which leads its group.
     Running(Pid),
@@ -48,31 +52,67 @@ pub struct Program {
     /// The command of the shell.
     pub command: String,
     state: Arc<Mutex<ProgramState>>,
+    /// Set once it must not run any more.
+    cancelled: Arc<AtomicBool>,
 }
 
 impl Program {
-    /// Its state.
-    pub fn state(&self) -> ProgramState {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn new(command: &str) -> Program {
+        let state = Arc::new(Mutex::new(ProgramState::Waiting));
+        Program { command: command.into(), state, cancelled: Arc::default() }
     }
 
-    /// Starts it in a namespace, on a thread that waits until it ends.
-    fn start(command: &str, namespace: &Path, output: File) -> Program {
-        let state = Arc::new(Mutex::new(ProgramState::Starting));
-        let program = Program { command: command.into(), state: state.clone() };
-        let (command, namespace) = (command.to_string(), namespace.to_path_buf());
-        let set = move |new| *state.lock().unwrap_or_else(PoisonError::into_inner) = new;
-        let failed = set.clone();
+    fn lock(&self) -> MutexGuard<'_, ProgramState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its state.
+    pub fn state(&self) -> ProgramState {
+        self.lock().clone()
+    }
+
+    /// Keeps it from running, if it does not run yet.
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+        let mut state = self.lock();
+        if *state == ProgramState::Waiting {
+            *state = ProgramState::Ended("it was not started".into());
+        }
+    }
+
+    /// Starts it in a namespace, on a thread that waits until it ends. Does nothing if it was cancelled.
+    fn start(&self, namespace: Arc<File>, output: File) {
+        {
+            let mut state = self.lock();
+            if *state != ProgramState::Waiting {
+                return;
+            }
+            *state = ProgramState::Starting;
+        }
+        let program = self.clone();
         // A program inherits the namespace of the thread that starts it.
         let thread = std::thread::Builder::new().name("program".into()).spawn(move || {
-            let started = enter_namespace(&namespace).map_err(io::Error::other);
-            let status = started.and_then(|()| run(&command, output, &set));
-            set(ProgramState::Ended(status.unwrap_or_else(|error| error.to_string())));
+            let started = enter_namespace(&path_of(&namespace)).map_err(io::Error::other);
+            drop(namespace);
+            let status = started.and_then(|()| program.run(output));
+            *program.lock() = ProgramState::Ended(status.unwrap_or_else(|error| error.to_string()));
         });
         if let Err(error) = thread {
-            failed(ProgramState::Ended(error.to_string()));
+            *self.lock() = ProgramState::Ended(error.to_string());
         }
-        program
+    }
+
+    /// Runs it until it ends; returns its exit status in words.
+    fn run(&self, output: File) -> io::Result<String> {
+        let errors = output.try_clone()?;
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &self.command]).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        let mut child = shell.spawn()?;
+        *self.lock() = ProgramState::Running(Pid::from_child(&child));
+        if self.cancelled.load(Ordering::SeqCst) {
+            self.signal(Signal::KILL);
+        }
+        child.wait().map(|status| status.to_string())
     }
 
     fn signal(&self, signal: Signal) {
@@ -87,101 +127,303 @@ impl Program {
     }
 }
 
-/// Runs a command until it ends; returns its exit status in words.
-fn run(command: &str, output: File, set: &impl Fn(ProgramState)) -> io::Result<String> {
-    let errors = output.try_clone()?;
-    let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", command]).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
-    let mut child = shell.spawn()?;
-    set(ProgramState::Running(Pid::from_child(&child)));
-    child.wait().map(|status| status.to_string())
+/// Work on a host on another thread; it is over once the sender is gone.
+type Work = watch::Receiver<()>;
+
+/// Does this after other work, on another thread.
+fn after(before: Work, work: impl FnOnce() + Send + 'static) -> Work {
+    let (working, works) = watch::channel(());
+    tokio::spawn(async move {
+        over(before).await;
+        // A panic of the task was reported by its thread.
+        let _ = tokio::task::spawn_blocking(work).await;
+        drop(working);
+    });
+    works
+}
+
+/// Waits until work is over.
+async fn over(mut work: Work) {
+    while work.changed().await.is_ok() {}
+}
+
+/// A host, as it is shown.
+pub struct Shown<'h> {
+    /// Its name.
+    pub name: &'h str,
+    /// Whether processes in it are being ended: it is removed, or other programs are about to run.
+    pub stopping: bool,
+    /// Whether it is removed.
+    pub removed: bool,
+    /// The file that keeps its namespace.
+    pub namespace: &'h Path,
+    /// The file of the programs' output.
+    pub output: PathBuf,
+    /// Its programs.
+    pub programs: &'h [Program],
 }
 
 struct Record {
+    name: String,
     folder: PathBuf,
-    namespace: PathBuf,
+    /// The file that keeps its namespace.
+    kept: PathBuf,
+    /// The namespace, which stays the same when the folder is renamed.
+    namespace: Arc<File>,
     programs: Vec<Program>,
+    /// The last work on it.
+    work: Work,
 }
 
-/// All hosts of a fabric.
+impl Record {
+    fn is_at_work(&self) -> bool {
+        self.work.has_changed().is_ok()
+    }
+
+    fn shown(&self, removed: bool) -> Shown<'_> {
+        Shown {
+            name: &self.name,
+            stopping: removed || self.is_at_work(),
+            removed,
+            namespace: &self.kept,
+            output: self.folder.join(OUTPUT),
+            programs: &self.programs,
+        }
+    }
+}
+
+/// The path of an open namespace.
+fn path_of(namespace: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", namespace.as_raw_fd()).into()
+}
+
+/// All hosts of a fabric. Processes may take seconds to end: nothing here waits for that.
 #[derive(Default)]
 pub struct Hosts {
     records: BTreeMap<String, Record>,
-    /// Removals that may still wait for processes to end.
-    leaving: Vec<JoinHandle<()>>,
+    /// Hosts that are removed, until everything in them has ended.
+    leaving: Vec<Record>,
+    /// Number of hosts that were removed.
+    removed: u64,
+    /// Work of the present change.
+    begun: Vec<Work>,
 }
 
 impl Hosts {
-    /// Adds a host, whose namespace is kept by the file `namespace` in `folder`.
-    pub async fn add(&mut self, name: &str, folder: PathBuf, namespace: PathBuf) -> Result<(), HostFailure> {
-        // A host with its name may be leaving.
-        self.settle().await;
+    /// Adds a host, whose namespace is kept by the file `kept` in `folder`.
+    pub fn add(&mut self, name: &str, folder: PathBuf, kept: PathBuf) -> Result<(), HostFailure> {
         let made = DirBuilder::new().recursive(true).mode(0o755).create(&folder);
-        made.map_err(|error| HostFailure::Folder(name.into(), folder.clone(), error))?;
-        create_namespace(&namespace).map_err(|error| HostFailure::Namespace(name.into(), error))?;
-        self.records.insert(name.into(), Record { folder, namespace, programs: Vec::new() });
+        let failed = |error| HostFailure::Folder(name.into(), folder.clone(), error);
+        made.map_err(failed)?;
+        create_namespace(&kept).map_err(|error| HostFailure::Namespace(name.into(), error))?;
+        let namespace = Arc::new(File::open(&kept).map_err(failed)?);
+        let (_, work) = watch::channel(());
+        let record = Record { name: name.into(), folder, kept, namespace, programs: Vec::new(), work };
+        self.records.insert(name.into(), record);
         Ok(())
     }
 
-    /// Ends the programs of a host, and starts these.
-    pub async fn run(&mut self, host: &Host) -> Result<(), HostFailure> {
+    /// Starts these programs of a host; if it has other ones, once all processes in it have ended.
+    pub fn run(&mut self, host: &Host) -> Result<(), HostFailure> {
         let Some(record) = self.records.get_mut(&host.name) else { return Ok(()) };
-        let programs = std::mem::take(&mut record.programs);
-        // A panic of the task was reported by its thread.
-        let _ = tokio::task::spawn_blocking(move || end(&programs)).await;
         let path = record.folder.join(OUTPUT);
-        for command in &host.programs {
-            let output = OpenOptions::new().create(true).append(true).open(&path);
-            let output =
-                output.map_err(|error| HostFailure::Folder(host.name.clone(), path.clone(), error))?;
-            record.programs.push(Program::start(command, &record.namespace, output));
+        // An error leaves the programs as they are.
+        let open = |_: &String| OpenOptions::new().create(true).append(true).open(&path);
+        let outputs: Vec<File> = host
+            .programs
+            .iter()
+            .map(open)
+            .collect::<io::Result<_>>()
+            .map_err(|error| HostFailure::Folder(host.name.clone(), path.clone(), error))?;
+        let new: Vec<Program> = host.programs.iter().map(|command| Program::new(command)).collect();
+        let old = std::mem::replace(&mut record.programs, new.clone());
+        old.iter().for_each(Program::cancel);
+        let namespace = record.namespace.clone();
+        let start = move |namespace: &Arc<File>| {
+            new.iter().zip(outputs).for_each(|(program, output)| program.start(namespace.clone(), output));
+        };
+        if old.is_empty() && !record.is_at_work() {
+            start(&namespace);
+            return Ok(());
         }
+        record.work = after(record.work.clone(), move || {
+            if !old.is_empty() {
+                end(&old, &path_of(&namespace));
+            }
+            start(&namespace);
+        });
+        self.begun.push(record.work.clone());
         Ok(())
     }
 
-    /// Removes a host, and ends everything that runs in it. `settle` waits until that is done, for several hosts at the
-    /// same time, since processes may take seconds to end.
+    /// Removes a host, and begins to end everything that runs in it. Another one may have its name at once.
     pub fn remove(&mut self, name: &str) {
-        let record = self.records.remove(name);
-        self.leaving.extend(record.map(|record| tokio::task::spawn_blocking(move || remove(&record))));
+        self.leaving.retain(Record::is_at_work);
+        let Some(mut record) = self.records.remove(name) else { return };
+        record.programs.iter().for_each(Program::cancel);
+        self.removed += 1;
+        // Names have no dot.
+        let aside = record.folder.with_extension(format!("stopping-{}", self.removed));
+        if std::fs::rename(&record.folder, &aside).is_ok() {
+            record.kept = record.kept.file_name().map_or_else(|| aside.clone(), |file| aside.join(file));
+            record.folder = aside;
+        }
+        let (programs, kept, folder) = (record.programs.clone(), record.kept.clone(), record.folder.clone());
+        record.work = after(record.work.clone(), move || {
+            end(&programs, &kept);
+            remove_namespace(&kept);
+            // The output of its programs goes with it.
+            let _ = std::fs::remove_dir_all(folder);
+        });
+        self.begun.push(record.work.clone());
+        self.leaving.push(record);
     }
 
-    /// Waits until removed hosts are gone.
-    pub async fn settle(&mut self) {
-        for task in std::mem::take(&mut self.leaving) {
-            // A panic of the task was reported by its thread.
-            let _ = task.await;
+    /// Waits until the work that was begun since the last call is over.
+    pub fn settled(&mut self) -> impl Future<Output = ()> + Send + 'static {
+        let begun = std::mem::take(&mut self.begun);
+        async {
+            for work in begun {
+                over(work).await;
+            }
         }
     }
 
-    /// Removes all hosts at the same time.
+    /// Removes all hosts at the same time, and waits until they are gone.
     pub async fn remove_all(&mut self) {
         let names: Vec<String> = self.records.keys().cloned().collect();
         names.iter().for_each(|name| self.remove(name));
-        self.settle().await;
-    }
-
-    /// Name, namespace, file of the programs' output, and programs of each host.
-    pub fn all(&self) -> impl Iterator<Item = (&str, &Path, PathBuf, &[Program])> {
-        self.records.iter().map(|(name, record)| {
-            (&**name, &*record.namespace, record.folder.join(OUTPUT), &*record.programs)
-        })
-    }
-}
-
-fn remove(record: &Record) {
-    remove_namespace(&record.namespace);
-    // The output of its programs goes with it.
-    let _ = std::fs::remove_dir_all(&record.folder);
-}
-
-/// Ends programs: asks them, and kills those that go on.
-fn end(programs: &[Program]) {
-    for signal in [Signal::TERM, Signal::KILL] {
-        programs.iter().for_each(|program| program.signal(signal));
-        let limit = Instant::now() + FAREWELL;
-        while !programs.iter().all(Program::has_ended) && Instant::now() < limit {
-            std::thread::sleep(PAUSE);
+        for record in std::mem::take(&mut self.leaving) {
+            over(record.work).await;
         }
+    }
+
+    /// All hosts, those that are removed at the end.
+    pub fn all(&self) -> impl Iterator<Item = Shown<'_>> {
+        let leaving = self.leaving.iter().filter(|record| record.is_at_work());
+        self.records
+            .values()
+            .map(|record| record.shown(false))
+            .chain(leaving.map(|record| record.shown(true)))
+    }
+}
+
+/// Waits until something is so, but not for ever.
+fn wait(limit: Duration, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + limit;
+    while !is_so() && Instant::now() < end {
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Ends programs, and all processes in their namespace: asks them, and kills those that go on. A process may have left
+/// its program's group, as daemons do, or the namespace, but hardly both.
+fn end(programs: &[Program], namespace: &Path) {
+    // A process that starts now would not be found.
+    wait(FAREWELL, || programs.iter().all(|program| program.state() != ProgramState::Starting));
+    programs.iter().for_each(|program| program.signal(Signal::TERM));
+    end_processes(namespace);
+    wait(FAREWELL, || programs.iter().all(Program::has_ended));
+    programs.iter().for_each(|program| program.signal(Signal::KILL));
+    wait(FAREWELL, || programs.iter().all(Program::has_ended));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder for a host, and the file of its namespace.
+    fn places(name: &str) -> (PathBuf, PathBuf) {
+        let folder = std::env::temp_dir().join(format!("ringway-hosts-{name}-{}", std::process::id()));
+        let host = folder.join("h");
+        (host.clone(), host.join("net"))
+    }
+
+    fn running(program: &Program) -> bool {
+        matches!(program.state(), ProgramState::Running(_))
+    }
+
+    /// Whether the process of this number runs.
+    fn lives(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    }
+
+    fn host(programs: &[String]) -> Host {
+        Host { name: "h".into(), programs: programs.to_vec() }
+    }
+
+    #[tokio::test]
+    async fn other_programs_run_once_daemons_of_the_earlier_ones_have_ended() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not run: a network namespace needs root");
+            return;
+        }
+        let (folder, kept) = places("daemon");
+        let mut hosts = Hosts::default();
+        hosts.add("h", folder.clone(), kept.clone()).unwrap();
+        let pid_file = folder.join("daemon.pid");
+        // In a session of its own, deaf to requests to end; the shell that started it has ended.
+        let daemon = format!(
+            "setsid sh -c \"trap '' TERM HUP; echo \\$\\$ > {}; while :; do sleep 1; done\" & exit 0",
+            pid_file.display()
+        );
+        hosts.run(&host(&[daemon])).unwrap();
+        let first = hosts.records["h"].programs[0].clone();
+        let mut pid = String::new();
+        wait(Duration::from_secs(20), || {
+            pid = std::fs::read_to_string(&pid_file).unwrap_or_default();
+            first.has_ended() && pid.ends_with('\n')
+        });
+        assert!(lives(&pid), "it goes on without its program: {:?}", first.state());
+
+        hosts.run(&host(&["sleep 1000".into()])).unwrap();
+        let shown = hosts.all().next().unwrap();
+        assert!(shown.stopping && !shown.removed, "nobody has waited");
+        assert_eq!(shown.programs[0].state(), ProgramState::Waiting);
+        // Programs that never run since others come at once.
+        hosts.run(&host(&["sleep 1001".into()])).unwrap();
+        let second = hosts.records["h"].programs[0].clone();
+        hosts.run(&host(&["sleep 1002".into()])).unwrap();
+        hosts.settled().await;
+        assert!(!lives(&pid), "the daemon has ended");
+        assert_eq!(second.state(), ProgramState::Ended("it was not started".into()));
+        let third = hosts.records["h"].programs[0].clone();
+        wait(Duration::from_secs(20), || running(&third));
+        assert!(running(&third) && !hosts.all().any(|shown| shown.stopping));
+
+        // A host of its name comes while it leaves.
+        hosts.remove("h");
+        hosts.add("h", folder.clone(), kept.clone()).unwrap();
+        let states: Vec<(bool, bool)> = hosts.all().map(|shown| (shown.stopping, shown.removed)).collect();
+        assert_eq!(states, [(false, false), (true, true)]);
+        hosts.settled().await;
+        assert!(third.has_ended() && kept.exists() && hosts.all().count() == 1);
+        hosts.run(&host(&["sleep 1003".into()])).unwrap();
+        let fourth = hosts.records["h"].programs[0].clone();
+        hosts.remove_all().await;
+        assert!(fourth.has_ended() && hosts.all().count() == 0);
+        assert_eq!(std::fs::read_dir(folder.parent().unwrap()).unwrap().count(), 0, "nothing is left");
+        std::fs::remove_dir(folder.parent().unwrap()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn programs_whose_output_can_t_be_written_leave_those_that_run() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not run: a network namespace needs root");
+            return;
+        }
+        let (folder, kept) = places("output");
+        let mut hosts = Hosts::default();
+        hosts.add("h", folder.clone(), kept).unwrap();
+        hosts.run(&host(&["sleep 1000".into()])).unwrap();
+        let first = hosts.records["h"].programs[0].clone();
+        wait(Duration::from_secs(20), || running(&first));
+        std::fs::remove_file(folder.join(OUTPUT)).unwrap();
+        std::fs::create_dir(folder.join(OUTPUT)).unwrap();
+        assert!(matches!(hosts.run(&host(&["true".into()])), Err(HostFailure::Folder(..))));
+        assert!(running(&first) && !hosts.all().any(|shown| shown.stopping));
+        hosts.remove_all().await;
+        std::fs::remove_dir(folder.parent().unwrap()).unwrap();
     }
 }

@@ -1,14 +1,15 @@
 //! Placement's interface to the fabric.
 
 use crate::api::Trouble;
-use crate::engine::{Ask, Failure, Inbox, Message};
+use crate::engine::{Answer, Ask, Failure, Inbox};
 use crate::file::Fabric;
 use ringway_scheduler::{Failed, Machine, Traffic};
-use tokio::sync::oneshot;
+use tokio::runtime::Handle;
 
 /// The fabric whose engine receives from an inbox.
 pub struct ThisFabric {
     inbox: Inbox,
+    runtime: Handle,
 }
 
 fn failed(failure: Failure) -> Failed {
@@ -22,15 +23,13 @@ fn failed(failure: Failure) -> Failed {
 }
 
 impl ThisFabric {
-    pub fn new(inbox: Inbox) -> ThisFabric {
-        ThisFabric { inbox }
+    /// Its methods block other threads than the engine's, whose runtime this is.
+    pub fn new(inbox: Inbox, runtime: Handle) -> ThisFabric {
+        ThisFabric { inbox, runtime }
     }
 
-    fn ask<T>(&self, ask: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> Ask) -> Result<T, Failed> {
-        let (answer, answered) = oneshot::channel();
-        let down = || failed(Failure::Down);
-        self.inbox.send(Message::Ask(ask(answer))).map_err(|_| down())?;
-        answered.blocking_recv().map_err(|_| down())?.map_err(failed)
+    fn ask<T>(&self, ask: impl FnOnce(Answer<T>) -> Ask) -> Result<T, Failed> {
+        self.runtime.block_on(self.inbox.ask(ask)).map_err(failed)
     }
 }
 

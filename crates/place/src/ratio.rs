@@ -202,16 +202,16 @@ impl PartialEq for Ratio {
 impl Eq for Ratio {}
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// A natural number of any size: digits in base 2^32, least first, without zeros at the end.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    struct Big(Vec<u32>);
+    pub(crate) struct Big(Vec<u32>);
 
     impl Big {
-        fn of(mut number: u128) -> Big {
+        pub(crate) fn of(mut number: u128) -> Big {
             let mut digits = Vec::new();
             while number > 0 {
                 digits.push(number as u32);
@@ -226,7 +226,7 @@ mod tests {
             })
         }
 
-        fn plus(&self, other: &Big) -> Big {
+        pub(crate) fn plus(&self, other: &Big) -> Big {
             let (mut digits, mut carry) = (Vec::new(), 0u64);
             let digit = |of: &Big, at: usize| u64::from(of.0.get(at).copied().unwrap_or(0));
             for at in 0..=self.0.len().max(other.0.len()) {
@@ -237,7 +237,7 @@ mod tests {
             Big(digits).trimmed()
         }
 
-        fn times(&self, other: &Big) -> Big {
+        pub(crate) fn times(&self, other: &Big) -> Big {
             let mut digits = vec![0u32; self.0.len() + other.0.len()];
             for (at, digit) in self.0.iter().enumerate() {
                 let mut carry = 0u64;

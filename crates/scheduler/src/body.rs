@@ -11,6 +11,10 @@ use axum::{Json, Router};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_util::service::TowerToHyperService;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -19,8 +23,14 @@ use tokio::time::timeout;
 
 /// Bodies of more bytes are parsed and answered on another thread, few at the same time.
 pub(crate) const SMALL: usize = 64 << 10;
+/// Bytes of all small bodies, and of all small answers that are not sent yet.
+const SMALL_BYTES: usize = 4 << 20;
 /// Requests whose answers may be long that are answered at the same time.
 const ASIDE: usize = 16;
+
+/// Attack: millions of objects of a few bytes each, such as `{"vm":{}}`, which take a hundred times as much memory once
+/// they are parsed. Largest number of objects, facts or VMs in a request.
+pub(crate) const OBJECTS: usize = 15_000;
 
 /// Why a body was not received or answered.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,7 +84,12 @@ impl IntoResponse for Refused {
 pub(crate) struct Service {
     router: Router,
     pub bounds: Bounds,
+    /// For large bodies.
     bytes: SharedBytes,
+    /// For large answers.
+    answers: SharedBytes,
+    /// For small bodies and answers, which large ones can't take.
+    small: SharedBytes,
     large: Arc<Semaphore>,
     aside: Arc<Semaphore>,
 }
@@ -84,6 +99,8 @@ impl Service {
         Service {
             router,
             bytes: SharedBytes::new(bounds.bytes),
+            answers: SharedBytes::new(bounds.answers),
+            small: SharedBytes::new(SMALL_BYTES),
             large: Arc::new(Semaphore::new(bounds.large)),
             aside: Arc::new(Semaphore::new(ASIDE)),
             bounds,
@@ -93,7 +110,20 @@ impl Service {
     /// Receives a body.
     pub async fn receive(&self, body: Incoming, length: Option<&HeaderValue>) -> Result<Bytes, Refused> {
         let within = self.bounds.patience.whole;
-        let received = timeout(within, collect(body, length, &self.bounds, self.bytes.none())).await;
+        let promised = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        let (of, most) = match promised {
+            Some(0..=SMALL) => (&self.small, SMALL_BYTES),
+            _ => (&self.bytes, self.bounds.bytes),
+        };
+        let mut share = of.none();
+        if promised.is_some_and(|promised| promised > self.bounds.body) {
+            return Err(Refused::Long(self.bounds.body));
+        }
+        // Before anything is read: what will be refused takes no time of others.
+        if !share.grow(promised.unwrap_or(0)) {
+            return Err(Refused::Full(most));
+        }
+        let received = timeout(within, collect(body, promised, &self.bounds, share)).await;
         received.unwrap_or(Err(Refused::Late(within)))
     }
 
@@ -131,9 +161,13 @@ impl Service {
         let (head, body) = response.into_parts();
         let bytes = to_bytes(body, usize::MAX).await.map_err(|error| Refused::Broken(error.to_string()))?;
         // Attack: long answers that nobody reads.
-        let mut share = self.bytes.none();
+        let (of, most) = match bytes.len() {
+            0..=SMALL => (&self.small, SMALL_BYTES),
+            _ => (&self.answers, self.bounds.answers),
+        };
+        let mut share = of.none();
         if !share.grow(bytes.len()) {
-            return Err(Refused::Full(self.bounds.bytes));
+            return Err(Refused::Full(most));
         }
         // The buffer in which it was written may be twice as long.
         let exact = Box::<[u8]>::from(&*bytes);
@@ -149,19 +183,15 @@ async fn call(router: Router, request: Request<Body>) -> Response {
     }
 }
 
-/// Reads a body and counts its values.
+/// Reads a body and counts its values. `share` has the bytes that were `promised`, if any were.
 async fn collect(
     mut body: Incoming,
-    length: Option<&HeaderValue>,
+    promised: Option<usize>,
     bounds: &Bounds,
     mut share: Share,
 ) -> Result<Bytes, Refused> {
-    let promised = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
-    if promised > bounds.body {
-        return Err(Refused::Long(bounds.body));
-    }
     // Pages that are not written take no memory.
-    let mut bytes = Vec::with_capacity(promised);
+    let mut bytes = Vec::with_capacity(promised.unwrap_or(0));
     let mut values = Values::default();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Refused::Broken(error.to_string()))?;
@@ -169,7 +199,8 @@ async fn collect(
         if bytes.len() + data.len() > bounds.body {
             return Err(Refused::Long(bounds.body));
         }
-        if !share.grow(data.len()) {
+        // No more than promised come.
+        if promised.is_none() && !share.grow(data.len()) {
             return Err(Refused::Full(bounds.bytes));
         }
         values.count(&data);
@@ -179,6 +210,39 @@ async fn collect(
         bytes.extend_from_slice(&data);
     }
     Ok(share.hold(bytes))
+}
+
+/// A list of at most `MOST` values; a longer one is refused before the others are parsed.
+#[derive(Debug)]
+pub(crate) struct AtMost<T, const MOST: usize>(pub Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for AtMost<T, MOST> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(List::<T, MOST>(PhantomData))
+    }
+}
+
+struct List<T, const MOST: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for List<T, MOST> {
+    type Value = AtMost<T, MOST>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of at most {MOST} entries")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(one) = list.next_element()? {
+            if all.len() == MOST {
+                return Err(A::Error::custom(format!(
+                    "the list has more than {MOST} entries; send less at a time"
+                )));
+            }
+            all.push(one);
+        }
+        Ok(AtMost(all))
+    }
 }
 
 /// The length that a request promises for its body.
@@ -227,6 +291,14 @@ mod tests {
         assert_eq!(values(&["[\"", "\\", "\",[", "\",{", "}]"]), 3, "a string is cut at any place");
         assert_eq!(values(&[&"[{},".repeat(1000)]), 3000);
         assert_eq!(values(&["\"[[[,,,{{{"]), 0);
+    }
+
+    #[test]
+    fn a_list_has_a_largest_length() {
+        let read = |text: &str| serde_json::from_str::<AtMost<u8, 2>>(text).map(|AtMost(list)| list);
+        assert_eq!(read("[1, 2]").unwrap(), [1, 2]);
+        let refused = read("[1, 2, 3, \"what follows is not looked at").unwrap_err().to_string();
+        assert!(refused.starts_with("the list has more than 2 entries; send less at a time"), "{refused}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Time that a connection has to send a request, or to read an answer and send the next, before it may be closed for a
 /// new one: kube-scheduler binds pods over many connections at once.
@@ -62,8 +62,10 @@ pub struct Bounds {
     pub connections: usize,
     /// Attack: an endless body. Largest size in bytes.
     pub body: usize,
-    /// Attack: large bodies on many connections. Bytes of all bodies, and of all answers that are not sent yet.
+    /// Attack: large bodies on many connections. Bytes of all large bodies.
     pub bytes: usize,
+    /// Attack: large answers that nobody reads. Bytes of all of them that are not sent yet.
+    pub answers: usize,
     /// Attack: short values, which take much more memory than their text. Largest number in a body.
     pub values: usize,
     /// Requests with large bodies that are parsed and answered at the same time; others wait.
@@ -71,6 +73,10 @@ pub struct Bounds {
     /// Requests below this path may have long answers, and are answered on another thread.
     pub aside: Option<&'static str>,
 }
+
+/// Attack: clients that repeat at once what was refused, so that others wait for the processor. How long a refusal of a
+/// body takes.
+const REFUSAL: Duration = Duration::from_millis(250);
 
 /// A thread's buffer for the heads of requests, in bytes. Attack: endless heads.
 const HEAD: usize = 32 << 10;
@@ -86,7 +92,8 @@ impl Bounds {
             answer: Some(Duration::from_secs(30)),
             connections: 256,
             body: 4 << 20,
-            bytes: 16 << 20,
+            bytes: 12 << 20,
+            answers: 8 << 20,
             values: 60_000,
             large: 1,
             aside: None,
@@ -102,9 +109,11 @@ impl Bounds {
             answer: None,
             connections: 4096,
             body: LARGEST,
-            bytes: 96 << 20,
-            values: 8_000_000,
-            large: 2,
+            bytes: 12 << 20,
+            // One of a large inventory.
+            answers: 96 << 20,
+            values: 500_000,
+            large: 1,
             aside: Some("/v1/place"),
         }
     }
@@ -303,7 +312,10 @@ async fn answer(
     let (head, body) = request.into_parts();
     let body = match service.receive(body, length.as_ref()).await {
         Ok(body) => body,
-        Err(refused) => return Ok(refused.into_response()),
+        Err(refused) => {
+            sleep(REFUSAL).await;
+            return Ok(refused.into_response());
+        }
     };
     connection.enter(Stage::Served);
     let length = body.len();

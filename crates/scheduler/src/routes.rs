@@ -1,5 +1,6 @@
 //! Paths of the placement API.
 
+use super::body::{AtMost, OBJECTS};
 use super::extender::{best, bind, filter, prioritize};
 use super::metrics::{healthz, metrics};
 use super::{
@@ -20,7 +21,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, OpenApi};
 
 /// Attack: an endless body. Largest size in bytes.
-pub(crate) const LARGEST: usize = 64 << 20;
+pub(crate) const LARGEST: usize = 8 << 20;
 
 /// Attack: a query that names a million nodes, which blocks the thread that answers others. Largest number of nodes
 /// that are judged on that thread.
@@ -321,8 +322,11 @@ async fn attached(State(place): State<Placer>) -> Result<Json<PluginsView>, Fail
 #[utoipa::path(post, path = "/v1/place/objects", request_body = Vec<Object>,
     responses((status = 200, body = RevisionView), (status = 422, body = Trouble),
         (status = 507, body = Trouble, description = "The disk is full")))]
-async fn objects(State(place): State<Placer>, new: Body<Vec<Object>>) -> Result<Json<RevisionView>, Failed> {
-    let new = body(new)?;
+async fn objects(
+    State(place): State<Placer>,
+    new: Body<AtMost<Object, OBJECTS>>,
+) -> Result<Json<RevisionView>, Failed> {
+    let AtMost(new) = body(new)?;
     work(place, |service| service.put(new)).await
 }
 
@@ -379,9 +383,9 @@ async fn remove_fact(
         (status = 507, body = Trouble, description = "The disk is full")))]
 async fn facts(
     State(place): State<Placer>,
-    facts: Body<Vec<FactPush>>,
+    facts: Body<AtMost<FactPush, OBJECTS>>,
 ) -> Result<Json<RevisionView>, Failed> {
-    let facts = body(facts)?;
+    let AtMost(facts) = body(facts)?;
     work(place, |service| service.facts(facts)).await
 }
 

@@ -1,5 +1,6 @@
 //! JSON types of the placement API. Times are in milliseconds since 1970.
 
+use super::body::{AtMost, OBJECTS};
 use ringway_place::decide::{Ask, Choice, Trace};
 use ringway_place::engine::{Changed, Decision, Explained, Migration};
 use ringway_place::filters::{MANDATORY, SELECTABLE};
@@ -7,7 +8,7 @@ use ringway_place::object::{HostStatus, Vm};
 use ringway_place::store::Summary;
 use ringway_place::unit::{ExternalKind, ExternalUnit, Parameter, describe};
 use ringway_place::{balancers, weights};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeSet;
 use utoipa::ToSchema;
 
@@ -18,6 +19,7 @@ pub struct PlaceRequest {
     /// Names of known VMs.
     pub vms: Vec<String>,
     /// Unknown VMs: added first, or only tried.
+    #[serde(deserialize_with = "new_vms")]
     pub new: Vec<Vm>,
     /// Policy to use instead of their own.
     pub policy: Option<String>,
@@ -29,6 +31,10 @@ pub struct PlaceRequest {
     pub stay: bool,
     /// Seed that breaks ties; chosen at random if unset.
     pub seed: Option<u64>,
+}
+
+fn new_vms<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<Vm>, D::Error> {
+    AtMost::<Vm, OBJECTS>::deserialize(list).map(|AtMost(vms)| vms)
 }
 
 impl PlaceRequest {

@@ -112,6 +112,18 @@ fn floods_take_little_memory_and_others_are_answered() {
             memory("VmRSS").saturating_sub(before) >> 20,
         ));
     }
+    // Objects for the API: many short ones, long names, and parts of which there are many.
+    let list = |count: usize, object: &str| format!("[{}]", vec![object; count].join(","));
+    let long = format!("{{\"vm\":{{\"name\":\"{}\"}}}}", "n".repeat(500));
+    let parts = format!("{{\"host\":{{\"name\":\"h\",\"numa\":[{}{{}}]}}}}", "{},".repeat(240_000));
+    let mut owner = Vec::new();
+    for body in
+        [list(15_000, &long), list(120_000, "{\"vm\":{}}"), list(900_000, "{\"vm\":{}}"), list(1, &parts)]
+    {
+        owner.push(flood(api, || exchange(api, "/v1/place/objects", body.as_bytes())));
+        let peak = memory("VmHWM").saturating_sub(before) >> 20;
+        taken.push((peak, memory("VmRSS").saturating_sub(before) >> 20));
+    }
     // Bodies whose end never comes, and answers that nobody reads.
     let mut kept = Vec::new();
     for (body, more) in [(&long, 1), (&many[..(4 << 20) - 9].to_string(), 9), (&named(19_000, "n"), 0)] {
@@ -123,6 +135,9 @@ fn floods_take_little_memory_and_others_are_answered() {
     drop(kept);
     assert!(statuses[0].iter().all(|status| matches!(status, 0 | 413 | 422 | 503)), "{statuses:?}");
     assert!(statuses[1].contains(&200), "some are answered: {statuses:?}");
+    let refused = |status: &u16| matches!(status, 0 | 404 | 413 | 422 | 503);
+    assert!(owner.iter().flatten().all(refused), "{owner:?}");
+    assert!(owner[0].contains(&422), "some are looked at: {owner:?}");
     assert!(most < ROOM, "{} MB were taken; at most and at the end of each flood: {taken:?}", most >> 20);
     assert_eq!(exchange(extender, path, named(1, "h").as_bytes()), 200, "it is served still");
 }

@@ -28,7 +28,7 @@ pub use instances::{Instance, InstanceEnd, Instances, MOST_INSTANCES};
 pub use ipnet::IpNet;
 pub use notify::Notify;
 pub use port::{Kind, Port, Socket, To};
-pub use printable::{printable, printable_lines};
+pub use printable::{printable, printable_lines, printable_xml};
 pub use ringway_wire::MacAddress;
 pub use switch::Switch;
 pub use worker::{Poll, Worker};

@@ -16,6 +16,23 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| is_plain(letter) || matches!(letter, '\n' | '\t'))
 }
 
+/// As [`printable`], for the text and the attributes of XML: characters with a meaning there become entities. None that
+/// XML forbids is left.
+pub fn printable_xml(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in printable(text).chars() {
+        match letter {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
 /// Whether a letter only shows itself. `escape_debug` leaves those alone, and so none of the Unicode categories Cc, Cf,
 /// Zl, Zp, Co and Cn; of marks that combine with the letter before, it leaves none either.
 fn is_plain(letter: char) -> bool {
@@ -63,6 +80,13 @@ mod tests {
         }
         let once = printable("a\u{1b}\n\\b").into_owned();
         assert_eq!(printable(&once), once);
+    }
+
+    #[test]
+    fn a_text_has_no_meaning_in_xml() {
+        assert_eq!(printable_xml("<a & \"b\" 'c'>\n"), "&lt;a &amp; &quot;b&quot; &apos;c&apos;&gt;\\n");
+        assert_eq!(printable_xml("\u{202e}</text><script>"), "\\u{202e}&lt;/text&gt;&lt;script&gt;");
+        assert_eq!(printable_xml("\0\u{fffe}\u{ffff}"), "\\0\\u{fffe}\\u{ffff}");
     }
 
     #[test]

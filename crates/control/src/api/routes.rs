@@ -6,11 +6,11 @@ use super::{
     NewFabric, NewFunction, NewSnapshot, PortView, SnapshotView, StatsView, TableView, Trouble, UsageView,
     usage as processes,
 };
-use crate::engine::{Ask, Failure, Inbox, Message};
+use crate::engine::{Answer, Ask, Failure, Inbox};
 use crate::fabric_graph::{self as whole, Parts, Totals};
 use crate::function::graph;
 use crate::function::handlers::{self, HandlerError};
-use crate::functions::{FunctionError, refusal};
+use crate::functions::{FunctionError, Functions, refusal};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::StatusCode;
@@ -21,7 +21,7 @@ use axum::{Json, Router};
 use ringway_guests::Error;
 use serde::Deserialize;
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use utoipa::{IntoParams, OpenApi};
 
 /// Largest request body in bytes. Attack: an endless body.
@@ -160,13 +160,8 @@ impl IntoResponse for Failure {
 }
 
 /// Sends a request to the engine and waits for the answer.
-async fn ask<T>(
-    inbox: &Inbox,
-    ask: impl FnOnce(oneshot::Sender<Result<T, Failure>>) -> Ask,
-) -> Result<T, Failure> {
-    let (answer, answered) = oneshot::channel();
-    inbox.send(Message::Ask(ask(answer))).map_err(|_| Failure::Down)?;
-    answered.await.map_err(|_| Failure::Down)?
+async fn ask<T>(inbox: &Inbox, ask: impl FnOnce(Answer<T>) -> Ask) -> Result<T, Failure> {
+    inbox.ask(ask).await
 }
 
 /// The fabric as a whole.
@@ -492,7 +487,11 @@ async fn arrive_function(
     departure: Result<Json<Departure>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(departure) = departure.map_err(unread)?;
-    ask(&inbox, |answer| Ask::Arrive(departure, answer)).await.map(|()| StatusCode::CREATED)
+    // A long description is parsed on this request's thread.
+    let function = Functions::described(&departure).map_err(|wrong| Failure::Wrong(trouble(wrong)))?;
+    ask(&inbox, |answer| Ask::Arrive(departure, Box::new(function), answer))
+        .await
+        .map(|()| StatusCode::CREATED)
 }
 
 /// Replaces the configuration of a running function; elements of the same name and class keep their state. A refused

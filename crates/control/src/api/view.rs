@@ -366,6 +366,8 @@ pub struct TableEntryView {
 pub struct HostView {
     /// Its name.
     pub name: String,
+    /// `up`, or `stopping` while processes in it are being ended: it is removed, or its programs change.
+    pub state: String,
     /// The file that keeps its namespace, as for `nsenter --net=`.
     pub namespace: String,
     /// Its interfaces.

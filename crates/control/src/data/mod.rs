@@ -4,7 +4,7 @@ mod page;
 
 pub use page::{Page, PageError};
 
-use crate::engine::{Inbox, Message};
+use crate::engine::{Inbox, Message, Undelivered};
 use ringway_fabric::proto::{Call, DataMessage, Reply, Request};
 use ringway_fabric::{Link, LinkError};
 use std::collections::HashMap;
@@ -89,6 +89,8 @@ impl Data {
         thread("answers")
             .spawn(move || {
                 read(&link, &answers, &inbox);
+                // It ends if it has not.
+                let _ = rustix::net::shutdown(link.as_fd(), rustix::net::Shutdown::Both);
                 // No more replies can come: pending calls fail.
                 answers.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let status = reap(child);
@@ -187,7 +189,12 @@ fn read(link: &Link, pending: &Pending, inbox: &Inbox) {
                 }
             }
             Ok((DataMessage::Event(event), _)) => {
-                let _ = inbox.send(Message::FromData(event));
+                // Attack: a `data` process that was taken over and sends endless events. Dropping one would leave a
+                // port without its peer: the process is started again instead, with all ports as described.
+                if inbox.send(Message::FromData(event)) == Err(Undelivered::Full) {
+                    tracing::error!("the data process sends more events than can be handled");
+                    return;
+                }
             }
             Err(LinkError::Closed) => return,
             Err(error) => {

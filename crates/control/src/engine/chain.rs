@@ -1,6 +1,6 @@
 //! Chains while they run: what a change waits for.
 
-use super::{Engine, EngineError, Message};
+use super::{Engine, EngineError, Envelope, Message};
 use crate::change::Join;
 use crate::functions::{FunctionError, Late, Phase};
 use ringway_fabric::proto::{Reply, Request};
@@ -197,29 +197,25 @@ impl Engine {
     /// Handles the next message that is no order, or waits for one; orders, and looks at which functions may go away,
     /// wait until the change is done.
     async fn step(&mut self, time: Duration) {
-        let is_order = |message: &Message| {
+        let is_order = |envelope: &Envelope| {
             use Message::{Ask, Down, LookAtIdle, LookAtInstances};
-            matches!(message, Ask(_) | Down | LookAtIdle | LookAtInstances)
+            matches!(envelope.message(), Ask(_) | Down | LookAtIdle | LookAtInstances)
         };
-        let waiting = self.backlog.iter().position(|message| !is_order(message));
-        let message = match waiting.and_then(|at| self.backlog.remove(at)) {
-            Some(message) => message,
+        let waiting = self.backlog.iter().position(|envelope| !is_order(envelope));
+        let envelope = match waiting.and_then(|at| self.backlog.remove(at)) {
+            Some(envelope) => envelope,
             None => {
                 let Some(messages) = &mut self.messages else { return };
                 match tokio::time::timeout(time, messages.recv()).await {
-                    Ok(Some(message)) => message,
+                    Ok(Some(envelope)) => envelope,
                     Ok(None) => return self.messages = None,
                     Err(_) => return,
                 }
             }
         };
-        match message {
-            Message::Ask(ask) => {
-                let order = self.question(ask).await;
-                self.backlog.extend(order.map(Message::Ask));
-            }
-            order if is_order(&order) => self.backlog.push_back(order),
-            event => self.happened(event).await,
+        match is_order(&envelope) {
+            true => self.query(envelope).await,
+            false => self.happened(envelope.open()).await,
         }
         // A function may have come up, begun to wait for a frame, or stayed where it was to go away.
         self.hold_first_frames();

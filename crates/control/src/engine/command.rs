@@ -87,7 +87,7 @@ pub enum Ask {
     /// Stop a function, so that it can go on in another fabric.
     Depart(String, Answer<Departure>),
     /// Let a function of another fabric go on here.
-    Arrive(Departure, Answer<()>),
+    Arrive(Departure, Box<Function>, Answer<()>),
     /// Create a clone of a snapshot and start it.
     Clone(String, NewClone, Answer<()>),
     /// Suspend a function, or resume it.
@@ -163,7 +163,7 @@ impl Engine {
             }
             Ask::Clone(snapshot, new, answer) => self.create_clone(&snapshot, new, answer),
             Ask::Depart(name, answer) => self.depart(&name, answer),
-            Ask::Arrive(departure, answer) => self.arrive(departure, answer),
+            Ask::Arrive(departure, function, answer) => self.arrive(departure, *function, answer),
             Ask::SuspendFunction(name, suspend, answer) => {
                 drop(answer.send(self.suspend_function(&name, suspend).map_err(Failure::from)))
             }
@@ -176,7 +176,15 @@ impl Engine {
             Ask::SetCarrier(name, carrier, answer) => {
                 drop(answer.send(self.set_carrier(&name, carrier).await));
             }
-            Ask::Become(new, answer) => drop(answer.send(self.apply(new).await)),
+            Ask::Become(new, answer) => {
+                let changes = self.apply(new).await;
+                let settled = self.hosts.settled();
+                // Its client waits until what ran in hosts has ended, which may take seconds; others don't.
+                tokio::spawn(async move {
+                    settled.await;
+                    let _ = answer.send(changes);
+                });
+            }
             // `serve` handles `Shutdown`, and `question` answered the queries.
             _ => {}
         }
@@ -271,9 +279,9 @@ impl Engine {
         }
     }
 
-    fn arrive(&mut self, departure: Departure, answer: Answer<()>) {
-        let (function, taken) = match self.arriving(departure) {
-            Ok(arriving) => arriving,
+    fn arrive(&mut self, departure: Departure, function: Function, answer: Answer<()>) {
+        let taken = match self.arriving(departure, &function) {
+            Ok(taken) => taken,
             Err(wrong) => return drop(answer.send(Err(Failure::Wrong(trouble(wrong))))),
         };
         let folder = self.run.functions();
@@ -283,13 +291,12 @@ impl Engine {
     }
 
     /// Checks a function that arrives, before its memory is looked for.
-    fn arriving(&self, departure: Departure) -> Result<(Function, Arc<Taken>), String> {
-        let function = Functions::described(&departure)?;
-        let wrong = request::check_function(&function, &self.fabric, &self.host);
+    fn arriving(&self, departure: Departure, function: &Function) -> Result<Arc<Taken>, String> {
+        let wrong = request::check_function(function, &self.fabric, &self.host);
         if !wrong.is_empty() {
             return Err(wrong.join("\n"));
         }
-        Functions::arriving(departure, &function).map(|taken| (function, taken))
+        Functions::arriving(departure, function)
     }
 
     fn destroy_function(&mut self, name: &str) -> Result<(), Failure> {
@@ -325,12 +332,13 @@ impl Engine {
         // Checking the file starts plugin hosts, which blocks for a moment.
         let read = tokio::task::spawn_blocking(move || {
             let folder = Path::new(&name).parent().unwrap_or(Path::new("/"));
-            file::read_with(&name, &text, &host, Some(&Outside::of_this_host(folder, &check)))
+            file::read_with(&name, &text, &host, Some(&Outside::of_this_host(folder, &check))).map_err(
+                // Finding the lines of many problems in a long file takes a while.
+                |problems| Trouble { error: problems.to_string(), problems: ProblemView::list(&problems) },
+            )
         });
-        let read = read.await.map_err(|error| Failure::Conflict(trouble(error)))?;
-        let target = read.map_err(|problems| {
-            Failure::Wrong(Trouble { error: problems.to_string(), problems: ProblemView::list(&problems) })
-        })?;
+        let read = self.meanwhile(read).await.map_err(|error| Failure::Conflict(trouble(error)))?;
+        let target = read.map_err(Failure::Wrong)?;
         let folder = Path::new(&new.file).parent().unwrap_or(Path::new("/"));
         let mut target = target.resolve(self.run.path(), folder);
         // Name and run directory were fixed when the fabric came up.
@@ -339,7 +347,8 @@ impl Engine {
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(trouble(error)))?;
         self.file = new.file;
         let mut changes = Changes { changes };
-        changes.changes.extend(self.place.apply_file(target.placement.clone()).await);
+        let (place, placement) = (self.place.clone(), target.placement.clone());
+        changes.changes.extend(self.meanwhile(async move { place.apply_file(placement).await }).await);
         self.fabric.placement = target.placement;
         Ok(changes)
     }

@@ -25,22 +25,26 @@ impl Engine {
             };
             sides.map(view).collect()
         };
-        let views = self.hosts.all().map(|(name, namespace, output, programs)| HostView {
-            name: name.into(),
-            namespace: namespace.display().to_string(),
-            interfaces: interfaces(name),
-            programs: programs.iter().map(program).collect(),
-            output: output.display().to_string(),
+        let views = self.hosts.all().map(|host| HostView {
+            name: host.name.into(),
+            state: if host.stopping { "stopping" } else { "up" }.into(),
+            namespace: host.namespace.display().to_string(),
+            // The ports of a host that is removed are gone; those of its name are another one's.
+            interfaces: if host.removed { Vec::new() } else { interfaces(host.name) },
+            programs: host.programs.iter().map(program).collect(),
+            output: host.output.display().to_string(),
         });
         let mut views: Vec<HostView> = views.collect();
-        views.sort_by_key(|view| self.fabric.hosts.iter().position(|host| host.name == view.name));
+        let position = |name: &str| self.fabric.hosts.iter().position(|host| host.name == name);
+        // Hosts that are removed stay at the end.
+        views.sort_by_key(|view| position(&view.name).unwrap_or(usize::MAX));
         views
     }
 }
 
 fn program(program: &Program) -> HostProgramView {
     let (state, pid, reason) = match program.state() {
-        ProgramState::Starting => ("starting", 0, String::new()),
+        ProgramState::Waiting | ProgramState::Starting => ("starting", 0, String::new()),
         ProgramState::Running(pid) => ("running", pid.as_raw_nonzero().get().unsigned_abs(), String::new()),
         ProgramState::Ended(reason) => ("ended", 0, reason),
     };

@@ -4,12 +4,14 @@ mod chain;
 mod command;
 mod host;
 mod idle;
+mod inbox;
 mod instances;
 mod link;
 mod live;
 mod show;
 
 pub use command::{Answer, Ask, Failure};
+pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
 
 use crate::change::{self, Change};
 use crate::control::Program;
@@ -29,7 +31,6 @@ use ringway_spec::Function;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 /// Messages to the engine.
 #[derive(Debug)]
@@ -90,19 +91,6 @@ pub enum Message {
     Down,
 }
 
-/// Sender of messages to the engine.
-pub type Inbox = UnboundedSender<Message>;
-
-/// Sends a message after a time.
-pub fn later(inbox: &Inbox, time: Duration, message: Message) {
-    let inbox = inbox.clone();
-    tokio::spawn(async move {
-        tokio::time::sleep(time).await;
-        // Once nobody listens, the fabric is going down.
-        let _ = inbox.send(message);
-    });
-}
-
 /// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -160,9 +148,9 @@ pub struct Engine {
     run: RunDir,
     inbox: Inbox,
     /// Set once `serve` runs.
-    messages: Option<UnboundedReceiver<Message>>,
+    messages: Option<Messages>,
     /// Messages that arrived while the engine waited for `data`.
-    backlog: VecDeque<Message>,
+    backlog: VecDeque<Envelope>,
     /// The state that `data` last reported.
     known: proto::State,
     place: Placer,
@@ -238,7 +226,7 @@ impl Engine {
     }
 
     /// Handles messages until the fabric is shut down, then removes everything.
-    pub async fn serve(mut self, messages: UnboundedReceiver<Message>) {
+    pub async fn serve(mut self, messages: Messages) {
         let mut farewell = None;
         self.messages = Some(messages);
         while let Some(message) = self.next().await {
@@ -303,10 +291,11 @@ impl Engine {
     }
 
     async fn next(&mut self) -> Option<Message> {
-        match (self.backlog.pop_front(), &mut self.messages) {
+        let envelope = match (self.backlog.pop_front(), &mut self.messages) {
             (None, Some(messages)) => messages.recv().await,
-            (message, _) => message,
-        }
+            (envelope, _) => envelope,
+        };
+        envelope.map(Envelope::open)
     }
 
     /// Removes everything.
@@ -335,7 +324,7 @@ impl Engine {
             Change::AddGuest(guest) => Some(guest),
             _ => None,
         });
-        guests::check(added, target, self.host.kinds).await?;
+        self.meanwhile(guests::check(added, target, self.host.kinds)).await?;
         self.fabric.start_limit = target.start_limit;
         let mut failed = None;
         self.note_coming(target);
@@ -352,7 +341,6 @@ impl Engine {
             failed = Some(error);
             break;
         }
-        self.hosts.settle().await;
         self.coming.clear();
         self.hold_first_frames();
         let now = if failed.is_some() { &before } else { target };
@@ -385,7 +373,12 @@ impl Engine {
     async fn make(&mut self, change: &Change, target: &Fabric) -> Result<(), EngineError> {
         match change {
             // An error means that the guest doesn't exist, as wanted.
-            Change::RemoveGuest(name) => drop(self.guests.remove(name).await),
+            Change::RemoveGuest(name) => {
+                if let Ok(Some(ending)) = self.guests.remove(name) {
+                    // A panic of the task was reported by its thread.
+                    let _ = self.meanwhile(ending).await;
+                }
+            }
             Change::RemovePort(name) => self.remove_port(name).await,
             Change::RemoveSwitch(name) => {
                 self.call(name, Request::RemoveSwitch { name: name.clone() }).await?;
@@ -396,9 +389,9 @@ impl Engine {
             Change::RemoveHost(name) => self.hosts.remove(name),
             Change::AddHost(name) => {
                 let namespace = run_dir::namespace(self.run.path(), name);
-                self.hosts.add(name, self.run.host(name), namespace).await?;
+                self.hosts.add(name, self.run.host(name), namespace)?;
             }
-            Change::RunPrograms(host) => self.hosts.run(host).await?,
+            Change::RunPrograms(host) => self.hosts.run(host)?,
             Change::AddPort(port) => {
                 let owned = self.guests.own(port, target)?;
                 self.add_port(port, &owned).await?;
@@ -418,7 +411,11 @@ impl Engine {
                 self.functions.add(function, target, &self.run.functions())?;
             }
             Change::SwapFunction(function) => {
-                self.functions.swap(&function.name, &function.configuration).await?;
+                let (name, to) = (&function.name, &function.configuration);
+                // Attack: a function that does not answer, while others wait for the engine.
+                let swapping = self.functions.swap(name, to)?;
+                let taken_over = self.meanwhile(swapping).await;
+                self.functions.swapped(name, to, taken_over)?;
             }
         }
         change::apply(&mut self.fabric, change);
@@ -443,24 +440,36 @@ impl Engine {
     ) -> Result<proto::Reply, EngineError> {
         let failed = |error| EngineError::Data(what.into(), error);
         let data = self.data.as_mut().ok_or(DataError::Gone).map_err(failed)?;
-        let mut answered = Box::pin(data.call(request, descriptors).map_err(failed)?);
+        let answered = data.call(request, descriptors).map_err(failed)?;
+        self.meanwhile(answered).await.map_err(failed)
+    }
+
+    /// Waits for something during a change. Queries are answered meanwhile; orders and events wait until the change is
+    /// done.
+    async fn meanwhile<T>(&mut self, what: impl Future<Output = T>) -> T {
+        let mut what = Box::pin(what);
         loop {
-            let Some(messages) = &mut self.messages else { return answered.await.map_err(failed) };
-            let message = tokio::select! {
+            let Some(messages) = &mut self.messages else { return what.await };
+            let envelope = tokio::select! {
                 biased;
-                answer = &mut answered => return answer.map_err(failed),
-                message = messages.recv() => message,
+                done = &mut what => return done,
+                envelope = messages.recv() => envelope,
             };
-            match message {
-                // Queries are answered during a change; orders wait until it is done.
-                Some(Message::Ask(ask)) => {
-                    let order = self.question(ask).await;
-                    self.backlog.extend(order.map(Message::Ask));
-                }
-                Some(message) => self.backlog.push_back(message),
+            match envelope {
+                Some(envelope) => self.query(envelope).await,
                 None => self.messages = None,
             }
         }
+    }
+
+    /// Answers a query during a change; other messages wait until it is done.
+    async fn query(&mut self, envelope: Envelope) {
+        let (message, place) = envelope.take();
+        let rest = match message {
+            Message::Ask(ask) => self.question(ask).await.map(Message::Ask),
+            other => Some(other),
+        };
+        self.backlog.extend(rest.map(|message| place.hold(message)));
     }
 
     /// Sends a request about a port to `data` without waiting; `then` is called with the result.

@@ -37,6 +37,10 @@ use toml::de::{DeTable, DeValue};
 /// Largest file in bytes. Attack: an endless file sent at run time.
 pub const LARGEST: usize = 4 << 20;
 
+/// Attack: a file of a million tables and lists of few bytes each, which take a hundred times as much memory once they
+/// are parsed. Largest number of tables, keys and entries of lists.
+const VALUES: usize = 100_000;
+
 /// Properties of the host that the file is checked against.
 #[derive(Clone)]
 pub struct Host {
@@ -97,7 +101,12 @@ pub fn read_with(
     outside: Option<&Outside<'_>>,
 ) -> Result<Fabric, Problems> {
     let diagnostics = Diagnostics::default();
-    let table = parse(text, LARGEST, &diagnostics);
+    let values = text.bytes().filter(|byte| b"[=,".contains(byte)).count();
+    if text.len() <= LARGEST && values > VALUES {
+        let what = format!("the file has {values} tables, keys and entries of lists");
+        diagnostics.error(&(0..0), what, format!("the limit is {VALUES}"));
+    }
+    let table = parse(if diagnostics.has_errors() { "" } else { text }, LARGEST, &diagnostics);
     let mut fabric =
         (!diagnostics.has_errors()).then(|| whole(table.get_ref(), (file, host, outside), &diagnostics));
     if let (Some(fabric), Some(outside)) = (&mut fabric, outside) {

@@ -85,6 +85,7 @@ impl Functions {
 mod tests {
     use super::*;
     use crate::engine::Failure;
+    use crate::engine::{Messages, inbox};
     use crate::file::{Host, read};
     use crate::function::FunctionMessage;
     use crate::function::runner::What as Said;
@@ -92,7 +93,7 @@ mod tests {
     use std::ffi::OsString;
     use std::io::Read;
     use std::path::PathBuf;
-    use tokio::sync::{mpsc, oneshot};
+    use tokio::sync::oneshot;
 
     /// What runs the functions of the other test: this program with this test alone, which never says that it is up.
     #[test]
@@ -108,7 +109,7 @@ mod tests {
         functions: Functions,
         names: Vec<String>,
         answers: Vec<oneshot::Receiver<Result<(), Failure>>>,
-        messages: mpsc::UnboundedReceiver<Message>,
+        messages: Messages,
         folder: PathBuf,
     }
 
@@ -122,7 +123,7 @@ mod tests {
             let own = module_path!().split_once("::").unwrap().1;
             let arguments =
                 ["--exact", &format!("{own}::a_function_that_never_comes_up")].map(OsString::from);
-            let (inbox, messages) = mpsc::unbounded_channel();
+            let (inbox, messages) = inbox();
             let mut functions = Functions::new("f", arguments.to_vec(), inbox);
             functions.slow = Duration::from_secs(3600);
             let folder = std::env::temp_dir().join(format!("ringway-starts-{name}-{}", std::process::id()));
@@ -151,7 +152,7 @@ mod tests {
         /// Waits for an event.
         async fn event(&mut self, is_it: impl Fn(&FunctionEvent) -> bool) -> FunctionEvent {
             loop {
-                match self.messages.recv().await.unwrap() {
+                match self.messages.recv().await.unwrap().open() {
                     Message::Function(event) if is_it(&event) => return event,
                     _ => {}
                 }

@@ -46,16 +46,16 @@ pub async fn connect(mut engine: EngineHandle, path: PathBuf) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Message;
+    use crate::engine::{Envelope, Message, Messages, inbox};
     use crate::open::PeerEvent;
     use ringway_host::listener::Access;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
-    use tokio::sync::{mpsc, watch};
+    use tokio::sync::watch;
 
     /// The next front-end that arrived: its serial number and its socket.
-    async fn arrival(inbox: &mut mpsc::UnboundedReceiver<Message>) -> (u64, UnixStream) {
-        match inbox.recv().await {
+    async fn arrival(inbox: &mut Messages) -> (u64, UnixStream) {
+        match inbox.recv().await.map(Envelope::open) {
             Some(Message::Peer(PeerEvent {
                 what: What::Arrived { serial, mut descriptors, .. }, ..
             })) => (serial, UnixStream::from(descriptors.remove(0))),
@@ -67,7 +67,7 @@ mod tests {
     async fn a_front_end_waits_until_its_predecessor_is_gone() {
         let path = std::env::temp_dir().join(format!("ringway-control-{}-second", std::process::id()));
         let listener = Listener::bind(&path, Access::default()).unwrap();
-        let (sender, mut inbox) = mpsc::unbounded_channel();
+        let (sender, mut inbox) = inbox();
         let (done, watched) = watch::channel(0);
         let engine = EngineHandle::new("p".into(), 1, sender, watched);
         let task = tokio::spawn(serve(engine, Watched::new(listener).unwrap()));
@@ -84,7 +84,7 @@ mod tests {
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
-            assert!(inbox.try_recv().is_err());
+            assert!(inbox.is_empty());
             done.send(serial).unwrap();
         }
         task.abort();

@@ -3,6 +3,7 @@
 use super::outside::Outside;
 use super::record::{Choice, Removed, Scored};
 use super::select::{Counts, add, top};
+use super::totals::Totals;
 use super::trace::{HostTrace, Trace, Verdict, WeightTrace};
 use crate::filters::{self, MANDATORY};
 use crate::model::Row;
@@ -17,7 +18,7 @@ pub struct Scratch {
     kept: Kept,
     rows: Vec<Row>,
     raw: Vec<i32>,
-    totals: Vec<f64>,
+    totals: Totals,
     /// Part of the score that all hosts share.
     base: f64,
     counts: Counts,
@@ -63,8 +64,7 @@ pub fn judge(
     scratch.kept.rows(&mut scratch.rows);
     choice.passed = scratch.rows.len() as u32;
     if !scratch.rows.is_empty() && choice.refused.is_empty() {
-        scratch.totals.clear();
-        scratch.totals.resize(scratch.rows.len(), 0.0);
+        scratch.totals.clear(scratch.rows.len());
         scratch.base = 0.0;
         // A single host needs no weighing.
         if weigh && scratch.rows.len() > 1 {
@@ -341,7 +341,7 @@ fn trace(
                 removed_by: scratch.kept.removed_by(row).map(|index| stages[index].name().to_string()),
                 rejected: rejected.remove(&row).unwrap_or_default(),
                 weights: weights.collect(),
-                score: place.map(|at| scratch.totals[at] + scratch.base),
+                score: place.map(|at| scratch.totals.sums[at] + scratch.base),
             }
         })
         .collect();

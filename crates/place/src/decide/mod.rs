@@ -5,6 +5,7 @@ mod judge;
 mod outside;
 mod record;
 mod select;
+mod totals;
 mod trace;
 mod unknown;
 

@@ -1,8 +1,10 @@
 //! Computes the choice from the weights.
 
+use super::totals::Totals;
 use crate::model::Row;
 use crate::policy::Selector;
 use crate::unit::ends;
+use std::cmp::Ordering;
 
 /// Buffers reused by later decisions.
 #[derive(Debug, Default)]
@@ -20,17 +22,28 @@ pub fn add(
     selector: Selector,
     raw: &[i32],
     factor: u32,
-    totals: &mut [f64],
+    totals: &mut Totals,
     points: Option<&mut Vec<f64>>,
     counts: &mut Counts,
 ) {
     let (least, most) = ends(raw);
-    let out = Out { raw, factor: f64::from(factor), totals, points };
+    let range = i64::from(most) - i64::from(least);
+    if points.is_none() {
+        match selector {
+            // Sums of ranks are small integers.
+            Selector::Rank => {}
+            Selector::ScaledSum => totals.note(raw, factor, range.unsigned_abs().max(1), 1.0),
+            Selector::LowestSum => {
+                totals.note(raw, factor, 1, f64::from(least).abs().max(f64::from(most).abs()));
+            }
+        }
+    }
+    let out = Out { raw, factor: f64::from(factor), totals: &mut totals.sums, points };
     match selector {
         Selector::Rank => {
             counts.rank(raw, least, most);
             let last = raw.len().saturating_sub(1) as u32;
-            if i64::from(most) - i64::from(least) < COUNTED {
+            if range < COUNTED {
                 let less = &counts.less;
                 out.give(|_, raw| f64::from(last - less[raw.wrapping_sub(least) as usize]));
             } else {
@@ -39,7 +52,7 @@ pub fn add(
             }
         }
         Selector::ScaledSum => {
-            let width = (f64::from(most) - f64::from(least)).max(1.0);
+            let width = (range as f64).max(1.0);
             out.give(|_, raw| (f64::from(most) - f64::from(raw)) / width);
         }
         Selector::LowestSum => out.give(|_, raw| -f64::from(raw)),
@@ -100,16 +113,19 @@ impl Counts {
 /// Number of best hosts that are recorded.
 const TOP: usize = 20;
 
-/// The best hosts, best first: by score, then by a random number determined by `seed`.
-pub fn top(rows: &[Row], totals: &[f64], dice: &[u64], seed: u64) -> Vec<(usize, f64)> {
+/// The best hosts, best first: by exact score, then by a random number determined by `seed`.
+pub fn top(rows: &[Row], totals: &Totals, dice: &[u64], seed: u64) -> Vec<(usize, f64)> {
     let mut best: Vec<(f64, u64, usize)> = Vec::with_capacity(TOP + 1);
-    let mut bar = f64::MIN;
-    for (at, total) in totals.iter().enumerate() {
-        if *total < bar {
+    let (mut bar, doubt) = (f64::MIN, totals.doubt());
+    for (at, total) in totals.sums.iter().enumerate() {
+        if *total < bar - doubt {
             continue;
         }
         let throw = mix(dice[rows[at] as usize] ^ seed);
-        let before = |other: &(f64, u64, usize)| other.0 > *total || (other.0 == *total && other.1 <= throw);
+        let before = |other: &(f64, u64, usize)| match totals.compare(other.2, at) {
+            Ordering::Equal => other.1 <= throw,
+            order => order == Ordering::Greater,
+        };
         let place = best.iter().rposition(before).map_or(0, |place| place + 1);
         if place < TOP {
             best.insert(place, (*total, throw, at));
@@ -133,13 +149,80 @@ pub fn mix(mut bits: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ratio::tests::Big;
     use proptest::prelude::*;
 
     fn points(selector: Selector, raw: &[i32]) -> Vec<f64> {
-        let (mut points, mut totals) = (Vec::new(), vec![0.0; raw.len()]);
+        let (mut points, mut totals) = (Vec::new(), Totals::default());
+        totals.clear(raw.len());
         add(selector, raw, 3, &mut totals, Some(&mut points), &mut Counts::default());
-        assert!(totals.iter().all(|total| *total == 0.0));
+        assert!(totals.sums.iter().all(|total| *total == 0.0));
         points
+    }
+
+    const HOSTS: usize = 8;
+
+    fn factor() -> impl Strategy<Value = u32> {
+        prop_oneof![Just(1), 0u32..4, 1u32..=1_000_000]
+    }
+
+    /// Scores of hosts: those of small ranges often have equal sums, which doubles tell apart.
+    fn raw(hosts: usize) -> impl Strategy<Value = Vec<i32>> {
+        let any = prop_oneof![
+            (0i32..12).boxed(),
+            (-1_000_000_000i32..=1_000_000_000).boxed(),
+            any::<i32>().boxed()
+        ];
+        prop_oneof![
+            prop::collection::vec(0i32..12, hosts),
+            prop::collection::vec((0i32..4).prop_map(|step| i32::MAX - step), hosts),
+            prop::collection::vec(any, hosts),
+        ]
+    }
+
+    /// The sums times the product of all widths, plus a number that makes all of them natural.
+    fn sums(selector: Selector, weights: &[(u32, Vec<i32>)]) -> Vec<Big> {
+        let width = |raw: &[i32]| {
+            let (least, most) = ends(raw);
+            let width = i64::from(most) - i64::from(least);
+            if selector == Selector::ScaledSum { width.max(1) as u128 } else { 1 }
+        };
+        let sum = |host: usize| {
+            weights.iter().enumerate().fold(Big::of(0), |sum, (this, (factor, raw))| {
+                let score = (i64::from(i32::MAX) - i64::from(raw[host])) as u128;
+                let others = weights.iter().enumerate().filter(|(other, _)| *other != this);
+                let scaled = Big::of(score * u128::from(*factor));
+                let term = others.fold(scaled, |term, (_, (_, raw))| term.times(&Big::of(width(raw))));
+                sum.plus(&term)
+            })
+        };
+        (0..HOSTS).map(sum).collect()
+    }
+
+    #[test]
+    fn sums_that_doubles_tell_apart_are_equal() {
+        // 1/10 + 2/10 = 3/10, which is not so in doubles.
+        let weights = [[9, 7, 0, 10], [8, 10, 0, 10]];
+        let mut totals = Totals::default();
+        totals.clear(4);
+        for raw in &weights {
+            add(Selector::ScaledSum, raw, 1, &mut totals, None, &mut Counts::default());
+        }
+        assert!(totals.sums[0] != totals.sums[1], "{:?}", totals.sums);
+        let winners = |seed| top(&[0, 1], &cut(&totals), &[5, 6], seed)[0].0;
+        let first = (0..64).filter(|seed| winners(*seed) == 0).count();
+        assert!((16..48).contains(&first), "it is drawn: {first} of 64");
+    }
+
+    /// The totals of the first two of four hosts.
+    fn cut(totals: &Totals) -> Totals {
+        let mut cut = Totals::default();
+        cut.clear(2);
+        cut.sums.copy_from_slice(&totals.sums[..2]);
+        for raw in [[9, 7], [8, 10]] {
+            cut.note(&raw, 1, 10, 1.0);
+        }
+        cut
     }
 
     #[test]
@@ -172,14 +255,46 @@ mod tests {
         /// `top` returns the best hosts in order, for any order of the input.
         #[test]
         fn the_top_equals_a_sort(totals in prop::collection::vec(0u8..10, 0..100), seed in any::<u64>()) {
-            let totals: Vec<f64> = totals.into_iter().map(f64::from).collect();
-            let rows: Vec<Row> = (0..totals.len() as Row).collect();
+            let sums: Vec<f64> = totals.into_iter().map(f64::from).collect();
+            let mut totals = Totals::default();
+            totals.sums.clone_from(&sums);
+            let rows: Vec<Row> = (0..sums.len() as Row).collect();
             let dice: Vec<u64> = rows.iter().map(|row| u64::from(*row) * 77).collect();
-            let mut sorted: Vec<usize> = (0..totals.len()).collect();
+            let mut sorted: Vec<usize> = (0..sums.len()).collect();
             let throw = |at: usize| mix(dice[at] ^ seed);
-            sorted.sort_by(|a, b| totals[*b].total_cmp(&totals[*a]).then(throw(*a).cmp(&throw(*b))));
+            sorted.sort_by(|a, b| sums[*b].total_cmp(&sums[*a]).then(throw(*a).cmp(&throw(*b))));
             let top: Vec<usize> = top(&rows, &totals, &dice, seed).into_iter().map(|(at, _)| at).collect();
-            prop_assert_eq!(&top[..], &sorted[..totals.len().min(TOP)]);
+            prop_assert_eq!(&top[..], &sorted[..sums.len().min(TOP)]);
+        }
+
+        /// Hosts are ordered by the exact sums of their scaled scores, and by nothing else: neither the order of the
+        /// weights nor that of the hosts matters.
+        #[test]
+        fn sums_are_ordered_exactly(
+            weights in prop::collection::vec((factor(), raw(HOSTS)), 1..9),
+            selector in prop::sample::select(&[Selector::ScaledSum, Selector::LowestSum][..]),
+            seed in any::<u64>(),
+        ) {
+            let exact = sums(selector, &weights);
+            let dice: Vec<u64> = (0..HOSTS as u64).collect();
+            let choose = |weights: &[(u32, Vec<i32>)], order: &[usize]| -> Vec<usize> {
+                let mut totals = Totals::default();
+                totals.clear(order.len());
+                for (factor, raw) in weights {
+                    let raw: Vec<i32> = order.iter().map(|host| raw[*host]).collect();
+                    add(selector, &raw, *factor, &mut totals, None, &mut Counts::default());
+                }
+                let rows: Vec<Row> = order.iter().map(|host| *host as Row).collect();
+                top(&rows, &totals, &dice, seed).into_iter().map(|(at, _)| order[at]).collect()
+            };
+            let order: Vec<usize> = (0..HOSTS).collect();
+            let mut sorted = order.clone();
+            let throw = |host: usize| mix(dice[host] ^ seed);
+            sorted.sort_by(|a, b| exact[*b].cmp(&exact[*a]).then(throw(*a).cmp(&throw(*b))));
+            prop_assert_eq!(&choose(&weights, &order), &sorted);
+            let turned: Vec<_> = weights.iter().rev().cloned().collect();
+            let back: Vec<usize> = order.iter().rev().copied().collect();
+            prop_assert_eq!(choose(&turned, &back), sorted);
         }
     }
 }

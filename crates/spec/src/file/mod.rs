@@ -79,6 +79,17 @@ pub fn parse<'t>(text: &'t str, largest: usize, diagnostics: &Diagnostics) -> Sp
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_file_with_an_error_in_each_line_has_a_bounded_report() {
+        let diagnostics = Diagnostics::default();
+        for line in 0..100_000 {
+            diagnostics.error(&(line..line + 1), format!("error {line}"), "");
+        }
+        let problems = diagnostics.into_problems();
+        assert_eq!((problems.len(), &*problems[500].what), (501, "99500 more errors"));
+        assert_eq!((&*problems[0].what, &*problems[499].what), ("error 0", "error 499"));
+    }
+
     fn errors(text: &str) -> Vec<String> {
         let diagnostics = Diagnostics::default();
         parse(text, 1 << 20, &diagnostics);

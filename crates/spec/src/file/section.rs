@@ -2,16 +2,21 @@
 
 use super::problem::{Problem, nearest};
 use super::units;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// Attack: a file with an error in each of a million lines. Errors of a file that are told, and warnings.
+const MOST: usize = 500;
+
 /// The errors and warnings found so far, and the positions of keys in the file.
 #[derive(Default)]
 pub struct Diagnostics {
     problems: RefCell<Vec<Problem>>,
+    /// Errors beyond the most that are told.
+    more: Cell<usize>,
     warnings: RefCell<Vec<Problem>>,
     positions: RefCell<HashMap<String, Range<usize>>>,
 }
@@ -19,12 +24,24 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// Reports an error.
     pub fn error(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
-        self.problems.borrow_mut().push(Problem::new(at.clone(), what, fix));
+        self.push(Problem::new(at.clone(), what, fix));
+    }
+
+    fn push(&self, problem: Problem) {
+        let mut problems = self.problems.borrow_mut();
+        if problems.len() < MOST {
+            problems.push(problem);
+        } else {
+            self.more.update(|more| more + 1);
+        }
     }
 
     /// Reports a warning about a valid setting that may be a mistake.
     pub fn warn(&self, at: &Range<usize>, what: impl Into<String>) {
-        self.warnings.borrow_mut().push(Problem::new(at.clone(), what, ""));
+        let mut warnings = self.warnings.borrow_mut();
+        if warnings.len() < MOST {
+            warnings.push(Problem::new(at.clone(), what, ""));
+        }
     }
 
     /// Takes the warnings, in the order of the file.
@@ -41,14 +58,14 @@ impl Diagnostics {
 
     /// Adds errors found by other checks.
     pub fn extend(&self, problems: Vec<Problem>) {
-        self.problems.borrow_mut().extend(problems);
+        problems.into_iter().for_each(|problem| self.push(problem));
     }
 
     /// Reports an error in another file, to which this file refers at `at`. `other_file` is that file's name,
     /// line and column.
     pub fn error_in(&self, other_file: (String, usize, usize), at: &Range<usize>, what: String) {
         let problem = Problem { at: at.clone(), what, fix: String::new(), other_file: Some(other_file) };
-        self.problems.borrow_mut().push(problem);
+        self.push(problem);
     }
 
     /// Records the position of `path` (`port.a` or `port.a.socket`).
@@ -76,11 +93,19 @@ impl Diagnostics {
         self.positions.borrow().contains_key(path)
     }
 
-    /// All errors, in the order of the file.
+    /// All errors, in the order of the file; if there are too many, the last one says how many are left out.
     pub fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
         problems.sort_by_key(|problem| (problem.at.start, problem.at.end));
         problems.dedup();
+        if self.more.get() > 0 {
+            let at = problems.last().map_or(0..0, |last| last.at.clone());
+            problems.push(Problem::new(
+                at,
+                format!("{} more errors", self.more.get()),
+                "correct these first",
+            ));
+        }
         problems
     }
 }

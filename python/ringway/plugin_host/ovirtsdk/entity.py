@@ -20,6 +20,9 @@ class Entity:
     None, as far as the API knows the name."""
 
     _known: frozenset[str] = frozenset()
+    _refused: frozenset[str] = frozenset()
+    """Calls of the SDK that change something and are not answered."""
+    _answered = ""
 
     def __init__(self, **values: Any) -> None:
         self.__dict__.update(values)
@@ -30,6 +33,8 @@ class Entity:
             return lambda: value
         if name in self._known:
             return None
+        if name in self._refused:
+            return changes.refusal(name, self._answered)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __eq__(self, other: object) -> bool:
@@ -94,6 +99,9 @@ class HostEntity(Entity):
         "summary libvirt_version hardware_information certificate numanodes".split()
     )
 
+    _refused = frozenset("approve commitnetconfig delete forceselectspm install update".split())
+    _answered = "activate(), deactivate() and fence() of a host"
+
     _host: Host
 
     def __init__(self, host: Host) -> None:
@@ -110,11 +118,17 @@ class HostEntity(Entity):
         changes.ask({"action": "activate", "host": self._host.slot})
         return _accepted()
 
-    def fence(self, action: Any) -> Entity:
-        """Switches the host on or off: `params.Action(fence_type="stop")` or `"start"`."""
+    def fence(self, action: Any = None) -> Entity:
+        """Switches the host on or off: `params.Action(fence_type="stop")` or `"start"`; `"status"` tells whether it
+        is on."""
         kind = getattr(action, "fence_type", None)
+        if kind == "status":
+            state = "off" if self._host.state in ("down", "non_responsive") else "on"
+            return Entity(
+                status=Entity(state="complete"), power_management=Entity(status=Entity(state=state))
+            )
         if kind not in ("start", "stop"):
-            raise changes.RequestError(f"fence_type is {kind!r}; it may be 'start' or 'stop'")
+            raise changes.RequestError(f"fence_type is {kind!r}; it may be 'start', 'stop' or 'status'")
         changes.ask({"action": "wake" if kind == "start" else "sleep", "host": self._host.slot})
         return _accepted()
 
@@ -197,6 +211,11 @@ class VmEntity(Entity):
         "memory_policy "
         "quota usb delete_protected start_time custom_properties guest_info".split()
     )
+
+    _refused = frozenset(
+        "cancelmigration clone delete detach export logon maintenance move reboot start suspend ticket update".split()
+    )
+    _answered = "stop(), shutdown() and migrate() of a VM"
 
     _vm: Vm
     _host: Host | None
