@@ -79,7 +79,7 @@ pub enum Better {
 pub struct Slices {
     /// One figure a slice.
     pub ours: Vec<f64>,
-    /// The same for the peer; empty if there is none.
+    /// One figure of the peer's a slice; empty if there is no peer.
     pub peer: Vec<f64>,
     /// Why the peer's slices ended early; ours continued alone.
     pub lost: Option<String>,

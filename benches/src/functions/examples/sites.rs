@@ -26,7 +26,7 @@ pub enum Way {
 pub enum Traffic {
     /// So many flows of TCP segments, to this station or to the destinations' own.
     Flows(usize, fn(usize) -> Flow, Option<MacAddress>),
-    /// The same after handshakes.
+    /// So many flows of TCP segments that begin with a handshake.
     Connections(usize, fn(usize) -> Flow, Option<MacAddress>),
     /// UDP over IPv6.
     Routes6,
