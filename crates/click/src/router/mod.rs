@@ -153,7 +153,7 @@ pub struct Router {
     random: Random,
     /// When the turn began, on the steady clock.
     pub(crate) turn_began: u64,
-    /// The same since 1970, if it was queried in this turn.
+    /// Nanoseconds from 1970 to the turn's beginning, if they were queried in this turn.
     turn_wall: Option<u64>,
     rebuild: Option<Box<dyn Rebuild>>,
     /// A requested replacement that is not built yet.
