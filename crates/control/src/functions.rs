@@ -327,7 +327,7 @@ impl Functions {
         self.create_from(None, function, fabric, folder, answer)
     }
 
-    /// The same, which goes on from a snapshot if there is one.
+    /// Creates a function, from a snapshot if there is one.
     fn create_from(
         &mut self,
         origin: Option<Arc<Taken>>,

@@ -73,7 +73,7 @@ pub struct Start {
 pub enum Order {
     /// Take a snapshot of its virtual machine. The file for its memory comes with it.
     Snapshot,
-    /// The same, behind which the guest stands still.
+    /// Take a snapshot and stop the guest at it. The file for its memory comes with it.
     Freeze,
     /// A guest that stands still goes on.
     Thaw,
