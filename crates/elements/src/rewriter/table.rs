@@ -17,7 +17,7 @@ pub const LARGEST: u32 = 1 << 24;
 /// Flows examined to find one to evict. Attack: packets of all flows, then a new one, which would cause every flow to
 /// be moved within the heap first.
 const PATIENCE: u32 = 64;
-/// The same while many flows are removed.
+/// Flows examined to find one to evict while many flows are removed.
 const HASTE: u32 = 8;
 /// Default number of flows.
 pub const USUAL: u32 = 1 << 22;
