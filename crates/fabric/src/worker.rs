@@ -153,7 +153,7 @@ impl Drop for Handle {
 
 /// Nanoseconds between two checks for kicks of armed queues while frames move: 2% of the worker's time.
 const LOOK_BUSY: u64 = 20_000;
-/// The same while no frames move and the worker has nothing else to do.
+/// Nanoseconds between two checks for kicks of armed queues while no frames move and the worker has nothing else to do.
 const LOOK_IDLE: u64 = 1_000;
 /// Value of `last` for which a queue is polled once, and armed again if it has no frames.
 const LONG_AGO: u64 = 1;
