@@ -56,7 +56,7 @@ impl Reader {
         (graph, parsed.diagnostics)
     }
 
-    /// The same on a separate thread, while `place` keeps running.
+    /// Reads a configuration on a separate thread, while `place` keeps running.
     fn read_aside(&self, text: &str, file: &str, place: &mut Succession) -> (Option<Graph>, Diagnostics) {
         std::thread::scope(|scope| {
             let named = std::thread::Builder::new().name("configuration".into());

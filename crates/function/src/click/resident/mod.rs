@@ -95,7 +95,8 @@ pub enum Next {
     Busy,
     /// Nothing before this many nanoseconds have passed, unless it is woken.
     Idle(Option<u64>),
-    /// The same, or [`Resident::poll`] finds frames, which don't wake it.
+    /// Nothing before this many nanoseconds have passed, unless it is woken or [`Resident::poll`] finds frames, which
+    /// don't wake it.
     Polls(Option<u64>),
     /// It has stopped by itself.
     Stopped,
