@@ -303,7 +303,7 @@ fn clone(plan: &Plan, program: Option<&Program<'_>>) -> Result<Pid, JailError> {
     })
 }
 
-/// The same descriptor with a number of at least `least`.
+/// A copy of a descriptor with a number of at least `least`.
 fn above(descriptor: BorrowedFd<'_>, least: usize) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, i32::try_from(least).unwrap_or(i32::MAX))
 }

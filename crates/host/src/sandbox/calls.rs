@@ -232,8 +232,8 @@ impl Filters {
         Ok(Filters(vec![older()?, main]))
     }
 
-    /// The same in two halves: the kernel, which tries a filter with each call, needs long for the first one. Between
-    /// them the process may set itself up and give up its privileges.
+    /// Filters in two halves. The kernel tries a filter with each system call, which takes long for the first half;
+    /// between the halves the process may set itself up and give up its privileges.
     pub fn halves(more: &[libc::c_long], controls: &[i64]) -> Result<[Filters; 2], HostError> {
         let first = program(wide(more, controls), refuse(libc::EPERM), SeccompAction::Allow)?;
         let second = program(difference(controls), SeccompAction::Allow, refuse(libc::EPERM))?;
