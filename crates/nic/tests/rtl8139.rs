@@ -79,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// The same with a driver that is up.
+    /// A machine whose driver is up.
     fn up() -> Machine {
         let mut machine = Machine::new();
         machine.write_at(Area::Config, 4, &[7, 0]);
