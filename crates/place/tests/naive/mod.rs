@@ -92,7 +92,7 @@ pub fn milli_vcpus(vm: &Vm) -> i64 {
     if is_exclusive(vm) { 0 } else { i64::from(vm.milli_cpus.unwrap_or(vm.vcpus() * 1000)) }
 }
 
-/// The same, with its virtual cores.
+/// A VM's use of shared cores in thousandths: its configured share, or its virtual cores.
 fn milli_cores(vm: &Vm) -> i64 {
     if is_exclusive(vm) { 0 } else { i64::from(vm.milli_cpus.unwrap_or(vm.sockets * vm.cores * 1000)) }
 }
