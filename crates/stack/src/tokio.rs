@@ -35,7 +35,7 @@ impl TcpStream {
         Err(last)
     }
 
-    /// The same connection, for calls that block or set options.
+    /// The connection's blocking socket, for calls that block or set options.
     pub fn get_ref(&self) -> &tcp::TcpStream {
         &self.0
     }
