@@ -134,7 +134,7 @@ mod tests {
         frame
     }
 
-    /// The same with VLAN tags.
+    /// A frame with VLAN tags.
     fn tagged(to: u8, from: u8, tags: &[(u16, u16)]) -> [u8; 60] {
         let mut frame = frame(to, from);
         for (tag, (kind, vlan)) in tags.iter().enumerate() {
