@@ -321,7 +321,7 @@ impl Connection {
         near(self.una, seq.wrapping_sub(self.wire(self.una)))
     }
 
-    /// The same for the peer's stream.
+    /// The sequence number of an offset of the peer's stream.
     fn peer_wire(&self, offset: u64) -> u32 {
         self.irs.wrapping_add(offset as u32)
     }

@@ -18,7 +18,7 @@ pub(super) const PROTOCOL_UNREACHABLE: (u8, u8) = (2, 1);
 pub(super) const PORT_UNREACHABLE: (u8, u8) = (3, 4);
 /// Bytes of a packet that an IPv4 error quotes: within 576 bytes in all (RFC 1812, 4.3.2.3).
 const QUOTED_V4: usize = 548;
-/// The same for IPv6: within the minimum MTU (RFC 4443, 3.1).
+/// Bytes of a packet that an IPv6 error quotes: within the minimum MTU (RFC 4443, 3.1).
 const QUOTED_V6: usize = 1232;
 /// Smallest MTU that is believed (Linux's `min_pmtu`). Attack: a forged message that says 68 makes every
 /// segment tiny.
