@@ -31,7 +31,7 @@ pub enum Resumed {
 
 /// Longest sleep in microseconds.
 const SLEEP: u32 = 100_000;
-/// The same for a guest whose time is over.
+/// Longest sleep in microseconds of a guest whose time has expired.
 const LATE: u32 = 1000;
 /// How long a sender waits for its last frames to be taken, in milliseconds.
 const DRAIN: u64 = 2000;
