@@ -158,7 +158,7 @@ impl Vm {
         Vm::around(Blank::new()?, size, None)
     }
 
-    /// The same of `blank`, with shared pages in place of a part of the memory.
+    /// A machine with `size` bytes of memory from address 0, in `blank`; shared pages replace a part of the memory.
     pub fn around(blank: Blank, size: usize, shared: Option<Shared>) -> Result<Vm, VmError> {
         if !(MEMORY_MIN..1 << 31).contains(&size) || !size.is_multiple_of(4096) {
             return Err(VmError::Memory(size));
@@ -281,7 +281,8 @@ impl Vm {
         self.load_with(image, line, &[])
     }
 
-    /// The same, with a second module unless that is empty.
+    /// Loads an image with its command line, to which the clock's frequency is added, and with a second module unless
+    /// that is empty.
     pub fn load_with(&mut self, image: &[u8], line: &str, module: &[u8]) -> Result<(), VmError> {
         let line = match self.hz {
             0 => line.to_owned(),
@@ -304,7 +305,8 @@ impl Vm {
         self.run_until(Some(limit), console)
     }
 
-    /// The same without a limit: only the end of the process ends a guest that never exits.
+    /// Runs the guest on this thread until it ends, without a limit: only the end of the process ends a guest that
+    /// never exits.
     pub fn run_on(&mut self, console: Console<'_>) -> Result<End, VmError> {
         self.run_until(None, console)
     }

@@ -68,7 +68,7 @@ impl Camera {
         self.order((file, false), Box::new(answer));
     }
 
-    /// The same, behind which the guest stands still until [`Camera::thaw`].
+    /// Takes a snapshot and stops the guest at it until [`Camera::thaw`].
     pub fn freeze(&self, file: OwnedFd, answer: impl FnOnce(Result<Snapshot, PhotoError>) + Send + 'static) {
         self.order((file, true), Box::new(answer));
     }

@@ -147,12 +147,12 @@ impl FunctionVm {
         FunctionVm::on(Blank::new()?, memory, start)
     }
 
-    /// The same of a machine that was made before.
+    /// Prepares `blank` for `start`, whose address and clock are filled in.
     pub fn on(blank: Blank, memory: usize, start: FunctionStart) -> Result<FunctionVm, FunctionError> {
         FunctionVm::load(blank, crate::CLICK, memory, start)
     }
 
-    /// The same with another PVH image, which gets the function as its second module.
+    /// A machine of so many bytes with another PVH image, which gets the function as its second module.
     pub fn with_image(
         image: Image<'_>,
         memory: usize,
@@ -161,7 +161,7 @@ impl FunctionVm {
         FunctionVm::load(Blank::new()?, image, memory, start)
     }
 
-    /// The same of a machine that was made before.
+    /// Loads a PVH image and the function, its second module, into `blank`.
     pub fn load(
         blank: Blank,
         image: Image<'_>,
@@ -182,7 +182,7 @@ impl FunctionVm {
         FunctionVm::clone_on(Blank::new()?, snapshot, file, ports)
     }
 
-    /// The same of a machine that was made before.
+    /// Makes `blank` go on from a snapshot, whose memory is in `file`, with `ports` of its own.
     pub fn clone_on(
         blank: Blank,
         snapshot: &Snapshot,
