@@ -589,7 +589,7 @@ async fn fabric_graph(
     drawn(&inbox, &sample).await.map(|(_, graph)| Json(graph))
 }
 
-/// A drawing of the whole fabric's graph, with what passes during a sample.
+/// The same as a drawing.
 #[utoipa::path(get, path = "/v1/graph.svg", params(Sample),
     responses((status = 200, body = String, content_type = "image/svg+xml")))]
 async fn fabric_svg(State(inbox): State<Inbox>, Query(sample): Query<Sample>) -> Result<Response, Failure> {
@@ -618,7 +618,7 @@ async fn function_graph(
     sampled(&inbox, name, sample).await.map(Json)
 }
 
-/// A drawing of a function's graph, with what passes during a sample.
+/// The same as a drawing.
 #[utoipa::path(get, path = "/v1/functions/{name}/graph.svg",
     params(("name" = String, Path, description = "The function"), Sample),
     responses((status = 200, body = String, content_type = "image/svg+xml"), (status = 404, body = Trouble),
