@@ -38,7 +38,7 @@ pub fn late_on(cores: [usize; 2], begin: Instant, apart: Duration, count: u32) -
 pub struct Stolen([u64; 2]);
 
 impl Stolen {
-    /// From now on.
+    /// Begins to measure now.
     pub fn begin() -> Result<Stolen, Failure> {
         let stat = std::fs::read_to_string("/proc/stat")?;
         Ok(Stolen(times(&stat).ok_or("/proc/stat lacks times")?))

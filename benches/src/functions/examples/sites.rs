@@ -14,11 +14,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Which way frames take.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
-    /// From `inside` to `outside`.
+    /// Frames from `inside` to `outside`.
     Out,
-    /// From `outside` to `inside`.
+    /// Frames from `outside` to `inside`.
     In,
-    /// From `inside` to `inside`.
+    /// Frames from `inside` to `inside`.
     Back,
 }
 
