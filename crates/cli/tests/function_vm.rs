@@ -187,7 +187,7 @@ fn a_function_that_can_not_move_goes_on_where_it_is() {
     assert!(why.contains("no fabric answers on /nobody.sock"), "{why}");
     assert!(is_running(&here, "one"));
     exchange(&mut ring);
-    // A memory that is none: the function is not created.
+    // A descriptor that is not memory: the function is not created.
     let body = serde_json::json!({
         "name": "x", "function": "{}", "state": "", "process": 1, "descriptor": 999_999, "inode": 1
     });

@@ -191,13 +191,13 @@ pub fn shared_pages() -> &'static [u8] {
     &[]
 }
 
-/// There are none.
+/// This processor has no VMs to take snapshots of.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn camera(vm: &std::convert::Infallible) -> Option<super::Camera> {
     match *vm {}
 }
 
-/// There are none.
+/// This processor has no VMs to run.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn run(
     vm: std::convert::Infallible,

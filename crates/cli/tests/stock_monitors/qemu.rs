@@ -38,7 +38,7 @@ impl Qemu {
         Some(Qemu { program, version, accelerator: "tcg" })
     }
 
-    /// For the names of fabrics.
+    /// A name for a fabric of this version and accelerator.
     fn name(&self) -> String {
         format!("{}-{}", self.version, self.accelerator)
     }
