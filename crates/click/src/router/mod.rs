@@ -74,7 +74,7 @@ pub(crate) struct PortInfo {
     pub(crate) agnostic: bool,
     /// The other end, if there is exactly one: of push outputs and pull inputs.
     pub(crate) peer: Option<(ElementId, usize)>,
-    /// Of push outputs: the element that packets reach.
+    /// The element that packets of a push output reach.
     pub(crate) next: Option<(ElementId, usize)>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Info {
     pub(crate) thread: Option<i32>,
     /// Its tasks run on another thread.
     pub(crate) tasked: bool,
-    /// Whether packets are completed before they reach it.
+    /// Whether packets are completed before they reach the element.
     completes: bool,
 }
 
