@@ -45,7 +45,7 @@ impl Engine {
     pub(super) async fn look_at_idle(&mut self) {
         self.looks_at_idle = false;
         let now = Instant::now();
-        // Without their configurations, which may be large.
+        // Configurations, which may be large, are not copied.
         let what = |function: &Function| (function.name.clone(), function.idle, function.fabric_ports());
         let all: Vec<(String, u64, Vec<String>)> = self.may_go().map(what).collect();
         let names: BTreeSet<&str> = all.iter().map(|(name, ..)| &**name).collect();

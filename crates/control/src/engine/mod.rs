@@ -49,7 +49,7 @@ pub enum Message {
     StartData,
     /// An event from a port's opener.
     Peer(PeerEvent),
-    /// The delay of a port whose peer used too much time is over.
+    /// The delay of a port whose peer used too much time has expired.
     Rested {
         /// The port.
         port: String,

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Process {
     pid: u32,
     descriptor: OwnedFd,
-    /// Whether this process has killed it.
+    /// Whether this program has killed the process.
     killed: Arc<AtomicBool>,
     /// The link to the process, which ends when the link is closed.
     link: Arc<Link>,
