@@ -51,7 +51,7 @@ fn followed(message: String, proposal: Option<String>) -> String {
     }
 }
 
-/// The message that a word is none of a kind, with the nearest name of that kind.
+/// Adds the nearest name of a kind to the message that `word` is not of that kind.
 fn with_proposal(message: String, kind: NameKind, word: &str, scope: &Scope) -> String {
     followed(message, scope.names().proposal(kind, word, scope.element_name()))
 }

@@ -39,11 +39,11 @@ pub enum Tracking {
 pub struct Timeouts {
     /// Time that a flow is guaranteed to be kept after a packet; 0 for no guarantee.
     pub guarantee: u64,
-    /// For other flows.
+    /// Timeout of all other flows.
     pub idle: u64,
     /// For TCP connections with data in both directions, and UDP streams.
     pub busy: u64,
-    /// For TCP connections that have ended.
+    /// Timeout of TCP connections that have ended.
     pub done: u64,
 }
 

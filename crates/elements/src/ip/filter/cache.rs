@@ -79,7 +79,7 @@ impl Cache {
     /// The outcome of a flow's packets, if known.
     #[inline]
     pub(super) fn find(&mut self, place: &Place) -> Option<u32> {
-        // Without branches: which entry it is, is random.
+        // The comparison has no branches: the matching entry can't be predicted.
         let outcome = |[addresses, rest]: &Entry| {
             let differ = (addresses ^ place.flow[0]) | (rest ^ place.flow[1]) >> OUTCOME_BITS;
             if differ == 0 { *rest as u32 & ((1 << OUTCOME_BITS) - 1) } else { 0 }

@@ -119,7 +119,7 @@ pub struct ControlSocket<D> {
     door: D,
     read_only: bool,
     verbose: bool,
-    /// In order of creation.
+    /// Connections in order of creation.
     connections: Vec<Connection>,
     /// Continues commands that waited for this configuration.
     timer: Option<Timer>,
