@@ -97,7 +97,7 @@ struct Hosted {
     suspended: bool,
     /// Whether its doorbell rang.
     rung: bool,
-    /// When it is due although nothing wakes it.
+    /// When the function runs although nothing wakes it.
     due: Option<u64>,
 }
 
@@ -128,12 +128,12 @@ impl Functions {
         Functions { spin, ..Functions::default() }
     }
 
-    /// Whether there are none.
+    /// Whether the worker has no functions.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether the function of this number is there.
+    /// Whether the worker has the function of this number.
     pub fn has(&self, number: u64) -> bool {
         self.all.iter().any(|hosted| hosted.number == number)
     }
@@ -209,7 +209,7 @@ impl Functions {
         let mut ran = Ran::default();
         let count = self.all.len();
         let mut may_run = !queues || self.resumes <= now;
-        // Without the time of the queues in this turn.
+        // When the functions began, which excludes the time of the queues in this turn.
         let mut began = None;
         self.first = self.first.checked_rem(count).unwrap_or(0);
         let first = self.first;

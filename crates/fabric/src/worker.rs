@@ -397,7 +397,7 @@ impl Worker {
         if self.slots.len() <= bit {
             self.slots.resize_with(bit + 1, || None);
         }
-        // Without them its kicks are not counted.
+        // With private counters, the queue's kicks are not counted.
         let counters = free(&source).map_or_else(CountersRef::private, |source| source.counters.clone());
         self.slots[bit] = Some(PolledQueue { source, counters, last: 0, active: false, armed: true });
         activate(&mut self.slots, &mut self.active, bit, 0);
