@@ -21,11 +21,11 @@ pub(super) struct Reader {
 /// Environment for building routers.
 pub(super) struct Builder {
     pub(super) reader: Reader,
-    /// Of a function: each port must be used, at most once a direction.
+    /// The uses of a function's ports: each port must be used, at most once a direction.
     pub(super) uses: Option<Uses>,
     pub(super) burst: usize,
     pub(super) console: Box<dyn Fn() -> Box<dyn Console>>,
-    /// Of a resident function.
+    /// The state of a resident function.
     pub(super) resident: Option<Resident>,
 }
 

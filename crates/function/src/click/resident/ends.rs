@@ -103,7 +103,7 @@ impl Ends {
         self.exchange(0);
     }
 
-    /// Whether all buffers that frames may use are there.
+    /// Whether the port has all buffers that frames may use.
     pub fn is_stocked(&self) -> bool {
         self.missing == 0
     }
