@@ -153,7 +153,7 @@ pub(super) fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, B
     Ok(rules.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-/// One argument is none of several values.
+/// Conditions that an argument differs from each of several values.
 fn none_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, BackendError> {
     let condition = |&value: &i64| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value as u32 as u64)
