@@ -55,7 +55,7 @@ pub enum Queue {
     Red {
         /// Below it no frame is dropped.
         min: usize,
-        /// From here on all are.
+        /// From this average on all frames are dropped.
         max: usize,
         /// Probability of a drop as the average approaches `max`.
         probability: f64,
