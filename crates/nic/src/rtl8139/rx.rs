@@ -63,7 +63,7 @@ pub struct RxEngine {
     /// The descriptors from the head on.
     entries: [Entry; RING as usize],
     descriptors: usize,
-    /// Of those, filled ones.
+    /// Descriptors that are filled.
     filled: usize,
     /// Frames put, counted from the first reserved.
     put: usize,
