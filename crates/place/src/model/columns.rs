@@ -176,9 +176,9 @@ fn dice(name: &str) -> u64 {
 /// Resources taken on a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// By running VMs.
+    /// Resources taken by running VMs.
     pub running: Need,
-    /// By pending VMs.
+    /// Resources taken by pending VMs.
     pub pending: Need,
     /// Memory in huge pages beyond the host's reserved ones, of running VMs.
     pub dynamic: i32,

@@ -229,7 +229,7 @@ fn salvage_keeps_all_readable_entries() {
     let (summary, kept, lost) = salvage(&path, 0).unwrap();
     assert_eq!((summary.revision, kept.len(), lost.len()), (7, 2, 1), "{lost:?}");
     assert_eq!(check(&path, 0).unwrap(), summary);
-    // Without its log the database alone.
+    // A database without its log is salvaged alone.
     let path = lab.write(&Files { database, log: None });
     let (summary, _, lost) = salvage(&path, 0).unwrap();
     assert!(summary.revision < 8 && lost == ["its log is missing"], "{lost:?}");
