@@ -154,7 +154,7 @@ impl PortState {
         }
     }
 
-    /// Whether a frame is there.
+    /// Whether a frame waits in the ring.
     fn has_frames(&mut self) -> bool {
         self.use_ring(|ring| Ok(ring.frame_len()?.is_some())).unwrap_or(false)
     }

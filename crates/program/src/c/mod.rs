@@ -84,7 +84,7 @@ pub(crate) struct Calls<M> {
     network: Option<Network>,
     /// Random bits, if the processor has a source of them.
     random: fn() -> Option<u64>,
-    /// When the last turn was.
+    /// When the last turn took place.
     turned: u64,
     /// Calls that do not exist, and were said.
     unknown: BTreeSet<u64>,
