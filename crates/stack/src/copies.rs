@@ -19,7 +19,7 @@ const CALL: usize = 256 << 10;
 /// How the program writes and reads.
 #[derive(Clone, Copy)]
 struct Calls {
-    /// From a source, not from its own memory.
+    /// The program writes from a shared source, not from its own memory.
     shares: bool,
     /// It waits for bytes; otherwise it comes after they arrived.
     waits: bool,
