@@ -308,7 +308,7 @@ mod tests {
     use std::collections::HashMap;
 
     const SECOND: u64 = 1 << TICK;
-    /// In place of an instance that was gone.
+    /// Stands for an instance that was gone.
     const GONE: usize = INSTANCES;
 
     fn at(second: u64) -> Tick {
