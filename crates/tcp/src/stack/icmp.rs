@@ -66,7 +66,7 @@ impl Stack {
             v4::ECHO if !group => {
                 let header = Icmp { kind: v4::ECHO_REPLY, ..*icmp };
                 let reply = message(header, body, Sum::new());
-                // Without room it is dropped and counted.
+                // A reply without room is dropped and counted.
                 let _ = self.send_packet(packet.destination, packet.source, Protocol::ICMP, &reply);
             }
             v4::UNREACHABLE => {
