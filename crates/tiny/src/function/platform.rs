@@ -37,7 +37,7 @@ pub(super) struct Connection {
     pub gone: bool,
     /// Bytes for the program on the way.
     pub sent: u32,
-    /// Of the function that this is a clone of: the monitor does not know it.
+    /// Whether the connection is the original function's, which the monitor of this clone does not know.
     stale: bool,
 }
 
