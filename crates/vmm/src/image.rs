@@ -36,7 +36,7 @@ pub enum ImageError {
     /// Too large.
     #[error("it has {0} bytes; an image has at most {LARGEST_IMAGE}")]
     Large(usize),
-    /// For other processors.
+    /// The image is for another processor.
     #[error("it is for another machine ({0}), not for x86-64; build it with `ringway tiny build`")]
     Machine(String),
     /// A library, an object file, or a program for an operating system that is loaded anywhere.
@@ -54,15 +54,15 @@ pub enum ImageError {
     /// Another version.
     #[error("it was built with another version of Ringway ({found}, this is {VERSION}); build it again")]
     Version {
-        /// The image's.
+        /// The version with which the image was built.
         found: String,
     },
     /// Not enough memory.
     #[error("it needs {needed} MB of memory; the function has {has} MB: set a larger `memory`")]
     Memory {
-        /// What it needs.
+        /// Memory in MB that the image needs.
         needed: u64,
-        /// What there is.
+        /// The function's memory in MB.
         has: u64,
     },
 }

@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub bytes: u64,
     /// Number of the function's ports.
     pub(crate) ports: usize,
-    /// Of the image: a snapshot fits to the program that took it.
+    /// Identifies the image: a snapshot fits to the program that took it.
     pub(crate) image: u64,
 }
 

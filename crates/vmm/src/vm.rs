@@ -55,7 +55,7 @@ pub enum End {
     /// The guest ended itself.
     #[error("the guest ended with code {0}")]
     Exit(u32),
-    /// Its time is over.
+    /// The guest's time limit expired.
     #[error("the guest's time is over")]
     Time,
     /// A fault without a handler.
@@ -261,7 +261,7 @@ impl Vm {
         Ok(())
     }
 
-    /// By which other threads ask for a snapshot.
+    /// The shutter, with which other threads ask for a snapshot.
     pub(crate) fn shutter(&self) -> Arc<Shutter> {
         self.shutter.clone()
     }

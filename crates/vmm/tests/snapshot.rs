@@ -210,7 +210,7 @@ fn a_clone_of_a_snapshot_of_hours_ago_has_the_time_of_now_and_timers_that_are_no
     up(&clone);
     let mut other = clone.connect();
     let count = read(&mut other, "c.count").parse::<u64>().unwrap();
-    // Of three hours it would be ten million.
+    // A clone that ran for the three hours would have counted ten million.
     assert!(count < 1_000_000, "{count}");
     let now = seconds(&mut other);
     assert!(now >= before + 3.0 * 3600.0 - 1.0, "{before} {now}");

@@ -302,7 +302,7 @@ struct Monitor<'a, C, E> {
     begun: Instant,
     orders: Orders,
     shutter: Arc<Shutter>,
-    /// Of snapshots.
+    /// Number of ports, stored in snapshots.
     ports: usize,
     image: u64,
 }
