@@ -113,7 +113,7 @@ pub fn interval(figures: &[f64]) -> Option<[f64; 2]> {
 }
 
 impl Slices {
-    /// These pairs.
+    /// Slices with these figures.
     pub fn of(ours: &[f64], peer: &[f64]) -> Slices {
         Slices { ours: ours.to_vec(), peer: peer.to_vec(), lost: None }
     }
