@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub enum State {
     /// There is none; `next` says when to ask for one.
     Away,
-    /// It was asked for.
+    /// The ring was requested.
     Requested(Coming),
-    /// It is here.
+    /// The ring can be used.
     Up(Ring),
 }
 
