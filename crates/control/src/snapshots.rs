@@ -54,11 +54,11 @@ pub enum SnapshotError {
 pub struct Taken {
     /// The function as it was.
     pub function: Function,
-    /// How its monitor described it.
+    /// The function's state as its monitor described it.
     pub state: String,
     /// Its memory.
     pub memory: OwnedFd,
-    /// Whether the memory is that of the function that goes on from it, which has moved.
+    /// Whether the memory is that of a moved function, which resumes from it.
     pub moved: bool,
 }
 

@@ -27,16 +27,16 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Why a request to `data` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// It could not be started.
+    /// `data` could not be started.
     #[error("the data process can't be started: {0}")]
     Start(#[source] io::Error),
-    /// It ended.
+    /// `data` ended.
     #[error("the data process is gone; it is being started again")]
     Gone,
-    /// It doesn't answer.
+    /// `data` does not answer.
     #[error("the data process did not answer within {} s", PATIENCE.as_secs())]
     Silent,
-    /// It refused.
+    /// `data` refused the request.
     #[error("{0}")]
     Refused(String),
 }

@@ -19,9 +19,9 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// What happens to an instance that is not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Going {
-    /// It keeps its flows, since then.
+    /// The instance keeps its flows since then, and gets no new ones.
     Drains(Instant),
-    /// It gets no frames any more, and is stopped at the next look.
+    /// The instance gets no more frames, and is stopped at the next look.
     Leaves,
 }
 

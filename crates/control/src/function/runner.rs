@@ -42,9 +42,9 @@ pub trait Runner: Debug + Send {
 /// What happened to a started function.
 #[derive(Debug)]
 pub enum What {
-    /// It sent a message.
+    /// The function sent a message.
     Message(FunctionMessage),
-    /// It ended.
+    /// The function ended.
     Ended(Ended),
 }
 
@@ -98,7 +98,7 @@ pub struct Launch<'a> {
     pub spare: Option<Spare>,
     /// Listening socket for its handlers.
     pub listener: &'a UnixListener,
-    /// The memory of the snapshot from which it goes on.
+    /// The memory of the snapshot from which the function resumes.
     pub memory: Option<&'a OwnedFd>,
     /// Socket paths of its ports, in order.
     pub doors: Vec<PathBuf>,
