@@ -24,7 +24,7 @@ const SILENT: [&str; 11] = [
 /// A rule that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoRule {
-    /// It is wrong.
+    /// The rule is wrong.
     Wrong(String),
     /// It needs something that is not supported.
     Unsupported(String),

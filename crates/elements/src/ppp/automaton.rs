@@ -34,9 +34,9 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
-    /// It is open.
+    /// The layer is open.
     Up,
-    /// It was open, and negotiates again.
+    /// The layer was open, and negotiates again.
     Down,
     /// The peer closed it.
     Ended,
