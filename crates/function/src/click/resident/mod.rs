@@ -61,7 +61,7 @@ pub struct Seat {
     pub spin: u64,
 }
 
-/// A configuration to be built, while the function's current one, if any, goes on.
+/// A configuration that is built while the function's current one, if any, keeps running.
 pub struct Build {
     replacement: Replacement,
     ends: Vec<Rc<RefCell<Ends>>>,
