@@ -65,7 +65,7 @@ enum Next {
     Frame { pieces: usize, len: usize, request: Request, delayed: bool },
     /// Descriptors that are released without a frame.
     Skip(Option<Reason>),
-    /// Nothing complete.
+    /// The ring has nothing complete.
     Nothing,
 }
 

@@ -26,7 +26,7 @@ enum Next {
     Frame { pieces: usize, len: usize, request: Request },
     /// Descriptors that are released without a frame.
     Skip(Reason),
-    /// Nothing complete.
+    /// The ring has nothing complete.
     Nothing,
 }
 
