@@ -210,7 +210,7 @@ struct Waiters {
     writer: Option<Waker>,
 }
 
-/// A stack, its port, and who waits for its sockets.
+/// A stack, its port, and the tasks that wait for its sockets.
 pub(crate) struct NetworkState {
     pub port: usize,
     pub stack: Stack,
@@ -402,7 +402,7 @@ impl NetworkState {
         (self.budget.used.get() / self.cost, self.closing.len() as u64)
     }
 
-    /// Forgets who waits for a socket.
+    /// Removes the tasks that wait for a socket.
     pub fn forget(&mut self, id: SocketId) {
         self.waiters.remove(&id);
     }

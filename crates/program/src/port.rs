@@ -175,7 +175,7 @@ impl PortState {
         any
     }
 
-    /// Asks to be woken for what is waited for, and for room if the port is `full`. `false`: it is there.
+    /// Asks to be woken for what is waited for, and for room if the port is `full`. `false`: it has arrived already.
     pub fn arm(&mut self, full: bool) -> bool {
         let reads = self.used == Use::Network || self.reader.is_some();
         let room = self.writer.as_ref().map(|_| self.wanted);
