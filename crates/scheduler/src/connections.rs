@@ -172,13 +172,13 @@ pub async fn serve<L: Listener<Io: AsFd>>(
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Its request is complete, and its answer is being computed.
+    /// The connection's request is complete, and the answer is being computed.
     Served,
-    /// It sends a request, receives an answer, or does neither.
+    /// The connection sends a request, receives an answer, or does neither.
     Idle,
-    /// The head of its first request is not complete.
+    /// The head of the connection's first request is not complete.
     New,
-    /// It is closed.
+    /// The connection is closed.
     Closed,
 }
 
