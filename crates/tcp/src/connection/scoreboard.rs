@@ -198,7 +198,7 @@ impl Records {
         self.lost.push(Reverse((self.record(number).start, number)));
     }
 
-    /// Its bytes.
+    /// Bytes of memory that the records take.
     fn memory(&self) -> usize {
         size_of::<Records>()
             + self.nodes.capacity() * size_of::<Node>()
