@@ -27,10 +27,10 @@ const PVH: (u32, &[u8]) = (18, b"Xen\0");
 /// The number of our own.
 const OWN: u32 = 1;
 
-/// Why a file is no image that can run.
+/// Why a file is not an image that can run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// Another file.
+    /// The file is not an image of a program.
     #[error("it is no image of a program: it is no ELF file; `ringway tiny build` makes images")]
     NoElf,
     /// Too large.
@@ -42,7 +42,7 @@ pub enum ImageError {
     /// A library, an object file, or a program for an operating system that is loaded anywhere.
     #[error("it is no program at fixed addresses; build it with `ringway tiny build`")]
     NoExecutable,
-    /// It ends early, or contradicts itself.
+    /// The image ends early, or contradicts itself.
     #[error("it is damaged: {0}; build it again")]
     Damaged(&'static str),
     /// A program for an operating system.
@@ -51,7 +51,7 @@ pub enum ImageError {
          `ringway_program::main!`; build it with `ringway tiny build`"
     )]
     NoEntry,
-    /// Another version.
+    /// The image was built with another version.
     #[error("it was built with another version of Ringway ({found}, this is {VERSION}); build it again")]
     Version {
         /// The version with which the image was built.

@@ -12,10 +12,10 @@ pub enum PhotoError {
     /// The guest has ended.
     #[error("the guest has ended")]
     Ended,
-    /// Another one is awaited.
+    /// Another snapshot is awaited.
     #[error("another snapshot is awaited")]
     Busy,
-    /// It failed.
+    /// The snapshot failed.
     #[error("{0}")]
     Failed(String),
 }

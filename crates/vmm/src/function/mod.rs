@@ -119,9 +119,9 @@ pub enum FunctionEvent {
     /// Its configuration runs. Microseconds for the element classes, for reading the configuration, and for building
     /// it, as the guest says.
     Up([u32; 3]),
-    /// Its configuration can't run.
+    /// The function's configuration can't run.
     Wrong(String),
-    /// It printed a line.
+    /// The function printed a line.
     Line(String),
 }
 
