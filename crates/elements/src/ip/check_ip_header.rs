@@ -110,7 +110,7 @@ impl Element for CheckIpHeader {
     }
 }
 
-/// One of 64 bits, for an address.
+/// The bit of an address in a set of 64 bits.
 #[inline]
 fn bit(address: Ipv4Addr) -> u64 {
     1 << (address.to_bits().wrapping_mul(0x9e37_79b1) >> 26)

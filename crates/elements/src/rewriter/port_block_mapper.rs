@@ -174,7 +174,7 @@ struct Subscriber {
     /// The ports of its block for each kind of protocol; empty until one is used.
     places: [Vec<Place>; KINDS],
     exhausted: u64,
-    /// When its exhaustion was last reported.
+    /// When the exhaustion of the subscriber's ports was last reported.
     told: Option<u64>,
 }
 

@@ -30,7 +30,7 @@ pub enum Tracking {
     Plain,
     /// Data, and the end of the connection, in both directions.
     Tcp,
-    /// Whether it is a stream.
+    /// Whether the flow is a stream.
     Udp,
 }
 
@@ -124,7 +124,7 @@ impl Flow {
         }
     }
 
-    /// Whether its expiry is guaranteed.
+    /// Whether the flow's expiry is guaranteed.
     #[inline]
     pub fn is_guaranteed(&self) -> bool {
         self.state.0 & GUARANTEED != 0
