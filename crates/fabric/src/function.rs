@@ -66,7 +66,7 @@ pub struct Order {
     pub ports: Vec<Arc<Inside>>,
     /// The place of its handlers, and the socket by which connections to them come.
     pub handlers: (String, UnixStream),
-    /// Where its reports go.
+    /// Receives the function's reports.
     pub reports: Reports,
     /// Set while it has nothing to do.
     pub idle: Arc<AtomicBool>,
@@ -95,7 +95,7 @@ struct Hosted {
     /// Whether frames don't wake it: it looks for them.
     polls: bool,
     suspended: bool,
-    /// Whether its doorbell rang.
+    /// Whether the function's doorbell rang.
     rung: bool,
     /// When the function runs although nothing wakes it.
     due: Option<u64>,

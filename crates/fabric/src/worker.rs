@@ -22,14 +22,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub enum Command {
     /// Serve this source as queue `bit`.
     Add {
-        /// Its number on the worker's bell.
+        /// The queue's number on the worker's bell.
         bit: usize,
         /// The source.
         source: SharedSource,
     },
     /// Return queue `bit`.
     Remove {
-        /// Its number on the worker's bell.
+        /// The queue's number on the worker's bell.
         bit: usize,
         /// Where the source is sent.
         to: SyncSender<Option<SharedSource>>,
@@ -56,7 +56,7 @@ pub enum Command {
 /// How a worker polls.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// When it sleeps.
+    /// When the worker sleeps.
     pub poll: Poll,
     /// How long a queue stays polled after its last frame, in nanoseconds.
     pub spin: u64,
@@ -193,7 +193,7 @@ pub struct Worker {
     active: Vec<usize>,
     /// Armed queues that must be polled without a kick, and when.
     timed: Vec<(u64, usize)>,
-    /// Whether it must end.
+    /// Whether the worker must end.
     stopped: bool,
     /// Number of its queues.
     queues: usize,
@@ -478,7 +478,7 @@ impl Worker {
 enum Polled {
     /// Frames moved.
     Moved,
-    /// None did, but it stays active.
+    /// The queue had no frames, but stays active.
     Active,
     /// It is inactive now, until a wake-up or this time.
     Inactive(Option<u64>),
