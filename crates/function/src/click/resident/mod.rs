@@ -91,14 +91,14 @@ pub struct Resident {
 /// What a function does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// There is more to do immediately.
+    /// The function has more to do immediately.
     Busy,
     /// Nothing before this many nanoseconds have passed, unless it is woken.
     Idle(Option<u64>),
     /// Nothing before this many nanoseconds have passed, unless it is woken or [`Resident::poll`] finds frames, which
     /// don't wake it.
     Polls(Option<u64>),
-    /// It has stopped by itself.
+    /// The function has stopped by itself.
     Stopped,
     /// Its packets need more than its memory.
     Greedy,
