@@ -108,7 +108,7 @@ impl Machine {
         Ok(Machine { cpu, space })
     }
 
-    /// Its addresses.
+    /// The guest's address space.
     pub fn space(&self) -> &Arc<Space> {
         &self.space
     }

@@ -44,7 +44,7 @@ pub enum Calls {
     /// Any.
     #[default]
     Any,
-    /// Those of User-Mode Linux.
+    /// System calls of User-Mode Linux.
     Uml,
     /// Not those that QEMU never needs. QEMU's own `-sandbox` refuses some of them too, after its start.
     Qemu,
@@ -96,7 +96,7 @@ pub struct Jail<'a> {
     pub scratch: Option<(PathBuf, u64)>,
     /// Files in that folder, with their contents.
     pub files: Vec<(PathBuf, &'a [u8])>,
-    /// Whether it uses the host's network interfaces.
+    /// Whether the program uses the host's network interfaces.
     pub network: bool,
     /// The system calls that it may make.
     pub calls: Calls,

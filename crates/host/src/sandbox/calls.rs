@@ -137,7 +137,7 @@ const ARCH: TargetArch = if cfg!(target_arch = "aarch64") { TargetArch::aarch64 
 
 pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// One condition on one argument.
+/// A condition on one argument.
 pub(super) fn when(
     argument: u8,
     operator: SeccompCmpOp,
@@ -147,7 +147,7 @@ pub(super) fn when(
     Ok(vec![SeccompRule::new(vec![condition])?])
 }
 
-/// One argument is one of several values.
+/// Conditions that an argument equals one of several values.
 pub(super) fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, BackendError> {
     let rules = values.iter().map(|&value| when(argument, SeccompCmpOp::Eq, value as u32 as u64));
     Ok(rules.collect::<Result<Vec<_>, _>>()?.concat())
