@@ -123,7 +123,7 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Waiting<F> {
     pub frame: F,
-    /// When it entered.
+    /// When the frame entered the queue.
     pub arrived: u64,
 }
 
