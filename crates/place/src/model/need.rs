@@ -65,7 +65,7 @@ impl Need {
         if cluster.threads_as_cores { self.milli } else { self.milli_cores }
     }
 
-    /// Both.
+    /// The sum of two needs.
     pub fn and(self, other: Need) -> Need {
         Need {
             count: self.count + other.count,
