@@ -161,7 +161,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// That of a machine with so much memory.
+    /// The budget of a machine with so much memory.
     pub fn new(memory: u64) -> Budget {
         Budget { limit: memory / SHARE, used: Cell::new(0), crowded: RefCell::default() }
     }
@@ -203,7 +203,7 @@ fn settings(memory: u64, buffer: usize) -> Settings {
     }
 }
 
-/// Who waits for a socket.
+/// The tasks that wait for a socket.
 #[derive(Default)]
 struct Waiters {
     reader: Option<Waker>,
@@ -456,7 +456,7 @@ impl Network {
         self.with(|network, _| network.stack.interface_addresses(0).to_vec())
     }
 
-    /// Whether its port has a ring, or else why not.
+    /// Whether the network's port has a ring, or else why not.
     pub fn port_state(&self) -> Result<(), String> {
         let state = self.shared.state.borrow();
         let port = state.networks.get(self.index).and_then(|network| state.ports.get(network.port));

@@ -88,7 +88,7 @@ impl PortState {
         !matches!(self.ring, Some(Device::Net(_))) && self.leave("asked for with other offloads")
     }
 
-    /// Whether its frames may have offloads.
+    /// Whether the port's frames may have offloads.
     pub fn has_offloads(&self) -> bool {
         self.ring.as_ref().is_none_or(Device::has_offloads)
     }

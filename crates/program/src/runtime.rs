@@ -45,7 +45,7 @@ pub(crate) struct Host<M> {
 /// Why a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Its main function returned.
+    /// The main function returned.
     Returned,
     /// Its main function returned an error, which the monitor knows.
     Failed,
