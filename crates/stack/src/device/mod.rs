@@ -55,7 +55,7 @@ pub struct Received<'a> {
     pub head: &'a [u8],
     /// The bytes that follow, where others may change them.
     pub rest: Spans<'a>,
-    /// Its metadata.
+    /// The frame's metadata.
     pub offload: Offload,
 }
 
