@@ -37,7 +37,7 @@ fn clones_go_on_from_a_snapshot_with_ports_of_their_own() {
         assert!(count(&lab, name) > before);
     }
     exchange(&mut one);
-    // A killed clone goes on from the snapshot again.
+    // A killed clone resumes from the snapshot again.
     let pid = function(&lab, "two")["pid"].clone();
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     until("it runs again", || is_running(&lab, "two") && function(&lab, "two")["pid"] != pid);
