@@ -44,10 +44,10 @@ pub enum DataError {
 /// Reply channels of pending calls, by call number; `None` once the link to `data` is closed.
 type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Reply>>>>>;
 
-/// A running `data` process. Dropping it ends it.
+/// A running `data` process. Dropping the value ends the process.
 #[derive(Debug)]
 pub struct Data {
-    /// Its process number.
+    /// The process ID.
     pub pid: u32,
     /// Number of this `data` process since the start of `control`, from 1.
     pub generation: u64,

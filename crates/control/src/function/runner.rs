@@ -33,7 +33,7 @@ pub trait Runner: Debug + Send {
     fn kill(&self);
 
     /// Takes a snapshot of a function in a virtual machine; the memory goes to the file. A message reports the result.
-    /// With `freeze` the function then stands still until it is resumed.
+    /// With `freeze` the function is then stopped until it is resumed.
     fn snapshot(&self, _file: OwnedFd, _freeze: bool) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
