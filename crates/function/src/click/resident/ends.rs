@@ -231,8 +231,8 @@ impl Ends {
     }
 }
 
-/// Runs `build` with these ends for elements of the ports; returns its result. The previous ends are there again
-/// afterwards, also after a panic.
+/// Runs `build` with these ends for elements of the ports; returns its result. Afterwards the previous ends are
+/// restored, also after a panic.
 pub(super) fn with<R>(ends: &[Rc<RefCell<Ends>>], build: impl FnOnce() -> R) -> R {
     let name = |ends: &Rc<RefCell<Ends>>| ends.borrow().inside.port.clone();
     let own = ends.iter().map(|ends| (name(ends), ends.clone())).collect();

@@ -176,7 +176,8 @@ impl Resident {
         self.router.replaced(rebuild, router);
     }
 
-    /// Looks for frames in the lanes that don't wake it. Returns whether there are any, and whether that goes on.
+    /// Looks for frames in the lanes that don't wake the function. Returns whether any were found, and whether it must
+    /// poll on.
     pub fn poll(&mut self, now: u64) -> (bool, bool) {
         self.ends.iter().fold((false, false), |(found, polls), ends| {
             let mut ends = ends.borrow_mut();
