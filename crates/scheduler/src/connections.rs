@@ -141,7 +141,7 @@ pub fn extender_thread(listener: std::net::TcpListener, place: Placer) -> io::Re
     Ok(ends)
 }
 
-/// Serves a router until `closing` is over; then requests that were received are answered.
+/// Serves a router until `closing` ends; then requests that were received are answered.
 ///
 /// `from` is the host of a client; those of one host get no more connections than those of another.
 pub async fn serve<L: Listener<Io: AsFd>>(
