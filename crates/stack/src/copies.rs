@@ -91,7 +91,7 @@ fn write(host: &mut Host, socket: SocketId, bytes: &Arc<Vec<u8>>, sent: usize, c
     sent + count.unwrap_or(0)
 }
 
-/// Reads what there is, as a program that waits or not.
+/// Reads the available bytes, as a program that waits or not.
 fn read(host: &mut Host, socket: SocketId, out: &mut [u8], calls: Calls) -> usize {
     if !calls.waits {
         host.poll().unwrap();

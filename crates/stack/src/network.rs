@@ -140,7 +140,7 @@ impl Network {
         result
     }
 
-    /// Why the device is away, until it comes back by itself; `None`: it is there. See [`Host::away`].
+    /// Why the device is away, until it comes back by itself; `None` if it can be used. See [`Host::away`].
     pub fn away(&self) -> Option<String> {
         let core = self.0.shared.lock();
         let away = core.host.away().map(String::from);

@@ -118,7 +118,7 @@ pub trait Device: Transmit + Send {
         0
     }
 
-    /// Why the device is away, so that frames are lost, until it comes back by itself; `None`: it is there.
+    /// Why the device is away, so that frames are lost, until it comes back by itself; `None` if it can be used.
     fn away(&self) -> Option<&str> {
         None
     }
