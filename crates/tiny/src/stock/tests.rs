@@ -32,7 +32,7 @@ struct Device {
     /// The next entry of the available ring, and of the used ring.
     next: [u16; 2],
     used: [u16; 2],
-    /// It takes so many looks at the status until a reset is over.
+    /// Number of looks at the status until a reset has ended.
     slow: Cell<u32>,
     refuses: bool,
 }
