@@ -117,7 +117,7 @@ pub struct Vm {
     /// Bytes that it wrote to its console.
     written: usize,
     shutter: Arc<Shutter>,
-    /// It goes on from a snapshot, whose file has the pages that it has not written.
+    /// It resumes from a snapshot, whose file has the pages that it has not written.
     is_clone: bool,
 }
 
@@ -168,7 +168,7 @@ impl Vm {
         Vm::over(blank, memory, region, shared)
     }
 
-    /// A machine that goes on from a snapshot, whose pages it shares until it writes them.
+    /// A machine that resumes from a snapshot, whose pages it shares until it writes them.
     pub fn clone_of(
         blank: Blank,
         snapshot: &Snapshot,
@@ -180,7 +180,7 @@ impl Vm {
         Vm { is_clone: true, ..vm }.go_on(snapshot)
     }
 
-    /// A machine that goes on from a snapshot in the file of its memory, which nobody else uses.
+    /// A machine that resumes from a snapshot in the file of its memory, which no other machine uses.
     pub fn moved(
         blank: Blank,
         snapshot: &Snapshot,

@@ -37,7 +37,7 @@ fn clones_have_the_state_of_their_original_and_change_only_their_own() {
     while read(&mut program, "c.count") != "7" {}
     let (snapshot, file) = original.snapshot().unwrap();
     assert!(snapshot.bytes > 4096 && snapshot.bytes < 8 << 20, "{}", snapshot.bytes);
-    // The original goes on, with its connections.
+    // The original keeps running, with its connections.
     program.get_mut().write_all(b"WRITE c.reset\n").unwrap();
     assert_eq!(crate::common::lab::line(&mut program), "200 Write handler 'c.reset' OK\r\n");
     assert_eq!(read(&mut program, "c.count"), "0");

@@ -30,7 +30,7 @@ pub struct Camera {
     shutter: Arc<Shutter>,
 }
 
-/// Where a snapshot's memory goes, and whether the guest then stands still.
+/// Where a snapshot's memory goes, and whether the guest is then stopped.
 type Film = (OwnedFd, bool);
 
 impl std::fmt::Debug for Camera {
@@ -73,7 +73,7 @@ impl Camera {
         self.order((file, true), Box::new(answer));
     }
 
-    /// Lets a guest that stands still go on.
+    /// Lets a stopped guest resume.
     pub fn thaw(&self) {
         self.shutter.thaw();
     }

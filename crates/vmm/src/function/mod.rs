@@ -177,7 +177,7 @@ impl FunctionVm {
         Ok(function)
     }
 
-    /// A machine that goes on from a snapshot, whose memory is in `file`, with `ports` of its own.
+    /// A machine that resumes from a snapshot, whose memory is in `file`, with `ports` of its own.
     pub fn clone_of(snapshot: &Snapshot, file: OwnedFd, ports: usize) -> Result<FunctionVm, FunctionError> {
         FunctionVm::clone_on(Blank::new()?, snapshot, file, ports)
     }
@@ -193,7 +193,7 @@ impl FunctionVm {
         FunctionVm::over(Vm::clone_of(blank, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
     }
 
-    /// A machine that goes on from a snapshot in its own memory, `file`, which nobody else uses: a function that has
+    /// A machine that resumes from a snapshot in its own memory, `file`, which nobody else uses: a function that has
     /// moved.
     pub fn moved(
         blank: Blank,
