@@ -15,7 +15,7 @@ struct Qemu {
 }
 
 impl Qemu {
-    /// The installed one, and the newer one that other tests fetch, if it is there; each without KVM, and with it if it
+    /// The installed QEMU, and the newer one that other tests fetch, if it exists; each without KVM, and with it if it
     /// can be used.
     fn all() -> Vec<Qemu> {
         let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
