@@ -137,7 +137,8 @@ impl Engine {
         if own.sent != Some((open, there)) {
             own.sent = Some((open, there));
             let request = Request::Assign { function: function.into(), open, there };
-            // `data` was restarted if it fails, or the function's ports are not there yet: it is sent again then.
+            // If the request fails, `data` was restarted, or the function's ports do not exist yet: then it is sent
+            // again.
             self.post(request, Vec::new(), drop);
         }
     }

@@ -262,7 +262,7 @@ impl Engine {
         }
     }
 
-    /// Handles a message that is no request.
+    /// Handles a message that is not a request.
     async fn happened(&mut self, message: Message) {
         match message {
             Message::FromData(event) => self.handle_event(event).await,
