@@ -53,7 +53,7 @@ const REASONS: [&str; 6] = [
 pub struct CheckIpHeader {
     offset: usize,
     bad_sources: Vec<Ipv4Addr>,
-    /// The bits of all bad sources: an address whose bit is not set is none of them.
+    /// The bits of all bad sources: an address whose bit is not set is not bad.
     bad_bits: u64,
     good_destinations: Vec<Ipv4Addr>,
     checksum: bool,

@@ -89,7 +89,7 @@ impl Cache {
         found.checked_sub(1)
     }
 
-    /// Adds a flow that is not there, in place of any other if its set is full: of flows that come in turn and
+    /// Adds a flow that is not in the cache, in place of any other if its set is full: of flows that come in turn and
     /// don't all fit, most are found.
     pub(super) fn add(&mut self, place: &Place, outcome: u32) {
         let [addresses, rest] = place.flow;
