@@ -77,7 +77,7 @@ impl TxEngine {
         }
     }
 
-    /// Takes the ring's description over. `false`: there is no ring.
+    /// Takes the ring's description over. `false`: there is not a ring.
     #[inline]
     fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
         self.signal.adopt(bus, raise);
