@@ -249,7 +249,7 @@ impl World {
         limit - host.reserved_mb as i64 - 65 - promised
     }
 
-    /// Memory left on a host's NUMA nodes, by their numbers. VMs that are there pin each node to one of the
+    /// Memory left on a host's NUMA nodes, by their numbers. VMs on the host pin each of their nodes to one of the
     /// host's.
     pub fn numa_free(&self, host: &Host, request: &Request<'_>) -> BTreeMap<u32, i64> {
         let mut free: BTreeMap<u32, i64> =
