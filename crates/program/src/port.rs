@@ -19,7 +19,7 @@ const BATCH: u32 = 64;
 /// What uses a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Nothing; there is no ring.
+    /// Nothing; there is not a ring.
     None,
     /// A network, which wants frames as they come.
     Network,
