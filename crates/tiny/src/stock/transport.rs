@@ -113,7 +113,7 @@ pub enum DeviceError {
     Features(u64),
     /// It lacks this queue, or does not start it.
     Queue(u16),
-    /// The memory of a queue is no ring.
+    /// The memory of a queue is not a ring.
     Layout(LayoutError),
     /// There is no memory for the queues.
     Memory,

@@ -9,7 +9,7 @@ use core::cell::UnsafeCell;
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
-/// The counter counts so fast; anything else is no measurement.
+/// The counter counts so fast; anything else is not a measurement.
 const SPEEDS: core::ops::RangeInclusive<u64> = 10_000_000..=100_000_000_000;
 
 /// The timer's frequency, and the ticks of a measurement, 10 ms.
