@@ -424,7 +424,8 @@ impl<'a> Conversation<'a> {
         Ok(Conversation { channel, ports, connections, limit, waits, lines, line, reason, up, wrong })
     }
 
-    /// Handles what is there; `now` is the time in nanoseconds. An error ends the guest.
+    /// Handles messages, connections and frames that have arrived; `now` is the time in nanoseconds. An error ends the
+    /// guest.
     pub fn round(
         &mut self,
         now: u64,
