@@ -79,7 +79,7 @@ pub enum Better {
 pub struct Slices {
     /// One figure a slice.
     pub ours: Vec<f64>,
-    /// The same for the peer; empty if there is none.
+    /// One figure of the peer's a slice; empty if there is no peer.
     pub peer: Vec<f64>,
     /// Why the peer's slices ended early; ours continued alone.
     pub lost: Option<String>,
@@ -113,7 +113,7 @@ pub fn interval(figures: &[f64]) -> Option<[f64; 2]> {
 }
 
 impl Slices {
-    /// These pairs.
+    /// Slices with these figures.
     pub fn of(ours: &[f64], peer: &[f64]) -> Slices {
         Slices { ours: ours.to_vec(), peer: peer.to_vec(), lost: None }
     }

@@ -33,7 +33,7 @@ fn uml_is_here() -> bool {
     fabric::has_uml()
 }
 
-/// The same guests without Ringway: a failure here is not caused by a port.
+/// Guests on a Linux bridge, without Ringway: a failure here is not caused by a port.
 #[test]
 fn on_a_linux_bridge() {
     let Ok(bridge) = Bridge::new("rwtest", 2) else {

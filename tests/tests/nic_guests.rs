@@ -23,7 +23,7 @@ struct Model {
     name: &'static str,
     driver: &'static str,
     interrupts: &'static str,
-    /// Of its link, in Mb/s.
+    /// Speed of the card's link, in Mb/s.
     speed: u32,
     others: &'static [(&'static str, &'static str)],
 }

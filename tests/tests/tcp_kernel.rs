@@ -151,7 +151,7 @@ struct Machine {
     stack: Stack,
     tap: File,
     pool: Pool,
-    /// To the kernel, and from it.
+    /// The links to the kernel and from it.
     links: Option<[Link<Packet>; 2]>,
     capture: Capture,
     started: Instant,

@@ -103,7 +103,7 @@ fn rates(outcome: &Outcome) -> Vec<[f64; 2]> {
     out
 }
 
-/// The same beside a thread on each core that computes.
+/// Throughput and lateness while a thread on each core computes.
 pub fn hog(plan: &Plan) -> Rows {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -84,7 +84,7 @@ impl Cell {
 /// When to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    /// From the first byte of every flow on.
+    /// Time from the first byte of every flow to the first measurement.
     pub warm: Duration,
     pub time: Duration,
 }

@@ -29,7 +29,7 @@ impl Row {
         let cells: Vec<Cell> =
             self.cells.iter().map(|cell| Cell { flows: flow.to_vec(), ..cell.clone() }).collect();
         let ours = run(Side::Ours, &cells, seed, self.schedule)?;
-        // The same seed: the same frames of the same line are lost.
+        // With one seed for both, the line loses the same frames.
         let theirs = if kernel { run(Side::Kernel, &cells, seed, self.schedule)? } else { Vec::new() };
         let mut theirs = theirs.into_iter();
         Ok(ours.into_iter().map(|ours| [Some(ours), theirs.next()]).collect())

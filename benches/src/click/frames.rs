@@ -24,7 +24,7 @@ const IMIX: [usize; 12] = [60, 590, 60, 60, 590, 60, 1514, 60, 590, 60, 60, 590]
 /// Lengths of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// The same length for all, in bytes.
+    /// All frames have this many bytes.
     Fixed(usize),
     /// A mix of sizes, 358 bytes on average.
     Imix,

@@ -36,7 +36,8 @@ type Done = (u64, u64, Duration);
 /// Time of the last packets in ticks, and the longest interval without packets since it was read.
 static LAST: AtomicU64 = AtomicU64::new(0);
 static LONGEST: AtomicU64 = AtomicU64::new(0);
-/// The same in nanoseconds of the thread's CPU time, which other programs on the core do not lengthen.
+/// Time of the last packets and the longest interval, in nanoseconds of the thread's CPU time, which other programs on
+/// the core do not lengthen.
 static LAST_CPU: AtomicU64 = AtomicU64::new(0);
 static LONGEST_CPU: AtomicU64 = AtomicU64::new(0);
 

@@ -36,12 +36,12 @@ impl<'s> Load<'s> {
         Load::between(&mut seat.from.ring, &mut seat.to.ring, frames)
     }
 
-    /// The same, by any two rings.
+    /// Sends `frames` over and over on the ring `from`, and receives them on `to`.
     pub fn between(from: &'s mut Ring, to: &'s mut Ring, frames: Frames) -> Load<'s> {
         Load::on(&mut from.tx, &mut to.rx, frames)
     }
 
-    /// The same from a program back to itself.
+    /// Sends `frames` over and over on a ring, and receives them on the same ring.
     pub fn back(ring: &'s mut Ring, frames: Frames) -> Load<'s> {
         Load::on(&mut ring.tx, &mut ring.rx, frames)
     }
@@ -221,7 +221,8 @@ pub fn lost(seat: &mut Seat, time: Duration, change: UnixStream) -> Result<u64, 
     lost_between(&mut seat.from.ring, &mut seat.to.ring, time, change)
 }
 
-/// The same, by any two rings.
+/// Frames that are lost between two rings within `time`, while the function carries out a change, which it must have
+/// answered at the end.
 pub fn lost_between(
     from: &mut Ring,
     to: &mut Ring,

@@ -185,7 +185,7 @@ fn worker(plan: &Plan, case: &Case, length: Length) -> Result<Entry, Failure> {
     Ok(row(&slices, length, load.lost()))
 }
 
-/// The same through a process, in alternation with a worker.
+/// Millions of frames a second through a function in a process, in alternation with a worker.
 fn process(plan: &Plan, case: &Case, length: Length) -> Result<Entry, Failure> {
     let (mut own, mut peer) = (Seat::new()?, on_worker(case)?);
     own.start_process("in", "out", case.text)?;

@@ -58,7 +58,7 @@ impl Seat {
         Seat::between(["in", "out"])
     }
 
-    /// The same with other names of the function's ports.
+    /// A fabric without a function, for a function with ports of these names.
     pub fn between(ports: [&str; 2]) -> Result<Seat, Failure> {
         Seat::with(&ports.map(String::from))
     }
@@ -115,7 +115,7 @@ impl Seat {
         self.start_function(function(text))
     }
 
-    /// The same for a configuration with parameters and ports of other names.
+    /// Starts a function with parameters and the ports `ports` on the worker; its configuration runs when this returns.
     pub fn start_with(
         &mut self,
         text: &str,
@@ -167,7 +167,7 @@ impl Seat {
         self.start_process_with(&text, &[from, to], &[])
     }
 
-    /// The same for a configuration with parameters, as a program on these ports.
+    /// Starts a function with parameters in a process of its own, as a program on `ports`.
     pub fn start_process_with(
         &mut self,
         text: &str,

@@ -159,7 +159,7 @@ impl Names {
         Names(vec![0])
     }
 
-    /// Where the name is.
+    /// Adds a name and returns its offset; 0 if it is empty.
     fn add(&mut self, name: &str) -> u32 {
         if name.is_empty() {
             return 0;

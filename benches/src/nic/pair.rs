@@ -35,7 +35,7 @@ pub enum Way {
     Bridge(Techniques),
     /// Cards of these techniques on a switch.
     Switch(Techniques),
-    /// The same with cards of another model.
+    /// Cards of another model and of these techniques on a switch.
     Model(&'static str, Techniques),
     /// Rings of so many slots on a switch.
     Rings(u32),

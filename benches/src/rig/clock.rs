@@ -19,7 +19,7 @@ pub fn late(begin: Instant, apart: Duration, count: u32) -> impl Iterator<Item =
     })
 }
 
-/// The same for what passes a loop on each of two cores: the sum for each due time.
+/// How late loops on two cores see each of `count` due times, in nanoseconds: the sum of both.
 pub fn late_on(cores: [usize; 2], begin: Instant, apart: Duration, count: u32) -> Result<Vec<u64>, Failure> {
     let on = |core| -> Result<Vec<u64>, Failure> {
         ringway_host::pin(core)?;
@@ -38,7 +38,7 @@ pub fn late_on(cores: [usize; 2], begin: Instant, apart: Duration, count: u32) -
 pub struct Stolen([u64; 2]);
 
 impl Stolen {
-    /// From now on.
+    /// Begins to measure now.
     pub fn begin() -> Result<Stolen, Failure> {
         let stat = std::fs::read_to_string("/proc/stat")?;
         Ok(Stolen(times(&stat).ok_or("/proc/stat lacks times")?))

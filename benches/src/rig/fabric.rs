@@ -106,7 +106,8 @@ impl Rig {
         self.serve_beside(|_| Ok(()), work)
     }
 
-    /// The same; `each` is called before sessions are served, at least every millisecond: it may attach peers.
+    /// Serves the fabric's sessions while `work` runs on a separate thread. `each` is called before sessions are
+    /// served, at least every millisecond: it may attach peers.
     pub fn serve_beside<T: Send>(
         &mut self,
         each: impl Fn(&mut Rig) -> Result<(), Failure>,

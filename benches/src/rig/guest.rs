@@ -348,7 +348,7 @@ impl Busy {
 
 /// Two guests that send to each other.
 pub struct Pair<'m> {
-    /// Both.
+    /// The two guests.
     pub guests: [Guest<'m>; 2],
     /// Frames that were given up.
     pub lost: usize,

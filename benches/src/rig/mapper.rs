@@ -134,7 +134,7 @@ impl<'m> Mapper<'m> {
 
 /// Two guests that send to each other.
 pub struct Mappers<'m> {
-    /// Both.
+    /// The two guests.
     pub guests: [Mapper<'m>; 2],
     /// Frames taken and delivered by the back-end.
     pub frames: (u64, u64),
@@ -143,7 +143,7 @@ pub struct Mappers<'m> {
 }
 
 impl<'m> Mappers<'m> {
-    /// These two.
+    /// Joins two guests.
     pub fn new(guests: [Mapper<'m>; 2]) -> Mappers<'m> {
         Mappers { guests, frames: (0, 0), busy: Busy::default() }
     }

@@ -35,7 +35,8 @@ pub fn pass(seat: &mut Seat, pause: Duration) -> Result<[f64; 2], Failure> {
     pass_by(pause, |send| seat.exchange(send))
 }
 
-/// The same with `exchange`, which sends a frame if it is called with `true`, and tells whether one came.
+/// p50 and p99 of the time until a frame has passed, in microseconds. `exchange` sends a frame if it is called with
+/// `true`, and tells whether one came.
 pub fn pass_by(
     pause: Duration,
     mut exchange: impl FnMut(bool) -> Result<bool, Failure>,

@@ -109,9 +109,9 @@ pub struct Plan<'a> {
     pub slots: u32,
     /// Frames come back by the port from which they went.
     pub single: bool,
-    /// The snapshot from which it goes on.
+    /// The snapshot from which the function resumes.
     pub snapshot: Option<&'a (String, OwnedFd)>,
-    /// A process that waits for the order is there already, as `control` keeps one for VMs.
+    /// Whether a process waits for the order, as `control` keeps one for VMs.
     pub spare: bool,
 }
 

@@ -48,7 +48,7 @@ impl Fail {
         Fail::Failed(error.to_string())
     }
 
-    /// The same with another message, if it is one of the fabric.
+    /// Changes the message of a failure that the fabric reported.
     pub fn map(self, change: impl FnOnce(String) -> String) -> Fail {
         match self {
             Fail::Failed(text) => Fail::Failed(change(text)),

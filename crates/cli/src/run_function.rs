@@ -114,12 +114,12 @@ pub fn run() -> Result<(), Fail> {
     )
 }
 
-/// What orders for snapshots do.
+/// Carries out orders for snapshots.
 struct Camera {
-    /// Takes one, whose memory goes to the file; with `true` the guest then stands still. The description, or the
-    /// reason, is passed on.
+    /// Takes a snapshot, whose memory goes to the file; with `true` the guest is then stopped. The description, or the
+    /// reason for a failure, is passed on.
     take: Box<dyn Fn(OwnedFd, bool, Passed) + Send>,
-    /// A guest that stands still goes on.
+    /// Lets a stopped guest run again.
     thaw: Box<dyn Fn() + Send>,
 }
 

@@ -81,7 +81,7 @@ pub fn story(guest: &GuestView) -> String {
     }
 }
 
-/// How a guest ended, of a reason that goes on with the last line of its console.
+/// How a guest ended, of a reason that is followed by the last line of its console.
 fn ended(reason: &str) -> &str {
     // "exit status: 1: its last line", "signal: 9 (SIGKILL): its last line".
     let end = reason.match_indices(": ").nth(1).map_or(reason.len(), |(at, _)| at);

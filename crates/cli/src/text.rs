@@ -13,7 +13,7 @@ pub const GOOD: Style = AnsiColor::Green.on_default();
 pub const FAIR: Style = AnsiColor::Yellow.on_default();
 /// Errors.
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
-/// Without colour.
+/// Text without colour.
 pub const PLAIN: Style = Style::new();
 
 /// Prints JSON on a separate line.

@@ -15,7 +15,7 @@ fn file(isolation: &str) -> String {
     idle_file(isolation, "")
 }
 
-/// The same with more keys of both functions.
+/// A chain of two functions between two programs; `more` is added to both functions.
 fn idle_file(isolation: &str, more: &str) -> String {
     let function = |name: &str, start: &str| {
         format!(

@@ -37,7 +37,7 @@ fn clones_go_on_from_a_snapshot_with_ports_of_their_own() {
         assert!(count(&lab, name) > before);
     }
     exchange(&mut one);
-    // A killed clone goes on from the snapshot again.
+    // A killed clone resumes from the snapshot again.
     let pid = function(&lab, "two")["pid"].clone();
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     until("it runs again", || is_running(&lab, "two") && function(&lab, "two")["pid"] != pid);
@@ -187,7 +187,7 @@ fn a_function_that_can_not_move_goes_on_where_it_is() {
     assert!(why.contains("no fabric answers on /nobody.sock"), "{why}");
     assert!(is_running(&here, "one"));
     exchange(&mut ring);
-    // A memory that is none: the function is not created.
+    // A descriptor that is not memory: the function is not created.
     let body = serde_json::json!({
         "name": "x", "function": "{}", "state": "", "process": 1, "descriptor": 999_999, "inode": 1
     });

@@ -181,7 +181,8 @@ impl Ends {
         self.meet(flows);
     }
 
-    /// The same, with each answer behind its request, for functions that let only answers back.
+    /// Sends a frame of each flow and then its answer, for functions that let only answers back: both pass the same
+    /// instance.
     fn answered(&mut self, flows: std::ops::Range<u16>) {
         flows.clone().for_each(|flow| self.send(false, flow));
         self.finish();

@@ -42,7 +42,7 @@ impl Group {
                 let folder = format!("{root}{below}/ringway-test-{}", std::process::id());
                 let made = std::fs::create_dir(&folder).map(|()| Group(folder.into()));
                 let limited = made.and_then(|group| {
-                    // Without swapping, which not every kernel has.
+                    // Disables swap, which not every kernel has.
                     let _ = group.write("memory.swap.max", "0");
                     group.write(file, &limit.to_string()).map(|()| group)
                 });

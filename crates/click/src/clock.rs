@@ -119,7 +119,7 @@ impl Clock {
         }
     }
 
-    /// The same, without advancing a simulation.
+    /// Nanoseconds that never go back, without advancing a simulation.
     pub(crate) fn glance(&mut self) -> u64 {
         match self {
             Self::Simulated(now) => *now,

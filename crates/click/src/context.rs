@@ -575,7 +575,7 @@ impl<'a> Context<'a> {
         self.router.signal(self.id, port, NoteKind::Full, task.map(Listener::Task))
     }
 
-    /// The same; they will activate another notifier.
+    /// Finds the notifiers downstream of an output that signal available room; they will activate the notifier `note`.
     pub fn downstream_full_signal_for(&mut self, port: usize, note: Note) -> Signal {
         self.router.signal(self.id, port, NoteKind::Full, Some(Listener::Note(note)))
     }
@@ -757,7 +757,8 @@ impl<'a> Context<'a> {
         if self.router.lends.get() { self.lend_to_call(own, call) } else { call(self) }
     }
 
-    /// The same, for calls of handlers.
+    /// Calls a function, which calls handlers, in which the running element, `own`, can be read, written and given
+    /// packets.
     pub fn lend_to_call<E: Element + Default, R>(
         &mut self,
         own: &mut E,

@@ -213,7 +213,7 @@ impl<K, V> OrderedMap<K, V> {
         self.tree.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the map has no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -365,7 +365,7 @@ impl<K> OrderedSet<K> {
         self.0.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the set has no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -11,9 +11,9 @@ pub const LINES: usize = 32;
 /// Progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It must be continued, after packets have been handled.
+    /// The call must be continued, after packets have been handled.
     More,
-    /// It is complete.
+    /// The call is complete.
     Done,
 }
 
@@ -37,7 +37,7 @@ impl Pieces {
         self.whole(value.to_string())
     }
 
-    /// The stored position; the default if there is none of this type.
+    /// The stored position; the default if none of this type is stored.
     pub fn kept<T: Any + Default>(&mut self) -> T {
         let kept = self.kept.take().and_then(|kept| kept.downcast::<T>().ok());
         kept.map(|kept| *kept).unwrap_or_default()

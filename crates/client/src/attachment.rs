@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub enum State {
     /// There is none; `next` says when to ask for one.
     Away,
-    /// It was asked for.
+    /// The ring was requested.
     Requested(Coming),
-    /// It is here.
+    /// The ring can be used.
     Up(Ring),
 }
 
@@ -122,7 +122,8 @@ impl Attachment {
         self.tend_by(now, connect, &anywhere);
     }
 
-    /// The same, with the ring's memory mapped by `map`.
+    /// Advances the state as far as possible without blocking; `connect` connects to the port, `map` maps the ring's
+    /// memory.
     pub fn tend_by(&mut self, now: u64, connect: impl FnOnce() -> io::Result<UnixStream>, map: Map<'_>) {
         if matches!(self.state, State::Away) && now >= self.next {
             let options = self.options;

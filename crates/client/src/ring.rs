@@ -51,7 +51,7 @@ enum Origin {
 }
 
 impl Origin {
-    /// The same, of a port that this program knows.
+    /// Names the port of a socket, which this program may know.
     fn with_port(self, port: Option<(PathBuf, RingOptions)>) -> Origin {
         match self {
             Origin::Socket(socket, _) => Origin::Socket(socket, port),
@@ -317,7 +317,7 @@ impl Coming {
         self.ring_by(timeout, &anywhere)
     }
 
-    /// The same, with its memory mapped by `map`.
+    /// The ring, with its memory mapped by `map`, once the socket is readable; waits at most `timeout`.
     pub fn ring_by(self, timeout: Option<Duration>, map: Map<'_>) -> Result<Ring, RingError> {
         Ring::over(self.socket, timeout, map)
     }

@@ -38,34 +38,34 @@ pub enum FunctionError {
     /// No function has this name.
     #[error("there is no function \"{0}\"; `ringway function list` shows those there are")]
     Unknown(String),
-    /// It is in a chain, which needs it.
+    /// The function is in a chain, which needs it.
     #[error("function {0} is in chain {1}; take it out of the file's [chain.{1}] and apply that")]
     Chained(String, String),
-    /// It is new in a chain, and does not start.
+    /// The function is new in a chain, and does not start.
     #[error("function {0} does not start, and no chain is changed: {1}")]
     Unready(String, String),
-    /// It is running, or waiting for its restart.
+    /// The function is running, or waiting for its restart.
     #[error("function {0} runs already")]
     Already(String),
-    /// It is not running.
+    /// The function is not running.
     #[error("function {0} does not run; start it with `ringway function start {0}`")]
     NotRunning(String),
-    /// It does not answer before it starts.
+    /// The function does not answer before it starts.
     #[error("function {0} waits for its turn to start")]
     Queued(String),
-    /// Its configuration is not up yet.
+    /// The function's configuration is not up yet.
     #[error("function {0} is starting; try again once `ringway function list` shows it as running")]
     Starting(String),
-    /// It is suspended, and so does not answer.
+    /// The function is suspended, and so does not answer.
     #[error("function {0} is suspended; `ringway function resume {0}` lets it go on")]
     Suspended(String),
-    /// It is not suspended.
+    /// The function is not suspended.
     #[error("function {0} is not suspended")]
     NotSuspended(String),
-    /// It was requested at run time, and does not start.
+    /// The function was requested at run time, and does not start.
     #[error("function {0} is not created: {1}")]
     Stillborn(String, String),
-    /// Its socket can't be made.
+    /// The function's socket can't be created.
     #[error("function {name}: {path}: {error}")]
     Socket {
         /// The function.
@@ -115,17 +115,17 @@ fn shortened(reason: &str) -> String {
 
 enum Life {
     Stopped,
-    /// It starts when it is its turn.
+    /// The function starts when it is its turn.
     Queued,
-    /// It starts with the first frame for it.
+    /// The function starts with the first frame for it.
     Dormant,
     Running {
         runner: Box<dyn Runner>,
-        /// Its configuration runs.
+        /// Whether the configuration runs.
         up: bool,
         suspended: bool,
     },
-    /// It ended, and is restarted after a delay.
+    /// The function ended, and is restarted after a delay.
     Waiting,
 }
 
@@ -150,22 +150,22 @@ struct Record {
     past: String,
     /// Why it runs as a process instead of a virtual machine; empty if it does not.
     fallback: String,
-    /// Who waits for its first start, which decides whether it stays.
+    /// The requests that wait for the first start, which decides whether the function stays.
     awaited: Option<Answer<()>>,
-    /// The snapshot from which it goes on.
+    /// The snapshot from which the function resumes.
     origin: Option<Arc<Taken>>,
     /// The snapshot that is being taken.
     photo: Option<Photo>,
-    /// The memory of a function that stands still, to go on in another fabric.
+    /// The memory of a stopped function, which resumes in another fabric.
     leaving: Option<OwnedFd>,
-    /// Whether it is an instance that gets no new flows.
+    /// Whether the function is an instance that gets no new flows.
     draining: bool,
     /// How long it may take to start if it was requested at run time.
     start_limit: Duration,
 }
 
 impl Record {
-    /// The snapshot that is being taken will not be: the function has ended.
+    /// Reports that the pending snapshot won't be taken, since the function has ended.
     fn lose_photo(&mut self) {
         if let Some(Photo { then, .. }) = self.photo.take() {
             let why = SnapshotError::Failed(self.function.name.clone(), "it has ended".into());
@@ -180,9 +180,9 @@ struct Photo {
     then: Then,
 }
 
-/// What a snapshot is for, and who waits for it.
+/// What a snapshot is for, and the request that waits for it.
 enum Then {
-    /// It is kept by this name.
+    /// The snapshot is kept by this name.
     Keep(String, Answer<()>),
     /// The function moves.
     Leave(Answer<Departure>),
@@ -222,11 +222,11 @@ impl FunctionEvent {
 #[derive(Debug)]
 enum What {
     Runner(Said),
-    /// It is time to start it again.
+    /// The function is due to start again.
     Again,
-    /// The time for its first start, which this is, is over.
+    /// The time limit of this start, the function's first, expired.
     Late(Duration),
-    /// It may be the turn of functions that wait for it; of no function.
+    /// Functions that wait may have their turn; the event belongs to no function.
     Look,
 }
 
@@ -327,7 +327,7 @@ impl Functions {
         self.create_from(None, function, fabric, folder, answer)
     }
 
-    /// The same, which goes on from a snapshot if there is one.
+    /// Creates a function, from a snapshot if there is one.
     fn create_from(
         &mut self,
         origin: Option<Arc<Taken>>,

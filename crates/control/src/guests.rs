@@ -28,19 +28,19 @@ pub enum GuestError {
     /// No guest has this name.
     #[error("there is no guest \"{0}\"; `ringway guest list` shows those there are")]
     Unknown(String),
-    /// It is starting, running or stopping already.
+    /// The guest is starting, running or stopping already.
     #[error("guest {0} is {1} already")]
     Already(String, &'static str),
-    /// It is starting.
+    /// The guest is starting.
     #[error("guest {0} is starting; wait for it by `ringway guest wait {0}`")]
     Starting(String),
-    /// It is not running.
+    /// The guest is not running.
     #[error("guest {0} does not run; start it with `ringway guest start {0}`")]
     NotRunning(String),
-    /// It can't run as its user.
+    /// The guest can't run as its user.
     #[error("guest {0}: it can't run as user {1}: {2}")]
     User(String, String, String),
-    /// This host lacks what runs it.
+    /// This host lacks what runs the guest.
     #[error(transparent)]
     Lacking(#[from] ringway_guests::Error),
 }

@@ -25,10 +25,10 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Why an operation on a host failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HostFailure {
-    /// Its namespace can't be created.
+    /// The host's namespace can't be created.
     #[error("host {0}: {1}; hosts need root (CAP_SYS_ADMIN and CAP_NET_ADMIN)")]
     Namespace(String, #[source] HostError),
-    /// Its folder can't be made.
+    /// The host's folder can't be created.
     #[error("host {0}: {1}: {2}")]
     Folder(String, PathBuf, #[source] io::Error),
 }
@@ -36,13 +36,13 @@ pub enum HostFailure {
 /// State of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramState {
-    /// It waits until what ran in its host before has ended.
+    /// The program waits until what ran in its host before has ended.
     Waiting,
-    /// A thread is about to run it.
+    /// The program is about to run.
     Starting,
-    /// It runs, as this process, which leads its group.
+    /// The program runs as this process, which leads its group.
     Running(Pid),
-    /// It has ended, or did not start.
+    /// The program has ended, or did not start.
     Ended(String),
 }
 

@@ -28,7 +28,7 @@ pub enum SnapshotError {
     /// A program's machine has no part in snapshots.
     #[error("function {0} is a program; only functions with a configuration have snapshots, and move")]
     Program(String),
-    /// Its file says that there are none.
+    /// The function's file disables snapshots.
     #[error(
         "function {0} is not to be cloned: its [function.{0}] has `snapshots = false`, without which \
          snapshots are taken"
@@ -42,9 +42,9 @@ pub enum SnapshotError {
         "the snapshot is of a function with {has} ports, not {given}: name as many with --port, in its order"
     )]
     Ports {
-        /// Of the original.
+        /// Number of the original's ports.
         has: usize,
-        /// Of the clone.
+        /// Number of the clone's ports.
         given: usize,
     },
 }
@@ -54,11 +54,11 @@ pub enum SnapshotError {
 pub struct Taken {
     /// The function as it was.
     pub function: Function,
-    /// How its monitor described it.
+    /// The function's state as its monitor described it.
     pub state: String,
     /// Its memory.
     pub memory: OwnedFd,
-    /// Whether the memory is that of the function that goes on from it, which has moved.
+    /// Whether the memory is that of a moved function, which resumes from it.
     pub moved: bool,
 }
 

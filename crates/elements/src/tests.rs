@@ -64,7 +64,7 @@ const IP: &[&str] = &[
     "ICMPPingEncap(1.2.3.4, 5.6.7.8)",
 ];
 
-/// The same, for elements with push inputs.
+/// Configurations whose elements have push inputs.
 const PUSHED: &[&str] = &[
     "{ input -> r :: UDPRewriter(pattern 1.2.3.4 1-99 - - 0 0) \
      -> ICMPError(5.5.5.5, unreachable) -> ICMPRewriter(r) -> output }",

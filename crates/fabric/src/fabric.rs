@@ -67,7 +67,7 @@ struct WorkerRecord {
     /// Threads whose queues the present one took over, since peers block them.
     predecessors: Vec<Arc<Gauges>>,
     bits: Vec<bool>,
-    /// Its thread ID as last reported.
+    /// The worker's thread ID as last reported.
     thread: i32,
 }
 
@@ -77,14 +77,14 @@ struct QueueSlot {
     bit: usize,
     line: Arc<Line>,
     source: SharedSource,
-    /// Whether it was requested back from its worker.
+    /// Whether the queue was requested back from its worker.
     is_taken: bool,
 }
 
 struct Record {
     id: PortId,
     spec: spec::Port,
-    /// Its first entry of the counters page.
+    /// The port's first entry in the counters page.
     counters: u32,
     slots: Vec<QueueSlot>,
     rx: Vec<Arc<RxSlot>>,
@@ -104,7 +104,7 @@ struct Record {
     budget: Option<Arc<Budget>>,
     place: Option<Place>,
     faults: CountersRef,
-    /// Its state as last reported.
+    /// The port's state as last reported.
     reported: (ringway_port::State, String),
     log: LogLimit,
 }

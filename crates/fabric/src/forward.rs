@@ -231,7 +231,7 @@ impl Source {
         self.worker
     }
 
-    /// It has no frames.
+    /// Notes that the source has no frames.
     fn rest(&mut self, now: u64, world: &World) -> Served {
         (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
         self.backlog.rest(now, |queue| {

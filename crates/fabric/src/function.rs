@@ -66,7 +66,7 @@ pub struct Order {
     pub ports: Vec<Arc<Inside>>,
     /// The place of its handlers, and the socket by which connections to them come.
     pub handlers: (String, UnixStream),
-    /// Where its reports go.
+    /// Receives the function's reports.
     pub reports: Reports,
     /// Set while it has nothing to do.
     pub idle: Arc<AtomicBool>,
@@ -95,9 +95,9 @@ struct Hosted {
     /// Whether frames don't wake it: it looks for them.
     polls: bool,
     suspended: bool,
-    /// Whether its doorbell rang.
+    /// Whether the function's doorbell rang.
     rung: bool,
-    /// When it is due although nothing wakes it.
+    /// When the function runs although nothing wakes it.
     due: Option<u64>,
 }
 
@@ -128,12 +128,12 @@ impl Functions {
         Functions { spin, ..Functions::default() }
     }
 
-    /// Whether there are none.
+    /// Whether the worker has no functions.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Whether the function of this number is there.
+    /// Whether the worker has the function of this number.
     pub fn has(&self, number: u64) -> bool {
         self.all.iter().any(|hosted| hosted.number == number)
     }
@@ -209,7 +209,7 @@ impl Functions {
         let mut ran = Ran::default();
         let count = self.all.len();
         let mut may_run = !queues || self.resumes <= now;
-        // Without the time of the queues in this turn.
+        // When the functions began, which excludes the time of the queues in this turn.
         let mut began = None;
         self.first = self.first.checked_rem(count).unwrap_or(0);
         let first = self.first;

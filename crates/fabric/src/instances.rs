@@ -210,7 +210,7 @@ pub struct Place {
     pub instances: Arc<Instances>,
     /// The instance.
     pub number: usize,
-    /// Its end.
+    /// The instance's end.
     pub side: usize,
 }
 

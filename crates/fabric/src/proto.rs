@@ -239,11 +239,11 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FunctionReport {
-    /// Its configuration runs.
+    /// The function's configuration runs.
     Up,
     /// Its configuration can't run: the errors, one per line.
     Wrong(String),
-    /// It ended by itself, with the reason.
+    /// The function ended by itself, with the reason.
     Ended(String),
 }
 

@@ -22,14 +22,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub enum Command {
     /// Serve this source as queue `bit`.
     Add {
-        /// Its number on the worker's bell.
+        /// The queue's number on the worker's bell.
         bit: usize,
         /// The source.
         source: SharedSource,
     },
     /// Return queue `bit`.
     Remove {
-        /// Its number on the worker's bell.
+        /// The queue's number on the worker's bell.
         bit: usize,
         /// Where the source is sent.
         to: SyncSender<Option<SharedSource>>,
@@ -56,7 +56,7 @@ pub enum Command {
 /// How a worker polls.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// When it sleeps.
+    /// When the worker sleeps.
     pub poll: Poll,
     /// How long a queue stays polled after its last frame, in nanoseconds.
     pub spin: u64,
@@ -155,7 +155,7 @@ impl Drop for Handle {
 
 /// Nanoseconds between two checks for kicks of armed queues while frames move: 2% of the worker's time.
 const LOOK_BUSY: u64 = 20_000;
-/// The same while no frames move and the worker has nothing else to do.
+/// Nanoseconds between two checks for kicks of armed queues while no frames move and the worker has nothing else to do.
 const LOOK_IDLE: u64 = 1_000;
 /// Value of `last` for which a queue is polled once, and armed again if it has no frames.
 const LONG_AGO: u64 = 1;
@@ -195,7 +195,7 @@ pub struct Worker {
     active: Vec<usize>,
     /// Armed queues that must be polled without a kick, and when.
     timed: Vec<(u64, usize)>,
-    /// Whether it must end.
+    /// Whether the worker must end.
     stopped: bool,
     /// Number of its queues.
     queues: usize,
@@ -399,7 +399,7 @@ impl Worker {
         if self.slots.len() <= bit {
             self.slots.resize_with(bit + 1, || None);
         }
-        // Without them its kicks are not counted.
+        // With private counters, the queue's kicks are not counted.
         let counters = free(&source).map_or_else(CountersRef::private, |source| source.counters.clone());
         self.slots[bit] = Some(PolledQueue { source, counters, last: 0, active: false, armed: true });
         activate(&mut self.slots, &mut self.active, bit, 0);
@@ -480,7 +480,7 @@ impl Worker {
 enum Polled {
     /// Frames moved.
     Moved,
-    /// None did, but it stays active.
+    /// The queue had no frames, but stays active.
     Active,
     /// It is inactive now, until a wake-up or this time.
     Inactive(Option<u64>),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 /// The fabric's state as published to the workers.
 #[derive(Clone, Default)]
 pub struct World {
-    /// By port number.
+    /// Ports by their number.
     pub ports: Vec<Option<Arc<Port>>>,
     /// Every RX queue; those of one port are adjacent.
     pub rx: Vec<Arc<RxSlot>>,
@@ -82,11 +82,11 @@ pub fn is_closed(budget: &Option<Arc<Budget>>) -> bool {
 /// The destination of a port's frames.
 #[derive(Clone)]
 pub enum Target {
-    /// To a switch.
+    /// Frames go to a switch.
     Switch(Arc<Switch>),
-    /// To another port.
+    /// Frames go to another port.
     Patch(PortId),
-    /// To an end of a function that multiplies.
+    /// Frames go to an end of a function that multiplies.
     Instances(Ends),
     /// Nowhere: the other end of its patch does not exist.
     Nowhere,

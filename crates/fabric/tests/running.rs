@@ -101,7 +101,7 @@ fn frames_reach_the_learned_port_and_stop_with_their_source() {
 fn frames_for_a_port_with_a_receiver_go_to_that() {
     let mut bench = Bench::new(2);
     bench.switch("s", learning());
-    // Its receiver is not there yet: neither floods nor learned addresses reach it, and nothing comes back.
+    // Its receiver does not exist yet: neither floods nor learned addresses reach it, and nothing comes back.
     let end = Port { receiver: Some("way-back".into()), ..Port::new("end", source(2, 1), Some(on("s"))) };
     let ends = bench.next as usize;
     bench.fabric.add_port(end, bench.next).unwrap();

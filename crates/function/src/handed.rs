@@ -35,8 +35,8 @@ pub fn hand(handed: Option<Handed>) -> Option<Handed> {
     HANDED.replace(handed)
 }
 
-/// Runs `run` with these resources. Returns its result, and what is left of them. The previous ones are there again
-/// afterwards, also after a panic.
+/// Runs `run` with these resources. Returns its result, and what is left of them. Afterwards the previous resources are
+/// restored, also after a panic.
 pub(crate) fn with<R>(handed: Option<Handed>, run: impl FnOnce() -> R) -> (R, Option<Handed>) {
     struct Former(Option<Handed>);
     impl Drop for Former {

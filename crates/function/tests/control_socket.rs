@@ -30,7 +30,7 @@ impl Lab {
         Self::beside(name, "").unwrap()
     }
 
-    /// The same with additional elements; `None` if they can't be created.
+    /// A router with a control socket and the elements `more`; `None` if they can't be created.
     fn beside(name: &str, more: &str) -> Option<Self> {
         let place = std::env::temp_dir().join(format!("ringway-{name}-{}", std::process::id()));
         let text = format!(

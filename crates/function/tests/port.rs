@@ -98,7 +98,7 @@ fn frames_pass_and_a_lost_ring_is_reattached() {
     let mut ring = program(&joined.path, 2048);
     mirrored(&mut ring, [60, 61, 1514, 2020, 2048, 9000, 65_000].into_iter().chain(100..122));
     drop(ring);
-    // With smaller slots, a frame takes several.
+    // A frame takes several of the smaller slots.
     let mut ring = program(&joined.path, 256);
     mirrored(&mut ring, (0..30).map(|step| 60 + step * 100));
     assert!(ring.tx.push(&[3; 60]).unwrap());

@@ -268,7 +268,7 @@ impl Archive {
         self.libraries(from)
     }
 
-    /// The same for a file that keeps its path.
+    /// A file at its own path, and the libraries that the dynamic linker would load for it.
     fn with_libraries(&mut self, from: &Path) -> Result<(), Error> {
         self.at_its_path(from)?;
         self.libraries(from)

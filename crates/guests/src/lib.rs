@@ -89,7 +89,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// One queue pair, no address.
+    /// An interface with one queue pair and no address.
     pub fn new(attachment: Attachment) -> Interface {
         Interface { attachment, address: None, mac: None, queues: 1, card: None, options: Vec::new() }
     }
@@ -202,7 +202,7 @@ pub enum Error {
         /// The jail's error.
         source: JailError,
     },
-    /// There is no user for it.
+    /// No user is available for the guest.
     #[error("guest {name}: no user to run as: {source}")]
     User {
         /// The guest.
@@ -258,7 +258,7 @@ pub enum Error {
         /// The console's log.
         console: PathBuf,
     },
-    /// It did not answer in time.
+    /// The guest did not answer in time.
     #[error("guest {name} did not answer within {seconds} s to: {command}; see {console}")]
     Timeout {
         /// The guest.

@@ -22,7 +22,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// One of [`USERS`].
+    /// Leases one of [`USERS`].
     pub fn any() -> io::Result<Lease> {
         let mapped = std::fs::read_to_string("/proc/self/uid_map")?;
         if !is_mapped(&mapped, USERS.start) || !is_mapped(&mapped, USERS.end - 1) {
@@ -62,7 +62,7 @@ impl Lease {
         if is_used(user) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(Lease { user, _lock: lock }) }
     }
 
-    /// Its number, which is its group's too.
+    /// The user's number, which is its group's too.
     pub fn user(&self) -> u32 {
         self.user
     }

@@ -74,8 +74,8 @@ impl Epoll {
         Ok(Epoll(epoll::create(epoll::CreateFlags::CLOEXEC).named("epoll_create")?))
     }
 
-    /// Adds a descriptor, edge-triggered, reported as `key`; one that is there already is reported as `key` from now
-    /// on, and at once if it is readable.
+    /// Adds a descriptor, edge-triggered, reported as `key`; an added one is reported as `key` from now on, and at once
+    /// if it is readable.
     pub fn add_edge(&self, fd: BorrowedFd<'_>, key: u64) -> Result<(), HostError> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(key);

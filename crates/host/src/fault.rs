@@ -82,7 +82,7 @@ impl Watched {
         Some(Watched(Some(index)))
     }
 
-    /// For memory without a file: registers nothing.
+    /// A registration of nothing, for memory without a file.
     pub const fn nothing() -> Watched {
         Watched(None)
     }

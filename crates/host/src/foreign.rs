@@ -20,7 +20,7 @@ pub enum ForeignError {
         /// This process's user.
         ours: u32,
     },
-    /// It is not memory.
+    /// The descriptor is not memory.
     #[error("descriptor {number} of process {process} is not memory")]
     Other {
         /// The process.

@@ -70,21 +70,21 @@ pub struct CpuState {
 /// Why the guest stopped running.
 #[derive(Debug)]
 pub enum Exit<'a> {
-    /// It read from an I/O port; the answer is expected.
+    /// The guest read from an I/O port; the answer is expected.
     In(u16, &'a mut [u8]),
-    /// It wrote to an I/O port.
+    /// The guest wrote to an I/O port.
     Out(u16, &'a [u8]),
-    /// It read from an address without memory; the answer is expected.
+    /// The guest read from an address without memory; the answer is expected.
     Read(u64, &'a mut [u8]),
-    /// It wrote to an address without memory.
+    /// The guest wrote to an address without memory.
     Write(u64, &'a [u8]),
     /// A signal arrived.
     Interrupted,
-    /// It accessed an address of a window at which there is no memory.
+    /// The guest accessed an address of a window at which there is no memory.
     Unmapped(u64),
-    /// It executed HLT.
+    /// The guest executed HLT.
     Halted,
-    /// A fault that it has no handler for.
+    /// The guest had a fault without a handler.
     TripleFault,
     /// Anything else, for people.
     Other(String),
@@ -108,7 +108,7 @@ impl Machine {
         Ok(Machine { cpu, space })
     }
 
-    /// Its addresses.
+    /// The guest's address space.
     pub fn space(&self) -> &Arc<Space> {
         &self.space
     }

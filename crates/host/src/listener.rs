@@ -32,7 +32,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// Another process listens there.
+    /// Another process listens on the path.
     #[error("{}: another program listens on this socket; stop it or use another path", .path.display())]
     Alive {
         /// The path.

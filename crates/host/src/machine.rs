@@ -10,13 +10,13 @@ use std::path::Path;
 /// Whether a device file can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It can be used.
+    /// The device can be used.
     Usable,
     /// The file does not exist.
     Missing,
     /// Opening it is not permitted.
     Denied,
-    /// It exists but does not work.
+    /// The file exists, but the device does not work.
     Broken,
 }
 

@@ -191,7 +191,7 @@ impl Reservation {
         self.map_as(MapFlags::SHARED, at, len, file, offset)
     }
 
-    /// The same, shared or private.
+    /// Maps `len` bytes of `file` at `offset`, shared or private, `at` bytes from the start of the range.
     fn map_as(
         &self,
         sharing: MapFlags,

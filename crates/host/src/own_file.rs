@@ -28,7 +28,7 @@ pub enum OwnFile {
 /// folder where others can write: this program may be root.
 ///
 /// # Errors
-/// The operating system's, or the file is none of those.
+/// An error of the operating system, or the file is not a regular one of this user or root.
 pub fn open_own(path: &Path, what: OwnFile, mode: u32) -> Result<File> {
     let access = match what {
         OwnFile::Read => OFlags::RDONLY,

@@ -31,7 +31,7 @@ pub fn thread_number() -> i32 {
 }
 
 impl ThreadFiles {
-    /// From the files of [`open_thread_files`].
+    /// Reads the files of [`open_thread_files`].
     pub fn new([stat, schedstat]: [OwnedFd; 2]) -> ThreadFiles {
         ThreadFiles { stat, schedstat }
     }

@@ -89,7 +89,8 @@ pub fn open_tap(settings: &TapSettings) -> Result<Vec<OwnedFd>, HostError> {
     open_tap_with(settings, &TapAddresses::default())
 }
 
-/// The same, with further addresses and default routes.
+/// Opens or creates the interface with further addresses and default routes. Returns one non-blocking descriptor per
+/// queue.
 pub fn open_tap_with(settings: &TapSettings, addresses: &TapAddresses) -> Result<Vec<OwnedFd>, HostError> {
     let Some(namespace) = &settings.namespace else { return open_here(settings, addresses) };
     let path = namespace_path(namespace);
@@ -274,7 +275,7 @@ impl<'s> Request<'s> {
         self.ioctl(&control, libc::SIOCADDRT, &mut route, "adding the default route")
     }
 
-    /// The same for IPv6.
+    /// Adds IPv6's default route.
     fn add_default_route6(&self, gateway: Ipv6Addr) -> Result<(), HostError> {
         let control = control_socket(rustix::net::AddressFamily::INET6)?;
         let mut named = self.ifreq();

@@ -32,7 +32,7 @@ impl Window {
         Ok(Arc::new(Window { place, len, taken: Mutex::default() }))
     }
 
-    /// Its bytes.
+    /// The window's length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -42,7 +42,7 @@ impl Window {
         self.len == 0
     }
 
-    /// Where it begins.
+    /// The window's first address.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.place.base()
     }

@@ -11,7 +11,7 @@ const SHAPE: f64 = 3.0;
 /// The delay of each frame, in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delay {
-    /// The same for all.
+    /// Every frame has this delay.
     Constant(u64),
     /// From `delay - jitter` to `delay + jitter`, all equally likely.
     Uniform {

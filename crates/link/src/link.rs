@@ -10,13 +10,13 @@ use rand_pcg::Pcg64Mcg;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Reason {
-    /// It is larger than the MTU.
+    /// The frame is larger than the MTU.
     Mtu,
     /// The queue is full.
     Full,
     /// RED, CoDel or FQ-CoDel dropped it before the queue was full.
     Early,
-    /// It was lost on the wire.
+    /// The frame was lost on the wire.
     Lost,
     /// The link's memory is used up.
     Memory,

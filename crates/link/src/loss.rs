@@ -7,7 +7,7 @@ use rand_core::Rng;
 /// Which frames are lost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No frames are lost.
     #[default]
     None,
     /// Each with this probability.

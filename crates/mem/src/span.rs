@@ -163,7 +163,7 @@ impl<'t> SpanMut<'t> {
         prefetch_write(self.pointer);
     }
 
-    /// The same bytes, for reading.
+    /// A span of these bytes that only reads.
     #[inline]
     pub fn as_span(self) -> Span<'t> {
         Span { pointer: self.pointer, len: self.len, _lives: PhantomData }

@@ -80,7 +80,7 @@ impl<'t, W: Number> Words<'t, W> {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Whether there are no integers.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.count == 0
@@ -178,7 +178,7 @@ impl<'t> Pairs<'t> {
         self.count as usize
     }
 
-    /// Whether there are none.
+    /// Whether there are no integers.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.count == 0

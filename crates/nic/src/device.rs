@@ -67,15 +67,15 @@ impl core::fmt::Debug for Host<'_> {
 pub struct Raise(u8);
 
 impl Raise {
-    /// None.
+    /// No vectors.
     pub const NONE: Raise = Raise(0);
 
-    /// One vector's.
+    /// The set of one vector.
     pub(crate) const fn of(vector: usize) -> Raise {
         Raise(1 << vector)
     }
 
-    /// Whether there are none.
+    /// Whether the set has no vectors.
     #[inline]
     pub fn is_none(self) -> bool {
         self.0 == 0

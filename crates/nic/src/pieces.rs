@@ -25,7 +25,7 @@ pub(crate) enum Cast {
 }
 
 impl Cast {
-    /// Of the frame with this head.
+    /// The kind of the destination address of the frame with this head.
     #[inline]
     pub fn of(head: &[u8; 64]) -> Cast {
         let [a, b, c, d, e, f, ..] = *head;

@@ -237,7 +237,7 @@ fn a_ring_that_is_enabled_before_it_is_placed_is_taken_over_when_it_is_enabled_a
         machine.write(reg::RCTL, RCTL);
         machine.start();
         assert_eq!((machine.receive(&frame(60)), machine.poll().len()), ((1, 0), 1));
-        // The same values again change nothing.
+        // Writing RCTL's current value changes nothing.
         let quiesced = machine.quiesced;
         machine.write(reg::RCTL, RCTL);
         assert_eq!((machine.receive(&frame(60)), machine.poll().len()), ((1, 0), 1));

@@ -79,7 +79,7 @@ impl Machine {
         }
     }
 
-    /// The same with a driver that is up.
+    /// A machine whose driver is up.
     fn up() -> Machine {
         let mut machine = Machine::new();
         machine.write_at(Area::Config, 4, &[7, 0]);
@@ -407,7 +407,7 @@ fn segmentation_is_left_to_the_receiver() {
     assert_eq!((bytes.len(), &bytes[16..18]), (1800, &1786_u16.to_be_bytes()[..]));
     assert_eq!((offload.gso_type, offload.gso_size, offload.hdr_len), (1, 500, 54));
     assert!(!offload.needs().is_empty());
-    // A short one needs a checksum only; one that is no TCP is dropped.
+    // A short one needs a checksum only; one that is not TCP is dropped.
     machine.send(&packet(6, 200), 900, [TSO | 500 << 16, 0]);
     assert_eq!(machine.take(1)[0].1.gso_type, 0);
     machine.send(&packet(17, 1800), 900, [TSO | 500 << 16, 0]);

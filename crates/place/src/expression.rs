@@ -105,7 +105,7 @@ impl Expression {
         value(&self.root, &|name| figure(context, name, row))
     }
 
-    /// Whether it is true for a host.
+    /// Whether the expression is true for a host.
     pub fn holds(&self, context: &Context<'_>, row: Row) -> bool {
         self.value(context, row).is_some_and(|value| !value.is_zero())
     }

@@ -160,16 +160,16 @@ pub struct RegisterExits {
 /// State of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has no peer.
+    /// The port has no peer.
     Waiting,
-    /// It has a peer that has not set up its queues.
+    /// The port has a peer that has not set up its queues.
     Attached,
     /// Frames can pass.
     Up,
 }
 
 impl State {
-    /// Its name, for people.
+    /// The state's name, for people.
     pub fn name(self) -> &'static str {
         match self {
             State::Waiting => "waiting",
@@ -184,7 +184,7 @@ impl State {
 pub struct Gone {
     /// The reason, for people.
     pub reason: String,
-    /// Whether it violated its protocol or exceeded its budget.
+    /// Whether the peer violated its protocol or exceeded its budget.
     pub fault: bool,
     /// Nanoseconds during which no other peer may attach.
     pub rest: u64,

@@ -13,7 +13,7 @@ pub enum Error {
     /// The peer ended the stream before all bytes were there.
     #[error("the stream ended early")]
     Ended,
-    /// There is no such port.
+    /// The machine has no such port.
     #[error("the program has no port \"{0}\"; name it in the function's `ports`")]
     NoPort(String),
     /// A network or another part of the program has the port.

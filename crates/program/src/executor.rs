@@ -36,7 +36,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// One that is woken.
+    /// An alarm that is set.
     pub fn new(any: &Arc<AtomicBool>) -> Alarm {
         let flag = Arc::new(Flag { ready: AtomicBool::new(false), any: any.clone() });
         flag.wake_by_ref();

@@ -161,7 +161,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// That of a machine with so much memory.
+    /// The budget of a machine with so much memory.
     pub fn new(memory: u64) -> Budget {
         Budget { limit: memory / SHARE, used: Cell::new(0), crowded: RefCell::default() }
     }
@@ -203,14 +203,14 @@ fn settings(memory: u64, buffer: usize) -> Settings {
     }
 }
 
-/// Who waits for a socket.
+/// The tasks that wait for a socket.
 #[derive(Default)]
 struct Waiters {
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
 
-/// A stack, its port, and who waits for its sockets.
+/// A stack, its port, and the tasks that wait for its sockets.
 pub(crate) struct NetworkState {
     pub port: usize,
     pub stack: Stack,
@@ -402,7 +402,7 @@ impl NetworkState {
         (self.budget.used.get() / self.cost, self.closing.len() as u64)
     }
 
-    /// Forgets who waits for a socket.
+    /// Removes the tasks that wait for a socket.
     pub fn forget(&mut self, id: SocketId) {
         self.waiters.remove(&id);
     }
@@ -456,7 +456,7 @@ impl Network {
         self.with(|network, _| network.stack.interface_addresses(0).to_vec())
     }
 
-    /// Whether its port has a ring, or else why not.
+    /// Whether the network's port has a ring, or else why not.
     pub fn port_state(&self) -> Result<(), String> {
         let state = self.shared.state.borrow();
         let port = state.networks.get(self.index).and_then(|network| state.ports.get(network.port));

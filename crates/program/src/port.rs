@@ -19,7 +19,7 @@ const BATCH: u32 = 64;
 /// What uses a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Nothing; there is no ring.
+    /// Nothing; there is not a ring.
     None,
     /// A network, which wants frames as they come.
     Network,
@@ -88,7 +88,7 @@ impl PortState {
         !matches!(self.ring, Some(Device::Net(_))) && self.leave("asked for with other offloads")
     }
 
-    /// Whether its frames may have offloads.
+    /// Whether the port's frames may have offloads.
     pub fn has_offloads(&self) -> bool {
         self.ring.as_ref().is_none_or(Device::has_offloads)
     }
@@ -154,7 +154,7 @@ impl PortState {
         }
     }
 
-    /// Whether a frame is there.
+    /// Whether a frame waits in the ring.
     fn has_frames(&mut self) -> bool {
         self.use_ring(|ring| Ok(ring.frame_len()?.is_some())).unwrap_or(false)
     }
@@ -175,7 +175,7 @@ impl PortState {
         any
     }
 
-    /// Asks to be woken for what is waited for, and for room if the port is `full`. `false`: it is there.
+    /// Asks to be woken for what is waited for, and for room if the port is `full`. `false`: it has arrived already.
     pub fn arm(&mut self, full: bool) -> bool {
         let reads = self.used == Use::Network || self.reader.is_some();
         let room = self.writer.as_ref().map(|_| self.wanted);

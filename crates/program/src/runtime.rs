@@ -45,7 +45,7 @@ pub(crate) struct Host<M> {
 /// Why a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Its main function returned.
+    /// The main function returned.
     Returned,
     /// Its main function returned an error, which the monitor knows.
     Failed,
@@ -58,7 +58,7 @@ pub(crate) struct Runtime<M> {
     machine: M,
     notify: Box<dyn FnMut()>,
     shared: Rc<Shared>,
-    /// Wakes what [`Runtime::block_on`] waits for: always the same, so that who waits again is known.
+    /// Wakes what [`Runtime::block_on`] waits for. Its alarm never changes, so that a task that waits again is known.
     main: Alarm,
     tasks: Tasks,
     /// Whether the monitor knows that the program runs.

@@ -11,7 +11,7 @@ use ringway_tcp::{Accepted, ConnectionError, SocketError, SocketId, SocketOption
 pub(crate) struct Socket {
     pub network: Network,
     pub id: SocketId,
-    /// It is a stream, which counts.
+    /// Whether the socket is a stream, which counts.
     streams: bool,
 }
 
@@ -54,7 +54,7 @@ impl Sockets {
         Sockets(ids.into_iter().map(|id| Socket { network: network.clone(), id, streams: false }).collect())
     }
 
-    /// These and others.
+    /// Adds `others` to these sockets.
     pub fn and(mut self, others: Sockets) -> Sockets {
         self.0.extend(others.0);
         self

@@ -64,12 +64,12 @@ pub(crate) struct State {
     pub tasks: usize,
     /// Lines that were not printed.
     suppressed: u64,
-    /// For one frame.
+    /// A buffer for one frame.
     pub frame: Vec<u8>,
 }
 
 impl State {
-    /// With `nets` as the devices of the first ports.
+    /// The state of a program, with `nets` as the devices of the first ports.
     pub fn new(monitor: Monitor, map: Map, ports: usize, nets: Vec<Net<'static>>) -> State {
         let mut nets = nets.into_iter();
         let port = |at: usize| nets.next().map_or_else(|| PortState::new(at), |net| PortState::with(at, net));

@@ -35,13 +35,13 @@ pub(crate) const OBJECTS: usize = 15_000;
 /// Why a body was not received or answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It has more bytes.
+    /// The body has more than this many bytes.
     Long(usize),
-    /// It has more values.
+    /// The body has more than this many values.
     Many(usize),
-    /// Others have too many bytes.
+    /// Other bodies take too many bytes.
     Full(usize),
-    /// It was not received or answered in time.
+    /// The body was not received or answered in time.
     Late(Duration),
     /// Its connection broke, or its encoding is wrong.
     Broken(String),

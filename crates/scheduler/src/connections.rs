@@ -150,7 +150,7 @@ pub fn extender_thread(listener: std::net::TcpListener, place: Placer) -> io::Re
     Ok(ends)
 }
 
-/// Serves a router until `closing` is over; then requests that were received are answered.
+/// Serves a router until `closing` ends; then requests that were received are answered.
 ///
 /// `from` is the host of a client; those of one host get no more connections than those of another.
 pub async fn serve<L: Listener<Io: AsFd>>(
@@ -181,13 +181,13 @@ pub async fn serve<L: Listener<Io: AsFd>>(
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
-    /// Its request is complete, and its answer is being computed.
+    /// The connection's request is complete, and the answer is being computed.
     Served,
-    /// It sends a request, receives an answer, or does neither.
+    /// The connection sends a request, receives an answer, or does neither.
     Idle,
-    /// The head of its first request is not complete.
+    /// The head of the connection's first request is not complete.
     New,
-    /// It is closed.
+    /// The connection is closed.
     Closed,
 }
 

@@ -31,7 +31,7 @@ struct Pod {
     bytes: usize,
     uid: String,
     at: u64,
-    /// Why no node was found last time.
+    /// Why no node was found for the pod last time.
     why: String,
 }
 

@@ -79,7 +79,7 @@ impl Errors {
         Errors { pipe, kept: Vec::new() }
     }
 
-    /// Reads what is there. The pipe's other end may stay open in a program that was left behind.
+    /// Reads the available bytes. The pipe's other end may stay open in a program that was left behind.
     fn read(&mut self) {
         let Some(pipe) = &mut self.pipe else { return };
         let mut part = [0; 4096];

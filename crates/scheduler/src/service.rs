@@ -91,7 +91,7 @@ pub struct Service {
 /// Sources of external units.
 #[derive(Default)]
 struct Sources {
-    /// Those of the fabric file.
+    /// The fabric file's options.
     file: Options,
     /// Those attached manually, kept in the store.
     attached: Options,

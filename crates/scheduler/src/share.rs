@@ -13,7 +13,7 @@ impl SharedBytes {
         SharedBytes(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// Nothing of it yet.
+    /// A share of no bytes.
     pub fn none(&self) -> Share {
         Share { of: self.clone(), bytes: 0 }
     }

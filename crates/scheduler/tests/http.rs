@@ -68,7 +68,7 @@ fn send(address: SocketAddr, path: &str, body: &[u8]) -> (u16, String) {
     by("POST", address, path, body)
 }
 
-/// The same by any method.
+/// Sends a request with any method; returns the status and the body of the answer.
 fn by(method: &str, address: SocketAddr, path: &str, body: &[u8]) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = "host: ringway\r\ncontent-type: application/json\r\nconnection: close";

@@ -7,9 +7,9 @@ use ipnet::IpNet;
 use ringway_wire::MacAddress;
 use std::net::{IpAddr, SocketAddr};
 
-/// Advice for a text that is no Ethernet address.
+/// Advice for a text that is not an Ethernet address.
 const MAC_FIX: &str = "write six bytes, such as \"02:00:00:00:00:01\"";
-/// Advice for a text that is no address of an interface.
+/// Advice for a text that is not an address of an interface.
 const NET_FIX: &str = "write an address and a prefix length, such as \"10.0.0.1/24\" or \"fd00::1/64\"";
 
 /// An Ethernet address that a frame can be sent to: of a station or of a group.

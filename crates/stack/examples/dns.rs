@@ -61,7 +61,7 @@ fn query(id: u16, name: &str) -> Result<Vec<u8>> {
 
 /// The addresses in an answer to a query; `None` if it is not one.
 fn addresses(query: &[u8], answer: &[u8]) -> Option<Vec<Ipv4Addr>> {
-    // The same number and question, a response, no error.
+    // An answer has the query's number and question, is a response, and reports no error.
     let same = answer.get(..2)? == &query[..2] && answer.get(12..query.len())? == &query[12..];
     if !same || answer[2] & 0x80 == 0 || answer[3] & 0x0f != 0 {
         return None;

@@ -19,7 +19,7 @@ const CALL: usize = 256 << 10;
 /// How the program writes and reads.
 #[derive(Clone, Copy)]
 struct Calls {
-    /// From a source, not from its own memory.
+    /// The program writes from a shared source, not from its own memory.
     shares: bool,
     /// How it reads.
     reads: Reads,
@@ -101,7 +101,7 @@ fn write(host: &mut Host, socket: SocketId, bytes: &Arc<Vec<u8>>, sent: usize, c
     sent + count.unwrap_or(0)
 }
 
-/// Reads what there is, as a program that waits or not.
+/// Reads the available bytes, as a program that waits or not.
 fn read(host: &mut Host, socket: SocketId, out: &mut [u8], calls: Calls) -> usize {
     if calls.reads != Reads::Waits {
         host.poll().unwrap();

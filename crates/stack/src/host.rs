@@ -187,7 +187,7 @@ impl Host {
         Ok(busy)
     }
 
-    /// Why the device is away, and with it the network, until it comes back by itself; `None`: it is there. A ring
+    /// Why the device is away, and with it the network, until it comes back by itself; `None` if it can be used. A ring
     /// is away while its fabric is down.
     pub fn away(&self) -> Option<&str> {
         self.device.away()

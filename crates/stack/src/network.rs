@@ -35,11 +35,11 @@ struct Handle {
 /// What the thread of the network does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
-    /// It handles frames, or is about to.
+    /// The thread handles frames, or is about to.
     Working,
-    /// It sleeps until a blocked caller, which sleeps on the device, returns.
+    /// The thread sleeps until a blocked caller, which sleeps on the device, returns.
     Resting,
-    /// It sleeps, and wakes up at `until`; if `armed`, for frames too; if `room`, when the device has room.
+    /// The thread sleeps, and wakes up at `until`; if `armed`, for frames too; if `room`, when the device has room.
     Sleeping { until: u64, armed: bool, room: bool },
 }
 
@@ -140,7 +140,7 @@ impl Network {
         result
     }
 
-    /// Why the device is away, until it comes back by itself; `None`: it is there. See [`Host::away`].
+    /// Why the device is away, until it comes back by itself; `None` if it can be used. See [`Host::away`].
     pub fn away(&self) -> Option<String> {
         let core = self.0.shared.lock();
         let away = core.host.away().map(String::from);

@@ -35,7 +35,7 @@ impl TcpStream {
         Err(last)
     }
 
-    /// The same connection, for calls that block or set options.
+    /// The connection's blocking socket, for calls that block or set options.
     pub fn get_ref(&self) -> &tcp::TcpStream {
         &self.0
     }
@@ -136,7 +136,7 @@ impl UdpSocket {
     /// Sends a datagram.
     ///
     /// # Errors
-    /// Without a route, or if it is too long.
+    /// There is no route, or the datagram is too long.
     pub async fn send_to(&self, bytes: &[u8], addresses: impl ToSocketAddrs) -> io::Result<usize> {
         let address = each(addresses, Ok)?;
         let socket = &self.0.socket;

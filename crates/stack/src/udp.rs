@@ -70,7 +70,7 @@ impl UdpSocket {
     /// Sends a datagram to the first of the addresses.
     ///
     /// # Errors
-    /// Without a route, or if it is too long.
+    /// There is no route, or the datagram is too long.
     pub fn send_to(&self, bytes: &[u8], addresses: impl ToSocketAddrs) -> io::Result<usize> {
         each(addresses, |address| {
             self.socket.call(Interest::Progress, |host| self.send_one(host, bytes, address))

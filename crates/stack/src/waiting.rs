@@ -14,7 +14,7 @@ pub(crate) enum Interest {
     Progress,
 }
 
-/// Those who wait for one socket.
+/// Tasks and threads that wait for one socket.
 #[derive(Debug, Default)]
 struct Waiters {
     /// Tasks that wait for reading and for writing.
@@ -23,7 +23,7 @@ struct Waiters {
     threads: Vec<(Interest, Waker)>,
 }
 
-/// Those who wait. Their number is bounded by the program's own threads and sockets.
+/// Tasks and threads that wait. Their number is bounded by the program's own threads and sockets.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     sockets: Vec<Waiters>,

@@ -134,12 +134,12 @@ mod tests {
         frame
     }
 
-    /// The same with VLAN tags.
+    /// A frame with VLAN tags.
     fn tagged(to: u8, from: u8, tags: &[(u16, u16)]) -> [u8; 60] {
         let mut frame = frame(to, from);
         for (tag, (kind, vlan)) in tags.iter().enumerate() {
             frame[12 + 4 * tag..][..2].copy_from_slice(&kind.to_be_bytes());
-            // With a priority.
+            // The tag has a priority.
             frame[14 + 4 * tag..][..2].copy_from_slice(&(vlan | 5 << 13).to_be_bytes());
         }
         frame
@@ -177,7 +177,7 @@ mod tests {
         let found =
             [to(&[]), to(&priority), to(&vlan(10)), to(&vlan(20)), to(&outer), to(&vlan(30)), to(&vlan(40))];
         assert_eq!(found, [1, 1, 2, 3, 4, 4, FLOOD]);
-        // In one burst.
+        // The VLAN of each frame in a burst decides.
         let both = [tagged(9, 1, &vlan(10)), tagged(9, 1, &vlan(20)), frame(9, 1), tagged(9, 1, &priority)];
         assert_eq!(verdicts(&lookup, 5, &both), [2, 3, 1, 1]);
     }

@@ -3,7 +3,7 @@
 use crate::{FLOOD, INVALID, NOWHERE, PortId, RESERVED, Verdicts};
 use ringway_frame::BURST;
 
-/// In `list_of`: the destination has no list.
+/// An entry of `list_of` whose destination has no list.
 const NONE: u8 = u8::MAX;
 
 /// Consecutive frames of a burst that are all flooded or all not; from the end of the previous run.

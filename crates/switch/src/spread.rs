@@ -83,7 +83,7 @@ impl Bucket {
 pub struct Spread {
     sets: Box<[Set]>,
     buckets: Box<[AtomicU32]>,
-    /// Instances that get new flows, and above 16 bits those that are there.
+    /// Instances that get new flows, and above 16 bits all existing instances.
     masks: AtomicU32,
     /// Ticks after which a flow is forgotten.
     idle: u32,
@@ -308,7 +308,7 @@ mod tests {
     use std::collections::HashMap;
 
     const SECOND: u64 = 1 << TICK;
-    /// In place of an instance that was gone.
+    /// Stands for an instance that was gone.
     const GONE: usize = INSTANCES;
 
     fn at(second: u64) -> Tick {

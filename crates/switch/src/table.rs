@@ -37,13 +37,13 @@ pub struct Entry {
 /// The outcome of [`Table::learn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// The station was known there.
+    /// The station was known at this port.
     Known,
-    /// It was not known.
+    /// The station was not known.
     New,
-    /// It was known at another port until now.
+    /// The station was known at another port until now.
     Moved,
-    /// There is no room for it, or it is static.
+    /// The table has no room for the station, or the station is static.
     Refused,
 }
 

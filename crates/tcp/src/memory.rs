@@ -2,16 +2,16 @@
 
 use crate::connection::Connection;
 
-/// How much of it there is.
+/// How much memory is available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Supply {
     /// Buffers may grow.
     #[default]
     Free,
-    /// They keep the size that they have.
+    /// Buffers keep the size that they have.
     Pressure,
-    /// They keep the memory that they have; those with less than the first value of `tcp_rmem` and `tcp_wmem` get
-    /// as much.
+    /// Buffers keep the memory that they have; those with less than the first value of `tcp_rmem` and `tcp_wmem` get as
+    /// much.
     Full,
 }
 
@@ -32,7 +32,7 @@ impl Memory {
         self.supply
     }
 
-    /// Its bytes.
+    /// Bytes of all buffers.
     pub(crate) fn used(&self) -> usize {
         self.used
     }

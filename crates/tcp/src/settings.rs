@@ -64,8 +64,9 @@ pub struct Settings {
     pub tcp_synack_retries: u32,
     /// Timeouts after which an established connection is given up.
     pub tcp_retries2: u32,
-    /// The same for a connection that its program has closed; 0: eight. Such a connection also ends, as in Linux, when
-    /// the time between two retransmissions, or two probes of a closed window, reaches two minutes.
+    /// Timeouts after which a connection that its program has closed is given up; 0: eight. Such a connection also
+    /// ends, as in Linux, when the time between two retransmissions, or two probes of a closed window, reaches two
+    /// minutes.
     pub tcp_orphan_retries: u32,
     /// Connections that their programs have closed, at most half of `max_sockets`. Beyond that the oldest ones end:
     /// those in TIME-WAIT first, then those whose peers have not taken everything, which are reset.

@@ -84,7 +84,7 @@ fn bbr_fills_ten_gigabits_of_which_a_percent_is_lost_as_far_as_its_windows_do() 
     assert!(is_limited_by_windows(250 << 20, 5e9));
 }
 
-/// With 500 MB the line limits it.
+/// The line limits the rate if a connection may use 500 MB.
 #[test]
 fn bbr_fills_ten_gigabits_of_which_a_percent_is_lost() {
     is_limited_by_windows(500 << 20, 8e9);

@@ -107,7 +107,7 @@ impl Discovery {
         self.packet(Protocol::ICMPV6, &self.message())
     }
 
-    /// The same in two fragments.
+    /// Two frames with the fragments of the message.
     fn fragments(&self) -> [Vec<u8>; 2] {
         let message = self.message();
         [(0, &message[..16]), (16, &message[16..])].map(|(offset, part)| {

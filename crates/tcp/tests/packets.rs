@@ -244,7 +244,7 @@ fn fragments_that_overlap_or_never_end_are_dropped() {
     host.receive_v6(Protocol::FRAGMENT, &fragment(992, true, &packet[992..2000], 1));
     parts[1..].iter().for_each(|part| host.receive_v6(Protocol::FRAGMENT, part));
     assert_eq!(host.datagram(), None);
-    // Beyond the largest packet, and a length that is no multiple of eight.
+    // Beyond the largest packet, and a length that is not a multiple of eight.
     host.receive_v6(Protocol::FRAGMENT, &fragment(65_528, false, &[0; 100], 2));
     host.receive_v6(Protocol::FRAGMENT, &fragment(0, true, &[0; 101], 3));
     // Packets that are never complete: others are still joined, and their time ends.

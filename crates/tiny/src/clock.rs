@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
-/// Seconds without a look at the clock after which the machine stood still: it was suspended, or goes on from a
+/// Seconds without a look at the clock after which the machine stood still: it was suspended, or resumes from a
 /// snapshot. A guest that runs looks at least once a second.
 const STILL: u64 = 4;
 

@@ -10,9 +10,9 @@ use ringway_ring::{PushError, Received};
 /// What became of a frame to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is queued.
+    /// The frame is queued.
     Done,
-    /// There is no room.
+    /// The device has no room for the frame.
     Full,
     /// No room is large enough, or the device has no such offload.
     TooLong,

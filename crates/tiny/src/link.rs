@@ -30,7 +30,7 @@ pub trait Link {
 /// Why a device can't be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkError {
-    /// The memory is no ring.
+    /// The memory is not a ring.
     Layout,
     /// The other side broke the rules of the ring.
     Broken(Broken),

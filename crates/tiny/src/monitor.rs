@@ -3,7 +3,7 @@
 use crate::channel::{Channel, ToMonitor};
 use ringway_ring::Broken;
 
-/// Who gets the guest's messages.
+/// Receives the guest's messages.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "there is one")]
 pub enum Monitor {

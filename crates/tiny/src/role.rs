@@ -11,18 +11,18 @@ pub trait Machine: Write {
     fn ticks(&self) -> u64;
     /// Sleeps until the other side notifies this one, or for some microseconds.
     fn park(&mut self, microseconds: u32);
-    /// Lets the monitor take a snapshot; which machine then goes on.
+    /// Lets the monitor take a snapshot; returns which machine then resumes.
     fn snapshot(&mut self) -> Resumed {
         Resumed::Same
     }
 }
 
-/// Which machine goes on after a snapshot.
+/// Which machine resumes after a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumed {
-    /// The one of which it was taken.
+    /// The machine of which the snapshot was taken.
     Same,
-    /// Another one, in place of the first.
+    /// Another machine, in place of the first.
     Moved,
     /// A copy beside the first one and others, of this generation: a number that no other copy has, as of Microsoft's
     /// VM Generation ID.
@@ -31,7 +31,7 @@ pub enum Resumed {
 
 /// Longest sleep in microseconds.
 const SLEEP: u32 = 100_000;
-/// The same for a guest whose time is over.
+/// Longest sleep in microseconds of a guest whose time has expired.
 const LATE: u32 = 1000;
 /// How long a sender waits for its last frames to be taken, in milliseconds.
 const DRAIN: u64 = 2000;

@@ -19,7 +19,7 @@ pub enum Role {
 /// Settings of a guest; the monitor adds the addresses of its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What it does.
+    /// What the guest does.
     pub role: Role,
     /// Destination of its frames.
     pub to: [u8; 6],
@@ -39,7 +39,7 @@ pub struct Settings {
     pub batch: u32,
     /// Empty polls before it sleeps.
     pub polls: u32,
-    /// Whether a sender whose time is over waits until its frames are taken, and says so to the receiver.
+    /// Whether a sender whose time has expired waits until its frames are taken, and then tells the receiver.
     pub drain: bool,
     /// Ticks of the clock in a second.
     pub tsc: u64,

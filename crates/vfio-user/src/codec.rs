@@ -42,9 +42,9 @@ pub enum CodecError {
     Descriptors {
         /// Number of the message.
         command: u16,
-        /// How many came.
+        /// Number that arrived.
         got: usize,
-        /// How many it should have.
+        /// Number that the message should have.
         want: usize,
     },
     /// A field with an invalid value.

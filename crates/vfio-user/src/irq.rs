@@ -18,11 +18,11 @@ pub struct IrqType {
 impl IrqType {
     /// Interrupts signal an eventfd.
     pub const EVENTFD: u32 = 1;
-    /// They can be masked.
+    /// The type's interrupts can be masked.
     pub const MASKABLE: u32 = 2;
     /// They mask themselves when raised; the client unmasks them.
     pub const AUTOMASKED: u32 = 4;
-    /// They are enabled as a set.
+    /// The type's interrupts are enabled as a set.
     pub const NORESIZE: u32 = 8;
 }
 
@@ -38,11 +38,11 @@ pub struct Irq {
 /// What happens to an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IrqAction {
-    /// It is masked.
+    /// The interrupt is masked.
     Mask,
-    /// It is unmasked.
+    /// The interrupt is unmasked.
     Unmask,
-    /// It is raised.
+    /// The interrupt is raised.
     Trigger,
 }
 

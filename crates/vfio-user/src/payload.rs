@@ -61,7 +61,7 @@ pub struct DeviceInfo {
 impl DeviceInfo {
     /// The device can be reset.
     pub const RESET: u32 = 1;
-    /// It is a PCI device.
+    /// The device is a PCI device.
     pub const PCI: u32 = 2;
 }
 
@@ -86,7 +86,7 @@ pub struct RegionInfo {
 impl RegionInfo {
     /// The region can be read.
     pub const READ: u32 = 1;
-    /// It can be written.
+    /// The region can be written.
     pub const WRITE: u32 = 2;
     /// It can be mapped; a descriptor comes with the reply.
     pub const MMAP: u32 = 4;
@@ -196,7 +196,7 @@ pub struct Access {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub struct Write {
-    /// Where to.
+    /// Where the write goes.
     pub access: Access,
     /// The data; the first bytes of it if fewer than eight are written.
     pub data: [u8; 8],

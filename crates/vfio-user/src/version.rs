@@ -46,7 +46,7 @@ struct Data {
 }
 
 impl Capabilities {
-    /// Those of this implementation.
+    /// The capabilities of this implementation.
     pub(crate) fn ours(max_dma_maps: u32, write_multiple: bool) -> Capabilities {
         Capabilities {
             max_msg_fds: DESCRIPTORS as u64,

@@ -30,9 +30,9 @@ pub struct Indirect<'t> {
 /// Driver state of a ring.
 #[derive(Debug)]
 pub enum Driver<'t> {
-    /// For a split ring.
+    /// The driver of a split ring.
     Split(SplitDriver<'t>),
-    /// For a packed ring.
+    /// The driver of a packed ring.
     Packed(PackedDriver<'t>),
 }
 

@@ -101,7 +101,7 @@ macro_rules! plain {
 }
 
 impl<'t> Ring<'t> {
-    /// The same ring, with writes logged by `tracker`.
+    /// Makes the ring log its writes in `tracker`.
     #[cold]
     #[must_use]
     pub fn logged(self, tracker: &'t Tracker) -> Ring<'t> {

@@ -27,22 +27,22 @@ const PVH: (u32, &[u8]) = (18, b"Xen\0");
 /// The number of our own.
 const OWN: u32 = 1;
 
-/// Why a file is no image that can run.
+/// Why a file is not an image that can run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// Another file.
+    /// The file is not an image of a program.
     #[error("it is no image of a program: it is no ELF file; `ringway tiny build` makes images")]
     NoElf,
     /// Too large.
     #[error("it has {0} bytes; an image has at most {LARGEST_IMAGE}")]
     Large(usize),
-    /// For other processors.
+    /// The image is for another processor.
     #[error("it is for another machine ({0}), not for x86-64; build it with `ringway tiny build`")]
     Machine(String),
     /// A library, an object file, or a program for an operating system that is loaded anywhere.
     #[error("it is no program at fixed addresses; build it with `ringway tiny build`")]
     NoExecutable,
-    /// It ends early, or contradicts itself.
+    /// The image ends early, or contradicts itself.
     #[error("it is damaged: {0}; build it again")]
     Damaged(&'static str),
     /// A program for an operating system.
@@ -51,18 +51,18 @@ pub enum ImageError {
          `ringway_program::main!`; build it with `ringway tiny build`"
     )]
     NoEntry,
-    /// Another version.
+    /// The image was built with another version.
     #[error("it was built with another version of Ringway ({found}, this is {VERSION}); build it again")]
     Version {
-        /// The image's.
+        /// The version with which the image was built.
         found: String,
     },
     /// Not enough memory.
     #[error("it needs {needed} MB of memory; the function has {has} MB: set a larger `memory`")]
     Memory {
-        /// What it needs.
+        /// Memory in MB that the image needs.
         needed: u64,
-        /// What there is.
+        /// The function's memory in MB.
         has: u64,
     },
 }

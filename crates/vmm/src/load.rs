@@ -80,7 +80,7 @@ impl<'a> Image<'a> {
         file
     }
 
-    /// Its bytes.
+    /// Bytes of the file and of the shared pages.
     pub fn size(&self) -> usize {
         self.file.len() + self.shared.map_or(0, |shared| shared.bytes.len())
     }
@@ -102,7 +102,7 @@ pub enum LoadError {
     /// It is no ELF image, or does not fit into the memory.
     #[error("the image can't be loaded: {0}")]
     Image(#[from] linux_loader::loader::Error),
-    /// It has no PVH entry.
+    /// The image has no PVH entry.
     #[error("the image has no PVH entry")]
     NoEntry,
     /// The PVH entry is not in the memory.

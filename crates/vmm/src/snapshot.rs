@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Bytes that tell a machine that it goes on from a snapshot.
+/// Bytes that tell a machine that it resumes from a snapshot.
 const WORDS: u64 = 24;
 /// Bytes copied at once.
 const PIECE: u64 = 1 << 20;
@@ -32,7 +32,7 @@ pub struct Snapshot {
     pub bytes: u64,
     /// Number of the function's ports.
     pub(crate) ports: usize,
-    /// Of the image: a snapshot fits to the program that took it.
+    /// Identifies the image: a snapshot fits to the program that took it.
     pub(crate) image: u64,
 }
 
@@ -82,7 +82,7 @@ impl Snapshot {
         Ok(Snapshot { cpu, size, word, hz, wall: since_1970(), bytes, ports: 0, image: 0 })
     }
 
-    /// Tells a machine in its memory that it goes on from this snapshot, and how long ago it was taken. A clone gets a
+    /// Tells a machine in its memory that it resumes from this snapshot, and how long ago it was taken. A clone gets a
     /// number of its own, by which it chooses other random numbers than all others of this snapshot.
     pub(crate) fn tell(&self, region: &Region, hz: u64, is_clone: bool) -> Result<(), VmError> {
         // Its clock counts the ticks of the machine that was taken.
@@ -123,12 +123,12 @@ impl Shutter {
         use_it(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks for a snapshot; `signal` is signalled when it was taken. With `freeze` the guest then stands still.
+    /// Asks for a snapshot; `signal` is signalled when it was taken. With `freeze` the guest is then stopped.
     pub fn press(&self, file: OwnedFd, freeze: bool, signal: Arc<EventFd>) {
         self.with(|state| *state = State { file: Some(file), freeze, result: None, signal: Some(signal) });
     }
 
-    /// Lets a guest that stands still go on.
+    /// Lets a stopped guest resume.
     pub fn thaw(&self) {
         self.with(|state| state.freeze = false);
         self.1.notify_all();

@@ -55,7 +55,7 @@ pub enum End {
     /// The guest ended itself.
     #[error("the guest ended with code {0}")]
     Exit(u32),
-    /// Its time is over.
+    /// The guest's time limit expired.
     #[error("the guest's time is over")]
     Time,
     /// A fault without a handler.
@@ -117,7 +117,7 @@ pub struct Vm {
     /// Bytes that it wrote to its console.
     written: usize,
     shutter: Arc<Shutter>,
-    /// It goes on from a snapshot, whose file has the pages that it has not written.
+    /// It resumes from a snapshot, whose file has the pages that it has not written.
     is_clone: bool,
 }
 
@@ -158,7 +158,7 @@ impl Vm {
         Vm::around(Blank::new()?, size, None)
     }
 
-    /// The same of `blank`, with shared pages in place of a part of the memory.
+    /// A machine with `size` bytes of memory from address 0, in `blank`; shared pages replace a part of the memory.
     pub fn around(blank: Blank, size: usize, shared: Option<Shared>) -> Result<Vm, VmError> {
         if !(MEMORY_MIN..1 << 31).contains(&size) || !size.is_multiple_of(4096) {
             return Err(VmError::Memory(size));
@@ -168,7 +168,7 @@ impl Vm {
         Vm::over(blank, memory, region, shared)
     }
 
-    /// A machine that goes on from a snapshot, whose pages it shares until it writes them.
+    /// A machine that resumes from a snapshot, whose pages it shares until it writes them.
     pub fn clone_of(
         blank: Blank,
         snapshot: &Snapshot,
@@ -180,7 +180,7 @@ impl Vm {
         Vm { is_clone: true, ..vm }.go_on(snapshot)
     }
 
-    /// A machine that goes on from a snapshot in the file of its memory, which nobody else uses.
+    /// A machine that resumes from a snapshot in the file of its memory, which no other machine uses.
     pub fn moved(
         blank: Blank,
         snapshot: &Snapshot,
@@ -261,7 +261,7 @@ impl Vm {
         Ok(())
     }
 
-    /// By which other threads ask for a snapshot.
+    /// The shutter, with which other threads ask for a snapshot.
     pub(crate) fn shutter(&self) -> Arc<Shutter> {
         self.shutter.clone()
     }
@@ -281,7 +281,8 @@ impl Vm {
         self.load_with(image, line, &[])
     }
 
-    /// The same, with a second module unless that is empty.
+    /// Loads an image with its command line, to which the clock's frequency is added, and with a second module unless
+    /// that is empty.
     pub fn load_with(&mut self, image: &[u8], line: &str, module: &[u8]) -> Result<(), VmError> {
         let line = match self.hz {
             0 => line.to_owned(),
@@ -304,7 +305,8 @@ impl Vm {
         self.run_until(Some(limit), console)
     }
 
-    /// The same without a limit: only the end of the process ends a guest that never exits.
+    /// Runs the guest on this thread until it ends, without a limit: only the end of the process ends a guest that
+    /// never exits.
     pub fn run_on(&mut self, console: Console<'_>) -> Result<End, VmError> {
         self.run_until(None, console)
     }

@@ -69,7 +69,7 @@ fn attack(bad: Device, image: Vec<u8>, others: Device) {
     assert_eq!(["wrong", "late", "lost"].map(|fault| receiver.figure(fault)), [0; 3], "{name}");
     network.serve_until(|_| hostile.is_finished());
     let hostile = hostile.join().unwrap();
-    // Its time is over, or its port gave it up, which is an access without an answer.
+    // The guest's time limit expired, or its port gave it up, which is an access without an answer.
     assert!(matches!(hostile.end, End::Time | End::Card(_)), "{name}: {}", hostile.end);
     // The port may be closed for a while after it was misused.
     network.fabric.detach("bad").unwrap();

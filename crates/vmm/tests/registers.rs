@@ -103,7 +103,7 @@ fn any_access_to_a_port_is_served_or_ends_the_guest() {
     assert!(served > 0 && ends.contains("port") && ends.contains("exit"), "{served} {ends:?}");
 }
 
-/// The same of a guest that is asked for a snapshot meanwhile: it sleeps a little, so that the monitor has the order,
+/// Code of a guest that is asked for a snapshot while it runs: it sleeps a little, so that the monitor has the order,
 /// and names words of its memory at the port for snapshots. No sleep is long, since no time limit ends it.
 fn poses(numbers: &mut Numbers) -> Vec<u8> {
     let sleep = |code: &mut Vec<u8>, time: u32| {

@@ -37,7 +37,7 @@ fn clones_have_the_state_of_their_original_and_change_only_their_own() {
     while read(&mut program, "c.count") != "7" {}
     let (snapshot, file) = original.snapshot().unwrap();
     assert!(snapshot.bytes > 4096 && snapshot.bytes < 8 << 20, "{}", snapshot.bytes);
-    // The original goes on, with its connections.
+    // The original keeps running, with its connections.
     program.get_mut().write_all(b"WRITE c.reset\n").unwrap();
     assert_eq!(crate::common::lab::line(&mut program), "200 Write handler 'c.reset' OK\r\n");
     assert_eq!(read(&mut program, "c.count"), "0");
@@ -210,7 +210,7 @@ fn a_clone_of_a_snapshot_of_hours_ago_has_the_time_of_now_and_timers_that_are_no
     up(&clone);
     let mut other = clone.connect();
     let count = read(&mut other, "c.count").parse::<u64>().unwrap();
-    // Of three hours it would be ten million.
+    // A clone that ran for the three hours would have counted ten million.
     assert!(count < 1_000_000, "{count}");
     let now = seconds(&mut other);
     assert!(now >= before + 3.0 * 3600.0 - 1.0, "{before} {now}");

@@ -65,7 +65,7 @@ impl Ends<'_> {
             let mut left: Vec<usize> = (first..count.min(first + AT_ONCE)).collect();
             for _ in 0..TRIES {
                 for number in &left {
-                    // Without room it is tried again.
+                    // A ring without room is tried again.
                     self.near.tx.push(&opening.begin(*number))?;
                 }
                 self.near.tx.sync()?;
@@ -111,7 +111,7 @@ fn serve(ring: &mut Ring, mut answers: impl FnMut(&[u8]) -> Vec<Vec<u8>>) -> Res
             None => answers(frame),
         };
         for answer in answers {
-            // Without room the other side asks again.
+            // The other side asks again for an answer that had no room.
             ring.tx.push(&answer)?;
         }
         came += 1;

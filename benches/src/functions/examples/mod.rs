@@ -175,7 +175,7 @@ fn worker(plan: &Plan, example: &'static Example, length: Length) -> Result<Entr
     Ok(row(&slices, length, load.lost()).note(example.note))
 }
 
-/// The same in a process, in alternation with a worker.
+/// Millions of frames a second through an example in a process, in alternation with a worker.
 fn process(plan: &Plan, example: &'static Example, length: Length) -> Result<Entry, Failure> {
     let mut own = Site::start(example, length, true)?;
     let mut peer = Site::start(example, length, false)?;

@@ -14,7 +14,7 @@ pub struct Seen {
     pub stations: [MacAddress; 2],
     /// Source and destination.
     pub addresses: [IpAddr; 2],
-    /// The same of TCP or UDP.
+    /// Source and destination port of TCP or UDP.
     pub ports: [u16; 2],
     /// TCP's flags.
     pub flags: Flags,

@@ -14,11 +14,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Which way frames take.
 #[derive(Clone, Copy, Debug)]
 pub enum Way {
-    /// From `inside` to `outside`.
+    /// Frames from `inside` to `outside`.
     Out,
-    /// From `outside` to `inside`.
+    /// Frames from `outside` to `inside`.
     In,
-    /// From `inside` to `inside`.
+    /// Frames from `inside` to `inside`.
     Back,
 }
 
@@ -26,7 +26,7 @@ pub enum Way {
 pub enum Traffic {
     /// So many flows of TCP segments, to this station or to the destinations' own.
     Flows(usize, fn(usize) -> Flow, Option<MacAddress>),
-    /// The same after handshakes.
+    /// So many flows of TCP segments that begin with a handshake.
     Connections(usize, fn(usize) -> Flow, Option<MacAddress>),
     /// UDP over IPv6.
     Routes6,

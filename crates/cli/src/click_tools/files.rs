@@ -98,7 +98,7 @@ impl Common {
         };
         match result {
             Ok(()) => true,
-            // A reader that closed the pipe early is no error.
+            // A reader that closed the pipe early is not an error.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => true,
             Err(error) => {
                 eprintln!("{name}: {}", reason(&error));

@@ -71,7 +71,7 @@ fn one(
         }
         let is_empty = view.status == HostStatus::Maintenance;
         let is_over = match wait {
-            // In a file, moves take effect at once.
+            // Moves in a file take effect at once.
             None => !source.is_file(),
             Some(Some(end)) => Instant::now() >= end || is_hopeless(&view),
             Some(None) => is_stuck(&view),

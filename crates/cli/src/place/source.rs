@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 
 /// The placement service that a command uses.
 pub enum Source {
-    /// In a running fabric.
+    /// The service of a running fabric.
     Fabric(Client),
-    /// In this process.
+    /// A service in this process.
     Here(Service),
 }
 

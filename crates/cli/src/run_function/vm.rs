@@ -24,7 +24,7 @@ mod machine {
     /// Guests have whole pages of memory.
     const PAGE: u64 = 4096;
 
-    /// What is the same for all functions.
+    /// What is prepared before the function is known.
     #[derive(Default)]
     pub struct Prepared(Option<Blank>, Option<MonitorFence>);
 
@@ -37,7 +37,7 @@ mod machine {
             Prepared(blank, fence)
         }
 
-        /// Both.
+        /// The machine and the confinement.
         pub fn take(self) -> (Option<Blank>, Option<MonitorFence>) {
             (self.0, self.1)
         }
@@ -106,7 +106,7 @@ mod machine {
         vm.map_err(|error| error.to_string())
     }
 
-    /// What guests use of this program.
+    /// The pages of this program that guests share.
     pub fn shared_pages() -> &'static [u8] {
         CLICK.shared.map_or(&[], |shared| shared.bytes)
     }
@@ -162,12 +162,12 @@ pub struct Prepared;
 
 #[cfg(not(target_arch = "x86_64"))]
 impl Prepared {
-    /// Nothing.
+    /// Prepares nothing.
     pub fn new() -> Prepared {
         Prepared
     }
 
-    /// Nothing.
+    /// Takes nothing.
     pub fn take(self) -> (Option<()>, Option<ringway_host::MonitorFence>) {
         (None, None)
     }
@@ -185,19 +185,19 @@ pub fn prepare(_: Option<()>, _: &Start, _: Option<OwnedFd>) -> Result<std::conv
     Err("a function in a VM needs an x86-64 processor with KVM; run it as a process".into())
 }
 
-/// There are no guests.
+/// Guests on other processors share no pages.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn shared_pages() -> &'static [u8] {
     &[]
 }
 
-/// There are none.
+/// This processor has no VMs to take snapshots of.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn camera(vm: &std::convert::Infallible) -> Option<super::Camera> {
     match *vm {}
 }
 
-/// There are none.
+/// This processor has no VMs to run.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn run(
     vm: std::convert::Infallible,

@@ -13,7 +13,7 @@ fn dig_gets_answers() {
         let lab = alone("dns", isolation, &client, "10.0.0.1/24");
         let dig = |words: &str| says(&client, &format!("dig +tries=3 +timeout=10 @10.0.0.53 {words}"));
         assert_eq!(dig("+short www.example.com"), "192.0.2.80\n", "{isolation}");
-        // Without EDNS, and in other letters.
+        // A query without EDNS, in upper case.
         assert_eq!(dig("+short +noedns EXAMPLE.com"), "192.0.2.80\n", "{isolation}");
         let answer = dig("example.com");
         let flags = answer.contains("status: NOERROR") && answer.contains("flags: qr aa");

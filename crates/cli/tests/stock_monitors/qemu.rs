@@ -15,7 +15,7 @@ struct Qemu {
 }
 
 impl Qemu {
-    /// The installed one, and the newer one that other tests fetch, if it is there; each without KVM, and with it if it
+    /// The installed QEMU, and the newer one that other tests fetch, if it exists; each without KVM, and with it if it
     /// can be used.
     fn all() -> Vec<Qemu> {
         let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
@@ -38,7 +38,7 @@ impl Qemu {
         Some(Qemu { program, version, accelerator: "tcg" })
     }
 
-    /// For the names of fabrics.
+    /// A name for a fabric of this version and accelerator.
     fn name(&self) -> String {
         format!("{}-{}", self.version, self.accelerator)
     }

@@ -45,7 +45,7 @@ pub enum ArgError {
 }
 
 impl ArgError {
-    /// In words.
+    /// The error's message.
     #[cold]
     #[inline(never)]
     pub fn other(text: impl Into<String>) -> Self {

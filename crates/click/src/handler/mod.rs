@@ -154,7 +154,7 @@ fn foreign() -> Outcome {
     Err(HandlerError::failed("declared for another type of element"))
 }
 
-// The same: what surrounds an element's own function, not in each of them.
+// Outside of the many functions that need it.
 #[inline(never)]
 fn whole(text: Result<String, HandlerError>, pieces: &mut Pieces) -> Outcome {
     text.map(|text| pieces.whole(text))

@@ -74,7 +74,7 @@ pub(crate) struct PortInfo {
     pub(crate) agnostic: bool,
     /// The other end, if there is exactly one: of push outputs and pull inputs.
     pub(crate) peer: Option<(ElementId, usize)>,
-    /// Of push outputs: the element that packets reach.
+    /// The element that packets of a push output reach.
     pub(crate) next: Option<(ElementId, usize)>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Info {
     pub(crate) thread: Option<i32>,
     /// Its tasks run on another thread.
     pub(crate) tasked: bool,
-    /// Whether packets are completed before they reach it.
+    /// Whether packets are completed before they reach the element.
     completes: bool,
 }
 
@@ -153,7 +153,7 @@ pub struct Router {
     random: Random,
     /// When the turn began, on the steady clock.
     pub(crate) turn_began: u64,
-    /// The same since 1970, if it was queried in this turn.
+    /// Nanoseconds from 1970 to the turn's beginning, if they were queried in this turn.
     turn_wall: Option<u64>,
     rebuild: Option<Box<dyn Rebuild>>,
     /// A requested replacement that is not built yet.

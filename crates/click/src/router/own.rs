@@ -30,7 +30,7 @@ impl<R, W> Own<R, W> {
     }
 }
 
-/// One of the router.
+/// A handler of the router.
 const fn global(
     name: &'static str,
     read: Option<GlobalRead>,
@@ -39,7 +39,7 @@ const fn global(
     Own { info: HandlerInfo::of(name, read.is_some(), write.is_some()), read, write }
 }
 
-/// One of each element.
+/// A handler of each element.
 const fn common(
     name: &'static str,
     read: Option<CommonRead>,

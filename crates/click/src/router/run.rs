@@ -263,7 +263,7 @@ impl Router {
         self.turn_of(TASKS)
     }
 
-    /// The same, with about `tasks` tasks.
+    /// A round of about `tasks` tasks, and of expired timers.
     pub fn turn_of(&mut self, tasks: usize) -> Turn {
         if self.runcount <= 0 && !self.step_on() {
             return Turn::Stopped;

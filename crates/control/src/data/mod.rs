@@ -27,16 +27,16 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// Why a request to `data` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// It could not be started.
+    /// `data` could not be started.
     #[error("the data process can't be started: {0}")]
     Start(#[source] io::Error),
-    /// It ended.
+    /// `data` ended.
     #[error("the data process is gone; it is being started again")]
     Gone,
-    /// It doesn't answer.
+    /// `data` does not answer.
     #[error("the data process did not answer within {} s", PATIENCE.as_secs())]
     Silent,
-    /// It refused.
+    /// `data` refused the request.
     #[error("{0}")]
     Refused(String),
 }
@@ -44,10 +44,10 @@ pub enum DataError {
 /// Reply channels of pending calls, by call number; `None` once the link to `data` is closed.
 type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Reply>>>>>;
 
-/// A running `data` process. Dropping it ends it.
+/// A running `data` process. Dropping the value ends the process.
 #[derive(Debug)]
 pub struct Data {
-    /// Its process number.
+    /// The process ID.
     pub pid: u32,
     /// Number of this `data` process since the start of `control`, from 1.
     pub generation: u64,

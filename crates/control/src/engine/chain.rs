@@ -194,7 +194,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles the next message that is no order, or waits for one; orders, and looks at which functions may go away,
+    /// Handles the next message that is not an order, or waits for one; orders, and looks at which functions may go away,
     /// wait until the change is done.
     async fn step(&mut self, time: Duration) {
         let is_order = |envelope: &Envelope| {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const LOOKS: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
 /// Time within which a worker that has taken a frame before the port was held has passed it on, and counted it.
 const SETTLED: Duration = Duration::from_millis(2);
-/// Functions that go away after one look at most, one after another: meanwhile nothing else is done.
+/// Functions that end after one look at most, one after another: the engine does nothing else at that time.
 const AT_ONCE: usize = 16;
 /// What requests to `data` are about, in messages.
 const WHAT: &str = "an idle function";
@@ -45,7 +45,7 @@ impl Engine {
     pub(super) async fn look_at_idle(&mut self) {
         self.looks_at_idle = false;
         let now = Instant::now();
-        // Without their configurations, which may be large.
+        // Configurations, which may be large, are not copied.
         let what = |function: &Function| (function.name.clone(), function.idle, function.fabric_ports());
         let all: Vec<(String, u64, Vec<String>)> = self.may_go().map(what).collect();
         let names: BTreeSet<&str> = all.iter().map(|(name, ..)| &**name).collect();

@@ -19,9 +19,9 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_s
 /// What happens to an instance that is not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Going {
-    /// It keeps its flows, since then.
+    /// The instance keeps its flows since then, and gets no new ones.
     Drains(Instant),
-    /// It gets no frames any more, and is stopped at the next look.
+    /// The instance gets no more frames, and is stopped at the next look.
     Leaves,
 }
 
@@ -137,7 +137,8 @@ impl Engine {
         if own.sent != Some((open, there)) {
             own.sent = Some((open, there));
             let request = Request::Assign { function: function.into(), open, there };
-            // `data` was restarted if it fails, or the function's ports are not there yet: it is sent again then.
+            // If the request fails, `data` was restarted, or the function's ports do not exist yet: then it is sent
+            // again.
             self.post(request, Vec::new(), drop);
         }
     }

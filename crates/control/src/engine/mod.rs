@@ -50,7 +50,7 @@ pub enum Message {
     StartData,
     /// An event from a port's opener.
     Peer(PeerEvent),
-    /// The delay of a port whose peer used too much time is over.
+    /// The delay of a port whose peer used too much time has expired.
     Rested {
         /// The port.
         port: String,
@@ -250,7 +250,7 @@ impl Engine {
         }
     }
 
-    /// Handles a message that is no request.
+    /// Handles a message that is not a request.
     async fn happened(&mut self, message: Message) {
         match message {
             Message::FromData(event) => self.handle_event(event).await,

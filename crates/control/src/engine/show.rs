@@ -77,7 +77,7 @@ impl Engine {
     pub(super) fn chain_views(&self) -> Vec<ChainView> {
         let functions = self.functions.view();
         let view = |chain: &Chain| {
-            // Of a function that multiplies, one instance is enough.
+            // A running instance represents a function that multiplies, if there is one.
             let best = |name: &String| {
                 let its = self.fabric.members(name);
                 let its = its.filter_map(|own| functions.iter().find(|one| one.name == own.name));

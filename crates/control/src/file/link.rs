@@ -60,7 +60,7 @@ fn read(
     let mut own: BTreeMap<String, Section<'_>> =
         section.tables("from", "{ a = { delay = \"50ms\" } }").into_iter().collect();
     let mut directions = [both.clone(), both];
-    // Without ends the values are checked all the same.
+    // Values are checked even if the ends are missing.
     let unnamed = [String::new()];
     for (end, values) in ends.as_deref().unwrap_or(&unnamed).iter().zip(&mut directions) {
         let mut from = own.remove(end);

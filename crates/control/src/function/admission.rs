@@ -16,11 +16,11 @@ pub type Ordered = Arc<AtomicU32>;
 /// What becomes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// It is passed on.
+    /// The message is passed on.
     Yes,
-    /// It is dropped.
+    /// The message is dropped.
     No,
-    /// It is dropped, and was one too many: the process is to be ended.
+    /// The message is dropped and exceeds the limit: the process is to be ended.
     TooMany,
 }
 
@@ -35,7 +35,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// None yet.
+    /// The admission of a process that has sent no message.
     pub fn new(ordered: Ordered) -> Admission {
         Admission { ordered, ..Admission::default() }
     }

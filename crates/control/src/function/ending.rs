@@ -26,7 +26,7 @@ pub fn in_words(status: ExitStatus, more: u64, ours: bool) -> String {
                  for that since it started"
             )
         }
-        // Of memory that is a file's, a page that can't be had is this signal.
+        // SIGBUS: a page of a file's memory could not be allocated.
         Some(signal) if signal == Signal::BUS.as_raw() => {
             format!("{status}: there was no page for its shared memory, as when the host has none left")
         }

@@ -58,10 +58,10 @@ pub struct Start {
     pub fallback: bool,
     /// The user ID that the process switches to if it was started as root.
     pub user: u32,
-    /// The snapshot from which it goes on, as its monitor described it. The file of its memory comes with this message
-    /// as a third descriptor.
+    /// The snapshot from which the function resumes, as its monitor described it. The file of the snapshot's memory
+    /// comes with this message as a third descriptor.
     pub snapshot: Option<String>,
-    /// Whether that memory is its own from now on: it has moved.
+    /// Whether the function owns that memory from now on, since it has moved.
     pub moved: bool,
     /// What its program finds out, names and values; none of a configuration. The image comes with this message as a
     /// third descriptor.
@@ -73,9 +73,9 @@ pub struct Start {
 pub enum Order {
     /// Take a snapshot of its virtual machine. The file for its memory comes with it.
     Snapshot,
-    /// The same, behind which the guest stands still.
+    /// Take a snapshot and stop the guest at it. The file for its memory comes with it.
     Freeze,
-    /// A guest that stands still goes on.
+    /// Let a stopped guest run again.
     Thaw,
 }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// Attack: a process that asks for connections to its ports without end, each of which a port's opener accepts.
 /// Connections a second: more than a function has ports.
 const DOORS: u32 = 256;
-/// How long a process waits that has had so many.
+/// How long a process waits after [`DOORS`] connections in a second.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// A running process. Dropping it kills the process.
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Process {
     pid: u32,
     descriptor: OwnedFd,
-    /// Whether this process has killed it.
+    /// Whether this program has killed the process.
     killed: Arc<AtomicBool>,
     /// The link to the process, which ends when the link is closed.
     link: Arc<Link>,

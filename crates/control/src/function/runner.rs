@@ -33,7 +33,7 @@ pub trait Runner: Debug + Send {
     fn kill(&self);
 
     /// Takes a snapshot of a function in a virtual machine; the memory goes to the file. A message reports the result.
-    /// With `freeze` the function then stands still until it is resumed.
+    /// With `freeze` the function is then stopped until it is resumed.
     fn snapshot(&self, _file: OwnedFd, _freeze: bool) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -42,9 +42,9 @@ pub trait Runner: Debug + Send {
 /// What happened to a started function.
 #[derive(Debug)]
 pub enum What {
-    /// It sent a message.
+    /// The function sent a message.
     Message(FunctionMessage),
-    /// It ended.
+    /// The function ended.
     Ended(Ended),
 }
 
@@ -98,7 +98,7 @@ pub struct Launch<'a> {
     pub spare: Option<Spare>,
     /// Listening socket for its handlers.
     pub listener: &'a UnixListener,
-    /// The memory of the snapshot from which it goes on.
+    /// The memory of the snapshot from which the function resumes.
     pub memory: Option<&'a OwnedFd>,
     /// Socket paths of its ports, in order.
     pub doors: Vec<PathBuf>,

@@ -77,7 +77,7 @@ impl Functions {
             }
             Then::Leave(answer) => {
                 let Life::Running { runner, suspended, .. } = &mut record.life else { return };
-                // The guest stands still already; its monitor too from now on.
+                // The guest is stopped already; the monitor stops from now on, too.
                 runner.suspend();
                 *suspended = true;
                 let departure = Departure {
@@ -112,7 +112,8 @@ impl Functions {
         Ok(Function { start: true, first_frame: false, idle: 0, chained: false, instance: None, ..function })
     }
 
-    /// How a function goes on that arrives from another fabric of this host. Its memory is not copied again.
+    /// The state from which a function resumes that arrives from another fabric of this host. Its memory is not copied
+    /// again.
     ///
     /// Attack: a departure whose memory is another's, or not as large as its description says.
     pub fn arriving(departure: Departure, function: &Function) -> Result<Arc<Taken>, String> {

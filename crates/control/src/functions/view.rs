@@ -7,28 +7,28 @@ use ringway_spec::{Isolation, printable};
 /// Whether frames for a function that starts with them must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Late {
-    /// It starts, or will with the first of them.
+    /// The function starts, or will with the first frame.
     Yes,
-    /// It runs, and may lack its ports.
+    /// The function runs, and may lack its ports.
     Runs,
-    /// It was stopped, or ended and waits for its restart.
+    /// The function was stopped, or ended and waits for its restart.
     No,
 }
 
 /// What a function is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It was stopped, or never started.
+    /// The function was stopped, or never started.
     Stopped,
-    /// It starts when it is needed.
+    /// The function starts when it is needed.
     Dormant,
-    /// It starts, or waits for its turn.
+    /// The function starts, or waits for its turn.
     Starting,
-    /// Its configuration runs.
+    /// The function's configuration runs.
     Up,
-    /// It keeps its state.
+    /// The function does not run, and keeps its state.
     Suspended,
-    /// It ended, and is restarted after a delay.
+    /// The function ended, and is restarted after a delay.
     Ended,
 }
 

@@ -130,7 +130,7 @@ impl Opener {
     /// Closes the port, its sockets included.
     pub async fn stop(self) {
         self.task.abort();
-        // The task was aborted, which is no error.
+        // The task was aborted, which is not an error.
         let _ = self.task.await;
     }
 }

@@ -24,7 +24,7 @@ struct Range {
 
 #[derive(Debug, Default)]
 pub struct AggregateFilter {
-    /// In order, without overlaps.
+    /// Ranges in order, without overlaps.
     ranges: Vec<Range>,
 }
 

@@ -12,9 +12,9 @@ pub(super) enum Header {
     Ip,
     /// The header after IPv4's, of any protocol.
     Transport,
-    /// The same, but only TCP's or UDP's.
+    /// TCP's or UDP's header after IPv4's.
     TcpOrUdp,
-    /// The same, but only one protocol's.
+    /// This protocol's header after IPv4's.
     Protocol(wire::Protocol),
     /// The payload of TCP or UDP.
     Payload,

@@ -66,7 +66,7 @@ pub(super) struct ArpEntries {
     capacity: u32,
     entry_packet_capacity: u32,
     slim_factor: u32,
-    /// In jiffies; 0 for no timeout.
+    /// Timeout of an entry in jiffies; 0 for no timeout.
     timeout: u64,
     /// Number of changes.
     pub(super) version: u64,

@@ -118,7 +118,7 @@ impl Message {
 #[derive(Clone, Copy, Debug, Default)]
 struct Port {
     state: State,
-    /// When it entered the state.
+    /// When the port entered its state.
     since: u64,
     /// The best configuration received.
     message: Option<Message>,

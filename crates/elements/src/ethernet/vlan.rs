@@ -52,7 +52,7 @@ impl Tag {
         (i32::from(tci & 0xfff) != self.native).then_some(tci)
     }
 
-    /// Its part of a configuration.
+    /// The tag's part of a configuration.
     pub(super) fn configuration(&self) -> String {
         let mut text = match self.annotation {
             true => "ANNO".to_string(),

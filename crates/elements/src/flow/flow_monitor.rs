@@ -43,7 +43,7 @@ pub static CLASS: Class =
 const PERIOD: u64 = SECOND / 50;
 /// Lines of a table. Attack: a handler that would print millions while packets wait.
 const MOST_LINES: usize = 10_000;
-/// The same for sorted ones, which are kept meanwhile.
+/// Lines of a sorted table, which are kept while it is sorted.
 const MOST_TOP: usize = 1000;
 
 /// Counts of a flow since its last report.

@@ -77,7 +77,7 @@ struct Server<A> {
 }
 
 impl<A> Server<A> {
-    /// Whether it gets new connections.
+    /// Whether the server gets new connections.
     fn gets_more(&self) -> bool {
         self.state == State::Up && self.healthy
     }

@@ -20,7 +20,7 @@ const SPARE: usize = 64;
 struct Short {
     /// A bit for each pair of bytes with which a pattern begins; one-byte patterns set the bits of all their pairs.
     pairs: Box<[u64; 1024]>,
-    /// By their first byte.
+    /// Patterns by their first byte.
     lists: Lists<u32>,
 }
 

@@ -24,7 +24,7 @@ const SILENT: [&str; 11] = [
 /// A rule that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoRule {
-    /// It is wrong.
+    /// The rule is wrong.
     Wrong(String),
     /// It needs something that is not supported.
     Unsupported(String),
@@ -155,7 +155,7 @@ impl Content {
         Ok(Self { bytes: bytes.into(), inverted, ..Self::default() })
     }
 
-    /// Whether a payload satisfies it.
+    /// Whether a payload satisfies this condition.
     fn holds(&self, text: &[u8]) -> bool {
         let text = text.get(self.offset..).unwrap_or_default();
         let text = &text[..text.len().min(self.depth.unwrap_or(usize::MAX))];

@@ -59,7 +59,7 @@ impl Streams {
         Self { table: FlowTable::new(capacity, seed), keep, joint: Vec::with_capacity(2 * TAIL), gaps: 0 }
     }
 
-    /// The same with a seed of the router's.
+    /// An empty table with this capacity and the router's seed, for patterns of at most `longest` bytes.
     pub(super) fn seeded(capacity: u32, longest: usize, cx: &mut Context<'_>) -> Self {
         Self::new(capacity, cx.own_seed(), longest)
     }

@@ -52,7 +52,7 @@ const KINDS: [WindowKind; 6] = [
     WindowKind { from: 0, length: 5, least: 5, most: 8 },
     WindowKind { from: -1, length: 5, least: 5, most: 8 },
     WindowKind { from: 0, length: 4, least: 4, most: 4 },
-    // At odd places.
+    // Windows of four bytes at odd places.
     WindowKind { from: 1, length: 4, least: 4, most: 4 },
 ];
 
@@ -379,7 +379,7 @@ fn common(bytes: &[u8]) -> u32 {
         b'!'..=b'~' => 2,
         _ => 1,
     };
-    // Of bytes that repeat, more follow.
+    // A byte that repeats is more likely to be followed by another one.
     let repeats = bytes.windows(2).filter(|pair| pair[0] == pair[1]).count() as u32;
     bytes.iter().map(byte).sum::<u32>() + 2 * repeats
 }

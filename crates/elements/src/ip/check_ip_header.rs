@@ -53,7 +53,7 @@ const REASONS: [&str; 6] = [
 pub struct CheckIpHeader {
     offset: usize,
     bad_sources: Vec<Ipv4Addr>,
-    /// The bits of all bad sources: an address whose bit is not set is none of them.
+    /// The bits of all bad sources: an address whose bit is not set is not bad.
     bad_bits: u64,
     good_destinations: Vec<Ipv4Addr>,
     checksum: bool,
@@ -110,7 +110,7 @@ impl Element for CheckIpHeader {
     }
 }
 
-/// One of 64 bits, for an address.
+/// The bit of an address in a set of 64 bits.
 #[inline]
 fn bit(address: Ipv4Addr) -> u64 {
     1 << (address.to_bits().wrapping_mul(0x9e37_79b1) >> 26)

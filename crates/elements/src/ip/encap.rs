@@ -118,7 +118,7 @@ impl Encap {
         true
     }
 
-    /// The same for a burst; packets that would be too long are dropped.
+    /// Encapsulates the packets of a burst; packets that would be too long are dropped.
     #[inline]
     pub(crate) fn wrap_all(
         &mut self,

@@ -231,7 +231,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Of the leaves of 256 networks.
+    /// The runs of equal leaves among the leaves of 256 networks.
     fn new(leaves: impl Iterator<Item = u16>) -> Self {
         let mut runs = Self { starts: [0; 4], leaves: [0; 256], count: 0 };
         for (network, leaf) in leaves.take(256).enumerate() {

@@ -43,7 +43,7 @@ pub(crate) struct RouteTrie<T> {
     chunks: Vec<[u32; 1 << CHUNK_BITS]>,
     routes: Vec<Option<(u32, T)>>,
     free: Vec<u32>,
-    /// By length and address.
+    /// Indices of routes by length and address of the prefix.
     by_prefix: BTreeMap<u64, u32>,
 }
 

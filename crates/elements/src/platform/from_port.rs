@@ -37,7 +37,7 @@ pub struct FromPort<P> {
     timestamp: bool,
     task: Option<Task>,
     stage: Stage,
-    /// For looks at the other ports.
+    /// Expires when the element looks at the other ports.
     look: Option<Timer>,
     /// Time since which no frame has arrived.
     idle: Option<u64>,

@@ -7,11 +7,11 @@ use ringway_ring::Received;
 /// Result of sending a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is in the ring.
+    /// The frame is in the ring.
     Done,
-    /// There is no room now.
+    /// The ring has no room now.
     Full,
-    /// It is longer than the ring can carry.
+    /// The frame is longer than the ring can carry.
     TooLong,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct Given {
     pub(super) users: Vec<String>,
     pub(super) rate: Bandwidth,
     pub(super) interim: Nanoseconds,
-    /// None if there is no server to ask.
+    /// The server to ask, if there is one.
     pub(super) server: Option<Server>,
     auth: Text,
 }

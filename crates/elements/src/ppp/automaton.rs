@@ -34,9 +34,9 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
-    /// It is open.
+    /// The layer is open.
     Up,
-    /// It was open, and negotiates again.
+    /// The layer was open, and negotiates again.
     Down,
     /// The peer closed it.
     Ended,
@@ -120,7 +120,7 @@ impl Automaton {
         turn.out.send(self.protocol, code::TERMINATE_REQUEST, self.id, |_| ());
     }
 
-    /// An identifier for a packet that is no request.
+    /// An identifier for a packet that is not a request.
     pub(super) fn next_id(&mut self) -> u8 {
         self.other_id = self.other_id.wrapping_add(1);
         self.other_id

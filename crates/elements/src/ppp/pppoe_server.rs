@@ -414,7 +414,7 @@ impl PppoeServer {
         }
     }
 
-    /// What a subscriber gets; a message if there is no address.
+    /// What a subscriber gets; a message if there is not an address.
     fn grant(&mut self, reply: Option<&Reply<'_>>) -> Result<Grant, &'static [u8]> {
         let seconds = |kind| reply.and_then(|reply| reply.number(kind)).map(u64::from);
         let told =

@@ -149,7 +149,7 @@ impl Client {
         }
     }
 
-    /// Removes a request; returns who waits for it.
+    /// Removes a request; returns what waits for it.
     fn remove(&mut self, number: u16) -> Option<Waiting> {
         let pending = self.pending.remove(number)?;
         self.dues.remove((pending.due, number));

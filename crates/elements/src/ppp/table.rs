@@ -73,7 +73,7 @@ impl Table {
         self.sessions.range(id..).map(|(_, session)| session)
     }
 
-    /// The same, mutable.
+    /// Mutable sessions from a number on.
     pub(super) fn onward_mut(&mut self, id: u16) -> impl Iterator<Item = &mut Session> {
         self.sessions.range_mut(id..).map(|(_, session)| session)
     }

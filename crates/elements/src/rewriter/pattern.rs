@@ -51,7 +51,7 @@ fn followed(message: String, proposal: Option<String>) -> String {
     }
 }
 
-/// The message that a word is none of a kind, with the nearest name of that kind.
+/// Adds the nearest name of a kind to the message that `word` is not of that kind.
 fn with_proposal(message: String, kind: NameKind, word: &str, scope: &Scope) -> String {
     followed(message, scope.names().proposal(kind, word, scope.element_name()))
 }
@@ -229,14 +229,14 @@ impl fmt::Display for Pattern {
 /// How an input handles packets of new flows.
 #[derive(Clone, Debug, Default)]
 pub enum Action {
-    /// Drops them.
+    /// Drops the packets.
     #[default]
     Drop,
-    /// Passes them without adding a flow.
+    /// Passes the packets without adding a flow.
     Pass(u16),
-    /// Adds their flow unchanged.
+    /// Adds the packets' flow unchanged.
     Keep([u16; 2]),
-    /// Rewrites them by a pattern.
+    /// Rewrites the packets by a pattern.
     Rewrite(Pattern, [u16; 2]),
     /// Asks a mapper element.
     Mapper(ElementId),

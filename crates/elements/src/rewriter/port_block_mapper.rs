@@ -174,7 +174,7 @@ struct Subscriber {
     /// The ports of its block for each kind of protocol; empty until one is used.
     places: [Vec<Place>; KINDS],
     exhausted: u64,
-    /// When its exhaustion was last reported.
+    /// When the exhaustion of the subscriber's ports was last reported.
     told: Option<u64>,
 }
 
@@ -217,7 +217,7 @@ fn kind(protocol: Protocol) -> usize {
 /// Progress of a search for subscribers without flows.
 #[derive(Clone, Copy, Debug)]
 enum Search {
-    /// In the flows of a rewriter, from a slot on.
+    /// Searches the flows of a rewriter, from a slot on.
     Flows(usize, u32),
     /// All flows were seen; in the ports of a subscriber.
     Places(usize),

@@ -17,7 +17,7 @@ pub const LARGEST: u32 = 1 << 24;
 /// Flows examined to find one to evict. Attack: packets of all flows, then a new one, which would cause every flow to
 /// be moved within the heap first.
 const PATIENCE: u32 = 64;
-/// The same while many flows are removed.
+/// Flows examined to find one to evict while many flows are removed.
 const HASTE: u32 = 8;
 /// Default number of flows.
 pub const USUAL: u32 = 1 << 22;
@@ -30,7 +30,7 @@ pub enum Tracking {
     Plain,
     /// Data, and the end of the connection, in both directions.
     Tcp,
-    /// Whether it is a stream.
+    /// Whether the flow is a stream.
     Udp,
 }
 
@@ -39,11 +39,11 @@ pub enum Tracking {
 pub struct Timeouts {
     /// Time that a flow is guaranteed to be kept after a packet; 0 for no guarantee.
     pub guarantee: u64,
-    /// For other flows.
+    /// Timeout of all other flows.
     pub idle: u64,
     /// For TCP connections with data in both directions, and UDP streams.
     pub busy: u64,
-    /// For TCP connections that have ended.
+    /// Timeout of TCP connections that have ended.
     pub done: u64,
 }
 
@@ -124,7 +124,7 @@ impl Flow {
         }
     }
 
-    /// Whether its expiry is guaranteed.
+    /// Whether the flow's expiry is guaranteed.
     #[inline]
     pub fn is_guaranteed(&self) -> bool {
         self.state.0 & GUARANTEED != 0

@@ -22,7 +22,7 @@ pub struct Idle {
 }
 
 impl Idle {
-    /// One without an empty notifier.
+    /// An element without an empty notifier.
     pub(super) fn silent() -> Self {
         Self { silent: true, ..Self::default() }
     }

@@ -27,7 +27,7 @@ pub struct PullSwitch {
 }
 
 impl PullSwitch {
-    /// One without an empty notifier.
+    /// An element without an empty notifier.
     pub(super) fn silent() -> Self {
         Self { silent: true, ..Self::default() }
     }

@@ -36,7 +36,7 @@ pub struct TimestampDiff {
     size: u32,
     most: u32,
     reported: bool,
-    /// In nanoseconds, the oldest first.
+    /// Delays in nanoseconds, the oldest first.
     delays: VecDeque<u64>,
     unknown: u64,
 }

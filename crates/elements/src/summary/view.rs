@@ -39,7 +39,7 @@ pub(super) struct View<'a> {
     ip: Option<&'a [u8]>,
     /// From the network header on, without padding; empty without a network header.
     network: &'a [u8],
-    /// From the transport header on, without padding.
+    /// Bytes from the transport header on, without padding.
     transport: &'a [u8],
     /// Whether the TCP header is to be ignored.
     bad_tcp: bool,
@@ -352,7 +352,7 @@ pub(super) fn place(field: Field) -> Option<(Header, usize, usize)> {
         Field::TcpSequence => (tcp, offset_of!(Tcp, sequence_number), 4),
         Field::TcpAcknowledgement => (tcp, offset_of!(Tcp, acknowledgment_number), 4),
         Field::TcpOffset => (tcp, offset_of!(Tcp, data_offset), 1),
-        // With the reserved bits before them.
+        // The reserved bits before the flags are included.
         Field::TcpFlags => (tcp, offset_of!(Tcp, data_offset), 2),
         Field::TcpWindow => (tcp, offset_of!(Tcp, window), 2),
         Field::TcpUrgent => (tcp, offset_of!(Tcp, urgent_pointer), 2),

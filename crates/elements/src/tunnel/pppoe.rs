@@ -17,9 +17,9 @@ pub(crate) struct SessionFrame {
 /// Why a frame is not a session frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
-    /// It has another EtherType.
+    /// The frame has another EtherType.
     Other,
-    /// Its headers are invalid.
+    /// The frame's headers are invalid.
     Malformed,
 }
 

@@ -105,9 +105,9 @@ pub(super) struct Session {
     pub(super) address: u32,
     /// Bytes per second in each direction; 0 for no limit.
     pub(super) rate: u32,
-    /// From the subscriber.
+    /// Packets from the subscriber.
     pub(super) up: Direction,
-    /// To the subscriber.
+    /// Packets to the subscriber.
     pub(super) down: Direction,
     /// The subscriber's IPv6 prefix.
     pub(super) delegation: Delegation,
@@ -145,7 +145,7 @@ pub(super) enum Refused {
 /// All sessions.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    /// By key.
+    /// Sessions by key.
     pub(super) sessions: FlowTable<u64, Session>,
     /// Slot numbers in `sessions`, by address.
     pub(super) addresses: FlowTable<u32, u32>,

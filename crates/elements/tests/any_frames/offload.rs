@@ -175,7 +175,7 @@ fn given() -> impl Strategy<Value = Given> {
     })
 }
 
-/// The same frame, completed.
+/// The frames that `pool.complete` makes of the given ones, without offloads.
 fn completed(all: &[Given]) -> Vec<Given> {
     let (pool, mut done) = (Pool::new(), Vec::new());
     for given in all {
@@ -262,7 +262,7 @@ fn compare(class: &Class, burst: usize, given: &[Given]) {
 }
 
 proptest! {
-    // The same cases each time: an element that misinterprets a packet may change how the rest is read.
+    // The seed is fixed: an element that misinterprets a packet may change how the rest is read.
     #![proptest_config(ProptestConfig { cases: 6, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]

@@ -22,11 +22,11 @@ pub(super) struct FunctionRecord {
     line: Arc<Line>,
     /// Its lanes, by the names of its ports in the fabric.
     pub(super) ports: Vec<(String, Arc<Inside>)>,
-    /// Whether it is in a chain.
+    /// Whether the function is in a chain.
     chained: bool,
     /// Whether it is an instance of a function that multiplies.
     pub(super) multiplies: bool,
-    /// Whether it has nothing to do.
+    /// Whether the function has nothing to do.
     idle: Arc<AtomicBool>,
 }
 

@@ -21,7 +21,7 @@ const HELD: &str = "its memory held a worker for too long: it was taken away, or
 /// A job on a port.
 #[derive(Debug)]
 pub enum Job {
-    /// Its session is readable.
+    /// The port's session is readable.
     Serve,
     /// Its session may have messages, or a worker detected a protocol violation.
     Check,
@@ -55,7 +55,7 @@ pub struct Work {
     /// Its number, and the lookup of its switch.
     id: PortId,
     lookup: Option<Arc<dyn Lookup>>,
-    /// Its state as last reported.
+    /// The port's state as last reported.
     before: State,
     /// Sources requested back from workers, and those returned so far.
     taken: Vec<Receiver<Option<SharedSource>>>,
@@ -71,7 +71,7 @@ pub struct Work {
 pub struct Done {
     /// The call that it was for.
     pub call: Option<u64>,
-    /// Whether it was done.
+    /// Result of the job.
     pub result: Result<(), FabricError>,
     /// Event to report to `control`.
     pub event: Option<Event>,

@@ -43,9 +43,9 @@ pub(super) struct Full {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     Full,
-    /// It has an outstanding request to its peer's side.
+    /// The destination has an outstanding request to its peer's side.
     Asks,
-    /// Another worker has it locked.
+    /// Another worker has locked the destination.
     Busy,
 }
 

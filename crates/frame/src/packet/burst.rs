@@ -85,7 +85,7 @@ impl PacketBurst {
         Self::abandon_to(&mut self.packets, nodes);
     }
 
-    /// The same, without the burst around them.
+    /// Moves all of `packets` to the end of a list of nodes.
     #[expect(clippy::vec_box, reason = "nodes do not move")]
     #[inline]
     pub(super) fn abandon_to(packets: &mut ArrayVec<Packet, PACKETS>, nodes: &mut Vec<Box<Inner>>) {

@@ -167,7 +167,7 @@ impl FreeList {
         self.bare_nodes.borrow_mut()
     }
 
-    /// The same, if `count` more of them may be kept.
+    /// The nodes without a buffer, if `count` more of them may be kept.
     #[expect(clippy::vec_box, reason = "nodes do not move")]
     #[inline]
     pub(super) fn room_for_bare(&self, count: usize) -> Option<RefMut<'_, Vec<Box<Inner>>>> {

@@ -21,11 +21,11 @@ pub(super) struct Reader {
 /// Environment for building routers.
 pub(super) struct Builder {
     pub(super) reader: Reader,
-    /// Of a function: each port must be used, at most once a direction.
+    /// The uses of a function's ports: each port must be used, at most once a direction.
     pub(super) uses: Option<Uses>,
     pub(super) burst: usize,
     pub(super) console: Box<dyn Fn() -> Box<dyn Console>>,
-    /// Of a resident function.
+    /// The state of a resident function.
     pub(super) resident: Option<Resident>,
 }
 
@@ -56,7 +56,7 @@ impl Reader {
         (graph, parsed.diagnostics)
     }
 
-    /// The same on a separate thread, while `place` keeps running.
+    /// Reads a configuration on a separate thread, while `place` keeps running.
     fn read_aside(&self, text: &str, file: &str, place: &mut Succession) -> (Option<Graph>, Diagnostics) {
         std::thread::scope(|scope| {
             let named = std::thread::Builder::new().name("configuration".into());

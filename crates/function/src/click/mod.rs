@@ -57,7 +57,7 @@ pub fn run(arguments: &[String], console: impl Console + Clone + Send + 'static)
     run_with(registry(), arguments, console)
 }
 
-/// The same; messages about the configuration have columns, and suggestions for misspelt names.
+/// Runs Click's program; messages about the configuration have columns, and suggestions for misspelt names.
 pub fn run_explaining(arguments: &[String], console: impl Console + Clone + Send + 'static) -> u8 {
     run_as(registry(), arguments, console, true)
 }

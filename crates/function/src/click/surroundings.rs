@@ -67,7 +67,7 @@ impl<'a> Host<'a> {
         Self { registry, path: None }
     }
 
-    /// The same, with this search path in place of `CLICKPATH`.
+    /// Searches `path` in place of `CLICKPATH`.
     pub fn along(self, path: Option<String>) -> Self {
         Self { path, ..self }
     }
@@ -98,7 +98,8 @@ pub(super) fn wait(router: &mut Router, most: Option<Duration>) {
     wait_also(router, most, None);
 }
 
-/// The same; also ends when the descriptor `also` is readable.
+/// Waits for descriptors that elements selected or for `also` to become readable, at most for `most`; reports those of
+/// elements.
 pub(super) fn wait_also(router: &mut Router, most: Option<Duration>, also: Option<i32>) {
     let also = also.map(|descriptor| PollFd { descriptor, readable: true, writable: false });
     let mut poll_fds: Vec<PollFd> = also.into_iter().collect();

@@ -67,7 +67,7 @@ struct Capture {
 /// Result of looking for the next packet.
 enum Next {
     Packet(Packet),
-    /// None yet, but there are more records.
+    /// This record has no packet, but more records follow.
     More,
     Nothing,
 }

@@ -64,7 +64,7 @@ struct Dump {
     line: Vec<u8>,
     /// Whether the current line, already inspected, must be read again.
     again: bool,
-    /// Where it ended, in bytes.
+    /// Where the dump ended, in bytes.
     end: u64,
     several: Option<Several>,
 }

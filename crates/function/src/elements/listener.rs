@@ -145,7 +145,7 @@ impl Door {
 /// A socket that listens.
 enum Listener {
     Tcp(TcpListener),
-    /// With the file to remove at the end.
+    /// A listener on a path, and the file to remove at the end.
     Unix(UnixListener, Option<String>),
     /// Another process accepts connections and passes them on.
     Passed(UnixStream),

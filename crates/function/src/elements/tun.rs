@@ -122,7 +122,7 @@ impl Tun {
         }
     }
 
-    /// The same interface for another element.
+    /// A handle of this interface for another element.
     pub fn share(&self) -> Option<Tun> {
         let descriptor = self.descriptor.as_ref()?.try_clone().ok()?;
         let (name, mtu) = (self.name.clone(), self.mtu);

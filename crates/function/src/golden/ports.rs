@@ -14,7 +14,7 @@ pub(super) static CLASSES: [Class; 2] = [
     devices::source(Class::new("FromPort", || Box::<Source>::default())),
     devices::sink(Class::new("ToPort", || Box::<Sink>::default())),
 ];
-/// The same for devices.
+/// The classes that replace those of devices.
 pub(super) static DEVICES: [Class; devices::COUNT] = devices::classes(
     || Box::new(Source { naming: Naming::Device, ..Source::default() }),
     || Box::new(Sink { naming: Naming::Device, ..Sink::default() }),

@@ -44,7 +44,7 @@ pub enum Calls {
     /// Any.
     #[default]
     Any,
-    /// Those of User-Mode Linux.
+    /// System calls of User-Mode Linux.
     Uml,
     /// Not those that QEMU never needs. QEMU's own `-sandbox` refuses some of them too, after its start.
     Qemu,
@@ -96,7 +96,7 @@ pub struct Jail<'a> {
     pub scratch: Option<(PathBuf, u64)>,
     /// Files in that folder, with their contents.
     pub files: Vec<(PathBuf, &'a [u8])>,
-    /// Whether it uses the host's network interfaces.
+    /// Whether the program uses the host's network interfaces.
     pub network: bool,
     /// The system calls that it may make.
     pub calls: Calls,
@@ -303,7 +303,7 @@ fn clone(plan: &Plan, program: Option<&Program<'_>>) -> Result<Pid, JailError> {
     })
 }
 
-/// The same descriptor with a number of at least `least`.
+/// A copy of a descriptor with a number of at least `least`.
 fn above(descriptor: BorrowedFd<'_>, least: usize) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, i32::try_from(least).unwrap_or(i32::MAX))
 }

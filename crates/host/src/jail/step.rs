@@ -69,9 +69,9 @@ pub(super) struct Show {
     pub from: CString,
     /// Its path in the jail.
     pub to: CString,
-    /// Whether it is writable.
+    /// Whether the file is writable.
     pub write: bool,
-    /// Whether it is a device.
+    /// Whether the file is a device.
     pub device: bool,
     /// Whether it must be a socket, in a folder that another user may own.
     pub socket: bool,

@@ -137,7 +137,7 @@ const ARCH: TargetArch = if cfg!(target_arch = "aarch64") { TargetArch::aarch64 
 
 pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// One condition on one argument.
+/// A condition on one argument.
 pub(super) fn when(
     argument: u8,
     operator: SeccompCmpOp,
@@ -147,13 +147,13 @@ pub(super) fn when(
     Ok(vec![SeccompRule::new(vec![condition])?])
 }
 
-/// One argument is one of several values.
+/// Conditions that an argument equals one of several values.
 pub(super) fn one_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, BackendError> {
     let rules = values.iter().map(|&value| when(argument, SeccompCmpOp::Eq, value as u32 as u64));
     Ok(rules.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-/// One argument is none of several values.
+/// Conditions that an argument differs from each of several values.
 fn none_of(argument: u8, values: &[i64]) -> Result<Vec<SeccompRule>, BackendError> {
     let condition = |&value: &i64| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value as u32 as u64)
@@ -232,8 +232,8 @@ impl Filters {
         Ok(Filters(vec![older()?, main]))
     }
 
-    /// The same in two halves: the kernel, which tries a filter with each call, needs long for the first one. Between
-    /// them the process may set itself up and give up its privileges.
+    /// Filters in two halves. The kernel tries a filter with each system call, which takes long for the first half;
+    /// between the halves the process may set itself up and give up its privileges.
     pub fn halves(more: &[libc::c_long], controls: &[i64]) -> Result<[Filters; 2], HostError> {
         let first = program(wide(more, controls), refuse(libc::EPERM), SeccompAction::Allow)?;
         let second = program(difference(controls), SeccompAction::Allow, refuse(libc::EPERM))?;

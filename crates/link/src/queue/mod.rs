@@ -55,7 +55,7 @@ pub enum Queue {
     Red {
         /// Below it no frame is dropped.
         min: usize,
-        /// From here on all are.
+        /// From this average on all frames are dropped.
         max: usize,
         /// Probability of a drop as the average approaches `max`.
         probability: f64,
@@ -123,7 +123,7 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Waiting<F> {
     pub frame: F,
-    /// When it entered.
+    /// When the frame entered the queue.
     pub arrived: u64,
 }
 

@@ -69,7 +69,7 @@ impl Mode {
     /// Sizes of a descriptor's buffers in bytes.
     pub fn buffers(&self) -> [u32; 4] {
         if self.split {
-            // In units of 128 bytes and of 1 KB.
+            // PSRCTL has the first size in units of 128 bytes, the others in units of 1 KB.
             let size = |shift: u32| (self.psrctl >> shift & 0x3f) << 10;
             return [(self.psrctl & 0x7f) << 7, size(8), size(16), size(24)];
         }

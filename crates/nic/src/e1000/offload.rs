@@ -18,7 +18,7 @@ const BAD: Reason = Reason::BadOffload;
 pub(crate) struct Context {
     /// Where the IP header and its checksum field are, and the header's last byte.
     ip: (u8, u8, u16),
-    /// The same of the upper layer; an end of 0 is the frame's.
+    /// Where the upper layer's header and its checksum field are, and its last byte; 0: the frame's last one.
     upper: (u8, u8, u16),
     command: u8,
     header_len: u8,

@@ -104,7 +104,7 @@ impl RxEngine {
         }
     }
 
-    /// Takes the ring's description over. `false`: there is no ring.
+    /// Takes the ring's description over. `false`: there is not a ring.
     fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
         self.signal.adopt(bus, raise);
         match self.ring.adopt(&bus.shared.rx, self.split) {

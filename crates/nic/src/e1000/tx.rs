@@ -65,7 +65,7 @@ enum Next {
     Frame { pieces: usize, len: usize, request: Request, delayed: bool },
     /// Descriptors that are released without a frame.
     Skip(Option<Reason>),
-    /// Nothing complete.
+    /// The ring has nothing complete.
     Nothing,
 }
 
@@ -136,7 +136,7 @@ impl TxEngine {
         }
     }
 
-    /// Takes the ring's description over. `false`: there is no ring.
+    /// Takes the ring's description over. `false`: there is not a ring.
     #[inline]
     fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
         self.signal.adopt(bus, raise);

@@ -41,7 +41,7 @@ pub static MODEL: Model = Model {
         vendor: 0x10ec,
         device: 0x8139,
         subsystem: 0x8139,
-        // From 0x20 on it is a C+.
+        // Revision 0x20 and later ones are an RTL8139C+.
         revision: 0x20,
         class: ETHERNET,
         pin: true,

@@ -30,7 +30,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Of a frame whose first descriptor has this first word.
+    /// The offloads that a frame's first descriptor requests in its first word.
     #[inline]
     pub fn parse(word: u64) -> Request {
         let has = |bit: u64| word & bit != 0;

@@ -63,7 +63,7 @@ pub struct RxEngine {
     /// The descriptors from the head on.
     entries: [Entry; RING as usize],
     descriptors: usize,
-    /// Of those, filled ones.
+    /// Descriptors that are filled.
     filled: usize,
     /// Frames put, counted from the first reserved.
     put: usize,
@@ -97,7 +97,7 @@ impl RxEngine {
         }
     }
 
-    /// Takes the ring's description over. `false`: there is no ring.
+    /// Takes the ring's description over. `false`: there is not a ring.
     fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
         self.signal.adopt(bus, raise);
         match self.ring.adopt(&bus.shared.rx, false) {

@@ -26,7 +26,7 @@ enum Next {
     Frame { pieces: usize, len: usize, request: Request },
     /// Descriptors that are released without a frame.
     Skip(Reason),
-    /// Nothing complete.
+    /// The ring has nothing complete.
     Nothing,
 }
 
@@ -77,7 +77,7 @@ impl TxEngine {
         }
     }
 
-    /// Takes the ring's description over. `false`: there is no ring.
+    /// Takes the ring's description over. `false`: there is not a ring.
     #[inline]
     fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
         self.signal.adopt(bus, raise);

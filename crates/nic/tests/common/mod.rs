@@ -108,7 +108,7 @@ impl Machine {
         }
     }
 
-    /// The same with a driver that is up.
+    /// A machine whose driver is up.
     pub fn up(model: &'static Model, techniques: Techniques) -> Machine {
         let mut machine = Machine::new(model, techniques);
         machine.config_write(4, &[0x07, 0]);

@@ -3,7 +3,7 @@
 use super::cpu_and_memory::{hottest, is_over, is_under, moves, rich_in_memory, short_of_memory, target};
 use super::{Balancer, Proposal, Scene};
 
-/// Its row.
+/// The balancer's name, description and parameters.
 pub const BALANCER: Balancer = Balancer {
     name: "OptimalForEvenDistribution",
     describes: "Moves VMs off hosts that are overloaded or short of memory",

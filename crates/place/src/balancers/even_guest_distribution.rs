@@ -4,7 +4,7 @@ use super::cpu_and_memory::moves;
 use super::{Balancer, Proposal, Scene};
 use crate::model::Row;
 
-/// Its row.
+/// The balancer's name, description and parameters.
 pub const BALANCER: Balancer = Balancer {
     name: "OptimalForEvenGuestDistribution",
     describes: "Balances the number of VMs per host",

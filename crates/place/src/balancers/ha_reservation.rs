@@ -3,7 +3,7 @@
 use super::{Balancer, Proposal, Scene};
 use crate::model::{ClusterState, Model, Row, VmSlot};
 
-/// Its row.
+/// The balancer's name, description and parameters.
 pub const BALANCER: Balancer = Balancer {
     name: "OptimalForHaReservation",
     describes: "Spreads highly available VMs",

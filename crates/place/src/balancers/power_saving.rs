@@ -6,7 +6,7 @@ use crate::model::Row;
 use crate::object::HostStatus;
 use crate::ratio::Ratio;
 
-/// Its row.
+/// The balancer's name, description and parameters.
 pub const BALANCER: Balancer = Balancer {
     name: "OptimalForPowerSaving",
     describes: "Moves VMs to fewer hosts, and switches hosts off and on",

@@ -18,7 +18,7 @@ pub struct Unknown {
 impl Unknown {
     fn new<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Unknown {
         let mut known: Vec<&str> = known.collect();
-        // Of equally similar names the first is suggested.
+        // The names are sorted, so that the first of several equally similar ones is suggested.
         known.sort_unstable();
         let near = nearest(name, known.iter().copied()).map(str::to_string);
         Unknown { name: printable(name).into_owned(), near }

@@ -94,7 +94,7 @@ pub(crate) fn outside<'e>(attached: &'e mut Option<Attached>, answers: &'e mut A
     ask(attached.as_mut(), answers)
 }
 
-/// The same, if units are attached.
+/// The source of answers of the units in `attached`, if units are attached.
 pub(crate) fn ask<'e>(attached: Option<&'e mut Attached>, answers: &'e mut Answers) -> Outside<'e> {
     match attached {
         Some(attached) => Outside::Ask(&mut *attached.external, answers),

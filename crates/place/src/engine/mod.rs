@@ -70,13 +70,13 @@ pub enum EngineError {
     /// Unknown decision.
     #[error("there is no decision {0}; `ringway place decisions` lists those that are known")]
     NoDecision(u64),
-    /// Nothing is reserved.
+    /// No resources are reserved for the VM.
     #[error("nothing is reserved for VM {0}")]
     NoPending(String),
     /// Unknown object.
     #[error("{0}")]
     NoObject(String),
-    /// It is still in use.
+    /// The object is still in use.
     #[error("{0}")]
     InUse(String),
 }

@@ -27,7 +27,7 @@ pub(super) fn of_cluster(model: &Model, cluster: &str, now: u64) -> Vec<Change> 
     changes(model, rows.map(|row| HostId { cluster, row }), now)
 }
 
-/// The same for some hosts.
+/// The changes that record the start at `now`, or the end, of the overload of these hosts.
 pub(super) fn changes(model: &Model, hosts: impl Iterator<Item = HostId>, now: u64) -> Vec<Change> {
     let change = |id: HostId| {
         let (state, at) = (model.state(id.cluster), id.row as usize);

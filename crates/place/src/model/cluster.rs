@@ -28,7 +28,7 @@ pub struct HostSlot {
 pub struct FactColumn {
     /// The value; NaN if there is none.
     pub values: Vec<f64>,
-    /// When it expires.
+    /// When each value expires.
     pub until: Vec<u64>,
 }
 

@@ -71,7 +71,7 @@ impl Columns {
         self.taken_milli(row) as f64 / 1000.0
     }
 
-    /// The same in thousandths.
+    /// A host's shared CPUs taken by running and pending VMs, in thousandths of a CPU.
     pub fn taken_milli(&self, row: Row) -> i64 {
         let at = row as usize;
         i64::from(self.milli[at]) + i64::from(self.pending_milli[at])
@@ -176,12 +176,12 @@ fn dice(name: &str) -> u64 {
 /// Resources taken on a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// By running VMs.
+    /// Resources taken by running VMs.
     pub running: Need,
-    /// By pending VMs.
+    /// Resources taken by pending VMs.
     pub pending: Need,
     /// Memory in huge pages beyond the host's reserved ones, of running VMs.
     pub dynamic: i32,
-    /// The same of pending VMs.
+    /// Memory in huge pages beyond the host's reserved ones, of pending VMs.
     pub pending_dynamic: i32,
 }

@@ -14,7 +14,7 @@ pub struct Need {
     pub ha: i32,
     /// Share of CPUs that are not exclusive, in thousandths of a virtual CPU.
     pub milli: i32,
-    /// The same in thousandths of a virtual core.
+    /// Share of CPUs that are not exclusive, in thousandths of a virtual core.
     pub milli_cores: i32,
     /// Virtual cores of the largest VM that shares the host's CPUs.
     pub largest: i32,
@@ -24,7 +24,7 @@ pub struct Need {
     pub load: i32,
     /// Memory and its initial overhead, without memory in huge pages.
     pub memory: i32,
-    /// The same with the largest possible overhead.
+    /// Memory and its largest possible overhead, without memory in huge pages.
     pub committed: i32,
     /// All memory, huge pages and costs included.
     pub whole: i32,
@@ -65,7 +65,7 @@ impl Need {
         if cluster.threads_as_cores { self.milli } else { self.milli_cores }
     }
 
-    /// Both.
+    /// The sum of two needs.
     pub fn and(self, other: Need) -> Need {
         Need {
             count: self.count + other.count,

@@ -78,7 +78,7 @@ impl Check<'_> {
 }
 
 impl Host {
-    /// Whether its figures can be true.
+    /// Checks that the host's figures can be true.
     pub fn check(&self) -> Result<(), Wrong> {
         let check = Check { kind: "host", name: &self.name };
         check.name("name", &self.name)?;
@@ -129,7 +129,7 @@ impl Host {
 }
 
 impl Load {
-    /// Whether its figures can be true.
+    /// Checks that the load's figures can be true.
     pub fn check(&self) -> Result<(), Wrong> {
         let check = Check { kind: "load of host", name: &self.host };
         check.name("host", &self.host)?;
@@ -158,7 +158,7 @@ impl Fact {
 }
 
 impl Vm {
-    /// Whether its figures can be true.
+    /// Checks that the VM's figures can be true.
     pub fn check(&self) -> Result<(), Wrong> {
         let check = Check { kind: "VM", name: &self.name };
         check.name("name", &self.name)?;
@@ -220,7 +220,7 @@ impl Blacklist {
 }
 
 impl Cluster {
-    /// Whether its figures can be true.
+    /// Checks that the cluster's figures can be true.
     pub fn check(&self) -> Result<(), Wrong> {
         let check = Check { kind: "cluster", name: &self.name };
         check.name("name", &self.name)?;

@@ -58,7 +58,8 @@ pub fn run_with(
     run_through(plan, beside, external, arrivals, true)
 }
 
-/// The same. `skips`: whether rounds are skipped if nothing has changed since one that did nothing.
+/// Runs a plan with additional objects and external units. `skips`: whether rounds are skipped if nothing has changed
+/// since one that did nothing.
 fn run_through(
     plan: &Plan,
     beside: &[Object],

@@ -115,7 +115,7 @@ pub(crate) fn number(name: &str, given: Option<&str>) -> Option<Ratio> {
     given.and_then(Ratio::decimal).or_else(|| Ratio::decimal(describe(name)?.default))
 }
 
-/// The same rounded down, or `or`.
+/// The number of a property or its default, rounded down; `or` if there is neither.
 pub(crate) fn whole_number(name: &str, given: Option<&str>, or: i64) -> i64 {
     let whole = |number: Ratio| i64::try_from(number.floor()).unwrap_or(i64::MAX);
     number(name, given).map_or(or, whole)

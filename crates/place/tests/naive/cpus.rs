@@ -67,7 +67,7 @@ impl Cpus {
         cpus
     }
 
-    /// The same with more VMs; none if they can't be pinned here.
+    /// The CPUs after more VMs are placed; `None` if they can't be pinned here.
     pub fn with(mut self, new: &[&Vm]) -> Option<Cpus> {
         for vm in new.iter().filter(|vm| !is_exclusive(vm)) {
             for cpu in &vm.pins {

@@ -92,7 +92,7 @@ pub fn milli_vcpus(vm: &Vm) -> i64 {
     if is_exclusive(vm) { 0 } else { i64::from(vm.milli_cpus.unwrap_or(vm.vcpus() * 1000)) }
 }
 
-/// The same, with its virtual cores.
+/// A VM's use of shared cores in thousandths: its configured share, or its virtual cores.
 fn milli_cores(vm: &Vm) -> i64 {
     if is_exclusive(vm) { 0 } else { i64::from(vm.milli_cpus.unwrap_or(vm.sockets * vm.cores * 1000)) }
 }
@@ -249,7 +249,7 @@ impl World {
         limit - host.reserved_mb as i64 - 65 - promised
     }
 
-    /// Memory left on a host's NUMA nodes, by their numbers. VMs that are there pin each node to one of the
+    /// Memory left on a host's NUMA nodes, by their numbers. VMs on the host pin each of their nodes to one of the
     /// host's.
     pub fn numa_free(&self, host: &Host, request: &Request<'_>) -> BTreeMap<u32, i64> {
         let mut free: BTreeMap<u32, i64> =

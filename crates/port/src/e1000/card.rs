@@ -20,7 +20,7 @@ pub(super) struct Card<S> {
 /// The interrupts of the type in use.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// By vector.
+    /// Eventfds by vector.
     pub signals: Vec<Option<Arc<Signal>>>,
     /// Set while the pin is masked, if it is in use: a raised pin masks itself until the client unmasks it.
     pub masked: Option<Arc<AtomicBool>>,

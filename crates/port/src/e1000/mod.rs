@@ -26,9 +26,9 @@ type Backend<N> = crate::pci_session::Backend<device::CardDevice<N>>;
 /// A model, by its family.
 #[derive(Clone, Copy, Debug)]
 pub enum Model {
-    /// Of Intel's.
+    /// A model of Intel's.
     E1000(&'static nic::e1000::Model),
-    /// Of Realtek's.
+    /// A model of Realtek's.
     Rtl8139(&'static rtl8139::Model),
 }
 

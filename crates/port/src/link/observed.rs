@@ -63,7 +63,7 @@ impl Observed {
     }
 }
 
-/// The same since the link began.
+/// Frames that were sent on the wire since the link began, and how many of them were lost there.
 fn carried<F: Frame>(link: &Link<F>) -> (u64, u64) {
     let counters = link.counters();
     let lost = counters.drops[Reason::Lost as usize];

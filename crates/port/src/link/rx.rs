@@ -35,7 +35,7 @@ impl RxQueue for LinkRx {
 
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
         // The turn's own time is before the frames were taken, perhaps long before: the worker may have lost its core
-        // since. A frame that is stamped with it would leave before its delay is over.
+        // since. A frame that is stamped with it would leave before its delay has expired.
         let arrived = (self.shared.now)().max(turn.now);
         for (done, &frame) in which.iter().enumerate() {
             let frame = usize::from(frame);

@@ -11,7 +11,7 @@ use ringway_wire::{EtherType, Ethernet, Header, vlan};
 pub(super) struct Stored {
     pub bytes: Vec<u8>,
     pub offload: Offload,
-    /// When it entered the link.
+    /// When the frame entered the link.
     pub arrived: u64,
 }
 

@@ -150,7 +150,7 @@ fn links_and_their_directions_have_different_random_numbers() {
 }
 
 proptest! {
-    /// A worker loses its core inside its turn, while frames are sent: no frame leaves before its delay is over.
+    /// A worker loses its core inside its turn, while frames are sent: no frame leaves before its delay has expired.
     #[test]
     fn no_frame_is_early(
         turns in prop::collection::vec((0..3 * MS, 0..9 * MS, 0.0..1.0_f64, 0..9 * MS), 1..60),

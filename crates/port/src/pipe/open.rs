@@ -52,7 +52,7 @@ impl Pipe {
         Pipe { otherwise, pages: PageChoice::Only(Pages::Base), ends: [None, None], joined: None }
     }
 
-    /// The same pipe, with its memory in pages of the given kind.
+    /// Puts the pipe's memory in pages of the given kind.
     pub fn in_pages(self, pages: PageChoice) -> Pipe {
         Pipe { pages, ..self }
     }

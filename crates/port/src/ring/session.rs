@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Why a program loses its ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// It violated the ring's rules.
+    /// The program violated the ring's rules.
     #[error("the program broke its ring: {0}; it must connect again")]
     Broken(Broken),
-    /// Waking it takes too long.
+    /// Waking the program takes too long.
     #[error("waking the program took several milliseconds each time: too many watch its eventfd")]
     Slow,
 }

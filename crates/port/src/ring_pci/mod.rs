@@ -30,7 +30,7 @@ pub struct Settings {
     /// Whether a sleeping worker looks at the ring every [`Settings::poll`], instead of asking for the doorbell.
     #[serde(default)]
     pub mapped: bool,
-    /// That interval, in nanoseconds.
+    /// The interval of the worker's looks, in nanoseconds.
     #[serde(default = "poll")]
     pub poll: u64,
 }

@@ -56,7 +56,7 @@ impl Client {
 impl Peer for Client {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let [socket, memory] = exactly(KIND.name, descriptors)?;
-        // Of a former client.
+        // Clears the alarm of a former client.
         self.alarm.take();
         self.backend.connect(socket, Some(memory)).map_err(PeerError::kind)
     }

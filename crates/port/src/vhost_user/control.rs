@@ -99,7 +99,7 @@ impl Control {
         }
     }
 
-    /// Its ring.
+    /// The control queue's ring.
     pub(super) fn vring(&self) -> &Vring {
         &self.vring
     }

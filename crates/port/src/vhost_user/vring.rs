@@ -253,17 +253,17 @@ impl Vring {
         Ok(vring)
     }
 
-    /// The same ring with another notification policy.
+    /// Sets the ring's notification policy.
     pub(super) fn with_policy(self, policy: Policy) -> Vring {
         Vring { policy, ..self }
     }
 
-    /// The same ring, on which the guest is also announced.
+    /// Makes the ring announce the guest, too.
     pub(super) fn with_rarp(self, rarp: Option<Rarp>) -> Vring {
         Vring { rarp, ..self }
     }
 
-    /// The same ring, for IP packets of at most `mtu` bytes.
+    /// Limits the ring's frames to IP packets of at most `mtu` bytes.
     pub(super) fn with_mtu(mut self, mtu: Option<u16>) -> Vring {
         if let Some(mtu) = mtu {
             self.caps.largest = self.caps.largest.min(u32::from(mtu) + LINK);

@@ -84,7 +84,7 @@ pub(crate) struct Calls<M> {
     network: Option<Network>,
     /// Random bits, if the processor has a source of them.
     random: fn() -> Option<u64>,
-    /// When the last turn was.
+    /// When the last turn took place.
     turned: u64,
     /// Calls that do not exist, and were said.
     unknown: BTreeSet<u64>,
@@ -219,7 +219,7 @@ impl<M: Machine> Calls<M> {
                 Ok(0)
             }
             number::PAUSE | number::RT_SIGSUSPEND => self.block_on(core::future::pending()),
-            // To whomever: there is one process. 0 asks whether it is there.
+            // The process ID is ignored, since there is one process. Signal 0 asks whether it exists.
             number::KILL => match u64::from(signal as u32) {
                 0 => Ok(0),
                 signal if signal < SIGNALS => self.end(Err(Error::other(alloc::format!("signal {signal}")))),

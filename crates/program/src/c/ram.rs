@@ -127,7 +127,7 @@ impl Parts {
         Ok(Parts { list, len: len.min(MOST) as usize })
     }
 
-    /// One part.
+    /// A list of one part.
     pub fn one(at: u64, len: u64) -> Parts {
         Parts { list: [[at, len]].into(), len: len.min(MOST) as usize }
     }

@@ -35,7 +35,7 @@ impl<M: Machine> Calls<M> {
         }
     }
 
-    /// Waits, in steps, until a look finds something, or the time is over.
+    /// Waits, in steps, until `look` finds something or the time has expired.
     fn look(
         &mut self,
         most: Option<Duration>,

@@ -301,7 +301,7 @@ fn datagrams_pass_and_are_cut_and_filtered() {
     assert_eq!(program.ok(number::RECVFROM, &[socket, out, 4, message::TRUNC]), 17);
     assert_eq!(program.ok(number::RECVFROM, &[socket, out, 64, 0, from, len]), 13);
     assert_eq!((program.get(from, 8), program.get(peer, 8)), (program.get(peer, 8), program.get(from, 8)));
-    // Of its peer alone, once it has one.
+    // A connected socket receives from its peer alone.
     program.ok(number::CONNECT, &[socket, peer, 16]);
     let parts = program.words(&[one, 1, one + 1, 2]);
     let sent = program.words(&[0, 0, parts, 2, 0, 0, 0]);
@@ -356,7 +356,7 @@ fn the_stack_below_its_pointer_is_not_the_programs() {
     let stream = program.socket(1);
     program.ok(number::CONNECT, &[stream, good, 16]);
     program.ok(number::WRITE, &[stream, question, 8]);
-    // A local variable of a function that has returned, and one that is there in part.
+    // A local variable of a function that has returned, and one of which a part is below the stack.
     for at in [STACK[0], POINTER - 64, POINTER - 1] {
         program.fails(number::RECVFROM, &[stream, at, 7, message::PEEK], Errno::Fault);
         program.fails(number::WRITE, &[stream, at, 7], Errno::Fault);

@@ -44,7 +44,7 @@ pub enum LayoutError {
     Bytes(u64),
     /// The memory doesn't begin with the magic number.
     Magic,
-    /// Another version of the layout.
+    /// The memory has another version of the layout.
     Version(u32),
     /// Unknown feature bits.
     Features(u32),

@@ -31,13 +31,13 @@ const LARGEST_REPLY: usize = 4 << 20;
 /// Why a request to the API server failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// It can't be reached.
+    /// The API server can't be reached.
     #[error("{0}: {1}")]
     Connect(String, io::Error),
     /// The connection broke.
     #[error("{0}")]
     Http(#[from] hyper::Error),
-    /// It takes too long.
+    /// The answer takes too long.
     #[error("no answer within {} s", .0.as_secs())]
     Late(Duration),
     /// The answer is too long.
@@ -51,7 +51,7 @@ pub enum ClientError {
     Refused {
         /// The HTTP status.
         code: u16,
-        /// Its message.
+        /// The API server's message.
         message: String,
     },
     /// The answer is invalid.

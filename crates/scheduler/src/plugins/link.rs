@@ -25,7 +25,7 @@ pub(super) struct Request {
 /// Why there is no reply. The other end is gone then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LinkError {
-    /// There was no answer in time.
+    /// The plugin did not answer in time.
     #[error("no answer within {0:?}")]
     Late(Duration),
     /// The other end can't be started or reached.

@@ -14,7 +14,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::DeTable;
 
-/// Another language in which a file that is no TOML seems to be written, and where it begins.
+/// Another language in which a file that is not TOML seems to be written, and where it begins.
 fn other_language(text: &str) -> Option<(Range<usize>, &'static str)> {
     let rest = text.trim_start_matches('\u{feff}').trim_start();
     let start = text.len() - rest.len();

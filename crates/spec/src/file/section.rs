@@ -212,7 +212,7 @@ impl<'t> Section<'t> {
         read.map_err(|(what, fix)| self.error(key, what, fix)).ok()
     }
 
-    /// The strings of the list at `key`; `None` if there is none, or it is no list.
+    /// The strings of the list at `key`; `None` if there is none, or it is not a list.
     pub fn strings(&mut self, key: &'static str, example: &str) -> Option<Vec<String>> {
         let value = self.get(key)?;
         let DeValue::Array(array) = value.get_ref() else {

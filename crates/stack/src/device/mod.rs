@@ -55,7 +55,7 @@ pub struct Received<'a> {
     pub head: &'a [u8],
     /// The bytes that follow, where others may change them.
     pub rest: Spans<'a>,
-    /// Its metadata.
+    /// The frame's metadata.
     pub offload: Offload,
 }
 
@@ -118,7 +118,7 @@ pub trait Device: Transmit + Send {
         0
     }
 
-    /// Why the device is away, so that frames are lost, until it comes back by itself; `None`: it is there.
+    /// Why the device is away, so that frames are lost, until it comes back by itself; `None` if it can be used.
     fn away(&self) -> Option<&str> {
         None
     }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Frames on their way in one direction.
 const FRAMES: usize = 256;
 
-/// One direction.
+/// One direction of a pair.
 #[derive(Debug, Default)]
 struct Line {
     frames: VecDeque<(Offload, Vec<u8>)>,

@@ -749,7 +749,7 @@ mod tests {
         let mut buffer = ReceiveBuffer::new(STREAM, 6 << 20);
         for number in (1..96).rev() {
             buffer.place(STREAM + number * CHUNK as u64, &[1]);
-            // Across a boundary, and beside what is there.
+            // Bytes across a boundary, and beside stored ones.
             buffer.place(STREAM + number * CHUNK as u64 - 1, &[1; 2]);
             buffer.place(STREAM + (number + 1) * CHUNK as u64 - 1, &[1]);
         }

@@ -28,7 +28,7 @@ pub(crate) struct Segment<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reset {
     pub seq: u32,
-    /// With an acknowledgment, if there is one.
+    /// The acknowledgment number, if the reset has one.
     pub ack: Option<u32>,
     /// The timestamps of a connection that has them (RFC 7323, 3.2).
     pub timestamps: Option<(u32, u32)>,

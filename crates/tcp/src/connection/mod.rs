@@ -298,7 +298,8 @@ pub(crate) struct Counts {
     pub last_ack_received: u64,
     pub retrans: u64,
     pub timeouts: u64,
-    /// How often the first timeout of a row happened, when the last one did (0: it is over), and the time of all.
+    /// How often the first timeout of a row happened, when the last one did (0: the row has ended), and the time of
+    /// all.
     pub rto_recoveries: u32,
     pub rto_since: u64,
     pub rto_time: u64,
@@ -321,7 +322,7 @@ impl Connection {
         near(self.una, seq.wrapping_sub(self.wire(self.una)))
     }
 
-    /// The same for the peer's stream.
+    /// The sequence number of an offset of the peer's stream.
     fn peer_wire(&self, offset: u64) -> u32 {
         self.irs.wrapping_add(offset as u32)
     }

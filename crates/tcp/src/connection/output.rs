@@ -25,9 +25,9 @@ const QUANTUM: usize = 4;
 pub(crate) enum Progress {
     /// There is nothing more to send now.
     Done,
-    /// Others come first.
+    /// The connection has more to send; other connections come first.
     More,
-    /// There was no room.
+    /// The interface had no room.
     Full,
 }
 

@@ -3,7 +3,7 @@
 /// The state of a connection when a segment was sent: what a later sample is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// When it was sent.
+    /// When the segment was sent.
     pub sent_at: u64,
     /// When the first segment of the flight was sent.
     pub first_sent_at: u64,

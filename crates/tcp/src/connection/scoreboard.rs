@@ -161,7 +161,7 @@ impl Records {
         (node.before, node.after) = (before, after);
     }
 
-    /// The same where it belongs, which is mostly at the end.
+    /// Puts a record into the order of time at the place of its time, which is mostly the end.
     fn link_in_order(&mut self, number: u32) {
         let time = self.record(number).time();
         let mut before = self.newest;
@@ -198,7 +198,7 @@ impl Records {
         self.lost.push(Reverse((self.record(number).start, number)));
     }
 
-    /// Its bytes.
+    /// Bytes of memory that the records take.
     fn memory(&self) -> usize {
         size_of::<Records>()
             + self.nodes.capacity() * size_of::<Node>()
@@ -396,7 +396,8 @@ impl Scoreboard {
         }
     }
 
-    /// The same for the record at a place of the order. Whether there is one more now.
+    /// Makes the record at a place of the order end at `at`, if it covers `at`. Returns whether there is one more
+    /// record now.
     fn split_at(&mut self, place: usize, at: u64) -> bool {
         let records = self.records();
         let Some(&number) = records.order.get(place) else { return false };

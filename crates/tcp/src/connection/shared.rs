@@ -9,10 +9,10 @@ use ringway_mem::Span;
 /// Bytes that are sent without a copy to the send buffer. The stack reads them each time that it sends them, so they
 /// must stay until the peer has acknowledged them. If they change meanwhile, the peer may receive either.
 pub trait Source: Debug + Send + Sync {
-    /// How many there are.
+    /// Number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

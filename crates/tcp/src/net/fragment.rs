@@ -110,7 +110,7 @@ impl Reassembly {
         });
     }
 
-    /// When the next packet's time is up.
+    /// When the next incomplete packet expires.
     pub(crate) fn due(&self) -> Option<u64> {
         self.pending.values().map(|pending| pending.until).min()
     }

@@ -46,7 +46,7 @@ enum State {
 struct Entry {
     state: State,
     rank: Rank,
-    /// When it was used last, to a second; of one that is only heard, when it was made.
+    /// When the entry was last used, to a second; for an entry that was only heard, when it was made.
     used: u64,
 }
 
@@ -228,7 +228,7 @@ impl Neighbors {
         match &mut entry.state {
             State::Incomplete { waiting, .. } => {
                 let waiting = core::mem::take(waiting);
-                // A request is outstanding: who asks us in this moment is there too.
+                // A request is outstanding: a neighbour that asks for our address at this moment is reachable, too.
                 let until = if claim.solicited || claim.asks { now + REACHABLE } else { now };
                 entry.state = State::Known { mac: claim.mac, confirmed: now, until, asked: Some(now) };
                 self.unresolved -= usize::from(entry.rank < Rank::Used);

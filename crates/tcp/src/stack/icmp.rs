@@ -18,7 +18,7 @@ pub(super) const PROTOCOL_UNREACHABLE: (u8, u8) = (2, 1);
 pub(super) const PORT_UNREACHABLE: (u8, u8) = (3, 4);
 /// Bytes of a packet that an IPv4 error quotes: within 576 bytes in all (RFC 1812, 4.3.2.3).
 const QUOTED_V4: usize = 548;
-/// The same for IPv6: within the minimum MTU (RFC 4443, 3.1).
+/// Bytes of a packet that an IPv6 error quotes: within the minimum MTU (RFC 4443, 3.1).
 const QUOTED_V6: usize = 1232;
 /// Smallest MTU that is believed (Linux's `min_pmtu`). Attack: a forged message that says 68 makes every
 /// segment tiny.
@@ -66,7 +66,7 @@ impl Stack {
             v4::ECHO if !group => {
                 let header = Icmp { kind: v4::ECHO_REPLY, ..*icmp };
                 let reply = message(header, body, Sum::new());
-                // Without room it is dropped and counted.
+                // A reply without room is dropped and counted.
                 let _ = self.send_packet(packet.destination, packet.source, Protocol::ICMP, &reply);
             }
             v4::UNREACHABLE => {

@@ -26,7 +26,7 @@ pub(super) struct Arrival {
     pub group: bool,
     /// Whether the checksum needs no check.
     pub trusted: bool,
-    /// Whether this stack sent it.
+    /// Whether this stack sent the packet.
     pub looped: bool,
     /// Whether it came in fragments.
     pub fragmented: bool,

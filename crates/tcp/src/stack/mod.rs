@@ -82,7 +82,7 @@ pub struct Statistics {
     pub frames_in: u64,
     pub frames_out: u64,
     pub not_for_us: u64,
-    /// Frames whose source is no address of another host: a group's, a broadcast address, an own one.
+    /// Frames whose source is not an address of another host: a group's, a broadcast address, an own one.
     pub bad_source: u64,
     pub bad_header: u64,
     pub bad_checksum: u64,

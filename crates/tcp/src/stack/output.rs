@@ -155,7 +155,7 @@ impl Stack {
         self.send_found(interface, (next, found), header, payload)
     }
 
-    /// The same for a neighbour that was looked up.
+    /// Sends a frame to a neighbour that was looked up.
     pub(super) fn send_found(
         &mut self,
         interface: usize,

@@ -160,7 +160,7 @@ impl Stack {
     /// the connection is established; bytes can be sent at once.
     ///
     /// # Errors
-    /// Without a route, an address, a port or a socket.
+    /// There is no route, address, port or socket.
     pub fn connect(&mut self, now: u64, remote: SocketAddr) -> Result<SocketId, SocketError> {
         let local = self.source_for(remote.ip())?;
         self.connect_from(now, SocketAddr::new(local, 0), remote)

@@ -278,7 +278,7 @@ pub fn fill(stack: &mut Stack, now: u64, socket: SocketId, sent: u64, len: u64) 
     sent
 }
 
-/// Reads what there is and compares it with the stream; returns how many bytes were read in all.
+/// Reads the available bytes and compares them with the stream; returns how many bytes were read in all.
 pub fn drain(stack: &mut Stack, now: u64, socket: SocketId, read: u64) -> u64 {
     let mut bytes = [0; 4096];
     let mut read = read;

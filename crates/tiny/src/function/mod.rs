@@ -52,7 +52,7 @@ pub struct Host<M> {
 /// Why a function ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionEnd {
-    /// Its configuration stopped.
+    /// The function's configuration stopped.
     Stopped,
     /// Its configuration can't run; the monitor knows why.
     Wrong,

@@ -37,7 +37,7 @@ pub(super) struct Connection {
     pub gone: bool,
     /// Bytes for the program on the way.
     pub sent: u32,
-    /// Of the function that this is a clone of: the monitor does not know it.
+    /// Whether the connection is the original function's, which the monitor of this clone does not know.
     stale: bool,
 }
 
@@ -253,7 +253,8 @@ impl Platform {
         Some(count)
     }
 
-    /// Sends bytes to a program as far as the window permits; returns their number, and whether it is there.
+    /// Sends bytes to a program as far as the window permits; returns their number, and whether the program is still
+    /// connected.
     pub(super) fn write(&mut self, number: u16, bytes: &[u8]) -> (usize, bool) {
         let Some(connection) = self.connections.get_mut(number).filter(|known| !known.gone) else {
             return (0, false);

@@ -84,7 +84,7 @@ impl Port {
         self.asked.then_some(self.offloads)
     }
 
-    /// Whether the state changed, or what the guest waits for is there.
+    /// Whether the state changed, or frames or room that the guest waits for have arrived.
     pub fn is_ready(&mut self) -> bool {
         if core::mem::take(&mut self.changed) {
             return true;

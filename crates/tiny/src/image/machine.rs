@@ -18,7 +18,7 @@ const PARK: u16 = 0xf8;
 /// Port whose write lets the monitor take a snapshot; the value is the address of [`CLONE`].
 const SNAPSHOT: u16 = 0xfc;
 
-/// What the monitor writes into the memory of a machine that goes on from a snapshot: 1; the ticks since the snapshot;
+/// What the monitor writes into the memory of a machine that resumes from a snapshot: 1; the ticks since the snapshot;
 /// a clone's generation, which no other one has, or 0 for a machine that has moved.
 static CLONE: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 /// What is added to the counter of ticks: a clone's CPU begins to count anew.

@@ -27,7 +27,7 @@ pub enum StartError {
     NoConfiguration,
     /// Both have one.
     TwoConfigurations,
-    /// The module is no text.
+    /// The module is not a text.
     NotText,
     /// There is no device.
     NoDevice,

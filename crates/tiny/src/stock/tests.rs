@@ -32,7 +32,7 @@ struct Device {
     /// The next entry of the available ring, and of the used ring.
     next: [u16; 2],
     used: [u16; 2],
-    /// It takes so many looks at the status until a reset is over.
+    /// Number of looks at the status until a reset has ended.
     slow: Cell<u32>,
     refuses: bool,
 }
@@ -276,7 +276,7 @@ fn a_device_that_can_not_be_used_is_refused() {
     assert_eq!(refused(&|device| device.largest = 0), DeviceError::Queue(0));
 }
 
-/// A size that is no power of two, or larger than what is used.
+/// A size that is not a power of two, or larger than what is used.
 #[test]
 fn queues_have_a_size_that_their_format_allows() {
     for (largest, size) in [(1, 1), (3, 2), (255, 128), (1024, 256), (32_768, 256)] {

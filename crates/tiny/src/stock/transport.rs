@@ -7,7 +7,7 @@ use ringway_virtq::LayoutError;
 /// Bytes of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// One.
+    /// One byte.
     Byte,
     /// Two.
     Half,
@@ -101,19 +101,19 @@ pub trait Transport {
 /// Why a device can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceError {
-    /// Nothing is there, or no virtio device.
+    /// No virtio device is present.
     Absent,
     /// A legacy device.
     Legacy,
     /// A virtio device of this type, not a network device.
     Type(u32),
-    /// It does not leave its reset.
+    /// The device does not leave its reset.
     Reset,
-    /// It does not accept these features.
+    /// The device does not accept these features.
     Features(u64),
     /// It lacks this queue, or does not start it.
     Queue(u16),
-    /// The memory of a queue is no ring.
+    /// The memory of a queue is not a ring.
     Layout(LayoutError),
     /// There is no memory for the queues.
     Memory,

@@ -12,10 +12,10 @@ pub enum PhotoError {
     /// The guest has ended.
     #[error("the guest has ended")]
     Ended,
-    /// Another one is awaited.
+    /// Another snapshot is awaited.
     #[error("another snapshot is awaited")]
     Busy,
-    /// It failed.
+    /// The snapshot failed.
     #[error("{0}")]
     Failed(String),
 }
@@ -30,7 +30,7 @@ pub struct Camera {
     shutter: Arc<Shutter>,
 }
 
-/// Where a snapshot's memory goes, and whether the guest then stands still.
+/// Where a snapshot's memory goes, and whether the guest is then stopped.
 type Film = (OwnedFd, bool);
 
 impl std::fmt::Debug for Camera {
@@ -68,12 +68,12 @@ impl Camera {
         self.order((file, false), Box::new(answer));
     }
 
-    /// The same, behind which the guest stands still until [`Camera::thaw`].
+    /// Takes a snapshot and stops the guest at it until [`Camera::thaw`].
     pub fn freeze(&self, file: OwnedFd, answer: impl FnOnce(Result<Snapshot, PhotoError>) + Send + 'static) {
         self.order((file, true), Box::new(answer));
     }
 
-    /// Lets a guest that stands still go on.
+    /// Lets a stopped guest resume.
     pub fn thaw(&self) {
         self.shutter.thaw();
     }

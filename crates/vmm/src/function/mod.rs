@@ -119,9 +119,9 @@ pub enum FunctionEvent {
     /// Its configuration runs. Microseconds for the element classes, for reading the configuration, and for building
     /// it, as the guest says.
     Up([u32; 3]),
-    /// Its configuration can't run.
+    /// The function's configuration can't run.
     Wrong(String),
-    /// It printed a line.
+    /// The function printed a line.
     Line(String),
 }
 
@@ -147,12 +147,12 @@ impl FunctionVm {
         FunctionVm::on(Blank::new()?, memory, start)
     }
 
-    /// The same of a machine that was made before.
+    /// Prepares `blank` for `start`, whose address and clock are filled in.
     pub fn on(blank: Blank, memory: usize, start: FunctionStart) -> Result<FunctionVm, FunctionError> {
         FunctionVm::load(blank, crate::CLICK, memory, start)
     }
 
-    /// The same with another PVH image, which gets the function as its second module.
+    /// A machine of so many bytes with another PVH image, which gets the function as its second module.
     pub fn with_image(
         image: Image<'_>,
         memory: usize,
@@ -161,7 +161,7 @@ impl FunctionVm {
         FunctionVm::load(Blank::new()?, image, memory, start)
     }
 
-    /// The same of a machine that was made before.
+    /// Loads a PVH image and the function, its second module, into `blank`.
     pub fn load(
         blank: Blank,
         image: Image<'_>,
@@ -177,12 +177,12 @@ impl FunctionVm {
         Ok(function)
     }
 
-    /// A machine that goes on from a snapshot, whose memory is in `file`, with `ports` of its own.
+    /// A machine that resumes from a snapshot, whose memory is in `file`, with `ports` of its own.
     pub fn clone_of(snapshot: &Snapshot, file: OwnedFd, ports: usize) -> Result<FunctionVm, FunctionError> {
         FunctionVm::clone_on(Blank::new()?, snapshot, file, ports)
     }
 
-    /// The same of a machine that was made before.
+    /// Makes `blank` go on from a snapshot, whose memory is in `file`, with `ports` of its own.
     pub fn clone_on(
         blank: Blank,
         snapshot: &Snapshot,
@@ -193,7 +193,7 @@ impl FunctionVm {
         FunctionVm::over(Vm::clone_of(blank, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
     }
 
-    /// A machine that goes on from a snapshot in its own memory, `file`, which nobody else uses: a function that has
+    /// A machine that resumes from a snapshot in its own memory, `file`, which nobody else uses: a function that has
     /// moved.
     pub fn moved(
         blank: Blank,
@@ -302,7 +302,7 @@ struct Monitor<'a, C, E> {
     begun: Instant,
     orders: Orders,
     shutter: Arc<Shutter>,
-    /// Of snapshots.
+    /// Number of ports, stored in snapshots.
     ports: usize,
     image: u64,
 }
@@ -424,7 +424,8 @@ impl<'a> Conversation<'a> {
         Ok(Conversation { channel, ports, connections, limit, waits, lines, line, reason, up, wrong })
     }
 
-    /// Handles what is there; `now` is the time in nanoseconds. An error ends the guest.
+    /// Handles messages, connections and frames that have arrived; `now` is the time in nanoseconds. An error ends the
+    /// guest.
     pub fn round(
         &mut self,
         now: u64,

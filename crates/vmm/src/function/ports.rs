@@ -75,7 +75,7 @@ impl Port {
 /// All ports, by number.
 pub(super) struct Ports {
     all: Vec<Port>,
-    /// Of the guest's machine; none in tests.
+    /// Addresses of the guest's machine; `None` in tests.
     addresses: Option<Addresses>,
 }
 

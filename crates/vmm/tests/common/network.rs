@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// words of its command line.
 pub type Device = (&'static str, Option<(&'static str, Techniques)>, &'static str);
 
-/// In place of a model: a ring in a PCI device.
+/// A ring in a PCI device, in place of a model.
 pub const RING: &str = ring_pci::KIND.name;
 
 /// Where guests connect to a port.
@@ -47,7 +47,7 @@ pub fn mac(name: &str) -> MacAddress {
 }
 
 impl Network {
-    /// With two ports, `left` and `right`.
+    /// A network with two ports, `left` and `right`.
     pub fn new(left: Device, right: Device) -> Network {
         Network::of(&[("left", left), ("right", right)])
     }

@@ -13,11 +13,11 @@ pub(super) enum End {
     End,
     /// It exits; a packet is dropped.
     Exit,
-    /// It ends and requests a driver stop.
+    /// The script ends and requests a driver stop.
     Stop,
-    /// It ends with an error.
+    /// The script ends with an error.
     Error,
-    /// It returns the value of its `return`.
+    /// The script returns the value of its `return`.
     Return,
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Because {
     Step,
     /// The driver is about to stop.
     Router,
-    /// Its timer expired.
+    /// The script's timer expired.
     Timer,
     /// It was started, or a jump was requested.
     Jump,

@@ -110,7 +110,7 @@ impl Area {
     }
 }
 
-/// Offset and mask of a 32-bit word that is none of [`FIELDS`].
+/// Offset and mask of a 32-bit word that is not in [`FIELDS`].
 pub(super) type Word = (u16, u32);
 
 /// Finds the areas of rules.
@@ -278,7 +278,7 @@ fn restrict(axis: usize, range: Range, exact: bool, negated: bool, presence: Pre
     if exact && (!all.is_empty() || presence == Presence::All) { all } else { vec![Area::any(false)] }
 }
 
-/// Counts conditions on words that are none of [`FIELDS`]. Keys are [`Word`]s.
+/// Counts conditions on words that are not in [`FIELDS`]. Keys are [`Word`]s.
 fn count(expression: &Expression, counts: &mut BTreeMap<u64, u32>) {
     let (offset, mask) = match expression {
         Expression::Test(test) => (test.offset, test.mask),

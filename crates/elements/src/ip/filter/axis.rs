@@ -89,7 +89,7 @@ struct Table {
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     search: Search,
-    /// For each range, the offset of its bitmap.
+    /// The offset of each range's bitmap.
     places: Vec<u32>,
     rows: Vec<u64>,
     /// The bitmap for packets in which this field is missing or truncated.

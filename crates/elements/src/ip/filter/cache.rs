@@ -79,7 +79,7 @@ impl Cache {
     /// The outcome of a flow's packets, if known.
     #[inline]
     pub(super) fn find(&mut self, place: &Place) -> Option<u32> {
-        // Without branches: which entry it is, is random.
+        // The comparison has no branches: the matching entry can't be predicted.
         let outcome = |[addresses, rest]: &Entry| {
             let differ = (addresses ^ place.flow[0]) | (rest ^ place.flow[1]) >> OUTCOME_BITS;
             if differ == 0 { *rest as u32 & ((1 << OUTCOME_BITS) - 1) } else { 0 }
@@ -89,7 +89,7 @@ impl Cache {
         found.checked_sub(1)
     }
 
-    /// Adds a flow that is not there, in place of any other if its set is full: of flows that come in turn and
+    /// Adds a flow that is not in the cache, in place of any other if its set is full: of flows that come in turn and
     /// don't all fit, most are found.
     pub(super) fn add(&mut self, place: &Place, outcome: u32) {
         let [addresses, rest] = place.flow;

@@ -38,7 +38,7 @@ impl<'a> Headers<'a> {
         Some([source, destination, ports >> 16, ports & 0xffff, protocol(network)])
     }
 
-    /// Each of these fields by itself, and whether it is whole; `None` if no byte of it is there.
+    /// Each field by itself, and whether all its bytes are present; `None` if none is.
     pub(super) fn fields(&self) -> [Option<(u32, bool)>; FIELDS] {
         let field = |bytes: &[u8], at: usize, length: usize| {
             let there = bytes.get(at..).map(|rest| &rest[..rest.len().min(length)])?;

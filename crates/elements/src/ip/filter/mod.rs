@@ -48,7 +48,7 @@ pub(super) struct Filter {
 #[derive(Clone, Debug)]
 enum Rules {
     One(Decision),
-    /// With their program as one, if there is one.
+    /// A program for each rule, and one program for all of them if there is one.
     Many(Box<Many>, Option<Decision>),
 }
 

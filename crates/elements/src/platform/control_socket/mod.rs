@@ -18,11 +18,11 @@ pub const MOST: usize = 64;
 /// Result of reading from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// So many bytes.
+    /// So many bytes were read.
     Bytes(usize),
-    /// None for now.
+    /// No bytes for now.
     Later,
-    /// None any more.
+    /// No more bytes.
     End,
 }
 
@@ -119,7 +119,7 @@ pub struct ControlSocket<D> {
     door: D,
     read_only: bool,
     verbose: bool,
-    /// In order of creation.
+    /// Connections in order of creation.
     connections: Vec<Connection>,
     /// Continues commands that waited for this configuration.
     timer: Option<Timer>,

@@ -43,7 +43,7 @@ pub trait Handlers {
 pub struct Failure {
     /// 500 to 599.
     pub code: u16,
-    /// For people; several lines are allowed.
+    /// Text for people, of one or several lines.
     pub text: String,
 }
 

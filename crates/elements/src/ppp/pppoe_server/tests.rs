@@ -255,7 +255,7 @@ fn a_check_that_no_request_waits_for_is_decided_after_an_update() {
     site.talk(host(1), id, LCP, &[&[2], &sent[0].1[1..]].concat());
     let frame = session_frame(host(1), id, PAP, &[1, 1, 0, 8, 1, b'x', 1, b'y']);
     assert_eq!(site.give(&frame)[0].0, "asked");
-    // The same server still may answer, another one does not.
+    // An update keeps the request to an unchanged server, and rejects it if the server's address changes.
     assert_eq!(site.update(&radius("192.0.2.9")), []);
     assert_eq!(site.read("s.rejected"), "0");
     assert_ne!(site.update(&radius("192.0.2.8")), []);

@@ -33,7 +33,7 @@ pub(super) struct Ends {
     /// The function that gets the frames in place of the port, as of `changes`.
     next: Option<Arc<Inside>>,
     changes: u64,
-    /// Whether that changed, so that who waits for room must look again.
+    /// Whether the function that gets the frames changed, so that an element that waits for room must look again.
     has_turned: bool,
     /// Frames for it that were not flushed, and their bytes.
     handed: (u64, u64),
@@ -103,7 +103,7 @@ impl Ends {
         self.exchange(0);
     }
 
-    /// Whether all buffers that frames may use are there.
+    /// Whether the port has all buffers that frames may use.
     pub fn is_stocked(&self) -> bool {
         self.missing == 0
     }
@@ -162,7 +162,7 @@ impl Ends {
         (self.handed, self.has_turned) = ((0, 0), true);
     }
 
-    /// Whether who gets the frames takes them with checksums to fill and segmentation to do; a port completes them.
+    /// Whether the receiver takes frames with checksums to fill and segmentation to do; a port completes them.
     pub fn takes_offloads(&self) -> bool {
         self.next.as_ref().is_none_or(|next| next.offloads.load(Relaxed))
     }
@@ -231,8 +231,8 @@ impl Ends {
     }
 }
 
-/// Runs `build` with these ends for elements of the ports; returns its result. The previous ends are there again
-/// afterwards, also after a panic.
+/// Runs `build` with these ends for elements of the ports; returns its result. Afterwards the previous ends are
+/// restored, also after a panic.
 pub(super) fn with<R>(ends: &[Rc<RefCell<Ends>>], build: impl FnOnce() -> R) -> R {
     let name = |ends: &Rc<RefCell<Ends>>| ends.borrow().inside.port.clone();
     let own = ends.iter().map(|ends| (name(ends), ends.clone())).collect();

@@ -63,7 +63,7 @@ pub struct Seat {
     pub spin: u64,
 }
 
-/// A configuration to be built, while the function's current one, if any, goes on.
+/// A configuration that is built while the function's current one, if any, keeps running.
 pub struct Build {
     replacement: Replacement,
     ends: Vec<Rc<RefCell<Ends>>>,
@@ -93,13 +93,14 @@ pub struct Resident {
 /// What a function does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// There is more to do immediately.
+    /// The function has more to do immediately.
     Busy,
     /// Nothing before this many nanoseconds have passed, unless it is woken.
     Idle(Option<u64>),
-    /// The same, or [`Resident::poll`] finds frames, which don't wake it.
+    /// Nothing before this many nanoseconds have passed, unless it is woken or [`Resident::poll`] finds frames, which
+    /// don't wake it.
     Polls(Option<u64>),
-    /// It has stopped by itself.
+    /// The function has stopped by itself.
     Stopped,
     /// Its packets need more than its memory.
     Greedy,
@@ -177,7 +178,8 @@ impl Resident {
         self.router.replaced(rebuild, router);
     }
 
-    /// Looks for frames in the lanes that don't wake it. Returns whether there are any, and whether that goes on.
+    /// Looks for frames in the lanes that don't wake the function. Returns whether any were found, and whether it must
+    /// poll on.
     pub fn poll(&mut self, now: u64) -> (bool, bool) {
         self.ends.iter().fold((false, false), |(found, polls), ends| {
             let mut ends = ends.borrow_mut();

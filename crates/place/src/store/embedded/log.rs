@@ -141,7 +141,7 @@ impl Log {
         self.used + taken(length) <= self.size
     }
 
-    /// Whether it fits into an empty half.
+    /// Whether a record of this length fits into an empty half.
     pub(super) fn can_have(&self, length: usize) -> bool {
         taken(length) <= self.size
     }

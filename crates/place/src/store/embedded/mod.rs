@@ -149,7 +149,7 @@ impl Embedded {
         Embedded::with_log(path, now, log::HALF)
     }
 
-    /// The same with another size of each half of a new log.
+    /// Opens or creates the store at `path`; a new log has halves of `half` bytes.
     fn with_log(path: &Path, now: u64, half: usize) -> Result<Embedded, StoreError> {
         let mut lock = files::lock(path)?;
         let mut found = Files::read(path)?.examine(now).map_err(|damage| refused(path, &damage))?;

@@ -25,7 +25,7 @@ pub(super) enum WriterEvent {
     Done,
     /// The disk is full; the batch is tried again.
     Full(String),
-    /// It can't be written.
+    /// The batch can't be written.
     Failed(String),
 }
 

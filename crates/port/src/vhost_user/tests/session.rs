@@ -237,7 +237,7 @@ fn growth_of_shared_files_is_counted_and_bounded() {
             .unwrap()
             .write_all(&vec![1; SIZE as usize])
             .unwrap();
-        // The same file again is not counted twice, and its size is checked again.
+        // A file that is shared again is not counted twice, and its size is checked again.
         front.set_memory(vec![shared(file, 0, SIZE / 2, 0)]).ok();
         ends.push(front.transport().take_end());
     }

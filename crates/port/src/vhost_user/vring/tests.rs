@@ -696,7 +696,7 @@ fn deferred_used_buffers_are_published_by_the_next_owner() {
     let (mut driver, mut tx) = (bench.driver(), bench.tx());
     driver.set_flag(false);
     assert_eq!(send(&bench, &mut driver, &mut tx, 0, 32), 0);
-    // With a new description.
+    // A new description of the ring is published.
     bench.publish(Policy::default());
     assert!(take_at(1, &mut tx, 0).is_empty() && came_back(&mut driver) == 32);
     assert_eq!(send(&bench, &mut driver, &mut tx, 2, 32), 0);

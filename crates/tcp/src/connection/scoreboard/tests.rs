@@ -136,7 +136,7 @@ fn all(board: &Scoreboard) -> Vec<Record> {
     (0..board.len()).filter_map(|place| board.at(place)).collect()
 }
 
-/// The same in the plainest way.
+/// A scoreboard as a vector of records, to compare with.
 #[derive(Default)]
 struct Model {
     records: Vec<Record>,

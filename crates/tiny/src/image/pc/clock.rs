@@ -9,7 +9,7 @@ use core::cell::UnsafeCell;
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
-/// The counter counts so fast; anything else is no measurement.
+/// The counter counts so fast; anything else is not a measurement.
 const SPEEDS: core::ops::RangeInclusive<u64> = 10_000_000..=100_000_000_000;
 
 /// The timer's frequency, and the ticks of a measurement, 10 ms.
@@ -18,9 +18,9 @@ const TIMER_TICKS: u16 = 11_932;
 /// The timer's first channel, and its control.
 const CHANNEL_0: u16 = 0x40;
 const TIMER_CONTROL: u16 = 0x43;
-/// Looks at the timer, of which the one that took the shortest time counts: the machine may stand still meanwhile.
+/// Looks at the timer, of which the shortest counts: the machine may be stopped during one.
 const TRIES: u32 = 4;
-/// Looks until the timer is taken for missing, and such that find all ones, as where there is none.
+/// Looks until the timer is taken for missing, and those that find all ones, as without a timer.
 const LOOKS: u32 = 100_000;
 const ABSENT: u32 = 100;
 

@@ -186,7 +186,7 @@ fn a_backup_is_restored_completely_or_refused() {
     let to = lab.folder.0.join("copy");
     let summary = backup(&path, &to, 0).unwrap();
     assert_eq!((summary.revision, summary.objects["vm"], summary.objects["pending"]), (8, 8, 1));
-    // The same for a store in use.
+    // A store in use has the same backup.
     let store = Embedded::open(&path, 0).unwrap();
     let bytes = std::fs::read(&to).unwrap();
     assert_eq!(store.backup(&to).unwrap(), summary);
@@ -229,7 +229,7 @@ fn salvage_keeps_all_readable_entries() {
     let (summary, kept, lost) = salvage(&path, 0).unwrap();
     assert_eq!((summary.revision, kept.len(), lost.len()), (7, 2, 1), "{lost:?}");
     assert_eq!(check(&path, 0).unwrap(), summary);
-    // Without its log the database alone.
+    // A database without its log is salvaged alone.
     let path = lab.write(&Files { database, log: None });
     let (summary, _, lost) = salvage(&path, 0).unwrap();
     assert!(summary.revision < 8 && lost == ["its log is missing"], "{lost:?}");

@@ -489,7 +489,7 @@ impl Raw<'_> {
         self.put(CONTROL, 1, self.address(DATA + 0x1000), room, WRITE, 0);
     }
 
-    /// The same with a packed ring's buffer `id`.
+    /// A command that turns promiscuous mode on, with a packed ring's buffer `id`.
     fn command_of(&self, id: u16) {
         self.command(16);
         if self.kind.packed {

@@ -81,7 +81,7 @@ impl Space {
         Space::of(kind, ringway_host::memfd("guest", SIZE as usize).unwrap())
     }
 
-    /// The same in the given file, which must be large enough.
+    /// Memory of a guest in the given file, which must be large enough.
     pub(super) fn of(kind: GuestConfig, file: OwnedFd) -> Space {
         let region = ringway_host::map_region(&file, 0, SIZE, 0, 0).unwrap();
         Space { file, memory: Memory::new(vec![region]).unwrap(), kind }
@@ -147,12 +147,12 @@ impl<'a> Monitor<'a> {
         Monitor::sharing(backend, space.kind, space.share())
     }
 
-    /// The same for another memory region.
+    /// Negotiates features, shares the memory region `share` and passes a channel.
     pub(super) fn sharing(backend: &'a mut Backend, kind: GuestConfig, share: SharedRegion) -> Monitor<'a> {
         Monitor::agreeing(backend, kind, share, 0)
     }
 
-    /// The same with the features `more` added.
+    /// Negotiates features, `more` among them, shares the memory region `share` and passes a channel.
     pub(super) fn agreeing(
         backend: &'a mut Backend,
         kind: GuestConfig,
@@ -247,7 +247,7 @@ impl<'a> Monitor<'a> {
         self.answer_while()
     }
 
-    /// The same, until the session ends.
+    /// Answers misses, a page at a time, until none is pending or the session ends. Returns the number of answers.
     pub(super) fn answer_while(&mut self) -> usize {
         let mut answers = 0;
         loop {

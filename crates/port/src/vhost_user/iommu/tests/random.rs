@@ -81,7 +81,7 @@ struct Logging {
     /// Ring pages whose log setting was refused in the last change: writes to such a ring itself are logged
     /// or not, as before. Frames are always logged according to the last setting.
     doubted: BTreeSet<u64>,
-    /// The same of the change before, during the current step.
+    /// Ring pages whose log setting was refused in the change before the last, during the current step.
     doubted_before: BTreeSet<u64>,
     /// The last log address of each ring.
     rings: [Option<VringAddr>; 2],
