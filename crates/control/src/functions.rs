@@ -242,7 +242,7 @@ pub struct Functions {
     snapshots: Snapshots,
     /// For functions in virtual machines, while there are any.
     spares: Spares,
-    /// Those that wait for their turn to start, and some that need none any more.
+    /// Functions that wait for their turn to start, and some that need none any more.
     queue: VecDeque<String>,
     /// Whether [`What::Look`] comes.
     looks: bool,
