@@ -28,7 +28,7 @@ impl Fabric {
             let closely_until = ended.map(|gauges| gauges.closely_until.load(Relaxed)).max();
             if let Some(closely_until) = closely_until {
                 self.have_inherit(worker, closely_until);
-                // One that was moved may be another worker's by now.
+                // A queue that was moved may be another worker's by now.
                 let slots = self.ports.values().flat_map(|record| &record.slots);
                 slots.for_each(|slot| slot.line.wake());
             }
