@@ -43,7 +43,7 @@ struct Stream {
 struct Datagrams {
     inner: Option<UdpSocket>,
     peer: Option<SocketAddr>,
-    /// One that was looked at, and is still to be received.
+    /// A datagram that was looked at, and is still to be received.
     held: Option<(Vec<u8>, SocketAddr)>,
 }
 
