@@ -37,7 +37,7 @@ impl Source for Stored {
 pub(super) struct Lending {
     /// Those without bytes; the last one was used last, so that it is still in the core's cache.
     free: Vec<Arc<Stored>>,
-    /// Those of connections, which may have returned them.
+    /// Buffers of connections, which may have returned them.
     lent: VecDeque<Arc<Stored>>,
     /// The number of the first one.
     first: u16,
