@@ -66,7 +66,7 @@ struct Records {
     /// The first and the last of those in flight in the order in which they were sent.
     oldest: u32,
     newest: u32,
-    /// One of those in flight, from which [`Scoreboard::newest_before`] searches.
+    /// A record in flight, from which [`Scoreboard::newest_before`] searches.
     cursor: u32,
     /// The lost ones by their start, and some that are not lost any more.
     lost: BinaryHeap<Reverse<(u64, u32)>>,
