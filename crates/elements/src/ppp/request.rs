@@ -72,7 +72,6 @@ pub(super) fn hmac(secret: &[u8], parts: &[&[u8]]) -> [u8; DIGEST] {
     pad(0x5c).chain_update(inner.finalize()).finalize().into()
 }
 
-/// A request.
 #[derive(Debug)]
 pub(super) struct Request {
     bytes: Vec<u8>,
@@ -178,7 +177,6 @@ impl<'a> Reply<'a> {
         (HEADER + counted == length).then_some(reply)
     }
 
-    /// Its attributes.
     pub(super) fn attributes(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         let mut rest = self.bytes.get(HEADER..).unwrap_or_default();
         core::iter::from_fn(move || {
