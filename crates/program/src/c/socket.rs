@@ -9,7 +9,6 @@ use core::task::Waker;
 use core::time::Duration;
 use ringway_tcp::{ConnectionError, SocketError, SocketId, SocketOptions, Stack};
 
-/// A socket.
 pub(super) struct Socket {
     network: Network,
     pub is_v6: bool,
