@@ -13,7 +13,6 @@ pub(crate) struct Door {
     place: String,
 }
 
-/// A connection.
 struct Connection(u16);
 
 impl Stream for Connection {
