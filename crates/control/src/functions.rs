@@ -190,7 +190,7 @@ enum Then {
 
 impl Then {
     fn fail(self, why: FunctionError) {
-        // Who asked may be gone.
+        // The client that asked may be gone.
         match self {
             Then::Keep(_, answer) => drop(answer.send(Err(why.into()))),
             Then::Leave(answer) => drop(answer.send(Err(why.into()))),
