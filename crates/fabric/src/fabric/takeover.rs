@@ -76,7 +76,7 @@ impl Fabric {
                 other => self.workers[worker].handle.send(other),
             }
         }
-        // To find out who blocks it the next time.
+        // Finds out which peer blocks the worker the next time.
         self.have_inherit(worker, self.clock.now() + CLOSELY_LEAST);
         self.charge_blocking(Access(blocked.gauges.access.load(Relaxed)));
     }
