@@ -35,7 +35,7 @@ impl Source for Stored {
 /// The buffers of a ring that are in no slot.
 #[derive(Debug, Default)]
 pub(super) struct Lending {
-    /// Those without bytes; the last one was used last, so that it is still in the core's cache.
+    /// Buffers without bytes; the last one was used last, so that it is still in the core's cache.
     free: Vec<Arc<Stored>>,
     /// Buffers of connections, which may have returned them.
     lent: VecDeque<Arc<Stored>>,
