@@ -122,7 +122,7 @@ fn build(tiny: &Path, folder: &Path, [name, features]: [&str; 2]) -> bool {
     cargo.args(["--features", features]);
     cargo.args(["--target", TARGET, "--target-dir"]).arg(folder).arg("--manifest-path");
     cargo.arg(tiny.join("Cargo.toml")).env("CARGO_ENCODED_RUSTFLAGS", flags);
-    // Those of the outer build are for the host, or are a linter.
+    // Variables of the outer build are for the host, or are a linter.
     for name in
         ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET"]
     {

@@ -9,7 +9,6 @@ use std::net::Ipv4Addr;
 const PREFIXES: u64 = 200_000;
 /// Ports to next hops; one more port leads to the hosts.
 const PORTS: u8 = 4;
-/// The hosts' port.
 const HOSTS_PORT: u8 = PORTS;
 /// Hosts that send.
 const HOSTS: u8 = 16;

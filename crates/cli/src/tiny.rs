@@ -90,7 +90,7 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Fail> {
 fn tool(name: &str, folder: &Path) -> Command {
     let mut command = Command::new(name);
     command.current_dir(folder).stdin(Stdio::null());
-    // Those of a build that this program is a part of are not the folder's.
+    // Variables of a build that this program is a part of are not the folder's.
     for variable in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
         command.env_remove(variable);
     }

@@ -211,7 +211,7 @@ fn change(isolation: &str) {
     lab.write(&fabric(&format!("memory = \"64MB\"\n{}", isolated(isolation))));
     assert_eq!(lab.ok(&["apply", "lab.toml"]), "remove function wall\nadd function wall\n");
     until("it runs again", || is_running(&lab));
-    // One on a worker has none.
+    // A function on a worker has no process.
     assert!(isolation == "worker" || function(&lab)["pid"] != pid);
 }
 

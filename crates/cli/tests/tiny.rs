@@ -161,7 +161,7 @@ fn a_new_program_runs_as_a_function_does() {
         until("it answers", || peer.ask("hello") == "hello");
         assert!(lab.log().contains(reason), "{reason}: {}", lab.log());
     }
-    // One that never parks is stopped all the same.
+    // A program that never parks is stopped all the same.
     until("it spins", || peer.ask("spin") == "none");
     lab.ok(&["function", "stop", "web"]);
     lab.ok(&["function", "start", "web"]);

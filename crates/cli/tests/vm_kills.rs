@@ -168,7 +168,7 @@ fn the_process_that_waits_may_be_killed_before_and_while_it_gets_its_order() {
         "configuration": "FromPort(three) -> c :: Counter -> ToPort(three);",
     });
     for round in 0..KILLS {
-        // One that ended before it was known to wait is replaced at the next start.
+        // A process that ended before it was known to wait is replaced at the next start.
         let look = |_| {
             std::thread::sleep(Duration::from_millis(5));
             spare()

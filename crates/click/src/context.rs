@@ -757,8 +757,7 @@ impl<'a> Context<'a> {
         if self.router.lends.get() { self.lend_to_call(own, call) } else { call(self) }
     }
 
-    /// Calls a function, which calls handlers, in which the running element, `own`, can be read, written and given
-    /// packets.
+    /// Calls a function that calls handlers; in it the running element, `own`, can be read, written and given packets.
     pub fn lend_to_call<E: Element + Default, R>(
         &mut self,
         own: &mut E,

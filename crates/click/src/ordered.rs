@@ -203,7 +203,7 @@ impl<K: Key + fmt::Debug, V: fmt::Debug> fmt::Debug for OrderedMap<K, V> {
 }
 
 impl<K, V> OrderedMap<K, V> {
-    /// An empty one.
+    /// A map without values.
     pub const fn new() -> Self {
         Self { tree: Tree(BTreeMap::new()), values: Slab::EMPTY, keys: PhantomData }
     }
@@ -355,7 +355,7 @@ impl<K> Default for OrderedSet<K> {
 }
 
 impl<K> OrderedSet<K> {
-    /// An empty one.
+    /// A set without keys.
     pub const fn new() -> Self {
         Self(Tree(BTreeMap::new()), PhantomData)
     }
@@ -372,17 +372,17 @@ impl<K> OrderedSet<K> {
 }
 
 impl<K: Key> OrderedSet<K> {
-    /// Whether a key is in it.
+    /// Whether the set has a key.
     pub fn contains(&self, key: K) -> bool {
         self.0.get(key.pack()).is_some()
     }
 
-    /// Adds a key; whether it was not in it before.
+    /// Adds a key; returns whether the set did not have it.
     pub fn insert(&mut self, key: K) -> bool {
         self.0.insert(key.pack(), 0)
     }
 
-    /// Removes a key; whether it was in it.
+    /// Removes a key; returns whether the set had it.
     pub fn remove(&mut self, key: K) -> bool {
         self.0.remove(key.pack()).is_some()
     }

@@ -30,7 +30,7 @@ impl Timers {
         Timer(self.all.len() as u32 - 1)
     }
 
-    /// Those of an element, in the order in which they were made.
+    /// The timers of an element, in the order in which they were made.
     pub(crate) fn of(&self, element: ElementId) -> impl Iterator<Item = Timer> {
         let own = self.all.iter().enumerate().filter(move |(_, state)| state.element == element);
         own.map(|(index, _)| Timer(index as u32))

@@ -51,7 +51,7 @@ enum Origin {
 }
 
 impl Origin {
-    /// Names the port of a socket, which this program may know.
+    /// Sets the port of a socket, if this program knows it.
     fn with_port(self, port: Option<(PathBuf, RingOptions)>) -> Origin {
         match self {
             Origin::Socket(socket, _) => Origin::Socket(socket, port),

@@ -190,7 +190,7 @@ enum Then {
 
 impl Then {
     fn fail(self, why: FunctionError) {
-        // Who asked may be gone.
+        // The client that asked may be gone.
         match self {
             Then::Keep(_, answer) => drop(answer.send(Err(why.into()))),
             Then::Leave(answer) => drop(answer.send(Err(why.into()))),
@@ -242,7 +242,7 @@ pub struct Functions {
     snapshots: Snapshots,
     /// For functions in virtual machines, while there are any.
     spares: Spares,
-    /// Those that wait for their turn to start, and some that need none any more.
+    /// Functions that wait for their turn to start, and some that need none any more.
     queue: VecDeque<String>,
     /// Whether [`What::Look`] comes.
     looks: bool,

@@ -159,7 +159,7 @@ impl AsFd for Signal {
 const HELPERS: usize = 1024;
 const PEERS_HELPERS: usize = 64;
 
-/// One of a limited number of helpers, until dropped.
+/// A permit for one of a limited number of helpers, until dropped.
 struct Permit(Arc<AtomicUsize>);
 
 impl Permit {

@@ -177,7 +177,6 @@ impl<'s> Request<'s> {
         Ok(fd)
     }
 
-    /// Its name.
     pub(crate) fn name(&self) -> String {
         let bytes: Vec<u8> = self.name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
         String::from_utf8_lossy(&bytes).into_owned()

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 pub const LANE: usize = 512;
 /// Bytes of frames longer than that from which a lane has no room. What both sides do in a turn may exceed it.
 ///
-/// Attack: the same with frames of 64 KB.
+/// Attack: a port that gets more frames of 64 KB than its function handles.
 const LONG: usize = 4 << 20;
 
 #[derive(Default)]

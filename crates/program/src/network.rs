@@ -76,7 +76,7 @@ impl Program {
     /// The network of the fabric file: `address`, `gateway` and `mac`.
     ///
     /// # Errors
-    /// One of them is wrong.
+    /// A setting is wrong.
     pub fn network_config(&self) -> Result<NetworkConfig, Error> {
         let mut config = NetworkConfig::default();
         for text in self.settings("address") {
@@ -362,7 +362,7 @@ impl NetworkState {
     /// Closes a stream. It counts until its peer has all bytes, since it has buffers so long.
     pub fn close(&mut self, now: u64, id: SocketId) {
         self.waiters.remove(&id);
-        // One that has ended already is gone.
+        // A stream that has ended already is gone.
         let _ = self.stack.shutdown(now, id);
         if is_sent(&self.stack, id) {
             let _ = self.stack.close(now, id);
@@ -430,7 +430,7 @@ impl Transmit for Output<'_> {
                 self.full |= !sent;
                 sent
             }
-            // One that no ring of this port can have is lost, as it would be on a line.
+            // A frame that no ring of this port can have is lost, as it would be on a line.
             Err(_) => true,
         }
     }

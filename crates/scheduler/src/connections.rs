@@ -84,7 +84,7 @@ const HEAD: usize = 32 << 10;
 const THREADS: usize = 4;
 
 impl Bounds {
-    /// Those of kube-scheduler's extender, which any local user reaches. A cluster of 5,000 nodes, the most that
+    /// Bounds of kube-scheduler's extender, which any local user reaches. A cluster of 5,000 nodes, the most that
     /// Kubernetes supports, has 1.3 MB of names at most.
     pub fn of_extender() -> Bounds {
         Bounds {
@@ -100,7 +100,7 @@ impl Bounds {
         }
     }
 
-    /// Those of the API, whose clients are trusted: they keep an error of one client from harming others.
+    /// Bounds of the API, whose clients are trusted: they keep an error of one client from harming others.
     pub fn of_api() -> Bounds {
         let patience = Patience { first: Duration::from_secs(60), idle: HOUR, ..Patience::default() };
         Bounds {

@@ -172,10 +172,10 @@ pub(crate) fn differences(machines: &[Machine], known: &BTreeMap<String, Vm>, he
 /// Characters of a port in the name of a fact, which has 64 at most.
 const LETTERS: usize = 50;
 
-/// The names of ports in facts, each different: `_` replaces every character that is not a letter, digit or `_`, such as
-/// the `/` of a link's ends and the `.` of a chain's. Where two ports would have the same name, and where one is longer
-/// than 50 characters, `_` and eight hexadecimal digits that follow from the port's name distinguish it; a port that
-/// needs no replacement keeps its name.
+/// The names of ports in facts, each different: `_` replaces every character that is not a letter, digit or `_`, such
+/// as the `/` of a link's ends and the `.` of a chain's. Where two ports would have the same name, and where one is
+/// longer than 50 characters, `_` and eight hexadecimal digits that follow from the port's name distinguish it; a port
+/// that needs no replacement keeps its name.
 fn fact_names<'p>(ports: impl Iterator<Item = &'p str> + Clone) -> BTreeMap<&'p str, String> {
     let plain = |port: &str| -> String {
         let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };

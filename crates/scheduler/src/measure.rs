@@ -36,7 +36,7 @@ const ERRORS: usize = 100;
 
 impl Measure {
     /// Measures this host and the fabric's traffic on it, unless that was done a moment ago. What can't be measured or
-    /// written is left out, and logged once: who asks for placement is not concerned.
+    /// written is left out, and logged once; placement goes ahead without it.
     pub fn take(&mut self, service: &Service, link: Option<&Link>) {
         let now = service.clock.now();
         if self.at.is_some_and(|at| now < at.saturating_add(EACH)) {

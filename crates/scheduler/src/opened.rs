@@ -157,7 +157,7 @@ impl Placer {
         let link = self.link.as_ref().ok_or_else(|| Failed::Conflict("there is no fabric".into()))?;
         let vm = |model: &Model| model.vm(name).map(|slot| slot.vm.cluster.clone());
         let cluster = service.engine.view(vm)?;
-        // A guest runs here only: who starts it wants this host to be used.
+        // A guest runs only on this host: its start shows that this host is to be used.
         if link.machine(name)?.is_some() {
             enter(&service, &cluster.unwrap_or_else(|| Vm::default().cluster))?;
         }

@@ -93,7 +93,7 @@ pub struct Service {
 struct Sources {
     /// The fabric file's options.
     file: Options,
-    /// Those attached manually, kept in the store.
+    /// Sources that were attached manually, kept in the store.
     attached: Options,
     started: bool,
 }

@@ -64,7 +64,7 @@ fn port(name: &str, options: RingOptions) -> (RingDevice, Port) {
 }
 
 impl Port {
-    /// That of the next program that connects.
+    /// The port of the next program that connects.
     fn next(listener: &RingListener) -> Port {
         let (newcomer, hello) = accept(listener);
         let program = newcomer.welcome(&hello, &Geometry::default()).unwrap();
@@ -318,7 +318,7 @@ fn frames_on_a_pipe_stay_whole_though_its_other_end_exchanges_buffers() {
         device.flush().unwrap();
         assert_eq!(other.rx.available(64).unwrap(), 64);
         if round > 0 {
-            // Those of the round before are received only now.
+            // Frames of the round before are received only now.
             for expected in number - 127..=number - 64 {
                 let received = device.receive().unwrap().unwrap();
                 let mut bytes = received.head.to_vec();

@@ -10,7 +10,6 @@ const RMEM: usize = 212_992;
 /// What a datagram counts besides its bytes.
 const OVERHEAD: usize = 64;
 
-/// A UDP socket.
 #[derive(Debug)]
 pub(crate) struct UdpSocket {
     pub local: SocketAddr,

@@ -53,7 +53,7 @@ fn peers_that_take_nothing_keep_a_few_connections() {
         read = drain(&mut network.hosts[0], now, last, read);
         assert!(read == LEN || network.step(now + 60 * SECOND), "it stops after {read} bytes");
     }
-    // Those that are left end in time though their peers answer.
+    // The remaining connections end in time though their peers answer.
     let until = network.now + 300 * SECOND;
     network.run(until);
     assert_eq!(network.hosts[1].memory(), 0);

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
-/// Seconds without a look at the clock after which the machine stood still: it was suspended, or resumes from a
+/// Seconds without a look at the clock after which the machine was stopped: it was suspended, or resumes from a
 /// snapshot. A guest that runs looks at least once a second.
 const STILL: u64 = 4;
 
@@ -57,7 +57,7 @@ impl GuestTime {
     pub fn now(&self) -> u64 {
         let Run { last, ticks } = self.run;
         let passed = self.passed();
-        // A counter that goes back stands still.
+        // A counter that goes back is taken as stopped.
         let step = passed.saturating_sub(last.load(Relaxed));
         let step = if step > STILL.saturating_mul(self.hz) { self.hz } else { step };
         let ran = ticks.load(Relaxed) + step;

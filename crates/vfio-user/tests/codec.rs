@@ -14,7 +14,7 @@ fn set(action: IrqAction, count: u32, data: IrqData<'_>) -> Request<'_> {
     Request::SetIrqs(SetIrqs { index: pci::MSIX, start: 1, count, action, data })
 }
 
-/// One of each, with the number of descriptors it carries.
+/// A message of each kind, with the number of descriptors it carries.
 fn every_message() -> Vec<(Request<'static>, usize)> {
     let map = DmaMap { argsz: 32, flags: 3, offset: 0x1000, address: 0x2000, size: 0x3000 };
     let capabilities = Capabilities { max_msg_fds: 16, write_multiple: true, ..Capabilities::default() };

@@ -84,7 +84,7 @@ pub enum End {
 /// Exits of a machine by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All.
+    /// All exits.
     pub exits: u64,
     /// Writes to the console.
     pub console: u64,
@@ -146,7 +146,7 @@ impl Surroundings {
 pub struct Blank(Machine);
 
 impl Blank {
-    /// A new one.
+    /// Makes a machine without memory.
     pub fn new() -> Result<Blank, VmError> {
         Ok(Blank(Machine::new()?))
     }

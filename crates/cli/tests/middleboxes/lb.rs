@@ -137,7 +137,7 @@ fn servers_come_and_go(isolation: &str) {
     until("the new server gets connections", || site.chosen() == servers(&[1, 2, 3]));
     assert_eq!(site.client.ask("kept"), kept, "{isolation}");
 
-    // One is drained.
+    // One server is drained.
     write(&site, "drain", "10.0.0.11");
     assert_eq!(site.chosen(), servers(&[2, 3]));
     assert_eq!(site.client.ask("kept"), kept, "{isolation}");

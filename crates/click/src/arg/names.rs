@@ -59,7 +59,7 @@ impl Names {
         Self { list: Some(devices), ..Self::of(names) }
     }
 
-    /// Those of elements in configuration order.
+    /// The names of elements in configuration order.
     pub(crate) fn of<'a>(elements: impl Iterator<Item = &'a str>) -> Self {
         let mut names = Self::default();
         // Collecting into a map sorts, which is more code.

@@ -194,8 +194,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Handles the next message that is not an order, or waits for one; orders, and looks at which functions may go away,
-    /// wait until the change is done.
+    /// Handles the next message that is not an order, or waits for one; orders, and looks at which functions may go
+    /// away, wait until the change is done.
     async fn step(&mut self, time: Duration) {
         let is_order = |envelope: &Envelope| {
             use Message::{Ask, Down, LookAtIdle, LookAtInstances};

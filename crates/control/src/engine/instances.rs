@@ -204,7 +204,7 @@ impl Engine {
             let Some(own) = self.multiplied.get_mut(&function) else { continue };
             let mut stops = own.go_on(&instance.instances, &load);
             stops.retain(|number| seen.iter().any(|one| one.number == *number && one.phase.runs()));
-            // Those that stop now are still seen.
+            // Instances that stop now are still seen.
             let drains = stops.is_empty().then(|| own.shrink(&instance.instances, &load, &seen)).flatten();
             for number in stops {
                 self.functions.rest(&Instance::name(&function, number));

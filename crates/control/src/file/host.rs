@@ -49,7 +49,7 @@ pub fn host(
     section.finish(|key| match key {
         "kind" | "host" | "namespace" => Some("a host has an interface of its own: leave it out".into()),
         "program" | "programs" | "command" => Some("write run = [\"COMMAND\"]".into()),
-        // Those of an inventory.
+        // Keys of an inventory.
         "cpus" | "memory" | "cluster" | "status" => Some(
             "a host of the fabric is a network namespace; hosts that VMs are placed on are in an inventory"
                 .into(),

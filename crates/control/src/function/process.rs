@@ -104,7 +104,7 @@ impl Runner for Process {
     }
 
     fn resume(&self) {
-        // One that has ended needs none.
+        // A process that has ended needs no order.
         let _ = self.link.send(&Order::Thaw, &[]);
         let _ = pidfd_send_signal(&self.descriptor, Signal::CONT);
     }
@@ -115,7 +115,7 @@ impl Runner for Process {
 
     fn snapshot(&self, file: OwnedFd, freeze: bool) -> io::Result<()> {
         let order = if freeze { Order::Freeze } else { Order::Snapshot };
-        // One that can't be sent is never reported.
+        // A snapshot whose order can't be sent is never reported.
         self.ordered.fetch_add(1, SeqCst);
         self.link.send(&order, &[file.as_fd()]).map_err(io::Error::other)
     }

@@ -49,7 +49,7 @@ impl Spare {
     /// Lets it make an empty virtual machine, unless the host has none.
     pub fn prepare(&self) {
         if let Some((_, link)) = &self.0 {
-            // It may have ended, which is noticed by who needs it.
+            // The process may have ended, which is noticed when it is needed.
             let _ = link.send(&First::Prepare, &[]);
         }
     }

@@ -7,7 +7,6 @@ use ringway_click::{Element, Handler, Packet};
 use ringway_wire::icmp::v4;
 use ringway_wire::{Header, Icmp, Protocol, Sum};
 
-/// The message.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) encap: Encap,

@@ -167,7 +167,6 @@ impl Content {
     }
 }
 
-/// A rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rule {
     /// Whether matching packets are dropped, not only reported.

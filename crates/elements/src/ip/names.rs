@@ -9,7 +9,6 @@ pub(crate) const ICMP: u32 = Protocol::ICMP.0 as u32;
 pub(crate) const TCP: u32 = Protocol::TCP.0 as u32;
 pub(crate) const UDP: u32 = Protocol::UDP.0 as u32;
 pub(crate) const DCCP: u32 = Protocol::DCCP.0 as u32;
-/// TCP or UDP.
 pub(crate) const TCP_OR_UDP: u32 = 256;
 /// Any protocol with ports or similar fields.
 pub(crate) const TRANSPORT: u32 = 257;
@@ -85,7 +84,6 @@ pub(crate) fn protocol(name: &str, scope: &Scope) -> Option<u32> {
     }
 }
 
-/// The name of a protocol.
 pub(crate) fn protocol_name(number: u8) -> Option<&'static str> {
     reverse(PROTOCOLS, u32::from(number))
 }
@@ -119,7 +117,6 @@ pub(crate) fn icmp_type(name: &str) -> Option<u8> {
     find(ICMP_TYPES, name)
 }
 
-/// The name of an ICMP type.
 pub(crate) fn icmp_type_name(kind: u8) -> Option<&'static str> {
     reverse(ICMP_TYPES, kind)
 }

@@ -27,7 +27,6 @@ const LINE: usize = 256;
 /// 16-bit networks whose lookup lines are updated at once at the end of a configuration.
 const NETWORKS: usize = 32;
 
-/// A route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Route {
     prefix: Prefix,

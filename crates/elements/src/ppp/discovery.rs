@@ -68,7 +68,7 @@ impl<'a> Discovery<'a> {
         self.tags().find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
     }
 
-    /// Those of its tags that an answer has to repeat.
+    /// The packet's tags that an answer has to repeat.
     pub(super) fn repeated(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
         self.tags().filter(|(kind, _)| matches!(*kind, tag::HOST_UNIQ | tag::RELAY_SESSION))
     }

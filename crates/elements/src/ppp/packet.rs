@@ -128,7 +128,6 @@ impl Outbox {
         });
     }
 
-    /// The packets.
     pub(super) fn packets(&self) -> impl Iterator<Item = (u16, &[u8])> {
         let starts = core::iter::once(0).chain(self.ends.iter().map(|(_, end)| *end));
         let parts = self.ends.iter().zip(starts);

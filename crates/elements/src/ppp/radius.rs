@@ -216,7 +216,8 @@ impl Client {
         Some(packet)
     }
 
-    /// Repeats the request that is due first, or gives it up: the packet to send, or who waited.
+    /// Repeats the request that is due first, or gives it up: returns the packet to send, or what waited for the
+    /// request.
     pub(super) fn tick(&mut self, now: u64) -> Result<Vec<u8>, Option<Waiting>> {
         let Some((due, number)) = self.dues.first().filter(|(due, _)| *due <= now) else {
             return Err(None);

@@ -72,7 +72,6 @@ pub(super) fn hmac(secret: &[u8], parts: &[&[u8]]) -> [u8; DIGEST] {
     pad(0x5c).chain_update(inner.finalize()).finalize().into()
 }
 
-/// A request.
 #[derive(Debug)]
 pub(super) struct Request {
     bytes: Vec<u8>,
@@ -178,7 +177,6 @@ impl<'a> Reply<'a> {
         (HEADER + counted == length).then_some(reply)
     }
 
-    /// Its attributes.
     pub(super) fn attributes(&self) -> impl Iterator<Item = (u8, &'a [u8])> + use<'a> {
         let mut rest = self.bytes.get(HEADER..).unwrap_or_default();
         core::iter::from_fn(move || {
@@ -189,9 +187,9 @@ impl<'a> Reply<'a> {
         })
     }
 
-    /// Whether it answers the request with this authenticator, and comes from who knows the secret: by the response
-    /// authenticator (RFC 2865, 3) and the Message-Authenticator (RFC 3579, 3.2). Without the latter, which not every
-    /// server sends, it is genuine only if `lax`.
+    /// Whether the reply answers the request with this authenticator, and a server that knows the secret sent it: by
+    /// the response authenticator (RFC 2865, 3) and the Message-Authenticator (RFC 3579, 3.2). Without the latter,
+    /// which not every server sends, the reply is genuine only if `lax`.
     /// Attack: an answer that is made to have another one's MD5 (CVE-2024-3596).
     pub(super) fn is_genuine(&self, authenticator: [u8; DIGEST], secret: &[u8], lax: bool) -> bool {
         let (Some(head), Some(own)) = (self.bytes.get(..4), self.bytes.get(4..HEADER)) else { return false };

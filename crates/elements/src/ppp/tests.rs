@@ -292,7 +292,7 @@ fn a_subscriber_that_is_silent_is_lost() {
     assert_eq!((echoes, end), (3, Effect::End(Cause::LostCarrier)));
     assert_eq!(talk.now - began, 40 * SECOND);
 
-    // One that never says anything, and one that never logs in.
+    // A peer that never says anything, and one that never logs in.
     let mut talk = Talk::new(|_| ());
     let end = std::iter::repeat_with(|| talk.wait()).take(40).find(|effect| *effect != Effect::Nothing);
     assert_eq!(end, Some(Effect::End(Cause::LostCarrier)));

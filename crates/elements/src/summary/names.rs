@@ -2,7 +2,6 @@
 use ringway_wire::Protocol;
 use ringway_wire::icmp::v4;
 
-/// ICMP types.
 pub(crate) const ICMP_TYPES: &[(&str, u8)] = &[
     ("echo-reply", v4::ECHO_REPLY),
     ("unreachable", v4::UNREACHABLE),
@@ -83,7 +82,6 @@ pub(super) fn icmp_type(text: &str) -> Option<u8> {
     named.or_else(|| number(text))
 }
 
-/// The name of an ICMP type.
 pub(super) fn icmp_type_name(number: u8) -> Option<&'static str> {
     ICMP_TYPES.iter().find(|(_, own)| *own == number).map(|(name, _)| *name)
 }

@@ -77,7 +77,6 @@ impl Delegation {
         self.length > 0 && address & mask(self.length) == self.bits
     }
 
-    /// The prefix.
     pub(super) fn prefix(self) -> Prefix6 {
         Prefix6 { address: Ipv6Addr::from_bits(u128::from(self.bits) << 64), length: self.length }
     }

@@ -35,7 +35,7 @@ impl Fabric {
         for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
             if let Some(end) = &record.spec.instance {
                 let ports = all.entry((end.of.clone(), end.side)).or_default();
-                // One that does not run will be where its ports are.
+                // An instance that does not run will be where its ports are.
                 let own = hosts.get(name.as_str()).copied().or_else(|| record.worker());
                 ports.push((end.number, record.id, own));
             }

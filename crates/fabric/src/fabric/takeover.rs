@@ -28,7 +28,7 @@ impl Fabric {
             let closely_until = ended.map(|gauges| gauges.closely_until.load(Relaxed)).max();
             if let Some(closely_until) = closely_until {
                 self.have_inherit(worker, closely_until);
-                // One that was moved may be another worker's by now.
+                // A queue that was moved may be another worker's by now.
                 let slots = self.ports.values().flat_map(|record| &record.slots);
                 slots.for_each(|slot| slot.line.wake());
             }
@@ -76,7 +76,7 @@ impl Fabric {
                 other => self.workers[worker].handle.send(other),
             }
         }
-        // To find out who blocks it the next time.
+        // Finds out which peer blocks the worker the next time.
         self.have_inherit(worker, self.clock.now() + CLOSELY_LEAST);
         self.charge_blocking(Access(blocked.gauges.access.load(Relaxed)));
     }

@@ -92,7 +92,7 @@ impl Parcel {
 }
 
 impl From<Blank> for Parcel {
-    /// An empty one.
+    /// A parcel without bytes.
     #[inline]
     fn from(Blank(buffer): Blank) -> Parcel {
         Parcel::of(buffer, SMALL as u32)

@@ -226,7 +226,6 @@ impl Listener {
         }
     }
 
-    /// Removes the file.
     fn remove_file(&self) {
         if let Self::Unix(_, Some(path)) = self {
             let _ = std::fs::remove_file(path);

@@ -152,7 +152,6 @@ impl Replay {
         }
     }
 
-    /// Reads `BURST`.
     pub(super) fn read_burst(&mut self, args: &mut Args) {
         let mut burst = None::<u32>;
         args.read("BURST", &mut burst);

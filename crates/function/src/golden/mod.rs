@@ -64,7 +64,6 @@ fn read(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| error.to_string())
 }
 
-/// A test.
 struct Test {
     sections: Vec<Section>,
     /// The configuration, and the line of its heading if it is in the test file.

@@ -32,7 +32,7 @@ pub struct DrainStep {
     pub moving: Vec<String>,
     /// Other VMs that are still on the host.
     pub left: Vec<String>,
-    /// Those of them that can't move now.
+    /// The remaining VMs that can't move now.
     pub stuck: Vec<Stuck>,
 }
 

@@ -149,7 +149,7 @@ impl<M: Machine> Calls<M> {
     fn address(&self, file: &File, at: u64, len: u64) -> Result<Option<SocketAddr>, Errno> {
         let (is_v6, only_v6) = file.socket(|socket| Ok((socket.is_v6, socket.only_v6)))?;
         let mut bytes = [0; V6];
-        // One that is longer has more than is looked at.
+        // A longer address has more bytes than are looked at.
         let len = usize::try_from(len as u32).map_or(V6, |len| len.min(V6));
         self.ram.read(at, &mut bytes[..len])?;
         match address_of(is_v6, &bytes[..len])? {

@@ -9,7 +9,6 @@ use core::task::Waker;
 use core::time::Duration;
 use ringway_tcp::{ConnectionError, SocketError, SocketId, SocketOptions, Stack};
 
-/// A socket.
 pub(super) struct Socket {
     network: Network,
     pub is_v6: bool,
@@ -43,7 +42,7 @@ struct Stream {
 struct Datagrams {
     inner: Option<UdpSocket>,
     peer: Option<SocketAddr>,
-    /// One that was looked at, and is still to be received.
+    /// A datagram that was looked at, and is still to be received.
     held: Option<(Vec<u8>, SocketAddr)>,
 }
 

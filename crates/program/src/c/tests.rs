@@ -356,7 +356,7 @@ fn the_stack_below_its_pointer_is_not_the_programs() {
     let stream = program.socket(1);
     program.ok(number::CONNECT, &[stream, good, 16]);
     program.ok(number::WRITE, &[stream, question, 8]);
-    // A local variable of a function that has returned, and one of which a part is below the stack.
+    // A local variable of a function that has returned, and one that is partly below the stack pointer.
     for at in [STACK[0], POINTER - 64, POINTER - 1] {
         program.fails(number::RECVFROM, &[stream, at, 7, message::PEEK], Errno::Fault);
         program.fails(number::WRITE, &[stream, at, 7], Errno::Fault);

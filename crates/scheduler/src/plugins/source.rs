@@ -30,7 +30,6 @@ enum Location {
     Service(Service),
 }
 
-/// A source.
 pub(super) struct Source {
     place: Location,
     link: Option<Box<dyn Link>>,

@@ -35,9 +35,9 @@ impl Source for Stored {
 /// The buffers of a ring that are in no slot.
 #[derive(Debug, Default)]
 pub(super) struct Lending {
-    /// Those without bytes; the last one was used last, so that it is still in the core's cache.
+    /// Buffers without bytes; the last one was used last, so that it is still in the core's cache.
     free: Vec<Arc<Stored>>,
-    /// Those of connections, which may have returned them.
+    /// Buffers of connections, which may have returned them.
     lent: VecDeque<Arc<Stored>>,
     /// The number of the first one.
     first: u16,

@@ -103,8 +103,8 @@ pub trait Device: Transmit + Send {
     /// Publishes the sent frames, and returns the buffers of the received ones.
     fn flush(&mut self) -> Result<(), DeviceError>;
 
-    /// Asks to be notified of received frames, and of room for a frame if `room`, through the descriptors.
-    /// `false`: one of them is there already.
+    /// Asks to be notified of received frames, and of room for a frame if `room`, through the descriptors. `false`:
+    /// frames or room are available already.
     fn arm(&mut self, room: bool) -> Result<bool, DeviceError>;
 
     /// Cancels [`Device::arm`].

@@ -171,7 +171,6 @@ impl Bytes<'_> {
     }
 }
 
-/// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub tuple: Tuple,

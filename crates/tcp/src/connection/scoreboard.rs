@@ -63,12 +63,12 @@ struct Records {
     /// The records in order of their bytes, which follow each other. New ones are added at the end, acknowledged ones
     /// removed from the front; a split, or the join of a whole run, moves the shorter side once, four bytes a record.
     order: VecDeque<u32>,
-    /// The first and the last of those in flight in the order in which they were sent.
+    /// The first and the last record in flight, in the order in which they were sent.
     oldest: u32,
     newest: u32,
-    /// One of those in flight, from which [`Scoreboard::newest_before`] searches.
+    /// A record in flight, from which [`Scoreboard::newest_before`] searches.
     cursor: u32,
-    /// The lost ones by their start, and some that are not lost any more.
+    /// The lost records by their start, and some that are not lost any more.
     lost: BinaryHeap<Reverse<(u64, u32)>>,
 }
 

@@ -93,7 +93,7 @@ pub(crate) struct Neighbors {
 pub(crate) struct Expired {
     pub ask: Vec<IpAddr>,
     pub failed: Vec<IpAddr>,
-    /// Those that found the cache full try again.
+    /// Whether connections that found the cache full try again.
     pub retry: bool,
 }
 
@@ -360,7 +360,7 @@ mod tests {
         assert!(!neighbors.has(address(1)) && neighbors.has(address(2)), "the oldest is replaced");
         assert_eq!(neighbors.lookup(3, address(4), Rank::Used), Lookup::Pending(true));
         assert_eq!(neighbors.lookup(4, address(5), Rank::Used), Lookup::Pending(true));
-        // Those that a connection uses stay for a time, also if their neighbours have not answered.
+        // Entries that a connection uses stay for a time, also if their neighbours have not answered.
         neighbors.learn(5, address(6), REQUEST);
         assert_eq!(neighbors.lookup(6, address(7), Rank::Answer), Lookup::Full);
         assert_eq!(neighbors.lookup(7, address(7), Rank::Used), Lookup::Full);

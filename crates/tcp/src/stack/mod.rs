@@ -112,7 +112,6 @@ pub struct Statistics {
     pub bytes_copied: u64,
 }
 
-/// An interface.
 #[derive(Debug)]
 pub(crate) struct Interface {
     pub mac: MacAddress,

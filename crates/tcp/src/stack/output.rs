@@ -190,7 +190,6 @@ impl Stack {
         permitted
     }
 
-    /// Sends a reset.
     pub(super) fn send_reset(&mut self, tuple: &Tuple, reset: Reset) {
         if !self.permits_error() {
             return;

@@ -13,7 +13,6 @@ pub(crate) struct Door {
     place: String,
 }
 
-/// A connection.
 struct Connection(u16);
 
 impl Stream for Connection {
@@ -67,7 +66,7 @@ impl control_socket::Door for Door {
     fn accept(&self, connected: usize) -> Option<Box<dyn Stream>> {
         loop {
             let connection = Connection(platform::with(|platform| platform.opened.pop_front()).flatten()?);
-            // One that is refused is closed at once.
+            // A connection that is refused is closed at once.
             if connected < MOST {
                 return Some(Box::new(connection));
             }

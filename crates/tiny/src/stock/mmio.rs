@@ -107,7 +107,7 @@ impl<R: Registers> Transport for Mmio<R> {
 
     fn queue_max(&mut self, queue: u16) -> u16 {
         self.write(QUEUE_SEL, queue.into());
-        // One that is in use is not the driver's.
+        // A queue in use is not the driver's.
         if self.read(QUEUE_READY) != 0 {
             return 0;
         }

@@ -24,7 +24,8 @@ const EVENT_IDX: u64 = 1 << 29;
 const VERSION_1: u64 = 1 << 32;
 const ACCESS_PLATFORM: u64 = 1 << 33;
 const RING_PACKED: u64 = 1 << 34;
-/// Those that the driver accepts. `ACCESS_PLATFORM`: the device's addresses are the guest's, since no IOMMU is set up.
+/// Features that the driver accepts. `ACCESS_PLATFORM`: the device's addresses are the guest's, since no IOMMU is set
+/// up.
 const ACCEPTED: u64 = MAC | EVENT_IDX | VERSION_1 | ACCESS_PLATFORM | RING_PACKED;
 
 /// Queues.

@@ -56,7 +56,6 @@ const QUEUE_DEVICE: u32 = 48;
 /// Bytes of the common configuration, and of a network device's part that is used.
 const COMMON_LEN: u32 = 56;
 const CONFIG_LEN: u32 = 6;
-/// No vector.
 const NO_VECTOR: u32 = 0xffff;
 /// Queues of the driver.
 const QUEUES: usize = 2;

@@ -19,7 +19,7 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Those of a machine with this memory, and a processor with so many address bits; 0 if it does not tell.
+    /// The places of a machine with this memory, and a processor with so many address bits; 0 if it does not tell.
     pub fn new(ram: &'a [[u64; 2]], bits: u32) -> Places<'a> {
         Places { ram, end: 1 << if bits == 0 { BITS } else { bits.clamp(32, MOST) } }
     }
