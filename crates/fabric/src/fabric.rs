@@ -162,7 +162,7 @@ impl Fabric {
         let bell = Arc::new(EventFd::new()?);
         let watchdog = Watchdog::start(bell.clone())?;
         for spec in workers {
-            let handle = spawn_worker(records.len(), spec, &published, hash, &bell)?;
+            let handle = spawn_worker(spec, &published, hash, &bell)?;
             watchdog.watch(&spec.name, &handle.gauges);
             let (bits, predecessors) = (Vec::new(), Vec::new());
             records.push(WorkerRecord { spec: spec.clone(), handle, predecessors, bits, thread: 0 });
@@ -413,7 +413,7 @@ impl Fabric {
     fn replace_worker(&mut self, worker: usize) -> Vec<String> {
         let WorkerRecord { spec, .. } = &self.workers[worker];
         tracing::error!(worker = spec.name, "a worker failed because of a bug in Ringway; its ports restart");
-        let handle = match spawn_worker(worker, spec, &self.published, self.hash, &self.bell) {
+        let handle = match spawn_worker(spec, &self.published, self.hash, &self.bell) {
             Ok(handle) => handle,
             Err(error) => {
                 tracing::error!(%error, "no other worker can be had");
@@ -555,15 +555,14 @@ impl Fabric {
     }
 }
 
-/// Starts worker `number`.
+/// Starts a worker.
 fn spawn_worker(
-    number: usize,
     spec: &spec::Worker,
     published: &Arc<Published<World>>,
     hash: FlowHash,
     alarm: &Arc<EventFd>,
 ) -> Result<Handle, HostError> {
-    let policy = Policy { poll: spec.poll, spin: spec.spin, number };
+    let policy = Policy { poll: spec.poll, spin: spec.spin };
     let (worker, handle) = Worker::new(policy, published.clone(), hash, alarm.clone())?;
     ringway_host::spawn(&spec.name, spec.core, move || worker.run())?;
     Ok(handle)

@@ -217,18 +217,9 @@ impl Source {
         Source { tx, port, queue, counters, waiting: None, flooded: 0, missed, worker: 0, backlog }
     }
 
-    /// Makes it a source of worker number `worker`, if it is not yet.
-    #[inline]
+    /// Makes it a source of worker number `worker`.
     pub fn move_to(&mut self, worker: usize) {
-        if self.worker != worker {
-            (self.worker, self.backlog) = (worker, Backlog::default());
-        }
-    }
-
-    /// The number of its worker.
-    #[cfg(test)]
-    pub fn worker(&self) -> usize {
-        self.worker
+        (self.worker, self.backlog) = (worker, Backlog::default());
     }
 
     /// Notes that the source has no frames.

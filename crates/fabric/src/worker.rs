@@ -60,8 +60,6 @@ pub struct Policy {
     pub poll: Poll,
     /// How long a queue stays polled after its last frame, in nanoseconds.
     pub spin: u64,
-    /// The worker's number.
-    pub number: usize,
 }
 
 /// Statistics and state of a worker that other threads may read.
@@ -502,7 +500,6 @@ fn poll(
         return Polled::Inactive(None);
     };
     let source = &mut *source;
-    source.move_to(policy.number);
     if *last == 0 && !world.port(source.port).is_some_and(|port| is_closed(&port.budget)) {
         forwarder.meter.at(Access::of(source.port));
         // The queue just became active: it is polled, so its peer need not kick.
@@ -618,7 +615,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_panicking_worker_blocks_no_other_thread() {
-        let policy = Policy { poll: Poll::Adaptive, spin: 0, number: 0 };
+        let policy = Policy { poll: Poll::Adaptive, spin: 0 };
         let (published, alarm) =
             (Arc::new(Published::new(Arc::new(World::default()))), Arc::new(EventFd::new().unwrap()));
         let (worker, handle) = Worker::new(policy, published, FlowHash::new(1), alarm.clone()).unwrap();

@@ -84,7 +84,7 @@ impl Fabric {
     /// Starts a successor of a worker's thread, without queues.
     fn succeed(&self, worker: usize) -> Result<crate::worker::Handle, HostError> {
         let WorkerRecord { spec, handle, .. } = &self.workers[worker];
-        let policy = Policy { poll: spec.poll, spin: spec.spin, number: worker };
+        let policy = Policy { poll: spec.poll, spin: spec.spin };
         let (published, alarm) = (self.published.clone(), self.bell.clone());
         let (worker, new) = Worker::succeeding(handle, policy, published, self.hash, alarm)?;
         ringway_host::spawn(&spec.name, spec.core, move || worker.run())?;
@@ -173,9 +173,9 @@ mod tests {
         }
     }
 
-    /// Workers, of which the first has a source, a sink, and a port whose queue blocks.
-    fn fabric(workers: &[&str], page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Blocking) {
-        let mut fabric = started(workers, page.clone());
+    /// A worker with a source, a sink, and a port whose queue blocks.
+    fn fabric(page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Blocking) {
+        let mut fabric = started(&["w"], page.clone());
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
         fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
         let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn the_other_queues_of_a_blocked_worker_are_served_by_another_thread() {
         let page = page();
-        let (mut fabric, blocking) = fabric(&["w"], &page);
+        let (mut fabric, blocking) = fabric(&page);
         let frames = || page[1].rx_frames.load(Relaxed);
         for _ in 0..3 {
             until(&mut fabric, "frames", |_| frames() > 100);
@@ -228,31 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_moved_while_its_queue_is_blocked_is_its_new_workers() {
-        let page = page();
-        let (mut fabric, blocking) = fabric(&["w", "v"], &page);
-        for name in ["load", "sink", "slow"] {
-            fabric.move_port(name, Some("w")).unwrap();
-        }
-        let served = blocking.polled.load(Relaxed);
-        blocking.blocks.store(true, Relaxed);
-        fabric.ports["slow"].slots[0].line.wake();
-        until(&mut fabric, "another thread takes over", |fabric| !fabric.workers[0].predecessors.is_empty());
-        fabric.move_port("slow", Some("v")).unwrap();
-        assert_eq!(fabric.ports["slow"].slots[0].worker, 1);
-        blocking.blocks.store(false, Relaxed);
-        until(&mut fabric, "the blocked thread ends", |fabric| fabric.workers[0].predecessors.is_empty());
-        until(&mut fabric, "the new worker serves it", |fabric| {
-            let source = fabric.ports["slow"].slots[0].source.lock().unwrap();
-            source.worker() == 1 && blocking.polled.load(Relaxed) > served
-        });
-        ["slow", "load", "sink"].into_iter().for_each(|port| fabric.remove_port(port).unwrap());
-    }
-
-    #[test]
     fn a_worker_has_a_bounded_number_of_blocked_threads() {
         let page = page();
-        let (mut fabric, blocking) = fabric(&["w"], &page);
+        let (mut fabric, blocking) = fabric(&page);
         blocking.blocks.store(true, Relaxed);
         for number in 0..=PREDECESSORS {
             assert_eq!(fabric.workers[0].predecessors.len(), number);

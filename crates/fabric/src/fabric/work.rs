@@ -2,7 +2,7 @@
 //! [`Work`] without access to the fabric; jobs on one port are done one after the other.
 
 use super::{Fabric, FabricError, Record, port_state};
-use crate::forward::SharedSource;
+use crate::forward::{SharedSource, free};
 use crate::proto::Event;
 use crate::worker::Command;
 use ringway_frame::add;
@@ -320,6 +320,9 @@ impl Fabric {
         }
         for (slot, source) in record.slots.iter_mut().zip(sources) {
             slot.is_taken = false;
+            if let Some(mut source) = free(&source) {
+                source.move_to(slot.worker);
+            }
             self.workers[slot.worker].handle.send(Command::Add { bit: slot.bit, source });
         }
         found?;
