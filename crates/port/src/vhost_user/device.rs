@@ -553,11 +553,6 @@ impl Device for Guest {
             vring.settle();
         }
         self.slots[index].is_waiting = false;
-        if ring.is_some() && self.slots.iter().all(|slot| slot.ring.is_none()) {
-            self.iotlb.iommu.iter_mut().for_each(Iommu::forget);
-            self.slots.iter().for_each(|slot| slot.board.take(|_| ()));
-            self.iotlb.ahead = true;
-        }
         match ring.filter(|_| std::mem::take(&mut self.slots[index].is_fresh)) {
             // The ring was started but never served.
             Some(ring) => ring.base.unwrap_or(Ring::first(self.features)),

@@ -159,14 +159,6 @@ impl Iommu {
         self.editor.invalidate(message.iova, message.size);
     }
 
-    /// Forgets all translations and outstanding misses: no ring runs, so no worker uses one. A front-end that stops the
-    /// device, as when its guest reboots, sends no invalidations, and the next driver's addresses may lie elsewhere.
-    pub(super) fn forget(&mut self) {
-        self.editor.invalidate(0, 0);
-        self.pending.clear();
-        ringway_host::reclaim_all(std::mem::take(self.editor.retired()));
-    }
-
     /// Repeats misses that were not answered for `AGAIN` nanoseconds, and gives up after `TIMES` repetitions.
     pub(super) fn remind(&mut self, now: u64) {
         if self.pending.is_empty() || now.saturating_sub(self.asked_again) < AGAIN / 2 {

@@ -214,40 +214,6 @@ fn rings_stop_when_the_iommu_feature_changes() {
 }
 
 #[test]
-fn translations_end_with_the_last_ring() {
-    // A guest that reboots: its front-end stops the rings and starts them, and invalidates nothing.
-    for kind in [GuestConfig::ALL[0], GuestConfig::ALL[1]] {
-        with(kind, |rig| {
-            let Rig { space, rx, tx, monitor, queue, reader, counters } = rig;
-            let (to, new) = (FROM + 0x1000, 0x10_0000);
-            monitor.map(FROM, DATA, 0x2000, BOTH);
-            space.span(DATA, 112).write(&framed(5, 100));
-            space.span(DATA + new, 112).write(&framed(6, 100));
-            add(rx, to, 2048, true);
-            add(tx, FROM, 112, false);
-            pass(reader, queue, monitor, 1);
-            let bases = [0, 1].map(|index| monitor.front.stop(index).unwrap());
-            monitor.asked.clear();
-            // The next driver's addresses lie elsewhere.
-            monitor.map(FROM, DATA + new, 0x2000, BOTH);
-            space.span(DATA + 0x1000, 4096).write(&[0x55; 4096]);
-            for (index, base) in [0, 1].into_iter().zip(bases) {
-                let vring = monitor.vring(index, base);
-                monitor.front.start(vring).unwrap();
-            }
-            add(rx, to, 2048, true);
-            add(tx, FROM, 112, false);
-            pass(reader, queue, monitor, 1);
-            let asked = |iova: u64| monitor.asked.iter().any(|asked| asked.iova >> 12 == iova >> 12);
-            assert!(asked(FROM) && asked(to) && asked(RINGS_IOVA), "{kind:?}");
-            assert_eq!(space.bytes(DATA + 0x1000, 4096), [0x55; 4096], "{kind:?}");
-            assert_eq!(space.bytes(DATA + new + 0x1000, 112)[12..], framed(6, 100)[12..], "{kind:?}");
-            assert_eq!(counters.faults.load(Relaxed), 0);
-        });
-    }
-}
-
-#[test]
 fn protocol_features_can_be_dropped_while_an_iommu_is_in_use() {
     // REPLY_ACK and the channel are dropped while rings run. Grants remain, and can still be revoked.
     with(GuestConfig::ALL[0], |rig| {
