@@ -256,8 +256,7 @@ impl Fabric {
         for (number, ((queue, counters), (worker, bit, line))) in (0..).zip(ends) {
             let slot = RxSlot::new(queue.rx, id, counters.clone(), budget.clone());
             rx.push(Arc::new(RxSlot { place: place.clone(), ..slot }));
-            let mut source = Source::new(queue.tx, id, number, counters);
-            source.move_to(worker);
+            let source = Source::new(queue.tx, id, number, counters);
             let source = Arc::new(Mutex::new(source));
             slots.push(QueueSlot { worker, bit, line, source, is_taken: false });
         }
@@ -287,7 +286,7 @@ impl Fabric {
         self.publish();
         for slot in self.ports.values().filter(|record| record.id == id).flat_map(|record| &record.slots) {
             let (bit, source) = (slot.bit, slot.source.clone());
-            self.workers[slot.worker].handle.send(Command::Add { bit, source });
+            self.workers[slot.worker].handle.send(Command::Add { bit, worker: slot.worker, source });
         }
         Ok(())
     }
@@ -654,7 +653,7 @@ pub(crate) mod tests {
         add("c", "w0", 2, null());
         let frames = || page[1].rx_frames.load(Relaxed);
         until(|| frames() > 1000);
-        fabric.workers[0].handle.send(Command::Add { bit: 100, source: wrong() });
+        fabric.workers[0].handle.send(Command::Add { bit: 100, worker: 0, source: wrong() });
         until(|| fabric.workers[0].handle.is_gone());
         let before = frames();
         let names: Vec<String> = fabric

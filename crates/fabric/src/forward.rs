@@ -205,7 +205,7 @@ pub struct Source {
     pub flooded: usize,
     /// Ports that still need a copy of its first frames, since another worker had their queue locked.
     pub missed: Missed,
-    /// The number of its worker.
+    /// The number of the worker that served it last.
     worker: usize,
     backlog: Backlog,
 }
@@ -217,9 +217,16 @@ impl Source {
         Source { tx, port, queue, counters, waiting: None, flooded: 0, missed, worker: 0, backlog }
     }
 
-    /// Makes it a source of worker number `worker`.
+    /// Makes it a source of worker number `worker`. Called by a thread of that worker.
+    #[cold]
     pub fn move_to(&mut self, worker: usize) {
         (self.worker, self.backlog) = (worker, Backlog::default());
+    }
+
+    /// The number of the worker that served it last.
+    #[inline]
+    pub fn worker(&self) -> usize {
+        self.worker
     }
 
     /// Notes that the source has no frames.

@@ -24,6 +24,8 @@ pub enum Command {
     Add {
         /// The queue's number on the worker's bell.
         bit: usize,
+        /// The worker's number.
+        worker: usize,
         /// The source.
         source: SharedSource,
     },
@@ -160,6 +162,8 @@ const LONG_AGO: u64 = 1;
 
 struct PolledQueue {
     source: SharedSource,
+    /// The number of its worker.
+    worker: usize,
     counters: CountersRef,
     /// When the queue last had frames; 0: its bell was just rung.
     last: u64,
@@ -370,7 +374,7 @@ impl Worker {
         let commands = locked(&self.commands).as_mut().map(std::mem::take);
         for command in commands.unwrap_or_default() {
             match command {
-                Command::Add { bit, source } => self.add(bit, source),
+                Command::Add { bit, worker, source } => self.add(bit, worker, source),
                 Command::Remove { bit, to } => {
                     self.active.retain(|&active| active != bit);
                     let slot = self.slots.get_mut(bit).and_then(Option::take);
@@ -393,13 +397,14 @@ impl Worker {
         true
     }
 
-    fn add(&mut self, bit: usize, source: SharedSource) {
+    fn add(&mut self, bit: usize, worker: usize, source: SharedSource) {
         if self.slots.len() <= bit {
             self.slots.resize_with(bit + 1, || None);
         }
         // With private counters, the queue's kicks are not counted.
         let counters = free(&source).map_or_else(CountersRef::private, |source| source.counters.clone());
-        self.slots[bit] = Some(PolledQueue { source, counters, last: 0, active: false, armed: true });
+        let queue = PolledQueue { source, worker, counters, last: 0, active: false, armed: true };
+        self.slots[bit] = Some(queue);
         activate(&mut self.slots, &mut self.active, bit, 0);
     }
 
@@ -493,13 +498,18 @@ fn poll(
     world: &World,
     policy: &Policy,
 ) -> Polled {
-    let PolledQueue { source, last, active, armed, .. } = slot;
-    // It is rung for again when the predecessor that has it ends.
+    let PolledQueue { source, worker, last, active, armed, .. } = slot;
+    // Only a predecessor, of this worker or of one that it was moved from, can have it, since nothing but workers'
+    // threads locks a source. When a predecessor ends, the session thread wakes every queue.
     let Some(mut source) = free(source) else {
         (*active, *armed) = (false, true);
         return Polled::Inactive(None);
     };
     let source = &mut *source;
+    // A predecessor may have had it when it was moved.
+    if source.worker() != *worker {
+        source.move_to(*worker);
+    }
     if *last == 0 && !world.port(source.port).is_some_and(|port| is_closed(&port.budget)) {
         forwarder.meter.at(Access::of(source.port));
         // The queue just became active: it is polled, so its peer need not kick.
@@ -621,7 +631,7 @@ pub(crate) mod tests {
         let (worker, handle) = Worker::new(policy, published, FlowHash::new(1), alarm.clone()).unwrap();
         let thread = std::thread::spawn(move || worker.run());
         assert!(!handle.is_gone());
-        handle.send(Command::Add { bit: 0, source: wrong() });
+        handle.send(Command::Add { bit: 0, worker: 0, source: wrong() });
         assert!(thread.join().is_err() && handle.is_gone() && alarm.clear());
         assert!(handle.take_back(0).recv().is_err());
         ringway_host::grace();

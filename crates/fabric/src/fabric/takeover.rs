@@ -62,7 +62,7 @@ impl Fabric {
         let own = |slot: &&super::QueueSlot| slot.worker == worker && !slot.is_taken;
         for slot in self.ports.values().flat_map(|record| &record.slots).filter(own) {
             let (bit, source) = (slot.bit, slot.source.clone());
-            self.workers[worker].handle.send(Command::Add { bit, source });
+            self.workers[worker].handle.send(Command::Add { bit, worker, source });
         }
         for command in pending {
             match command {
@@ -121,7 +121,7 @@ impl Fabric {
 mod tests {
     use super::*;
     use crate::fabric::tests::{page, started};
-    use crate::forward::Source;
+    use crate::forward::{Source, free};
     use crate::proto::Event;
     use ringway_frame::{Burst, CountersRef, TxQueue};
     use ringway_host::open_thread_files;
@@ -173,9 +173,9 @@ mod tests {
         }
     }
 
-    /// A worker with a source, a sink, and a port whose queue blocks.
-    fn fabric(page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Blocking) {
-        let mut fabric = started(&["w"], page.clone());
+    /// Workers, of which the first, `w`, has a source, a sink, and a port whose queue blocks.
+    fn fabric(workers: &[&str], page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Blocking) {
+        let mut fabric = started(workers, page.clone());
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
         fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
         let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
@@ -183,7 +183,8 @@ mod tests {
         let null = || Kind::new("null", &());
         let ports = [("load", Kind::new("source", &load)), ("sink", null()), ("slow", null())];
         for (counters, (name, kind)) in (0..).zip(ports) {
-            fabric.add_port(Port::new(name, kind, Some(To::Switch("s".into()))), counters).unwrap();
+            let port = Port::new(name, kind, Some(To::Switch("s".into())));
+            fabric.add_port(Port { worker: Some("w".into()), ..port }, counters).unwrap();
         }
         let blocking = Blocking::default();
         let record = fabric.ports.get_mut("slow").unwrap();
@@ -191,14 +192,14 @@ mod tests {
         let slot = &mut record.slots[0];
         slot.source = Arc::new(Mutex::new(source));
         let (bit, source) = (slot.bit, slot.source.clone());
-        fabric.workers[0].handle.send(Command::Add { bit, source });
+        fabric.workers[0].handle.send(Command::Add { bit, worker: 0, source });
         (fabric, blocking)
     }
 
     #[test]
     fn the_other_queues_of_a_blocked_worker_are_served_by_another_thread() {
         let page = page();
-        let (mut fabric, blocking) = fabric(&page);
+        let (mut fabric, blocking) = fabric(&["w"], &page);
         let frames = || page[1].rx_frames.load(Relaxed);
         for _ in 0..3 {
             until(&mut fabric, "frames", |_| frames() > 100);
@@ -228,9 +229,28 @@ mod tests {
     }
 
     #[test]
+    fn a_source_that_is_moved_while_a_thread_is_blocked_in_it_becomes_the_new_workers() {
+        let page = page();
+        let (mut fabric, blocking) = fabric(&["w", "v"], &page);
+        blocking.blocks.store(true, Relaxed);
+        fabric.ports["slow"].slots[0].line.wake();
+        until(&mut fabric, "another thread takes over", |fabric| !fabric.workers[0].predecessors.is_empty());
+        let polled = blocking.polled.load(Relaxed);
+        fabric.move_port("slow", Some("v")).unwrap();
+        blocking.blocks.store(false, Relaxed);
+        until(&mut fabric, "the new worker serves it", |_| blocking.polled.load(Relaxed) > polled);
+        // The worker may have it locked.
+        let source = fabric.ports["slow"].slots[0].source.clone();
+        until(&mut fabric, "it is the new worker's", |fabric| {
+            let slot = &fabric.ports["slow"].slots[0];
+            slot.worker == 1 && free(&source).is_some_and(|source| source.worker() == 1)
+        });
+    }
+
+    #[test]
     fn a_worker_has_a_bounded_number_of_blocked_threads() {
         let page = page();
-        let (mut fabric, blocking) = fabric(&page);
+        let (mut fabric, blocking) = fabric(&["w"], &page);
         blocking.blocks.store(true, Relaxed);
         for number in 0..=PREDECESSORS {
             assert_eq!(fabric.workers[0].predecessors.len(), number);
@@ -238,7 +258,7 @@ mod tests {
             // Each blocks in a queue of its own. The watchdog has no files, and so finds none.
             let source = Source::new(Box::new(blocking.clone()), 2, 0, CountersRef::private());
             let (polled, source) = (blocking.polled.load(Relaxed), Arc::new(Mutex::new(source)));
-            handle.send(Command::Add { bit: 1000 + number, source });
+            handle.send(Command::Add { bit: 1000 + number, worker: 0, source });
             while blocking.polled.load(Relaxed) == polled {
                 std::thread::yield_now();
             }

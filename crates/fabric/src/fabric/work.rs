@@ -1,8 +1,8 @@
 //! Jobs on one port, which may block: on the turn of a blocked worker, or on the peer's memory. A thread does a
 //! [`Work`] without access to the fabric; jobs on one port are done one after the other.
 
-use super::{Fabric, FabricError, Record, port_state};
-use crate::forward::{SharedSource, free};
+use super::{Fabric, FabricError, QueueSlot, Record, port_state};
+use crate::forward::SharedSource;
 use crate::proto::Event;
 use crate::worker::Command;
 use ringway_frame::add;
@@ -320,10 +320,8 @@ impl Fabric {
         }
         for (slot, source) in record.slots.iter_mut().zip(sources) {
             slot.is_taken = false;
-            if let Some(mut source) = free(&source) {
-                source.move_to(slot.worker);
-            }
-            self.workers[slot.worker].handle.send(Command::Add { bit: slot.bit, source });
+            let QueueSlot { worker, bit, .. } = *slot;
+            self.workers[worker].handle.send(Command::Add { bit, worker, source });
         }
         found?;
         self.free_bits(former);

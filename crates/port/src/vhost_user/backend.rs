@@ -229,10 +229,10 @@ impl Backend {
         self.device.receiving()
     }
 
-    /// Sends all unanswered misses again, as after a timeout.
+    /// Sends unanswered misses again, as at `now`.
     #[cfg(test)]
-    pub(super) fn remind(&mut self) {
-        self.device.remind(u64::MAX);
+    pub(super) fn remind(&mut self, now: u64) {
+        self.device.remind(now);
     }
 
     /// Features negotiated with the front-end, for display: `packed mrg-rxbuf csum`.

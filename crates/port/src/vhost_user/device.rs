@@ -553,6 +553,7 @@ impl Device for Guest {
             vring.settle();
         }
         self.slots[index].is_waiting = false;
+        self.set_iommu();
         match ring.filter(|_| std::mem::take(&mut self.slots[index].is_fresh)) {
             // The ring was started but never served.
             Some(ring) => ring.base.unwrap_or(Ring::first(self.features)),

@@ -159,13 +159,14 @@ impl Iommu {
         self.editor.invalidate(message.iova, message.size);
     }
 
-    /// Repeats misses that were not answered for `AGAIN` nanoseconds, and gives up after `TIMES` repetitions.
-    pub(super) fn remind(&mut self, now: u64) {
+    /// Repeats misses that were not answered for `AGAIN` nanoseconds, and gives up after `TIMES` repetitions. Returns
+    /// whether any was given up: what waits for it must be woken, and reports it again if it still needs it.
+    pub(super) fn remind(&mut self, now: u64) -> bool {
         if self.pending.is_empty() || now.saturating_sub(self.asked_again) < AGAIN / 2 {
-            return;
+            return false;
         }
         self.asked_again = now;
-        let mut again = Vec::new();
+        let (mut again, before) = (Vec::new(), self.pending.len());
         self.pending.retain(|key, question| {
             if now.saturating_sub(question.asked) < AGAIN {
                 return true;
@@ -175,9 +176,11 @@ impl Iommu {
             again.extend(Access::from_bits(key.1).map(|access| Missed { iova: question.iova, access }));
             question.times <= TIMES
         });
+        let is_given_up = self.pending.len() < before;
         // A queue that still needs a translation given up here posts the miss again.
         self.editor.retry_misses();
         again.into_iter().for_each(|missed| self.ask(Message::MISS, missed));
+        is_given_up
     }
 
     /// Sends as much of the outbox as the channel has room for.

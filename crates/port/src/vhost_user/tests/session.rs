@@ -100,7 +100,12 @@ impl<'a> Wire<'a> {
 
     /// Lets unanswered misses be sent once more.
     pub(crate) fn wait_for_reminder(&mut self) {
-        self.backend.remind();
+        self.backend.remind(u64::MAX);
+    }
+
+    /// Lets unanswered misses be sent again until they are given up.
+    pub(crate) fn wait_until_given_up(&mut self) {
+        (0..10).rev().for_each(|left| self.backend.remind(u64::MAX - left * 2_000_000_000));
     }
 }
 

@@ -5,6 +5,7 @@ use super::session::{Wire, port, region};
 use crate::Queue;
 use crate::State;
 use ringway_frame::{Burst, Storage};
+use ringway_host::{EventFd, wait_readable};
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Frontend, SharedRegion, Vring, VringAddr};
@@ -116,4 +117,55 @@ fn frames_are_reflected_in_split_rings() {
 #[test]
 fn frames_are_reflected_in_packed_rings() {
     frames_go_round(true);
+}
+
+/// Attack: a kick descriptor that is also the interrupt, so that an interrupt wakes the worker, and a worker that is woken
+/// interrupts. Only used buffers cause interrupts, so that the loop ends without another frame.
+#[test]
+fn an_interrupt_that_is_also_the_kick_wakes_the_worker_no_more_than_frames_do() {
+    const FRAMES: usize = 20;
+    for packed in [false, true] {
+        let (mut backend, mut queues, counters): (Backend, _, _) = port();
+        let file = ringway_host::memfd("guest", SIZE).unwrap();
+        let region = ringway_host::map_region(&file, 0, SIZE as u64, 0, 0).unwrap();
+        let memory = Memory::new(vec![region]).unwrap();
+        let layout = Layout { packed, size: 256, event_idx: false, indirect: false };
+        let features = virtio::VERSION_1 | if packed { virtio::RING_PACKED } else { 0 };
+        let mut front = Frontend::negotiate(Wire::new(&mut backend), features, protocol::REPLY_ACK).unwrap();
+        front.set_memory(share(&file)).unwrap();
+        let mut tx = driver(&memory, &layout, 1);
+        let at = super::session::region(RINGS[1], 1, 0).user;
+        let (index, base) = (1, if packed { 0x8000 } else { 0 });
+        let (available, used) = (at + 0x1000, at + 0x2000);
+        let addresses = VringAddr { index, flags: 0, descriptors: at, available, used, log: 0 };
+        let both = EventFd::new().unwrap();
+        let copy = || Some(both.as_fd().try_clone_to_owned().unwrap());
+        front.start(Vring { size: 256, addresses, base, kick: copy(), call: copy() }).unwrap();
+        for _ in 0..FRAMES {
+            tx.add(&[Buffer { address: BUFFERS[1], len: 100, write: false }], None).unwrap();
+        }
+        tx.publish();
+        both.signal();
+        let (mut reader, mut woken, mut taken) = (Reader::register().unwrap(), 0, 0);
+        while wait_readable(&[both.as_fd()], Some(50_000_000)).unwrap()[0] {
+            both.clear();
+            woken += 1;
+            assert!(woken <= 2 * FRAMES + 4, "woken again and again");
+            let mut is_armed = false;
+            while !is_armed {
+                let (mut storage, queue) = (Storage::default(), &mut queues[0].tx);
+                let turn = reader.turn(1_000_000 * woken as u64);
+                queue.disarm(&turn);
+                let mut burst = Burst::begin(&mut storage);
+                queue.take(&turn, &mut burst);
+                let count = burst.len().min(1);
+                queue.release(&turn, count);
+                taken += count;
+                is_armed = count == 0 && queue.arm(&turn);
+                reader.rest();
+            }
+        }
+        assert_eq!(taken, FRAMES);
+        assert_eq!(counters.faults.load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
 }

@@ -11,7 +11,7 @@ use crate::vhost_user::tests::session::{Wire, port};
 use ringway_frame::CountersRef;
 use ringway_mem::Reader;
 use ringway_vhost_user::feature::virtio;
-use ringway_vhost_user::{Frontend, FrontendError, Iotlb};
+use ringway_vhost_user::{Frontend, FrontendError, Iotlb, Request};
 use ringway_virtq::Driver;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -119,6 +119,70 @@ fn single_use_buffer_mappings_lose_no_frame() {
             assert_eq!((invalidations, faults, drops), (40 * 32, 0, 0));
             assert_eq!(asked - misses, (monitor.updates - updates) as u64, "each question is one miss");
         });
+    }
+}
+
+#[test]
+fn a_device_that_starts_again_uses_no_former_translation() {
+    const MOVED: u64 = 0x40_0000;
+    for kind in [GuestConfig::ALL[0], GuestConfig::ALL[1]] {
+        for late in [false, true] {
+            with(kind, |rig| {
+                let Rig { space, rx, tx, monitor, queue, reader, .. } = rig;
+                let (from, to) = (0x4000_0000, 0x4020_0000);
+                let frames = [framed(1, 100), framed(2, 100)];
+                for (moved, frame) in [0, MOVED].into_iter().zip(&frames) {
+                    if moved > 0 {
+                        let bases = [0, 1].map(|index| monitor.front.stop(index).unwrap());
+                        if late {
+                            // The answer to a miss of before the stop.
+                            monitor.send_iotlb(Iotlb::UPDATE, from, 0x1000, USER + DATA, READ).unwrap();
+                            let features = monitor.front.features();
+                            monitor.front.set(Request::SetFeatures(features)).unwrap();
+                        }
+                        for (index, base) in (0..).zip(bases) {
+                            let vring = monitor.vring(index, base);
+                            monitor.front.start(vring).unwrap();
+                            monitor.answer();
+                        }
+                    }
+                    // No unmapping is reported, since the device is stopped meanwhile.
+                    monitor.map(from, DATA + moved, 0x1000, READ);
+                    monitor.map(to, DATA + moved + 0x1000, 0x1000, WRITE);
+                    space.span(DATA + moved, 112).write(frame);
+                    add(rx, to, 2048, true);
+                    add(tx, from, 112, false);
+                    pass(reader, queue, monitor, 1);
+                    assert_eq!((take_all(tx).len(), take_all(rx).len()), (1, 1));
+                }
+                for (moved, frame) in [0, MOVED].into_iter().zip(&frames) {
+                    assert_eq!(space.bytes(DATA + moved + 0x1000, 112)[12..], frame[12..], "{kind:?} {late}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_ring_whose_translation_was_given_up_is_asked_for_again() {
+    for kind in GuestConfig::ALL {
+        let (mut backend, mut queues, _) = port();
+        let space = Space::new(kind);
+        let (mut rx, mut tx) = (space.driver(0), space.driver(1));
+        let mut monitor = Monitor::new(&mut backend, &space);
+        monitor.answers = false;
+        monitor.start(0);
+        monitor.start(1);
+        monitor.front.transport().wait_until_given_up();
+        // All of the reminders are lost.
+        assert!(!monitor.listen().is_empty());
+        monitor.answers = true;
+        assert!(monitor.answer() > 0, "{kind:?}: nothing is asked for");
+        monitor.map(DATA, DATA, 0x2000, BOTH);
+        space.span(DATA, 112).write(&framed(1, 100));
+        add(&mut rx, DATA + 0x1000, 2048, true);
+        add(&mut tx, DATA, 112, false);
+        pass(&mut Reader::register().unwrap(), &mut queues[0], &mut monitor, 1);
     }
 }
 
