@@ -157,6 +157,7 @@ impl Stack {
         if !addresses.contains(&cidr) {
             addresses.push(cidr);
             self.routes.add(cidr, None, interface);
+            self.announce_address(interface, cidr.address);
         }
     }
 
