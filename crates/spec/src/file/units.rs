@@ -108,17 +108,20 @@ pub fn bits(text: &str) -> Result<u64, Wrong> {
     rate.map(|rate| rate as u64).ok_or_else(|| (format!("\"{text}\" is not a rate"), fix.into()))
 }
 
-/// A share from 0 to 1: `1%` or `0.01`.
+/// A share: `1%` or `0.01`; up to `100%`.
 ///
 /// # Errors
-/// It is no number, or out of range.
+/// It is no number, or out of range, or 1 without a unit, which is 1% for tc and would be 100% here.
 pub fn share(text: &str) -> Result<f64, Wrong> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let value = number.trim().parse::<f64>().ok().map(|value| value / unit);
     let fix = match value {
-        // `loss = 1` and `loss 1` are a hundredth for some, and everything here.
-        Some(value) if value > 1.0 => format!("write \"{number}%\", or a number from 0 to 1"),
-        _ => "write one from \"0%\" to \"100%\", or a number from 0 to 1".into(),
+        Some(1.0) if unit == 1.0 => {
+            let what = format!("\"{text}\" may mean 1%, as for tc, or all");
+            return Err((what, "write \"1%\" or \"100%\"".into()));
+        }
+        Some(value) if value > 1.0 => format!("write \"{number}%\", or a number below 1"),
+        _ => "write one from \"0%\" to \"100%\", or a number below 1".into(),
     };
     value.filter(|value| (0.0..=1.0).contains(value)).ok_or((format!("\"{text}\" is not a share"), fix))
 }
@@ -272,7 +275,12 @@ mod tests {
         for wrong in ["", "100", "-1Mbit", "0bit", "2000Gbit", "1xbit", "ms", "nanbit"] {
             assert_eq!(bits(wrong).unwrap_err().0, format!("\"{wrong}\" is not a rate"));
         }
-        assert_eq!(share("5").unwrap_err().1, "write \"5%\", or a number from 0 to 1");
+        assert_eq!(share("5").unwrap_err().1, "write \"5%\", or a number below 1");
+        for one in ["1", "1.0", " 1"] {
+            let what = format!("\"{one}\" may mean 1%, as for tc, or all");
+            assert_eq!(share(one), Err((what, "write \"1%\" or \"100%\"".into())));
+        }
+        assert_eq!((share("100%"), share("0.99"), share("0")), (Ok(1.0), Ok(0.99), Ok(0.0)));
         assert!(share("101%").is_err() && share("nan").is_err() && share("-1%").is_err());
     }
 
