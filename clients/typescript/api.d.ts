@@ -262,6 +262,8 @@ export interface DrainView {
   moves: Migration[];
   /** VMs that have a host reserved and are still on this one. */
   moving: string[];
+  /** VMs that are not on it, but for which it is reserved. */
+  reserved: string[];
   /** Its status; `maintenance` when it is empty. */
   status: HostStatus;
   /** Those that can't leave now. */

@@ -20,12 +20,26 @@ const ROWS: &[Row] = &[
     ("", "watch monitor htop", "`ringway top` shows what uses processors, `ringway stats --watch` rates"),
     (
         "",
-        "exec ssh attach console shell sh enter",
-        "`ringway guest exec NAME COMMAND` runs a command in a guest",
+        "exec ssh attach console shell sh enter xterm term iperf iperf3 mn cmd",
+        "`ringway guest exec NAME COMMAND` runs a command in a guest, \
+         `ringway host exec NAME -- COMMAND` in a host",
     ),
     (
         "",
-        "start run boot launch create-fabric serve daemon",
+        "ping pingall pingpair",
+        "`ringway host ping` lets each host ping each other one; `ringway topo --ping` does so in a new \
+         topology",
+    ),
+    ("", "events", "`ringway place events` shows changes of placement; those of the fabric are in its log"),
+    ("", "config", "`ringway check FILE` checks a fabric file, `ringway ps` shows what is up"),
+    (
+        "",
+        "scale replicas",
+        "set `instances` in [function.NAME] of the fabric file, then `ringway apply FILE`",
+    ),
+    (
+        "",
+        "start run boot launch create-fabric serve daemon deploy",
         "`ringway up FILE --detach` brings a fabric up; `ringway guest start NAME` and \
          `ringway function start NAME` start a part of it",
     ),
@@ -37,8 +51,16 @@ const ROWS: &[Row] = &[
     ),
     (
         "",
-        "restart reload refresh update upgrade edit set change",
-        "change the fabric file, then `ringway apply FILE`",
+        "restart reboot",
+        "`ringway guest stop NAME && ringway guest start NAME` and \
+         `ringway function stop NAME && ringway function start NAME` do that",
+    ),
+    ("", "reload refresh update upgrade edit", "change the fabric file, then `ringway apply FILE`"),
+    (
+        "",
+        "set change",
+        "change the fabric file, then `ringway apply FILE`; `ringway link set NAME KEY=VALUE` changes a \
+         link at once",
     ),
     (
         "",
@@ -46,7 +68,13 @@ const ROWS: &[Row] = &[
         "change the fabric file, then `ringway apply FILE`; `ringway function create NAME` and \
          `ringway function destroy NAME` need no file",
     ),
-    ("", "validate verify lint test plan diff", "`ringway check FILE` reports all errors of a fabric file"),
+    ("", "validate verify lint plan diff", "`ringway check FILE` reports all errors of a fabric file"),
+    (
+        "",
+        "test",
+        "`ringway check FILE` reports all errors of a fabric file, `ringway function test FILE` tests \
+         configurations",
+    ),
     (
         "",
         "drain cordon uncordon taint",
@@ -69,18 +97,38 @@ const ROWS: &[Row] = &[
     ("", "vm vms guests domain machine", "`ringway guest list` shows guests"),
     ("", "functions fn nf element", "`ringway function list` shows functions"),
     ("", "ports interfaces iface nic", "`ringway ps` shows ports; `ringway port up NAME` connects one"),
+    ("", "switches bridge br fdb vswitch", "`ringway switch table NAME` shows a switch's addresses"),
     (
         "",
-        "switches bridge br fdb vswitch net network",
-        "`ringway switch table NAME` shows a switch's addresses",
+        "net network topology",
+        "`ringway graph > FABRIC.svg` draws ports, switches and links, `ringway link show` shows links",
     ),
     ("", "links netem tc", "`ringway link show` shows links, `ringway link set NAME KEY=VALUE` changes them"),
-    ("", "schedule hosts nodes node", "`ringway place hosts` shows hosts, `ringway place run VM` decides"),
+    (
+        "",
+        "hosts nodes node",
+        "`ringway host list` shows the fabric's hosts, `ringway place hosts` those that VMs are placed on",
+    ),
+    ("", "schedule", "`ringway place run VM` decides where a VM runs"),
+    ("host", "ls show ps status info", "`ringway host list` shows the hosts and their programs"),
+    (
+        "host",
+        "run shell sh console ssh attach enter xterm",
+        "`ringway host exec NAME -- COMMAND` runs a command in a host, and a shell without one",
+    ),
+    (
+        "host",
+        "start stop restart create add new rm remove delete",
+        "describe hosts in the fabric file as [host.NAME], then `ringway apply FILE`",
+    ),
+    ("host", "pingall", "`ringway host ping` lets each host ping each other one"),
+    ("host", ANY, "`ringway host exec NAME -- COMMAND` runs a command in a host"),
     ("", "migrate move snapshot clone", "`ringway function --help` lists what functions in VMs can do"),
     ("", "build image", "`ringway tiny build FOLDER` builds a program's image"),
     ("", "api", "`ringway openapi` prints the description of the control API"),
     ("guest", "ls show ps status info", "`ringway guest list` shows the guests"),
     ("guest", "run boot up resume", "`ringway guest start NAME` starts a guest"),
+    ("guest", "logs log", "`ringway guest list` shows the file of a guest's console"),
     (
         "guest",
         "kill shutdown halt poweroff down reboot restart destroy pause",
@@ -116,7 +164,15 @@ const ROWS: &[Row] = &[
     ("function", "save checkpoint", "`ringway function snapshot NAME SNAPSHOT` takes a snapshot"),
     (
         "function",
-        "get exec handlers call",
+        "trace profile",
+        "`ringway function graph NAME` draws a function with its packets, \
+         `ringway function read NAME profile` shows the time of each element",
+    ),
+    ("function", "scale", "set `instances` in [function.NAME] of the fabric file, then `ringway apply FILE`"),
+    ("function", "deploy", "`ringway function create NAME` creates a function and starts it"),
+    (
+        "function",
+        "get exec handler handlers call",
         "`ringway function read NAME list` shows elements, `ringway function read NAME HANDLER` a value",
     ),
     ("function", "set", "`ringway function write NAME ELEMENT.HANDLER VALUE` writes a handler"),
@@ -126,6 +182,7 @@ const ROWS: &[Row] = &[
         "`ringway function list` shows why a function ended, `ringway top` its use",
     ),
     ("port", "ls list show ps status info", "`ringway ps` shows ports, `ringway stats` their counters"),
+    ("port", "stats counters", "`ringway stats NAME` shows a port's counters"),
     ("port", "enable connect on start", "`ringway port up NAME` connects a port's cable"),
     ("port", "disable disconnect off stop drain", "`ringway port down NAME` disconnects a port's cable"),
     (
@@ -136,7 +193,7 @@ const ROWS: &[Row] = &[
     ("switch", "ls list show ps status info", "`ringway ps` shows which ports are on a switch"),
     (
         "switch",
-        "fdb macs mac addresses",
+        "fdb macs mac addresses dump",
         "`ringway switch table NAME` shows the addresses that a switch knows",
     ),
     (
@@ -145,6 +202,9 @@ const ROWS: &[Row] = &[
         "describe switches in the fabric file as [switch.NAME], then `ringway apply FILE`",
     ),
     ("link", "ls list ps status info", "`ringway link show` shows links"),
+    ("link", "down", "`ringway link set NAME loss=100%` lets nothing pass"),
+    ("link", "up reset", "`ringway link set NAME loss=` sets a value back to its default"),
+    ("link", "stats counters", "`ringway link show` shows delays and losses that were observed"),
     ("link", "change edit update", "`ringway link set NAME KEY=VALUE` changes a link"),
     (
         "link",
@@ -160,17 +220,30 @@ const ROWS: &[Row] = &[
         "reason why",
         "`ringway place explain ID` explains a decision, `ringway place why-not VM HOST` a host",
     ),
+    (
+        "place",
+        "migrate move",
+        "`ringway place run VM` decides where a VM runs, `ringway place drain HOST` moves all",
+    ),
+    ("place", "get describe inspect", "`ringway place show KIND NAME` shows all settings of an object"),
+    ("place", "taint", "`ringway place cordon HOST` closes a host to new VMs"),
     ("place", "rebalance", "`ringway place balance` proposes moves"),
     ("tiny", "init create add", "`ringway tiny new FOLDER` makes a folder with a program"),
     ("tiny", "compile make", "`ringway tiny build FOLDER` builds a program's image"),
     ("tiny", "run start", "a fabric file runs it: [function.NAME] image = \"FILE\", then `ringway up FILE`"),
 ];
 
+/// Any word, if clap knows none that is similar.
+const ANY: &str = "*";
 /// Options that have a value, and may stand before the command.
 const WITH_VALUE: [&str; 2] = ["--socket", "--fabric"];
 
 /// Prints why the command line is refused, and ends this process.
 pub fn explain(error: &clap::Error, words: &[OsString]) -> ! {
+    if let Some(why) = unwanted_name(error, words) {
+        eprintln!("{}error:{:#} {why}", crate::text::BAD, crate::text::BAD);
+        exit(error.exit_code())
+    }
     let Some((below, word, advice)) = advice(error, words) else { error.exit() };
     let space = if below.is_empty() { "" } else { " " };
     eprintln!(
@@ -188,8 +261,36 @@ fn advice(error: &clap::Error, words: &[OsString]) -> Option<(&'static str, Stri
     }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let below = command_above(&Arguments::command(), words, word);
-    let row = ROWS.iter().find(|(own, known, _)| *own == below && known.split(' ').any(|one| one == word));
+    let of = |wanted: &str| {
+        ROWS.iter().find(|(own, known, _)| *own == below && known.split(' ').any(|one| one == wanted))
+    };
+    let is_like_none = error.get(ContextKind::SuggestedSubcommand).is_none();
+    let row = of(word).or_else(|| of(ANY).filter(|_| is_like_none));
     row.map(|(own, _, advice)| (*own, word.clone(), *advice))
+}
+
+/// What to do about a name after a command that has none, which other tools take for that of the fabric.
+fn unwanted_name(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else { return None };
+    if error.kind() != ErrorKind::UnknownArgument || word.starts_with('-') {
+        return None;
+    }
+    let (mut command, mut above) = (&Arguments::command(), Vec::new());
+    for known in words.iter().filter_map(|word| word.to_str()).take_while(|own| own != word) {
+        if let Some(next) = command.find_subcommand(known) {
+            command = next;
+            above.push(known);
+        }
+    }
+    let above = above.join(" ");
+    // These are not about a fabric.
+    let is_about_one = !above.is_empty() && !matches!(&*above, "doctor" | "openapi");
+    let takes_none = command.get_positionals().next().is_none() && !command.has_subcommands();
+    (is_about_one && takes_none).then(|| {
+        format!(
+            "`ringway {above}` takes no name; write `ringway --fabric {word} {above}` if it is a fabric's"
+        )
+    })
 }
 
 /// The last command before `word`; nothing if there is none.
@@ -234,8 +335,31 @@ mod tests {
         is("function ls", "`ringway function list`");
         is("guest status", "`ringway guest list`");
         is("port list", "`ringway ps`");
+        is("host h1 ping -c 1 h2", "`ringway host exec NAME -- COMMAND`");
+        is("host shell h1", "`ringway host exec NAME -- COMMAND`");
+        is("link down wan", "`ringway link set NAME loss=100%`");
+        assert_eq!(answer("host lst"), None, "clap has a similar word");
         assert_eq!(answer("frobnicate"), None, "clap's own message");
         assert_eq!(answer("ps --wrong"), None);
+    }
+
+    #[test]
+    fn a_fabric_that_is_named_as_for_other_tools_is_answered_with_the_option() {
+        let answer = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let error = Arguments::try_parse_from([OsString::from("ringway")].iter().chain(&words)).err()?;
+            unwanted_name(&error, &words)
+        };
+        for (line, right) in [
+            ("down lab", "--fabric lab down"),
+            ("ps lab", "--fabric lab ps"),
+            ("host list lab", "--fabric lab host list"),
+        ] {
+            assert!(answer(line).is_some_and(|why| why.contains(&format!("`ringway {right}`"))), "{line}");
+        }
+        for line in ["ps --lab", "openapi lab", "down", "stats left right", "frobnicate lab"] {
+            assert_eq!(answer(line), None, "{line}");
+        }
     }
 
     #[test]

@@ -103,6 +103,7 @@ TX is what a port's peer sends, RX what it receives. Reading counters costs the 
 
 Examples:
   ringway stats
+  ringway stats left           one port
   ringway stats --watch
   ringway stats --watch --interval 0.2 --count 5
   ringway stats --watch --json
@@ -350,8 +351,8 @@ impl Log {
 /// Which counters to show.
 #[derive(Args)]
 pub struct Stats {
-    /// The port for `--exits`.
-    #[arg(value_name = "NAME", requires = "exits")]
+    /// Only this port.
+    #[arg(value_name = "NAME")]
     pub port: Option<String>,
     /// Show accesses to the registers of a port's card, and its interrupts, since its client connected.
     #[arg(long, requires = "port", conflicts_with = "watch")]

@@ -91,16 +91,26 @@ fn enter(host: &HostView) -> Result<(), Fail> {
     ringway_host::enter_namespace(Path::new(&host.namespace)).map_err(failed)
 }
 
-/// A command for a host, in which words @HOST are replaced by addresses; a shell if there are no words.
+/// A command for a host, in which words @HOST, and those in URLs, `http://@HOST:80/`, are replaced by addresses; a shell
+/// if there are no words.
 pub fn in_host(hosts: &[HostView], name: &str, words: &[String]) -> Result<Command, Fail> {
     find(hosts, name)?;
+    let address_of = |other: &str| {
+        let address = address(find(hosts, other)?);
+        let none = || Fail::Failed(format!("host {other} has no address"));
+        address.map(String::from).ok_or_else(none)
+    };
     let replaced = |word: &String| match word.strip_prefix('@').filter(|name| !name.is_empty()) {
-        None => Ok(word.clone()),
-        Some(other) => {
-            let address = address(find(hosts, other)?);
-            let none = || Fail::Failed(format!("host {other} has no address"));
-            address.map(String::from).ok_or_else(none)
-        }
+        Some(other) => address_of(other),
+        None => match word.split_once("//@") {
+            None => Ok(word.clone()),
+            Some((scheme, rest)) => {
+                let (other, rest) = rest.split_at(rest.find([':', '/', '?']).unwrap_or(rest.len()));
+                let address = address_of(other)?;
+                let address = if address.contains(':') { format!("[{address}]") } else { address };
+                Ok(format!("{scheme}//{address}{rest}"))
+            }
+        },
     };
     let words: Vec<String> = match words {
         // Words of a shell's command.
@@ -291,6 +301,9 @@ mod tests {
         assert_eq!(shown("h2", &["ping @h1; date"]).unwrap_err().code(), 5, "@h1; is no host");
         assert_eq!(shown("h2", &["ping @h1 ; date"]).unwrap(), "/bin/sh|-c|ping 10.0.0.1 ; date");
         assert_eq!(shown("h2", &["mail", "a@h1", "@"]).unwrap(), "mail|a@h1|@");
+        assert_eq!(shown("h1", &["curl", "http://@h2:80/a"]).unwrap(), "curl|http://10.0.0.2:80/a");
+        assert_eq!(shown("h1", &["curl", "http://@h2"]).unwrap(), "curl|http://10.0.0.2");
+        assert_eq!(shown("h1", &["curl", "http://@h4/"]).unwrap_err().code(), 5);
         assert_eq!(
             shown("h9", &["date"]).unwrap_err().to_string(),
             "there is no host \"h9\"; there is h1, h2 or h3"

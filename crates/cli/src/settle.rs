@@ -83,7 +83,10 @@ pub fn story(guest: &GuestView) -> String {
 
 /// How a guest ended, of a reason that is followed by the last line of its console.
 fn ended(reason: &str) -> &str {
-    // "exit status: 1: its last line", "signal: 9 (SIGKILL): its last line".
+    if reason.starts_with("Kernel panic") {
+        return reason;
+    }
+    // "exit status: 1: its last line", "signal: 9 (SIGKILL): the end of its console: its last line".
     let end = reason.match_indices(": ").nth(1).map_or(reason.len(), |(at, _)| at);
     reason.get(..end).unwrap_or(reason)
 }
@@ -167,6 +170,8 @@ mod tests {
         assert_eq!(story(&ended), "guest g has ended (exit status: 1: no such device: x)");
         assert_eq!(super::ended(&ended.reason), "exit status: 1");
         assert_eq!(super::ended("signal: 9 (SIGKILL): a: b"), "signal: 9 (SIGKILL)");
+        let panic = "Kernel panic - not syncing: VFS: Unable to mount root fs";
+        assert_eq!(super::ended(panic), panic);
         let failed = guest("stopped", 0, "guest g: /x did not start: no");
         assert!(is_lost(&failed));
         assert_eq!(story(&failed), failed.reason);

@@ -47,7 +47,8 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
         }
         return Ok(());
     }
-    let mut last: StatsView = client.get("/v1/stats")?;
+    let port = options.port.as_deref();
+    let mut last = look(&mut client, port)?;
     if !options.watch {
         if json {
             text::json(&last);
@@ -60,7 +61,7 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
     let mut looks = 0;
     while options.count.is_none_or(|count| looks < count) {
         std::thread::sleep(Duration::from_secs_f64(options.interval));
-        let now: StatsView = client.get("/v1/stats")?;
+        let now = look(&mut client, port)?;
         let rates = between(&last, &now);
         let lines = if json {
             text::to_json(&rates)
@@ -78,6 +79,21 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
         looks += 1;
     }
     Ok(())
+}
+
+/// The counters, of one port if it is named.
+fn look(client: &mut Client, port: Option<&str>) -> Result<StatsView, Fail> {
+    let mut view: StatsView = client.get("/v1/stats")?;
+    if let Some(port) = port {
+        view.ports.retain(|stats| stats.name == port);
+        if view.ports.is_empty() {
+            let name = port.escape_debug();
+            return Err(Fail::Unknown(format!(
+                "there is no port \"{name}\"; `ringway ps` shows those there are"
+            )));
+        }
+    }
+    Ok(view)
 }
 
 /// Accesses by register, most first.

@@ -258,7 +258,7 @@ fn a_wrong_file_changes_nothing() {
         (good.replace("\"nat\"]", "\"nta\"]"), "there is no function \"nta\"; did you mean \"nat\"?"),
         (good.replace("\"nat\"]", "\"fw\"]"), "function fw is in chain.web already"),
         (good.replace("[\"outside\", \"inside\"]", "[\"outside\"]"), "function fw has 1 port"),
-        (silent, "function late does not start, and no chain is changed"),
+        (silent, "function late does not start, and nothing is changed"),
     ];
     for (text, message) in wrong {
         lab.write(&text);

@@ -264,7 +264,7 @@ fn a_configuration_that_takes_too_long_to_build_is_given_up() {
         );
         lab.write(&chain("\"fw\", \"late\"", &late));
         let (_, why) = lab.fails(&["apply", "lab.toml"]);
-        assert!(why.contains("function late does not start, and no chain is changed"), "{isolation}: {why}");
+        assert!(why.contains("function late does not start, and nothing is changed"), "{isolation}: {why}");
         assert!(why.contains("it needs more than 0.2 s"), "{isolation}: {why}");
         let chains = order(&lab, "GET", "chains", &Value::Null);
         assert_eq!((&chains[0]["functions"], &chains[0]["state"]), (&json!(["fw"]), &json!("up")));

@@ -370,7 +370,7 @@ fn a_function_killed_while_its_chain_changes_comes_back() {
             applying.join().unwrap()
         });
         assert!(
-            status == 409 && why.contains("function late does not start, and no chain is changed"),
+            status == 409 && why.contains("function late does not start, and nothing is changed"),
             "{why}"
         );
         assert!(function(&chain.lab, "late").is_null() && chain.order() == before);

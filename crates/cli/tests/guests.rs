@@ -96,3 +96,25 @@ fn a_guest_that_ends_at_once_is_reported_with_its_last_lines() {
     until("the log has it", || lab.log().contains("no such device: x"));
     lab.ok(&["down"]);
 }
+
+#[test]
+fn a_user_mode_linux_guest_whose_kernel_panicked_and_spins_is_ended() {
+    let lab = Lab::new("guest-panics", "");
+    let kernel = lab.folder.join("kernel");
+    let script = "#!/bin/sh\n\
+                  echo '[    0.5] Kernel panic - not syncing: System is deadlocked on memory' >&2\n\
+                  echo '[    0.6] Call Trace:' >&2\nwhile :; do :; done\n";
+    std::fs::write(&kernel, script).unwrap();
+    std::fs::set_permissions(&kernel, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(lab.folder.join("modules")).unwrap();
+    std::fs::write(lab.folder.join("initrd"), "").unwrap();
+    let guest = "kernel = \"kernel\"\nmodules = \"modules\"\ninitrd = \"initrd\"";
+    lab.write(&file("kind = \"vhost-user\"", guest).replace("\"qemu\"", "\"uml\""));
+    run(&lab, &["up", "lab.toml", "--detach"]);
+    let state = || lab.json(&["guest", "list"])[0].clone();
+    until("the guest has ended", || state()["state"] == "ended");
+    assert_eq!(state()["reason"], "Kernel panic - not syncing: System is deadlocked on memory");
+    let (code, words) = lab.fails(&["guest", "wait"]);
+    assert!(code == 1 && words.contains("guest left has ended") && words.contains("Call Trace:"), "{words}");
+    lab.ok(&["down"]);
+}

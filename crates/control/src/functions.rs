@@ -41,12 +41,15 @@ pub enum FunctionError {
     /// The function is in a chain, which needs it.
     #[error("function {0} is in chain {1}; take it out of the file's [chain.{1}] and apply that")]
     Chained(String, String),
-    /// The function is new in a chain, and does not start.
-    #[error("function {0} does not start, and no chain is changed: {1}")]
+    /// The function is new, and does not start.
+    #[error("function {0} does not start, and nothing is changed: {1}")]
     Unready(String, String),
-    /// The function is running, or waiting for its restart.
+    /// The function is running.
     #[error("function {0} runs already")]
     Already(String),
+    /// The function ended, and waits for its restart.
+    #[error("function {0} does not run: {1}; it is tried again")]
+    Ended(String, String),
     /// The function is not running.
     #[error("function {0} does not run; start it with `ringway function start {0}`")]
     NotRunning(String),
@@ -145,6 +148,8 @@ struct Record {
     started: Instant,
     restarts: u64,
     quick: usize,
+    /// Its last starts failed, so that nobody should wait for the next one.
+    failing: bool,
     reason: String,
     /// Why its former process ended; empty if it was started by an order.
     past: String,
@@ -165,6 +170,12 @@ struct Record {
 }
 
 impl Record {
+    /// The error of what needs a function that ended.
+    fn ended(&self) -> FunctionError {
+        let why = if self.reason.is_empty() { &self.past } else { &self.reason };
+        FunctionError::Ended(self.function.name.clone(), printable_lines(why).into_owned())
+    }
+
     /// Reports that the pending snapshot won't be taken, since the function has ended.
     fn lose_photo(&mut self) {
         if let Some(Photo { then, .. }) = self.photo.take() {
@@ -287,6 +298,7 @@ impl Functions {
             started: Instant::now(),
             restarts: 0,
             quick: 0,
+            failing: false,
             reason: String::new(),
             past: String::new(),
             fallback: String::new(),
@@ -362,10 +374,12 @@ impl Functions {
     /// Starts a function.
     pub fn start(&mut self, name: &str) -> Result<(), FunctionError> {
         let record = self.record(name)?;
-        if !matches!(record.life, Life::Stopped | Life::Dormant) {
-            return Err(FunctionError::Already(name.into()));
+        match record.life {
+            Life::Stopped | Life::Dormant => {}
+            Life::Waiting => return Err(record.ended()),
+            _ => return Err(FunctionError::Already(name.into())),
         }
-        (record.quick, record.restarts) = (0, 0);
+        (record.quick, record.restarts, record.failing) = (0, 0, false);
         record.reason.clear();
         record.past.clear();
         self.launch(name);
@@ -433,6 +447,9 @@ impl Functions {
     /// Schedules the restart of a function that ended by itself.
     fn again(&mut self, name: &str, reason: String) {
         let Some(record) = self.records.get_mut(name) else { return };
+        let was_up = matches!(record.life, Life::Running { up: true, .. });
+        // The first failure may be of the moment, and the next start follows at once.
+        record.failing = !was_up && record.quick > 0;
         record.quick =
             if record.started.elapsed() > STABLE { 0 } else { (record.quick + 1).min(RESTARTS.len()) };
         let wait = RESTARTS[record.quick.saturating_sub(1)];
@@ -456,6 +473,7 @@ impl Functions {
             (What::Runner(Said::Message(FunctionMessage::Up)), Life::Running { up, .. }) => {
                 tracing::info!(function = name, "up");
                 *up = true;
+                record.failing = false;
                 record.reason.clear();
                 // Its memory changes from now on.
                 record.origin.take_if(|origin| origin.moved);
@@ -690,6 +708,7 @@ impl Functions {
             // A function whose last configuration failed is restarted without delay.
             Life::Waiting => {
                 record.reason.clear();
+                record.failing = false;
                 self.launch(name);
             }
             Life::Running { .. } | Life::Queued | Life::Stopped | Life::Dormant => {}
@@ -705,6 +724,7 @@ impl Functions {
             Life::Stopped | Life::Dormant => Err(FunctionError::NotRunning(name.into())),
             // What is written would wait in the socket, and be executed once nobody waits for the answer any more.
             Life::Queued => Err(FunctionError::Queued(name.into())),
+            Life::Waiting | Life::Running { up: false, .. } if record.failing => Err(record.ended()),
             Life::Running { suspended: true, .. } => Err(FunctionError::Suspended(name.into())),
             Life::Running { .. } => Ok((record.socket.clone(), record.launches)),
             // It answers once it is restarted.

@@ -5,7 +5,7 @@ use crate::engine::{Inbox, Message};
 use crate::file::{Fabric, number};
 use crate::kinds::{self, PortControl};
 use crate::pages;
-use ringway_guests::{Guest, Interface, Lease, Runner, Spec, fetching, last_line};
+use ringway_guests::{Guest, Interface, Lease, Runner, Spec, fetching};
 use ringway_host::HugePages as Free;
 use ringway_host::jail::can_change_user;
 use ringway_spec::{Guest as Desired, GuestKind, HugePages, Port, printable};
@@ -334,9 +334,7 @@ fn view(name: &str, record: &Record) -> GuestView {
     };
     let console = record.folder.join("console.log").display().to_string();
     let reason = match &record.life {
-        Life::Running(guest) => {
-            guest.ended().map(|status| format!("{status}: {}", last_line(guest.console())))
-        }
+        Life::Running(guest) => guest.reason(),
         Life::Starting(..) if record.spec.kind == Runner::Qemu => fetching(),
         _ => None,
     };

@@ -123,7 +123,7 @@ fn a_file_is_read_into_the_expected_fabric() {
         kind = "uml"
         port = "a"
         address = "10.0.0.1/24"
-        memory = "64MB"
+        memory = "96MB"
         [plugins.p]
         folder = "plugins"
         [plugins.q]
@@ -147,7 +147,7 @@ fn a_file_is_read_into_the_expected_fabric() {
     assert_eq!(source.rate, Some(2000));
     assert_eq!(fabric.port("b").unwrap().to, Some(To::Patch("c".into())));
     assert_eq!(fabric.port("c").unwrap().to, Some(To::Patch("b".into())));
-    assert_eq!(fabric.guests[0].memory, 64 << 20);
+    assert_eq!(fabric.guests[0].memory, 96 << 20);
     let unconfined = fabric.placement.plugins.folders.iter().map(|folder| folder.unconfined);
     assert_eq!(unconfined.collect::<Vec<_>>(), [false, true]);
     let fabric = fabric.resolve(Path::new("/tmp/run"), Path::new("/etc"));

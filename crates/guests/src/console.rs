@@ -12,19 +12,39 @@ const LARGEST: u64 = 16 << 20;
 const TAIL: u64 = 8 << 10;
 /// Characters of a line that are shown.
 const SHOWN: usize = 300;
+/// How Linux begins the line of a panic.
+const PANIC: &str = "Kernel panic - not syncing";
 
 /// A console's log, up to its bound.
 pub struct Log {
     file: File,
     left: u64,
+    /// The beginning of the current line.
+    line: Vec<u8>,
 }
 
 impl Log {
     pub fn new(file: File) -> Log {
-        Log { file, left: LARGEST }
+        Log { file, left: LARGEST, line: Vec::new() }
     }
 
-    fn append(&mut self, bytes: &[u8]) {
+    /// Appends bytes; the line of a kernel's panic, if they complete one.
+    fn append(&mut self, bytes: &[u8]) -> Option<String> {
+        self.write(bytes);
+        let mut panic = None;
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            // Attack: a line without end.
+            let room = (4 * SHOWN).saturating_sub(self.line.len());
+            self.line.extend_from_slice(piece.get(..piece.len().min(room)).unwrap_or_default());
+            if piece.ends_with(b"\n") {
+                panic = panic.or_else(|| panic_of(&std::mem::take(&mut self.line)));
+                self.line.clear();
+            }
+        }
+        panic
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
         let fits = bytes
             .get(..bytes.len().min(usize::try_from(self.left).unwrap_or(usize::MAX)))
             .unwrap_or_default();
@@ -34,16 +54,27 @@ impl Log {
     }
 }
 
-pub fn append(log: &Mutex<Log>, bytes: &[u8]) {
-    log.lock().unwrap_or_else(PoisonError::into_inner).append(bytes);
+/// Appends bytes to a log; the line of a kernel's panic, if they complete one.
+pub fn append(log: &Mutex<Log>, bytes: &[u8]) -> Option<String> {
+    log.lock().unwrap_or_else(PoisonError::into_inner).append(bytes)
 }
 
-/// Copies the console to its log until it is closed.
-pub fn record(mut from: impl Read, log: &Mutex<Log>) {
+/// Copies the console to its log until it is closed; calls `panicked` with the line of a kernel's panic.
+pub fn record(mut from: impl Read, log: &Mutex<Log>, mut panicked: impl FnMut(String)) {
     let mut buffer = [0; 4096];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
-        append(log, buffer.get(..length).unwrap_or_default());
+        append(log, buffer.get(..length).unwrap_or_default()).map(&mut panicked);
     }
+}
+
+/// A line by which a kernel says that it panicked, without the time in front.
+fn panic_of(line: &[u8]) -> Option<String> {
+    let line = lines(line).pop()?;
+    let said = match line.strip_prefix('[') {
+        Some(timed) => timed.split_once("] ")?.1,
+        None => &line,
+    };
+    said.starts_with(PANIC).then(|| said.to_string())
 }
 
 /// The last lines of a console's log that are not empty, at most `most`; none if it can't be read. Long ones are cut.
@@ -91,10 +122,33 @@ mod tests {
     }
 
     #[test]
+    fn the_line_of_a_panic_is_found_in_pieces_and_beyond_the_bound_and_only_at_the_beginning() {
+        let path = std::env::temp_dir().join(format!("ringway-panic-{}", std::process::id()));
+        let log = Mutex::new(Log { left: 5, ..Log::new(File::create(&path).unwrap()) });
+        let whole = "[    0.51] Kernel panic - not syncing: System is deadlocked on memory\r\n";
+        for cut in 0..whole.len() {
+            let (front, back) = whole.split_at(cut);
+            assert_eq!(append(&log, front.as_bytes()), None, "{front}");
+            let said = append(&log, back.as_bytes());
+            assert_eq!(said.as_deref(), Some("Kernel panic - not syncing: System is deadlocked on memory"));
+        }
+        for other in
+            ["grep 'Kernel panic - not syncing'\n", "[x Kernel panic - not syncing\n", "Kernel panic"]
+        {
+            assert_eq!(append(&log, other.as_bytes()), None, "{other}");
+        }
+        append(&log, b"\n");
+        let long = "x".repeat(100_000) + "\n" + &whole[11..];
+        assert!(append(&log, long.as_bytes()).is_some_and(|said| said.starts_with(PANIC)));
+        assert!(log.lock().unwrap().line.capacity() < 10_000);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
     fn a_log_has_a_bound() {
         let path = std::env::temp_dir().join(format!("ringway-bound-{}", std::process::id()));
-        let log = Mutex::new(Log { file: File::create(&path).unwrap(), left: 5 });
-        record(&b"1234567"[..], &log);
+        let log = Mutex::new(Log { left: 5, ..Log::new(File::create(&path).unwrap()) });
+        record(&b"1234567"[..], &log, |_| {});
         append(&log, b"8");
         assert_eq!(std::fs::read(&path).unwrap(), b"12345");
         std::fs::remove_file(&path).unwrap();

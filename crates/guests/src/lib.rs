@@ -29,12 +29,15 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, PipeWriter, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Time in which a User-Mode Linux guest whose kernel panicked may write the rest of its trace and end by itself.
+const TRACE: Duration = Duration::from_secs(1);
 /// Time for the rest of a guest's output after its process has ended.
 const REST: Duration = Duration::from_millis(500);
 
@@ -381,6 +384,8 @@ struct Known {
     /// Number of times that it reported to be ready; more than one after a reboot.
     boots: u64,
     ended: Option<ExitStatus>,
+    /// What the kernel of a User-Mode Linux guest said when it panicked.
+    panic: Option<String>,
     requests: u64,
     answers: HashMap<u64, Output>,
 }
@@ -391,7 +396,47 @@ struct Shared {
     changed: Condvar,
 }
 
+impl Known {
+    fn reason(&self, status: ExitStatus, console: &Path) -> String {
+        match &self.panic {
+            Some(panic) => panic.clone(),
+            // Whoever killed it, its console does not say why.
+            None if status.signal().is_some() => {
+                format!("{status}: the end of its console: {}", console::last_line(console))
+            }
+            None => format!("{status}: {}", console::last_line(console)),
+        }
+    }
+}
+
 impl Shared {
+    /// Kills a guest's process, unless it ends within `grace`, and waits until it is gone.
+    fn end(&self, process: Pid, grace: Duration) {
+        let kill = Instant::now() + grace;
+        let mut known = self.lock();
+        while known.ended.is_none() {
+            let mut wait = kill.saturating_duration_since(Instant::now());
+            if wait.is_zero() {
+                // The process group still exists, since its leader has not been waited for.
+                let _ = kill_process_group(process, Signal::KILL);
+                wait = Duration::from_secs(1);
+            }
+            known = self.changed.wait_timeout(known, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A kernel panicked. User-Mode Linux is told to end then, but may spin for ever if it is early in its boot, or has
+    /// no memory. Only the first panic counts.
+    fn panicked(self: &Arc<Shared>, spec: &Spec, process: Pid, said: String) {
+        if spec.kind != Runner::Uml || self.lock().panic.is_some() {
+            return;
+        }
+        tracing::error!(guest = spec.name, said, "its kernel panicked");
+        self.lock().panic = Some(said);
+        let shared = Arc::clone(self);
+        std::thread::spawn(move || shared.end(process, TRACE));
+    }
+
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -481,6 +526,12 @@ impl Guest {
         self.shared.lock().ended
     }
 
+    /// Why it has ended, if it has: its process's exit status, and what its kernel or its console said last.
+    pub fn reason(&self) -> Option<String> {
+        let known = self.shared.lock();
+        Some(known.reason(known.ended?, &self.console))
+    }
+
     /// Waits until it has booted and its network is up.
     pub fn ready(&self, bound: Duration) -> Result<(), Error> {
         self.booted(1, bound)
@@ -545,13 +596,7 @@ impl Guest {
 
     /// Kills it, like a power failure, and waits until its process is gone.
     pub fn kill(&self) {
-        let mut known = self.shared.lock();
-        while known.ended.is_none() {
-            // The process group still exists, since its leader has not been waited for.
-            let _ = kill_process_group(self.process, Signal::KILL);
-            let second = Duration::from_secs(1);
-            known = self.shared.changed.wait_timeout(known, second).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        self.shared.end(self.process, Duration::ZERO);
     }
 
     /// Restarts its kernel and waits until it is ready again.
@@ -577,7 +622,7 @@ impl Guest {
             let name = self.spec.name.clone();
             let console = self.console.clone();
             if let Some(status) = known.ended {
-                let last = console::last_line(&console);
+                let last = known.panic.clone().unwrap_or_else(|| console::last_line(&console));
                 return Err(Error::Ended { name, status: status.to_string(), last, console });
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -635,15 +680,20 @@ fn supervise(
     let _ = started.send(Ok((child.process(), input)));
     let log = Arc::new(Mutex::new(Log::new(log)));
     let (listener, keeper) = (Arc::clone(shared), Arc::clone(&log));
+    let panicked = {
+        let (shared, spec, process) = (Arc::clone(shared), spec.clone(), child.process());
+        move |said| shared.panicked(&spec, process, said)
+    };
+    let also_panicked = panicked.clone();
     let (open, closed) = channel::<()>();
     let also_open = open.clone();
     let readers = [
         std::thread::spawn(move || {
-            listen(BufReader::new(Paced::new(output)), &listener, &keeper);
+            listen(BufReader::new(Paced::new(output)), &listener, &keeper, panicked);
             drop(open);
         }),
         std::thread::spawn(move || {
-            console::record(Paced::new(errors), &log);
+            console::record(Paced::new(errors), &log, also_panicked);
             drop(also_open);
         }),
     ];
@@ -672,10 +722,10 @@ fn end(child: &Jailed, shared: &Shared, closed: &Receiver<()>) -> ExitStatus {
 }
 
 /// Takes the agent's answers until the line closes.
-fn listen(mut from: impl io::BufRead, shared: &Shared, log: &Mutex<Log>) {
+fn listen(mut from: impl io::BufRead, shared: &Shared, log: &Mutex<Log>, mut panicked: impl FnMut(String)) {
     while let Ok(Some(message)) = agent::read(&mut from) {
         match message {
-            agent::Message::Text(line) => console::append(log, &line),
+            agent::Message::Text(line) => drop(console::append(log, &line).map(&mut panicked)),
             agent::Message::Answer(0, ..) => shared.lock().boots += 1,
             agent::Message::Answer(id, status, text) => {
                 let mut known = shared.lock();

@@ -252,6 +252,7 @@ impl NetworkState {
             };
             stack.add_route(Cidr::new(any, 0), gateway, 0);
         }
+        stack.announce(now, 0);
         if config.dhcp {
             stack.enable_dhcp(now, 0);
         }

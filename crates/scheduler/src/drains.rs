@@ -38,11 +38,13 @@ impl Service {
             tracing::info!(vm = it.vm, from = it.from, to = it.to, state = ?it.state, "drain");
         }
         self.end_emptying()?;
-        let (status, on) = self.engine.view(|model| {
+        let (status, on, reserved) = self.engine.view(|model| {
             let slot = model.host(host).and_then(|id| model.slot(id));
             let on = slot.map_or(Vec::new(), |slot| slot.running.clone());
             let names = on.iter().filter_map(|id| Some(model.vm_by(*id)?.vm.name.clone()));
-            (slot.map_or(HostStatus::Down, |slot| slot.host.status), names.collect::<Vec<String>>())
+            let reserved = model.pendings().values().filter(|pending| pending.host == host);
+            let reserved: Vec<String> = reserved.map(|pending| pending.vm.clone()).collect();
+            (slot.map_or(HostStatus::Down, |slot| slot.host.status), names.collect::<Vec<String>>(), reserved)
         })?;
         let is_there = |vm: &String| on.contains(vm);
         let left: Vec<String> = step.left.into_iter().filter(is_there).collect();
@@ -51,7 +53,7 @@ impl Service {
             stuck.map(|it| StuckView { vm: it.vm, why: it.why, forever: it.forever }).collect();
         let moving: Vec<String> = step.moving.into_iter().filter(is_there).collect();
         self.remember(host, parallel, status, now, !moves.is_empty() || !moving.is_empty());
-        Ok(DrainView { host: host.into(), status, moves, moving, left, stuck })
+        Ok(DrainView { host: host.into(), status, moves, moving, left, stuck, reserved })
     }
 
     fn remember(&self, host: &str, parallel: u32, status: HostStatus, now: u64, is_moving: bool) {
@@ -173,6 +175,20 @@ mod tests {
         let step = service.drain("a", 9).unwrap();
         assert!(["x", "y"].iter().all(|vm| step.moving.iter().any(|moving| moving == vm)), "{step:?}");
         assert_eq!(look().0.host, "b");
+    }
+
+    #[test]
+    fn a_drain_tells_for_which_vms_the_host_is_reserved() {
+        let service = service(Executor::Outside);
+        let new = vec![Vm { name: "new".into(), ..Vm::default() }];
+        let request = crate::PlaceRequest { new, only: ["b".into()].into(), ..Default::default() };
+        service.place(request).unwrap();
+        let view = service.drain("b", 2).unwrap();
+        assert_eq!(view.reserved, ["new"]);
+        assert_eq!((view.left.len(), view.status), (0, HostStatus::PreparingForMaintenance));
+        service.release("new").unwrap();
+        let view = service.drain("b", 2).unwrap();
+        assert_eq!((view.reserved.len(), view.status), (0, HostStatus::Maintenance));
     }
 
     #[test]

@@ -237,6 +237,8 @@ pub struct DrainView {
     pub left: Vec<String>,
     /// Those that can't leave now.
     pub stuck: Vec<StuckView>,
+    /// VMs that are not on it, but for which it is reserved.
+    pub reserved: Vec<String>,
 }
 
 /// Events.

@@ -92,6 +92,8 @@ pub struct Host {
     epoch: u64,
     /// Whether the device was away then.
     is_away: bool,
+    /// The addresses are to be announced: neighbours may know them from a program that was here before, or elsewhere.
+    is_new: bool,
 }
 
 /// Watches the descriptors of a device.
@@ -133,6 +135,7 @@ impl Host {
             stack,
             epoch: device.epoch(),
             is_away: false,
+            is_new: true,
             device: Box::new(device),
             clock: Clock::new(),
             epoll: Arc::new(epoll),
@@ -193,12 +196,16 @@ impl Host {
         self.device.away()
     }
 
-    /// Lets a device that is away come back, and follows its changes.
+    /// Lets a device that is away come back, follows its changes, and announces the addresses on a new one.
     fn attend(&mut self, now: u64) -> Result<(), DeviceError> {
         self.follow(now)?;
         if self.device.next_attempt().is_some_and(|next| next <= now) {
             self.device.come_back(now);
             self.follow(now)?;
+        }
+        if self.is_new && self.device.away().is_none() {
+            self.is_new = false;
+            self.stack.announce(now, 0);
         }
         Ok(())
     }
@@ -215,6 +222,7 @@ impl Host {
         if is_away && !std::mem::replace(&mut self.is_away, is_away) {
             self.stack.end_connections(now);
         }
+        self.is_new = true;
         self.is_away = is_away;
         Ok(())
     }

@@ -5,8 +5,8 @@ use ringway_frame::{Needs, Offload};
 use ringway_tcp::{Cidr, ConnectionError, Frames, InterfaceConfig, SECOND, Settings, Stack};
 use ringway_wire::icmp::{LinkOption, Neighbor, Prefix, v6};
 use ringway_wire::{
-    Bootp, EtherType, Ethernet, Header, Icmp, Ipv4, Ipv6, MacAddress, Protocol, Sum, U16, U32, U128, Udp,
-    bootp, ipv4, ipv6,
+    Arp, Bootp, EtherType, Ethernet, Header, Icmp, Ipv4, Ipv6, MacAddress, Protocol, Sum, U16, U32, U128,
+    Udp, arp, bootp, ipv4, ipv6,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,9 +17,32 @@ const GLOBAL: &str = "2001:db8::ff:fe00:1";
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 9);
 const SERVER: Ipv4Addr = Ipv4Addr::new(192, 168, 7, 1);
 
+/// The address that a frame announces: an ARP request for the sender's own, an advertisement to all nodes.
+fn announced(frame: &[u8]) -> Option<IpAddr> {
+    if let Some((packet, _)) = Arp::split(&frame[14..]).filter(|_| frame[12..14] == [8, 6]) {
+        assert_eq!(packet.sender_hardware, MAC);
+        let (sender, target) = (packet.sender_protocol.get(), packet.target_protocol.get());
+        return (packet.operation.get() == arp::REQUEST && sender == target)
+            .then(|| Ipv4Addr::from_bits(target).into());
+    }
+    let packet = ipv6::Packet::parse(&frame[14..]).filter(|_| frame[12..14] == [0x86, 0xdd])?;
+    let (neighbor, options) = Neighbor::split(packet.payload)?;
+    if neighbor.icmp.kind != v6::NEIGHBOR_ADVERTISEMENT {
+        return None;
+    }
+    let target = Ipv6Addr::from_bits(neighbor.target.get());
+    assert_eq!(packet.header.destination_addr().to_string(), "ff02::1");
+    assert_eq!((packet.header.source_addr(), packet.header.hop_limit), (target, 255));
+    assert_eq!(neighbor.icmp.rest(), Neighbor::OVERRIDE);
+    assert_eq!(LinkOption::find(LinkOption::TARGET, options), Some(Some(MAC)));
+    Some(target.into())
+}
+
 struct Host {
     stack: Stack,
     now: u64,
+    /// What was announced, and when.
+    announced: Vec<(u64, IpAddr)>,
 }
 
 impl Host {
@@ -27,20 +50,34 @@ impl Host {
         let mut stack = Stack::new(Settings::default(), [1, 2]);
         let addresses = Vec::new();
         stack.add_interface(InterfaceConfig { mac: MAC, mtu: 1500, addresses, offloads: Needs::NONE });
-        Host { stack, now: 0 }
+        Host { stack, now: 0, announced: Vec::new() }
     }
 
     fn sent(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Frames::default();
         self.stack.expire(self.now);
         self.stack.transmit(self.now, 0, &mut frames);
-        frames.iter().map(|(frame, _)| frame.to_vec()).collect()
+        let mut sent: Vec<Vec<u8>> = frames.iter().map(|(frame, _)| frame.to_vec()).collect();
+        sent.retain(|frame| {
+            let address = announced(frame);
+            self.announced.extend(address.map(|address| (self.now, address)));
+            address.is_none()
+        });
+        sent
     }
 
-    /// Goes to the stack's next deadline; what it sends then.
+    /// Goes to the stack's next deadline, except those of repeated announcements; what it sends then, without
+    /// announcements.
     fn next(&mut self) -> Vec<Vec<u8>> {
-        self.now = self.stack.next_deadline().unwrap();
-        self.sent()
+        loop {
+            self.now = self.stack.next_deadline().unwrap();
+            let (count, before) = (self.announced.len(), self.announced.clone());
+            let sent = self.sent();
+            let is_repeated = |(_, address): &(u64, IpAddr)| before.iter().any(|(_, other)| other == address);
+            if !sent.is_empty() || !self.announced[count..].iter().any(is_repeated) {
+                return sent;
+            }
+        }
     }
 
     fn addresses(&self) -> Vec<String> {
@@ -121,6 +158,38 @@ fn with_local_address() -> Host {
 }
 
 #[test]
+fn addresses_are_announced_twice_and_anew_after_each_call() {
+    let mut host = Host::new();
+    let addresses = ["10.0.0.1/24", "127.0.0.2/8", "fd00::1/64"].map(|cidr| cidr.parse().unwrap());
+    host.stack.add_interface(InterfaceConfig {
+        mac: MAC,
+        mtu: 1500,
+        addresses: addresses.to_vec(),
+        offloads: Needs::NONE,
+    });
+    let own: [IpAddr; 2] = ["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
+    let announce = |host: &mut Host| {
+        let mut frames = Frames::default();
+        host.stack.expire(host.now);
+        host.stack.transmit(host.now, 1, &mut frames);
+        frames.iter().map(|(frame, _)| announced(frame).unwrap()).collect::<Vec<_>>()
+    };
+    host.stack.announce(0, 1);
+    assert_eq!(announce(&mut host), own);
+    // Again, before the second time is due: it starts over, and no more is stored.
+    host.now = SECOND;
+    host.stack.announce(SECOND, 1);
+    assert_eq!(announce(&mut host), own);
+    assert_eq!(host.stack.next_deadline(), Some(3 * SECOND));
+    host.now = 3 * SECOND;
+    assert_eq!(announce(&mut host), own);
+    host.now = 5 * SECOND;
+    assert_eq!((announce(&mut host), host.stack.next_deadline()), (vec![], None));
+    // An interface that there is not.
+    host.stack.announce(host.now, 7);
+}
+
+#[test]
 fn routers_are_asked_three_times() {
     let mut host = with_local_address();
     for _ in 0..2 {
@@ -128,6 +197,9 @@ fn routers_are_asked_three_times() {
         assert_eq!((message(&host.next()).2, host.now - asked), (v6::ROUTER_SOLICITATION, 4 * SECOND));
     }
     assert_eq!(host.stack.next_deadline(), None);
+    // The address, when it was verified and two seconds later.
+    let [(first, one), (second, two)] = host.announced[..] else { unreachable!("{:?}", host.announced) };
+    assert_eq!((one, two, second - first), (LOCAL.parse().unwrap(), one, 2 * SECOND));
 }
 
 #[test]

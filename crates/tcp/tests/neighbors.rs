@@ -426,3 +426,25 @@ fn an_address_that_a_connection_confirms_is_not_replaced_until_it_stops() {
         assert!(pair.network.hosts[1].info(pair.sockets[1]).unwrap().tcpi_total_retrans > 0, "{address}");
     }
 }
+
+#[test]
+fn a_host_that_is_started_again_with_another_link_layer_address_is_reached_at_once() {
+    for address in ["10.0.0.2:80", "[fd00::2]:80"] {
+        let mut network = connected(address, &Settings::default()).network;
+        // The cache's entry is fresh, and counts for 30 s.
+        network.run(5 * SECOND);
+        let mut restarted = Stack::new(Settings::default(), [7, 7]);
+        restarted.add_interface(InterfaceConfig {
+            mac: MacAddress([2, 0, 0, 0, 0, 77]),
+            mtu: common::MTU,
+            addresses: vec![Cidr::new([10, 0, 0, 2], 24), Cidr::new(v6(0xfd00, 2), 64)],
+            offloads: Needs::NONE,
+        });
+        restarted.announce(network.now, 0);
+        network.hosts[1] = restarted;
+        network.run(5 * SECOND + 10 * MS);
+        let begin = network.now;
+        network.connect(address);
+        assert!(network.now - begin < 100 * MS, "{address}: {} ms", (network.now - begin) / MS);
+    }
+}

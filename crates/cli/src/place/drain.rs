@@ -39,7 +39,7 @@ pub fn drain(
     match full.filter(|_| wait.is_some() || source.is_file()) {
         None => Ok(()),
         Some(view) if end.is_some_and(|end| Instant::now() >= end) => {
-            Err(Fail::Late(format!("host {} still has {}", view.host, vms(&on(view)))))
+            Err(Fail::Late(format!("host {} {}", view.host, still(view))))
         }
         Some(view) => Err(Fail::Failed(stays(view))),
     }
@@ -109,9 +109,9 @@ fn tell_end(view: &DrainView, waited: bool) {
         HostStatus::Maintenance => println!("{host} is drained: it is empty and in maintenance"),
         _ if waited => {}
         status => println!(
-            "{host} is {}, with {}; `ringway place drain {host} --wait` waits",
+            "{host} is {}: it {}; `ringway place drain {host} --wait` waits",
             tell::status(status),
-            vms(&on(view))
+            still(view)
         ),
     }
 }
@@ -128,6 +128,18 @@ fn vms(names: &[&str]) -> String {
     format!("{count} VM{} ({some}{more})", if count == 1 { "" } else { "s" })
 }
 
+/// What is still on the host: VMs, and those for which it is reserved.
+fn still(view: &DrainView) -> String {
+    let (on, reserved) = (on(view), view.reserved.iter().map(String::as_str).collect::<Vec<_>>());
+    let release =
+        || format!("is reserved for {}, which `ringway place release {}` ends", vms(&reserved), reserved[0]);
+    match (on.is_empty(), reserved.is_empty()) {
+        (_, true) => format!("still has {}", vms(&on)),
+        (true, false) => release(),
+        (false, false) => format!("still has {}, and {}", vms(&on), release()),
+    }
+}
+
 fn stays(view: &DrainView) -> String {
     let first = view.stuck.first();
     let why = first.map_or(String::new(), |it| format!("; {}: {}", it.vm, it.why));
@@ -135,7 +147,7 @@ fn stays(view: &DrainView) -> String {
         Some(it) if it.forever => "stop it, or `ringway place uncordon` the host".to_string(),
         _ => format!("make room and repeat, or `ringway place uncordon {}`", view.host),
     };
-    format!("host {} still has {}{why}; {fix}", view.host, vms(&on(view)))
+    format!("host {} {}{why}; {fix}", view.host, still(view))
 }
 
 /// Closes hosts to new VMs; VMs that run there stay.
@@ -177,6 +189,18 @@ fn report(source: &mut Source, hosts: &[String], what: &str, json: bool) -> Resu
 mod tests {
     use super::*;
     use ringway_scheduler::StuckView;
+
+    #[test]
+    fn what_is_still_on_a_host_is_named() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect::<Vec<_>>();
+        let view = |left, reserved| {
+            still(&DrainView { left: names(left), reserved: names(reserved), ..DrainView::default() })
+        };
+        assert_eq!(view(&["a", "b"], &[]), "still has 2 VMs (a, b)");
+        let release = "is reserved for 1 VM (new), which `ringway place release new` ends";
+        assert_eq!(view(&[], &["new"]), release);
+        assert_eq!(view(&["a"], &["new"]), format!("still has 1 VM (a), and {release}"));
+    }
 
     #[test]
     fn a_drain_whose_last_vms_move_is_not_over() {

@@ -174,7 +174,7 @@ impl Engine {
     }
 
     /// Waits until these functions run. While the fabric comes up, nothing is waited for.
-    async fn await_functions(&mut self, names: &[String]) -> Result<(), EngineError> {
+    pub(super) async fn await_functions(&mut self, names: &[String]) -> Result<(), EngineError> {
         let limit = self.fabric.start_limit;
         let mut end = Instant::now() + limit;
         for name in names {

@@ -94,8 +94,12 @@ fn merged(
             None => drop(settings.remove(key)),
         }
     }
-    link::check(&settings).map_err(|(_, what, fix)| wrong(format!("{what}; {fix}")))?;
-    Ok(settings)
+    match &*link::check(&settings) {
+        [] => Ok(settings),
+        list => Err(wrong(
+            list.iter().map(|(_, what, fix)| format!("{what}; {fix}")).collect::<Vec<_>>().join("\n"),
+        )),
+    }
 }
 
 fn direction(

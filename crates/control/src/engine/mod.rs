@@ -17,7 +17,7 @@ use crate::change::{self, Change};
 use crate::control::Program;
 use crate::data::{Data, DataError, Page, PageError};
 use crate::file::{Fabric, Host};
-use crate::functions::{FunctionError, FunctionEvent, Functions};
+use crate::functions::{FunctionError, FunctionEvent, Functions, Phase};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
 use crate::hosts::{HostFailure, Hosts};
 use crate::open::{OpenError, PeerEvent};
@@ -328,10 +328,8 @@ impl Engine {
         self.fabric.start_limit = target.start_limit;
         let mut failed = None;
         self.note_coming(target);
-        for change in &changes {
-            tracing::info!("{change}");
-            let Err(error) = self.make(change, target).await else { continue };
-            tracing::error!(%error, "{change} failed; undoing");
+        if let Err(error) = self.make_all(&changes, target).await {
+            tracing::error!(%error, "undoing");
             self.note_coming(&before);
             for change in change::between(&self.fabric, &before, self.host.kinds) {
                 if let Err(error) = self.make(&change, &before).await {
@@ -339,7 +337,6 @@ impl Engine {
                 }
             }
             failed = Some(error);
-            break;
         }
         self.coming.clear();
         self.hold_first_frames();
@@ -347,6 +344,28 @@ impl Engine {
         self.sort_as(now);
         self.guests.forget_users(now);
         failed.map_or_else(|| Ok(changes.iter().map(ToString::to_string).collect()), Err)
+    }
+
+    /// Makes all changes, until one fails. A function that they start, and that does not come up, is a failure too.
+    async fn make_all(&mut self, changes: &[Change], target: &Fabric) -> Result<(), EngineError> {
+        let mut started = Vec::new();
+        for change in changes {
+            tracing::info!("{change}");
+            let function = match change {
+                Change::AddFunction(function) => Some(function),
+                // One that runs has refused a wrong configuration at once.
+                Change::SwapFunction(function) => {
+                    let has_ended = self.functions.phase(&function.name) == Phase::Ended;
+                    Some(function).filter(|_| has_ended)
+                }
+                _ => None,
+            };
+            let starts = |function: &&Function| function.start && !function.first_frame;
+            started.extend(function.filter(starts).map(|function| function.name.clone()));
+            let made = self.make(change, target).await;
+            made.inspect_err(|error| tracing::error!(%error, "{change} failed"))?;
+        }
+        self.await_functions(&started).await
     }
 
     /// Notes the ports of functions that a change to `target` adds and that start with their first frame: from

@@ -166,7 +166,8 @@ fn joins(fabric: &Fabric, patches: &[Patch], host: &Host, diagnostics: &Diagnost
             }
             Some(To::Switch(name)) if !fabric.switches.iter().any(|switch| switch.name == *name) => {
                 let known = fabric.switches.iter().map(|switch| &*switch.name);
-                unknown(&format!("{place}.switch"), "switch", name, known, diagnostics);
+                let place = unique::of_port(&port.name, "switch", diagnostics);
+                unknown(&place, "switch", name, known, diagnostics);
             }
             Some(_) => {}
         }

@@ -9,6 +9,11 @@ const NICS: [(&str, &str); 4] =
     [("virtio", "virtio"), ("e1000", "e1000"), ("e1000e", "e1000e"), ("8139cp", "8139cp")];
 /// Default memory of a guest, in bytes.
 const MEMORY: u64 = 256 << 20;
+/// Least memory of a User-Mode Linux guest: Debian's kernel and our initial file system start in 80 MB at every boot,
+/// and in 64 MB not at every one.
+const LEAST_UML: u64 = 96 << 20;
+/// Least memory of a QEMU guest, whose kernel may be any.
+const LEAST: u64 = 16 << 20;
 
 /// Reads a guest.
 pub fn guest(mut section: Section<'_>) -> Option<Guest> {
@@ -39,13 +44,14 @@ pub fn guest(mut section: Section<'_>) -> Option<Guest> {
     let program = file("program", "/usr/bin/qemu-system-x86_64");
     let (kernel, modules) = (file("kernel", "/boot/vmlinuz"), file("modules", "/lib/modules/6.1.0"));
     let (initrd, init) = (file("initrd", "initrd.img"), file("init", "init.sh"));
+    let least = if kind == Some(GuestKind::Uml) { LEAST_UML } else { LEAST };
     let guest = Guest {
         name,
         kind: kind.unwrap_or(GuestKind::Uml),
         ports,
         nic,
         program,
-        memory: section.size("memory", 16 << 20..=1 << 40).unwrap_or(MEMORY),
+        memory: section.size("memory", least..=1 << 40).unwrap_or(MEMORY),
         cpus: section.number("cpus", 1..=256).unwrap_or(1) as u32,
         kernel,
         modules,

@@ -65,7 +65,7 @@ fn read(
     for (end, values) in ends.as_deref().unwrap_or(&unnamed).iter().zip(&mut directions) {
         let mut from = own.remove(end);
         values.extend(from.iter_mut().flat_map(|from| settings(from, outside)));
-        if let Err((key, what, fix)) = link::check(values) {
+        for (key, what, fix) in link::check(values) {
             let place = from.as_ref().filter(|from| from.has(key)).unwrap_or(&section);
             place.error(key, what, fix);
         }

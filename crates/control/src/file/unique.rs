@@ -22,7 +22,7 @@ type Owner = (String, String);
 fn macs(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let of_ports = fabric.ports.iter().filter_map(|port| {
         let mac = kinds::find(port.kind.name(), host.kinds)?.mac(port)?;
-        Some((mac, (format!("port {}", port.name), format!("port.{}.mac", port.name))))
+        Some((mac, (format!("port {}", port.name), of_port(&port.name, "mac", diagnostics))))
     });
     let of_programs = fabric.functions.iter().filter_map(|function| {
         let (_, mac) = function.program.as_ref()?.settings.iter().find(|(name, _)| name == "mac")?;
@@ -59,7 +59,7 @@ fn claims(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
         if let Some((key, name)) = kind.claims(port)
             && let Some(other) = claims.insert((key, name.clone()), &port.name)
         {
-            let at = diagnostics.of(&format!("port.{}.{key}", port.name));
+            let at = diagnostics.of(&of_port(&port.name, key, diagnostics));
             diagnostics.error(&at, format!("port {other} has the {key} {name} too"), "give each its own");
         }
     }
@@ -72,11 +72,10 @@ fn on_a_network(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
         let kind = kinds::find(port.kind.name(), host.kinds);
         let nets = kind.map(|kind| kind.addresses(port)).unwrap_or_default();
         list.extend(nets.iter().enumerate().map(|(index, net)| {
-            // `[host.NAME]` describes the port that is its first interface.
-            let host = place("host", &port.name, index, diagnostics);
-            let at = match diagnostics.has(&host) {
-                true => host,
-                false => place("port", &port.name, index, diagnostics),
+            let list = of_port(&port.name, &format!("addresses.{index}"), diagnostics);
+            let at = match diagnostics.has(&list) {
+                true => list,
+                false => of_port(&port.name, "address", diagnostics),
             };
             (port, net.addr(), (format!("port {}", port.name), at))
         }));
@@ -99,19 +98,57 @@ fn on_a_network(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
             list.extend(addresses::interface_address(text).ok().map(|net| (port, net.addr(), owner)));
         }
     }
-    let mut used = HashMap::new();
+    let (networks, mut used) = (Networks::of(fabric), HashMap::new());
     for (port, address, owner) in list {
-        let network = match &port.to {
-            Some(To::Switch(name)) => [name.clone(), String::new()],
-            Some(To::Patch(other)) => {
-                let mut ends = [port.name.clone(), other.clone()];
-                ends.sort();
-                ends
-            }
-            None => continue,
-        };
+        let network = networks.find(Node::Port(&port.name));
         twice(&mut used, (network, address), &address.to_string(), owner, diagnostics);
     }
+}
+
+/// What frames pass through.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Node<'a> {
+    Port(&'a str),
+    Switch(&'a str),
+}
+
+/// Which ports and switches are joined, by patches and links too: each node's way to the one that stands for all of
+/// its network. A function separates its ports.
+struct Networks<'a>(HashMap<Node<'a>, Node<'a>>);
+
+impl<'a> Networks<'a> {
+    fn of(fabric: &'a Fabric) -> Networks<'a> {
+        let mut networks = Networks(HashMap::new());
+        for port in &fabric.ports {
+            let to = port.to.as_ref().map(|to| match to {
+                To::Switch(name) => Node::Switch(name),
+                To::Patch(other) => Node::Port(other),
+            });
+            // The other direction of a link at a switch.
+            let receiver = port.receiver.as_deref().map(Node::Port);
+            for next in to.into_iter().chain(receiver) {
+                let (one, other) = (networks.find(Node::Port(&port.name)), networks.find(next));
+                if one != other {
+                    networks.0.insert(one, other);
+                }
+            }
+        }
+        networks
+    }
+
+    fn find(&self, node: Node<'a>) -> Node<'a> {
+        let mut found = node;
+        while let Some(next) = self.0.get(&found) {
+            found = *next;
+        }
+        found
+    }
+}
+
+/// The place of a port's key in the file: `[host.NAME]` describes the port that is its first interface.
+pub(super) fn of_port(name: &str, key: &str, diagnostics: &Diagnostics) -> String {
+    let host = format!("host.{name}.{key}");
+    if diagnostics.has(&host) { host } else { format!("port.{name}.{key}") }
 }
 
 /// The place of an address in the file; a single `address` has no index.

@@ -218,6 +218,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_function_that_does_not_start_says_why_and_nobody_waits_for_it() {
+        let mut crowd = Crowd::new("fails", 1);
+        let name = crowd.names[0].clone();
+        crowd.say(&name, FunctionMessage::Up);
+        let fail = |crowd: &mut Crowd| {
+            let turn = crowd.functions.records[&name].turn;
+            crowd.functions.handle_event(FunctionEvent::failed(&name, turn, "it is not permitted"));
+        };
+        // It was up: the next start is a matter of milliseconds, and requests wait for it.
+        fail(&mut crowd);
+        assert!(crowd.functions.socket(&name).is_ok());
+        let says = "function f0 does not run: it is not permitted; it is tried again";
+        assert_eq!(crowd.functions.start(&name).unwrap_err().to_string(), says);
+        let again = crowd.event(|event| matches!(event.what, What::Again)).await;
+        crowd.functions.handle_event(again);
+        assert!(crowd.functions.socket(&name).is_ok());
+        assert!(matches!(crowd.functions.start(&name), Err(FunctionError::Already(_))));
+        // It does not come up, now and at the next trial.
+        fail(&mut crowd);
+        assert_eq!(crowd.functions.socket(&name).unwrap_err().to_string(), says);
+        let again = crowd.event(|event| matches!(event.what, What::Again)).await;
+        crowd.functions.handle_event(again);
+        assert_eq!(crowd.states(), [1, 0, 0]);
+        assert_eq!(crowd.functions.socket(&name).unwrap_err().to_string(), says);
+        crowd.say(&name, FunctionMessage::Up);
+        assert!(crowd.functions.socket(&name).is_ok());
+    }
+
+    #[tokio::test]
     async fn only_a_function_that_took_its_configuration_over_in_another_launch_is_started_anew() {
         let mut crowd = Crowd::new("updates", 1);
         let name = crowd.names[0].clone();

@@ -59,8 +59,8 @@ pub fn of(port: &Port) -> Option<(&str, &str, BTreeMap<String, String>)> {
 /// Every key of a direction.
 pub const KEYS: &[&str] = &Settings::KEYS;
 
-/// Checks the values: the first wrong one's key, what is wrong, and the remedy.
-pub fn check(settings: &BTreeMap<String, String>) -> Result<(), (&'static str, String, String)> {
-    let settings = Settings(settings.clone());
-    settings.profile().map(drop).map_err(|wrong| (wrong.key, wrong.what, wrong.fix))
+/// The wrong values: the key of each, what is wrong, and the remedy.
+pub fn check(settings: &BTreeMap<String, String>) -> Vec<(&'static str, String, String)> {
+    let wrong = Settings(settings.clone()).wrong();
+    wrong.into_iter().map(|wrong| (wrong.key, wrong.what, wrong.fix)).collect()
 }

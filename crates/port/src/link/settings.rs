@@ -84,6 +84,23 @@ impl Settings {
         Ok((profile, self.get("seed", |text| whole(text, 0, u64::MAX))?.unwrap_or(1)))
     }
 
+    /// All wrong values. What follows from another wrong value is left out.
+    pub fn wrong(&self) -> Vec<Wrong> {
+        let (mut rest, mut list) = (self.clone(), Vec::new());
+        // Each wrong value is replaced by none, or by one that nothing else can be wrong with.
+        while let Err(wrong) = rest.profile() {
+            let is_new = rest.0.remove(wrong.key).is_some();
+            if wrong.key == "rate" {
+                rest.0.insert("rate".into(), "1Gbit".into());
+            }
+            list.push(wrong);
+            if !is_new {
+                break;
+            }
+        }
+        list
+    }
+
     fn delay(&self) -> Result<Delay, Wrong> {
         let trace = self.get("delay-trace", |text| {
             let delays: Vec<u64> = text.split_whitespace().map(time).collect::<Read<_>>()?;

@@ -109,19 +109,23 @@ pub fn bits(text: &str) -> Result<u64, Wrong> {
     rate.map(|rate| rate as u64).ok_or_else(|| (format!("{} is not a rate", shown(text)), fix.into()))
 }
 
-/// A share from 0 to 1: `1%` or `0.01`.
+/// A share: `1%` or `0.01`; up to `100%`.
 ///
 /// # Errors
-/// It is no number, or out of range.
+/// It is no number, or out of range, or 1 without a unit, which is 1% for tc and would be 100% here.
 pub fn share(text: &str) -> Result<f64, Wrong> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let value = plain(number.trim()).map(|value| value / unit);
     let fix = match value {
+        Some(1.0) if unit == 1.0 => {
+            let what = format!("{} may mean 1%, as for tc, or all", shown(text));
+            return Err((what, "write \"1%\" or \"100%\"".into()));
+        }
         // `loss = 2` and `loss 2` are percents for some.
         Some(value) if unit == 1.0 && value > 1.0 && value <= 100.0 => {
-            format!("write \"{number}%\", or a number from 0 to 1")
+            format!("write \"{number}%\", or a number below 1")
         }
-        _ => "write one from \"0%\" to \"100%\", or a number from 0 to 1".into(),
+        _ => "write one from \"0%\" to \"100%\", or a number below 1".into(),
     };
     value.filter(|value| (0.0..=1.0).contains(value)).ok_or((format!("{} is not a share", shown(text)), fix))
 }
@@ -295,11 +299,16 @@ mod tests {
         for wrong in ["", "100", "-1Mbit", "0bit", "2000Gbit", "1xbit", "ms", "nanbit"] {
             assert_eq!(bits(wrong).unwrap_err().0, format!("\"{wrong}\" is not a rate"));
         }
-        assert_eq!(share("5").unwrap_err().1, "write \"5%\", or a number from 0 to 1");
+        assert_eq!(share("5").unwrap_err().1, "write \"5%\", or a number below 1");
+        for one in ["1", "1.0", " 1"] {
+            let what = format!("\"{one}\" may mean 1%, as for tc, or all");
+            assert_eq!(share(one), Err((what, "write \"1%\" or \"100%\"".into())));
+        }
+        assert_eq!((share("100%"), share("0.99"), share("0")), (Ok(1.0), Ok(0.99), Ok(0.0)));
         for wrong in ["101%", "150", "nan", "inf", "-1%", "-0%", "+1%", "1e-3"] {
             let (what, fix) = share(wrong).unwrap_err();
             assert_eq!(what, format!("\"{wrong}\" is not a share"));
-            assert_eq!(fix, "write one from \"0%\" to \"100%\", or a number from 0 to 1");
+            assert_eq!(fix, "write one from \"0%\" to \"100%\", or a number below 1");
         }
         assert_eq!(
             bits("10MBPS").unwrap_err().1,

@@ -1,12 +1,14 @@
 //! Frames of many pieces, over each device that needs no switch. `tests/rings.rs` has rings and pipes.
 
-use super::{Device, Pair, TapDevice, pair};
+use super::{Device, DeviceError, Pair, Received, TapDevice, pair};
 use crate::{Config, Host};
-use ringway_frame::Offload;
+use ringway_frame::{Needs, Offload};
 use ringway_mem::Span;
-use ringway_tcp::{PIECES, Source};
+use ringway_tcp::{PIECES, SECOND, Source, Transmit};
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 fn pairs() -> (Pair, Pair) {
     pair().unwrap()
@@ -91,5 +93,82 @@ fn bytes_of_many_sources_are_sent_once() {
         let ((one, two), (first, second)) = (pairs(), taps());
         shared(one, two, sources);
         shared(first, second, sources);
+    }
+}
+
+/// A device that is away while its epoch is odd.
+struct Unplugged(Pair, Arc<AtomicU64>);
+
+impl Transmit for Unplugged {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
+        self.away().is_some() || self.0.frame(offload, headers, payload)
+    }
+}
+
+impl Device for Unplugged {
+    fn offloads(&self) -> Needs {
+        self.0.offloads()
+    }
+
+    fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError> {
+        self.0.receive()
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.0.flush()
+    }
+
+    fn arm(&mut self, room: bool) -> Result<bool, DeviceError> {
+        self.0.arm(room)
+    }
+
+    fn disarm(&mut self) {
+        self.0.disarm();
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    fn epoch(&self) -> u64 {
+        self.1.load(SeqCst)
+    }
+
+    fn away(&self) -> Option<&str> {
+        (self.epoch() % 2 == 1).then_some("unplugged")
+    }
+
+    fn notified(&mut self, _descriptor: usize) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn addresses_are_announced_at_the_start_and_when_the_device_is_back() {
+    let ((one, mut other), epoch) = (pairs(), Arc::new(AtomicU64::new(1)));
+    let mut config = Config::new("10.0.0.1/24".parse().unwrap());
+    config.addresses.push("fd00::1/64".parse().unwrap());
+    let mut host = Host::new(Unplugged(one, epoch.clone()), config).unwrap();
+    // The destinations of the announcements at a time: all stations by ARP, all nodes of IPv6.
+    let mut announced = |now: u64| {
+        host.virtual_now = Some(now);
+        host.poll().unwrap();
+        let mut frames = Vec::new();
+        while let Some(Received { head, .. }) = other.receive().unwrap() {
+            frames.push(([head[12], head[13]], [head[0], head[5]]));
+        }
+        other.flush().unwrap();
+        frames
+    };
+    let both = [([8, 6], [0xff, 0xff]), ([0x86, 0xdd], [0x33, 1])];
+    // While the device is away nothing is announced, neither now nor later.
+    assert_eq!((announced(0), announced(5 * SECOND)), (vec![], vec![]));
+    for time in [10, 20] {
+        epoch.fetch_add(1, SeqCst);
+        assert_eq!(announced(time * SECOND), both);
+        assert_eq!((announced((time + 1) * SECOND), announced((time + 2) * SECOND)), (vec![], both.to_vec()));
+        assert_eq!(announced((time + 5) * SECOND), vec![]);
+        epoch.fetch_add(1, SeqCst);
+        assert_eq!(announced((time + 6) * SECOND), vec![]);
     }
 }

@@ -175,6 +175,7 @@ impl Stack {
         let affected: Vec<u32> = (0..self.slots.len() as u32).filter(to_other).collect();
         self.interfaces[interface].addresses.push(cidr);
         self.routes.add(cidr, None, interface);
+        self.announce_address(interface, cidr.address);
         for index in affected {
             let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { continue };
             if !self.is_host(connection.interface, connection.tuple.remote.ip()) {

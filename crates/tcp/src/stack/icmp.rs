@@ -1,5 +1,6 @@
 //! ICMP for both IP versions, and neighbour discovery.
 
+use super::announce::ALL_NODES;
 use super::input::{Arrival, answer};
 use super::{Socket, Stack};
 use crate::connection::{ConnectionError, MIN_MSS};
@@ -192,8 +193,7 @@ impl Stack {
         }
         if is_probe {
             // Another host wants our address: it must not use it (RFC 4862, 5.4.3).
-            let all_nodes = IpAddr::V6((0xff02 << 112 | 1).into());
-            self.advertise(interface, target, all_nodes, None);
+            self.advertise(interface, target, ALL_NODES.into(), None);
         } else if self.interfaces[interface].is_near(source) {
             if let Some(mac) = named {
                 let claim = Claim { mac, solicited: false, overrides: true, asks: true };
@@ -207,7 +207,13 @@ impl Stack {
     }
 
     /// Says our link-layer address, to a host with a known one if there is a `mac`.
-    fn advertise(&mut self, interface: usize, target: IpAddr, to: IpAddr, mac: Option<MacAddress>) {
+    pub(super) fn advertise(
+        &mut self,
+        interface: usize,
+        target: IpAddr,
+        to: IpAddr,
+        mac: Option<MacAddress>,
+    ) {
         let IpAddr::V6(address) = target else { return };
         let solicited = if to.is_multicast() { 0 } else { Neighbor::SOLICITED };
         let mut icmp = Icmp { kind: v6::NEIGHBOR_ADVERTISEMENT, ..Icmp::default() };

@@ -1,5 +1,6 @@
 //! The stack: interfaces, sockets, and what happens when frames or deadlines arrive.
 
+mod announce;
 mod auto;
 mod cookie;
 mod fast_open;
@@ -126,6 +127,7 @@ pub(crate) struct Interface {
     ready: VecDeque<u32>,
     /// Sockets that wait for neighbours.
     parked: BTreeMap<IpAddr, neighbors::Parked>,
+    announcements: Vec<announce::Announcement>,
     slaac: Option<Box<Slaac>>,
     dhcp: Option<Box<Dhcp>>,
 }
@@ -245,6 +247,7 @@ impl Stack {
             queue: VecDeque::new(),
             ready: VecDeque::new(),
             parked: BTreeMap::new(),
+            announcements: Vec::new(),
             slaac: None,
             dhcp: None,
         });
@@ -322,6 +325,7 @@ impl Stack {
         for interface in 0..self.interfaces.len() {
             self.expire_neighbors(interface);
             self.expire_auto(interface);
+            self.expire_announcements(interface);
         }
         if self.reassembly.due().is_some_and(|due| due <= self.now) {
             self.reassembly.expire(self.now);
@@ -363,9 +367,10 @@ impl Stack {
     pub fn next_timer(&self) -> Option<u64> {
         let neighbors = self.interfaces.iter().filter_map(|interface| interface.neighbors.due());
         let auto = self.interfaces.iter().filter_map(Interface::auto_due);
+        let announcements = self.interfaces.iter().filter_map(Interface::announcement_due);
         let spare = self.spare.front().map(|(_, since, _)| since + SPARE);
         let others = self.timers.next().into_iter().chain(self.reassembly.due()).chain(spare);
-        neighbors.chain(auto).chain(others).min()
+        neighbors.chain(auto).chain(announcements).chain(others).min()
     }
 
     /// Sends what can be sent on one interface.
