@@ -98,7 +98,7 @@ PRINTING = """
             api.hosts.get(name='hb').fence(params.Action(fence_type='stop'))
 
     class Evening:
-        '''One VM is shut down once it is found by its name, and its host goes off; another host comes back.'''
+        '''One VM, found by its name, is shut down, and its host goes off; another host comes back.'''
 
         def do_balance(self, hosts, args):
             api = API(url='https://host:port/ovirt-engine/api', username='user@internal', password='',

@@ -91,7 +91,7 @@ fn enter(host: &HostView) -> Result<(), Fail> {
     ringway_host::enter_namespace(Path::new(&host.namespace)).map_err(failed)
 }
 
-/// A command for a host, in which words @HOST, and those in URLs, `http://@HOST:80/`, are replaced by addresses; a shell
+/// A command for a host, in which @HOST is replaced by an address, as a word and in URLs (`http://@HOST:80/`); a shell
 /// if there are no words.
 pub fn in_host(hosts: &[HostView], name: &str, words: &[String]) -> Result<Command, Fail> {
     find(hosts, name)?;
@@ -275,6 +275,7 @@ mod tests {
     fn hosts() -> Vec<HostView> {
         let host = |name: &str, addresses: &[&str]| HostView {
             name: name.into(),
+            state: "up".into(),
             namespace: "/nowhere".into(),
             interfaces: vec![HostInterfaceView {
                 name: "eth0".into(),

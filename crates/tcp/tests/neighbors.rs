@@ -436,7 +436,7 @@ fn a_host_that_is_started_again_with_another_link_layer_address_is_reached_at_on
         let mut restarted = Stack::new(Settings::default(), [7, 7]);
         restarted.add_interface(InterfaceConfig {
             mac: MacAddress([2, 0, 0, 0, 0, 77]),
-            mtu: common::MTU,
+            mtu: crate::common::MTU,
             addresses: vec![Cidr::new([10, 0, 0, 2], 24), Cidr::new(v6(0xfd00, 2), 64)],
             offloads: Needs::NONE,
         });

@@ -27,7 +27,7 @@ def recorded() -> Iterator[list[dict[str, Any]]]:
 
 
 def refusal(call: str, answered: str) -> Callable[..., None]:
-    """A call of the SDK that is not answered: it raises, so that no balancer believes that it had an effect."""
+    """A call of the SDK that is not answered: it raises, so that no balancer relies on its effect."""
 
     def refuse(*_: object, **__: object) -> None:
         _check()

@@ -119,8 +119,8 @@ class HostEntity(Entity):
         return _accepted()
 
     def fence(self, action: Any = None) -> Entity:
-        """Switches the host on or off: `params.Action(fence_type="stop")` or `"start"`; `"status"` tells whether it
-        is on."""
+        """Switches the host on or off: `params.Action(fence_type="stop")` or `"start"`; `"status"` tells
+        whether it is on."""
         kind = getattr(action, "fence_type", None)
         if kind == "status":
             state = "off" if self._host.state in ("down", "non_responsive") else "on"
@@ -213,7 +213,8 @@ class VmEntity(Entity):
     )
 
     _refused = frozenset(
-        "cancelmigration clone delete detach export logon maintenance move reboot start suspend ticket update".split()
+        "cancelmigration clone delete detach export logon maintenance move "
+        "reboot start suspend ticket update".split()
     )
     _answered = "stop(), shutdown() and migrate() of a VM"
 

@@ -24,11 +24,11 @@ const KNOWN: u32 = 32;
 const WIDE: u64 = 2 << 20;
 
 impl Guest {
-    /// Creates or drops the IOMMU after features were negotiated, and forgets its translations while no ring is started.
+    /// Creates or drops the IOMMU after features were negotiated; forgets its translations while no ring is started.
     ///
     /// Attack: an unmapping that is not reported. A front-end reports none while the device is stopped: QEMU resets
-    /// devices before their IOMMU, so that mappings of before a reboot would stay, and a later driver's ring or buffer at
-    /// the same address would be read or written where the former driver's was.
+    /// devices before their IOMMU, so that mappings of before a reboot would stay, and a later driver's ring or buffer
+    /// at the same address would be read or written where the former driver's was.
     pub(super) fn set_iommu(&mut self) {
         let wanted = self.features & virtio::ACCESS_PLATFORM != 0;
         let is_stopped = self.slots.iter().all(|slot| slot.ring.is_none());

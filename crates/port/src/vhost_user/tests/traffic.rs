@@ -119,8 +119,8 @@ fn frames_are_reflected_in_packed_rings() {
     frames_go_round(true);
 }
 
-/// Attack: a kick descriptor that is also the interrupt, so that an interrupt wakes the worker, and a worker that is woken
-/// interrupts. Only used buffers cause interrupts, so that the loop ends without another frame.
+/// Attack: a kick descriptor that is also the interrupt, so that an interrupt wakes the worker, and a worker that is
+/// woken interrupts. Only used buffers cause interrupts, so that the loop ends without another frame.
 #[test]
 fn an_interrupt_that_is_also_the_kick_wakes_the_worker_no_more_than_frames_do() {
     const FRAMES: usize = 20;
