@@ -1,14 +1,16 @@
 //! The command line.
 
 mod host;
+mod keys;
 mod link;
 
 pub use host::{HostCommand, Shape, Topo};
+pub use keys::FunctionKeys;
 pub use link::LinkCommand;
 
 use crate::place::arguments::PlaceArguments;
 use crate::tiny::arguments::TinyCommand;
-use crate::values::{endpoint, interval, name, pair, sample, size, whole};
+use crate::values::{endpoint, interval, name, sample, whole};
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -511,7 +513,9 @@ If its configuration is refused, nothing changes.
 Examples:
   ringway function create wall --config wall.click --port inside --port outside
   ringway function create mirror --click 'FromPort(a) -> EtherMirror -> ToPort(a)' --port a
-  ringway function create nat --config router.click --port a --port b --device eth0=a --device eth1=b")]
+  ringway function create nat --config router.click --port a --port b --device eth0=a --device eth1=b
+  ringway function create late --config wall.click --port a --start first-frame --idle 30s
+  ringway function create web --image web.tiny --port a --address 10.0.0.2/24")]
     Create(CreateFunction),
     /// Take a snapshot of a function in a VM, which runs on.
     #[command(after_help = "\
@@ -683,37 +687,12 @@ Examples:
 
 /// A function to create.
 #[derive(Args)]
-#[command(group(clap::ArgGroup::new("configuration").required(true).args(["config", "click"])))]
 pub struct CreateFunction {
     /// Its name.
     pub name: String,
-    /// The file of its configuration; `-` is standard input.
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Its configuration.
-    #[arg(long, value_name = "TEXT")]
-    pub click: Option<String>,
-    /// What separates it from the rest of the fabric: `process` (the default), `vm` or `worker`.
-    #[arg(long, value_name = "NAME")]
-    pub isolation: Option<String>,
-    /// A port of kind `ring` that no guest or function has.
-    #[arg(long = "port", value_name = "PORT", required = true)]
-    pub ports: Vec<String>,
-    /// A device of the configuration, and the port that it stands for.
-    #[arg(long = "device", value_name = "DEVICE=PORT", value_parser = pair)]
-    pub devices: Vec<(String, String)>,
-    /// A parameter of the configuration.
-    #[arg(long = "parameter", value_name = "NAME=VALUE", value_parser = pair)]
-    pub parameters: Vec<(String, String)>,
-    /// Its largest memory, 256MB by default.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub memory: Option<u64>,
-    /// The core that it is pinned to.
-    #[arg(long, value_name = "N")]
-    pub core: Option<usize>,
-    /// Largest number of frames that it handles at once, 64 by default.
-    #[arg(long, value_name = "N")]
-    pub burst: Option<u32>,
+    /// What it is.
+    #[command(flatten)]
+    pub keys: FunctionKeys,
 }
 
 #[cfg(test)]
@@ -733,6 +712,42 @@ mod tests {
         );
         assert!(message(&["stats", "--count", "3"]).contains("--watch"));
         assert_eq!(message(&["stats", "--watch", "--count", "3"]) + &message(&["stats"]), "");
+    }
+
+    #[test]
+    fn the_options_of_a_function_are_its_keys() {
+        let created = |words: &str| {
+            let all = ["ringway", "function", "create", "f"].into_iter().chain(words.split_whitespace());
+            match Arguments::try_parse_from(all).map_err(|error| error.to_string())?.command {
+                Command::Function { command: FunctionCommand::Create(new) } => Ok(new.keys.0),
+                _ => Err("another command".to_string()),
+            }
+        };
+        let keys = "--click Idle --port a --port b --device eth0=a --parameter A=1 --parameter B=x=y \
+            --isolation vm --fallback process --snapshots false --memory 64MB --core 1 --burst 8 \
+            --start first-frame --idle 30s";
+        let expected = serde_json::json!({
+            "click": "Idle", "ports": ["a", "b"], "devices": { "eth0": "a" },
+            "parameters": { "A": "1", "B": "x=y" }, "isolation": "vm", "fallback": "process",
+            "snapshots": false, "memory": "64MB", "core": 1, "burst": 8, "start": "first-frame",
+            "idle": "30s",
+        });
+        assert_eq!(created(keys).map(serde_json::Value::from), Ok(expected));
+        let program = created("--image w.tiny --port a --address dhcp --argument x --argument y").unwrap();
+        assert_eq!(program["arguments"], serde_json::json!(["x", "y"]));
+        for (wrong, part) in [
+            ("--port a", "--config <FILE>|--click <TEXT>|--image <FILE>"),
+            ("--click Idle", "--port <PORT>"),
+            ("--click Idle --port a --isolation none", "[possible values: process, vm, worker]"),
+            ("--click Idle --port a --memory 1MB", "use a value from 32MB to 1024GB"),
+            ("--click Idle --port a --memory 64", "has no unit"),
+            ("--click Idle --port a --burst 65", "use a value from 1 to 64"),
+            ("--click Idle --port a --idle 1ms", "use a value from 100ms to 86400s"),
+            ("--click Idle --port a --device eth0", "there is no `=`; write NAME=VALUE"),
+        ] {
+            let said = created(wrong).unwrap_err();
+            assert!(said.contains(part), "{wrong}: {said}");
+        }
     }
 
     #[test]

@@ -189,19 +189,21 @@ fn test(json: bool, files: &[PathBuf], write: bool) -> Result<(), Fail> {
     if failed { Err(Fail::Status(1)) } else { Ok(()) }
 }
 
-fn create(target: &Target, new: CreateFunction) -> Result<(), Fail> {
-    let CreateFunction { name, config, click, isolation, ports, devices, parameters, memory, core, burst } =
-        new;
-    let configuration = match (click, &config) {
-        (Some(text), _) => text,
-        (None, Some(file)) => configuration(file)?,
-        (None, None) => String::new(),
-    };
-    let title = name.clone();
-    let (devices, parameters) = (devices.into_iter().collect(), parameters.into_iter().collect());
-    let new = NewFunction { name, configuration, isolation, ports, devices, parameters, memory, core, burst };
-    let created = Client::connect(target)?.post_only("/v1/functions", &new);
-    created.map_err(|fail| fail.map(|why| config.iter().fold(why, |why, file| in_file(&why, &title, file))))
+fn create(target: &Target, CreateFunction { name, keys }: CreateFunction) -> Result<(), Fail> {
+    let mut keys = keys.0;
+    let path = |value: serde_json::Value| value.as_str().map(PathBuf::from);
+    let config = keys.remove("config").and_then(path);
+    if let Some(file) = &config {
+        keys.insert("click".into(), configuration(file)?.into());
+    }
+    // `control` reads the image, in another folder.
+    if let Some(image) = keys.get("image").cloned().and_then(path) {
+        let image = std::path::absolute(image).map_err(Fail::because)?;
+        keys.insert("image".into(), image.display().to_string().into());
+    }
+    keys.insert("name".into(), name.clone().into());
+    let created = Client::connect(target)?.post_only("/v1/functions", &NewFunction(keys));
+    created.map_err(|fail| fail.map(|why| config.iter().fold(why, |why, file| in_file(&why, &name, file))))
 }
 
 /// Names the file of a configuration in place of its function, by which the fabric knows it: `nat:21:1` becomes

@@ -1,6 +1,5 @@
 //! Values of the command line's arguments. Errors say what to write; clap shows the text before them.
 
-use ringway_spec::file::units;
 use ringway_spec::{addresses, names};
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -33,15 +32,4 @@ pub fn interval(text: &str) -> Result<f64, String> {
 pub fn sample(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_string())?;
     if (0.0..=60.0).contains(&seconds) { Ok(seconds) } else { Err("use a value from 0 to 60".into()) }
-}
-
-/// Reads `NAME=VALUE`.
-pub fn pair(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("there is no `=`")?;
-    Ok((name.into(), value.into()))
-}
-
-/// Reads a size.
-pub fn size(text: &str) -> Result<u64, String> {
-    units::size(text).map_err(|(what, fix)| format!("{what}; {fix}"))
 }

@@ -407,9 +407,13 @@ fn messages_name_the_object_and_the_remedy() {
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("the function runs", || lab.json(&["function", "list"])[0]["state"] == "running");
     let create = ["function", "create", "new", "--port", "b", "--click"];
-    fails(&[&create[..], &[""]].concat(), 1, "the configuration is empty");
+    fails(&[&create[..], &[""]].concat(), 1, "`click` is empty");
     let small = ["Idle;", "--isolation", "vm", "--memory", "16MB"];
-    fails(&[&create[..], &small].concat(), 1, "the memory is 16MB; use a value from 32MB to 2000MB");
+    fails(&[&create[..], &small].concat(), 2, "16MB is out of range; use a value from 32MB to 1024GB");
+    let large = ["Idle;", "--isolation", "vm", "--memory", "4GB"];
+    let said = "/memory: `memory` is 4GB; use a value from 32MB to 2000MB";
+    fails(&[&create[..], &large].concat(), 1, said);
+    fails(&[&create[..], &["Idle;", "--fallback", "process"]].concat(), 1, "/fallback: only a function with");
     // A wrong file changes nothing, and is named.
     std::fs::write(lab.folder.join("new.click"), "Idle\n  -> Conter -> Discard;").unwrap();
     let before = lab.json(&["function", "list"]);

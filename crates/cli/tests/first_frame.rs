@@ -236,6 +236,28 @@ fn the_first_segment_of_an_http_transfer_starts_its_firewall() {
 }
 
 #[test]
+fn a_function_created_at_run_time_starts_with_its_first_frame() {
+    let port = |name: &str| format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\n");
+    let patch = "[patch.p]\nports = [\"one\", \"two\"]\n";
+    for isolation in every_isolation() {
+        let lab = Lab::new("first-created", &format!("{}{}{patch}", port("one"), port("two")));
+        lab.ok(&["up", "lab.toml", "--detach"]);
+        let click = "FromPort(two) -> c :: Counter -> ToPort(two);";
+        let create = ["function", "create", "late", "--click", click, "--port", "two"];
+        let (code, why) = lab.fails(&[&create[..], &["--idle", "30s"]].concat());
+        assert!(code == 1 && why.contains("/idle: a function that ends when it is idle"), "{why}");
+        assert_eq!(states(&lab), [""; 0], "a wrong request changes nothing");
+        let more = ["--start", "first-frame", "--idle", "300s", "--isolation", isolation];
+        lab.ok(&[&create[..], &more].concat());
+        assert_eq!(states(&lab), ["dormant"], "{isolation}");
+        let mut one = program(&lab, "one");
+        send(&mut one, 7);
+        assert_eq!(next(&mut one, LONG), Some(7), "{isolation}: the first frame is delivered");
+        assert_eq!(states(&lab), ["running"], "{isolation}");
+    }
+}
+
+#[test]
 fn frames_cannot_wait_on_a_switch() {
     let text = "[switch.s]\n[port.a]\nkind = \"ring\"\nsocket = \"a.sock\"\nswitch = \"s\"\n[function.f]\n\
                 port = \"a\"\nclick = \"FromPort(a) -> ToPort(a);\"\nstart = \"first-frame\"\n";

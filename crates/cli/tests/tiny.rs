@@ -189,6 +189,12 @@ fn a_changed_image_restarts_the_program_and_an_equal_one_does_not() {
     lab.ok(&["apply", "lab.toml"]);
     until("the new one runs", || is_running(&lab, "web") && lab.log().contains("started with []"));
     assert_ne!(function_of(&lab, "web")["pid"], pid);
+    // The same program, created at run time.
+    lab.ok(&["function", "destroy", "web"]);
+    let create = ["function", "create", "again", "--port", "p", "--address", "10.0.0.2/24", "--image"];
+    assert!(lab.fails(&[&create[..], &["lab.toml"]].concat()).1.contains("lab.toml: it is no image"));
+    lab.ok(&[&create[..], &["web.tiny", "--argument", "one"]].concat());
+    until("it runs", || is_running(&lab, "again") && lab.log().contains("started with [\"one\"]"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use proptest::prelude::*;
-use ringway_control::file::{Host, read};
+use ringway_control::file::{FUNCTION_KEYS, Host, read};
 use ringway_control::kinds::KINDS;
 use ringway_port::{source, vhost_user};
 use ringway_spec::{Kind, Notify, To};
@@ -84,6 +84,35 @@ fn every_kind_of_port_and_its_keys_are_documented() {
         }
     }
     assert!(missing.is_empty(), "docs/fabric-file.md, `[port.NAME]`, lacks\n{}", missing.join("\n"));
+}
+
+#[test]
+fn the_table_of_a_function_s_keys_is_its_description() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/fabric-file.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, section) = page.split_once("\n## `[function.NAME]`\n").unwrap();
+    let (head, table) = section.split_once("|---|---|---|\n").unwrap();
+    let (_, after) = table.split_once("\n\n").unwrap();
+    let rows: Vec<String> = FUNCTION_KEYS.iter().map(ringway_spec::file::Key::row).collect();
+    let expected =
+        format!("{before}\n## `[function.NAME]`\n{head}|---|---|---|\n{}\n\n{after}", rows.join("\n"));
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &expected).unwrap();
+    }
+    let page = std::fs::read_to_string(&path).unwrap();
+    assert!(page == expected, "BLESS=1 writes these rows of docs/fabric-file.md:\n{}", rows.join("\n"));
+}
+
+#[test]
+fn a_function_s_reader_has_exactly_the_described_keys() {
+    let said = read("f", "[function.f]\nzzzzzzzz = 1\n", &host()).unwrap_err().to_string();
+    let (_, list) = said.split_once("it may have ").unwrap();
+    let list = list.lines().next().unwrap().replace(" or ", ", ");
+    let mut known: Vec<&str> = list.split(", ").collect();
+    let names = FUNCTION_KEYS.iter().flat_map(|key| [key.name, key.list]);
+    let mut described: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
+    (known.sort_unstable(), described.sort_unstable());
+    assert_eq!(known, described);
 }
 
 #[test]

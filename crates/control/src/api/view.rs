@@ -1,10 +1,13 @@
 //! The types of the API's JSON. Times are in nanoseconds. Counters are totals, from which readers compute rates.
 
+use crate::file::FUNCTION_KEYS;
 use ringway_port::{Exits, RegisterExits};
 use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The fabric as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -512,34 +515,30 @@ pub struct ChainView {
     pub reason: String,
 }
 
-/// A function to create.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct NewFunction {
-    /// Its name.
-    pub name: String,
-    /// Its configuration, in Click's language.
-    pub configuration: String,
-    /// What separates it from the rest of the fabric: `process` (the default), `vm` or `worker`.
-    #[serde(default)]
-    pub isolation: Option<String>,
-    /// Its ports: ports of kind `ring` that no guest or function has.
-    pub ports: Vec<String>,
-    /// Devices that the configuration names, and the port that each stands for.
-    #[serde(default)]
-    pub devices: BTreeMap<String, String>,
-    /// Values of the configuration's parameters.
-    #[serde(default)]
-    pub parameters: BTreeMap<String, String>,
-    /// Largest memory in bytes; 256 MB by default.
-    #[serde(default)]
-    pub memory: Option<u64>,
-    /// The core that it is pinned to.
-    #[serde(default)]
-    pub core: Option<usize>,
-    /// Largest number of frames that it handles at once; 64 by default.
-    #[serde(default)]
-    pub burst: Option<u32>,
+/// A function to create: its name, and the keys of `[function.NAME]`. `configuration` is another name for `click`; a
+/// number is a size in bytes; null is as if the key were not there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NewFunction(pub Map<String, Value>);
+
+impl PartialSchema for NewFunction {
+    fn schema() -> RefOr<Schema> {
+        let text = |what: &str| json!({ "type": "string", "description": what });
+        let mut properties = json!({
+            "name": text("Its name."),
+            "configuration": text("Its configuration, in Click's language."),
+        });
+        FUNCTION_KEYS.iter().for_each(|key| properties[key.field()] = key.schema());
+        let schema = json!({
+            "type": "object",
+            "description": "A function to create: its name, and the keys of `[function.NAME]`.",
+            "required": ["name", "ports"],
+            "properties": properties,
+        });
+        serde_json::from_value(schema).unwrap_or_default()
+    }
 }
+
+impl ToSchema for NewFunction {}
 
 /// A new configuration of a function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]

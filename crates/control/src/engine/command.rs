@@ -7,7 +7,6 @@ use crate::api::{
     TableEntryView, TableView, Trouble,
 };
 use crate::file::{self, Fabric, Outside};
-use crate::function::request;
 use crate::functions::{FunctionError, Functions};
 use crate::guests::GuestError;
 use crate::kinds;
@@ -150,7 +149,7 @@ impl Engine {
             Ask::StopFunction(name, answer) => {
                 drop(answer.send(self.functions.stop(&name).map_err(Failure::from)))
             }
-            Ask::CreateFunction(new, answer) => self.create_function(new, answer),
+            Ask::CreateFunction(new, answer) => self.create_function(new, answer).await,
             Ask::DestroyFunction(name, answer) => drop(answer.send(self.destroy_function(&name))),
             Ask::Snapshot(name, new, answer) => match names::name(&new) {
                 Ok(_) => self.functions.snapshot(&name, &new, answer),
@@ -241,31 +240,56 @@ impl Engine {
         Ok(TableView { switch: name, entries: entries.into_iter().map(view).collect() })
     }
 
-    fn create_function(&mut self, new: NewFunction, answer: Answer<()>) {
-        match request::check(new, &self.fabric, &self.host) {
-            Ok(function) => {
-                if self.functions.create(&function, &self.fabric, &self.run.functions(), answer) {
-                    self.fabric.functions.push(function);
-                }
+    async fn create_function(&mut self, NewFunction(keys): NewFunction, answer: Answer<()>) {
+        let function = match file::read_function(keys, &mut self.fabric, &self.host) {
+            Ok(function) => self.loaded(function).await,
+            Err(wrong) => Err(wrong),
+        };
+        let function = match function {
+            Ok(function) => function,
+            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(trouble(wrong))))),
+        };
+        let folder = self.run.functions();
+        if function.start && !function.first_frame {
+            if self.functions.create(&function, &self.fabric, &folder, answer) {
+                self.fabric.functions.push(function);
             }
-            Err(wrong) => drop(answer.send(Err(Failure::Wrong(trouble(wrong.join("\n")))))),
+            return;
         }
+        let added = self.functions.add(&function, &self.fabric, &folder);
+        if added.is_ok() {
+            self.fabric.functions.push(function);
+            self.hold_first_frames();
+        }
+        // Who asked may be gone.
+        drop(answer.send(added.map_err(Failure::from)));
+    }
+
+    /// The function with the files that it names, which are relative to the folder of the fabric file.
+    async fn loaded(&mut self, function: Function) -> Result<Function, String> {
+        if function.file().is_none() {
+            return Ok(function);
+        }
+        let (file, check) = (self.file.clone(), self.program.check);
+        let load = move || {
+            let folder = Path::new(&file).parent().unwrap_or(Path::new("/"));
+            file::load_function(function, &Outside::of_this_host(folder, &check))
+        };
+        tokio::task::spawn_blocking(load).await.map_err(|error| error.to_string())?
     }
 
     fn create_clone(&mut self, snapshot: &str, new: NewClone, answer: Answer<()>) {
         let NewClone { name, ports } = new;
-        let wrong = request::check_new(&name, &ports, &self.fabric);
-        if !wrong.is_empty() {
-            return drop(answer.send(Err(Failure::Wrong(trouble(wrong.join("\n"))))));
+        let function = match self.functions.clone_of(snapshot, &name, ports) {
+            Ok(function) => function,
+            Err(error) => return drop(answer.send(Err(error.into()))),
+        };
+        if let Err(wrong) = file::check_function(&function, &mut self.fabric, &self.host) {
+            return drop(answer.send(Err(Failure::Wrong(trouble(wrong)))));
         }
-        match self.functions.clone_of(snapshot, &name, ports) {
-            Ok(function) => {
-                let folder = self.run.functions();
-                if self.functions.create_clone(snapshot, &function, &self.fabric, &folder, answer) {
-                    self.fabric.functions.push(function);
-                }
-            }
-            Err(error) => drop(answer.send(Err(error.into()))),
+        let folder = self.run.functions();
+        if self.functions.create_clone(snapshot, &function, &self.fabric, &folder, answer) {
+            self.fabric.functions.push(function);
         }
     }
 
@@ -291,11 +315,8 @@ impl Engine {
     }
 
     /// Checks a function that arrives, before its memory is looked for.
-    fn arriving(&self, departure: Departure, function: &Function) -> Result<Arc<Taken>, String> {
-        let wrong = request::check_function(function, &self.fabric, &self.host);
-        if !wrong.is_empty() {
-            return Err(wrong.join("\n"));
-        }
+    fn arriving(&mut self, departure: Departure, function: &Function) -> Result<Arc<Taken>, String> {
+        file::check_function(function, &mut self.fabric, &self.host)?;
         Functions::arriving(departure, function)
     }
 

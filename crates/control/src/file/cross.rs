@@ -34,7 +34,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &D
     joins(fabric, &joined, host, diagnostics);
     link::check(fabric, &partial.links, diagnostics);
     link::join(fabric, partial.links);
-    instances::check(fabric, diagnostics);
+    instances::check(&fabric.functions, diagnostics);
     instances::multiply(fabric);
     chain::join(fabric, chains, &partial.assigned);
     workers(fabric, &partial.assigned, host, diagnostics);
@@ -46,6 +46,17 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &D
     first_frames(fabric, diagnostics);
     users(fabric, diagnostics);
     hosts(fabric, host, diagnostics);
+}
+
+/// Checks a function that would be added to a running fabric, whose last function it is.
+pub fn added_function(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
+    if let Some(function) = fabric.functions.last().filter(|function| function.ports.is_empty()) {
+        let at = diagnostics.of(&format!("function.{}.ports", function.name));
+        diagnostics.error(&at, "a function has 1 to 255 ports, not 0", "name ring ports");
+    }
+    instances::check(fabric.functions.last(), diagnostics);
+    owners(fabric, host, diagnostics);
+    first_frames(fabric, diagnostics);
 }
 
 /// Checks that hosts of ports exist, and that each host has at least one.
@@ -389,6 +400,11 @@ fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     for owner in guests.chain(functions) {
         let Owner { what, name, ports, kinds } = owner;
         for (index, port) in ports.iter().enumerate() {
+            // What a running fabric has was checked when it came.
+            if !diagnostics.has(&format!("{what}.{name}")) {
+                used.insert(port, (what, name));
+                continue;
+            }
             let place = place_of(what, name, index, diagnostics);
             if !known_port(fabric, &place, port, diagnostics) {
                 continue;

@@ -1,27 +1,89 @@
 //! `[function.NAME]`.
 
 use super::{Fabric, Outside};
-use ringway_spec::file::{Diagnostics, Section, either};
+use ringway_spec::file::{Diagnostics, Key, Section, Value, either};
 use ringway_spec::{Configuration, Function, Isolation, names};
 use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Default memory of a function, in bytes.
-pub const MEMORY: u64 = 256 << 20;
-/// Bytes of memory that a function may have. A virtual machine has all of its memory below the devices.
-pub fn memory_range(isolation: Isolation) -> RangeInclusive<u64> {
-    let most = if isolation == Isolation::Vm { 2000 << 20 } else { 1 << 40 };
-    32 << 20..=most
-}
+const MEMORY: u64 = 256 << 20;
+/// Bytes of memory of a virtual machine, which has all of it below the devices.
+const VM_MEMORY: RangeInclusive<u64> = 32 << 20..=2000 << 20;
 
 /// Largest configuration in bytes. Attack: an endless configuration.
 pub const LARGEST: usize = 16 << 20;
-/// Numbers of frames that a function may handle at once; the default is the largest.
-pub const BURSTS: RangeInclusive<u64> = 1..=64;
+/// The most frames that a function may handle at once, which is the default.
+const BURST: u64 = 64;
 
-/// Times without a frame after which a function may end, in nanoseconds.
-const IDLE: RangeInclusive<u64> = 100_000_000..=86_400_000_000_000;
+/// The keys of a function, in the order in which they are read.
+pub static KEYS: &[Key] = &[
+    Key::new("config", Value::File, "this, `click` or `image`", "the file of its configuration"),
+    Key::new("click", Value::Text, "this, `config` or `image`", "the text of its configuration"),
+    Key::new("port", Value::Text, "required", "a port of kind `ring` that no guest or function has")
+        .list("ports")
+        .more("`FromPort` and `ToPort` name them. Of a function in a chain: the names of its two ends"),
+    Key::new("parameters", Value::Pairs, "none", "the configuration's parameters, names and values")
+        .more("for `$NAME` in the configuration"),
+    Key::new("devices", Value::Pairs, "none", "its devices, and the port that each stands for")
+        .more("the configuration's `FromDevice(eth0)` is the port of `{ eth0 = \"a\" }`"),
+    Key::new("image", Value::File, "none", "the image of a program, which runs in a VM instead")
+        .more("with it, the next four keys: see [tiny-programs.md](tiny-programs.md#run-it)"),
+    Key::new("address", Value::Text, "none", "of a program: its address, such as 10.0.0.2/24, or `dhcp`")
+        .list("addresses"),
+    Key::new("gateway", Value::Text, "none", "of a program: its next hop").list("gateways"),
+    Key::new("mac", Value::Text, "from the names of it and its port", "of a program: its MAC address"),
+    Key::new("arguments", Value::Texts, "none", "of a program: its arguments"),
+    Key::new(
+        "isolation",
+        Value::Words(|| Isolation::ALL.iter().map(|(word, _)| *word).collect()),
+        "`\"process\"`",
+        "what separates it from the rest of the fabric: `process`, `vm` or `worker`",
+    )
+    .more(
+        "`\"process\"`: a confined process of its own; `\"vm\"`: a virtual machine of its own, see \
+         [vms.md](vms.md); `\"worker\"`: none, it runs on a worker of the data path, for configurations \
+         that you trust; see [functions.md](functions.md#isolation)",
+    ),
+    Key::new(
+        "fallback",
+        Value::Words(|| vec![Isolation::Process.name()]),
+        "none",
+        "of a VM: `process`: it runs as a process where the host has no KVM",
+    ),
+    Key::new("snapshots", Value::Boolean, "`true`", "of a VM: whether snapshots of it may be taken")
+        .more("and so clones made; `false` for a function whose secrets no other one may have"),
+    Key::new("memory", Value::Size(32 << 20..=1 << 40), "`\"256MB\"`", "its memory limit")
+        .more("at least 32 MB; of a VM its memory, at most 2000 MB"),
+    Key::new(
+        "start",
+        Value::Words(|| vec!["true", "false", FIRST_FRAME]),
+        "`true`",
+        "whether it starts at once, or with the first frame for it: `true`, `false` or `first-frame`",
+    )
+    .more("see [functions.md](functions.md#start-with-the-first-frame)"),
+    Key::new("instances", Value::Table, "none", "how it multiplies under load, in a chain")
+        .more("a table, such as `{ min = 1, max = 4 }`: see [functions.md](functions.md#multiply-under-load)")
+        .without_option(),
+    Key::new(
+        "idle",
+        Value::Duration(100_000_000..=86_400_000_000_000),
+        "none",
+        "with `first-frame`: the time without frames after which it ends until the next frame for it",
+    )
+    .more("from `\"100ms\"` to a day"),
+    Key::new("core", Value::Number(0..=65_535), "none", "the core that it is pinned to"),
+    Key::new("burst", Value::Number(1..=BURST), "`64`", "largest number of frames that it handles at once"),
+];
+
+/// The value of `start` for a function that starts with the first frame for it.
+const FIRST_FRAME: &str = "first-frame";
+
+/// Reads the number, size or duration of a key.
+fn quantity(section: &mut Section<'_>, name: &str, example: &str) -> Option<u64> {
+    section.quantity(KEYS.iter().find(|key| key.name == name)?, example)
+}
 
 /// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +134,10 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         section.error("fallback", what, "remove `fallback`");
     }
     let snapshots = snapshots(&mut section, isolation);
-    let memory = section.size("memory", memory_range(isolation)).unwrap_or(MEMORY);
+    let memory = match isolation {
+        Isolation::Vm => section.size("memory", VM_MEMORY),
+        _ => quantity(&mut section, "memory", "256MB"),
+    };
     let (start, first_frame) = start(&mut section);
     let instance = super::instances::instances(&mut section, &name);
     let idle = idle(&mut section, first_frame, instance.is_some());
@@ -88,9 +153,9 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         // A chain may say so.
         chained: false,
         devices,
-        memory,
-        core: section.number("core", 0..=65_535).map(|core| core as usize),
-        burst: section.number("burst", BURSTS).unwrap_or(*BURSTS.end()) as u32,
+        memory: memory.unwrap_or(MEMORY),
+        core: quantity(&mut section, "core", "1").map(|core| core as usize),
+        burst: quantity(&mut section, "burst", "64").unwrap_or(BURST) as u32,
         start,
         first_frame,
         idle,
@@ -128,7 +193,7 @@ fn start(section: &mut Section<'_>) -> (bool, bool) {
     match section.text("start").as_deref() {
         None | Some("true") => (true, false),
         Some("false") => (false, false),
-        Some("first-frame") => (true, true),
+        Some(FIRST_FRAME) => (true, true),
         Some(other) => {
             let what = format!("`start` is \"{}\"", other.escape_debug());
             section.error("start", what, "use true, false or \"first-frame\"");
@@ -139,7 +204,7 @@ fn start(section: &mut Section<'_>) -> (bool, bool) {
 
 /// Nanoseconds after which an idle function ends; 0 if it does not.
 fn idle(section: &mut Section<'_>, first_frame: bool, multiplies: bool) -> u64 {
-    let idle = section.duration("idle", IDLE, "30s");
+    let idle = quantity(section, "idle", "30s");
     if section.has("idle") && !first_frame {
         let fix = "add start = \"first-frame\", or leave `idle` out";
         section.error("idle", "a function that ends when it is idle starts with its first frame", fix);

@@ -40,8 +40,8 @@ pub fn instances(section: &mut Section<'_>, function: &str) -> Option<Instance> 
 }
 
 /// Checks the functions that multiply: each is in a chain, and its parameters have other names than an instance's.
-pub fn check(fabric: &Fabric, diagnostics: &Diagnostics) {
-    for function in fabric.functions.iter().filter(|function| function.instance.is_some()) {
+pub fn check<'f>(functions: impl IntoIterator<Item = &'f Function>, diagnostics: &Diagnostics) {
+    for function in functions.into_iter().filter(|function| function.instance.is_some()) {
         let name = &function.name;
         let at = |key: &str| diagnostics.of(&format!("function.{name}.{key}"));
         if !function.chained {

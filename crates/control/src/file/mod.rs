@@ -14,12 +14,14 @@ mod outside;
 mod placement;
 mod port;
 mod program;
+mod request;
 mod unique;
 
 pub use desired::Fabric;
-pub use function::{BURSTS, Complaint, MEMORY, memory_range};
+pub use function::{Complaint, KEYS as FUNCTION_KEYS};
 pub(crate) use outside::number;
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
+pub(crate) use request::{check as check_function, load as load_function, read as read_function};
 
 use crate::kinds::PortControl;
 use crate::lookups::LOOKUPS;

@@ -6,7 +6,6 @@ pub mod graph;
 pub mod handlers;
 mod lines;
 mod process;
-pub mod request;
 mod resident;
 pub mod runner;
 pub mod spare;

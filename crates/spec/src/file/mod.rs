@@ -3,10 +3,12 @@
 //! [`parse`] reads a file's text, [`Section`] a table; both collect [`Problem`]s in [`Diagnostics`]. Used for the
 //! fabric file, policies and inventories.
 
+mod key;
 mod problem;
 mod section;
 pub mod units;
 
+pub use key::{Key, Value};
 pub use problem::{Problem, Problems, nearest};
 pub use section::{Diagnostics, Section, either};
 

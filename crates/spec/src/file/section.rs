@@ -1,5 +1,6 @@
 //! Reads a table of a file key by key and collects all errors.
 
+use super::key::{Key, Value};
 use super::problem::{Problem, nearest};
 use super::units;
 use std::cell::{Cell, RefCell};
@@ -93,6 +94,21 @@ impl Diagnostics {
         self.positions.borrow().contains_key(path)
     }
 
+    /// All errors, for one who has described `table` as JSON: each with the JSON pointer of its value.
+    pub fn into_messages(self, table: &str) -> String {
+        let positions = self.positions.take();
+        let pointer = |at: &Range<usize>| {
+            let here = positions.iter().filter(|(_, own)| *own == at);
+            let path = here.filter_map(|(path, _)| path.strip_prefix(table)).max_by_key(|path| path.len());
+            path.filter(|path| !path.is_empty()).map(|path| path.replace('.', "/") + ": ")
+        };
+        let message = |Problem { at, what, fix, .. }: Problem| {
+            let end = if fix.is_empty() { "" } else { "; " };
+            format!("{}{what}{end}{fix}", pointer(&at).unwrap_or_default())
+        };
+        self.into_problems().into_iter().map(message).collect::<Vec<_>>().join("\n")
+    }
+
     /// All errors, in the order of the file; if there are too many, the last one says how many are left out.
     pub fn into_problems(self) -> Vec<Problem> {
         let mut problems = self.problems.into_inner();
@@ -180,7 +196,7 @@ impl<'t> Section<'t> {
     pub fn string(&mut self, key: &'static str, example: &str) -> Option<String> {
         let value = self.get(key)?;
         match value.get_ref() {
-            DeValue::String(text) if text.is_empty() => {
+            DeValue::String(text) if text.trim().is_empty() => {
                 self.diagnostics.error(
                     &value.span(),
                     format!("`{key}` is empty"),
@@ -290,6 +306,16 @@ impl<'t> Section<'t> {
             return None;
         }
         read
+    }
+
+    /// The number, size or duration at `key`, if it is one that the key's description allows. `example` is for messages.
+    pub fn quantity(&mut self, key: &'static Key, example: &str) -> Option<u64> {
+        match &key.value {
+            Value::Size(range) => self.size(key.name, range.clone()),
+            Value::Duration(range) => self.duration(key.name, range.clone(), example),
+            Value::Number(range) => self.number(key.name, range.clone()),
+            _ => None,
+        }
     }
 
     /// The table at `key`.

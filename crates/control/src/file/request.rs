@@ -1,0 +1,204 @@
+//! Functions requested at run time: `[function.NAME]` as JSON, read and checked as the table of a file is.
+//!
+//! The client is trusted, as the fabric file is; the configuration is not. It is therefore only checked in the
+//! function's own process, which is confined: a configuration may name files, and elements may take memory and time
+//! when they are configured.
+
+use super::function::{KEYS, function};
+use super::{Fabric, Host, Outside, cross, named, program};
+use ringway_spec::file::{Diagnostics, Value as Values, parse};
+use ringway_spec::{Function, Isolation};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// Functions that a fabric may have when one more is requested. Attack: requests without end.
+pub const MOST: usize = 4096;
+
+/// The function that a request's keys describe, if it can be added to `fabric`.
+///
+/// # Errors
+/// All errors, except those of the configuration and of files.
+pub fn read(mut keys: Map<String, Value>, fabric: &mut Fabric, host: &Host) -> Result<Function, String> {
+    let count = fabric.functions.len();
+    if count >= MOST {
+        let fix = "remove one with `ringway function destroy NAME`";
+        return Err(format!("there are {count} functions, of {MOST} at most; {fix}"));
+    }
+    let Some(Value::String(name)) = keys.remove("name") else {
+        return Err("the function has no `name`; add \"name\": \"...\"".into());
+    };
+    if fabric.function(&name).is_some() || fabric.guest(&name).is_some() {
+        return Err(format!("there is a function or guest {name} already"));
+    }
+    let text = file_of(&name, keys).map_err(|error| error.to_string())?;
+    let diagnostics = Diagnostics::default();
+    let table = parse(&text, usize::MAX, &diagnostics);
+    let described = named(table.get_ref(), "function", &diagnostics).pop().and_then(function);
+    if let (Some(described), false) = (described, diagnostics.has_errors()) {
+        fabric.functions.push(described);
+        cross::added_function(fabric, host, &diagnostics);
+        let described = fabric.functions.pop();
+        if let (Some(described), false) = (described, diagnostics.has_errors()) {
+            return Ok(described);
+        }
+    }
+    Err(diagnostics.into_messages(&format!("function.{name}")))
+}
+
+/// The keys as a file has them.
+fn file_of(name: &str, mut keys: Map<String, Value>) -> Result<String, toml::ser::Error> {
+    if let Some(text) = keys.remove("configuration").filter(|_| !keys.contains_key("click")) {
+        keys.insert("click".into(), text);
+    }
+    keys.retain(|_, value| !value.is_null());
+    for key in KEYS.iter().filter(|key| matches!(key.value, Values::Size(_))) {
+        let bytes = keys.get(key.name).and_then(Value::as_u64);
+        keys.extend(bytes.map(|bytes| (key.name.into(), format!("{bytes}B").into())));
+    }
+    toml::to_string(&BTreeMap::from([("function", BTreeMap::from([(name, keys)]))]))
+}
+
+/// Checks a function with a configuration that comes from a snapshot or from another fabric.
+///
+/// # Errors
+/// All errors of a request for it.
+pub fn check(function: &Function, fabric: &mut Fabric, host: &Host) -> Result<(), String> {
+    let Function { name, isolation, ports, memory, core, burst, .. } = function;
+    let table = |pairs: &[(String, String)]| pairs.iter().cloned().collect::<BTreeMap<_, _>>();
+    let keys = json!({
+        "name": name,
+        "click": function.configuration.text,
+        "ports": ports,
+        "parameters": table(&function.parameters),
+        "devices": table(&function.devices),
+        "isolation": isolation.name(),
+        "fallback": function.fallback.then_some(Isolation::Process.name()),
+        "memory": memory,
+        "core": core,
+        "burst": burst,
+    });
+    let Value::Object(keys) = keys else { return Ok(()) };
+    read(keys, fabric, host).map(drop)
+}
+
+/// Reads the files that the function names.
+///
+/// # Errors
+/// A file can't be read, or is no image.
+pub fn load(mut function: Function, outside: &Outside<'_>) -> Result<Function, String> {
+    let diagnostics = Diagnostics::default();
+    if function.program.is_some() {
+        program::load(&mut function, outside, &diagnostics);
+    } else if let Some(file) = &function.configuration.file {
+        let text = (outside.read)(&outside.folder.join(file)).map_err(|error| error.to_string());
+        let text = text.and_then(|text| String::from_utf8(text).map_err(|error| error.to_string()));
+        function.configuration.text = text.map_err(|error| format!("{}: {error}", file.display()))?;
+    }
+    if diagnostics.has_errors() { Err(diagnostics.into_messages("")) } else { Ok(function) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::read as read_file;
+    use proptest::prelude::*;
+
+    const FABRIC: &str = "[switch.s]\n[port.a]\nkind='ring'\nsocket='a'\nswitch='s'\n\
+        [port.b]\nkind='ring'\nsocket='b'\nswitch='s'\n[port.n]\nkind='null'\nswitch='s'\n\
+        [port.l]\nkind='ring'\nsocket='l'\n[port.m]\nkind='ring'\nsocket='m'\n[patch.p]\nports=['l','m']\n\
+        [function.own]\nclick='Idle;'\nport='b'\n";
+
+    fn host() -> Host {
+        Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] }
+    }
+
+    fn fabric() -> Fabric {
+        read_file("f", FABRIC, &host()).unwrap()
+    }
+
+    /// The function of a request on port a with these keys changed.
+    fn requested(changes: Value) -> Result<Function, String> {
+        let mut keys = json!({ "name": "new", "configuration": "Idle;", "ports": ["a"] });
+        let (Some(keys), Value::Object(changes)) = (keys.as_object_mut(), changes) else { unreachable!() };
+        keys.extend(changes);
+        read(keys.clone(), &mut fabric(), &host())
+    }
+
+    fn messages(changes: Value) -> String {
+        requested(changes).map_or_else(|wrong| wrong, |function| function.name)
+    }
+
+    #[test]
+    fn a_request_may_only_use_free_ring_ports() {
+        let ports = |list: &[&str]| messages(json!({ "ports": list }));
+        assert_eq!(ports(&["a"]), "new");
+        let taken = "/ports/1: port b is function own's already; give each function a port of its own";
+        assert_eq!(ports(&["a", "b"]), taken);
+        assert_eq!(ports(&["a", "a"]), taken.replace("port b is function own's", "port a is function new's"));
+        assert!(ports(&["x"]).starts_with("/ports/0: there is no port \"x\"; "));
+        let kind = "/ports/0: port n is of kind null; a function's port is of kind ring";
+        assert_eq!(ports(&["n"]), kind);
+        assert_eq!(ports(&[]), "/ports: a function has 1 to 255 ports, not 0; name ring ports");
+    }
+
+    #[test]
+    fn a_fabric_has_so_many_functions_at_most() {
+        let mut fabric = fabric();
+        let own = fabric.functions[0].clone();
+        let new = Function { name: "new".into(), ports: vec!["a".into()], ..own.clone() };
+        fabric.functions = vec![own; MOST - 1];
+        assert_eq!(check(&new, &mut fabric, &host()), Ok(()));
+        fabric.functions.push(fabric.functions[0].clone());
+        let wrong = check(&new, &mut fabric, &host()).unwrap_err();
+        assert!(wrong.starts_with("there are 4096 functions"), "{wrong}");
+    }
+
+    #[test]
+    fn every_value_of_a_request_is_checked() {
+        assert!(messages(json!({ "name": "../x" })).starts_with("\"../x\" can't be a name; use letters"));
+        assert_eq!(messages(json!({ "name": "own" })), "there is a function or guest own already");
+        let all = messages(json!({
+            "memory": 1, "burst": 65, "core": 70_000, "isolation": "none", "parameters": { "a b": "" },
+            "devices": { "eth0": "b" }, "memroy": 1, "idle": "30s",
+        }));
+        assert_eq!(all.lines().count(), 8, "{all}");
+        for (memory, burst) in [(0, 64), (1_u64 << 60, 64), (64 << 20, 0)] {
+            let wrong = messages(json!({ "memory": memory, "burst": burst }));
+            assert!(wrong.contains("; use a value from "), "{memory} {burst}: {wrong}");
+        }
+        let memory = |isolation: &str, memory: u64| {
+            messages(json!({ "isolation": isolation, "memory": memory, "core": null }))
+        };
+        assert_eq!(memory("vm", 16 << 20), "/memory: `memory` is 16MB; use a value from 32MB to 2000MB");
+        assert_eq!(memory("vm", 4 << 30), "/memory: `memory` is 4GB; use a value from 32MB to 2000MB");
+        assert_eq!(memory("process", 1 << 20), "/memory: `memory` is 1MB; use a value from 32MB to 1024GB");
+        assert!(messages(json!({ "configuration": " \n" })).starts_with("/click: `click` is empty"));
+        assert!(messages(json!({ "core": 9 })).starts_with("/core: there is no core 9"));
+        assert_ne!(messages(json!({ "core": u64::MAX })), "new");
+    }
+
+    #[test]
+    fn a_request_has_every_key_of_a_file() {
+        let vm = requested(json!({ "isolation": "vm", "fallback": "process", "snapshots": false })).unwrap();
+        assert!(vm.isolation == Isolation::Vm && vm.fallback && !vm.snapshots);
+        let late = json!({ "ports": ["l"], "start": "first-frame", "idle": "30s" });
+        let late = requested(late).unwrap();
+        assert_eq!((late.first_frame, late.idle), (true, 30_000_000_000));
+        assert!(!requested(json!({ "start": false })).unwrap().start);
+        let program = json!({ "configuration": null, "image": "web.tiny", "address": "10.0.0.2/24" });
+        let program = requested(program).unwrap().program.unwrap();
+        assert_eq!(program.settings, [("address".to_string(), "10.0.0.2/24".to_string())]);
+        assert!(messages(json!({ "start": "first-frame" })).starts_with("/start: the first frame can't"));
+        assert!(messages(json!({ "fallback": "process" })).starts_with("/fallback: only a function with"));
+        assert!(messages(json!({ "instances": { "max": 2 } })).contains("is in no chain"));
+    }
+
+    proptest! {
+        #[test]
+        fn texts_stay_as_they_are(text in "[\\PC\r\n\t\"'\\\\]{1,60}x", value in any::<String>()) {
+            let function = requested(json!({ "configuration": text, "parameters": { "A": value } })).unwrap();
+            prop_assert_eq!(function.configuration.text, text);
+            prop_assert_eq!(&function.parameters[0].1, &value);
+        }
+    }
+}
