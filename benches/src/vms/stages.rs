@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::entry::{Entry, median};
 use crate::keys::Folder;
 use crate::peer::program;
-use ringway_vmm::{Blank, FunctionEvent, FunctionStart, FunctionVm, TINY};
+use ringway_vmm::{FunctionEvent, FunctionStart, FunctionVm, PreparedVm, TINY};
 use std::io::Read;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn ms(since: Instant) -> f64 {
 /// has read and has built the configuration; and what remains until the monitor knows that it runs.
 fn once(folder: &Folder) -> Result<[f64; 6], Failure> {
     let begin = Instant::now();
-    let blank = Blank::new()?;
+    let prepared = PreparedVm::new()?;
     let machine = ms(begin);
     let path = folder.path().join("stages");
     let listener = UnixListener::bind(&path)?;
@@ -37,7 +37,7 @@ fn once(folder: &Folder) -> Result<[f64; 6], Failure> {
         ..FunctionStart::default()
     };
     let begin = Instant::now();
-    let vm = FunctionVm::on(blank, MEMORY, start)?;
+    let vm = FunctionVm::on(prepared, MEMORY, start)?;
     let loaded = ms(begin);
     let begin = Instant::now();
     let mut up = None;

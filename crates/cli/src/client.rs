@@ -8,7 +8,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use ringway_control::api::Trouble;
+use ringway_control::api::ErrorBody;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::os::unix::fs::FileTypeExt;
@@ -96,14 +96,14 @@ impl Client {
         if status.is_success() {
             return Ok(body);
         }
-        let trouble: Trouble = serde_json::from_slice(&body).unwrap_or_else(|_| Trouble {
+        let error_body: ErrorBody = serde_json::from_slice(&body).unwrap_or_else(|_| ErrorBody {
             error: format!("the fabric answers {status}"),
             problems: Vec::new(),
         });
         Err(match status {
-            StatusCode::NOT_FOUND => Fail::Unknown(trouble.error),
-            StatusCode::GATEWAY_TIMEOUT => Fail::Late(trouble.error),
-            _ => Fail::Failed(trouble.error),
+            StatusCode::NOT_FOUND => Fail::Unknown(error_body.error),
+            StatusCode::GATEWAY_TIMEOUT => Fail::Late(error_body.error),
+            _ => Fail::Failed(error_body.error),
         })
     }
 

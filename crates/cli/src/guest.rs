@@ -3,8 +3,8 @@
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::guest_start::{self, Progress};
 use crate::order::GUEST;
-use crate::settle::{self, Progress};
 use crate::text::{self, Table, cell};
 use ringway_control::api::{Exec, ExecView, GuestView};
 use std::time::{Duration, Instant};
@@ -100,7 +100,7 @@ pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str
 /// Waits until guests are up.
 pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
-    let end = settle::end_of(timeout);
+    let end = guest_start::end_of(timeout);
     let mut progress = Progress::default();
     loop {
         let guests: Vec<GuestView> = client.get("/v1/guests")?;
@@ -123,7 +123,7 @@ pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Resu
         if let Some(lost) = waiting.iter().find(|guest| guest.state != "starting") {
             let GuestView { name, state, console, .. } = lost;
             return Err(Fail::Failed(match state.as_str() {
-                _ if settle::is_lost(lost) => settle::story(lost),
+                _ if guest_start::is_lost(lost) => guest_start::story(lost),
                 "stopped" => {
                     format!("guest {name} is stopped: start it with `ringway guest start {name}`")
                 }

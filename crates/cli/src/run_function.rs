@@ -60,7 +60,8 @@ pub fn run() -> Result<(), Fail> {
     let (start, descriptors, prepared) = ordered(&link)?;
     crate::name_process(&format!("ringway {}", start.name));
     let mut descriptors = descriptors.into_iter();
-    let (Some(listener), Some(doors), memory) = (descriptors.next(), descriptors.next(), descriptors.next())
+    let (Some(listener), Some(connector), memory) =
+        (descriptors.next(), descriptors.next(), descriptors.next())
     else {
         return Err(Fail::Failed("the function's sockets did not come with its order".into()));
     };
@@ -76,8 +77,8 @@ pub fn run() -> Result<(), Fail> {
                 let private = if start.snapshot.is_some() && !start.moved { start.memory } else { 0 };
                 let fence = fence.map_or_else(MonitorFence::new, Ok).map_err(Fail::because)?;
                 fence.confine(start.user, private).map_err(Fail::because)?;
-                tether(&link, vm::camera(&vm))?;
-                return vm::run(vm, &listener.into(), &doors.into(), say);
+                tether(&link, vm::snapshot_handle(&vm))?;
+                return vm::run(vm, &listener.into(), &connector.into(), say);
             }
             // A clone, or a function that moves, has its state in that memory only.
             Err(error) if start.fallback && start.snapshot.is_none() => {
@@ -94,7 +95,7 @@ pub fn run() -> Result<(), Fail> {
     handed::hand(Some(Handed {
         ports: start.ports.clone(),
         devices: start.devices.clone(),
-        doors: Some(doors.into()),
+        connector: Some(connector.into()),
         listeners: vec![(start.handlers.clone(), listener.into())],
         callers: None,
     }));
@@ -114,8 +115,8 @@ pub fn run() -> Result<(), Fail> {
     )
 }
 
-/// Carries out orders for snapshots.
-struct Camera {
+/// Carries out requests for snapshots.
+struct SnapshotHandle {
     /// Takes a snapshot, whose memory goes to the file; with `true` the guest is then stopped. The description, or the
     /// reason for a failure, is passed on.
     take: Box<dyn Fn(OwnedFd, bool, Passed) + Send>,
@@ -125,29 +126,33 @@ struct Camera {
 
 type Passed = Box<dyn FnOnce(Result<String, String>) + Send>;
 
-/// Makes this process end with its link to `control`, and follow its orders.
-fn tether(link: &Arc<Link>, camera: Option<Camera>) -> Result<(), Fail> {
+/// Makes this process end with its link to `control`, and follow its requests.
+fn tether(link: &Arc<Link>, snapshot_handle: Option<SnapshotHandle>) -> Result<(), Fail> {
     let leash = link.clone();
-    ringway_host::spawn("leash", None, move || hold(&leash, camera)).map(drop).map_err(Fail::because)
+    ringway_host::spawn("leash", None, move || hold(&leash, snapshot_handle)).map(drop).map_err(Fail::because)
 }
 
 /// Time after which a function has started, in nanoseconds.
 const STARTED: u64 = 100_000_000;
 
 /// Ends this process when its link to `control` is closed.
-fn hold(link: &Arc<Link>, camera: Option<Camera>) {
+fn hold(link: &Arc<Link>, snapshot_handle: Option<SnapshotHandle>) {
     // An order may come before; a failure is noticed below.
     let _ = wait_readable(&[link.as_fd()], Some(STARTED));
     ringway_host::forget_program_pages(vm::shared_pages());
     loop {
         match link.receive::<Order>() {
-            Ok((Order::Thaw, _)) => camera.iter().for_each(|camera| (camera.thaw)()),
+            Ok((Order::Thaw, _)) => {
+                snapshot_handle.iter().for_each(|snapshot_handle| (snapshot_handle.thaw)())
+            }
             Ok((order @ (Order::Snapshot | Order::Freeze), descriptors)) => {
                 let freeze = matches!(order, Order::Freeze);
                 let link = link.clone();
                 let passed = move |result| drop(link.send(&FunctionMessage::Snapshot(result), &[]));
-                match (&camera, descriptors.into_iter().next()) {
-                    (Some(camera), Some(file)) => (camera.take)(file, freeze, Box::new(passed)),
+                match (&snapshot_handle, descriptors.into_iter().next()) {
+                    (Some(snapshot_handle), Some(file)) => {
+                        (snapshot_handle.take)(file, freeze, Box::new(passed))
+                    }
                     _ => passed(Err("it does not run in a VM".into())),
                 }
             }

@@ -4,7 +4,7 @@ use crate::arguments::{Log, Target, Up};
 use crate::check;
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::settle::{is_lost, settle, story};
+use crate::guest_start::{is_lost, settle, story};
 use crate::text;
 use anstream::println;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};

@@ -72,8 +72,8 @@ fn thousands_of_requests_at_once_are_served_or_refused_with_a_reason() {
                 made.insert(format!("f{number}"));
                 continue;
             }
-            let trouble: Value = serde_json::from_str(&body).unwrap();
-            let why = trouble["error"].as_str().unwrap();
+            let error_body: Value = serde_json::from_str(&body).unwrap();
+            let why = error_body["error"].as_str().unwrap();
             assert!(
                 status == 422
                     && ["already", "Nonsense", "did not start within"].iter().any(|one| why.contains(one)),

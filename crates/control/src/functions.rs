@@ -135,7 +135,7 @@ enum Life {
 struct Record {
     function: Function,
     /// Its ports' sockets.
-    doors: Vec<PathBuf>,
+    port_sockets: Vec<PathBuf>,
     /// Listening socket for its handlers. It outlives the function's processes, so that a client that connects during a
     /// restart waits.
     listener: SocketFile,
@@ -286,10 +286,10 @@ impl Functions {
             path: socket.clone(),
             error,
         })?;
-        let door = |port: &String| Some(fabric.port(port)?.socket.as_ref()?.path.clone());
+        let port_socket = |port: &String| Some(fabric.port(port)?.socket.as_ref()?.path.clone());
         let record = Record {
             function: function.clone(),
-            doors: function.fabric_ports().iter().filter_map(door).collect(),
+            port_sockets: function.fabric_ports().iter().filter_map(port_socket).collect(),
             listener,
             socket,
             life: Life::Stopped,
@@ -414,7 +414,7 @@ impl Functions {
                 Ok(Some(image)) => Some(image),
                 _ => record.origin.as_ref().map(|origin| &origin.memory),
             },
-            doors: record.doors.clone(),
+            port_sockets: record.port_sockets.clone(),
             tell: Arc::new(tell),
             inbox: self.inbox.clone(),
         };

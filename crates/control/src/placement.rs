@@ -1,6 +1,6 @@
 //! Placement's interface to the fabric.
 
-use crate::api::Trouble;
+use crate::api::ErrorBody;
 use crate::engine::{Answer, Ask, Failure, Inbox};
 use crate::file::Fabric;
 use ringway_scheduler::{Failed, Machine, Traffic};
@@ -13,11 +13,11 @@ pub struct ThisFabric {
 }
 
 fn failed(failure: Failure) -> Failed {
-    let of = |trouble: Trouble| trouble.error;
+    let of = |error_body: ErrorBody| error_body.error;
     match failure {
-        Failure::Unknown(trouble) => Failed::Unknown(of(trouble)),
-        Failure::Wrong(trouble) | Failure::Request(_, trouble) => Failed::Wrong(of(trouble)),
-        Failure::Conflict(trouble) => Failed::Conflict(of(trouble)),
+        Failure::Unknown(error_body) => Failed::Unknown(of(error_body)),
+        Failure::Wrong(error_body) | Failure::Request(_, error_body) => Failed::Wrong(of(error_body)),
+        Failure::Conflict(error_body) => Failed::Conflict(of(error_body)),
         Failure::Down => Failed::Conflict("the fabric is going down".into()),
     }
 }

@@ -43,10 +43,10 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
     // Confines the process before the first thread is created, so that every thread is confined.
     ringway_host::confine_data()?;
     let fabric = Fabric::start(&workers, page, seed, more)?;
-    let bell = fabric.bell().clone();
+    let wakeup = fabric.wakeup().clone();
     let (ended, end) = channel();
     let (clock, leader, sending) = (Clock::new(), Mutex::default(), Mutex::default());
-    let data = Arc::new(Data { fabric: Mutex::new(fabric), bell, link, sending, clock, leader, ended });
+    let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, link, sending, clock, leader, ended });
     data.reply(call.id, Reply::Done)?;
     let watched = Arc::downgrade(&data);
     let look = move || _ = watched.upgrade().inspect(Data::look_at_leader);
@@ -90,7 +90,7 @@ struct Leader {
 struct Data {
     /// No thread holds this lock while it waits for a worker or a peer.
     fabric: Mutex<Fabric>,
-    bell: Arc<EventFd>,
+    wakeup: Arc<EventFd>,
     /// Only the leader receives from it.
     link: Link,
     sending: Mutex<()>,
@@ -157,7 +157,7 @@ impl Data {
                 fabric.sessions().map(|(id, fd)| (id, fd.clone())).unzip();
             let pause = fabric.pause();
             drop(fabric);
-            let mut sockets = vec![self.link.as_fd(), self.bell.as_fd()];
+            let mut sockets = vec![self.link.as_fd(), self.wakeup.as_fd()];
             sockets.extend(sessions.iter().map(|session| session.as_fd()));
             let ready = wait_readable(&sockets, Some(pause.map_or(ROUND, |pause| pause.min(ROUND))))?;
             drop(sockets);
@@ -208,7 +208,7 @@ impl Data {
             done.into_iter().try_for_each(|done| self.done(done))?;
             if !is_leader {
                 // The leader must wait for the port's session again.
-                self.bell.signal();
+                self.wakeup.signal();
             }
         }
         Ok(if locked(&self.leader).number == number { After::GoOn } else { After::Stop })

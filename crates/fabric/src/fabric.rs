@@ -7,16 +7,16 @@ mod work;
 
 pub use work::{Done, Job};
 
-use crate::bell::{Line, QUEUES};
 use crate::forward::{SharedSource, Source};
 use crate::function::Reports;
 use crate::instances::{Instances, Place};
 use crate::log_limit::LogLimit;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::session_limit::SessionLimit;
+use crate::topology::{Held, Port, RxSlot, Steer, Switch, Target, Topology};
+use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
-use crate::world::{Held, Port, RxSlot, Steer, Switch, Target, World};
 use functions::FunctionRecord;
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
@@ -125,7 +125,7 @@ struct SwitchRecord {
 
 /// A running fabric.
 pub struct Fabric {
-    published: Arc<Published<World>>,
+    published: Arc<Published<Topology>>,
     workers: Vec<WorkerRecord>,
     ports: BTreeMap<String, Record>,
     switches: BTreeMap<String, SwitchRecord>,
@@ -133,7 +133,7 @@ pub struct Fabric {
     hash: FlowHash,
     seed: u64,
     clock: Clock,
-    bell: Arc<EventFd>,
+    wakeup: Arc<EventFd>,
     watchdog: Watchdog,
     /// Ports whose peers exceeded their budget.
     spent: Arc<Mutex<Vec<PortId>>>,
@@ -156,13 +156,13 @@ impl Fabric {
         seed: u64,
         more: &'static [PortKind],
     ) -> Result<Fabric, FabricError> {
-        let published = Arc::new(Published::new(Arc::new(World::default())));
+        let published = Arc::new(Published::new(Arc::new(Topology::default())));
         let hash = FlowHash::new(seed.rotate_left(17));
         let mut records = Vec::new();
-        let bell = Arc::new(EventFd::new()?);
-        let watchdog = Watchdog::start(bell.clone())?;
+        let wakeup = Arc::new(EventFd::new()?);
+        let watchdog = Watchdog::start(wakeup.clone())?;
         for spec in workers {
-            let handle = spawn_worker(spec, &published, hash, &bell)?;
+            let handle = spawn_worker(spec, &published, hash, &wakeup)?;
             watchdog.watch(&spec.name, &handle.gauges);
             let (bits, predecessors) = (Vec::new(), Vec::new());
             records.push(WorkerRecord { spec: spec.clone(), handle, predecessors, bits, thread: 0 });
@@ -173,7 +173,7 @@ impl Fabric {
         let (ports, switches) = (BTreeMap::new(), BTreeMap::new());
         let clock = Clock::new();
         let (spent, leftovers) = (Arc::default(), Leftovers::default());
-        let (functions, reports) = (BTreeMap::new(), Reports::new(bell.clone()));
+        let (functions, reports) = (BTreeMap::new(), Reports::new(wakeup.clone()));
         Ok(Fabric {
             published,
             workers: records,
@@ -183,7 +183,7 @@ impl Fabric {
             hash,
             seed,
             clock,
-            bell,
+            wakeup,
             watchdog,
             spent,
             more,
@@ -239,7 +239,7 @@ impl Fabric {
         let counters = self.counters(first as usize, queues)?;
         let lines = self.lines(&spec, queues)?;
         let doorbells = lines.iter().map(|(_, _, line)| line.clone() as Arc<dyn Doorbell>).collect();
-        let context = Context { port: &spec, doorbells, counters: &counters, check: &self.bell };
+        let context = Context { port: &spec, doorbells, counters: &counters, check: &self.wakeup };
         let (peer, queues) = match (kind.open)(context) {
             Ok(made) => made,
             Err(error) => {
@@ -298,18 +298,18 @@ impl Fabric {
         queues: usize,
     ) -> Result<Vec<(usize, usize, Arc<Line>)>, FabricError> {
         let places = self.take_bits(spec.worker.as_deref(), queues)?.into_iter();
-        let bell = |worker: usize| self.workers[worker].handle.bell.clone();
-        let line = |(worker, bit)| (worker, bit, Arc::new(Line::new(bell(worker), bit, &spec.name)));
+        let wakeup = |worker: usize| self.workers[worker].handle.wakeup.clone();
+        let line = |(worker, bit)| (worker, bit, Arc::new(Line::new(wakeup(worker), bit, &spec.name)));
         Ok(places.map(line).collect())
     }
 
     /// The budget of the peer of port `id`.
     fn budget(&self, id: PortId) -> Arc<Budget> {
-        let (spent, bell) = (self.spent.clone(), self.bell.clone());
+        let (spent, wakeup) = (self.spent.clone(), self.wakeup.clone());
         Arc::new(Budget::new(move || {
             // The lock is held only for a push, or to take all entries.
             spent.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-            bell.signal();
+            wakeup.signal();
         }))
     }
 
@@ -377,8 +377,8 @@ impl Fabric {
     }
 
     /// Signalled when a worker detected a protocol violation of a peer: call [`Fabric::check`] then.
-    pub fn bell(&self) -> &Arc<EventFd> {
-        &self.bell
+    pub fn wakeup(&self) -> &Arc<EventFd> {
+        &self.wakeup
     }
 
     /// Events for workers whose threads started since the last call.
@@ -412,7 +412,7 @@ impl Fabric {
     fn replace_worker(&mut self, worker: usize) -> Vec<String> {
         let WorkerRecord { spec, .. } = &self.workers[worker];
         tracing::error!(worker = spec.name, "a worker failed because of a bug in Ringway; its ports restart");
-        let handle = match spawn_worker(spec, &self.published, self.hash, &self.bell) {
+        let handle = match spawn_worker(spec, &self.published, self.hash, &self.wakeup) {
             Ok(handle) => handle,
             Err(error) => {
                 tracing::error!(%error, "no other worker can be had");
@@ -426,19 +426,19 @@ impl Fabric {
         self.ports.iter().filter(|(_, record)| is_its(record)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Publishes the world as the records now describe it. A worker sees it in its next turn.
+    /// Publishes the topology as the records now describe it. A worker sees it in its next turn.
     fn publish(&mut self) {
-        let mut world = World::default();
+        let mut topology = Topology::default();
         let switches = self.members();
         let ends = self.instance_ports();
         // First RX queue and number of queues of each port.
         let mut queues = BTreeMap::new();
         for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
-            queues.insert(&**name, (world.rx.len() as u32, record.rx.len() as u32));
-            world.rx.extend(record.rx.iter().cloned());
+            queues.insert(&**name, (topology.rx.len() as u32, record.rx.len() as u32));
+            topology.rx.extend(record.rx.iter().cloned());
         }
         for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
-            // Until its receiver is there, a port is not in the world: its frames would come back to it.
+            // Until its receiver is there, a port is not in the topology: its frames would come back to it.
             let receiver = record.spec.receiver.as_deref().unwrap_or(name);
             let Some(&(first, queues)) = queues.get(receiver) else { continue };
             let target = match &record.spec.to {
@@ -455,10 +455,10 @@ impl Fabric {
                 None => Target::Nowhere,
             };
             let slot = usize::from(record.id);
-            if world.ports.len() <= slot {
-                world.ports.resize_with(slot + 1, || None);
+            if topology.ports.len() <= slot {
+                topology.ports.resize_with(slot + 1, || None);
             }
-            world.ports[slot] = Some(Arc::new(Port {
+            topology.ports[slot] = Some(Arc::new(Port {
                 target,
                 first,
                 queues,
@@ -469,7 +469,7 @@ impl Fabric {
                 place: record.place.clone(),
             }));
         }
-        self.published.replace(Arc::new(world)).leave();
+        self.published.replace(Arc::new(topology)).leave();
         self.limit_instances();
         self.link_functions();
     }
@@ -557,7 +557,7 @@ impl Fabric {
 /// Starts a worker.
 fn spawn_worker(
     spec: &spec::Worker,
-    published: &Arc<Published<World>>,
+    published: &Arc<Published<Topology>>,
     hash: FlowHash,
     alarm: &Arc<EventFd>,
 ) -> Result<Handle, HostError> {

@@ -4,29 +4,29 @@ mod backlog;
 mod destination;
 mod drops;
 mod flood;
-mod own;
 #[cfg(test)]
 mod pressure;
-mod survey;
+mod private_copy;
+mod properties;
 #[cfg(test)]
 mod tests;
 mod wait;
 
 use crate::instances::Place;
 use crate::meter::{Access, Meter};
-use crate::world::{Port, RxSlot, Switch, Target, World, is_closed};
+use crate::topology::{Port, RxSlot, Switch, Target, Topology, is_closed};
 use arrayvec::ArrayVec;
 use backlog::Backlog;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
-use own::Own;
+use private_copy::PrivateCopy;
+use properties::Properties;
 use ringway_frame::{BURST, Burst, Caps, CountersRef, Reason, Storage, TxQueue, add};
 use ringway_mem::Turn;
 use ringway_port::offload::{Completer, Whole};
 use ringway_switch::{FlowHash, List, NOWHERE, PortId, Run, Sorter, Verdicts};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use survey::Survey;
 use wait::{Cut, Full, Waiting, Why};
 
 /// Length of an Ethernet header, and minimum length of a frame.
@@ -46,7 +46,7 @@ pub struct Forwarder {
     /// Tracks whose memory is accessed.
     pub meter: Meter,
     /// Copies of frames in our own memory, used while accesses are timed.
-    own: Own,
+    own: PrivateCopy,
 }
 
 impl Forwarder {
@@ -61,7 +61,7 @@ impl Forwarder {
             due: Vec::new(),
             combining: 0,
             meter,
-            own: Own::default(),
+            own: PrivateCopy::default(),
         }
     }
 
@@ -69,9 +69,9 @@ impl Forwarder {
     /// **sort** them by destination, **reserve** room there, **copy** them, **release** them at their source, and
     /// **publish** them to their destinations. The last five are [`Delivery::unicast`]'s, or `flood`'s for frames that
     /// go to all ports of the switch.
-    pub fn serve(&mut self, turn: &Turn<'_>, world: &World, source: &mut Source) -> Served {
+    pub fn serve(&mut self, turn: &Turn<'_>, topology: &Topology, source: &mut Source) -> Served {
         let Forwarder { storage, verdicts, sorter, completer, hash, due, combining, meter, own } = self;
-        let port = world.port(source.port);
+        let port = topology.port(source.port);
         if port.is_some_and(|port| is_closed(&port.budget)) {
             return Served::Closed;
         }
@@ -81,7 +81,7 @@ impl Forwarder {
         let burst = if meter.is_close() { own.copy(&burst) } else { touched(burst, port) };
         let count = burst.len();
         if count == 0 {
-            return source.rest(turn.now, world);
+            return source.rest(turn.now, topology);
         }
         let Some(port) = port else {
             source.tx.release(turn, count);
@@ -98,16 +98,16 @@ impl Forwarder {
         }
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let near = source.near(turn, &burst, &port.target);
-        let (survey, bytes) = Survey::of(&burst, verdicts);
+        let (properties, bytes) = Properties::of(&burst, verdicts);
         if let Some(steer) = &port.steer {
             (0..count).for_each(|frame| steer.note(hash.of(burst.head(frame)), source.queue));
         }
         let mut delivery = Delivery {
             turn,
-            world,
+            topology,
             burst: &burst,
             verdicts,
-            survey,
+            properties,
             near,
             source,
             port,
@@ -230,11 +230,11 @@ impl Source {
     }
 
     /// Notes that the source has no frames.
-    fn rest(&mut self, now: u64, world: &World) -> Served {
+    fn rest(&mut self, now: u64, topology: &Topology) -> Served {
         (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
         self.backlog.rest(now, |queue| {
             // Another port may have this place by now.
-            let slot = world.rx.get(queue as usize).filter(|slot| slot.place.is_some());
+            let slot = topology.rx.get(queue as usize).filter(|slot| slot.place.is_some());
             slot.and_then(|slot| slot.queue.try_lock().ok()).is_some_and(|queue| has_burst(queue.waiting()))
         });
         Served::Idle
@@ -340,10 +340,10 @@ fn bytes_of(burst: &Burst<'_>, from: usize, to: usize) -> u64 {
 /// The delivery of one burst.
 struct Delivery<'d, 'b, 't> {
     turn: &'t Turn<'t>,
-    world: &'d World,
+    topology: &'d Topology,
     burst: &'d Burst<'b>,
     verdicts: &'d Verdicts,
-    survey: Survey,
+    properties: Properties,
     near: Near,
     source: &'d mut Source,
     port: &'d Port,
@@ -360,7 +360,7 @@ impl<'d> Delivery<'d, '_, '_> {
         if port == self.source.port {
             return None;
         }
-        let to = self.world.port(port)?;
+        let to = self.topology.port(port)?;
         match &to.steer {
             Some(steer) if to.queues > 1 => {
                 Some(to.first + steer.pick(self.hash.of(self.burst.head(frame)), to.queues))
@@ -374,7 +374,7 @@ impl<'d> Delivery<'d, '_, '_> {
     fn only(&self, start: usize, end: usize) -> Option<u32> {
         let (first, rest) = self.verdicts[start..end].split_first()?;
         let several = rest.iter().fold(0, |differ, verdict| differ | (verdict ^ first));
-        let to = self.world.port(*first)?;
+        let to = self.topology.port(*first)?;
         (several == 0 && to.queues <= 1 && *first != self.source.port).then_some(to.first)
     }
 
@@ -404,7 +404,7 @@ impl<'d> Delivery<'d, '_, '_> {
     fn sort<'s>(&self, sorter: &'s mut Sorter, start: usize, end: usize) -> &'s [List] {
         match self.only(start, end) {
             Some(destination) => sorter.all((start, end), destination),
-            None => sorter.sort(self.verdicts, (start, end), self.world.rx.len(), |frame, port| {
+            None => sorter.sort(self.verdicts, (start, end), self.topology.rx.len(), |frame, port| {
                 self.destination(frame, port)
             }),
         }
@@ -427,7 +427,7 @@ impl<'d> Delivery<'d, '_, '_> {
         let mut unsuited = None;
         for (number, list) in lists.iter().enumerate() {
             let Some((to, caps)) = self.open(number, list, cut) else { continue };
-            if self.survey.suits(&caps) {
+            if self.properties.suits(&caps) {
                 open.push(self.reserve_suited(to, list, cut));
             } else if let Some(completer) = completer.take() {
                 unsuited = Some(self.reserve_unsuited(to, caps, list, completer, cut));
@@ -482,7 +482,7 @@ impl<'d> Delivery<'d, '_, '_> {
     /// waited for, this lowers the cut.
     #[inline]
     fn open(&self, number: usize, list: &List, cut: &mut Cut) -> Option<(Destination<'d>, Caps)> {
-        let slot = self.world.rx.get(list.destination as usize)?;
+        let slot = self.topology.rx.get(list.destination as usize)?;
         self.meter.at(Access::of(slot.port));
         match Destination::new(slot, number, self.turn) {
             Ok(found) => found,
@@ -532,7 +532,7 @@ impl<'d> Delivery<'d, '_, '_> {
     /// Whether a full destination is none that the worker empties itself.
     #[cold]
     fn is_elsewhere(&self, full: &Full) -> bool {
-        let place = self.world.rx.get(full.destination).and_then(|slot| slot.place.as_ref());
+        let place = self.topology.rx.get(full.destination).and_then(|slot| slot.place.as_ref());
         full.why != Why::Busy && !place.is_some_and(|place| self.is_near(place))
     }
 

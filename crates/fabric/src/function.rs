@@ -9,7 +9,7 @@ use crate::proto::FunctionReport;
 use ringway_click::{Breath, Console};
 use ringway_function::click::resident::{Build, Built, Next, Resident, Seat};
 use ringway_host::EventFd;
-use ringway_port::lane::Inside;
+use ringway_port::frame_queue::Inside;
 use ringway_spec::{Function, printable};
 use std::any::Any;
 use std::os::unix::net::UnixStream;
@@ -58,11 +58,11 @@ impl Reports {
 pub struct Order {
     /// Its number, by which `control` knows it.
     pub number: u64,
-    /// The number of its doorbell on the worker's bell.
+    /// The number of its doorbell on the worker's wakeup.
     pub bit: usize,
     /// The function.
     pub function: Function,
-    /// The lanes of its ports.
+    /// The queues of its ports.
     pub ports: Vec<Arc<Inside>>,
     /// The place of its handlers, and the socket by which connections to them come.
     pub handlers: (String, UnixStream),
@@ -386,7 +386,7 @@ pub(crate) mod tests {
     use ringway_frame::packet::Pool;
     use ringway_frame::{CountersRef, Reason};
     use ringway_host::Clock;
-    use ringway_port::lane::{Receiver, Sender};
+    use ringway_port::frame_queue::{Receiver, Sender};
     use ringway_port::{Doorbell, Silent};
     use ringway_spec::{Configuration, Isolation};
     use std::cell::Cell;
@@ -470,8 +470,8 @@ pub(crate) mod tests {
         click: &str,
         console: Option<fn() -> Box<dyn Console>>,
     ) -> (Arc<Inside>, Reports, UnixStream) {
-        let bell: Arc<dyn Doorbell> = Arc::new(Silent);
-        let (inside, function) = (Inside::new("f", "a", &bell, CountersRef::private()), function(click));
+        let wakeup: Arc<dyn Doorbell> = Arc::new(Silent);
+        let (inside, function) = (Inside::new("f", "a", &wakeup, CountersRef::private()), function(click));
         let reports = Reports::new(Arc::new(EventFd::new().unwrap()));
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (ports, handlers) = (vec![inside.clone()], ("handlers".to_string(), theirs));
@@ -534,10 +534,10 @@ pub(crate) mod tests {
         rig.run();
         rig.functions.wake(4);
         rig.run();
-        let parcel = Pool::new().copy(&[5; 60]).unwrap().into_parcel();
-        let at = parcel.data().as_ptr();
+        let owned_frame = Pool::new().copy(&[5; 60]).unwrap().into_parcel();
+        let at = owned_frame.data().as_ptr();
         let mut sender = Sender::new(rig.inside.to.clone());
-        sender.push(parcel);
+        sender.push(owned_frame);
         assert!(sender.flush());
         rig.run();
         assert!(rig.inside.is_quiet() && !second.is_quiet());
@@ -617,8 +617,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_configuration_that_is_given_up_is_not_built_to_its_end() {
-        let bell: Arc<dyn Doorbell> = Arc::new(Silent);
-        let inside = Inside::new("f", "a", &bell, CountersRef::private());
+        let wakeup: Arc<dyn Doorbell> = Arc::new(Silent);
+        let inside = Inside::new("f", "a", &wakeup, CountersRef::private());
         for is_wanted in [true, false] {
             let own = first(&function("FromPort(a) -> ToPort(a);"), &inside, || Box::new(Wrong));
             let built = build(own, Box::new(move || is_wanted)).unwrap();

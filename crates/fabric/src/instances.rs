@@ -1,6 +1,6 @@
 //! The instances of a function that multiplies, as workers see them: which flows each has, and whether it keeps up.
 
-use crate::world::Target;
+use crate::topology::Target;
 use ringway_frame::Burst;
 use ringway_host::EventFd;
 use ringway_spec::InstanceEnd;

@@ -5,7 +5,6 @@
 //! `control`, with the messages of `proto`. Read `forward.rs` first: a burst's way from its source to its
 //! destinations; then `worker.rs` and `fabric.rs`.
 
-mod bell;
 pub mod data;
 mod fabric;
 mod forward;
@@ -15,12 +14,13 @@ mod link;
 mod log_limit;
 mod meter;
 mod page;
-mod patience;
 pub mod proto;
 pub mod session_limit;
+mod topology;
+mod wait_limit;
+mod wakeup;
 mod watchdog;
 mod worker;
-mod world;
 
 pub use fabric::{Fabric, FabricError, PORTS};
 pub use link::{DESCRIPTORS, Link, LinkError};

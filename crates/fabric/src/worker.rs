@@ -1,11 +1,11 @@
 //! A worker: takes turns over its active queues, and sleeps when none is active.
 
-use crate::bell::Bell;
 use crate::forward::{Forwarder, Served, SharedSource, free};
 use crate::function::{self, Functions, Order, Ran};
+use crate::wakeup::Wakeup;
 
 use crate::meter::{Access, Meter};
-use crate::world::{RxSlot, World, is_closed};
+use crate::topology::{RxSlot, Topology, is_closed};
 use ringway_frame::{CountersRef, add};
 use ringway_function::click::resident::Build;
 use ringway_host::{Clock, EventFd, HostError, ThreadFiles, losses};
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub enum Command {
     /// Serve this source as queue `bit`.
     Add {
-        /// The queue's number on the worker's bell.
+        /// The queue's number on the worker's wakeup.
         bit: usize,
         /// The worker's number.
         worker: usize,
@@ -31,7 +31,7 @@ pub enum Command {
     },
     /// Return queue `bit`.
     Remove {
-        /// The queue's number on the worker's bell.
+        /// The queue's number on the worker's wakeup.
         bit: usize,
         /// Where the source is sent.
         to: SyncSender<Option<SharedSource>>,
@@ -104,7 +104,7 @@ pub struct Gauges {
 /// The parts of a worker that its owner keeps.
 pub struct Handle {
     /// Wakes the worker.
-    pub bell: Arc<Bell>,
+    pub wakeup: Arc<Wakeup>,
     /// The worker's statistics and state.
     pub gauges: Arc<Gauges>,
     commands: Commands,
@@ -124,7 +124,7 @@ impl Handle {
         if let Some(commands) = locked(&self.commands).as_mut() {
             commands.push(command);
         }
-        self.bell.wake();
+        self.wakeup.wake();
     }
 
     /// Makes the thread end as soon as it can, since another one takes over its queues. Returns the commands that it
@@ -165,7 +165,7 @@ struct PolledQueue {
     /// The number of its worker.
     worker: usize,
     counters: CountersRef,
-    /// When the queue last had frames; 0: its bell was just rung.
+    /// When the queue last had frames; 0: its wakeup was just rung.
     last: u64,
     active: bool,
     /// Whether kicks are enabled.
@@ -186,8 +186,8 @@ struct Turned {
 /// A worker, on its own thread.
 pub struct Worker {
     policy: Policy,
-    world: Arc<Published<World>>,
-    bell: Arc<Bell>,
+    topology: Arc<Published<Topology>>,
+    wakeup: Arc<Wakeup>,
     gauges: Arc<Gauges>,
     commands: Commands,
     reader: Reader,
@@ -219,7 +219,7 @@ impl Drop for Worker {
         drop(locked(&self.commands).take());
         self.gauges.has_ended.store(true, SeqCst);
         if self.gauges.is_superseded.load(SeqCst) {
-            self.bell.rouse();
+            self.wakeup.rouse();
         }
         self.alarm.signal();
     }
@@ -229,18 +229,18 @@ impl Worker {
     /// A worker and its handle. Call `run` on a separate thread.
     pub fn new(
         policy: Policy,
-        world: Arc<Published<World>>,
+        topology: Arc<Published<Topology>>,
         hash: FlowHash,
         alarm: Arc<EventFd>,
     ) -> Result<(Worker, Handle), HostError> {
-        Worker::on(Bell::new()?, Gauges::default(), policy, world, hash, alarm)
+        Worker::on(Wakeup::new()?, Gauges::default(), policy, topology, hash, alarm)
     }
 
     /// The successor of a worker that a peer blocks, without queues yet.
     pub fn succeeding(
         blocked: &Handle,
         policy: Policy,
-        world: Arc<Published<World>>,
+        topology: Arc<Published<Topology>>,
         hash: FlowHash,
         alarm: Arc<EventFd>,
     ) -> Result<(Worker, Handle), HostError> {
@@ -249,27 +249,27 @@ impl Worker {
         let helped = AtomicBool::new(helped.load(Relaxed));
         let gauges =
             Gauges { turns: of(turns), sleeps: of(sleeps), busy: of(busy), helped, ..Gauges::default() };
-        Worker::on(blocked.bell.clone(), gauges, policy, world, hash, alarm)
+        Worker::on(blocked.wakeup.clone(), gauges, policy, topology, hash, alarm)
     }
 
     fn on(
-        bell: Arc<Bell>,
+        wakeup: Arc<Wakeup>,
         gauges: Gauges,
         policy: Policy,
-        world: Arc<Published<World>>,
+        topology: Arc<Published<Topology>>,
         hash: FlowHash,
         alarm: Arc<EventFd>,
     ) -> Result<(Worker, Handle), HostError> {
         let gauges = Arc::new(gauges);
         let commands = Arc::new(Mutex::new(Some(Vec::new())));
         let reader = Reader::register().ok_or(HostError::TooManyReaders)?;
-        let handle = Handle { bell: bell.clone(), gauges: gauges.clone(), commands: commands.clone() };
+        let handle = Handle { wakeup: wakeup.clone(), gauges: gauges.clone(), commands: commands.clone() };
         let (clock, forwarder) = (Clock::new(), Forwarder::new(hash, Meter::new(gauges.clone())));
         let (slots, active, timed) = (Vec::new(), Vec::new(), Vec::new());
         let worker = Worker {
             policy,
-            world,
-            bell,
+            topology,
+            wakeup,
             gauges,
             commands,
             reader,
@@ -317,8 +317,8 @@ impl Worker {
 
     /// Takes a turn, and sleeps if there is nothing to do; `false` to end.
     fn round(&mut self, functions: &mut Functions, may_sleep: bool) -> bool {
-        let Worker { bell, slots, active, .. } = self;
-        let woken = bell.collect(|bit| ring(slots, active, functions, bit));
+        let Worker { wakeup, slots, active, .. } = self;
+        let woken = wakeup.collect(|bit| ring(slots, active, functions, bit));
         if woken && !self.obey(functions) || self.gauges.is_superseded.load(Relaxed) {
             self.stopped = true;
             return false;
@@ -334,8 +334,8 @@ impl Worker {
             }
         } else if (self.active.len() < self.queues || !functions.is_empty()) && now >= self.next_look {
             self.next_look = now + if moved { LOOK_BUSY } else { LOOK_IDLE };
-            let Worker { bell, slots, active, .. } = self;
-            bell.look(|bit| ring(slots, active, functions, bit));
+            let Worker { wakeup, slots, active, .. } = self;
+            wakeup.look(|bit| ring(slots, active, functions, bit));
         }
         true
     }
@@ -368,8 +368,8 @@ impl Worker {
         (!worker.stopped).then_some((worker, functions))
     }
 
-    /// Carries out pending commands; `false` to end. The lock is taken only after the bell rang, and no thread holds it
-    /// for longer than a push.
+    /// Carries out pending commands; `false` to end. The lock is taken only after a wake-up, and no thread holds it for
+    /// longer than a push.
     fn obey(&mut self, functions: &mut Functions) -> bool {
         let commands = locked(&self.commands).as_mut().map(std::mem::take);
         for command in commands.unwrap_or_default() {
@@ -410,24 +410,24 @@ impl Worker {
 
     /// One turn.
     fn turn(&mut self, functions: &mut Functions) -> Turned {
-        let Worker { reader, clock, world, forwarder, slots, active, policy, gauges, timed, .. } = self;
+        let Worker { reader, clock, topology, forwarder, slots, active, policy, gauges, timed, .. } = self;
         let now = clock.now();
         forwarder.meter.turn_ended(self.began, now);
         forwarder.meter.turn_begins(now);
         self.began = now;
         timed.retain(|&(when, bit)| when > now || activate(slots, active, bit, LONG_AGO));
         let turn = reader.turn(now);
-        let world = world.read(&turn);
+        let topology = topology.read(&turn);
         add(&gauges.turns, 1);
         if let Some(began) = self.moved.take() {
             add(&gauges.busy, now.saturating_sub(began));
         }
-        charge(&forwarder.meter, world, now);
+        charge(&forwarder.meter, topology, now);
         let mut moved = false;
         let mut next = 0;
         while let Some(&bit) = active.get(next) {
             let slot = slots.get_mut(bit).and_then(Option::as_mut);
-            match slot.map_or(Polled::Inactive(None), |slot| poll(forwarder, slot, &turn, world, policy)) {
+            match slot.map_or(Polled::Inactive(None), |slot| poll(forwarder, slot, &turn, topology, policy)) {
                 Polled::Moved => (moved, next) = (true, next + 1),
                 Polled::Active => next += 1,
                 Polled::Inactive(due) => {
@@ -454,7 +454,7 @@ impl Worker {
         if is_superseded {
             let now = clock.now();
             forwarder.meter.turn_ended(turn.now, now);
-            charge(&forwarder.meter, world, now);
+            charge(&forwarder.meter, topology, now);
             gauges.closely_until.store(forwarder.meter.closely_until(), Relaxed);
         }
         forwarder.meter.at(Access::NONE);
@@ -464,7 +464,7 @@ impl Worker {
     }
 
     fn sleep(&mut self, next_due: Option<u64>, functions: &mut Functions) {
-        let Worker { reader, clock, gauges, bell, slots, active, timed, forwarder, .. } = self;
+        let Worker { reader, clock, gauges, wakeup, slots, active, timed, forwarder, .. } = self;
         let until = timed.iter().map(|&(when, _)| when).chain(next_due).min();
         let now = clock.now();
         let timeout = until.map(|due| due.saturating_sub(now));
@@ -473,7 +473,7 @@ impl Worker {
         forwarder.meter.turn_ended(self.began, now);
         forwarder.meter.refresh(now);
         let before = clock.now();
-        bell.sleep(timeout, |bit| ring(slots, active, functions, bit));
+        wakeup.sleep(timeout, |bit| ring(slots, active, functions, bit));
         self.began = clock.now();
         forwarder.meter.slept(self.began.saturating_sub(before));
     }
@@ -495,7 +495,7 @@ fn poll(
     forwarder: &mut Forwarder,
     slot: &mut PolledQueue,
     turn: &Turn<'_>,
-    world: &World,
+    topology: &Topology,
     policy: &Policy,
 ) -> Polled {
     let PolledQueue { source, worker, last, active, armed, .. } = slot;
@@ -510,14 +510,14 @@ fn poll(
     if source.worker() != *worker {
         source.move_to(*worker);
     }
-    if *last == 0 && !world.port(source.port).is_some_and(|port| is_closed(&port.budget)) {
+    if *last == 0 && !topology.port(source.port).is_some_and(|port| is_closed(&port.budget)) {
         forwarder.meter.at(Access::of(source.port));
         // The queue just became active: it is polled, so its peer need not kick.
         source.tx.disarm(turn);
         (*last, *armed) = (turn.now, false);
     }
-    let served = forwarder.serve(turn, world, source);
-    charge(&forwarder.meter, world, turn.now);
+    let served = forwarder.serve(turn, topology, source);
+    charge(&forwarder.meter, topology, turn.now);
     forwarder.meter.at(Access::of(source.port));
     match served {
         Served::Closed => {
@@ -553,12 +553,12 @@ fn report_losses(losses: &mut u64, alarm: &EventFd) {
 
 /// Charges peers for the time for which they blocked the worker.
 #[inline]
-fn charge(meter: &Meter, world: &World, now: u64) {
+fn charge(meter: &Meter, topology: &Topology, now: u64) {
     if !meter.is_held() {
         return;
     }
     for (port, time) in meter.take_held() {
-        if let Some(budget) = world.port(port).and_then(|port| port.budget.as_ref()) {
+        if let Some(budget) = topology.port(port).and_then(|port| port.budget.as_ref()) {
             budget.charge(now, time);
         }
     }
@@ -573,7 +573,7 @@ fn is_over(policy: &Policy, last: u64, now: u64) -> bool {
     }
 }
 
-/// Activates a queue that was kicked, or for which the bell rang, or wakes a function.
+/// Activates a queue that was kicked, or for which the wakeup was signalled, or wakes a function.
 fn ring(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, functions: &mut Functions, bit: usize) {
     if !functions.is_empty() && functions.wake(bit) {
         return;
@@ -627,7 +627,7 @@ pub(crate) mod tests {
     fn a_panicking_worker_blocks_no_other_thread() {
         let policy = Policy { poll: Poll::Adaptive, spin: 0 };
         let (published, alarm) =
-            (Arc::new(Published::new(Arc::new(World::default()))), Arc::new(EventFd::new().unwrap()));
+            (Arc::new(Published::new(Arc::new(Topology::default()))), Arc::new(EventFd::new().unwrap()));
         let (worker, handle) = Worker::new(policy, published, FlowHash::new(1), alarm.clone()).unwrap();
         let thread = std::thread::spawn(move || worker.run());
         assert!(!handle.is_gone());

@@ -48,7 +48,7 @@ fn serve(fabric: &mut Fabric, what: &str, mut done: impl FnMut(&mut Fabric) -> b
     while !done(fabric) {
         assert!(Instant::now() < limit, "{what}: {:?}", fabric.table("s"));
         let (ids, mut sockets): (Vec<_>, Vec<_>) = fabric.sessions().map(|(id, fd)| (id, fd.as_fd())).unzip();
-        sockets.insert(0, fabric.bell().as_fd());
+        sockets.insert(0, fabric.wakeup().as_fd());
         let ready = wait_readable(&sockets, Some(1_000_000)).unwrap();
         drop(sockets);
         let ids = ids.into_iter().zip(&ready[1..]).filter(|(_, ready)| **ready);

@@ -46,7 +46,7 @@ fn longest_pause(frames: impl Fn() -> u64, stop: &AtomicBool) -> Duration {
 /// Serves the fabric once; returns its events.
 fn serve(fabric: &mut Fabric) -> Vec<Event> {
     let (ids, mut sockets): (Vec<_>, Vec<_>) = fabric.sessions().map(|(id, fd)| (id, fd.as_fd())).unzip();
-    sockets.insert(0, fabric.bell().as_fd());
+    sockets.insert(0, fabric.wakeup().as_fd());
     let ready = wait_readable(&sockets, Some(1_000_000)).unwrap();
     drop(sockets);
     let ids = ids.into_iter().zip(&ready[1..]).filter(|(_, ready)| **ready);

@@ -2,19 +2,19 @@
 //!
 //! A [`Packet`] is a handle of one pointer. Clones share the data until one of them is written to. A dropped
 //! packet's memory returns to its [`Pool`], so new packets are allocated rarely. Packets and their pool stay
-//! on one thread; a [`Parcel`] takes a packet's bytes to another thread without a copy.
+//! on one thread; a [`OwnedFrame`] takes a packet's bytes to another thread without a copy.
 
 mod annotation;
 mod buffer;
 mod burst;
 mod complete;
-mod parcel;
+mod owned_frame;
 mod pending;
 mod pool;
 
 pub use annotation::{ANNOTATION_BYTES, Annotations, PacketType};
 pub use burst::{PACKETS, PacketBurst};
-pub use parcel::{Lent, Parcel, Unpacked};
+pub use owned_frame::{Lent, OwnedFrame, Unpacked};
 pub use pool::{Blank, PACKET, Pool, SMALL};
 
 use alloc::boxed::Box;

@@ -17,7 +17,7 @@ pub struct Handed {
     pub devices: Vec<(String, String)>,
     /// Socket for requesting ports: the request is one byte, the port's index; the reply is one byte, 0 with
     /// the connected socket, or else the error number.
-    pub doors: Option<UnixStream>,
+    pub connector: Option<UnixStream>,
     /// Listening sockets, with their names in configurations.
     pub listeners: Vec<(String, UnixListener)>,
     /// A socket by which connections come that the parent accepted, with its name in configurations.
@@ -111,8 +111,8 @@ pub(crate) fn callers(name: &str) -> Option<UnixStream> {
 impl Handed {
     fn connect(&self, port: &str) -> io::Result<UnixStream> {
         let at = self.ports.iter().position(|own| own == port).ok_or(io::ErrorKind::NotFound)?;
-        let doors = self.doors.as_ref().ok_or(io::ErrorKind::NotConnected)?;
-        ask(doors, u8::try_from(at).map_err(io::Error::other)?)
+        let connector = self.connector.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        ask(connector, u8::try_from(at).map_err(io::Error::other)?)
     }
 }
 
@@ -120,10 +120,11 @@ impl Handed {
 ///
 /// # Errors
 /// The parent's, or that it is gone.
-pub fn ask(doors: &UnixStream, number: u8) -> io::Result<UnixStream> {
-    send_with(doors.as_fd(), &[number], &[]).map_err(io::Error::other)?;
+pub fn ask(connector: &UnixStream, number: u8) -> io::Result<UnixStream> {
+    send_with(connector.as_fd(), &[number], &[]).map_err(io::Error::other)?;
     let mut answer = [0];
-    let (count, mut descriptors) = receive_with(doors.as_fd(), &mut answer, 1).map_err(io::Error::other)?;
+    let (count, mut descriptors) =
+        receive_with(connector.as_fd(), &mut answer, 1).map_err(io::Error::other)?;
     match (count, answer, descriptors.pop()) {
         (0, ..) => Err(io::ErrorKind::BrokenPipe.into()),
         (_, [0], Some(socket)) => Ok(socket.into()),
@@ -139,7 +140,7 @@ mod tests {
     fn a_port_is_requested_by_its_number() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let ports = ["a", "b"].map(String::from).to_vec();
-        let handed = Handed { ports, doors: Some(ours), ..Handed::default() };
+        let handed = Handed { ports, connector: Some(ours), ..Handed::default() };
         let (given, mut kept) = UnixStream::pair().unwrap();
         let keeper = std::thread::spawn(move || {
             let mut asked = [0];

@@ -9,20 +9,20 @@ mod confine;
 mod console;
 mod fetch;
 pub mod image;
-mod left_over;
-mod paced;
+mod leftover_processes;
 mod qemu;
+mod rate_limit;
 mod uml;
 mod user;
 
 pub use console::{last_line, last_lines};
 pub use fetch::fetching;
-pub use left_over::end_left_over;
+pub use leftover_processes::end_left_over;
 pub use qemu::kvm_known;
 pub use user::{Lease, USERS};
 
 use console::Log;
-use paced::Paced;
+use rate_limit::RateLimited;
 use ringway_host::jail::{Jail, JailError, Jailed, Pipes, Program};
 use ringway_host::listener::OpenError;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -491,7 +491,7 @@ impl Guest {
             source: io::Error::other("its thread is gone"),
         };
         let (process, input) = child.recv().map_err(|_| gone())?.map_err(jail_error)?;
-        left_over::note(folder, process);
+        leftover_processes::note(folder, process);
         Ok(Guest { spec, note, console, process, input: Mutex::new(input), shared })
     }
 
@@ -689,11 +689,11 @@ fn supervise(
     let also_open = open.clone();
     let readers = [
         std::thread::spawn(move || {
-            listen(BufReader::new(Paced::new(output)), &listener, &keeper, panicked);
+            listen(BufReader::new(RateLimited::new(output)), &listener, &keeper, panicked);
             drop(open);
         }),
         std::thread::spawn(move || {
-            console::record(Paced::new(errors), &log, also_panicked);
+            console::record(RateLimited::new(errors), &log, also_panicked);
             drop(also_open);
         }),
     ];

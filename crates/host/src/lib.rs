@@ -7,9 +7,9 @@
 mod account;
 mod aio;
 mod allocator;
+mod background_close;
 mod budget;
 mod clock;
-mod closer;
 mod devices;
 mod error;
 mod event;
@@ -45,9 +45,9 @@ mod window;
 
 pub use account::Account;
 pub use allocator::{give_memory_back, keep_little_memory};
+pub use background_close::{BackgroundClose, Duplicates};
 pub use budget::Budget;
 pub use clock::{Clock, ticks, ticks_per_second};
-pub use closer::{Closer, Duplicates};
 pub use devices::{NetworkDevice, network_devices};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};

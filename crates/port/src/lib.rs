@@ -5,8 +5,8 @@
 
 mod doorbell;
 pub mod e1000;
+pub mod frame_queue;
 mod kinds;
-pub mod lane;
 pub mod link;
 pub mod null;
 pub mod offload;

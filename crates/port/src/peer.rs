@@ -1,6 +1,6 @@
 //! The peer of a port: the interface common to all kinds.
 
-use crate::lane::Inside;
+use crate::frame_queue::Inside;
 use crate::{Doorbell, Queue};
 use ringway_frame::CountersRef;
 use ringway_host::{EventFd, HostError};
@@ -61,7 +61,7 @@ pub trait Peer: Send {
         Err(PeerError::kind("a function needs a port of kind ring"))
     }
 
-    /// Whether no frame waits in its rings, or in the lanes of the function of this process that has it.
+    /// Whether no frame waits in its rings, or in the queues of the function of this process that has it.
     fn is_quiet(&self) -> bool {
         true
     }

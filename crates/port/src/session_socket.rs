@@ -1,6 +1,6 @@
 //! The socket of a session: receives bytes with descriptors of its peer, and sends replies.
 
-use ringway_host::{Budget, Closer, Duplicates, FdKind, HostError};
+use ringway_host::{BackgroundClose, Budget, Duplicates, FdKind, HostError};
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -70,7 +70,7 @@ pub(crate) struct SessionSocket {
     /// Attack: gigabytes of memory of which the peer keeps no descriptor, so that closing our last one frees them.
     /// The duplicates are closed after those from the message.
     memory: Vec<OwnedFd>,
-    closer: Closer,
+    closer: BackgroundClose,
     duplicates: Duplicates,
     /// Number of receive calls that returned bytes, or the end of a session.
     received: u64,

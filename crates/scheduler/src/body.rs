@@ -1,7 +1,7 @@
 //! Bodies of requests: received within bounds, and answered beside other requests if they are large.
 
 use super::share::{Share, SharedBytes};
-use super::{Bounds, Trouble};
+use super::{Bounds, ErrorBody};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_LENGTH, RETRY_AFTER};
@@ -71,7 +71,7 @@ impl IntoResponse for Refused {
             }
             Refused::Broken(why) => (StatusCode::BAD_REQUEST, why),
         };
-        let mut response = (status, Json(Trouble { error, problems: Vec::new() })).into_response();
+        let mut response = (status, Json(ErrorBody { error, problems: Vec::new() })).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }

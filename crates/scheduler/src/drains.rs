@@ -1,6 +1,6 @@
 //! Drains: hosts that are emptied with several moves at a time.
 
-use super::keeper::carry_out;
+use super::periodic::carry_out;
 use super::view::{DrainView, StuckView};
 use super::{Failed, Service};
 use ringway_place::object::HostStatus;

@@ -8,7 +8,7 @@ use super::{
     Failed, JoinRequest, JoinView, PlaceRequest, Placer, PluginsView, RevisionView, Service, StatusView,
     StoreView, UnitView, VmView, WhyNotRequest,
 };
-use crate::Trouble;
+use crate::ErrorBody;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{Method, StatusCode};
@@ -129,7 +129,7 @@ pub(crate) fn extender_router(place: Placer) -> Router {
 /// Answers a request with an unsupported method.
 pub async fn not_so(method: Method) -> Response {
     let error = format!("{method} is not for this path; see /openapi.json");
-    (StatusCode::METHOD_NOT_ALLOWED, Json(Trouble { error, problems: Vec::new() })).into_response()
+    (StatusCode::METHOD_NOT_ALLOWED, Json(ErrorBody { error, problems: Vec::new() })).into_response()
 }
 
 async fn nowhere() -> Failed {
@@ -146,7 +146,7 @@ impl IntoResponse for Failed {
             Failed::Conflict(_) => StatusCode::CONFLICT,
             Failed::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
         };
-        (status, Json(Trouble { error: self.to_string(), problems: Vec::new() })).into_response()
+        (status, Json(ErrorBody { error: self.to_string(), problems: Vec::new() })).into_response()
     }
 }
 
@@ -194,7 +194,7 @@ async fn vms(State(place): State<Placer>) -> Result<Json<Vec<VmView>>, Failed> {
 /// it is empty.
 #[utoipa::path(post, path = "/v1/place/hosts/{name}/maintenance",
     params(("name" = String, Path, description = "The host")),
-    responses((status = 200, body = StatusView), (status = 404, body = Trouble)))]
+    responses((status = 200, body = StatusView), (status = 404, body = ErrorBody)))]
 async fn maintain(State(place): State<Placer>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
     work(place, move |service| service.maintain(&name)).await
 }
@@ -202,7 +202,7 @@ async fn maintain(State(place): State<Placer>, Path(name): Path<String>) -> Resu
 /// Ends a host's maintenance.
 #[utoipa::path(post, path = "/v1/place/hosts/{name}/activate",
     params(("name" = String, Path, description = "The host")),
-    responses((status = 200, body = StatusView), (status = 404, body = Trouble)))]
+    responses((status = 200, body = StatusView), (status = 404, body = ErrorBody)))]
 async fn activate(State(place): State<Placer>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
     work(place, move |service| service.activate(&name)).await
 }
@@ -210,8 +210,8 @@ async fn activate(State(place): State<Placer>, Path(name): Path<String>) -> Resu
 /// Puts a host into maintenance and moves its VMs away, some at a time. Repeat the request to follow it.
 #[utoipa::path(post, path = "/v1/place/hosts/{name}/drain", request_body = DrainRequest,
     params(("name" = String, Path, description = "The host")),
-    responses((status = 200, body = DrainView), (status = 404, body = Trouble),
-        (status = 422, body = Trouble)))]
+    responses((status = 200, body = DrainView), (status = 404, body = ErrorBody),
+        (status = 422, body = ErrorBody)))]
 async fn drain(
     State(place): State<Placer>,
     Path(name): Path<String>,
@@ -223,7 +223,7 @@ async fn drain(
 
 /// Adds the fabric's own host to a cluster, so that VMs are placed on it too.
 #[utoipa::path(post, path = "/v1/place/this-host", request_body = JoinRequest,
-    responses((status = 200, body = JoinView), (status = 409, body = Trouble)))]
+    responses((status = 200, body = JoinView), (status = 409, body = ErrorBody)))]
 async fn join(State(place): State<Placer>, request: Body<JoinRequest>) -> Result<Json<JoinView>, Failed> {
     let request = body(request)?;
     let done = tokio::task::spawn_blocking(move || place.join(&request.cluster)).await;
@@ -239,7 +239,7 @@ async fn policies(State(place): State<Placer>) -> Result<Json<Vec<Policy>>, Fail
 /// A policy.
 #[utoipa::path(get, path = "/v1/place/policies/{name}",
     params(("name" = String, Path, description = "The policy")),
-    responses((status = 200, body = Policy), (status = 404, body = Trouble)))]
+    responses((status = 200, body = Policy), (status = 404, body = ErrorBody)))]
 async fn policy(State(place): State<Placer>, Path(name): Path<String>) -> Result<Json<Policy>, Failed> {
     work(place, move |service| service.policy(&name)).await
 }
@@ -260,7 +260,7 @@ struct Which {
 /// request with the answer's revision.
 #[utoipa::path(get, path = "/v1/place/events", params(Which),
     responses((status = 200, body = EventsView),
-        (status = 409, body = Trouble, description = "The revision was compacted")))]
+        (status = 409, body = ErrorBody, description = "The revision was compacted")))]
 async fn events(
     State(place): State<Placer>,
     which: Result<Query<Which>, QueryRejection>,
@@ -273,15 +273,15 @@ async fn events(
 /// The store: its path, its contents, whether the disk is full.
 #[utoipa::path(get, path = "/v1/place/store",
     responses((status = 200, body = StoreView),
-        (status = 409, body = Trouble, description = "It can't be used, and why")))]
+        (status = 409, body = ErrorBody, description = "It can't be used, and why")))]
 async fn store(State(place): State<Placer>) -> Result<Json<StoreView>, Failed> {
     work(place, Service::store).await
 }
 
 /// Writes a backup of the store to a file of the fabric's host, replacing it.
 #[utoipa::path(post, path = "/v1/place/store/backup", request_body = BackupRequest,
-    responses((status = 200, body = StoreView), (status = 409, body = Trouble),
-        (status = 507, body = Trouble, description = "There is no room for it")))]
+    responses((status = 200, body = StoreView), (status = 409, body = ErrorBody),
+        (status = 507, body = ErrorBody, description = "There is no room for it")))]
 async fn backup(
     State(place): State<Placer>,
     request: Body<BackupRequest>,
@@ -299,7 +299,7 @@ async fn units(State(place): State<Placer>) -> Result<Json<Vec<UnitView>>, Faile
 /// Attaches external units in addition to those of the fabric file, replacing those attached before: folders
 /// of Python plugins, services in any language. They stay attached when the fabric is restarted.
 #[utoipa::path(put, path = "/v1/place/plugins", request_body = serde_json::Value,
-    responses((status = 200, body = Vec<UnitView>), (status = 422, body = Trouble)))]
+    responses((status = 200, body = Vec<UnitView>), (status = 422, body = ErrorBody)))]
 async fn plugins(
     State(place): State<Placer>,
     options: Body<crate::plugins::Options>,
@@ -320,8 +320,8 @@ async fn attached(State(place): State<Placer>) -> Result<Json<PluginsView>, Fail
 
 /// Adds or replaces objects, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups.
 #[utoipa::path(post, path = "/v1/place/objects", request_body = Vec<Object>,
-    responses((status = 200, body = RevisionView), (status = 422, body = Trouble),
-        (status = 507, body = Trouble, description = "The disk is full")))]
+    responses((status = 200, body = RevisionView), (status = 422, body = ErrorBody),
+        (status = 507, body = ErrorBody, description = "The disk is full")))]
 async fn objects(
     State(place): State<Placer>,
     new: Body<AtMost<Object, OBJECTS>>,
@@ -340,7 +340,7 @@ struct Kind {
 
 /// The objects that were added, as they are now.
 #[utoipa::path(get, path = "/v1/place/objects", operation_id = "list_objects", params(Kind),
-    responses((status = 200, body = Vec<Object>), (status = 422, body = Trouble)))]
+    responses((status = 200, body = Vec<Object>), (status = 422, body = ErrorBody)))]
 async fn described(
     State(place): State<Placer>,
     kind: Result<Query<Kind>, QueryRejection>,
@@ -354,9 +354,9 @@ async fn described(
     params(("kind" = String, Path,
             description = "`host`, `vm`, `group`, `policy`, `cluster`, `load` or `blacklist`"),
         ("name" = String, Path, description = "Its name")),
-    responses((status = 204), (status = 404, body = Trouble, description = "There is none"),
-        (status = 409, body = Trouble, description = "It is in use"),
-        (status = 507, body = Trouble, description = "The disk is full")))]
+    responses((status = 204), (status = 404, body = ErrorBody, description = "There is none"),
+        (status = 409, body = ErrorBody, description = "It is in use"),
+        (status = 507, body = ErrorBody, description = "The disk is full")))]
 async fn remove(
     State(place): State<Placer>,
     Path((kind, name)): Path<(String, String)>,
@@ -369,7 +369,7 @@ async fn remove(
 #[utoipa::path(delete, path = "/v1/place/facts/{host}/{name}",
     params(("host" = String, Path, description = "The host"),
         ("name" = String, Path, description = "The figure")),
-    responses((status = 204), (status = 404, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn remove_fact(
     State(place): State<Placer>,
     Path((host, name)): Path<(String, String)>,
@@ -379,8 +379,8 @@ async fn remove_fact(
 
 /// Sets facts about hosts. The next decision uses them.
 #[utoipa::path(post, path = "/v1/place/facts", request_body = Vec<FactPush>,
-    responses((status = 200, body = RevisionView), (status = 422, body = Trouble),
-        (status = 507, body = Trouble, description = "The disk is full")))]
+    responses((status = 200, body = RevisionView), (status = 422, body = ErrorBody),
+        (status = 507, body = ErrorBody, description = "The disk is full")))]
 async fn facts(
     State(place): State<Placer>,
     facts: Body<AtMost<FactPush, OBJECTS>>,
@@ -391,9 +391,10 @@ async fn facts(
 
 /// Decides where VMs run, and reserves their resources.
 #[utoipa::path(post, path = "/v1/place", request_body = PlaceRequest,
-    responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
-        (status = 409, body = Trouble, description = "A VM of `new` runs"), (status = 422, body = Trouble),
-        (status = 507, body = Trouble, description = "The disk is full")))]
+    responses((status = 200, body = DecisionView), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "A VM of `new` runs"),
+        (status = 422, body = ErrorBody),
+        (status = 507, body = ErrorBody, description = "The disk is full")))]
 async fn decide(
     State(place): State<Placer>,
     request: Body<PlaceRequest>,
@@ -404,8 +405,9 @@ async fn decide(
 
 /// Decides where VMs would run, with a full trace, without a reservation.
 #[utoipa::path(post, path = "/v1/place/try", request_body = PlaceRequest,
-    responses((status = 200, body = ExplainView), (status = 404, body = Trouble),
-        (status = 409, body = Trouble, description = "A VM of `new` runs"), (status = 422, body = Trouble)))]
+    responses((status = 200, body = ExplainView), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "A VM of `new` runs"),
+        (status = 422, body = ErrorBody)))]
 async fn attempt(
     State(place): State<Placer>,
     request: Body<PlaceRequest>,
@@ -416,7 +418,7 @@ async fn attempt(
 
 /// Why a host would or would not run VMs.
 #[utoipa::path(post, path = "/v1/place/why-not", request_body = WhyNotRequest,
-    responses((status = 200, body = WhyNot), (status = 404, body = Trouble)))]
+    responses((status = 200, body = WhyNot), (status = 404, body = ErrorBody)))]
 async fn why_not(State(place): State<Placer>, request: Body<WhyNotRequest>) -> Result<Json<WhyNot>, Failed> {
     let request = body(request)?;
     work(place, |service| service.why_not(request)).await
@@ -444,7 +446,7 @@ async fn decisions(
 /// A decision's details, repeated at its revision.
 #[utoipa::path(get, path = "/v1/place/decisions/{id}",
     params(("id" = u64, Path, description = "Its number")),
-    responses((status = 200, body = ExplainView), (status = 404, body = Trouble)))]
+    responses((status = 200, body = ExplainView), (status = 404, body = ErrorBody)))]
 async fn explain(
     State(place): State<Placer>,
     id: Result<Path<u64>, PathRejection>,
@@ -456,8 +458,8 @@ async fn explain(
 /// Places a guest or a function of the fabric file on this host, and starts it.
 #[utoipa::path(post, path = "/v1/place/guests/{name}/start", operation_id = "place_guest",
     params(("name" = String, Path, description = "The guest or function")),
-    responses((status = 200, body = DecisionView), (status = 404, body = Trouble),
-        (status = 409, body = Trouble)))]
+    responses((status = 200, body = DecisionView), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody)))]
 async fn start_guest(
     State(place): State<Placer>,
     Path(name): Path<String>,
@@ -469,7 +471,7 @@ async fn start_guest(
 /// Confirms that a VM runs where it was placed.
 #[utoipa::path(post, path = "/v1/place/vms/{name}/confirm",
     params(("name" = String, Path, description = "The VM")),
-    responses((status = 204), (status = 404, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn confirm(State(place): State<Placer>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
     work(place, move |service| service.confirm(&name)).await.map(|_| StatusCode::NO_CONTENT)
 }
@@ -477,14 +479,14 @@ async fn confirm(State(place): State<Placer>, Path(name): Path<String>) -> Resul
 /// Releases a VM's reservation.
 #[utoipa::path(post, path = "/v1/place/vms/{name}/release",
     params(("name" = String, Path, description = "The VM")),
-    responses((status = 204), (status = 404, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn release(State(place): State<Placer>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
     work(place, move |service| service.release(&name)).await.map(|_| StatusCode::NO_CONTENT)
 }
 
 /// A round of balancing, carried out, or a preview of several.
 #[utoipa::path(post, path = "/v1/place/balance", request_body = BalanceRequest,
-    responses((status = 200, body = Vec<BalanceStep>), (status = 404, body = Trouble)))]
+    responses((status = 200, body = Vec<BalanceStep>), (status = 404, body = ErrorBody)))]
 async fn balance(
     State(place): State<Placer>,
     request: Body<BalanceRequest>,

@@ -1,9 +1,9 @@
 //! The operations of the API's paths, also used by commands without a fabric.
 
 use super::drains::Drains;
-use super::keeper::Rounds;
 use super::kubernetes::Kubernetes;
 use super::operators::Stamps;
+use super::periodic::Rounds;
 use super::pods::Pods;
 use super::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, PluginsView, RevisionView,

@@ -21,7 +21,7 @@ mod vm;
 
 pub use card::CardError;
 pub use function::{
-    Camera, Conversation, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Round,
+    Conversation, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, Round, SnapshotError, SnapshotHandle,
 };
 pub use image::{ImageError, LARGEST_IMAGE, check_image};
 pub use load::{Image, LoadError, Shared};
@@ -29,7 +29,7 @@ pub use ring::RingError;
 pub use ring_device::RingDevice;
 pub use ringway_tiny::{FunctionStart, channel};
 pub use snapshot::Snapshot;
-pub use vm::{Blank, Console, Counts, End, Vm, VmError};
+pub use vm::{Console, Counts, End, PreparedVm, Vm, VmError};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tiny-guests.md")]

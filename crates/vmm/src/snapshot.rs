@@ -106,7 +106,7 @@ impl Snapshot {
 
 /// By which the monitor's thread asks the guest's for a snapshot.
 #[derive(Debug, Default)]
-pub(crate) struct Shutter(Mutex<State>, Condvar);
+pub(crate) struct SnapshotRequest(Mutex<State>, Condvar);
 
 #[derive(Debug, Default)]
 struct State {
@@ -118,13 +118,13 @@ struct State {
     signal: Option<Arc<EventFd>>,
 }
 
-impl Shutter {
+impl SnapshotRequest {
     fn with<R>(&self, use_it: impl FnOnce(&mut State) -> R) -> R {
         use_it(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Asks for a snapshot; `signal` is signalled when it was taken. With `freeze` the guest is then stopped.
-    pub fn press(&self, file: OwnedFd, freeze: bool, signal: Arc<EventFd>) {
+    pub fn request(&self, file: OwnedFd, freeze: bool, signal: Arc<EventFd>) {
         self.with(|state| *state = State { file: Some(file), freeze, result: None, signal: Some(signal) });
     }
 

@@ -2,7 +2,7 @@
 
 use crate::card::Card;
 use crate::load::{LoadError, Shared, load};
-use crate::snapshot::{Shutter, Snapshot};
+use crate::snapshot::{Snapshot, SnapshotRequest};
 use ringway_host::kvm::{Alarm, Exit, Machine, Space};
 use ringway_host::{Epoll, EventFd, HostError, Mapping, memfd, set_nonblocking, thread_cpu};
 use ringway_mem::Region;
@@ -116,7 +116,7 @@ pub struct Vm {
     counts: Counts,
     /// Bytes that it wrote to its console.
     written: usize,
-    shutter: Arc<Shutter>,
+    snapshot_request: Arc<SnapshotRequest>,
     /// It resumes from a snapshot, whose file has the pages that it has not written.
     is_clone: bool,
 }
@@ -143,52 +143,52 @@ impl Surroundings {
 
 /// A machine without memory, which may be made before it is known what it will run: that takes a millisecond.
 #[derive(Debug)]
-pub struct Blank(Machine);
+pub struct PreparedVm(Machine);
 
-impl Blank {
+impl PreparedVm {
     /// Makes a machine without memory.
-    pub fn new() -> Result<Blank, VmError> {
-        Ok(Blank(Machine::new()?))
+    pub fn new() -> Result<PreparedVm, VmError> {
+        Ok(PreparedVm(Machine::new()?))
     }
 }
 
 impl Vm {
     /// A machine with `size` bytes of memory from address 0.
     pub fn new(size: usize) -> Result<Vm, VmError> {
-        Vm::around(Blank::new()?, size, None)
+        Vm::around(PreparedVm::new()?, size, None)
     }
 
-    /// A machine with `size` bytes of memory from address 0, in `blank`; shared pages replace a part of the memory.
-    pub fn around(blank: Blank, size: usize, shared: Option<Shared>) -> Result<Vm, VmError> {
+    /// A machine with `size` bytes of memory from address 0, in `prepared`; shared pages replace a part of the memory.
+    pub fn around(prepared: PreparedVm, size: usize, shared: Option<Shared>) -> Result<Vm, VmError> {
         if !(MEMORY_MIN..1 << 31).contains(&size) || !size.is_multiple_of(4096) {
             return Err(VmError::Memory(size));
         }
         let memory = memfd("tiny guest", size)?;
         let region = Arc::new(Mapping::shared(&memory, 0, size)?).region();
-        Vm::over(blank, memory, region, shared)
+        Vm::over(prepared, memory, region, shared)
     }
 
     /// A machine that resumes from a snapshot, whose pages it shares until it writes them.
     pub fn clone_of(
-        blank: Blank,
+        prepared: PreparedVm,
         snapshot: &Snapshot,
         file: OwnedFd,
         shared: Option<Shared>,
     ) -> Result<Vm, VmError> {
         let region = Arc::new(Mapping::private_of(&file, 0, snapshot.size)?).region();
-        let vm = Vm::over(blank, file, region, shared)?;
+        let vm = Vm::over(prepared, file, region, shared)?;
         Vm { is_clone: true, ..vm }.go_on(snapshot)
     }
 
     /// A machine that resumes from a snapshot in the file of its memory, which no other machine uses.
     pub fn moved(
-        blank: Blank,
+        prepared: PreparedVm,
         snapshot: &Snapshot,
         file: OwnedFd,
         shared: Option<Shared>,
     ) -> Result<Vm, VmError> {
         let region = Arc::new(Mapping::shared(&file, 0, snapshot.size)?).region();
-        Vm::over(blank, file, region, shared)?.go_on(snapshot)
+        Vm::over(prepared, file, region, shared)?.go_on(snapshot)
     }
 
     fn go_on(self, snapshot: &Snapshot) -> Result<Vm, VmError> {
@@ -199,7 +199,7 @@ impl Vm {
 
     /// A machine with this memory, and shared pages in place of a part of it.
     fn over(
-        Blank(machine): Blank,
+        PreparedVm(machine): PreparedVm,
         memory: OwnedFd,
         region: Region,
         shared: Option<Shared>,
@@ -218,9 +218,21 @@ impl Vm {
             }
         }
         let (wakes, epoll) = (Vec::new(), Arc::new(Epoll::new()?));
-        let (counts, shutter) = (Counts::default(), Arc::default());
+        let (counts, snapshot_request) = (Counts::default(), Arc::default());
         let (hz, card, written, is_clone) = (machine.tsc_hz(), None, 0, false);
-        Ok(Vm { machine, hz, memory, region, card, wakes, epoll, counts, written, shutter, is_clone })
+        Ok(Vm {
+            machine,
+            hz,
+            memory,
+            region,
+            card,
+            wakes,
+            epoll,
+            counts,
+            written,
+            snapshot_request,
+            is_clone,
+        })
     }
 
     /// The file of its memory.
@@ -261,9 +273,9 @@ impl Vm {
         Ok(())
     }
 
-    /// The shutter, with which other threads ask for a snapshot.
-    pub(crate) fn shutter(&self) -> Arc<Shutter> {
-        self.shutter.clone()
+    /// The snapshot_request, with which other threads ask for a snapshot.
+    pub(crate) fn snapshot_request(&self) -> Arc<SnapshotRequest> {
+        self.snapshot_request.clone()
     }
 
     /// What other threads may change while it runs.
@@ -346,9 +358,9 @@ impl Vm {
                 Exit::Out(SNAPSHOT, bytes) => {
                     let word = number(bytes);
                     // Attack: a guest that takes snapshots that nobody asked for.
-                    let Some(file) = self.shutter.take() else { return Ok(End::Port(SNAPSHOT)) };
+                    let Some(file) = self.snapshot_request.take() else { return Ok(End::Port(SNAPSHOT)) };
                     let taken = self.snapshot(word.into(), file);
-                    self.shutter.taken(taken);
+                    self.snapshot_request.taken(taken);
                 }
                 Exit::Out(port, _) | Exit::In(port, _) => return Ok(End::Port(port)),
                 Exit::Read(address, answer) => {

@@ -5,7 +5,7 @@
 use crate::common::lab::{nobody, run as run_function};
 use crate::common::{MEMORY, image, machine, run};
 use ringway_host::memfd;
-use ringway_vmm::{Blank, End, FunctionEnd, FunctionStart, FunctionVm, Image, Vm};
+use ringway_vmm::{End, FunctionEnd, FunctionStart, FunctionVm, Image, PreparedVm, Vm};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -149,17 +149,17 @@ fn any_access_while_a_snapshot_is_awaited_takes_one_or_ends_the_guest() {
     for round in 0..rounds() {
         let bytes = image(&poses(&mut numbers));
         let vm = FunctionVm::with_image(Image::of(&bytes), MEMORY, FunctionStart::default()).unwrap();
-        let (camera, file) = (vm.camera(), memfd("snapshot", MEMORY).unwrap());
+        let (snapshot_handle, file) = (vm.snapshot_handle(), memfd("snapshot", MEMORY).unwrap());
         let (sender, answer) = channel();
         let answered = move |result| drop(sender.send(result));
         let copy = file.try_clone().unwrap();
         match numbers.of(2) {
-            0 => camera.snapshot(copy, answered),
-            _ => camera.freeze(copy, answered),
+            0 => snapshot_handle.snapshot(copy, answered),
+            _ => snapshot_handle.freeze(copy, answered),
         }
         let lab = run_function(vm, nobody);
         let result = answer.recv_timeout(crate::common::BOUND);
-        camera.thaw();
+        snapshot_handle.thaw();
         let end = lab.end();
         let has_reason = matches!(end, FunctionEnd::Guest(..) | FunctionEnd::Stopped | FunctionEnd::Wrong);
         assert!(has_reason, "{round}: {end}");
@@ -167,7 +167,7 @@ fn any_access_while_a_snapshot_is_awaited_takes_one_or_ends_the_guest() {
             Ok(Ok(snapshot)) => {
                 taken += 1;
                 // What a clone of it does with the word.
-                let clone = Vm::clone_of(Blank::new().unwrap(), &snapshot, file, None);
+                let clone = Vm::clone_of(PreparedVm::new().unwrap(), &snapshot, file, None);
                 if let Ok(mut clone) = clone {
                     clones += 1;
                     run(&mut clone, LIMIT);

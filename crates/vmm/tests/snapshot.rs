@@ -6,7 +6,7 @@ use crate::common::lab::{Lab, MEMORY, begin, nobody, read, run};
 use crate::common::pipes::{SMALL, exchange, joined, pipe};
 use ringway_host::memfd;
 use ringway_vmm::{
-    Blank, FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PhotoError, Snapshot, VmError,
+    FunctionEnd, FunctionError, FunctionEvent, FunctionVm, PreparedVm, Snapshot, SnapshotError, VmError,
 };
 use std::io::{BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -159,7 +159,7 @@ fn drawn(name: &str, seed: &str) -> Option<[(Vec<u8>, String); 4]> {
     let mut bytes = vec![0; MEMORY];
     std::fs::File::from(file.try_clone().unwrap()).read_exact_at(&mut bytes, 0).unwrap();
     std::fs::File::from(own.try_clone().unwrap()).write_all_at(&bytes, 0).unwrap();
-    let moved = FunctionVm::moved(Blank::new().unwrap(), &snapshot, own, 1).unwrap();
+    let moved = FunctionVm::moved(PreparedVm::new().unwrap(), &snapshot, own, 1).unwrap();
     let others = [clone_of(&snapshot, &file, 1), clone_of(&snapshot, &file, 1), moved];
     let first = draws(&original, &mut ring);
     stop(original);
@@ -232,13 +232,13 @@ fn a_frozen_guest_stands_still_until_it_is_thawed_and_one_that_moved_has_its_sta
     while number(&mut program) == 0 {}
     let file = memfd("memory", MEMORY).unwrap();
     let (sender, answer) = channel();
-    original.camera.freeze(file.try_clone().unwrap(), move |result| drop(sender.send(result)));
+    original.snapshot_handle.freeze(file.try_clone().unwrap(), move |result| drop(sender.send(result)));
     let snapshot = answer.recv_timeout(crate::common::BOUND).unwrap().unwrap();
     // Nobody answers.
     let mut other = UnixStream::connect(&original.socket).unwrap();
     other.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
     assert!(other.read(&mut [0; 8]).is_err());
-    let vm = FunctionVm::moved(Blank::new().unwrap(), &snapshot, file, 0).unwrap();
+    let vm = FunctionVm::moved(PreparedVm::new().unwrap(), &snapshot, file, 0).unwrap();
     let moved = run(vm, nobody);
     up(&moved);
     let mut far = moved.connect();
@@ -250,7 +250,7 @@ fn a_frozen_guest_stands_still_until_it_is_thawed_and_one_that_moved_has_its_sta
     let clone = run(clone_of(&again, &file, 0), nobody);
     up(&clone);
     assert!(number(&mut clone.connect()) > before);
-    original.camera.thaw();
+    original.snapshot_handle.thaw();
     let before = number(&mut program);
     while number(&mut program) == before {}
     drop((program, far, other));
@@ -269,13 +269,13 @@ fn what_is_no_snapshot_is_refused() {
     assert!(matches!(short, Err(FunctionError::Vm(VmError::Host(_)))), "{short:?}");
     let clone = run(clone_of(&snapshot, &file, 0), nobody);
     up(&clone);
-    assert!(matches!(clone.snapshot(), Err(PhotoError::Failed(why)) if why.contains("clone")));
+    assert!(matches!(clone.snapshot(), Err(SnapshotError::Failed(why)) if why.contains("clone")));
     stop(clone);
-    let camera = original.camera.clone();
+    let snapshot_handle = original.snapshot_handle.clone();
     stop(original);
     let (sender, answer) = channel();
-    camera.snapshot(file, move |result| drop(sender.send(result)));
-    assert_eq!(answer.recv_timeout(crate::common::BOUND).unwrap(), Err(PhotoError::Ended));
+    snapshot_handle.snapshot(file, move |result| drop(sender.send(result)));
+    assert_eq!(answer.recv_timeout(crate::common::BOUND).unwrap(), Err(SnapshotError::Ended));
 }
 
 #[test]

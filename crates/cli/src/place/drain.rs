@@ -1,10 +1,10 @@
 //! `ringway place drain`, `cordon` and `uncordon`.
 
 use super::arguments::Removable;
+use super::output;
 use super::source::Source;
-use super::tell;
 use crate::fail::Fail;
-use crate::{settle, text};
+use crate::{guest_start, text};
 use anstream::println;
 use ringway_place::engine::{HostRow, MigrationState, Object};
 use ringway_place::object::{Blacklist, HostStatus};
@@ -23,7 +23,7 @@ pub fn drain(
     wait: Option<Option<u64>>,
     json: bool,
 ) -> Result<(), Fail> {
-    let end = wait.flatten().map(settle::end_of);
+    let end = wait.flatten().map(guest_start::end_of);
     // All hosts are closed to new VMs first, so that none is moved from one to the other.
     for host in hosts {
         source.maintain(host)?;
@@ -110,7 +110,7 @@ fn tell_end(view: &DrainView, waited: bool) {
         _ if waited => {}
         status => println!(
             "{host} is {}: it {}; `ringway place drain {host} --wait` waits",
-            tell::status(status),
+            output::status(status),
             still(view)
         ),
     }
@@ -210,7 +210,7 @@ mod tests {
             let stuck = left.iter().map(stuck).collect();
             DrainView { moving: names(moving), left: names(left), stuck, ..DrainView::default() }
         };
-        assert!(settle::end_of(u64::MAX) > Instant::now());
+        assert!(guest_start::end_of(u64::MAX) > Instant::now());
         for (view, stuck, hopeless) in [
             (view(&["v"], &[], false), false, false),
             (view(&[], &[], false), false, false),

@@ -4,12 +4,12 @@ pub mod arguments;
 mod drain;
 mod kubernetes;
 mod operate;
+mod output;
 mod save;
 mod show;
 mod simulate;
 mod source;
 mod store;
-mod tell;
 
 use crate::arguments::Target;
 use crate::fail::Fail;
@@ -54,42 +54,42 @@ fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool)
         PlaceCommand::Run(vms) => {
             let request = request(source, vms)?;
             let decision = source.place(request)?;
-            tell::decision(&decision, json)
+            output::decision(&decision, json)
         }
         PlaceCommand::Try(vms) => {
             let request = request(source, vms)?;
             let explained = source.attempt(request)?;
-            tell::attempt(&explained, json)
+            output::attempt(&explained, json)
         }
         PlaceCommand::WhyNot { vm, host, policy } => {
             let request = PlaceRequest { vms: vec![vm], policy, ..PlaceRequest::default() };
-            tell::why_not(&source.why_not(WhyNotRequest { host, request })?, json);
+            output::why_not(&source.why_not(WhyNotRequest { host, request })?, json);
             Ok(())
         }
         PlaceCommand::Explain { what, host } => explain(source, &what, host.as_deref(), json),
         PlaceCommand::Decisions { count } => {
-            tell::decisions(&source.decisions(count)?, json);
+            output::decisions(&source.decisions(count)?, json);
             Ok(())
         }
-        PlaceCommand::Start { guest } => tell::decision(&source.start(&guest)?, json),
+        PlaceCommand::Start { guest } => output::decision(&source.start(&guest)?, json),
         PlaceCommand::Confirm { vms } => vms.iter().try_for_each(|vm| source.vm(vm, "confirm")),
         PlaceCommand::Release { vms } => vms.iter().try_for_each(|vm| source.vm(vm, "release")),
         PlaceCommand::Balance { cluster, dry_run, rounds, last } => {
             let request = BalanceRequest { cluster, dry_run, rounds, ..BalanceRequest::default() };
             let steps = if last { source.last_rounds()? } else { source.balance(request)? };
-            tell::balance(&steps, json);
+            output::balance(&steps, json);
             Ok(())
         }
         PlaceCommand::Hosts => {
-            tell::hosts(&source.hosts()?, json);
+            output::hosts(&source.hosts()?, json);
             Ok(())
         }
         PlaceCommand::Policies { units: true } => {
-            tell::units(&source.units()?, json);
+            output::units(&source.units()?, json);
             Ok(())
         }
         PlaceCommand::Policies { units: false } => {
-            tell::policies(&source.policies()?, json);
+            output::policies(&source.policies()?, json);
             Ok(())
         }
         PlaceCommand::Put { file } => {
@@ -120,7 +120,7 @@ fn explain(source: &mut Source, what: &str, host: Option<&str>, json: bool) -> R
     if let (Some(note), false) = (note, json) {
         anstream::println!("{note}");
     }
-    tell::explain(&explained, host, json)
+    output::explain(&explained, host, json)
 }
 
 /// Largest number of decisions that are searched for one about a VM.
@@ -158,10 +158,10 @@ fn of_vm(vm: &str) -> PlaceRequest {
 /// Attaches plugin folders, or shows the attached ones.
 fn attach(source: &mut Source, plugins: Options, none: bool, json: bool) -> Result<(), Fail> {
     if plugins.is_empty() && !none {
-        tell::attached(&source.attached()?, json);
+        output::attached(&source.attached()?, json);
         return Ok(());
     }
-    tell::units(&source.plugins(plugins)?, json);
+    output::units(&source.plugins(plugins)?, json);
     source.warn()
 }
 

@@ -2,7 +2,7 @@
 
 use super::arguments::PlaceCommand;
 use super::source::Source;
-use super::{drain, show, tell};
+use super::{drain, output, show};
 use crate::fail::Fail;
 use crate::text;
 use anstream::println;
@@ -22,7 +22,7 @@ pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result
             if let Some(host) = host {
                 vms.retain(|it| it.reserved.as_ref() == Some(&host) || it.vm.host.as_ref() == Some(&host));
             }
-            tell::vms(&vms, json);
+            output::vms(&vms, json);
             Ok(())
         }
         PlaceCommand::Clusters => show::clusters(source, json),
@@ -46,7 +46,7 @@ pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result
             hosts.iter().try_for_each(|host| status(host, source.activate(host)?, json))
         }
         PlaceCommand::Blacklist { host: None, .. } => {
-            tell::blacklist(&source.hosts()?, json);
+            output::blacklist(&source.hosts()?, json);
             Ok(())
         }
         PlaceCommand::Blacklist { host: Some(host), remove: true, .. } => {
@@ -58,7 +58,7 @@ pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result
         }
         PlaceCommand::Policy { name } => {
             let policy = source.policy(&name)?;
-            tell::policy(&policy, &source.units()?, json);
+            output::policy(&policy, &source.units()?, json);
             Ok(())
         }
         PlaceCommand::Drain { hosts, parallel, wait } => drain::drain(source, &hosts, parallel, wait, json),
@@ -85,7 +85,7 @@ fn status(host: &str, now: StatusView, json: bool) -> Result<(), Fail> {
     if json {
         text::json(&now);
     } else {
-        println!("{host} is {}", tell::status(now.status));
+        println!("{host} is {}", output::status(now.status));
     }
     Ok(())
 }
@@ -104,7 +104,7 @@ fn events(
         } else if json {
             text::json(&batch);
         } else if heads || !batch.events.is_empty() {
-            tell::events(&batch.events, heads);
+            output::events(&batch.events, heads);
         }
         if !follow {
             return Ok(());

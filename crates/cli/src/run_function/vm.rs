@@ -6,17 +6,17 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 #[cfg(target_arch = "x86_64")]
-pub use machine::{Prepared, camera, check_image, prepare, run, shared_pages};
+pub use machine::{Prepared, check_image, prepare, run, shared_pages, snapshot_handle};
 
 #[cfg(target_arch = "x86_64")]
 mod machine {
-    use super::super::{Camera, Passed};
+    use super::super::{Passed, SnapshotHandle};
     use super::{Fail, FunctionMessage, OwnedFd, Start, UnixListener, UnixStream};
     use ringway_function::handed;
     use ringway_host::MonitorFence;
     use ringway_vmm::{
-        Blank, CLICK, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, Image,
-        LARGEST_IMAGE, PhotoError, Snapshot,
+        CLICK, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, Image, LARGEST_IMAGE,
+        PreparedVm, Snapshot, SnapshotError,
     };
     use std::fs::File;
     use std::io::{self, Read, Seek};
@@ -26,19 +26,19 @@ mod machine {
 
     /// What is prepared before the function is known.
     #[derive(Default)]
-    pub struct Prepared(Option<Blank>, Option<MonitorFence>);
+    pub struct Prepared(Option<PreparedVm>, Option<MonitorFence>);
 
     impl Prepared {
         /// An empty machine, and the first part of its monitor's confinement. What fails, fails again when it is
         /// needed, with a reason.
         pub fn new() -> Prepared {
-            let blank = Blank::new().ok();
-            let fence = blank.as_ref().and_then(|_| MonitorFence::begin().ok());
-            Prepared(blank, fence)
+            let prepared = PreparedVm::new().ok();
+            let fence = prepared.as_ref().and_then(|_| MonitorFence::begin().ok());
+            Prepared(prepared, fence)
         }
 
         /// The machine and the confinement.
-        pub fn take(self) -> (Option<Blank>, Option<MonitorFence>) {
+        pub fn take(self) -> (Option<PreparedVm>, Option<MonitorFence>) {
             (self.0, self.1)
         }
     }
@@ -63,13 +63,13 @@ mod machine {
 
     /// The virtual machine of a function; nothing of its guest runs yet.
     pub fn prepare(
-        blank: Option<Blank>,
+        prepared: Option<PreparedVm>,
         start: &Start,
         memory: Option<OwnedFd>,
     ) -> Result<FunctionVm, String> {
-        let blank = match blank {
-            Some(blank) => blank,
-            None => Blank::new().map_err(|error| FunctionError::from(error).to_string())?,
+        let prepared = match prepared {
+            Some(prepared) => prepared,
+            None => PreparedVm::new().map_err(|error| FunctionError::from(error).to_string())?,
         };
         if let Some(text) = &start.snapshot
             && let Some(file) = memory
@@ -77,8 +77,8 @@ mod machine {
             let snapshot: Snapshot = serde_json::from_str(text).map_err(|error| error.to_string())?;
             let ports = start.ports.len();
             let vm = match start.moved {
-                true => FunctionVm::moved(blank, &snapshot, file, ports),
-                false => FunctionVm::clone_on(blank, &snapshot, file, ports),
+                true => FunctionVm::moved(prepared, &snapshot, file, ports),
+                false => FunctionVm::clone_on(prepared, &snapshot, file, ports),
             };
             return vm.map_err(|error| error.to_string());
         }
@@ -95,12 +95,12 @@ mod machine {
         };
         let size = usize::try_from(start.memory / PAGE * PAGE).unwrap_or(usize::MAX);
         let vm = match (&start.program, memory) {
-            (None, _) => FunctionVm::on(blank, size, function),
+            (None, _) => FunctionVm::on(prepared, size, function),
             (Some(_), None) => return Err("its image did not come with its order".into()),
             (Some(_), Some(file)) => {
                 let bytes = image(file).map_err(|error| format!("its image: {error}"))?;
                 check_image(&bytes, start.memory)?;
-                FunctionVm::load(blank, Image::of(&bytes), size, function)
+                FunctionVm::load(prepared, Image::of(&bytes), size, function)
             }
         };
         vm.map_err(|error| error.to_string())
@@ -112,31 +112,31 @@ mod machine {
     }
 
     /// Takes snapshots of the guest.
-    pub fn camera(vm: &FunctionVm) -> Option<Camera> {
-        let (camera, thaw) = (vm.camera(), vm.camera());
+    pub fn snapshot_handle(vm: &FunctionVm) -> Option<SnapshotHandle> {
+        let (snapshot_handle, thaw) = (vm.snapshot_handle(), vm.snapshot_handle());
         let take = move |file, freeze, passed: Passed| {
-            let answer = |taken: Result<Snapshot, PhotoError>| {
+            let answer = |taken: Result<Snapshot, SnapshotError>| {
                 passed(match taken {
                     Ok(snapshot) => serde_json::to_string(&snapshot).map_err(|error| error.to_string()),
                     Err(error) => Err(error.to_string()),
                 })
             };
             match freeze {
-                true => camera.freeze(file, answer),
-                false => camera.snapshot(file, answer),
+                true => snapshot_handle.freeze(file, answer),
+                false => snapshot_handle.snapshot(file, answer),
             }
         };
-        Some(Camera { take: Box::new(take), thaw: Box::new(move || thaw.thaw()) })
+        Some(SnapshotHandle { take: Box::new(take), thaw: Box::new(move || thaw.thaw()) })
     }
 
     /// Runs the guest until it ends.
     pub fn run(
         vm: FunctionVm,
         listener: &UnixListener,
-        doors: &UnixStream,
+        connector: &UnixStream,
         say: impl Fn(FunctionMessage),
     ) -> Result<(), Fail> {
-        let connect = |port: usize| handed::ask(doors, u8::try_from(port).map_err(io::Error::other)?);
+        let connect = |port: usize| handed::ask(connector, u8::try_from(port).map_err(io::Error::other)?);
         let mut wrong = None;
         let event = |event: FunctionEvent| match event {
             FunctionEvent::Up(_) => say(FunctionMessage::Up),
@@ -193,7 +193,7 @@ pub fn shared_pages() -> &'static [u8] {
 
 /// This processor has no VMs to take snapshots of.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn camera(vm: &std::convert::Infallible) -> Option<super::Camera> {
+pub fn snapshot_handle(vm: &std::convert::Infallible) -> Option<super::SnapshotHandle> {
     match *vm {}
 }
 

@@ -1,5 +1,5 @@
 //! Calling handlers.
-use super::own::{COMMON, GLOBAL, GRAPH, HOTCONFIG, PROFILE, TASK, TIMEWARP, UNLISTED, own};
+use super::runtime_handlers::{COMMON, GLOBAL, GRAPH, HOTCONFIG, PROFILE, TASK, TIMEWARP, UNLISTED, own};
 use super::{Reused, Router};
 use crate::{
     Context, Element, ElementId, Handler, HandlerCall, HandlerError, HandlerInfo, Note, Pieces, Progress,

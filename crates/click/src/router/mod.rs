@@ -1,26 +1,26 @@
 //! A router: elements, their connections, and the code that runs them.
 mod build;
 mod call;
-mod homes;
 mod offload;
-mod own;
 mod ports;
 mod profile;
 mod report;
 mod run;
+mod runtime_handlers;
 mod search;
 mod select;
 mod swap;
 mod text;
+mod threads;
 mod visits;
 
 pub use build::{BuildError, Options};
-pub use homes::{Job, Threads};
 pub(crate) use report::Report;
 pub use run::Turn;
 pub use select::Interest;
 use swap::PendingSwap;
 pub use swap::{Breath, Rebuild, Replacement, Succession};
+pub use threads::{Job, Threads};
 
 use crate::arg::Names;
 use crate::console::Listening;
@@ -181,7 +181,7 @@ pub struct Router {
     /// Number of threads available to the configuration, if it may be divided.
     threads: Option<usize>,
     /// Where elements live, if not all live here.
-    homes: Option<Box<homes::Homes>>,
+    homes: Option<Box<threads::Homes>>,
 }
 
 impl Router {

@@ -4,6 +4,6 @@ mod routes;
 mod usage;
 mod view;
 
-pub use ringway_scheduler::{ProblemView, Trouble};
+pub use ringway_scheduler::{ErrorBody, ProblemView};
 pub use routes::{description, router};
 pub use view::*;

@@ -1,10 +1,10 @@
 //! The paths of the API.
 
 use super::{
-    ChainView, Changes, Departure, Exec, ExecView, ExitsView, FabricGraphView, FabricView, FunctionView,
-    GraphView, GuestView, HandlerValue, HostView, LinkChange, LinkView, NewClone, NewConfiguration,
-    NewFabric, NewFunction, NewSnapshot, PortView, SnapshotView, StatsView, TableView, Trouble, UsageView,
-    usage as processes,
+    ChainView, Changes, Departure, ErrorBody, Exec, ExecView, ExitsView, FabricGraphView, FabricView,
+    FunctionView, GraphView, GuestView, HandlerValue, HostView, LinkChange, LinkView, NewClone,
+    NewConfiguration, NewFabric, NewFunction, NewSnapshot, PortView, SnapshotView, StatsView, TableView,
+    UsageView, usage as processes,
 };
 use crate::engine::{Answer, Ask, Failure, Inbox};
 use crate::fabric_graph::{self as whole, Parts, Totals};
@@ -130,32 +130,32 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
         .method_not_allowed_fallback(ringway_scheduler::not_so)
-        .fallback(async || Failure::Unknown(trouble("there is no such path; see /openapi.json")))
+        .fallback(async || Failure::Unknown(error_body("there is no such path; see /openapi.json")))
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(inbox)
 }
 
-fn trouble(error: impl ToString) -> Trouble {
-    Trouble { error: error.to_string(), problems: Vec::new() }
+fn error_body(error: impl ToString) -> ErrorBody {
+    ErrorBody { error: error.to_string(), problems: Vec::new() }
 }
 
 /// The error for a request body that is not valid JSON or has the wrong form.
 fn unread(rejection: JsonRejection) -> Failure {
-    Failure::Request(rejection.status().as_u16(), trouble(rejection.body_text()))
+    Failure::Request(rejection.status().as_u16(), error_body(rejection.body_text()))
 }
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let (status, trouble) = match self {
-            Failure::Unknown(trouble) => (StatusCode::NOT_FOUND, trouble),
-            Failure::Wrong(trouble) => (StatusCode::UNPROCESSABLE_ENTITY, trouble),
-            Failure::Conflict(trouble) => (StatusCode::CONFLICT, trouble),
-            Failure::Request(status, trouble) => {
-                (StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), trouble)
+        let (status, error_body) = match self {
+            Failure::Unknown(error_body) => (StatusCode::NOT_FOUND, error_body),
+            Failure::Wrong(error_body) => (StatusCode::UNPROCESSABLE_ENTITY, error_body),
+            Failure::Conflict(error_body) => (StatusCode::CONFLICT, error_body),
+            Failure::Request(status, error_body) => {
+                (StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST), error_body)
             }
-            Failure::Down => (StatusCode::SERVICE_UNAVAILABLE, trouble("the fabric is going down")),
+            Failure::Down => (StatusCode::SERVICE_UNAVAILABLE, error_body("the fabric is going down")),
         };
-        (status, Json(trouble)).into_response()
+        (status, Json(error_body)).into_response()
     }
 }
 
@@ -173,8 +173,8 @@ async fn fabric(State(inbox): State<Inbox>) -> Result<Json<FabricView>, Failure>
 /// Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing.
 #[utoipa::path(put, path = "/v1/fabric", request_body = NewFabric, responses(
     (status = 200, body = Changes, description = "Done"),
-    (status = 409, body = Trouble, description = "It could not be done, and everything is as it was"),
-    (status = 422, body = Trouble, description = "The file is wrong"),
+    (status = 409, body = ErrorBody, description = "It could not be done, and everything is as it was"),
+    (status = 422, body = ErrorBody, description = "The file is wrong"),
 ))]
 async fn put_fabric(
     State(inbox): State<Inbox>,
@@ -193,8 +193,8 @@ async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Failur
 /// Accesses to the registers of a port's card, and its interrupts, since its client connected.
 #[utoipa::path(get, path = "/v1/ports/{name}/exits",
     params(("name" = String, Path, description = "The port")),
-    responses((status = 200, body = ExitsView), (status = 404, body = Trouble),
-    (status = 409, body = Trouble, description = "Its kind has no registers")))]
+    responses((status = 200, body = ExitsView), (status = 404, body = ErrorBody),
+    (status = 409, body = ErrorBody, description = "Its kind has no registers")))]
 async fn exits(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<ExitsView>, Failure> {
     ask(&inbox, |answer| Ask::Exits(name, answer)).await.map(Json)
 }
@@ -210,8 +210,8 @@ async fn links(State(inbox): State<Inbox>) -> Result<Json<Vec<LinkView>>, Failur
 #[utoipa::path(patch, path = "/v1/links/{name}",
     params(("name" = String, Path, description = "The link")),
     request_body = LinkChange,
-    responses((status = 200, body = LinkView), (status = 404, body = Trouble),
-        (status = 422, body = Trouble, description = "A value is wrong")))]
+    responses((status = 200, body = LinkView), (status = 404, body = ErrorBody),
+        (status = 422, body = ErrorBody, description = "A value is wrong")))]
 async fn set_link(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -224,8 +224,8 @@ async fn set_link(
 /// Turns a port's carrier on, as the file may say it by `carrier`.
 #[utoipa::path(post, path = "/v1/ports/{name}/up",
     params(("name" = String, Path, description = "The port")),
-    responses((status = 204), (status = 404, body = Trouble),
-    (status = 409, body = Trouble, description = "Its peer can't see a carrier")))]
+    responses((status = 204), (status = 404, body = ErrorBody),
+    (status = 409, body = ErrorBody, description = "Its peer can't see a carrier")))]
 async fn carrier_on(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     set_carrier(&inbox, name, true).await
 }
@@ -233,8 +233,8 @@ async fn carrier_on(State(inbox): State<Inbox>, Path(name): Path<String>) -> Res
 /// Turns a port's carrier off: its driver sees a disconnected cable, and no frames pass.
 #[utoipa::path(post, path = "/v1/ports/{name}/down",
     params(("name" = String, Path, description = "The port")),
-    responses((status = 204), (status = 404, body = Trouble),
-    (status = 409, body = Trouble, description = "Its peer can't see a carrier")))]
+    responses((status = 204), (status = 404, body = ErrorBody),
+    (status = 409, body = ErrorBody, description = "Its peer can't see a carrier")))]
 async fn carrier_off(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     set_carrier(&inbox, name, false).await
 }
@@ -269,7 +269,7 @@ async fn usage(State(inbox): State<Inbox>) -> Result<Json<UsageView>, Failure> {
 /// The addresses that a switch knows.
 #[utoipa::path(get, path = "/v1/switches/{name}/table",
     params(("name" = String, Path, description = "The switch")),
-    responses((status = 200, body = TableView), (status = 404, body = Trouble)))]
+    responses((status = 200, body = TableView), (status = 404, body = ErrorBody)))]
 async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<TableView>, Failure> {
     ask(&inbox, |answer| Ask::Table(name, answer)).await.map(Json)
 }
@@ -283,7 +283,7 @@ async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Fail
 /// Starts a guest. It boots after the answer.
 #[utoipa::path(post, path = "/v1/guests/{name}/start",
     params(("name" = String, Path, description = "The guest")),
-    responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     ask(&inbox, |answer| Ask::StartGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
@@ -291,7 +291,7 @@ async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Re
 /// Stops a guest. It powers off after the answer.
 #[utoipa::path(post, path = "/v1/guests/{name}/stop",
     params(("name" = String, Path, description = "The guest")),
-    responses((status = 204), (status = 404, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     ask(&inbox, |answer| Ask::StopGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
@@ -299,9 +299,9 @@ async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Res
 /// Runs a shell command in a guest. The answer comes when the command has ended.
 #[utoipa::path(post, path = "/v1/guests/{name}/exec",
     params(("name" = String, Path, description = "The guest")),
-    request_body = Exec, responses((status = 200, body = ExecView), (status = 404, body = Trouble),
-    (status = 409, body = Trouble, description = "It does not run, or was restarted or ended meanwhile"),
-    (status = 504, body = Trouble, description = "It did not answer in time")))]
+    request_body = Exec, responses((status = 200, body = ExecView), (status = 404, body = ErrorBody),
+    (status = 409, body = ErrorBody, description = "It does not run, or was restarted or ended meanwhile"),
+    (status = 504, body = ErrorBody, description = "It did not answer in time")))]
 async fn exec(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -310,7 +310,7 @@ async fn exec(
     let Json(exec) = exec.map_err(unread)?;
     let guest = ask(&inbox, |answer| Ask::Guest(name, answer)).await?;
     let room = COMMANDS.try_acquire().map_err(|_| {
-        Failure::Conflict(trouble(format!(
+        Failure::Conflict(error_body(format!(
             "{MOST_COMMANDS} commands run in guests; wait until one has ended"
         )))
     })?;
@@ -322,10 +322,10 @@ async fn exec(
         ran
     });
     let ran = ran.await;
-    let ran = ran.map_err(|error| Failure::Conflict(trouble(error)))?;
+    let ran = ran.map_err(|error| Failure::Conflict(error_body(error)))?;
     let output = ran.map_err(|error| match error {
-        Error::Timeout { .. } => Failure::Request(StatusCode::GATEWAY_TIMEOUT.as_u16(), trouble(error)),
-        _ => Failure::Conflict(trouble(error)),
+        Error::Timeout { .. } => Failure::Request(StatusCode::GATEWAY_TIMEOUT.as_u16(), error_body(error)),
+        _ => Failure::Conflict(error_body(error)),
     })?;
     Ok(Json(ExecView { status: output.status, text: output.text }))
 }
@@ -345,7 +345,7 @@ async fn functions(State(inbox): State<Inbox>) -> Result<Json<Vec<FunctionView>>
 /// Starts a function. Its configuration runs after the answer.
 #[utoipa::path(post, path = "/v1/functions/{name}/start",
     params(("name" = String, Path, description = "The function")),
-    responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     ask(&inbox, |answer| Ask::StartFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
@@ -353,7 +353,7 @@ async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) ->
 /// Stops a function. Its process ends after the answer.
 #[utoipa::path(post, path = "/v1/functions/{name}/stop",
     params(("name" = String, Path, description = "The function")),
-    responses((status = 204), (status = 404, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     ask(&inbox, |answer| Ask::StopFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
@@ -361,8 +361,8 @@ async fn stop_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> 
 /// Creates a function and starts it. It exists only if its configuration starts; a refused request changes nothing.
 #[utoipa::path(post, path = "/v1/functions", request_body = NewFunction, responses(
     (status = 201, description = "It runs"),
-    (status = 422, body = Trouble, description = "The request or the configuration is wrong"),
-    (status = 409, body = Trouble)))]
+    (status = 422, body = ErrorBody, description = "The request or the configuration is wrong"),
+    (status = 409, body = ErrorBody)))]
 async fn create_function(
     State(inbox): State<Inbox>,
     new: Result<Json<NewFunction>, JsonRejection>,
@@ -374,7 +374,7 @@ async fn create_function(
 /// Stops a function and forgets it.
 #[utoipa::path(delete, path = "/v1/functions/{name}",
     params(("name" = String, Path, description = "The function")),
-    responses((status = 204), (status = 404, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn destroy_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -385,7 +385,7 @@ async fn destroy_function(
 /// Suspends a function: its process keeps its state, and its ports drop frames once their rings are full.
 #[utoipa::path(post, path = "/v1/functions/{name}/suspend",
     params(("name" = String, Path, description = "The function")),
-    responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn suspend_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -396,7 +396,7 @@ async fn suspend_function(
 /// Lets a suspended function go on.
 #[utoipa::path(post, path = "/v1/functions/{name}/resume",
     params(("name" = String, Path, description = "The function")),
-    responses((status = 204), (status = 404, body = Trouble), (status = 409, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn resume_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -412,9 +412,9 @@ const POSE: Duration = Duration::from_secs(10);
 #[utoipa::path(post, path = "/v1/functions/{name}/snapshot",
     params(("name" = String, Path, description = "The function")),
     request_body = NewSnapshot,
-    responses((status = 201, description = "It is taken"), (status = 404, body = Trouble),
-        (status = 409, body = Trouble, description = "It does not run, is not in a VM, or takes no part"),
-        (status = 422, body = Trouble, description = "The name is wrong")))]
+    responses((status = 201, description = "It is taken"), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It does not run, is not in a VM, or takes no part"),
+        (status = 422, body = ErrorBody, description = "The name is wrong")))]
 async fn snapshot_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -424,7 +424,7 @@ async fn snapshot_function(
     let late = format!("the guest of {name} does not take part within {} s", POSE.as_secs());
     // Attack: a guest that never gets ready.
     let taken = tokio::time::timeout(POSE, ask(&inbox, |answer| Ask::Snapshot(name, new, answer))).await;
-    taken.unwrap_or_else(|_| Err(Failure::Conflict(trouble(late)))).map(|()| StatusCode::CREATED)
+    taken.unwrap_or_else(|_| Err(Failure::Conflict(error_body(late)))).map(|()| StatusCode::CREATED)
 }
 
 /// Every snapshot.
@@ -436,7 +436,7 @@ async fn snapshots(State(inbox): State<Inbox>) -> Result<Json<Vec<SnapshotView>>
 /// Removes a snapshot. Its clones run on.
 #[utoipa::path(delete, path = "/v1/snapshots/{name}",
     params(("name" = String, Path, description = "The snapshot")),
-    responses((status = 204), (status = 404, body = Trouble)))]
+    responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn forget_snapshot(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -449,9 +449,9 @@ async fn forget_snapshot(
 #[utoipa::path(post, path = "/v1/snapshots/{name}/clone",
     params(("name" = String, Path, description = "The snapshot")),
     request_body = NewClone,
-    responses((status = 201, description = "It runs"), (status = 404, body = Trouble),
-        (status = 409, body = Trouble),
-        (status = 422, body = Trouble, description = "The request is wrong")))]
+    responses((status = 201, description = "It runs"), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody),
+        (status = 422, body = ErrorBody, description = "The request is wrong")))]
 async fn clone_snapshot(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -465,8 +465,8 @@ async fn clone_snapshot(
 /// answer is posted as an arrival. It is suspended: resuming it lets it go on here after all, removing it ends it.
 #[utoipa::path(post, path = "/v1/functions/{name}/depart",
     params(("name" = String, Path, description = "The function")),
-    responses((status = 200, body = Departure), (status = 404, body = Trouble),
-        (status = 409, body = Trouble, description = "It does not run, is not in a VM, or takes no part")))]
+    responses((status = 200, body = Departure), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It does not run, is not in a VM, or takes no part")))]
 async fn depart_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -474,21 +474,21 @@ async fn depart_function(
     let late = format!("the guest of {name} does not take part within {} s", POSE.as_secs());
     // Attack: a guest that never gets ready.
     let left = tokio::time::timeout(POSE, ask(&inbox, |answer| Ask::Depart(name, answer))).await;
-    left.unwrap_or_else(|_| Err(Failure::Conflict(trouble(late)))).map(Json)
+    left.unwrap_or_else(|_| Err(Failure::Conflict(error_body(late)))).map(Json)
 }
 
 /// Lets a function of another fabric of this host go on here, with its state. This fabric needs ring ports of the same
 /// names that nobody has.
 #[utoipa::path(post, path = "/v1/arrivals", request_body = Departure,
-    responses((status = 201, description = "It runs"), (status = 409, body = Trouble),
-        (status = 422, body = Trouble, description = "It does not fit to this fabric")))]
+    responses((status = 201, description = "It runs"), (status = 409, body = ErrorBody),
+        (status = 422, body = ErrorBody, description = "It does not fit to this fabric")))]
 async fn arrive_function(
     State(inbox): State<Inbox>,
     departure: Result<Json<Departure>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(departure) = departure.map_err(unread)?;
     // A long description is parsed on this request's thread.
-    let function = Functions::described(&departure).map_err(|wrong| Failure::Wrong(trouble(wrong)))?;
+    let function = Functions::described(&departure).map_err(|wrong| Failure::Wrong(error_body(wrong)))?;
     ask(&inbox, |answer| Ask::Arrive(departure, Box::new(function), answer))
         .await
         .map(|()| StatusCode::CREATED)
@@ -499,9 +499,9 @@ async fn arrive_function(
 #[utoipa::path(put, path = "/v1/functions/{name}/configuration",
     params(("name" = String, Path, description = "The function")),
     request_body = NewConfiguration,
-    responses((status = 204), (status = 404, body = Trouble),
-        (status = 409, body = Trouble, description = "It does not run, or did not answer"),
-        (status = 422, body = Trouble, description = "The configuration is wrong")))]
+    responses((status = 204), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It does not run, or did not answer"),
+        (status = 422, body = ErrorBody, description = "The configuration is wrong")))]
 async fn update_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -532,7 +532,7 @@ async fn update_one(inbox: &Inbox, name: String, configuration: &str, runs: bool
         launch = number;
         let written = handlers::write(&socket, "hotconfig", configuration.as_bytes()).await;
         written.map_err(|error| match error {
-            HandlerError::Refused(why) => Failure::Wrong(trouble(refusal(&name, &why))),
+            HandlerError::Refused(why) => Failure::Wrong(error_body(refusal(&name, &why))),
             error => error.into(),
         })?;
     }
@@ -601,14 +601,14 @@ async fn sampled(inbox: &Inbox, name: String, sample: Sample) -> Result<GraphVie
     let time = sample.time();
     // A task of its own ends the profile even if the client disconnects.
     let sample = tokio::spawn(async move { graph::sample(&socket, time).await });
-    Ok(sample.await.map_err(|error| Failure::Conflict(trouble(error)))??)
+    Ok(sample.await.map_err(|error| Failure::Conflict(error_body(error)))??)
 }
 
 /// Counts a running function's packets for a while. Returns its graph.
 #[utoipa::path(get, path = "/v1/functions/{name}/graph",
     params(("name" = String, Path, description = "The function"), Sample),
-    responses((status = 200, body = GraphView), (status = 404, body = Trouble),
-        (status = 409, body = Trouble, description = "It does not run, or did not answer")))]
+    responses((status = 200, body = GraphView), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It does not run, or did not answer")))]
 async fn function_graph(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -620,8 +620,8 @@ async fn function_graph(
 /// The same as a drawing.
 #[utoipa::path(get, path = "/v1/functions/{name}/graph.svg",
     params(("name" = String, Path, description = "The function"), Sample),
-    responses((status = 200, body = String, content_type = "image/svg+xml"), (status = 404, body = Trouble),
-        (status = 409, body = Trouble, description = "It does not run, or did not answer")))]
+    responses((status = 200, body = String, content_type = "image/svg+xml"), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It does not run, or did not answer")))]
 async fn function_svg(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -634,8 +634,8 @@ async fn function_svg(
 impl From<HandlerError> for Failure {
     fn from(error: HandlerError) -> Failure {
         match error {
-            HandlerError::Unknown(_) => Failure::Unknown(trouble(error)),
-            HandlerError::Refused(_) | HandlerError::Silent(_) => Failure::Conflict(trouble(error)),
+            HandlerError::Unknown(_) => Failure::Unknown(error_body(error)),
+            HandlerError::Refused(_) | HandlerError::Silent(_) => Failure::Conflict(error_body(error)),
         }
     }
 }
@@ -644,8 +644,8 @@ impl From<HandlerError> for Failure {
 #[utoipa::path(get, path = "/v1/functions/{name}/handlers/{handler}",
     params(("name" = String, Path, description = "The function"),
         ("handler" = String, Path, description = "The handler, such as `counter.count`")),
-    responses((status = 200, body = HandlerValue), (status = 404, body = Trouble),
-        (status = 409, body = Trouble, description = "It does not run, did not answer, or refused")))]
+    responses((status = 200, body = HandlerValue), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It does not run, did not answer, or refused")))]
 async fn read_handler(
     State(inbox): State<Inbox>,
     Path((name, handler)): Path<(String, String)>,
@@ -660,8 +660,8 @@ async fn read_handler(
     params(("name" = String, Path, description = "The function"),
         ("handler" = String, Path, description = "The handler, such as `counter.reset`")),
     request_body = HandlerValue,
-    responses((status = 204), (status = 404, body = Trouble),
-        (status = 409, body = Trouble, description = "It does not run, did not answer, or refused")))]
+    responses((status = 204), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It does not run, did not answer, or refused")))]
 async fn write_handler(
     State(inbox): State<Inbox>,
     Path((name, handler)): Path<(String, String)>,

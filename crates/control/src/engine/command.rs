@@ -2,9 +2,9 @@
 
 use super::Engine;
 use crate::api::{
-    ChainView, Changes, Departure, ExitsView, FabricView, FunctionView, GuestView, HostView, LinkChange,
-    LinkView, NewClone, NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView,
-    TableEntryView, TableView, Trouble,
+    ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
+    LinkChange, LinkView, NewClone, NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView,
+    TableEntryView, TableView,
 };
 use crate::file::{self, Fabric, Outside};
 use crate::functions::{FunctionError, Functions};
@@ -22,13 +22,13 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub enum Failure {
     /// The named object does not exist.
-    Unknown(Trouble),
+    Unknown(ErrorBody),
     /// The fabric file has errors.
-    Wrong(Trouble),
+    Wrong(ErrorBody),
     /// The request conflicts with the current state.
-    Conflict(Trouble),
+    Conflict(ErrorBody),
     /// The request is malformed; the HTTP status gives the reason.
-    Request(u16, Trouble),
+    Request(u16, ErrorBody),
     /// The fabric is going down.
     Down,
 }
@@ -103,8 +103,8 @@ pub enum Ask {
     Shutdown(Answer<()>),
 }
 
-pub(super) fn trouble(error: impl std::fmt::Display) -> Trouble {
-    Trouble { error: error.to_string(), problems: Vec::new() }
+pub(super) fn error_body(error: impl std::fmt::Display) -> ErrorBody {
+    ErrorBody { error: error.to_string(), problems: Vec::new() }
 }
 
 impl Engine {
@@ -116,11 +116,11 @@ impl Engine {
             Ask::Described(answer) => drop(answer.send(Ok(Box::new(self.fabric.clone())))),
             Ask::Ports(answer) => drop(answer.send(Ok(self.port_views().await))),
             Ask::Stats(answer) => {
-                drop(answer.send(self.stats().map_err(|error| Failure::Conflict(trouble(error)))))
+                drop(answer.send(self.stats().map_err(|error| Failure::Conflict(error_body(error)))))
             }
             Ask::Links(answer) => {
                 let views = self.link_views().await;
-                drop(answer.send(views.map_err(|error| Failure::Conflict(trouble(error)))));
+                drop(answer.send(views.map_err(|error| Failure::Conflict(error_body(error)))));
             }
             Ask::Hosts(answer) => drop(answer.send(Ok(self.host_views().await))),
             Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
@@ -154,7 +154,7 @@ impl Engine {
             Ask::Snapshot(name, new, answer) => match names::name(&new) {
                 Ok(_) => self.functions.snapshot(&name, &new, answer),
                 Err((what, fix)) => {
-                    drop(answer.send(Err(Failure::Wrong(trouble(format!("{what}; {fix}"))))));
+                    drop(answer.send(Err(Failure::Wrong(error_body(format!("{what}; {fix}"))))));
                 }
             },
             Ask::Forget(name, answer) => {
@@ -190,7 +190,8 @@ impl Engine {
     }
 
     fn port(&self, name: &str) -> Result<&Port, Failure> {
-        let unknown = || Failure::Unknown(trouble(format!("there is no port \"{name}\"; see `ringway ps`")));
+        let unknown =
+            || Failure::Unknown(error_body(format!("there is no port \"{name}\"; see `ringway ps`")));
         self.fabric.port(name).ok_or_else(unknown)
     }
 
@@ -198,21 +199,21 @@ impl Engine {
         let port = self.port(name)?;
         let changed = kinds::find(port.kind.name(), self.host.kinds);
         let changed = changed.and_then(|kind| kind.with_carrier(port, carrier)).ok_or_else(|| {
-            Failure::Conflict(trouble(format!(
+            Failure::Conflict(error_body(format!(
                 "port \"{name}\" has no carrier; ports of kinds \"e1000\" and \"vhost-user\" have"
             )))
         })?;
         let mut target = self.fabric.clone();
         target.ports.iter_mut().filter(|port| port.name == name).for_each(|port| port.clone_from(&changed));
-        self.move_to(&target).await.map(drop).map_err(|error| Failure::Conflict(trouble(error)))
+        self.move_to(&target).await.map(drop).map_err(|error| Failure::Conflict(error_body(error)))
     }
 
     async fn exits(&mut self, name: String) -> Result<ExitsView, Failure> {
         self.port(&name)?;
         let reply = self.call(&name, Request::Exits { port: name.clone() }).await;
-        match reply.map_err(|error| Failure::Conflict(trouble(error)))? {
+        match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
             Reply::Exits(Some(exits)) => Ok(ExitsView::of(name, exits)),
-            _ => Err(Failure::Conflict(trouble(format!(
+            _ => Err(Failure::Conflict(error_body(format!(
                 "port \"{name}\" has no registers; ports of kind \"e1000\" have"
             )))),
         }
@@ -222,12 +223,12 @@ impl Engine {
         if !self.fabric.switches.iter().any(|switch| switch.name == name) {
             let names: Vec<&str> = self.fabric.switches.iter().map(|switch| &*switch.name).collect();
             let known = if names.is_empty() { "none".into() } else { names.join(", ") };
-            return Err(Failure::Unknown(trouble(format!(
+            return Err(Failure::Unknown(error_body(format!(
                 "there is no switch \"{name}\"; there is {known}"
             ))));
         }
         let reply = self.call(&name, Request::Table { switch: name.clone() }).await;
-        let entries = match reply.map_err(|error| Failure::Conflict(trouble(error)))? {
+        let entries = match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
             Reply::Table(entries) => entries,
             _ => Vec::new(),
         };
@@ -247,7 +248,7 @@ impl Engine {
         };
         let function = match function {
             Ok(function) => function,
-            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(trouble(wrong))))),
+            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(error_body(wrong))))),
         };
         let folder = self.run.functions();
         if function.start && !function.first_frame {
@@ -285,7 +286,7 @@ impl Engine {
             Err(error) => return drop(answer.send(Err(error.into()))),
         };
         if let Err(wrong) = file::check_function(&function, &mut self.fabric, &self.host) {
-            return drop(answer.send(Err(Failure::Wrong(trouble(wrong)))));
+            return drop(answer.send(Err(Failure::Wrong(error_body(wrong)))));
         }
         let folder = self.run.functions();
         if self.functions.create_clone(snapshot, &function, &self.fabric, &folder, answer) {
@@ -306,7 +307,7 @@ impl Engine {
     fn arrive(&mut self, departure: Departure, function: Function, answer: Answer<()>) {
         let taken = match self.arriving(departure, &function) {
             Ok(taken) => taken,
-            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(trouble(wrong))))),
+            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(error_body(wrong))))),
         };
         let folder = self.run.functions();
         if self.functions.arrive(taken, &function, &self.fabric, &folder, answer) {
@@ -355,17 +356,17 @@ impl Engine {
             let folder = Path::new(&name).parent().unwrap_or(Path::new("/"));
             file::read_with(&name, &text, &host, Some(&Outside::of_this_host(folder, &check))).map_err(
                 // Finding the lines of many problems in a long file takes a while.
-                |problems| Trouble { error: problems.to_string(), problems: ProblemView::list(&problems) },
+                |problems| ErrorBody { error: problems.to_string(), problems: ProblemView::list(&problems) },
             )
         });
-        let read = self.meanwhile(read).await.map_err(|error| Failure::Conflict(trouble(error)))?;
+        let read = self.meanwhile(read).await.map_err(|error| Failure::Conflict(error_body(error)))?;
         let target = read.map_err(Failure::Wrong)?;
         let folder = Path::new(&new.file).parent().unwrap_or(Path::new("/"));
         let mut target = target.resolve(self.run.path(), folder);
         // Name and run directory were fixed when the fabric came up.
         target.name.clone_from(&self.fabric.name);
         target.run.clone_from(&self.fabric.run);
-        let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(trouble(error)))?;
+        let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
         self.file = new.file;
         let mut changes = Changes { changes };
         let (place, placement) = (self.place.clone(), target.placement.clone());
@@ -377,8 +378,8 @@ impl Engine {
 
 fn guest_failure(error: GuestError) -> Failure {
     match error {
-        GuestError::Unknown(_) => Failure::Unknown(trouble(error)),
-        _ => Failure::Conflict(trouble(error)),
+        GuestError::Unknown(_) => Failure::Unknown(error_body(error)),
+        _ => Failure::Conflict(error_body(error)),
     }
 }
 
@@ -386,12 +387,12 @@ impl From<FunctionError> for Failure {
     fn from(error: FunctionError) -> Failure {
         match error {
             FunctionError::Unknown(_) | FunctionError::Snapshot(SnapshotError::Unknown(_)) => {
-                Failure::Unknown(trouble(error))
+                Failure::Unknown(error_body(error))
             }
             FunctionError::Stillborn(..) | FunctionError::Snapshot(SnapshotError::Ports { .. }) => {
-                Failure::Wrong(trouble(error))
+                Failure::Wrong(error_body(error))
             }
-            _ => Failure::Conflict(trouble(error)),
+            _ => Failure::Conflict(error_body(error)),
         }
     }
 }

@@ -123,7 +123,7 @@ impl Inbox {
         match message {
             Message::Ask(_) => &self.requests,
             Message::FromData(Event::Changed(_) | Event::Pressed { .. })
-            | Message::Peer(PeerEvent { what: What::Trouble(_) | What::Programs(_), .. }) => &self.reports,
+            | Message::Peer(PeerEvent { what: What::Failed(_) | What::Programs(_), .. }) => &self.reports,
             _ => &self.events,
         }
     }

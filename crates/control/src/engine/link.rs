@@ -1,6 +1,6 @@
 //! Emulated links while they run: their counters and settings.
 
-use super::command::{Failure, trouble};
+use super::command::{Failure, error_body};
 use super::{Engine, EngineError};
 use crate::api::{Counts, DirectionView, LinkChange, LinkView};
 use crate::change::{self, Change};
@@ -38,13 +38,13 @@ impl Engine {
     /// Changes the settings of a link. A wrong value changes nothing.
     pub(super) async fn set_link(&mut self, name: &str, change: LinkChange) -> Result<LinkView, Failure> {
         for port in self.changed(name, &change)? {
-            let failed = |error: EngineError| Failure::Conflict(trouble(error));
+            let failed = |error: EngineError| Failure::Conflict(error_body(error));
             self.change_port(&port).await.map_err(failed)?;
             change::apply(&mut self.fabric, &Change::SetPort(port));
         }
-        let links = self.link_views().await.map_err(|error| Failure::Conflict(trouble(error)))?;
+        let links = self.link_views().await.map_err(|error| Failure::Conflict(error_body(error)))?;
         let view = links.into_iter().find(|link| link.name == name);
-        view.ok_or_else(|| Failure::Unknown(trouble(format!("there is no link \"{name}\""))))
+        view.ok_or_else(|| Failure::Unknown(error_body(format!("there is no link \"{name}\""))))
     }
 
     /// The ports of the directions that a change concerns, as they are after it.
@@ -56,11 +56,11 @@ impl Engine {
             names.dedup();
             let known = if names.is_empty() { "none".into() } else { either(names) };
             let what = format!("there is no link \"{name}\"; there is {known}");
-            return Err(Failure::Unknown(trouble(what)));
+            return Err(Failure::Unknown(error_body(what)));
         }
         if let Some(from) = change.from.as_deref().filter(|from| !ends.contains(from)) {
             let what = format!("port \"{from}\" is not on link \"{name}\"; it joins {}", ends.join(" and "));
-            return Err(Failure::Unknown(trouble(what)));
+            return Err(Failure::Unknown(error_body(what)));
         }
         let concerned = all().filter(|(_, (link, from, _))| {
             *link == name && change.from.as_deref().is_none_or(|only| only == *from)
@@ -75,7 +75,7 @@ fn merged(
     mut settings: BTreeMap<String, String>,
     change: &LinkChange,
 ) -> Result<BTreeMap<String, String>, Failure> {
-    let wrong = |what: String| Failure::Wrong(trouble(what));
+    let wrong = |what: String| Failure::Wrong(error_body(what));
     for (key, value) in &change.settings {
         if !link::KEYS.contains(&&**key) {
             let fix = match nearest(key, link::KEYS.iter().copied()) {

@@ -8,7 +8,7 @@ use crate::open::{Opener, PeerEvent, What};
 use crate::pages;
 use ringway_fabric::LogLimit;
 use ringway_fabric::proto::{Event, PortState, Request};
-use ringway_host::Closer;
+use ringway_host::BackgroundClose;
 use ringway_spec::Port;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,7 +29,7 @@ pub struct Live {
     serial: u64,
     /// Duplicates of the descriptors that `data` has, if a restarted `data` can continue with them.
     kept: Vec<OwnedFd>,
-    closer: Closer,
+    closer: BackgroundClose,
     /// The state that `data` last reported.
     pub state: Option<PortState>,
     /// Why it has no peer, or lost its last one.
@@ -103,7 +103,7 @@ impl Engine {
             epoch: self.epoch,
             serial: 0,
             kept: Vec::new(),
-            closer: Closer::default(),
+            closer: BackgroundClose::default(),
             state: None,
             reason: String::new(),
             attached: false,
@@ -202,7 +202,7 @@ impl Engine {
         let PeerEvent { port: name, epoch, what } = event;
         let Some(live) = self.live.get_mut(&name).filter(|live| live.epoch == epoch) else { return };
         match what {
-            What::Trouble(reason) => {
+            What::Failed(reason) => {
                 if live.log.allows(&name) {
                     tracing::info!(port = name, reason);
                 }

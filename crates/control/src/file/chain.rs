@@ -1,6 +1,6 @@
 //! `[chain.NAME]`.
 
-use super::cross::unknown;
+use super::cross_checks::unknown;
 use super::desired::Fabric;
 use super::instances;
 use super::{Patch, joined, named};

@@ -2,15 +2,15 @@
 //! supplies a function that finds plugin units.
 
 mod chain;
-mod cross;
+mod cross_checks;
 mod desired;
+mod external_names;
 mod function;
 mod guest;
 mod host;
 mod instances;
 mod link;
 mod notify;
-mod outside;
 mod placement;
 mod port;
 mod program;
@@ -18,8 +18,8 @@ mod request;
 mod unique;
 
 pub use desired::Fabric;
+pub(crate) use external_names::number;
 pub use function::{Complaint, KEYS as FUNCTION_KEYS};
-pub(crate) use outside::number;
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
 pub(crate) use request::{check as check_function, load as load_function, read as read_function};
 
@@ -113,7 +113,7 @@ pub fn read_with(
         (!diagnostics.has_errors()).then(|| whole(table.get_ref(), (file, host, outside), &diagnostics));
     if let (Some(fabric), Some(outside)) = (&mut fabric, outside) {
         function::configurations(fabric, text, outside, &diagnostics);
-        outside::check(fabric, outside, host, &diagnostics);
+        external_names::check(fabric, outside, host, &diagnostics);
     }
     let warnings = Problems { file: file.into(), text: text.into(), list: diagnostics.take_warnings() };
     let list = diagnostics.into_problems();
@@ -196,8 +196,8 @@ fn whole(
             hold: HOLD,
         });
     }
-    let partial = cross::Partial { patches, links, chains, assigned };
-    cross::check(&mut fabric, partial, host, diagnostics);
+    let partial = cross_checks::Partial { patches, links, chains, assigned };
+    cross_checks::check(&mut fabric, partial, host, diagnostics);
     if fabric.ports.is_empty() && fabric.placement == Placement::default() {
         diagnostics.warn(&(0..0), "no port is described: nothing can connect");
     }

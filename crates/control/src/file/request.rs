@@ -5,7 +5,7 @@
 //! when they are configured.
 
 use super::function::{KEYS, function};
-use super::{Fabric, Host, Outside, cross, named, program};
+use super::{Fabric, Host, Outside, cross_checks, named, program};
 use ringway_spec::file::{Diagnostics, Value as Values, parse};
 use ringway_spec::{Function, Isolation};
 use serde_json::{Map, Value, json};
@@ -36,7 +36,7 @@ pub fn read(mut keys: Map<String, Value>, fabric: &mut Fabric, host: &Host) -> R
     let described = named(table.get_ref(), "function", &diagnostics).pop().and_then(function);
     if let (Some(described), false) = (described, diagnostics.has_errors()) {
         fabric.functions.push(described);
-        cross::added_function(fabric, host, &diagnostics);
+        cross_checks::added_function(fabric, host, &diagnostics);
         let described = fabric.functions.pop();
         if let (Some(described), false) = (described, diagnostics.has_errors()) {
             return Ok(described);

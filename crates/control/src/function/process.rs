@@ -38,7 +38,7 @@ pub struct Process {
 impl Process {
     /// Starts this program with arguments that make it a function's process, or gives the spare one its order.
     pub fn start(launch: Launch<'_>) -> io::Result<Process> {
-        let Launch { name, start, arguments, spare, listener, memory, doors, tell, .. } = launch;
+        let Launch { name, start, arguments, spare, listener, memory, port_sockets, tell, .. } = launch;
         let (keeper, asker) = UnixStream::pair()?;
         let waiting = spare.map_or_else(|| Spare::own(arguments), Ok)?;
         let thread = |what: &str| std::thread::Builder::new().name(format!("function-{what}"));
@@ -67,7 +67,7 @@ impl Process {
         let out = child.stdout.take();
         // Can't fail: the thread waits for it.
         let _ = give.send(child);
-        thread("doors").spawn(move || open_doors(&keeper, &doors))?;
+        thread("port_sockets").spawn(move || connect_ports(&keeper, &port_sockets))?;
         let (receiver, speaker) = (link.clone(), name.to_string());
         let (descriptor, killed) = (process.descriptor.try_clone()?, process.killed.clone());
         let admission = Admission::new(process.ordered.clone());
@@ -181,14 +181,15 @@ fn identify(child: &Child) -> io::Result<OwnedFd> {
 
 /// Connects to ports that the process requests by number, and sends it the sockets, until the process has ended. The
 /// process is confined and can't connect by itself.
-fn open_doors(keeper: &UnixStream, doors: &[PathBuf]) {
+fn connect_ports(keeper: &UnixStream, port_sockets: &[PathBuf]) {
     let (mut request, mut limit) = ([0], LogLimit::new(DOORS, Duration::from_secs(1)));
     while let Ok((1, _)) = receive_with(keeper.as_fd(), &mut request, 0) {
         while limit.take(Instant::now()).is_none() {
             std::thread::sleep(PAUSE);
         }
-        let door = doors.get(usize::from(request[0])).ok_or_else(|| io::ErrorKind::NotFound.into());
-        let answered = match door.and_then(UnixStream::connect) {
+        let port_socket =
+            port_sockets.get(usize::from(request[0])).ok_or_else(|| io::ErrorKind::NotFound.into());
+        let answered = match port_socket.and_then(UnixStream::connect) {
             Ok(socket) => send_with(keeper.as_fd(), &[0], &[socket.as_fd()]),
             Err(error) => {
                 let number = error.raw_os_error().and_then(|number| u8::try_from(number).ok());

@@ -101,7 +101,7 @@ pub struct Launch<'a> {
     /// The memory of the snapshot from which the function resumes.
     pub memory: Option<&'a OwnedFd>,
     /// Socket paths of its ports, in order.
-    pub doors: Vec<PathBuf>,
+    pub port_sockets: Vec<PathBuf>,
     /// Is called with everything that happens to it.
     pub tell: Tell,
     /// Takes requests to `data`.

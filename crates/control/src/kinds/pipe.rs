@@ -31,9 +31,9 @@ impl PortControl for Pipe {
         engine: EngineHandle,
         pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
-        let door = engine.ring_door(port)?;
+        let listener = engine.ring_listener(port)?;
         let settings: Settings = engine.settings(port)?;
-        Ok(Some(tokio::spawn(open::ring::join(engine, door, settings.geometry(), pages))))
+        Ok(Some(tokio::spawn(open::ring::join(engine, listener, settings.geometry(), pages))))
     }
 
     fn is_in_data(&self) -> bool {

@@ -42,9 +42,9 @@ impl PortControl for Ring {
             // Only a function of the data process has it.
             return Ok(None);
         }
-        let door = engine.ring_door(port)?;
+        let listener = engine.ring_listener(port)?;
         let settings: Settings = engine.settings(port)?;
-        Ok(Some(tokio::spawn(open::ring::serve(engine, door, settings.geometry(), pages))))
+        Ok(Some(tokio::spawn(open::ring::serve(engine, listener, settings.geometry(), pages))))
     }
 
     fn notifies(&self) -> bool {

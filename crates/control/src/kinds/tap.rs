@@ -190,7 +190,7 @@ async fn keep(mut engine: EngineHandle, settings: Settings, queues: u16, descrip
                 engine.arrived(descriptors, true);
                 engine.wait().await;
             }
-            Err(error) => engine.trouble(error).await,
+            Err(error) => engine.report(error).await,
         }
     }
 }

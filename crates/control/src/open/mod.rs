@@ -90,7 +90,7 @@ pub enum What {
         reason: String,
     },
     /// No peer can be brought for now; the opener retries.
-    Trouble(String),
+    Failed(String),
     /// The number of programs connected to a pipe.
     Programs(usize),
 }
@@ -165,7 +165,7 @@ impl EngineHandle {
         Watched::new(listener).map_err(|error| self.no_door(error))
     }
 
-    pub(crate) fn ring_door(&self, port: &Port) -> Result<Watched<RingListener>, OpenError> {
+    pub(crate) fn ring_listener(&self, port: &Port) -> Result<Watched<RingListener>, OpenError> {
         let socket = port.socket.clone().unwrap_or_default();
         let access = access::resolve(&self.port, &socket)?;
         let listener = RingListener::bind(&socket.path, access).map_err(|error| self.no_socket(error))?;
@@ -182,8 +182,8 @@ impl EngineHandle {
     }
 
     /// Reports an error, and waits before a retry: most errors are temporary.
-    pub async fn trouble(&self, error: io::Error) {
-        self.say(What::Trouble(error.to_string()));
+    pub async fn report(&self, error: io::Error) {
+        self.say(What::Failed(error.to_string()));
         tokio::time::sleep(PAUSE).await;
     }
 

@@ -20,13 +20,13 @@ const PENDING: usize = 64;
 /// Serves a ring port: one program at a time.
 pub async fn serve(
     mut engine: EngineHandle,
-    mut door: Watched<RingListener>,
+    mut listener: Watched<RingListener>,
     otherwise: Geometry,
     pages: PageChoice,
 ) {
     let mut pending = PendingHellos::new(PATIENCE);
     loop {
-        match next(&mut engine, &mut door, &mut pending, &otherwise, pages).await {
+        match next(&mut engine, &mut listener, &mut pending, &otherwise, pages).await {
             Ok((descriptors, mut program)) => {
                 engine.arrived(descriptors, true);
                 let serial = engine.serial;
@@ -38,7 +38,7 @@ pub async fn serve(
                             engine.say(What::Left { serial, reason: "the program left".into() });
                             break;
                         }
-                        () = door.readable(), if !another => {
+                        () = listener.readable(), if !another => {
                             another = true;
                             engine.another_waits();
                         }
@@ -47,7 +47,7 @@ pub async fn serve(
                 // The program's socket stays open until `data` no longer uses the memory.
                 engine.wait().await;
             }
-            Err(error) => engine.trouble(error).await,
+            Err(error) => engine.report(error).await,
         }
     }
 }
@@ -55,13 +55,13 @@ pub async fn serve(
 /// Waits for the next program and allocates its ring; returns the descriptors for `data` as well.
 async fn next(
     engine: &mut EngineHandle,
-    door: &mut Watched<RingListener>,
+    listener: &mut Watched<RingListener>,
     pending: &mut PendingHellos,
     otherwise: &Geometry,
     pages: PageChoice,
 ) -> io::Result<(Vec<OwnedFd>, Watched<Program>)> {
     loop {
-        let welcomed = match pending.next(door).await? {
+        let welcomed = match pending.next(listener).await? {
             Ok((newcomer, hello)) => newcomer.welcome_in(pages, &hello, otherwise).map_err(io::Error::other),
             Err(error) => Err(error),
         };
@@ -77,8 +77,8 @@ async fn next(
     }
 }
 
-async fn accept(door: &mut Watched<RingListener>) -> io::Result<Newcomer> {
-    door.until(|door| door.accept().map_err(io::Error::other)).await
+async fn accept(listener: &mut Watched<RingListener>) -> io::Result<Newcomer> {
+    listener.until(|listener| listener.accept().map_err(io::Error::other)).await
 }
 
 /// A connection and its hello, or why none was received.
@@ -98,7 +98,7 @@ impl PendingHellos {
     }
 
     /// The next connection whose hello was received or failed; an error is the listener's. Cancel-safe.
-    async fn next(&mut self, door: &mut Watched<RingListener>) -> io::Result<HelloResult> {
+    async fn next(&mut self, listener: &mut Watched<RingListener>) -> io::Result<HelloResult> {
         loop {
             tokio::select! {
                 // Connections with a hello have priority over new ones.
@@ -109,7 +109,7 @@ impl PendingHellos {
                         return Ok(greeted);
                     }
                 }
-                newcomer = accept(door) => self.start(newcomer?),
+                newcomer = accept(listener) => self.start(newcomer?),
             }
         }
     }
@@ -141,7 +141,7 @@ async fn hung_up(program: &mut Watched<Program>) {
 /// Serves a pipe port: two programs at a time, without `data`.
 pub async fn join(
     mut engine: EngineHandle,
-    mut door: Watched<RingListener>,
+    mut listener: Watched<RingListener>,
     otherwise: Geometry,
     pages: PageChoice,
 ) {
@@ -154,13 +154,13 @@ pub async fn join(
         let watched = match watched {
             Ok(watched) => watched,
             Err(error) => {
-                engine.trouble(error).await;
+                engine.report(error).await;
                 continue;
             }
         };
         engine.say(What::Programs(pipe.programs()));
         tokio::select! {
-            greeted = pending.next(&mut door) => match greeted {
+            greeted = pending.next(&mut listener) => match greeted {
                 Ok(greeted) => {
                     let joined = greeted
                         .and_then(|(newcomer, hello)| pipe.join(newcomer, hello).map_err(io::Error::other));
@@ -168,7 +168,7 @@ pub async fn join(
                         engine.refused(&error);
                     }
                 }
-                Err(error) => engine.trouble(error).await,
+                Err(error) => engine.report(error).await,
             },
             () = any(&watched) => {
                 pipe.sweep();
@@ -197,7 +197,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::path::PathBuf;
 
-    fn door(name: &str) -> (PathBuf, Watched<RingListener>) {
+    fn listener(name: &str) -> (PathBuf, Watched<RingListener>) {
         let path = std::env::temp_dir().join(format!("ringway-greet-{}-{name}", std::process::id()));
         let listener = RingListener::bind(&path, Access::default()).unwrap();
         (path, Watched::new(listener).unwrap())
@@ -212,13 +212,13 @@ mod tests {
     /// The time limit is longer than the test, so that only the limit on connections can close silent ones.
     #[tokio::test]
     async fn silent_programs_delay_no_others() {
-        let (path, mut door) = door("silent");
+        let (path, mut listener) = listener("silent");
         let mut pending = PendingHellos::new(Duration::from_secs(3600));
         let silent: Vec<_> = (0..PENDING + 4).map(|_| UnixStream::connect(&path).unwrap()).collect();
         for _ in 0..3 {
             let mut program = UnixStream::connect(&path).unwrap();
             program.write_all(&Hello::default().to_bytes()).unwrap();
-            assert!(pending.next(&mut door).await.unwrap().is_ok());
+            assert!(pending.next(&mut listener).await.unwrap().is_ok());
         }
         // The first program displaced a fifth silent connection; its own slot was then free for the next two programs.
         let is_let_go: Vec<bool> = silent.iter().map(is_let_go).collect();
@@ -228,10 +228,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_silent_program_times_out() {
-        let (path, mut door) = door("patience");
+        let (path, mut listener) = listener("patience");
         let _silent = UnixStream::connect(&path).unwrap();
         let mut pending = PendingHellos::new(Duration::from_millis(1));
-        let error = pending.next(&mut door).await.unwrap().unwrap_err();
+        let error = pending.next(&mut listener).await.unwrap().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 }

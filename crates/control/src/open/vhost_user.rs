@@ -9,14 +9,14 @@ use std::path::PathBuf;
 /// otherwise any client with access to the socket could take over a running guest's port. The next front-end waits,
 /// connected but not served, until the previous one is gone; so a VMM can restart and reconnect before the end of its
 /// previous connection was noticed.
-pub async fn serve(mut engine: EngineHandle, mut door: Watched<Listener>) {
+pub async fn serve(mut engine: EngineHandle, mut listener: Watched<Listener>) {
     loop {
-        match door.until(|door| door.accept().map_err(io::Error::other)).await {
+        match listener.until(|listener| listener.accept().map_err(io::Error::other)).await {
             Ok(socket) => {
                 engine.arrived(vec![socket], false);
                 engine.wait().await;
             }
-            Err(error) => engine.trouble(error).await,
+            Err(error) => engine.report(error).await,
         }
     }
 }
@@ -34,7 +34,7 @@ pub async fn connect(mut engine: EngineHandle, path: PathBuf) {
             }
             Err(error) if !reported => {
                 reported = true;
-                engine.say(What::Trouble(error.to_string()));
+                engine.say(What::Failed(error.to_string()));
             }
             Err(_) => {}
         }

@@ -1,14 +1,14 @@
 //! Functions that run on workers: where they run, their ports, and chains of them.
 
 use super::{Fabric, FabricError, Job};
-use crate::bell::Line;
 use crate::function::Order;
 use crate::proto::{Event, FunctionReport};
+use crate::topology::Held;
+use crate::wakeup::Line;
 use crate::worker::Command;
-use crate::world::Held;
 use ringway_frame::CountersRef;
 use ringway_port::Doorbell;
-use ringway_port::lane::Inside;
+use ringway_port::frame_queue::Inside;
 use ringway_spec::{Function, To};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct FunctionRecord {
     bit: usize,
     /// Its doorbell, which watches the socket by which connections to its handlers come.
     line: Arc<Line>,
-    /// Its lanes, by the names of its ports in the fabric.
+    /// Its queues, by the names of its ports in the fabric.
     pub(super) ports: Vec<(String, Arc<Inside>)>,
     /// Whether the function is in a chain.
     chained: bool,
@@ -60,13 +60,13 @@ impl Fabric {
         let (place, callers) = handlers;
         let watched = callers.try_clone().map_err(|_| FabricError::Limit("no descriptor is free"))?;
         let bit = self.take_bits(Some(&name), 1)?.first().map_or(0, |(_, bit)| *bit);
-        let line = Arc::new(Line::new(self.workers[worker].handle.bell.clone(), bit, &function.name));
-        let bell: Arc<dyn Doorbell> = line.clone();
+        let line = Arc::new(Line::new(self.workers[worker].handle.wakeup.clone(), bit, &function.name));
+        let wakeup: Arc<dyn Doorbell> = line.clone();
         let inside = |(name, port): (&String, &String)| {
             let counters = self.ports.get(name).map(|record| record.faults.clone());
-            Inside::new(&function.name, port, &bell, counters.unwrap_or_else(CountersRef::private))
+            Inside::new(&function.name, port, &wakeup, counters.unwrap_or_else(CountersRef::private))
         };
-        let lanes: Vec<Arc<Inside>> = names.iter().zip(&function.ports).map(inside).collect();
+        let frame_queues: Vec<Arc<Inside>> = names.iter().zip(&function.ports).map(inside).collect();
         line.watch(Arc::new(watched));
         let (chained, idle) = (function.chained, Arc::new(AtomicBool::new(false)));
         let multiplies = function.instance.is_some();
@@ -74,12 +74,12 @@ impl Fabric {
             number,
             bit,
             function,
-            ports: lanes.clone(),
+            ports: frame_queues.clone(),
             handlers: (place, callers.into()),
             reports: self.reports.clone(),
             idle: idle.clone(),
         };
-        let ports: Vec<_> = names.into_iter().zip(lanes).collect();
+        let ports: Vec<_> = names.into_iter().zip(frame_queues).collect();
         let jobs = ports.iter().map(|(port, inside)| (port.clone(), Job::Join(inside.clone()))).collect();
         self.workers[worker].handle.send(Command::AddFunction(Box::new(order)));
         self.functions.insert(number, FunctionRecord { worker, bit, line, ports, chained, multiplies, idle });
@@ -142,12 +142,12 @@ impl Fabric {
         }
     }
 
-    /// The lanes of the function that has this port.
+    /// The queues of the function that has this port.
     pub(super) fn inside_of(&self, port: &str) -> Option<Arc<Inside>> {
         self.functions.values().find_map(|record| record.inside(port)).cloned()
     }
 
-    /// Makes the others know that a function came or ended; where an instance runs is part of the world.
+    /// Makes the others know that a function came or ended; where an instance runs is part of the topology.
     fn adapt(&mut self, multiplies: bool) {
         if multiplies {
             self.publish();
@@ -156,7 +156,7 @@ impl Fabric {
         }
     }
 
-    /// Makes neighbours in chains hand frames on by ownership: those of a function go to the lane of the function at
+    /// Makes neighbours in chains hand frames on by ownership: those of a function go to the queue of the function at
     /// the port that its own port is joined to, if that is in this process too; else its port takes them, as while it
     /// is held. Frames from and to functions that multiply pass their ports, which know the flows.
     pub(super) fn link_functions(&self) {
@@ -176,7 +176,7 @@ impl Fabric {
     pub fn hold(&mut self, ports: &[String], held: bool, watched: bool) {
         for port in ports {
             let Some(record) = self.ports.get_mut(port) else { continue };
-            let alarm = watched.then(|| self.bell.clone());
+            let alarm = watched.then(|| self.wakeup.clone());
             record.held = held.then(|| Held::new(alarm));
         }
         self.publish();
@@ -189,7 +189,7 @@ impl Fabric {
         wanted.map(|(port, _)| Event::Wanted { port: port.clone() })
     }
 
-    /// Whether no frame waits in the rings or lanes of these ports, and no function of this process that has one of
+    /// Whether no frame waits in the rings or queues of these ports, and no function of this process that has one of
     /// them has anything to do. Unknown ports, and those without a peer, have no frames.
     pub fn is_quiet(&self, ports: &[String]) -> bool {
         let records = || ports.iter().filter_map(|port| self.ports.get(port));

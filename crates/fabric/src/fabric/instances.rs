@@ -3,7 +3,7 @@
 use super::{Fabric, FabricError};
 use crate::instances::{Ends, Instances, Place};
 use crate::proto::{Event, InstanceLoad};
-use crate::world::Target;
+use crate::topology::Target;
 use ringway_spec::InstanceEnd;
 use ringway_switch::PortId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub(super) type InstancePorts = BTreeMap<(String, u16), Vec<(u16, PortId, Option
 impl Fabric {
     /// The place of an end's port; the first one of a function begins its flow table.
     pub(super) fn place_of(&mut self, end: &InstanceEnd) -> Place {
-        let (alarm, now) = (self.bell.clone(), self.clock.now());
+        let (alarm, now) = (self.wakeup.clone(), self.clock.now());
         let begin = || Instances::new(end, alarm, now);
         let instances = self.instances.entry(end.of.clone()).or_insert_with(begin).clone();
         Place { instances, number: end.number.into(), side: end.side.into() }

@@ -7,8 +7,8 @@
 
 use super::{Fabric, WorkerRecord};
 use crate::meter::{Access, CLOSELY_LEAST};
+use crate::topology::RxSlot;
 use crate::worker::{Command, Policy, Worker};
-use crate::world::RxSlot;
 use ringway_host::HostError;
 use ringway_port::Doorbell;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Fabric {
     fn succeed(&self, worker: usize) -> Result<crate::worker::Handle, HostError> {
         let WorkerRecord { spec, handle, .. } = &self.workers[worker];
         let policy = Policy { poll: spec.poll, spin: spec.spin };
-        let (published, alarm) = (self.published.clone(), self.bell.clone());
+        let (published, alarm) = (self.published.clone(), self.wakeup.clone());
         let (worker, new) = Worker::succeeding(handle, policy, published, self.hash, alarm)?;
         ringway_host::spawn(&spec.name, spec.core, move || worker.run())?;
         Ok(new)

@@ -7,7 +7,7 @@ use crate::proto::Event;
 use crate::worker::Command;
 use ringway_frame::add;
 use ringway_host::Budget;
-use ringway_port::lane::Inside;
+use ringway_port::frame_queue::Inside;
 use ringway_port::{Doorbell, Gone, Peer, State};
 use ringway_spec::{self as spec, Port, To};
 use ringway_switch::{Lookup, PortId};
@@ -314,7 +314,7 @@ impl Fabric {
         if let Ok(places) = &found {
             record.spec.worker.clone_from(worker);
             for (slot, &(worker, bit)) in record.slots.iter_mut().zip(places) {
-                slot.line.move_to(self.workers[worker].handle.bell.clone(), bit);
+                slot.line.move_to(self.workers[worker].handle.wakeup.clone(), bit);
                 (slot.worker, slot.bit) = (worker, bit);
             }
         }
@@ -329,9 +329,9 @@ impl Fabric {
         Ok(())
     }
 
-    /// The events and jobs that are due because the bell rang, or because the last check was long ago.
+    /// The events and jobs that are due because the wakeup was signalled, or because the last check was long ago.
     pub fn due(&mut self) -> (Vec<Event>, Vec<(String, Job)>) {
-        self.bell.clear();
+        self.wakeup.clear();
         self.leftovers.free();
         self.take_over_blocked();
         let mut jobs: Vec<_> = self.replace_workers().into_iter().map(|name| (name, Job::Renew)).collect();

@@ -1,6 +1,6 @@
 //! Destinations of a burst: locking, reserving, copying, publishing.
 
-use crate::world::{RxSlot, is_closed};
+use crate::topology::{RxSlot, is_closed};
 use ringway_frame::{Burst, Caps, RxQueue, add};
 use ringway_mem::Turn;
 use ringway_port::offload::{Completed, Outcome, Whole};
@@ -46,8 +46,8 @@ impl<'w> Destination<'w> {
     /// Called when the destination has room for all frames offered.
     #[inline]
     pub(super) fn fits_all(&self, now: u64, hold: u64) {
-        if self.slot.patience.is_over() {
-            self.slot.patience.renew(now, hold);
+        if self.slot.wait_limit.is_over() {
+            self.slot.wait_limit.renew(now, hold);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::wait::Cut;
 use super::{Delivery, Destination, ETHERNET};
-use crate::world::RxSlot;
+use crate::topology::RxSlot;
 use ringway_frame::Reason;
 use ringway_switch::{INVALID, List, NOWHERE, RESERVED};
 use std::sync::TryLockError;
@@ -34,7 +34,7 @@ impl Delivery<'_, '_, '_> {
                 self.source.counters.drop_tx(Reason::Busy, frames);
                 continue;
             }
-            let Some(slot) = self.world.rx.get(list.destination as usize) else { continue };
+            let Some(slot) = self.topology.rx.get(list.destination as usize) else { continue };
             match open.iter().chain(unsuited).find(|to| to.list == number) {
                 Some(to) if to.fits < frames => slot.counters.drop_rx(Reason::Full, frames - to.fits),
                 Some(_) => {}
@@ -51,7 +51,7 @@ impl Delivery<'_, '_, '_> {
                 INVALID => counters.drop_tx(Reason::BadSource, 1),
                 RESERVED => counters.drop_tx(Reason::Reserved, 1),
                 port if port == self.source.port => counters.drop_tx(Reason::Hairpin, 1),
-                port if self.world.port(port).is_none() => counters.drop_tx(Reason::NoPort, 1),
+                port if self.topology.port(port).is_none() => counters.drop_tx(Reason::NoPort, 1),
                 _ => {}
             }
         }

@@ -3,7 +3,7 @@
 use super::destination::{Busy, Destination, Unsuited};
 use super::{Delivery, Missed};
 use crate::meter::Access;
-use crate::world::Switch;
+use crate::topology::Switch;
 use arrayvec::ArrayVec;
 use ringway_frame::{BURST, Caps, Reason};
 use ringway_port::offload::{Completer, Whole};
@@ -53,8 +53,8 @@ impl<'d> Delivery<'d, '_, '_> {
         let mut reached = 0;
         let own = self.source.port;
         for &member in whom.iter().filter(|&&member| member != own) {
-            let Some(port) = self.world.port(member) else { continue };
-            let Some(slot) = self.world.rx.get(port.first as usize) else { continue };
+            let Some(port) = self.topology.port(member) else { continue };
+            let Some(slot) = self.topology.rx.get(port.first as usize) else { continue };
             reached += 1;
             self.meter.at(Access::of(slot.port));
             match Destination::new(slot, 0, self.turn) {
@@ -110,7 +110,7 @@ impl<'d> Delivery<'d, '_, '_> {
         frames: &[u16],
         completer: &mut Completer,
     ) -> Destination<'d> {
-        let delivered = if self.survey.suits(&caps) {
+        let delivered = if self.properties.suits(&caps) {
             to.reserve(self.turn, self.burst, frames);
             self.copies_to(to.slot);
             to.put(self.turn, self.burst, &frames[..to.fits]);

@@ -3,7 +3,7 @@
 use super::Served;
 use super::tests::{Bench, frame};
 use crate::instances::{Ends, Instances, Place};
-use crate::world::Target;
+use crate::topology::Target;
 use ringway_frame::BURST;
 use ringway_host::EventFd;
 use ringway_spec::InstanceEnd;

@@ -2,7 +2,7 @@
 
 use super::wait::{ANSWER, OCCUPIED};
 use super::*;
-use crate::world::{Steer, Switch};
+use crate::topology::{Steer, Switch};
 use proptest::prelude::*;
 use ringway_frame::{Caps, Lost, Needs, Offload, RxQueue};
 use ringway_mem::{Reader, Span};
@@ -129,7 +129,7 @@ impl RxQueue for Shared {
 
 pub(super) struct Bench {
     peers: Vec<Shared>,
-    world: World,
+    topology: Topology,
     sources: Vec<Source>,
     forwarder: Forwarder,
     reader: Reader,
@@ -146,12 +146,12 @@ impl Bench {
 
     pub(super) fn with(ports: u16, target: impl Fn(u16) -> Target) -> Bench {
         let peers: Vec<Shared> = (0..ports).map(|_| Shared::default()).collect();
-        let mut world = World::default();
+        let mut topology = Topology::default();
         let mut sources = Vec::new();
         for (id, peer) in (0..ports).zip(&peers) {
             peer.0.lock().unwrap().room = usize::MAX;
             let counters = CountersRef::private();
-            world.rx.push(Arc::new(RxSlot::new(Box::new(peer.clone()), id, counters.clone(), None)));
+            topology.rx.push(Arc::new(RxSlot::new(Box::new(peer.clone()), id, counters.clone(), None)));
             let steer: Option<Arc<Steer>> = None;
             let port = Port {
                 target: target(id),
@@ -163,12 +163,12 @@ impl Bench {
                 budget: None,
                 place: None,
             };
-            world.ports.push(Some(Arc::new(port)));
+            topology.ports.push(Some(Arc::new(port)));
             sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));
         }
         let reader = Reader::register().expect("tests take few slots");
         let meter = Meter::new(Default::default());
-        Bench { peers, world, sources, forwarder: Forwarder::new(FlowHash::new(1), meter), reader, now: 1 }
+        Bench { peers, topology, sources, forwarder: Forwarder::new(FlowHash::new(1), meter), reader, now: 1 }
     }
 
     pub(super) fn send(&self, port: usize, frames: &[&'static [u8]]) {
@@ -177,7 +177,7 @@ impl Bench {
 
     pub(super) fn serve(&mut self, port: usize) -> Served {
         let turn = self.reader.turn(self.now);
-        self.forwarder.serve(&turn, &self.world, &mut self.sources[port])
+        self.forwarder.serve(&turn, &self.topology, &mut self.sources[port])
     }
 
     pub(super) fn change(&self, port: usize, change: impl FnOnce(&mut Peer)) {
@@ -185,7 +185,7 @@ impl Bench {
     }
 
     pub(super) fn set_place(&mut self, port: usize, place: crate::instances::Place) {
-        if let Some(slot) = Arc::get_mut(&mut self.world.rx[port]) {
+        if let Some(slot) = Arc::get_mut(&mut self.topology.rx[port]) {
             slot.place = Some(place);
         }
     }
@@ -203,7 +203,7 @@ impl Bench {
     }
 
     fn rx_drops(&self, port: usize, reason: Reason) -> u64 {
-        self.world.rx[port].counters.rx_drops[reason as usize].load(Relaxed)
+        self.topology.rx[port].counters.rx_drops[reason as usize].load(Relaxed)
     }
 
     fn tx_drops(&self, port: usize, reason: Reason) -> u64 {
@@ -290,7 +290,7 @@ fn an_outstanding_translation_extends_the_wait_within_bounds() {
     bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Moved(2), "nobody waits for it a second time");
     // With `hold` 0, frames do not wait.
-    Arc::get_mut(bench.world.ports[0].as_mut().unwrap()).unwrap().hold = 0;
+    Arc::get_mut(bench.topology.ports[0].as_mut().unwrap()).unwrap().hold = 0;
     bench.now += 1000 * ANSWER;
     bench.send(0, &[frame(1, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Moved(1));
@@ -300,7 +300,7 @@ fn an_outstanding_translation_extends_the_wait_within_bounds() {
 fn the_wait_for_a_queue_held_by_another_worker_is_bounded() {
     let mut bench = Bench::new(3);
     bench.teach();
-    let slot = bench.world.rx[1].clone();
+    let slot = bench.topology.rx[1].clone();
     let other = slot.queue.lock().unwrap();
     bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60), frame(1, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Waiting);
@@ -322,7 +322,7 @@ fn the_wait_for_a_queue_held_by_another_worker_is_bounded() {
 fn a_flooded_frame_is_retried_once_for_a_queue_held_by_another_worker() {
     let mut bench = Bench::new(4);
     bench.teach();
-    let slot = bench.world.rx[1].clone();
+    let slot = bench.topology.rx[1].clone();
     let other = slot.queue.lock().unwrap();
     bench.send(0, &[frame(0xff, 0, 60), frame(0xff, 0, 61)]);
     assert_eq!(bench.serve(0), Served::Waiting);
@@ -397,7 +397,8 @@ fn a_large_flood_takes_several_turns() {
         turns += 1;
     }
     assert_eq!(turns, 5, "two for each long frame, one for the rest");
-    let counts: Vec<u64> = bench.world.rx.iter().map(|slot| slot.counters.rx_frames.load(Relaxed)).collect();
+    let counts: Vec<u64> =
+        bench.topology.rx.iter().map(|slot| slot.counters.rx_frames.load(Relaxed)).collect();
     let taught = 299;
     assert_eq!(counts[0], taught);
     assert!(counts[1..].iter().all(|&count| count == taught + 4), "each has each frame once: {counts:?}");
@@ -426,7 +427,7 @@ fn frames_dropped_by_the_queue_are_not_counted_as_delivered() {
     bench.teach();
     bench.peers[1].0.lock().unwrap().lost = Lost { frames: 1, bytes: 60 };
     let frames = |bench: &Bench| {
-        let counters = &bench.world.rx[1].counters;
+        let counters = &bench.topology.rx[1].counters;
         (counters.rx_frames.load(Relaxed), counters.rx_bytes.load(Relaxed))
     };
     let before = frames(&bench);

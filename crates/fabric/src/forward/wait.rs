@@ -1,7 +1,7 @@
 //! Waiting of frames for a destination without room.
 
 use super::{Delivery, Destination};
-use crate::world::RxSlot;
+use crate::topology::RxSlot;
 use ringway_frame::BURST;
 use ringway_switch::List;
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,7 +66,7 @@ impl Cut {
 
 impl Delivery<'_, '_, '_> {
     pub(super) fn waits_for(&self, slot: &RxSlot) -> bool {
-        self.port.hold > 0 && !slot.patience.is_over()
+        self.port.hold > 0 && !slot.wait_limit.is_over()
     }
 
     /// The first frame found no room: it waits for at most `hold`, and less where it holds frames for others too often.
@@ -75,7 +75,7 @@ impl Delivery<'_, '_, '_> {
         let Waiting { since, last } = *self.source.waiting.get_or_insert(Waiting { since: now, last: now });
         self.source.waiting = Some(Waiting { since, last: now });
         let Some(Full { destination, why }) = cut.full else { return };
-        let Some(slot) = self.world.rx.get(destination) else { return };
+        let Some(slot) = self.topology.rx.get(destination) else { return };
         let hold = self.port.hold.max(match why {
             Why::Full => 0,
             Why::Asks => ANSWER,
@@ -86,11 +86,11 @@ impl Delivery<'_, '_, '_> {
                 // Attack: a peer whose memory blocks the worker that holds its queue, and so all senders to
                 // it.
                 Why::Busy => slot.given_up.store(true, Relaxed),
-                Why::Full | Why::Asks => slot.patience.end(now, hold),
+                Why::Full | Why::Asks => slot.wait_limit.end(now, hold),
             }
             self.source.waiting = None;
         } else if why != Why::Busy && now > last && self.holds_others(cut.at) {
-            slot.patience.charge(now, now - last, hold);
+            slot.wait_limit.charge(now, now - last, hold);
         }
     }
 

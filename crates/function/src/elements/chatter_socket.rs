@@ -17,7 +17,7 @@
 //! connections continue there.
 //!
 //! Handlers: `port`, `connections` (read).
-use super::listener::{Door, Stream, Where};
+use super::listener::{ListeningSocket, Stream, Where};
 use ringway_click::arg::{Args, Word};
 use ringway_click::{ChatterLines, Class, Context, Element, Failed, Handler, Reach, Task};
 use std::any::Any;
@@ -59,7 +59,7 @@ impl Connection {
 
 #[derive(Default)]
 pub struct ChatterSocket {
-    door: Door,
+    listening: ListeningSocket,
     greeting: bool,
     channel: String,
     quiet: bool,
@@ -69,7 +69,7 @@ pub struct ChatterSocket {
 
 impl ChatterSocket {
     fn accept(&mut self, cx: &mut Context<'_>) {
-        while let Some(stream) = self.door.accept(self.connections.len()) {
+        while let Some(stream) = self.listening.accept(self.connections.len()) {
             let waiting = if self.greeting { GREETING.to_vec() } else { Vec::new() };
             self.connections.push(Connection { stream, waiting });
             self.serve(self.connections.len() - 1, false, cx);
@@ -99,14 +99,14 @@ impl Element for ChatterSocket {
         args.read("QUIET_CHANNEL", &mut self.quiet);
         args.complete()?;
         self.channel = channel.0;
-        self.door = place.door(cx)?;
+        self.listening = place.listening(cx)?;
         Ok(())
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         let task = cx.new_task(false);
         self.chatter = Some(cx.listen_to_chatter(task, &self.channel, self.quiet));
-        if cx.has_predecessor() { Ok(()) } else { self.door.open(cx) }
+        if cx.has_predecessor() { Ok(()) } else { self.listening.open(cx) }
     }
 
     fn run_task(&mut self, _: Task, cx: &mut Context<'_>) -> bool {
@@ -120,12 +120,13 @@ impl Element for ChatterSocket {
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
-        let Some(from) = from.downcast_mut::<Self>().filter(|old| old.door.is_like(&self.door)) else {
+        let Some(from) = from.downcast_mut::<Self>().filter(|old| old.listening.is_like(&self.listening))
+        else {
             // Errors have been reported.
-            let _ = self.door.open(cx);
+            let _ = self.listening.open(cx);
             return;
         };
-        self.door.take_over(&mut from.door, cx);
+        self.listening.take_over(&mut from.listening, cx);
         self.connections = std::mem::take(&mut from.connections);
         for at in (0..self.connections.len()).rev() {
             self.serve(at, false, cx);
@@ -141,7 +142,7 @@ impl Element for ChatterSocket {
 
     fn handlers(&self) -> Vec<Handler> {
         [
-            Handler::read("port", |e: &Self| e.door.port()),
+            Handler::read("port", |e: &Self| e.listening.port()),
             Handler::read("connections", |e: &Self| e.connections.len()),
         ]
         .into()
@@ -158,6 +159,6 @@ impl Element for ChatterSocket {
             connection.waiting.extend_from_slice(lines.as_bytes());
             connection.send();
         }
-        self.door.close();
+        self.listening.close();
     }
 }

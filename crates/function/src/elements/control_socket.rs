@@ -25,11 +25,11 @@ use ringway_elements::platform::control_socket::{self, ControlSocket, Input};
 use std::io::ErrorKind;
 
 pub static CLASS: Class =
-    Class::new("ControlSocket", || Box::<ControlSocket<Door>>::default()).reach(Reach::Whole);
+    Class::new("ControlSocket", || Box::<ControlSocket<Socket>>::default()).reach(Reach::Whole);
 
 /// A socket that listens.
 #[derive(Default)]
-struct Door(listener::Door);
+struct Socket(listener::ListeningSocket);
 
 /// A connection.
 struct Stream(Box<dyn listener::Stream>);
@@ -55,7 +55,7 @@ impl control_socket::Stream for Stream {
     }
 }
 
-impl control_socket::Door for Door {
+impl control_socket::Listener for Socket {
     fn configure(
         args: &mut Args,
         more: impl FnOnce(&mut Args),
@@ -63,7 +63,7 @@ impl control_socket::Door for Door {
     ) -> Result<Self, Failed> {
         let place = Where::read(args, more);
         args.complete()?;
-        Ok(Self(place.door(cx)?))
+        Ok(Self(place.listening(cx)?))
     }
 
     fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

@@ -47,7 +47,7 @@ impl Stream for UnixStream {
 /// The configured place of an element and its listening socket. An element of a new configuration with the
 /// same place takes the socket over.
 #[derive(Default)]
-pub(super) struct Door {
+pub(super) struct ListeningSocket {
     unix: bool,
     place: String,
     localhost: bool,
@@ -77,19 +77,19 @@ impl Where {
         own
     }
 
-    /// The door there, closed.
-    pub(super) fn door(self, cx: &mut Context<'_>) -> std::result::Result<Door, Failed> {
+    /// The listening there, closed.
+    pub(super) fn listening(self, cx: &mut Context<'_>) -> std::result::Result<ListeningSocket, Failed> {
         let unix = match self.kind.0.to_uppercase().as_str() {
             "TCP" => false,
             "UNIX" => true,
             _ => return Err(cx.error("unknown socket type")),
         };
         let place = ringway_click_lang::config::unquote_text(&self.place.0);
-        Ok(Door { unix, place, localhost: self.localhost, listener: None })
+        Ok(ListeningSocket { unix, place, localhost: self.localhost, listener: None })
     }
 }
 
-impl Door {
+impl ListeningSocket {
     /// Listens.
     pub(super) fn open(&mut self, cx: &mut Context<'_>) -> std::result::Result<(), Failed> {
         let listener = Listener::open(self.unix, &self.place, self.localhost)

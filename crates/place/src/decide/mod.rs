@@ -1,16 +1,16 @@
 //! One decision: hosts for a set of VMs, all or none.
 
+mod choose;
+mod external_units;
 mod group;
-mod judge;
-mod outside;
 mod record;
 mod select;
 mod totals;
 mod trace;
 mod unknown;
 
-pub use judge::Scratch;
-pub use outside::{Answers, Outside};
+pub use choose::Scratch;
+pub use external_units::{Answers, Outside};
 pub use record::{Choice, Removed, Scored};
 pub use trace::{HostTrace, Trace, Verdict, WeightTrace};
 pub use unknown::Unknown;
@@ -19,7 +19,7 @@ use crate::model::{Change, ClusterState, HostId, Model, Need, VmId};
 use crate::object::Pending;
 use crate::policy::Policy;
 use crate::unit::{Context, Request};
-use judge::{Judged, judge};
+use choose::{Judged, judge};
 pub(crate) use select::mix;
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;

@@ -6,6 +6,7 @@
 mod actions;
 mod advice;
 mod balance;
+mod clock_set_back;
 mod described;
 mod drain;
 mod events;
@@ -18,7 +19,6 @@ mod queue;
 mod refer;
 mod removing;
 mod repair;
-mod settle;
 mod status;
 mod steady;
 mod views;

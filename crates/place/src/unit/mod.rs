@@ -1,18 +1,18 @@
 //! Units of policies: filters, weights and balancers, built-in and external.
 
+mod candidates;
 mod context;
 mod external;
-mod kept;
 mod parameter;
 
 pub(crate) use parameter::{number, whole, whole_number};
 
+pub use candidates::Kept;
 pub use context::{Context, Request};
 pub use external::{
     Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, Question,
     Rejected, Scores, VmView,
 };
-pub use kept::Kept;
 pub use parameter::{PARAMETERS, Parameter, allowed, describe};
 
 use crate::model::Row;

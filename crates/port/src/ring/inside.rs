@@ -1,8 +1,8 @@
 //! The queues of a port that a function of this process has: frames are copied once into owned buffers, and once out of
 //! them.
 
-use crate::lane::{Inside, LANE, Receiver, Sender};
-use ringway_frame::packet::{Blank, Lent, Parcel};
+use crate::frame_queue::{Inside, LANE, Receiver, Sender};
+use ringway_frame::packet::{Blank, Lent, OwnedFrame};
 use ringway_frame::{BURST, Burst, Caps, Counters, LARGEST, Needs, Reason};
 use ringway_mem::Turn;
 use std::sync::Arc;
@@ -47,19 +47,19 @@ impl InsideRx {
 
     /// Number of frames that wait.
     pub fn waiting(&self) -> usize {
-        self.sender.lane().waiting()
+        self.sender.frame_queue().waiting()
     }
 
     /// Copies frame `index`, for which room was reserved.
     pub fn put(&mut self, burst: &Burst<'_>, index: usize) {
-        let Some(mut parcel) = self.blanks.pop().map(Parcel::from) else { return };
-        if !parcel.fill(burst, index) {
-            parcel = Parcel::large(burst.meta(index).len as usize);
-            if !parcel.fill(burst, index) {
+        let Some(mut owned_frame) = self.blanks.pop().map(OwnedFrame::from) else { return };
+        if !owned_frame.fill(burst, index) {
+            owned_frame = OwnedFrame::large(burst.meta(index).len as usize);
+            if !owned_frame.fill(burst, index) {
                 return;
             }
         }
-        self.sender.push(parcel);
+        self.sender.push(owned_frame);
     }
 
     pub fn publish(&mut self) {
@@ -79,7 +79,7 @@ pub(super) struct InsideTx {
     inside: Arc<Inside>,
     receiver: Receiver,
     lent: Lent,
-    taken: Vec<Parcel>,
+    taken: Vec<OwnedFrame>,
     /// Buffers that go back to the function.
     blanks: Vec<Blank>,
 }
@@ -103,9 +103,9 @@ impl InsideTx {
         self.receiver.receive(most, &mut self.taken, &mut self.blanks);
         // Buffers that found no room are freed.
         self.blanks.clear();
-        for parcel in self.taken.drain(..) {
-            match fault(&parcel) {
-                None => self.lent.push(parcel),
+        for owned_frame in self.taken.drain(..) {
+            match fault(&owned_frame) {
+                None => self.lent.push(owned_frame),
                 Some(reason) => counters.drop_tx(reason, 1),
             }
         }
@@ -113,12 +113,12 @@ impl InsideTx {
         self.lent.lend(turn, burst);
     }
 
-    /// Whether these are the function's lanes.
+    /// Whether these are the function's queues.
     pub fn is_of(&self, inside: &Inside) -> bool {
-        Arc::ptr_eq(self.receiver.lane(), &inside.from)
+        Arc::ptr_eq(self.receiver.frame_queue(), &inside.from)
     }
 
-    /// Number of frames that left the lane and were not sent.
+    /// Number of frames that left the queue and were not sent.
     pub fn held(&self) -> usize {
         self.lent.len()
     }
@@ -126,12 +126,12 @@ impl InsideTx {
     /// Frees the frames that were not sent, when the function has ended; returns their number.
     pub fn abandon(&self) -> usize {
         self.inside.lent.store(0, Release);
-        self.lent.len() + self.receiver.lane().clear()
+        self.lent.len() + self.receiver.frame_queue().clear()
     }
 
-    /// Whether at least half of the frames that the lane can hold wait.
+    /// Whether at least half of the frames that the queue can hold wait.
     pub fn is_half_full(&self) -> bool {
-        2 * (self.lent.len() + self.receiver.lane().waiting()) >= LANE
+        2 * (self.lent.len() + self.receiver.frame_queue().waiting()) >= LANE
     }
 
     pub fn release(&mut self, frames: usize) {
@@ -140,20 +140,20 @@ impl InsideTx {
     }
 
     pub fn arm(&self) -> bool {
-        self.lent.is_empty() && self.receiver.lane().arm()
+        self.lent.is_empty() && self.receiver.frame_queue().arm()
     }
 
     pub fn disarm(&self) {
-        self.receiver.lane().disarm();
+        self.receiver.frame_queue().disarm();
     }
 }
 
 /// Why a frame of a function can't be sent.
-fn fault(parcel: &Parcel) -> Option<Reason> {
-    let len = parcel.len();
+fn fault(owned_frame: &OwnedFrame) -> Option<Reason> {
+    let len = owned_frame.len();
     match u32::try_from(len).ok().filter(|len| *len <= LARGEST) {
         None => Some(Reason::Long),
         Some(_) if len < HEADER => Some(Reason::Short),
-        Some(len) => parcel.offload().check(len, Needs::ALL).err().map(|_| Reason::BadOffload),
+        Some(len) => owned_frame.offload().check(len, Needs::ALL).err().map(|_| Reason::BadOffload),
     }
 }

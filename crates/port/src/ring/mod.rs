@@ -2,7 +2,7 @@
 //!
 //! `control` listens on the port's UNIX socket, creates the memory and two eventfds for each program that connects,
 //! and passes them to it and to the data path ([`open`]). The data path never gets the socket. Instead of a program, a
-//! function of this process may have the port ([`crate::lane`]).
+//! function of this process may have the port ([`crate::frame_queue`]).
 
 mod inside;
 pub mod open;

@@ -1,7 +1,7 @@
 //! Programs as peers of a port.
 
 use super::{Config, Fault, RingPort};
-use crate::lane::Inside;
+use crate::frame_queue::Inside;
 use crate::peer::{Alarm, Context, Gone, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Queue, Silent};
 use ringway_frame::CountersRef;

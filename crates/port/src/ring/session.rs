@@ -1,7 +1,7 @@
 //! A port and the program that is currently attached to it.
 
 use super::{Config, RingRx, RingTx};
-use crate::lane::Inside;
+use crate::frame_queue::Inside;
 use crate::{Doorbell, Queue};
 use ringway_frame::{Caps, Counters, LARGEST, Needs, add};
 use ringway_host::{Budget, Signal, SignalError};
@@ -214,7 +214,7 @@ impl RingPort {
         self.inside.as_ref().map(|inside| &*inside.function)
     }
 
-    /// Whether no frame waits in the program's ring, or in the lanes of the function of this process that has the port.
+    /// Whether no frame waits in the program's ring, or in the queues of this process' function that has the port.
     pub fn is_quiet(&self) -> bool {
         match (&self.current.open, &self.current.inside) {
             (Some(open), _) => open.memory.is_drained(),

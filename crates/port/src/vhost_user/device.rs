@@ -8,7 +8,7 @@ use session::Session;
 pub(crate) use shared::{Mapped, SharedMemory};
 
 use super::control::{Control, Settings};
-use super::iommu::{Bell, Board, Iommu};
+use super::iommu::{Iommu, MissQueue, Wakeup};
 use super::rarp::Rarp;
 use super::rx::VringRx;
 use super::tx::VringTx;
@@ -31,7 +31,7 @@ const DESC_F_USED: u16 = 1 << 15;
 /// Keys of the descriptors in the session's epoll.
 const SOCKET: u64 = 0;
 const KICK: u64 = 1;
-const BELL: u64 = 2;
+const WAKEUP: u64 = 2;
 /// First key of the kick descriptors of RX rings; the ring's index is added to it.
 const RECEIVES: u64 = 16;
 
@@ -48,7 +48,7 @@ struct RingSlot {
     /// Whether the ring is started, but its start position is not determined yet.
     is_fresh: bool,
     /// IOTLB misses of the ring's queue.
-    board: Arc<Board>,
+    miss_queue: Arc<MissQueue>,
     /// Its kick descriptor, while the session thread watches it.
     kick: Option<Arc<OwnedFd>>,
     /// Consecutive prefetches that found translations of all posted buffers.
@@ -98,8 +98,8 @@ impl Guest {
         doorbells: Vec<Arc<dyn Doorbell>>,
         counters: Vec<CountersRef>,
     ) -> (Guest, Vec<Queue>) {
-        let bell = Bell::default();
-        let alarm = bell.clone();
+        let wakeup = Wakeup::default();
+        let alarm = wakeup.clone();
         let budget = Arc::new(Budget::new(move || alarm.get().into_iter().for_each(EventFd::signal)));
         let slot = |_| RingSlot {
             published: Arc::new(Published::new(Arc::new(None))),
@@ -108,7 +108,7 @@ impl Guest {
             ring: None,
             is_waiting: false,
             is_fresh: false,
-            board: Arc::new(Board::new(bell.clone())),
+            miss_queue: Arc::new(MissQueue::new(wakeup.clone())),
             kick: None,
             known: 0,
         };
@@ -124,7 +124,7 @@ impl Guest {
             counters,
             features: 0,
             shared: SharedMemory::new(config.memory),
-            session: Session::new(bell, budget),
+            session: Session::new(wakeup, budget),
             iotlb: DeviceIotlb::default(),
             slots,
             held: None,
@@ -173,11 +173,11 @@ impl Guest {
         let (Some(epoll), kicked) = (&self.session.epoll, &mut self.iotlb.kicked) else { return };
         let mut rang = false;
         epoll.wait(Some(0), |key| {
-            rang |= key == BELL;
+            rang |= key == WAKEUP;
             kicked.extend(key.checked_sub(RECEIVES).map(|index| index as usize));
         });
         if rang {
-            self.session.bell.get().map(|bell| bell.clear());
+            self.session.wakeup.get().map(|wakeup| wakeup.clear());
         }
     }
 

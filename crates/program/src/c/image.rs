@@ -1,7 +1,7 @@
 //! The image of a program in C.
 
 use super::Calls;
-use super::ram::Ram;
+use super::memory::ProgramMemory;
 use crate::image::{finish, host, host_on_pc, refuse};
 use crate::runtime::Host;
 use ringway_tiny::image::{Start, c};
@@ -21,7 +21,7 @@ fn run<M: Machine + 'static>(
     (host, monitor, function): (Host<M>, Monitor, FunctionStart),
     start: &Start,
 ) -> ! {
-    let ram = Ram::new(c::memory(start), c::STACK).unwrap_or_else(|| refuse("memory"));
+    let ram = ProgramMemory::new(c::memory(start), c::STACK).unwrap_or_else(|| refuse("memory"));
     let mut calls: Calls<M> = Calls::new(host, monitor, function, ram, c::heap(start), c::random);
     let arguments = calls.arguments().unwrap_or_else(|| refuse("arguments"));
     if let Err(end) = calls.begin() {

@@ -19,10 +19,10 @@ mod abi;
 mod files;
 #[cfg(target_os = "none")]
 mod image;
+mod memory;
 mod net;
 mod options;
 mod pages;
-mod ram;
 mod ready;
 mod socket;
 #[cfg(test)]
@@ -41,8 +41,8 @@ use core::pin::pin;
 use core::task::Poll;
 use core::time::Duration;
 use files::{File, Files, What, print_lines};
+use memory::{Parts, ProgramMemory};
 use pages::{PAGE, Pages};
-use ram::{Parts, Ram};
 use ringway_ring::Broken;
 use ringway_tiny::{FunctionStart, Machine, Monitor};
 
@@ -78,7 +78,7 @@ impl From<Errno> for Stop {
 pub(crate) struct Calls<M> {
     runtime: Runtime<M>,
     program: Program,
-    ram: Ram,
+    ram: ProgramMemory,
     pages: Pages,
     files: Files,
     network: Option<Network>,
@@ -98,7 +98,7 @@ impl<M: Machine> Calls<M> {
         host: Host<M>,
         monitor: Monitor,
         start: FunctionStart,
-        ram: Ram,
+        ram: ProgramMemory,
         heap: [u64; 2],
         random: fn() -> Option<u64>,
     ) -> Calls<M> {

@@ -5,7 +5,7 @@ use super::abi::{
     SOCK_STREAM, event, message, number,
 };
 use super::files::{File, What};
-use super::ram::Parts;
+use super::memory::Parts;
 use super::socket::{Received, Socket};
 use super::{Calls, Reply, Stop};
 use crate::Network;

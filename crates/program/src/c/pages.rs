@@ -1,7 +1,7 @@
 //! Memory for `malloc`: one range, of which `brk` takes from the beginning and `mmap` from the end.
 
 use super::abi::Errno;
-use super::ram::Ram;
+use super::memory::ProgramMemory;
 use alloc::collections::BTreeMap;
 
 /// Bytes of a page.
@@ -31,7 +31,7 @@ impl Pages {
     }
 
     /// Moves the end of the memory that begins with the range, and returns it: unchanged if there is no room.
-    pub fn brk(&mut self, ram: &Ram, to: u64) -> u64 {
+    pub fn brk(&mut self, ram: &ProgramMemory, to: u64) -> u64 {
         let top = whole(self.brk).unwrap_or(self.brk);
         let Some(wanted) = whole(to).filter(|_| (self.begin..=self.end).contains(&to)) else {
             return self.brk;
@@ -52,7 +52,7 @@ impl Pages {
     }
 
     /// Pages of zeros, the last ones that are free.
-    pub fn map(&mut self, ram: &Ram, len: u64) -> Result<u64, Errno> {
+    pub fn map(&mut self, ram: &ProgramMemory, len: u64) -> Result<u64, Errno> {
         let len = whole(len).filter(|len| *len > 0).ok_or(Errno::Invalid)?;
         let has_room = |(_, free): &(&u64, &u64)| **free >= len;
         let (&begin, &free) = self.free.iter().rev().find(has_room).ok_or(Errno::NoMemory)?;
@@ -99,7 +99,7 @@ impl Pages {
     }
 
     /// Writes zeros where the range was used before.
-    fn clear(&self, ram: &Ram, from: u64, to: u64) -> Result<(), Errno> {
+    fn clear(&self, ram: &ProgramMemory, from: u64, to: u64) -> Result<(), Errno> {
         let [low, high] = self.fresh;
         for (from, to) in [(from, to.min(low)), (from.max(high), to)] {
             if from < to {
@@ -119,9 +119,9 @@ mod tests {
     const BEGIN: u64 = 0x10_0000;
     const COUNT: u64 = 32;
 
-    fn new() -> (Ram, Pages) {
+    fn new() -> (ProgramMemory, Pages) {
         let len = COUNT * PAGE;
-        let ram = Ram::new([Region::private(BEGIN, BEGIN, len as usize)].into(), [0; 2]).unwrap();
+        let ram = ProgramMemory::new([Region::private(BEGIN, BEGIN, len as usize)].into(), [0; 2]).unwrap();
         (ram, Pages::new(BEGIN, BEGIN + len))
     }
 

@@ -1,7 +1,7 @@
 //! Programs that make the calls of a C library, with the scripted monitor and peer of all programs.
 
 use super::abi::{AF_INET, AF_INET6, Errno, O_NONBLOCK, control, event, message, number, option};
-use super::ram::Ram;
+use super::memory::ProgramMemory;
 use super::{Calls, End};
 use crate::tests::{ADDRESS, Client, LEAST, PEER, Script, World, machine, start};
 use alloc::rc::Rc;
@@ -35,7 +35,7 @@ fn program(settings: &[(&str, &str)], step: impl FnMut(&mut World) + 'static) ->
 fn program_with(memory: u64, settings: &[(&str, &str)], step: impl FnMut(&mut World) + 'static) -> Program {
     let (host, channel, world) = machine(1, memory, step);
     let region = |[from, to]: [u64; 2]| Region::private(from, from, (to - from) as usize);
-    let ram = Ram::new([region(STACK), region([BASE, END])].into(), STACK).unwrap();
+    let ram = ProgramMemory::new([region(STACK), region([BASE, END])].into(), STACK).unwrap();
     let mut calls =
         Calls::new(host, channel, start(1, settings), ram, [HEAP, END], || Some(0x0123_4567_89ab_cdef));
     calls.begin().unwrap();

@@ -54,7 +54,7 @@ impl Feed {
         self.state().synced = true;
     }
 
-    fn trouble(&self, now: Instant) -> Option<String> {
+    fn error_body(&self, now: Instant) -> Option<String> {
         let state = self.state();
         match &state.failing {
             Some((since, why)) if !state.synced || now.duration_since(*since) > PATIENCE => Some(why.clone()),
@@ -84,8 +84,8 @@ impl Health {
     }
 
     /// Records whether received updates could be stored.
-    pub fn stored(&self, trouble: Option<String>) {
-        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    pub fn stored(&self, error_body: Option<String>) {
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = error_body;
     }
 
     /// Whether everything has been listed once.
@@ -98,7 +98,7 @@ impl Health {
         let now = Instant::now();
         let feeds = [(Node::NAME, &self.nodes), (Pod::NAME, &self.pods)];
         let feeds =
-            feeds.into_iter().filter_map(|(name, feed)| Some(format!("{name}: {}", feed.trouble(now)?)));
+            feeds.into_iter().filter_map(|(name, feed)| Some(format!("{name}: {}", feed.error_body(now)?)));
         let store = self.store.lock().unwrap_or_else(PoisonError::into_inner).clone();
         feeds.chain(store).collect()
     }

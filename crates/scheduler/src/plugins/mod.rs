@@ -8,9 +8,9 @@
 //! Calls block until there is an answer, and must be made on a thread that may block.
 
 mod entry;
+mod inventory_copy;
 mod link;
 mod options;
-mod picture;
 mod process;
 mod python;
 mod service;
@@ -20,8 +20,8 @@ pub use options::{Folder, Options, Service};
 pub use python::{become_host, module as python};
 pub use service::is_url;
 
+use inventory_copy::InventoryCopy;
 use link::Request;
-use picture::Picture;
 use ringway_place::unit::{
     Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, Question,
     Rejected, Scores, VmView,
@@ -38,7 +38,7 @@ use std::time::Duration;
 pub struct Plugins {
     options: Options,
     sources: Vec<Source>,
-    picture: Picture,
+    inventory_copy: InventoryCopy,
     /// The time in milliseconds since 1970, and the seed, if set.
     at: Option<(u64, u64)>,
 }
@@ -111,7 +111,7 @@ impl Plugins {
     pub fn start(options: Options) -> Plugins {
         let folders = options.folders.iter().cloned().map(Source::folder);
         let sources = folders.chain(options.services.iter().cloned().map(Source::service)).collect();
-        let mut plugins = Plugins { options, sources, picture: Picture::default(), at: None };
+        let mut plugins = Plugins { options, sources, inventory_copy: InventoryCopy::default(), at: None };
         plugins.units();
         plugins
     }
@@ -172,13 +172,14 @@ impl Plugins {
         units: &[&str],
     ) -> Vec<Result<T, String>> {
         let source = &mut self.sources[place];
-        if let Err(what) = source.refresh(&self.options).and_then(|()| source.sync(&self.picture)) {
+        if let Err(what) = source.refresh(&self.options).and_then(|()| source.sync(&self.inventory_copy)) {
             return units.iter().map(|_| Err(what.clone())).collect();
         }
         let limit = source.limit();
-        let stateless = source.is_stateless.then(|| self.picture.hosts(&question.mask));
-        let requests =
-            units.iter().map(|unit| question.request(unit, &self.picture, limit, stateless.as_deref()));
+        let stateless = source.is_stateless.then(|| self.inventory_copy.hosts(&question.mask));
+        let requests = units
+            .iter()
+            .map(|unit| question.request(unit, &self.inventory_copy, limit, stateless.as_deref()));
         let mut answers = source.ask(requests.collect());
         answers.resize_with(units.len(), || Err("not asked: its plugin host was lost before".into()));
         answers
@@ -197,7 +198,13 @@ struct UnitQuery<'q> {
 }
 
 impl UnitQuery<'_> {
-    fn request(&self, unit: &str, picture: &Picture, limit: Duration, hosts: Option<&[Value]>) -> Request {
+    fn request(
+        &self,
+        unit: &str,
+        inventory_copy: &InventoryCopy,
+        limit: Duration,
+        hosts: Option<&[Value]>,
+    ) -> Request {
         let op = match self.kind {
             ExternalKind::Filter => "filter",
             ExternalKind::Score => "score",
@@ -210,7 +217,7 @@ impl UnitQuery<'_> {
             ("limit_ms".to_string(), json!(limit.as_millis() as u64)),
         ]);
         if let Some(vm) = self.vm {
-            body.insert("vm".into(), picture.vm(vm));
+            body.insert("vm".into(), inventory_copy.vm(vm));
         }
         if self.kind == ExternalKind::Filter {
             body.insert("explain".into(), json!(true));
@@ -221,7 +228,7 @@ impl UnitQuery<'_> {
         }
         match hosts {
             Some(hosts) => body.insert("inventory".into(), json!(hosts)),
-            None => body.insert("revision".into(), json!(picture.revision)),
+            None => body.insert("revision".into(), json!(inventory_copy.revision)),
         };
         Request { op, body: Value::Object(body).to_string().into_bytes(), within: limit }
     }
@@ -298,25 +305,25 @@ impl External for Plugins {
     }
 
     fn snapshot(&mut self, hosts: Vec<HostView>, vms: Vec<VmView>) -> Result<(), ExternalError> {
-        self.picture.replace(hosts, vms);
+        self.inventory_copy.replace(hosts, vms);
         for source in &mut self.sources {
             // A source that is unreachable now is updated when it is queried.
-            let _ = source.refresh(&self.options).and_then(|()| source.sync(&self.picture));
+            let _ = source.refresh(&self.options).and_then(|()| source.sync(&self.inventory_copy));
         }
         Ok(())
     }
 
     fn deltas(&mut self, deltas: Vec<Delta>) -> Result<(), ExternalError> {
-        let from = self.picture.revision;
-        let body = self.picture.change(deltas);
+        let from = self.inventory_copy.revision;
+        let body = self.inventory_copy.change(deltas);
         for source in &mut self.sources {
-            source.send_changes(from, self.picture.revision, &body);
+            source.send_changes(from, self.inventory_copy.revision, &body);
         }
         Ok(())
     }
 
     fn filter(&mut self, units: &[String], question: &Question<'_>) -> Outcome<Rejected> {
-        let (slots, mask) = self.picture.slots(question.hosts);
+        let (slots, mask) = self.inventory_copy.slots(question.hosts);
         let (vm, properties) = (Some(question.vm), question.properties);
         let asked = UnitQuery { kind: ExternalKind::Filter, at: self.at, slots, mask, vm, properties };
         let names: Vec<&str> = units.iter().map(String::as_str).collect();
@@ -326,7 +333,7 @@ impl External for Plugins {
     }
 
     fn score(&mut self, units: &[(String, u32)], question: &Question<'_>) -> Outcome<Scores> {
-        let (slots, mask) = self.picture.slots(question.hosts);
+        let (slots, mask) = self.inventory_copy.slots(question.hosts);
         let (vm, properties) = (Some(question.vm), question.properties);
         let asked = UnitQuery { kind: ExternalKind::Score, at: self.at, slots, mask, vm, properties };
         let names: Vec<&str> = units.iter().map(|(unit, _)| unit.as_str()).collect();
@@ -342,7 +349,7 @@ impl External for Plugins {
         properties: &BTreeMap<String, String>,
     ) -> Result<Vec<ExternalAction>, ExternalError> {
         let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-        let (slots, mask) = self.picture.slots(&hosts);
+        let (slots, mask) = self.inventory_copy.slots(&hosts);
         let asked = UnitQuery { kind: ExternalKind::Balance, at: self.at, slots, mask, vm: None, properties };
         let answer = self.ask::<Actions>(&asked, &[unit]).remove(unit);
         let Actions { actions, first } = answer.unwrap_or_else(|| Err(error(unit, "it gave no answer")))?;
@@ -367,16 +374,16 @@ impl Plugins {
     ) -> Result<Option<ExternalAction>, ExternalError> {
         let wrong = |what: &str| error(unit, &format!("result: {what}"));
         let named = |host: Option<usize>, what: &str| {
-            let name = host.and_then(|slot| self.picture.name(slot).cloned());
+            let name = host.and_then(|slot| self.inventory_copy.name(slot).cloned());
             name.ok_or_else(|| wrong(&format!("it {what} an unknown host")))
         };
         let on = action.action.as_deref() == Some("wake");
         let reason = one_line(&action.reason, REASON);
         match (action.action.as_deref(), action.vm) {
             (None, _) => Ok(None),
-            (Some("migrate"), Some(vm)) if self.picture.has_vm(&vm) => {
+            (Some("migrate"), Some(vm)) if self.inventory_copy.has_vm(&vm) => {
                 let known = |slot: &usize| {
-                    let name = self.picture.name(*slot).filter(|_| mask.get(*slot) == Some(&b'1'));
+                    let name = self.inventory_copy.name(*slot).filter(|_| mask.get(*slot) == Some(&b'1'));
                     name.cloned().ok_or_else(|| wrong("it names hosts that are not candidates"))
                 };
                 let to = action.hosts.iter().map(known).collect::<Result<_, _>>()?;
@@ -385,7 +392,7 @@ impl Plugins {
             (Some("sleep" | "wake"), _) => {
                 Ok(Some(ExternalAction::Power { host: named(action.host, "switches")?, on, reason }))
             }
-            (Some("stop"), Some(vm)) if self.picture.has_vm(&vm) => {
+            (Some("stop"), Some(vm)) if self.inventory_copy.has_vm(&vm) => {
                 Ok(Some(ExternalAction::Stop { vm, reason }))
             }
             (Some("stop"), _) => Err(wrong("it stops an unknown VM")),

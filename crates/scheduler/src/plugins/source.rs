@@ -1,9 +1,9 @@
 //! A source of units: a folder or a service, with its state and its next retry time.
 
+use super::inventory_copy::InventoryCopy;
 use super::link::{Link, LinkError, Request};
 use super::one_line;
 use super::options::{Folder, Options, Service, bounded};
-use super::picture::Picture;
 use super::process::Process;
 use super::python::{Identity, identity};
 use super::service::Http;
@@ -52,12 +52,12 @@ pub(super) struct Source {
 #[derive(Deserialize)]
 struct Answer<T> {
     ok: Option<T>,
-    error: Option<Trouble>,
+    error: Option<UnitError>,
     output: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Trouble {
+struct UnitError {
     kind: String,
     text: String,
     #[serde(default, rename = "where")]
@@ -229,12 +229,12 @@ impl Source {
     }
 
     /// Updates the source's copy of the inventory.
-    pub fn sync(&mut self, picture: &Picture) -> Result<(), String> {
-        if self.is_stateless || self.has == Some(picture.revision) {
+    pub fn sync(&mut self, inventory_copy: &InventoryCopy) -> Result<(), String> {
+        if self.is_stateless || self.has == Some(inventory_copy.revision) {
             return Ok(());
         }
         let part = |body| Request { op: "snapshot", body, within: KEEPING };
-        let parts: Vec<Request> = picture.parts().into_iter().map(part).collect();
+        let parts: Vec<Request> = inventory_copy.parts().into_iter().map(part).collect();
         let asked = parts.len();
         let answers = self.ask::<IgnoredAny>(parts);
         if let Some(Err(what)) = answers.iter().find(|answer| answer.is_err()) {
@@ -243,7 +243,7 @@ impl Source {
         if answers.len() < asked {
             return Err("it did not take the inventory".into());
         }
-        self.has = Some(picture.revision);
+        self.has = Some(inventory_copy.revision);
         Ok(())
     }
 
@@ -302,7 +302,7 @@ impl Source {
     }
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for UnitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [kind, place] = [&self.kind, &self.place].map(|text| one_line(text, LONGEST_NAME));
         let place = if place.is_empty() { place } else { format!(" ({place})") };

@@ -308,7 +308,7 @@ impl<'t> Section<'t> {
         read
     }
 
-    /// The number, size or duration at `key`, if it is one that the key's description allows. `example` is for messages.
+    /// The number, size or duration at `key`, if the key's description allows it. `example` is for messages.
     pub fn quantity(&mut self, key: &'static Key, example: &str) -> Option<u64> {
         match &key.value {
             Value::Size(range) => self.size(key.name, range.clone()),

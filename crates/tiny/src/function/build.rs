@@ -1,6 +1,6 @@
 //! Building routers from texts in a guest: the first one, and replacements at run time.
 
-use super::door::Door;
+use super::listener::MonitorListener;
 use super::platform;
 use super::plug::Plug;
 use crate::clock::GuestTime;
@@ -17,7 +17,7 @@ use ringway_elements::platform::{FromPort, PACKAGES, ToPort, Uses, devices};
 static CLASSES: [Class; 3] = [
     devices::source(Class::new("FromPort", || Box::<FromPort<Plug>>::default())),
     devices::sink(Class::new("ToPort", || Box::<ToPort<Plug>>::default())),
-    Class::new("ControlSocket", || Box::<ControlSocket<Door>>::default()).reach(Reach::Whole),
+    Class::new("ControlSocket", || Box::<ControlSocket<MonitorListener>>::default()).reach(Reach::Whole),
 ];
 static DEVICES: [Class; devices::COUNT] =
     devices::classes(|| Box::new(FromPort::<Plug>::of_device()), || Box::new(ToPort::<Plug>::of_device()));

@@ -2,7 +2,7 @@
 
 mod build;
 mod clock;
-mod door;
+mod listener;
 mod platform;
 mod plug;
 #[cfg(test)]

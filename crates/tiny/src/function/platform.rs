@@ -15,7 +15,7 @@ use ringway_mem::Region;
 use ringway_ring::Broken;
 
 /// Number of the descriptor by which ControlSocket waits for programs that connect.
-pub(super) const DOOR: i32 = 1;
+pub(super) const LISTENER: i32 = 1;
 /// Number of the descriptor of the first connection; the others follow.
 pub(super) const CONNECTION: i32 = 1 << 8;
 /// Number of the descriptor of the first port; the others follow.
@@ -206,7 +206,7 @@ impl Platform {
 
     /// Whether a descriptor is readable and writable: a port's if its ring or its state changed.
     pub(super) fn is_ready(&mut self, descriptor: i32) -> (bool, bool) {
-        if descriptor == DOOR {
+        if descriptor == LISTENER {
             return (!self.opened.is_empty(), false);
         }
         if descriptor >= PORT {

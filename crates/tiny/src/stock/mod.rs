@@ -4,22 +4,22 @@
 //! The monitor is trusted, as a machine's owner is; the devices may be other programs: what they write into the rings,
 //! and where they say that their registers are, is checked.
 
-mod line;
+mod addresses;
+mod command_line;
 mod mmio;
 mod net;
 mod pci;
-mod places;
 mod power;
 mod start;
 #[cfg(test)]
 mod tests;
 mod transport;
 
-pub use line::{Line, LineError, MmioDevice, PortWord};
+pub use addresses::Places;
+pub use command_line::{Line, LineError, MmioDevice, PortWord};
 pub use mmio::Mmio;
 pub use net::{Net, NetMemory};
 pub use pci::{Bar, ConfigSpace, Found, Function, Pci, PciError, functions};
-pub use places::Places;
 pub use power::{PowerOff, Tables};
 pub use start::{Start, StartError, assign, assign_program};
 pub use transport::{DeviceError, Place, Registers, Transport, Width};

@@ -1,6 +1,6 @@
 //! What a machine runs: the function of its command line and its module, on its devices.
 
-use super::line::{Line, PortWord};
+use super::command_line::{Line, PortWord};
 use super::net::Net;
 use crate::start::FunctionStart;
 use alloc::format;

@@ -3,16 +3,14 @@
 //! The guest runs on a thread of its own; [`FunctionVm::run`] attaches to the function's ports, maps their rings into
 //! the guest's memory, accepts programs on the socket for handlers, and passes their bytes on over the channel.
 
-mod camera;
 mod connections;
 mod limits;
 mod ports;
+mod snapshot_handle;
 
 use crate::load::Image;
-use crate::snapshot::{Shutter, Snapshot};
-use crate::vm::{Blank, End, Surroundings, Vm, VmError};
-use camera::Orders;
-pub use camera::{Camera, PhotoError};
+use crate::snapshot::{Snapshot, SnapshotRequest};
+use crate::vm::{End, PreparedVm, Surroundings, Vm, VmError};
 use connections::Connections;
 use limits::{Limit, Lines, Text};
 use ports::{Addresses, Ports};
@@ -21,6 +19,8 @@ use ringway_host::{EventFd, HostError, PollFd, Window, memfd, poll, random};
 use ringway_ring::{Broken, LayoutError};
 use ringway_tiny::FunctionStart;
 use ringway_tiny::channel::{Channel, ToGuest, ToMonitor};
+use snapshot_handle::SnapshotRequests;
+pub use snapshot_handle::{SnapshotError, SnapshotHandle};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -137,19 +137,23 @@ pub struct FunctionVm {
     call: EventFd,
     ports: usize,
     image: u64,
-    camera: Camera,
-    orders: Orders,
+    snapshot_handle: SnapshotHandle,
+    snapshot_requests: SnapshotRequests,
 }
 
 impl FunctionVm {
     /// A machine of so many bytes for `start`, whose address and clock are filled in. Nothing of the guest runs yet.
     pub fn new(memory: usize, start: FunctionStart) -> Result<FunctionVm, FunctionError> {
-        FunctionVm::on(Blank::new()?, memory, start)
+        FunctionVm::on(PreparedVm::new()?, memory, start)
     }
 
-    /// Prepares `blank` for `start`, whose address and clock are filled in.
-    pub fn on(blank: Blank, memory: usize, start: FunctionStart) -> Result<FunctionVm, FunctionError> {
-        FunctionVm::load(blank, crate::CLICK, memory, start)
+    /// Prepares `prepared` for `start`, whose address and clock are filled in.
+    pub fn on(
+        prepared: PreparedVm,
+        memory: usize,
+        start: FunctionStart,
+    ) -> Result<FunctionVm, FunctionError> {
+        FunctionVm::load(prepared, crate::CLICK, memory, start)
     }
 
     /// A machine of so many bytes with another PVH image, which gets the function as its second module.
@@ -158,18 +162,18 @@ impl FunctionVm {
         memory: usize,
         start: FunctionStart,
     ) -> Result<FunctionVm, FunctionError> {
-        FunctionVm::load(Blank::new()?, image, memory, start)
+        FunctionVm::load(PreparedVm::new()?, image, memory, start)
     }
 
-    /// Loads a PVH image and the function, its second module, into `blank`.
+    /// Loads a PVH image and the function, its second module, into `prepared`.
     pub fn load(
-        blank: Blank,
+        prepared: PreparedVm,
         image: Image<'_>,
         memory: usize,
         start: FunctionStart,
     ) -> Result<FunctionVm, FunctionError> {
         let ports = start.ports.len();
-        let mut function = FunctionVm::over(Vm::around(blank, memory, image.shared)?, ports, image)?;
+        let mut function = FunctionVm::over(Vm::around(prepared, memory, image.shared)?, ports, image)?;
         let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
         let (hz, seed, len) = (function.vm.hz(), random()?, Channel::bytes()?);
         let start = FunctionStart { hz, wall, seed, channel: [WINDOW, len], doorbell: DOORBELLS, ..start };
@@ -179,30 +183,30 @@ impl FunctionVm {
 
     /// A machine that resumes from a snapshot, whose memory is in `file`, with `ports` of its own.
     pub fn clone_of(snapshot: &Snapshot, file: OwnedFd, ports: usize) -> Result<FunctionVm, FunctionError> {
-        FunctionVm::clone_on(Blank::new()?, snapshot, file, ports)
+        FunctionVm::clone_on(PreparedVm::new()?, snapshot, file, ports)
     }
 
-    /// Makes `blank` go on from a snapshot, whose memory is in `file`, with `ports` of its own.
+    /// Makes `prepared` go on from a snapshot, whose memory is in `file`, with `ports` of its own.
     pub fn clone_on(
-        blank: Blank,
+        prepared: PreparedVm,
         snapshot: &Snapshot,
         file: OwnedFd,
         ports: usize,
     ) -> Result<FunctionVm, FunctionError> {
         fits(snapshot, ports)?;
-        FunctionVm::over(Vm::clone_of(blank, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
+        FunctionVm::over(Vm::clone_of(prepared, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
     }
 
     /// A machine that resumes from a snapshot in its own memory, `file`, which nobody else uses: a function that has
     /// moved.
     pub fn moved(
-        blank: Blank,
+        prepared: PreparedVm,
         snapshot: &Snapshot,
         file: OwnedFd,
         ports: usize,
     ) -> Result<FunctionVm, FunctionError> {
         fits(snapshot, ports)?;
-        FunctionVm::over(Vm::moved(blank, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
+        FunctionVm::over(Vm::moved(prepared, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
     }
 
     /// A machine with a channel.
@@ -221,13 +225,24 @@ impl FunctionVm {
         if vm.hz() == 0 {
             return Err(FunctionError::Clock);
         }
-        let (camera, orders) = Camera::new(kick.as_fd().try_clone_to_owned()?.into(), vm.shutter());
-        Ok(FunctionVm { vm, window, channel, kick, call, ports, image: image.mark, camera, orders })
+        let (snapshot_handle, snapshot_requests) =
+            SnapshotHandle::new(kick.as_fd().try_clone_to_owned()?.into(), vm.snapshot_request());
+        Ok(FunctionVm {
+            vm,
+            window,
+            channel,
+            kick,
+            call,
+            ports,
+            image: image.mark,
+            snapshot_handle,
+            snapshot_requests,
+        })
     }
 
     /// By which other threads take snapshots while it runs.
-    pub fn camera(&self) -> Camera {
-        self.camera.clone()
+    pub fn snapshot_handle(&self) -> SnapshotHandle {
+        self.snapshot_handle.clone()
     }
 
     /// Runs the guest until it ends. Programs connect to `listener` for handlers; `connect` connects to a port by its
@@ -300,8 +315,8 @@ struct Monitor<'a, C, E> {
     connect: C,
     event: E,
     begun: Instant,
-    orders: Orders,
-    shutter: Arc<Shutter>,
+    snapshot_requests: SnapshotRequests,
+    snapshot_request: Arc<SnapshotRequest>,
     /// Number of ports, stored in snapshots.
     ports: usize,
     image: u64,
@@ -314,13 +329,25 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
         connect: C,
         event: E,
     ) -> Result<Self, FunctionError> {
-        let FunctionVm { vm, window, channel, kick, call, ports, image, orders, .. } = function;
+        let FunctionVm { vm, window, channel, kick, call, ports, image, snapshot_requests, .. } = function;
         let attached = Ports::new(ports, Some(Addresses { surroundings: vm.surroundings(), window }));
         let conversation = Conversation::over(channel, attached, listener)?;
-        let (shutter, begun) = (vm.shutter(), Instant::now());
+        let (snapshot_request, begun) = (vm.snapshot_request(), Instant::now());
         let guest = Guest::begin(vm)?;
         let kick = Arc::new(kick);
-        Ok(Monitor { conversation, kick, call, guest, connect, event, begun, orders, shutter, ports, image })
+        Ok(Monitor {
+            conversation,
+            kick,
+            call,
+            guest,
+            connect,
+            event,
+            begun,
+            snapshot_requests,
+            snapshot_request,
+            ports,
+            image,
+        })
     }
 
     fn now(&self) -> u64 {
@@ -359,14 +386,14 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
         }
     }
 
-    /// Answers orders for snapshots.
+    /// Answers requests for snapshots.
     fn photograph(&mut self) {
         let (ports, image) = (self.ports, self.image);
-        if let Some(taken) = self.shutter.result() {
-            self.orders.taken(taken.map(|snapshot| Snapshot { ports, image, ..snapshot }));
+        if let Some(taken) = self.snapshot_request.result() {
+            self.snapshot_requests.taken(taken.map(|snapshot| Snapshot { ports, image, ..snapshot }));
         }
-        if let Some((file, freeze)) = self.orders.next() {
-            self.shutter.press(file, freeze, self.kick.clone());
+        if let Some((file, freeze)) = self.snapshot_requests.next() {
+            self.snapshot_request.request(file, freeze, self.kick.clone());
             tell(&mut self.conversation.channel, &ToGuest::Snapshot);
         }
     }

@@ -2,7 +2,9 @@
 
 use super::machine;
 use ringway_host::memfd;
-use ringway_vmm::{Camera, FunctionEnd, FunctionEvent, FunctionStart, FunctionVm, PhotoError, Snapshot};
+use ringway_vmm::{
+    FunctionEnd, FunctionEvent, FunctionStart, FunctionVm, Snapshot, SnapshotError, SnapshotHandle,
+};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,7 +21,7 @@ pub const LONG: Duration = Duration::from_secs(60);
 pub struct Lab {
     pub socket: PathBuf,
     pub events: Receiver<FunctionEvent>,
-    pub camera: Camera,
+    pub snapshot_handle: SnapshotHandle,
     thread: JoinHandle<FunctionEnd>,
 }
 
@@ -48,9 +50,9 @@ pub fn run(vm: FunctionVm, connect: impl FnMut(usize) -> io::Result<UnixStream> 
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).unwrap();
     let (sender, events) = channel();
-    let camera = vm.camera();
+    let snapshot_handle = vm.snapshot_handle();
     let thread = std::thread::spawn(move || vm.run(&listener, connect, |event| drop(sender.send(event))));
-    Lab { socket, events, camera, thread }
+    Lab { socket, events, snapshot_handle, thread }
 }
 
 pub fn nobody(_: usize) -> io::Result<UnixStream> {
@@ -59,10 +61,10 @@ pub fn nobody(_: usize) -> io::Result<UnixStream> {
 
 impl Lab {
     /// Takes a snapshot; its memory is in the file.
-    pub fn snapshot(&self) -> Result<(Snapshot, OwnedFd), PhotoError> {
+    pub fn snapshot(&self) -> Result<(Snapshot, OwnedFd), SnapshotError> {
         let file = memfd("snapshot", MEMORY).unwrap();
         let (sender, answer) = channel();
-        self.camera.snapshot(file.try_clone().unwrap(), move |result| drop(sender.send(result)));
+        self.snapshot_handle.snapshot(file.try_clone().unwrap(), move |result| drop(sender.send(result)));
         answer.recv_timeout(LONG).unwrap().map(|snapshot| (snapshot, file))
     }
 

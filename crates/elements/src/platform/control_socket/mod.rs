@@ -39,8 +39,8 @@ pub trait Stream {
 }
 
 /// Where connections come from. An element of a new configuration with the same place takes it over.
-pub trait Door: Default + 'static {
-    /// Reads the arguments that name the place, and those of `more`; the door is closed.
+pub trait Listener: Default + 'static {
+    /// Reads the arguments that name the place, and those of `more`; the listener is closed.
     ///
     /// # Errors
     /// The arguments are wrong; it has been reported.
@@ -116,7 +116,7 @@ impl Connection {
 /// Lets programs read and write handlers over connections.
 #[derive(Default)]
 pub struct ControlSocket<D> {
-    door: D,
+    listener: D,
     read_only: bool,
     verbose: bool,
     /// Connections in order of creation.
@@ -184,13 +184,13 @@ impl Handlers for Router<'_, '_> {
     }
 }
 
-impl<D: Door> ControlSocket<D> {
+impl<D: Listener> ControlSocket<D> {
     fn accept(&mut self, cx: &mut Context<'_>) {
         let active = cx.steady();
         // Attack: programs that connect faster than they are accepted.
         for _ in 0..MOST {
             let staying = self.connections.iter().filter(|known| !known.may_make_room(active)).count();
-            let Some(stream) = self.door.accept(staying) else { break };
+            let Some(stream) = self.listener.accept(staying) else { break };
             if self.connections.len() >= MOST {
                 self.make_room(active, cx);
             }
@@ -263,7 +263,7 @@ impl<D: Door> ControlSocket<D> {
     }
 }
 
-impl<D: Door> Element for ControlSocket<D> {
+impl<D: Listener> Element for ControlSocket<D> {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let (read_only, verbose) = (&mut self.read_only, &mut self.verbose);
         let more = |args: &mut Args| {
@@ -272,7 +272,7 @@ impl<D: Door> Element for ControlSocket<D> {
             args.read("RETRIES", &mut 0);
             args.read("RETRY_WARNINGS", &mut false);
         };
-        self.door = D::configure(args, more, cx)?;
+        self.listener = D::configure(args, more, cx)?;
         Ok(())
     }
 
@@ -281,7 +281,7 @@ impl<D: Door> Element for ControlSocket<D> {
         if cx.has_predecessor() {
             return Ok(());
         }
-        self.door.open(cx)
+        self.listener.open(cx)
     }
 
     /// Continues connections with more work, in turns.
@@ -297,12 +297,13 @@ impl<D: Door> Element for ControlSocket<D> {
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn Any = from;
-        let Some(from) = from.downcast_mut::<Self>().filter(|old| old.door.is_like(&self.door)) else {
+        let Some(from) = from.downcast_mut::<Self>().filter(|old| old.listener.is_like(&self.listener))
+        else {
             // Errors have been reported.
-            let _ = self.door.open(cx);
+            let _ = self.listener.open(cx);
             return;
         };
-        self.door.take_over(&mut from.door, cx);
+        self.listener.take_over(&mut from.listener, cx);
         self.connections = core::mem::take(&mut from.connections);
         for connection in &mut self.connections {
             connection.session.begin_again();
@@ -320,7 +321,7 @@ impl<D: Door> Element for ControlSocket<D> {
     }
 
     fn handlers(&self) -> Vec<Handler> {
-        ["port", "filename"].map(|name| Handler::read(name, |e: &Self| e.door.port())).into()
+        ["port", "filename"].map(|name| Handler::read(name, |e: &Self| e.listener.port())).into()
     }
 
     fn cleanup(&mut self, _: &mut Context<'_>) {
@@ -328,6 +329,6 @@ impl<D: Door> Element for ControlSocket<D> {
         for connection in &mut self.connections {
             connection.send(usize::MAX);
         }
-        self.door.close();
+        self.listener.close();
     }
 }

@@ -1,9 +1,9 @@
-//! The function's ends of its ports: the lanes of each, on the function's thread.
+//! The function's ends of its ports: the queues of each, on the function's thread.
 
 use ringway_click::Pool;
 use ringway_frame::add;
-use ringway_frame::packet::{Blank, PacketBurst, Parcel, Unpacked};
-use ringway_port::lane::{Inside, LANE, Left, Receiver, Sender};
+use ringway_frame::packet::{Blank, OwnedFrame, PacketBurst, Unpacked};
+use ringway_port::frame_queue::{Inside, LANE, Left, Receiver, Sender};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,9 +15,9 @@ thread_local! {
     static BUILDING: RefCell<BTreeMap<String, Rc<RefCell<Ends>>>> = RefCell::default();
 }
 
-/// Both lanes of a port. Elements of successive configurations share it.
+/// Both queues of a port. Elements of successive configurations share it.
 pub(super) struct Ends {
-    /// Nanoseconds for which the lane is polled after the last frame.
+    /// Nanoseconds for which the queue is polled after the last frame.
     spin: u64,
     /// When the function's turn began, on the machine's clock: a configuration may slow its own down.
     pub now: u64,
@@ -37,9 +37,9 @@ pub(super) struct Ends {
     has_turned: bool,
     /// Frames for it that were not flushed, and their bytes.
     handed: (u64, u64),
-    /// Number of buffers that the lane to the function lacks, at the last look.
+    /// Number of buffers that the queue to the function lacks, at the last look.
     missing: usize,
-    taken: Vec<Parcel>,
+    taken: Vec<OwnedFrame>,
     blanks: Vec<Blank>,
 }
 
@@ -65,14 +65,14 @@ impl Ends {
         }
     }
 
-    /// Takes up to `most` frames off the lane, of which none are left from before; buffers of `pool` take their places.
+    /// Takes up to `most` frames off the queue, of which none are left from before; buffers of `pool` replace them.
     /// Returns whether more wait.
     #[inline]
     pub fn receive(&mut self, most: usize, pool: &Pool) -> bool {
         let more = self.missing.saturating_sub(self.blanks.len()).min(most);
         pool.blanks(more, &mut self.blanks);
         let left = self.exchange(most);
-        // What the lane can't use is not lost.
+        // What the queue can't use is not lost.
         pool.keep(&mut self.blanks);
         left.is_none_or(|left| left.frames > 0)
     }
@@ -112,36 +112,36 @@ impl Ends {
     /// some already.
     pub fn rest(&mut self) -> bool {
         self.polls = !self.is_over(self.now);
-        self.polls || self.receiver.lane().arm()
+        self.polls || self.receiver.frame_queue().arm()
     }
 
     fn is_over(&self, now: u64) -> bool {
         self.last.is_none_or(|last| now.saturating_sub(last) >= self.spin)
     }
 
-    /// Whether the lane is polled.
+    /// Whether the queue is polled.
     pub fn polls(&self) -> bool {
         self.polls
     }
 
-    /// Whether the lane is polled and has frames. Polling ends some time after the last frame; then frames wake the
+    /// Whether the queue is polled and has frames. Polling ends some time after the last frame; then frames wake the
     /// function.
     pub fn poll(&mut self, now: u64) -> bool {
-        if self.polls && self.is_over(now) && self.receiver.lane().arm() {
+        if self.polls && self.is_over(now) && self.receiver.frame_queue().arm() {
             self.polls = false;
         }
-        self.polls && !self.receiver.lane().is_empty()
+        self.polls && !self.receiver.frame_queue().is_empty()
     }
 
-    /// Whether the lane is polled and has frames, which end polling.
+    /// Whether the queue is polled and has frames, which end polling.
     pub fn found(&mut self) -> bool {
-        let found = self.polls && !self.receiver.lane().is_empty();
+        let found = self.polls && !self.receiver.frame_queue().is_empty();
         self.polls &= !found;
         found
     }
 
     pub fn disarm(&self) {
-        self.receiver.lane().disarm();
+        self.receiver.frame_queue().disarm();
     }
 
     /// Looks where frames go now.
@@ -157,8 +157,8 @@ impl Ends {
     #[cold]
     fn turn(&mut self, changes: u64) {
         (self.changes, self.next) = (changes, self.inside.next());
-        let lane = self.next.as_ref().map_or(&self.inside.from, |next| &next.to);
-        self.sender.turn_to(lane.clone());
+        let frame_queue = self.next.as_ref().map_or(&self.inside.from, |next| &next.to);
+        self.sender.turn_to(frame_queue.clone());
         (self.handed, self.has_turned) = ((0, 0), true);
     }
 
@@ -180,12 +180,12 @@ impl Ends {
 
     /// Appends a frame to the port, for which there is room.
     #[inline]
-    pub fn push(&mut self, parcel: Parcel) {
+    pub fn push(&mut self, owned_frame: OwnedFrame) {
         if self.next.is_some() {
             self.handed.0 += 1;
-            self.handed.1 += parcel.len() as u64;
+            self.handed.1 += owned_frame.len() as u64;
         }
-        self.sender.push(parcel);
+        self.sender.push(owned_frame);
     }
 
     /// Appends the packets of a burst, for which there is room, if all are of the usual kind ([`Pool::pack`]). Returns
@@ -226,7 +226,7 @@ impl Ends {
     /// What the function must look at: frames, room.
     pub fn ready(&mut self) -> (bool, bool) {
         self.follow();
-        let may_have_room = std::mem::take(&mut self.has_turned) || self.sender.lane().has_room();
+        let may_have_room = std::mem::take(&mut self.has_turned) || self.sender.frame_queue().has_room();
         (self.inside.to.has_frames(), may_have_room)
     }
 }

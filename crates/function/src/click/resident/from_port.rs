@@ -1,6 +1,6 @@
 //! FromPort of a resident function. Arguments and handlers are those of the element for a ring.
 //!
-//! Once its lane is empty, the function looks at it for a while, as workers poll queues: to be woken costs as much as
+//! Once its queue is empty, the function looks at it for a while, as workers poll queues: to be woken costs as much as
 //! to pass on many frames.
 
 use super::plug::Plug;
@@ -29,7 +29,7 @@ impl FromPort {
         Self { plug: Plug::of_device(), ..Self::default() }
     }
 
-    /// Takes frames off the lane; whether more wait there. Frames with invalid metadata, and those beyond the pool's
+    /// Takes frames off the queue; whether more wait there. Frames with invalid metadata, and those beyond the pool's
     /// limit, are counted.
     #[inline]
     fn take(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! The thread calls [`Resident::turn`] again and again, for a bounded part of the function's work each time. Building a
 //! configuration takes long, and so is separate ([`Build`]): it lets the thread go on every now and then. Frames pass
-//! through lanes ([`ringway_port::lane`]) instead of rings; FromPort and ToPort are of their own.
+//! through queues ([`ringway_port::frame_queue`]) instead of rings; FromPort and ToPort are of their own.
 mod ends;
 mod from_port;
 mod plug;
@@ -19,7 +19,7 @@ use ringway_click::{
 use ringway_elements::platform::{Uses, devices};
 use ringway_frame::packet::PACKET;
 use ringway_host::{PollFd, poll};
-use ringway_port::lane::{Inside, LANE};
+use ringway_port::frame_queue::{Inside, LANE};
 use ringway_spec::Function;
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
@@ -53,7 +53,7 @@ pub(super) fn resident_registry() -> Registry {
 
 /// What a resident function is started with.
 pub struct Seat {
-    /// The lanes of its ports, in the order of its ports.
+    /// The queues of its ports, in the order of its ports.
     pub ports: Vec<Arc<Inside>>,
     /// The ControlSocket's place, and the socket by which its connections come.
     pub handlers: (String, UnixStream),
@@ -111,8 +111,8 @@ impl Build {
     pub fn first(function: &Function, seat: Seat) -> Build {
         let Seat { ports, handlers, console, spin } = seat;
         let (place, callers) = handlers;
-        let lanes = LANE * 2 * ports.len() * PACKET;
-        let memory = usize::try_from(function.memory).unwrap_or(usize::MAX).max(lanes);
+        let frame_queues = LANE * 2 * ports.len() * PACKET;
+        let memory = usize::try_from(function.memory).unwrap_or(usize::MAX).max(frame_queues);
         let builder = Builder {
             reader: Reader {
                 registry: resident_registry(),
@@ -178,7 +178,7 @@ impl Resident {
         self.router.replaced(rebuild, router);
     }
 
-    /// Looks for frames in the lanes that don't wake the function. Returns whether any were found, and whether it must
+    /// Looks for frames in the queues that don't wake the function. Returns whether any were found, and whether it must
     /// poll on.
     pub fn poll(&mut self, now: u64) -> (bool, bool) {
         self.ends.iter().fold((false, false), |(found, polls), ends| {
@@ -187,7 +187,7 @@ impl Resident {
         })
     }
 
-    /// Reports frames in those lanes to FromPort.
+    /// Reports frames in those queues to FromPort.
     fn begin(&mut self, now: u64) {
         for ends in &self.ends {
             let (descriptor, found) = {
@@ -257,7 +257,7 @@ impl Resident {
         waiting == 0
     }
 
-    /// Call when its doorbell rang: looks at its lanes and descriptors.
+    /// Call when its doorbell rang: looks at its queues and descriptors.
     pub fn rung(&mut self) {
         for ends in &self.ends {
             let (descriptor, (frames, room)) = {

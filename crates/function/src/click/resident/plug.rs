@@ -41,7 +41,7 @@ impl Plug {
         Ok(())
     }
 
-    /// The port's lanes. Nothing else holds them while an element runs.
+    /// The port's queues. Nothing else holds them while an element runs.
     #[inline]
     pub fn ends(&self) -> Option<RefMut<'_, Ends>> {
         self.ends.as_ref()?.try_borrow_mut().ok()

@@ -2,7 +2,7 @@
 
 use super::database::Batch;
 use super::files::{self, Files, beside, io_error, log_of};
-use super::{Damage, Embedded, log, note, refused};
+use super::{Damage, Embedded, encoding, log, refused};
 use crate::store::memory::State;
 use crate::store::{Revision, StoreError};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ impl Embedded {
 
 fn write(to: &Path, batch: &Batch) -> Result<(), StoreError> {
     let mut bytes = [MAGIC, &[0; 4]].concat();
-    batch.iter().for_each(|(revision, notes)| note::write(&mut bytes, *revision, notes));
+    batch.iter().for_each(|(revision, notes)| encoding::write(&mut bytes, *revision, notes));
     let (head, body) = bytes.split_at_mut(MAGIC.len() + 4);
     head[MAGIC.len()..].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
     files::replace(to, |file| file.write_all_at(&bytes, 0)).map_err(io_error(to))
@@ -65,7 +65,7 @@ fn read(from: &Path) -> Result<Batch, StoreError> {
         (crc32fast::hash(body) == u32::from_le_bytes(*sum)).then_some(body)
     });
     let what = || StoreError::Damaged(format!("{}: it is not a backup, or it is damaged", from.display()));
-    body.and_then(note::read).filter(|batch| batch.len() == 1).ok_or_else(what)
+    body.and_then(encoding::read).filter(|batch| batch.len() == 1).ok_or_else(what)
 }
 
 /// Reads a store that is not in use.

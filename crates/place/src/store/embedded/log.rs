@@ -7,7 +7,7 @@
 //! write.
 
 use super::database::Batch;
-use super::{Damage, note};
+use super::{Damage, encoding};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -247,7 +247,7 @@ impl Contents {
         let (mut last, mut batch) = (logged, Batch::new());
         for (number, body) in &self.records {
             if Some(*number) == last.checked_add(1) {
-                let Some(changes) = note::read(body) else { break };
+                let Some(changes) = encoding::read(body) else { break };
                 batch.extend(changes);
                 last = *number;
             }

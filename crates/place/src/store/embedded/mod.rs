@@ -3,9 +3,9 @@
 
 mod backup;
 mod database;
+mod encoding;
 mod files;
 mod log;
-mod note;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -4,7 +4,7 @@
 
 use super::database::{Batch, commit};
 use super::log::Log;
-use super::{Progress, is_full, note};
+use super::{Progress, encoding, is_full};
 use crate::store::Revision;
 use crate::store::memory::Note;
 use redb::{Database, Error};
@@ -117,7 +117,7 @@ impl Writer<'_> {
         let mut batch = Vec::new();
         let mut next = Some(first);
         while let Some((revision, notes)) = next {
-            note::write(&mut bytes, revision, &notes);
+            encoding::write(&mut bytes, revision, &notes);
             batch.push((revision, notes));
             next = if bytes.len() < RECORD { receiver.try_recv().ok() } else { None };
         }

@@ -42,8 +42,8 @@ impl Guest {
         match &self.iotlb.iommu {
             None => Space::Direct(&self.shared.memory),
             Some(iommu) => {
-                let board = self.slots[index].board.clone();
-                let granted = Granted { iotlb: iommu.editor.shared().clone(), board };
+                let miss_queue = self.slots[index].miss_queue.clone();
+                let granted = Granted { iotlb: iommu.editor.shared().clone(), miss_queue };
                 Space::Granted(&iommu.editor, granted, &self.shared.account)
             }
         }
@@ -133,7 +133,7 @@ impl Guest {
         for index in 0..self.slots.len() {
             let (Some(iommu), slot) = (&mut self.iotlb.iommu, &self.slots[index]) else { return };
             let mut lacks = false;
-            slot.board.take(|missed| lacks |= iommu.miss(index, missed, now));
+            slot.miss_queue.take(|missed| lacks |= iommu.miss(index, missed, now));
             if lacks && slot.known > 0 && self.is_receiving(index) {
                 // Resume prefetching for this ring.
                 self.slots[index].known = 0;
@@ -172,7 +172,7 @@ impl Guest {
             }
         }
         if !self.iotlb.kicked.is_empty() {
-            self.session.bell.get().inspect(|bell| bell.signal());
+            self.session.wakeup.get().inspect(|wakeup| wakeup.signal());
         }
     }
 
@@ -207,7 +207,7 @@ impl Guest {
             }
         }
         for index in (1..self.slots.len()).step_by(2) {
-            if self.slots[index].board.take_waiting() {
+            if self.slots[index].miss_queue.take_waiting() {
                 self.doorbell(index).inspect(|doorbell| doorbell.wake());
             }
         }

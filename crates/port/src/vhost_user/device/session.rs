@@ -1,7 +1,7 @@
 //! The session's descriptors: those that its thread waits for, and the eventfd that wakes it.
 
-use super::{BELL, KICK, SOCKET};
-use crate::vhost_user::iommu::Bell;
+use super::{KICK, SOCKET, WAKEUP};
+use crate::vhost_user::iommu::Wakeup;
 use ringway_host::{Budget, Epoll, EventFd, HostError};
 use ringway_vhost_user::Refused;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,25 +16,25 @@ pub(super) struct Session {
     /// The back-end channel.
     pub channel: Option<OwnedFd>,
     /// Signalled by workers that lack a translation.
-    pub bell: Bell,
+    pub wakeup: Wakeup,
     /// The budget for waking the front-end.
     pub budget: Arc<Budget>,
 }
 
 impl Session {
-    pub fn new(bell: Bell, budget: Arc<Budget>) -> Session {
-        Session { epoll: None, kick: None, channel: None, bell, budget }
+    pub fn new(wakeup: Wakeup, budget: Arc<Budget>) -> Session {
+        Session { epoll: None, kick: None, channel: None, wakeup, budget }
     }
 
     /// Begins a session on `socket`.
     pub fn begin(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
         let epoll = Epoll::new()?;
         epoll.add_level(socket, SOCKET)?;
-        if self.bell.get().is_none() {
-            let _ = self.bell.set(EventFd::new()?);
+        if self.wakeup.get().is_none() {
+            let _ = self.wakeup.set(EventFd::new()?);
         }
-        if let Some(bell) = self.bell.get() {
-            epoll.add_level(bell.as_fd(), BELL)?;
+        if let Some(wakeup) = self.wakeup.get() {
+            epoll.add_level(wakeup.as_fd(), WAKEUP)?;
         }
         self.budget.renew();
         self.epoll = Some(epoll);

@@ -1,15 +1,15 @@
 //! A guest's IOMMU: granted translations and outstanding IOTLB misses.
 //!
-//! A queue whose burst meets unknown addresses posts all of its misses on its ring's [`Board`] and rests; the session
-//! thread sends them to the front-end together, and wakes the queue when they are answered. Nothing is held while a
+//! A queue whose burst meets unknown addresses posts all of its misses on its ring's [`MissQueue`] and rests; the
+//! session thread sends them to the front-end together, and wakes the queue when they are answered. Nothing is held while a
 //! miss is outstanding, and other queues are still served.
 
-mod board;
+mod miss_queue;
 mod queue;
 #[cfg(test)]
 mod tests;
 
-pub(super) use board::{Bell, Board};
+pub(super) use miss_queue::{MissQueue, Wakeup};
 pub(super) use queue::{Seeker, through};
 
 use ringway_frame::CountersRef;
@@ -38,7 +38,7 @@ const PAGE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct Granted {
     pub(super) iotlb: Arc<Iotlb>,
-    pub(super) board: Arc<Board>,
+    pub(super) miss_queue: Arc<MissQueue>,
 }
 
 /// An IOTLB miss that is not answered yet.

@@ -50,11 +50,11 @@ impl Seeker {
     /// Whether the queue may sleep until an IOTLB update; the session thread then wakes it.
     pub(in crate::vhost_user) fn sleep(&self, granted: Option<&Granted>) -> bool {
         let Some(granted) = granted.filter(|_| self.is_blocked(granted)) else { return false };
-        granted.board.set_waiting(true);
+        granted.miss_queue.set_waiting(true);
         // An update before `set_waiting` does not wake the queue, so check the version again.
         let sleeps = self.is_blocked(Some(granted));
         if !sleeps {
-            granted.board.set_waiting(false);
+            granted.miss_queue.set_waiting(false);
         }
         sleeps
     }
@@ -75,8 +75,8 @@ impl Seeker {
     #[cold]
     fn lack(&mut self, granted: &Granted) {
         let Some(aside) = &mut self.aside else { return };
-        // Misses that found no room on the board recur in the next turn.
-        let is_posted = granted.board.post(aside.missed());
+        // Misses that found no room on the miss queue recur in the next turn.
+        let is_posted = granted.miss_queue.post(aside.missed());
         aside.forget_missed();
         (self.blocked, self.lacks) = (is_posted.then_some(aside.version()), true);
     }

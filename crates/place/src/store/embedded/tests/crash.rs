@@ -1,7 +1,7 @@
 //! Crashes at every point: within a record, between log and database, at the change of halves.
 
 use super::super::writer::{Writer, WriterEvent};
-use super::super::{database, note};
+use super::super::{database, encoding};
 use super::*;
 use crate::store::memory::Version;
 use database::{Batch, commit};
@@ -87,7 +87,7 @@ fn run(database: &Database, path: &Path, mut known: Known, crash: &Crash) -> Kno
         let (safe, before) = (known.clone(), std::fs::read(path).unwrap());
         let batch = vec![(known.revision + 1, known.notes(step))];
         let mut bytes = Vec::new();
-        note::write(&mut bytes, known.revision, &batch[0].1);
+        encoding::write(&mut bytes, known.revision, &batch[0].1);
         let large = !writer.log.can_have(bytes.len());
         (0..4).for_each(|_| event_sender.send(WriterEvent::Done).unwrap());
         writer.keep(&bytes, batch).unwrap();

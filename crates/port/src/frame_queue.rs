@@ -1,26 +1,26 @@
 //! Owned frames on their way between a port and a function of this process, or between two such functions.
 //!
-//! A [`Lane`] is one direction. Its locks are held for moving a few pointers, and only tried: a side that finds the
-//! lane locked tries again in its next turn.
+//! A [`FrameQueue`] is one direction. Its locks are held for moving a few pointers, and only tried: a side that finds
+//! the queue locked tries again in its next turn.
 
 use crate::Doorbell;
-use ringway_frame::packet::{Blank, Parcel, SMALL};
+use ringway_frame::packet::{Blank, OwnedFrame, SMALL};
 use ringway_frame::{CountersRef, Reason};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Acquire, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Largest number of frames that wait in a lane, and of buffers that are ready for further ones.
+/// Largest number of frames that wait in a queue, and of buffers that are ready for further ones.
 ///
 /// Attack: a port that gets more frames than its function handles; each frame occupies 2 KB.
 pub const LANE: usize = 512;
-/// Bytes of frames longer than that from which a lane has no room. What both sides do in a turn may exceed it.
+/// Bytes of frames longer than that from which a queue has no room. What both sides do in a turn may exceed it.
 ///
 /// Attack: a port that gets more frames of 64 KB than its function handles.
 const LONG: usize = 4 << 20;
 
 #[derive(Default)]
 struct Stock {
-    frames: Vec<Parcel>,
+    frames: Vec<OwnedFrame>,
     /// Buffers without frames, on their way from the receiver to the sender.
     blanks: Vec<Blank>,
     /// Bytes of the frames that need a larger buffer than a usual one.
@@ -36,7 +36,7 @@ impl Stock {
     #[inline]
     fn leave(&mut self, count: usize) {
         if self.long > 0 {
-            let lengths = self.frames.iter().take(count).map(Parcel::len);
+            let lengths = self.frames.iter().take(count).map(OwnedFrame::len);
             self.long -= lengths.filter(|length| *length > SMALL).sum::<usize>().min(self.long);
         }
     }
@@ -44,7 +44,7 @@ impl Stock {
 
 /// One direction.
 #[derive(Default)]
-pub struct Lane {
+pub struct FrameQueue {
     stock: Mutex<Stock>,
     /// Set while the receiver must be woken for frames.
     armed: AtomicBool,
@@ -59,7 +59,7 @@ fn ring(bell: &Mutex<Option<Arc<dyn Doorbell>>>) {
     bell.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|bell| bell.wake());
 }
 
-impl Lane {
+impl FrameQueue {
     fn stock(&self) -> Option<MutexGuard<'_, Stock>> {
         match self.stock.try_lock() {
             Ok(stock) => Some(stock),
@@ -78,7 +78,7 @@ impl Lane {
         *self.sender.lock().unwrap_or_else(PoisonError::into_inner) = Some(bell);
     }
 
-    /// Whether the receiver, having armed the lane, must look at it.
+    /// Whether the receiver, having armed the queue, must look at it.
     pub fn has_frames(&self) -> bool {
         !self.armed.load(SeqCst) && self.stock().is_none_or(|stock| !stock.frames.is_empty())
     }
@@ -125,7 +125,7 @@ impl Lane {
 
 /// Moves all frames behind those of `to`; without a copy if it has none.
 #[inline]
-fn move_all(from: &mut Vec<Parcel>, to: &mut Vec<Parcel>) {
+fn move_all(from: &mut Vec<OwnedFrame>, to: &mut Vec<OwnedFrame>) {
     if to.is_empty() {
         std::mem::swap(from, to);
     } else {
@@ -133,10 +133,10 @@ fn move_all(from: &mut Vec<Parcel>, to: &mut Vec<Parcel>) {
     }
 }
 
-/// The side of a lane that sends. Frames are visible to the receiver after [`Sender::flush`].
+/// The side of a queue that sends. Frames are visible to the receiver after [`Sender::flush`].
 pub struct Sender {
-    lane: Arc<Lane>,
-    staged: Vec<Parcel>,
+    frame_queue: Arc<FrameQueue>,
+    staged: Vec<OwnedFrame>,
     /// Bytes of those that need a larger buffer than a usual one.
     long: usize,
     /// Room for frames, staged ones included, at the last look.
@@ -144,19 +144,19 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// The sender of a lane.
-    pub fn new(lane: Arc<Lane>) -> Sender {
-        Sender { lane, staged: Vec::new(), long: 0, room: 0 }
+    /// The sender of a queue.
+    pub fn new(frame_queue: Arc<FrameQueue>) -> Sender {
+        Sender { frame_queue, staged: Vec::new(), long: 0, room: 0 }
     }
 
-    /// The lane.
-    pub fn lane(&self) -> &Arc<Lane> {
-        &self.lane
+    /// The queue.
+    pub fn frame_queue(&self) -> &Arc<FrameQueue> {
+        &self.frame_queue
     }
 
-    /// Sends to another lane from now on; frames that were not flushed go there.
-    pub fn turn_to(&mut self, lane: Arc<Lane>) {
-        (self.lane, self.room) = (lane, 0);
+    /// Sends to another queue from now on; frames that were not flushed go there.
+    pub fn turn_to(&mut self, frame_queue: Arc<FrameQueue>) {
+        (self.frame_queue, self.room) = (frame_queue, 0);
     }
 
     /// Number of frames that were not flushed.
@@ -164,39 +164,39 @@ impl Sender {
         self.staged.len()
     }
 
-    /// Room for further frames: at least `wanted` if the lane has it.
+    /// Room for further frames: at least `wanted` if the queue has it.
     #[inline]
     pub fn room(&mut self, wanted: usize) -> usize {
         if self.long >= LONG {
             return 0;
         }
         if self.room < self.staged.len() + wanted
-            && let Some(stock) = self.lane.stock()
+            && let Some(stock) = self.frame_queue.stock()
         {
             self.room = stock.room();
         }
         self.room.saturating_sub(self.staged.len())
     }
 
-    /// Whether at least half of the lane's buffers hold frames that wait; the sender has `blanks` more without frames.
-    /// The receiver replaces buffers as it takes frames, so that a busy lane has fewer than [`LANE`].
+    /// Whether at least half of the queue's buffers hold frames that wait; the sender has `blanks` more without frames.
+    /// The receiver replaces buffers as it takes frames, so that a busy queue has fewer than [`LANE`].
     pub fn is_half_full(&self, blanks: usize) -> bool {
-        self.lane.stock().is_some_and(|stock| {
+        self.frame_queue.stock().is_some_and(|stock| {
             let (waiting, ready) = (stock.frames.len() + self.staged.len(), stock.blanks.len() + blanks);
             waiting > 0 && waiting >= ready
         })
     }
 
-    /// Makes the receiver wake the sender when there is room; `false` if there is some already, or if the lane is
+    /// Makes the receiver wake the sender when there is room; `false` if there is some already, or if the queue is
     /// locked now: the receiver may just have taken frames, and does not wake the sender for those.
     pub fn wait_for_room(&mut self) -> bool {
-        self.lane.starved.store(true, SeqCst);
-        let is_full = self.lane.stock().is_some_and(|stock| {
+        self.frame_queue.starved.store(true, SeqCst);
+        let is_full = self.frame_queue.stock().is_some_and(|stock| {
             self.room = stock.room();
             self.room <= self.staged.len() || self.long >= LONG
         });
         if !is_full {
-            self.lane.starved.store(false, SeqCst);
+            self.frame_queue.starved.store(false, SeqCst);
         }
         is_full
     }
@@ -204,7 +204,7 @@ impl Sender {
     /// Moves up to `most` empty buffers that the receiver gave back to `to`.
     #[inline]
     pub fn blanks(&mut self, most: usize, to: &mut Vec<Blank>) {
-        if let Some(mut stock) = self.lane.stock() {
+        if let Some(mut stock) = self.frame_queue.stock() {
             let kept = stock.blanks.len().saturating_sub(most);
             to.extend(stock.blanks.drain(kept..));
         }
@@ -212,58 +212,63 @@ impl Sender {
 
     /// Appends a frame for which there is room.
     #[inline]
-    pub fn push(&mut self, parcel: Parcel) {
-        if parcel.len() > SMALL {
-            self.long += parcel.len();
+    pub fn push(&mut self, owned_frame: OwnedFrame) {
+        if owned_frame.len() > SMALL {
+            self.long += owned_frame.len();
         }
-        self.staged.push(parcel);
+        self.staged.push(owned_frame);
     }
 
     /// Appends frames of the usual size by `append`, which returns what it did; there is room for them.
     #[inline]
-    pub fn push_all<R>(&mut self, append: impl FnOnce(&mut Vec<Parcel>) -> R) -> R {
+    pub fn push_all<R>(&mut self, append: impl FnOnce(&mut Vec<OwnedFrame>) -> R) -> R {
         append(&mut self.staged)
     }
 
-    /// Makes the frames visible, and wakes the receiver if it waits; `false` if the lane is locked now.
+    /// Makes the frames visible, and wakes the receiver if it waits; `false` if the queue is locked now.
     #[inline]
     pub fn flush(&mut self) -> bool {
         if self.staged.is_empty() {
             return true;
         }
-        let Some(mut stock) = self.lane.stock() else { return false };
+        let Some(mut stock) = self.frame_queue.stock() else { return false };
         move_all(&mut self.staged, &mut stock.frames);
         stock.long += std::mem::take(&mut self.long);
         self.room = stock.room();
         drop(stock);
-        if self.lane.armed.load(SeqCst) && self.lane.armed.swap(false, SeqCst) {
-            ring(&self.lane.receiver);
+        if self.frame_queue.armed.load(SeqCst) && self.frame_queue.armed.swap(false, SeqCst) {
+            ring(&self.frame_queue.receiver);
         }
         true
     }
 }
 
-/// The side of a lane that receives.
+/// The side of a queue that receives.
 pub struct Receiver {
-    lane: Arc<Lane>,
+    frame_queue: Arc<FrameQueue>,
 }
 
 impl Receiver {
-    /// The receiver of a lane.
-    pub fn new(lane: Arc<Lane>) -> Receiver {
-        Receiver { lane }
+    /// The receiver of a queue.
+    pub fn new(frame_queue: Arc<FrameQueue>) -> Receiver {
+        Receiver { frame_queue }
     }
 
-    /// The lane.
-    pub fn lane(&self) -> &Arc<Lane> {
-        &self.lane
+    /// The queue.
+    pub fn frame_queue(&self) -> &Arc<FrameQueue> {
+        &self.frame_queue
     }
 
     /// Moves up to `most` frames, in order, to `to`, and the empty buffers `blanks` to the sender, as many as it can
-    /// use. Returns what is left; `None` if the lane is locked now, and nothing is moved.
+    /// use. Returns what is left; `None` if the queue is locked now, and nothing is moved.
     #[inline]
-    pub fn receive(&mut self, most: usize, to: &mut Vec<Parcel>, blanks: &mut Vec<Blank>) -> Option<Left> {
-        let mut stock = self.lane.stock()?;
+    pub fn receive(
+        &mut self,
+        most: usize,
+        to: &mut Vec<OwnedFrame>,
+        blanks: &mut Vec<Blank>,
+    ) -> Option<Left> {
+        let mut stock = self.frame_queue.stock()?;
         let count = most.min(stock.frames.len());
         stock.leave(count);
         if count == stock.frames.len() {
@@ -275,14 +280,15 @@ impl Receiver {
         stock.blanks.extend(blanks.drain(blanks.len().saturating_sub(room)..));
         let (frames, ready) = (stock.frames.len(), stock.blanks.len());
         drop(stock);
-        if count > 0 && self.lane.starved.load(SeqCst) && self.lane.starved.swap(false, SeqCst) {
-            ring(&self.lane.sender);
+        if count > 0 && self.frame_queue.starved.load(SeqCst) && self.frame_queue.starved.swap(false, SeqCst)
+        {
+            ring(&self.frame_queue.sender);
         }
         Some(Left { frames, missing: LANE.saturating_sub(ready + frames) })
     }
 }
 
-/// A lane after a look at it.
+/// A queue after a look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Left {
     /// Number of frames that wait.
@@ -298,9 +304,9 @@ pub struct Inside {
     /// The port's name.
     pub port: String,
     /// Frames to the function.
-    pub to: Arc<Lane>,
+    pub to: Arc<FrameQueue>,
     /// Frames from the function.
-    pub from: Arc<Lane>,
+    pub from: Arc<FrameQueue>,
     /// Whether the function takes frames with checksums to fill and segmentation to do.
     pub offloads: AtomicBool,
     /// The counters of the port.
@@ -320,7 +326,7 @@ impl std::fmt::Debug for Inside {
 }
 
 impl Inside {
-    /// The lanes of `port`, which has these counters, and `function`, which `bell` wakes.
+    /// The queues of `port`, which has these counters, and `function`, which `bell` wakes.
     pub fn new(function: &str, port: &str, bell: &Arc<dyn Doorbell>, counters: CountersRef) -> Arc<Inside> {
         let inside = Inside {
             function: function.into(),
@@ -355,7 +361,7 @@ impl Inside {
         drop(own);
         drop(former);
         self.changes.fetch_add(1, SeqCst);
-        // It may wait for room in the former lane.
+        // It may wait for room in the former queue.
         self.bell.wake();
     }
 
@@ -375,7 +381,7 @@ impl Inside {
         self.from.is_empty() && self.lent.load(Acquire) == 0
     }
 
-    /// Whether no frame waits in its lanes.
+    /// Whether no frame waits in its queues.
     pub fn is_quiet(&self) -> bool {
         self.to.is_empty() && self.is_sent()
     }
@@ -408,27 +414,28 @@ mod tests {
         fn unwatch(&self) {}
     }
 
-    fn frame(pool: &Pool, byte: u8) -> Parcel {
+    fn frame(pool: &Pool, byte: u8) -> OwnedFrame {
         pool.copy(&[byte; 60]).unwrap().into_parcel()
     }
 
     #[test]
     fn each_side_is_woken_once_when_it_waits() {
         let (pool, bell) = (Pool::new(), Arc::new(Count::default()));
-        let lane = Arc::new(Lane::default());
-        lane.wakes_receiver(bell.clone());
-        let (mut sender, mut receiver) = (Sender::new(lane.clone()), Receiver::new(lane.clone()));
-        assert!(lane.arm());
+        let frame_queue = Arc::new(FrameQueue::default());
+        frame_queue.wakes_receiver(bell.clone());
+        let (mut sender, mut receiver) =
+            (Sender::new(frame_queue.clone()), Receiver::new(frame_queue.clone()));
+        assert!(frame_queue.arm());
         for byte in 0..2 {
             assert!(sender.room(1) > 0);
             sender.push(frame(&pool, byte));
             assert!(sender.flush());
         }
         assert_eq!(bell.0.load(SeqCst), 1, "the second frame finds the receiver awake");
-        assert!(!lane.arm() && lane.has_frames());
+        assert!(!frame_queue.arm() && frame_queue.has_frames());
         let (mut got, mut blanks) = (Vec::new(), vec![pool.blank()]);
         assert_eq!(receiver.receive(64, &mut got, &mut blanks), Some(Left { frames: 0, missing: LANE - 1 }));
-        assert_eq!(got.iter().map(|parcel| parcel.data()[0]).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(got.iter().map(|owned_frame| owned_frame.data()[0]).collect::<Vec<_>>(), [0, 1]);
         sender.blanks(64, &mut blanks);
         assert_eq!(blanks.len(), 1);
     }
@@ -436,28 +443,30 @@ mod tests {
     #[test]
     fn a_full_lane_has_no_room() {
         let (pool, bell) = (Pool::new(), Arc::new(Count::default()));
-        let lane = Arc::new(Lane::default());
-        lane.wakes_sender(bell.clone());
-        let (mut sender, mut receiver) = (Sender::new(lane.clone()), Receiver::new(lane.clone()));
+        let frame_queue = Arc::new(FrameQueue::default());
+        frame_queue.wakes_sender(bell.clone());
+        let (mut sender, mut receiver) =
+            (Sender::new(frame_queue.clone()), Receiver::new(frame_queue.clone()));
         while sender.room(1) > 0 {
             sender.push(frame(&pool, 0));
         }
         assert!(sender.flush() && sender.room(1) == 0);
-        assert!(sender.wait_for_room() && !lane.has_room());
+        assert!(sender.wait_for_room() && !frame_queue.has_room());
         let mut got = Vec::new();
         assert_eq!(
             receiver.receive(1, &mut got, &mut Vec::new()),
             Some(Left { frames: LANE - 1, missing: 1 })
         );
-        assert!(bell.0.load(SeqCst) == 1 && lane.has_room() && sender.room(2) == 1 && got.len() == 1);
+        assert!(bell.0.load(SeqCst) == 1 && frame_queue.has_room() && sender.room(2) == 1 && got.len() == 1);
     }
 
     #[test]
     fn bytes_of_long_frames_are_limited() {
         let (pool, bell) = (Pool::new(), Arc::new(Count::default()));
-        let lane = Arc::new(Lane::default());
-        lane.wakes_sender(bell.clone());
-        let (mut sender, mut receiver) = (Sender::new(lane.clone()), Receiver::new(lane.clone()));
+        let frame_queue = Arc::new(FrameQueue::default());
+        frame_queue.wakes_sender(bell.clone());
+        let (mut sender, mut receiver) =
+            (Sender::new(frame_queue.clone()), Receiver::new(frame_queue.clone()));
         let long = || pool.copy(&[0; 65_000]).unwrap().into_parcel();
         let mut sent = 0;
         while sender.room(1) > 0 {
@@ -465,13 +474,13 @@ mod tests {
             sent += 1;
         }
         assert!((LONG..LONG + 65_000).contains(&(sent * 65_000)), "staged frames count");
-        assert!(sender.flush() && sender.room(1) == 0 && sender.wait_for_room() && !lane.has_room());
+        assert!(sender.flush() && sender.room(1) == 0 && sender.wait_for_room() && !frame_queue.has_room());
         let mut got = Vec::new();
         assert!(receiver.receive(1, &mut got, &mut Vec::new()).is_some());
-        assert!(bell.0.load(SeqCst) == 1 && lane.has_room() && sender.room(1) > 0);
+        assert!(bell.0.load(SeqCst) == 1 && frame_queue.has_room() && sender.room(1) > 0);
         sender.push(frame(&pool, 1));
         assert!(sender.flush() && receiver.receive(LANE, &mut got, &mut Vec::new()).is_some());
-        assert!(got.len() == sent + 1 && lane.stock().is_some_and(|stock| stock.long == 0));
+        assert!(got.len() == sent + 1 && frame_queue.stock().is_some_and(|stock| stock.long == 0));
     }
 
     #[test]
@@ -495,16 +504,16 @@ mod tests {
 
     #[test]
     fn a_sender_does_not_wait_while_it_does_not_know_whether_there_is_room() {
-        let lane = Arc::new(Lane::default());
-        let mut sender = Sender::new(lane.clone());
+        let frame_queue = Arc::new(FrameQueue::default());
+        let mut sender = Sender::new(frame_queue.clone());
         {
-            let _locked = lane.stock().unwrap();
-            assert!(!sender.wait_for_room(), "the lane may have room");
+            let _locked = frame_queue.stock().unwrap();
+            assert!(!sender.wait_for_room(), "the frame_queue may have room");
         }
-        assert!(!lane.starved.load(SeqCst) && lane.has_room());
+        assert!(!frame_queue.starved.load(SeqCst) && frame_queue.has_room());
         let pool = Pool::new();
         (0..LANE).for_each(|_| sender.push(pool.blank().into()));
-        assert!(sender.flush() && sender.wait_for_room(), "the lane is full");
-        assert!(lane.starved.load(SeqCst));
+        assert!(sender.flush() && sender.wait_for_room(), "the frame_queue is full");
+        assert!(frame_queue.starved.load(SeqCst));
     }
 }

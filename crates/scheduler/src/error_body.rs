@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 /// Why a request was not fulfilled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Trouble {
+pub struct ErrorBody {
     /// The error and the remedy.
     pub error: String,
     /// The errors in a fabric file.

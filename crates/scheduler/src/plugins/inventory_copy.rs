@@ -11,7 +11,7 @@ const VMS: usize = 2000;
 
 /// The whole inventory.
 #[derive(Default)]
-pub(super) struct Picture {
+pub(super) struct InventoryCopy {
     pub revision: u64,
     /// Names by slot.
     names: Vec<Option<String>>,
@@ -21,12 +21,12 @@ pub(super) struct Picture {
     vms: BTreeMap<String, VmView>,
 }
 
-impl Picture {
+impl InventoryCopy {
     /// Replaces everything.
     pub fn replace(&mut self, mut hosts: Vec<HostView>, vms: Vec<VmView>) {
         // Ordered by name, like queries.
         hosts.sort_by(|a, b| a.host.name.cmp(&b.host.name));
-        *self = Picture { revision: self.revision + 1, ..Picture::default() };
+        *self = InventoryCopy { revision: self.revision + 1, ..InventoryCopy::default() };
         for host in hosts {
             self.put_host(host);
         }
@@ -208,7 +208,7 @@ mod tests {
         fn changes_and_snapshots_give_the_same_picture(
             steps in prop::collection::vec(prop::collection::vec((0_u8..6, any::<bool>()), 0..4), 0..40),
         ) {
-            let (mut picture, mut followed) = (Picture::default(), BTreeMap::new());
+            let (mut inventory_copy, mut followed) = (InventoryCopy::default(), BTreeMap::new());
             for step in steps {
                 let delta = |(host_number, there): (u8, bool)| {
                     let name = format!("h{host_number}");
@@ -216,15 +216,15 @@ mod tests {
                 };
                 // An update names each host once.
                 let once: BTreeMap<u8, bool> = step.into_iter().collect();
-                apply(&mut followed, &picture.change(once.into_iter().map(delta).collect()));
+                apply(&mut followed, &inventory_copy.change(once.into_iter().map(delta).collect()));
                 let mut late = BTreeMap::new();
-                picture.parts().iter().for_each(|part| apply(&mut late, part));
+                inventory_copy.parts().iter().for_each(|part| apply(&mut late, part));
                 prop_assert_eq!(&followed, &late);
                 let all: Vec<String> = followed.values().cloned().collect();
                 let all: Vec<&str> = all.iter().map(String::as_str).collect();
-                let mask = picture.slots(&all).1;
+                let mask = inventory_copy.slots(&all).1;
                 let named = (0..mask.len()).filter(|slot| mask[*slot] == b'1');
-                let named: BTreeSet<&String> = named.filter_map(|slot| picture.name(slot)).collect();
+                let named: BTreeSet<&String> = named.filter_map(|slot| inventory_copy.name(slot)).collect();
                 let named: BTreeSet<&str> = named.into_iter().map(String::as_str).collect();
                 prop_assert_eq!(named, all.into_iter().collect::<BTreeSet<_>>());
             }
@@ -233,22 +233,23 @@ mod tests {
 
     #[test]
     fn vms_refer_to_their_hosts_slot() {
-        let mut picture = Picture::default();
-        picture.replace(vec![host("a"), host("b")], vec![vm("v", "b"), vm("lost", "nowhere")]);
-        assert_eq!(picture.vm(&vm("v", "b"))["host"], 1);
-        assert_eq!(picture.vm(&vm("lost", "nowhere"))["host"], Value::Null);
-        assert_eq!(picture.slots(&["b", "nowhere", "a"]), (vec![1, 2, 0], b"11".to_vec()));
+        let mut inventory_copy = InventoryCopy::default();
+        inventory_copy.replace(vec![host("a"), host("b")], vec![vm("v", "b"), vm("lost", "nowhere")]);
+        assert_eq!(inventory_copy.vm(&vm("v", "b"))["host"], 1);
+        assert_eq!(inventory_copy.vm(&vm("lost", "nowhere"))["host"], Value::Null);
+        assert_eq!(inventory_copy.slots(&["b", "nowhere", "a"]), (vec![1, 2, 0], b"11".to_vec()));
         let body: Value =
-            serde_json::from_slice(&picture.change(vec![Delta::NoVm("v".into())])).expect("JSON");
+            serde_json::from_slice(&inventory_copy.change(vec![Delta::NoVm("v".into())])).expect("JSON");
         assert_eq!(body["gone_vms"], json!(["v"]));
         assert_eq!((body["from"].clone(), body["revision"].clone()), (json!(1), json!(2)));
     }
 
     #[test]
     fn absurd_figures_are_still_json() {
-        let mut picture = Picture::default();
+        let mut inventory_copy = InventoryCopy::default();
         let body: Value =
-            serde_json::from_slice(&picture.change(vec![Delta::Host(Box::new(host("a")))])).expect("JSON");
+            serde_json::from_slice(&inventory_copy.change(vec![Delta::Host(Box::new(host("a")))]))
+                .expect("JSON");
         assert_eq!(
             (&body["hosts"][0]["cpu_load"], &body["hosts"][0]["memory_free"]),
             (&json!(0.0), &json!(-5))

@@ -10,7 +10,7 @@ const BYTES: usize = 256 << 10;
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// A source that is read at a limited rate.
-pub struct Paced<R> {
+pub struct RateLimited<R> {
     from: R,
     most: (usize, Duration),
     /// Bytes left in this period, and its begin.
@@ -18,17 +18,17 @@ pub struct Paced<R> {
     since: Instant,
 }
 
-impl<R: Read> Paced<R> {
-    pub fn new(from: R) -> Paced<R> {
-        Paced::of(from, (BYTES, PERIOD))
+impl<R: Read> RateLimited<R> {
+    pub fn new(from: R) -> RateLimited<R> {
+        RateLimited::of(from, (BYTES, PERIOD))
     }
 
-    fn of(from: R, most: (usize, Duration)) -> Paced<R> {
-        Paced { from, most, left: most.0, since: Instant::now() }
+    fn of(from: R, most: (usize, Duration)) -> RateLimited<R> {
+        RateLimited { from, most, left: most.0, since: Instant::now() }
     }
 }
 
-impl<R: Read> Read for Paced<R> {
+impl<R: Read> Read for RateLimited<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 {
             std::thread::sleep(self.most.1.saturating_sub(self.since.elapsed()));
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn a_guest_that_floods_its_console_is_read_at_a_limited_rate() {
         let period = Duration::from_millis(5);
-        let mut paced = Paced::of(io::repeat(b'x'), (1000, period));
+        let mut paced = RateLimited::of(io::repeat(b'x'), (1000, period));
         let (began, mut buffer) = (Instant::now(), [0; 300]);
         let lengths: Vec<usize> = (0..16).map(|_| paced.read(&mut buffer).unwrap()).collect();
         assert_eq!(lengths, [300, 300, 300, 100].repeat(4));

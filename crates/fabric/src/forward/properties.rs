@@ -5,29 +5,29 @@ use ringway_frame::{Burst, Caps, Needs};
 use ringway_switch::{NOWHERE, Verdicts};
 
 /// Properties of all frames of a burst.
-pub(super) struct Survey {
+pub(super) struct Properties {
     needs: Needs,
     longest: u32,
 }
 
-impl Survey {
-    pub(super) fn of(burst: &Burst<'_>, verdicts: &mut Verdicts) -> (Survey, u64) {
+impl Properties {
+    pub(super) fn of(burst: &Burst<'_>, verdicts: &mut Verdicts) -> (Properties, u64) {
         let bounds = burst.bounds();
         if !bounds.has_offload && bounds.shortest >= ETHERNET {
-            return (Survey { needs: Needs::NONE, longest: bounds.longest }, burst.bytes() as u64);
+            return (Properties { needs: Needs::NONE, longest: bounds.longest }, burst.bytes() as u64);
         }
-        let mut survey = Survey { needs: Needs::NONE, longest: 0 };
+        let mut properties = Properties { needs: Needs::NONE, longest: 0 };
         let mut bytes = 0;
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             let meta = burst.meta(index);
-            survey.needs = survey.needs.with(meta.offload.needs());
-            survey.longest = survey.longest.max(meta.len);
+            properties.needs = properties.needs.with(meta.offload.needs());
+            properties.longest = properties.longest.max(meta.len);
             bytes += u64::from(meta.len);
             if meta.len < ETHERNET {
                 *verdict = NOWHERE;
             }
         }
-        (survey, bytes)
+        (properties, bytes)
     }
 
     #[inline]

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// Attack: a peer sends descriptors on a file system that it serves itself, and never answers when they are
 /// closed. The thread and the descriptors are then lost, so nothing more is accepted from the peer until
-/// [`Closer::is_done`].
+/// [`BackgroundClose::is_done`].
 #[derive(Debug, Default)]
-pub struct Closer(Arc<Mutex<Queue>>);
+pub struct BackgroundClose(Arc<Mutex<Queue>>);
 
 /// Descriptors to close.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ struct Queue {
     failed: bool,
 }
 
-impl Closer {
+impl BackgroundClose {
     /// Closes them asynchronously.
     pub fn close(&self, descriptors: Vec<OwnedFd>) {
         let mut queue = self.queue();
@@ -30,7 +30,7 @@ impl Closer {
             return;
         }
         drop(queue);
-        let closer = Closer(self.0.clone());
+        let closer = BackgroundClose(self.0.clone());
         if crate::spawn("closer", None, move || closer.run()).is_err() {
             self.run();
             self.queue().failed = true;
@@ -78,7 +78,7 @@ pub struct Duplicates {
     descriptors: Vec<OwnedFd>,
     /// Number in use when those of replaced descriptors were last closed.
     used: usize,
-    closer: Closer,
+    closer: BackgroundClose,
 }
 
 impl Duplicates {

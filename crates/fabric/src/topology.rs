@@ -1,7 +1,7 @@
-//! The fabric as workers see it: ports, their RX queues, switches. Immutable; a change makes a new world.
+//! The fabric as workers see it: ports, their RX queues, switches. Immutable; a change makes a new topology.
 
 use crate::instances::{Ends, Place};
-use crate::patience::Patience;
+use crate::wait_limit::WaitLimit;
 use ringway_frame::{CountersRef, RxQueue};
 use ringway_host::{Budget, EventFd};
 use ringway_switch::{Lookup, PortId};
@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex};
 
 /// The fabric's state as published to the workers.
 #[derive(Clone, Default)]
-pub struct World {
+pub struct Topology {
     /// Ports by their number.
     pub ports: Vec<Option<Arc<Port>>>,
     /// Every RX queue; those of one port are adjacent.
     pub rx: Vec<Arc<RxSlot>>,
 }
 
-impl World {
+impl Topology {
     /// The port with this number.
     #[inline]
     pub fn port(&self, id: PortId) -> Option<&Port> {
@@ -29,7 +29,7 @@ impl World {
 pub struct Port {
     /// The destination of its frames.
     pub target: Target,
-    /// Its first RX queue in [`World::rx`].
+    /// Its first RX queue in [`Topology::rx`].
     pub first: u32,
     /// Number of its RX queues.
     pub queues: u32,
@@ -111,7 +111,7 @@ pub struct RxSlot {
     /// Budget of its port's peer; only if the peer shares memory.
     pub budget: Option<Arc<Budget>>,
     /// Whether senders wait while it is full.
-    pub patience: Patience,
+    pub wait_limit: WaitLimit,
     /// Whether senders no longer wait for the worker that has the queue locked now.
     pub given_up: AtomicBool,
     /// The place of its port, if that is an end of a function that multiplies.
@@ -126,9 +126,9 @@ impl RxSlot {
         counters: CountersRef,
         budget: Option<Arc<Budget>>,
     ) -> RxSlot {
-        let (patience, given_up) = (Patience::default(), AtomicBool::new(false));
+        let (wait_limit, given_up) = (WaitLimit::default(), AtomicBool::new(false));
         let queue = Mutex::new(queue);
-        RxSlot { queue, port, counters, budget, patience, given_up, place: None }
+        RxSlot { queue, port, counters, budget, wait_limit, given_up, place: None }
     }
 }
 

@@ -1,6 +1,6 @@
 //! ControlSocket's connections in a guest, which the monitor accepts.
 
-use super::platform::{self, CONNECTION, DOOR};
+use super::platform::{self, CONNECTION, LISTENER};
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use ringway_click::arg::{Args, Raw, Word};
@@ -9,7 +9,7 @@ use ringway_elements::platform::control_socket::{self, Input, MOST, Stream};
 
 /// The monitor's socket.
 #[derive(Default)]
-pub(crate) struct Door {
+pub(crate) struct MonitorListener {
     place: String,
 }
 
@@ -39,7 +39,7 @@ impl Drop for Connection {
     }
 }
 
-impl control_socket::Door for Door {
+impl control_socket::Listener for MonitorListener {
     fn configure(
         args: &mut Args,
         more: impl FnOnce(&mut Args),
@@ -55,11 +55,11 @@ impl control_socket::Door for Door {
         if kind.0 != "UNIX" || !known {
             return Err(cx.error("a function in a VM has no sockets of its own"));
         }
-        Ok(Door { place })
+        Ok(MonitorListener { place })
     }
 
     fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        cx.select(DOOR, true, false);
+        cx.select(LISTENER, true, false);
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl control_socket::Door for Door {
     }
 
     fn take_over(&mut self, _: &mut Self, cx: &mut Context<'_>) {
-        cx.select(DOOR, true, false);
+        cx.select(LISTENER, true, false);
     }
 
     fn port(&self) -> String {

@@ -1,6 +1,6 @@
 //! Filters, then weights, then the choice.
 
-use super::outside::Outside;
+use super::external_units::Outside;
 use super::record::{Choice, Removed, Scored};
 use super::select::{Counts, add, top};
 use super::totals::Totals;

@@ -6,16 +6,16 @@ use ringway_mem::Span;
 /// Our own memory, into which frames are copied before delivery, so that delivering them does not touch their source's
 /// memory.
 #[derive(Default)]
-pub struct Own {
+pub struct PrivateCopy {
     storage: Storage,
     bytes: Vec<u8>,
 }
 
-impl Own {
+impl PrivateCopy {
     /// Copies the frames of `burst`.
     #[cold]
     pub fn copy<'o>(&'o mut self, burst: &Burst<'_>) -> Burst<'o> {
-        let Own { storage, bytes } = self;
+        let PrivateCopy { storage, bytes } = self;
         bytes.resize(BURST_BYTES + LARGEST as usize, 0);
         let (mut copy, mut rest) = (Burst::begin(storage), &mut bytes[..]);
         for index in 0..burst.len().min(BURST) {

@@ -15,14 +15,14 @@ const SHARE: u64 = 16;
 ///
 /// Several workers may write concurrently; a lost update is a few microseconds.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub struct WaitLimit {
     is_over: AtomicBool,
     /// Nanoseconds that frames for other destinations waited, as of `at`.
     waited: AtomicU64,
     at: AtomicU64,
 }
 
-impl Patience {
+impl WaitLimit {
     /// Whether senders no longer wait for this destination.
     #[inline]
     pub fn is_over(&self) -> bool {
@@ -71,17 +71,17 @@ mod tests {
 
     #[test]
     fn patience_is_used_up_by_waiting_and_recovers_over_time() {
-        let patience = Patience::default();
-        patience.charge(1000, 60, 100);
-        assert!(!patience.is_over());
-        patience.charge(1000 + 30 * SHARE, 60, 100);
-        assert!(!patience.is_over(), "30 of the 60 are forgotten");
-        patience.charge(1000 + 30 * SHARE, 10, 100);
-        assert!(patience.is_over());
+        let wait_limit = WaitLimit::default();
+        wait_limit.charge(1000, 60, 100);
+        assert!(!wait_limit.is_over());
+        wait_limit.charge(1000 + 30 * SHARE, 60, 100);
+        assert!(!wait_limit.is_over(), "30 of the 60 are forgotten");
+        wait_limit.charge(1000 + 30 * SHARE, 10, 100);
+        assert!(wait_limit.is_over());
         let end = 1000 + 30 * SHARE;
-        patience.renew(end + 100 * SHARE, 100);
-        assert!(patience.is_over());
-        patience.renew(end + 101 * SHARE, 100);
-        assert!(!patience.is_over());
+        wait_limit.renew(end + 100 * SHARE, 100);
+        assert!(wait_limit.is_over());
+        wait_limit.renew(end + 101 * SHARE, 100);
+        assert!(!wait_limit.is_over());
     }
 }

@@ -10,7 +10,7 @@ use core::mem::ManuallyDrop;
 use ringway_mem::{Span, SpanMut, Turn, TurnMark};
 
 /// An owned frame that may change threads.
-pub struct Parcel {
+pub struct OwnedFrame {
     /// Not shared.
     buffer: Buffer,
     /// At most `end`.
@@ -22,24 +22,24 @@ pub struct Parcel {
     offload: Offload,
 }
 
-const _: () = assert!(size_of::<Parcel>() == 32);
+const _: () = assert!(size_of::<OwnedFrame>() == 32);
 
-// SAFETY: a buffer belongs to one thread because its clones count themselves in a cell; a parcel's buffer has no
-// clones, and nothing else of a parcel belongs to a thread.
-unsafe impl Send for Parcel {}
+// SAFETY: a buffer belongs to one thread because its clones count themselves in a cell; a owned frame's buffer has no
+// clones, and nothing else of a owned frame belongs to a thread.
+unsafe impl Send for OwnedFrame {}
 
-impl Parcel {
+impl OwnedFrame {
     #[inline]
-    fn of(buffer: Buffer, capacity: u32) -> Parcel {
-        Parcel { buffer, start: 0, end: 0, capacity, offload: Offload::default() }
+    fn of(buffer: Buffer, capacity: u32) -> OwnedFrame {
+        OwnedFrame { buffer, start: 0, end: 0, capacity, offload: Offload::default() }
     }
 
     /// An empty one for a frame of `length` bytes, which a usual one can't take.
     #[cold]
-    pub fn large(length: usize) -> Parcel {
+    pub fn large(length: usize) -> OwnedFrame {
         let buffer = Buffer::new(HEADROOM + length);
         let capacity = buffer.capacity() as u32;
-        Parcel::of(buffer, capacity)
+        OwnedFrame::of(buffer, capacity)
     }
 
     /// Number of bytes.
@@ -91,24 +91,24 @@ impl Parcel {
     }
 }
 
-impl From<Blank> for Parcel {
-    /// A parcel without bytes.
+impl From<Blank> for OwnedFrame {
+    /// A owned frame without bytes.
     #[inline]
-    fn from(Blank(buffer): Blank) -> Parcel {
-        Parcel::of(buffer, SMALL as u32)
+    fn from(Blank(buffer): Blank) -> OwnedFrame {
+        OwnedFrame::of(buffer, SMALL as u32)
     }
 }
 
-impl core::fmt::Debug for Parcel {
+impl core::fmt::Debug for OwnedFrame {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Parcel").field("length", &self.len()).finish()
+        f.debug_struct("OwnedFrame").field("length", &self.len()).finish()
     }
 }
 
 impl Packet {
-    /// The packet as a parcel. Bytes that clones share are copied.
+    /// The packet as a owned frame. Bytes that clones share are copied.
     #[inline]
-    pub fn into_parcel(mut self) -> Parcel {
+    pub fn into_parcel(mut self) -> OwnedFrame {
         let offload = if self.has_offload() { self.offload() } else { Offload::default() };
         self.make_unique();
         if self.0.capacity as usize > SMALL {
@@ -118,12 +118,12 @@ impl Packet {
         // SAFETY: the packet is not used or dropped after this.
         let node = unsafe { ManuallyDrop::take(&mut packet.0) };
         let (start, end, capacity) = (node.start, node.end, node.capacity);
-        Parcel { buffer: FreeList::take_buffer(node), start, end, capacity, offload }
+        OwnedFrame { buffer: FreeList::take_buffer(node), start, end, capacity, offload }
     }
 
     /// Moves the data to a buffer of its size if it has a far larger one.
     ///
-    /// Attack: frames of a few bytes in buffers of megabytes, of which a queue of parcels would hold hundreds.
+    /// Attack: frames of a few bytes in buffers of megabytes, of which a queue of owned frames would hold hundreds.
     #[cold]
     fn trim(&mut self) {
         if self.0.capacity as usize > HEADROOM + self.len() + SMALL {
@@ -132,12 +132,12 @@ impl Packet {
     }
 }
 
-/// What became of parcels that a pool made packets of.
+/// What became of owned frames that a pool made packets of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unpacked {
     /// Bytes of the packets.
     pub bytes: u64,
-    /// Number of parcels that became no packet.
+    /// Number of owned frames that became no packet.
     pub refused: u64,
 }
 
@@ -165,7 +165,7 @@ impl Pool {
     /// nothing moved, unless all are this pool's, are not shared, have usual buffers and no pending offloads. Then
     /// [`Packet::into_parcel`] does.
     #[inline]
-    pub fn pack(&self, burst: &mut PacketBurst, to: &mut Vec<Parcel>) -> Option<u64> {
+    pub fn pack(&self, burst: &mut PacketBurst, to: &mut Vec<OwnedFrame>) -> Option<u64> {
         let pending = burst.iter().fold(false, |any, packet| any | packet.has_offload());
         if pending || !self.0.owns(burst.packets()) {
             return None;
@@ -178,20 +178,26 @@ impl Pool {
             let (start, end) = (node.start, node.end);
             bytes += u64::from(end - start);
             let (capacity, offload) = (SMALL as u32, Offload::default());
-            to.push(Parcel { buffer: node.leave(), start, end, capacity, offload });
+            to.push(OwnedFrame { buffer: node.leave(), start, end, capacity, offload });
         }
         burst.abandon(&mut nodes);
         Some(bytes)
     }
 
-    /// Makes packets, received at `timestamp`, of parcels, and appends them to a burst, in order, as far as they fit.
-    /// Parcels with invalid offloads, and those beyond the pool's limit, are refused; the list is empty afterwards.
+    /// Makes packets, received at `timestamp`, of owned frames, and appends them to a burst in order, as many as fit.
+    /// Owned frames with invalid offloads, and those beyond the pool's limit, are refused; the list is empty afterwards.
     #[inline]
-    pub fn unpack_all(&self, from: &mut Vec<Parcel>, burst: &mut PacketBurst, timestamp: u64) -> Unpacked {
-        let is_usual = |parcel: &Parcel| {
-            (parcel.capacity as usize == SMALL) & (parcel.offload.flags | parcel.offload.gso_type == 0)
+    pub fn unpack_all(
+        &self,
+        from: &mut Vec<OwnedFrame>,
+        burst: &mut PacketBurst,
+        timestamp: u64,
+    ) -> Unpacked {
+        let is_usual = |owned_frame: &OwnedFrame| {
+            (owned_frame.capacity as usize == SMALL)
+                & (owned_frame.offload.flags | owned_frame.offload.gso_type == 0)
         };
-        let all_are = from.iter().fold(true, |all, parcel| all & is_usual(parcel));
+        let all_are = from.iter().fold(true, |all, owned_frame| all & is_usual(owned_frame));
         let mut nodes = self.0.bare_nodes();
         let (at, fit) = (nodes.len().checked_sub(from.len()), burst.room() >= from.len());
         let Some(at) = at.filter(|_| all_are & fit) else {
@@ -199,8 +205,8 @@ impl Pool {
             return self.unpack_each(from, burst, timestamp);
         };
         let mut bytes = 0;
-        for (node, parcel) in nodes[at..].iter_mut().zip(from.drain(..)) {
-            let Parcel { buffer, start, end, .. } = parcel;
+        for (node, owned_frame) in nodes[at..].iter_mut().zip(from.drain(..)) {
+            let OwnedFrame { buffer, start, end, .. } = owned_frame;
             node.enter(buffer);
             node.reset(start, end - start);
             node.timestamp = timestamp;
@@ -211,10 +217,10 @@ impl Pool {
     }
 
     #[cold]
-    fn unpack_each(&self, from: &mut Vec<Parcel>, burst: &mut PacketBurst, timestamp: u64) -> Unpacked {
+    fn unpack_each(&self, from: &mut Vec<OwnedFrame>, burst: &mut PacketBurst, timestamp: u64) -> Unpacked {
         let mut unpacked = Unpacked::default();
-        for parcel in from.drain(..) {
-            match self.unpack(parcel).filter(|_| burst.room() > 0) {
+        for owned_frame in from.drain(..) {
+            match self.unpack(owned_frame).filter(|_| burst.room() > 0) {
                 Some(mut packet) => {
                     packet.set_timestamp(timestamp);
                     unpacked.bytes += packet.len() as u64;
@@ -226,10 +232,10 @@ impl Pool {
         unpacked
     }
 
-    /// A packet with the parcel's bytes and offloads. `None` if the offloads are invalid, or at the pool's limit.
+    /// A packet with the owned frame's bytes and offloads. `None` if the offloads are invalid, or at the pool's limit.
     #[inline]
-    pub fn unpack(&self, parcel: Parcel) -> Option<Packet> {
-        let Parcel { buffer, start, end, capacity, offload } = parcel;
+    pub fn unpack(&self, owned_frame: OwnedFrame) -> Option<Packet> {
+        let OwnedFrame { buffer, start, end, capacity, offload } = owned_frame;
         let mut node = match self.0.node_of_small(buffer, capacity) {
             Ok(node) => node,
             Err(buffer) if self.0.is_exhausted() || !self.0.admits(capacity as usize) => {
@@ -247,13 +253,13 @@ impl Pool {
     }
 }
 
-/// Parcels of a queue whose frames bursts borrow until their turn ends.
+/// Owned frames of a queue whose frames bursts borrow until their turn ends.
 #[derive(Default)]
 pub struct Lent {
     /// Not released yet.
-    held: VecDeque<Parcel>,
+    held: VecDeque<OwnedFrame>,
     /// Released; bursts may still borrow them.
-    released: Vec<Parcel>,
+    released: Vec<OwnedFrame>,
     /// The last turn in which frames were borrowed.
     mark: Option<TurnMark>,
 }
@@ -273,8 +279,8 @@ impl Lent {
 
     /// Appends a frame.
     #[inline]
-    pub fn push(&mut self, parcel: Parcel) {
-        self.held.push_back(parcel);
+    pub fn push(&mut self, owned_frame: OwnedFrame) {
+        self.held.push_back(owned_frame);
     }
 
     /// Adds the frames, in order, as many as fit, to a burst of this turn.
@@ -286,13 +292,13 @@ impl Lent {
             return;
         }
         self.mark = Some(mark);
-        for parcel in &self.held {
-            let data = parcel.data();
-            // SAFETY: the bytes are neither written nor freed before the turn ends: a held parcel is only moved to
+        for owned_frame in &self.held {
+            let data = owned_frame.data();
+            // SAFETY: the bytes are neither written nor freed before the turn ends: a held owned frame is only moved to
             // `released`, which `reclaim` and `drop` give up after the end of turn `mark`; that is this turn, or
             // one in which nothing could be lent before this one ended.
             let data: &'t [u8] = unsafe { core::slice::from_raw_parts(data.as_ptr(), data.len()) };
-            if let Err(Full) = burst.push(parcel.offload, Span::of(data)) {
+            if let Err(Full) = burst.push(owned_frame.offload, Span::of(data)) {
                 return;
             }
         }
@@ -304,11 +310,11 @@ impl Lent {
         self.released.extend(self.held.drain(..frames.min(self.held.len())));
     }
 
-    /// Moves the usual buffers of released parcels that no burst borrows any more to `to`; frees others.
+    /// Moves the usual buffers of released owned frames that no burst borrows any more to `to`; frees others.
     #[inline]
     pub fn reclaim(&mut self, to: &mut Vec<Blank>) {
         if !self.released.is_empty() && self.mark.is_none_or(|mark| mark.has_ended()) {
-            to.extend(self.released.drain(..).filter_map(Parcel::into_blank));
+            to.extend(self.released.drain(..).filter_map(OwnedFrame::into_blank));
         }
     }
 }
@@ -317,8 +323,8 @@ impl Drop for Lent {
     fn drop(&mut self) {
         if !self.held.is_empty() || !self.released.is_empty() {
             // Bursts may borrow them until the end of the turn.
-            let parcels = (core::mem::take(&mut self.held), core::mem::take(&mut self.released));
-            ringway_mem::leave(Box::new(parcels));
+            let owned_frames = (core::mem::take(&mut self.held), core::mem::take(&mut self.released));
+            ringway_mem::leave(Box::new(owned_frames));
         }
     }
 }
@@ -335,18 +341,18 @@ mod tests {
         let pool = Pool::new();
         let packet = pool.copy(&[7; 100]).unwrap();
         let at = packet.data().as_ptr().addr();
-        let parcel = packet.into_parcel();
-        let (parcel, there) = std::thread::spawn(move || {
+        let owned_frame = packet.into_parcel();
+        let (owned_frame, there) = std::thread::spawn(move || {
             let own = Pool::new();
-            let mut packet = own.unpack(parcel).unwrap();
+            let mut packet = own.unpack(owned_frame).unwrap();
             let there = packet.data().as_ptr().addr();
             packet.data_mut()[0] = 8;
             (packet.into_parcel(), there)
         })
         .join()
         .unwrap();
-        assert_eq!((at, parcel.data()[0], parcel.len()), (there, 8, 100));
-        assert_eq!(pool.unpack(parcel).unwrap().headroom(), HEADROOM);
+        assert_eq!((at, owned_frame.data()[0], owned_frame.len()), (there, 8, 100));
+        assert_eq!(pool.unpack(owned_frame).unwrap().headroom(), HEADROOM);
     }
 
     #[test]
@@ -354,9 +360,9 @@ mod tests {
         let pool = Pool::new();
         let packet = pool.copy(&[7; 100]).unwrap();
         let clone = packet.clone();
-        let parcel = packet.into_parcel();
-        assert_ne!(parcel.data().as_ptr(), clone.data().as_ptr());
-        assert_eq!(parcel.data(), clone.data());
+        let owned_frame = packet.into_parcel();
+        assert_ne!(owned_frame.data().as_ptr(), clone.data().as_ptr());
+        assert_eq!(owned_frame.data(), clone.data());
     }
 
     #[test]
@@ -392,8 +398,8 @@ mod tests {
         assert!(pool.make(HEADROOM, large, 0).is_none() && pool.copy(&[7]).is_none());
         let more = || other.copy(&[7; 65_000]).unwrap().into_parcel();
         assert!(pool.unpack(more()).is_none());
-        let parcel = packets.pop().unwrap().into_parcel();
-        packets.push(pool.unpack(parcel).unwrap());
+        let owned_frame = packets.pop().unwrap().into_parcel();
+        packets.push(pool.unpack(owned_frame).unwrap());
         assert!(pool.unpack(more()).is_none(), "a packet that leaves makes room for one");
         let clones = [packets[0].clone(), packets[0].clone()];
         assert!(!pool.is_over_limit(), "clones share their bytes");
@@ -436,9 +442,9 @@ mod tests {
             let mut packet = pool.make(HEADROOM, 1 << 20, 0).unwrap();
             packet.data_mut()[..4].copy_from_slice(&[1, 2, 3, 4]);
             packet.take((1 << 20) - length);
-            let parcel = packet.into_parcel();
-            assert!(parcel.buffer.capacity() <= HEADROOM + length + SMALL);
-            assert_eq!((parcel.len(), &parcel.data()[..4]), (length, &[1, 2, 3, 4][..]));
+            let owned_frame = packet.into_parcel();
+            assert!(owned_frame.buffer.capacity() <= HEADROOM + length + SMALL);
+            assert_eq!((owned_frame.len(), &owned_frame.data()[..4]), (length, &[1, 2, 3, 4][..]));
         }
     }
 

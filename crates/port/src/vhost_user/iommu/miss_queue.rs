@@ -1,37 +1,37 @@
-//! The board on which a queue's worker posts IOTLB misses for the session thread.
+//! The miss queue on which a queue's worker posts IOTLB misses for the session thread.
 
 use ringway_host::EventFd;
 use ringway_mem::iotlb::{Access, MISSED, Missed};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Places on a board: twice the misses that one burst can record.
+/// Places on a miss queue: twice the misses that one burst can record.
 const PLACES: usize = 2 * MISSED;
 
-/// A ring's board. One thread at a time writes, one reads.
+/// A ring's miss queue. One thread at a time writes, one reads.
 #[derive(Debug)]
-pub(in crate::vhost_user) struct Board {
+pub(in crate::vhost_user) struct MissQueue {
     places: Box<[(AtomicU64, AtomicU8)]>,
     /// Misses written so far, and misses read so far; each side stores only its own.
     written: AtomicUsize,
     read: AtomicUsize,
     /// Whether the queue sleeps until the next IOTLB update.
     waiting: AtomicBool,
-    bell: Bell,
+    wakeup: Wakeup,
 }
 
 /// The eventfd that wakes the session thread; set when the first session begins.
-pub(in crate::vhost_user) type Bell = Arc<OnceLock<EventFd>>;
+pub(in crate::vhost_user) type Wakeup = Arc<OnceLock<EventFd>>;
 
-impl Board {
-    /// A board that signals `bell` when misses are posted.
-    pub(in crate::vhost_user) fn new(bell: Bell) -> Board {
-        Board {
+impl MissQueue {
+    /// A miss queue that signals `wakeup` when misses are posted.
+    pub(in crate::vhost_user) fn new(wakeup: Wakeup) -> MissQueue {
+        MissQueue {
             places: (0..PLACES).map(|_| Default::default()).collect(),
             written: AtomicUsize::new(0),
             read: AtomicUsize::new(0),
             waiting: AtomicBool::new(false),
-            bell,
+            wakeup,
         }
     }
 
@@ -45,8 +45,8 @@ impl Board {
             access.store(missed.access.bits(), Ordering::Relaxed);
         }
         self.written.store(written.wrapping_add(missed.len().min(room)), Ordering::Release);
-        if let Some(bell) = self.bell.get() {
-            bell.signal();
+        if let Some(wakeup) = self.wakeup.get() {
+            wakeup.signal();
         }
         missed.len() <= room
     }
@@ -81,24 +81,24 @@ mod tests {
 
     #[test]
     fn remaining_misses_are_found_in_order_and_bounded() {
-        let bell: Bell = Arc::new(OnceLock::from(EventFd::new().unwrap()));
-        let board = Board::new(bell.clone());
+        let wakeup: Wakeup = Arc::new(OnceLock::from(EventFd::new().unwrap()));
+        let miss_queue = MissQueue::new(wakeup.clone());
         let missed = |number: u64| Missed { iova: number << 12, access: Access::WRITE };
-        let found = |board: &Board| {
+        let found = |miss_queue: &MissQueue| {
             let mut found = Vec::new();
-            board.take(|missed| found.push(missed.iova >> 12));
+            miss_queue.take(|missed| found.push(missed.iova >> 12));
             found
         };
         for round in 0..5 {
             let some: Vec<Missed> = (0..200).map(|number| missed(number + round)).collect();
-            assert!(board.post(&some));
-            assert!(bell.get().unwrap().clear());
-            assert_eq!(found(&board), (round..200 + round).collect::<Vec<_>>());
+            assert!(miss_queue.post(&some));
+            assert!(wakeup.get().unwrap().clear());
+            assert_eq!(found(&miss_queue), (round..200 + round).collect::<Vec<_>>());
         }
         let many: Vec<Missed> = (0..PLACES as u64 + 1).map(missed).collect();
-        assert!(!board.post(&many));
-        assert!(!board.post(&many));
-        assert_eq!(found(&board).len(), PLACES);
-        assert!(found(&board).is_empty());
+        assert!(!miss_queue.post(&many));
+        assert!(!miss_queue.post(&many));
+        assert_eq!(found(&miss_queue).len(), PLACES);
+        assert!(found(&miss_queue).is_empty());
     }
 }

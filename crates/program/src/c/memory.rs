@@ -10,7 +10,7 @@ const PARTS: u64 = 1024;
 const MOST: u64 = 0x7fff_f000;
 
 /// Memory that the program may name.
-pub(crate) struct Ram {
+pub(crate) struct ProgramMemory {
     memory: Memory,
     hint: Cell<Hint>,
     stack: [u64; 2],
@@ -18,11 +18,11 @@ pub(crate) struct Ram {
     used: Cell<u64>,
 }
 
-impl Ram {
+impl ProgramMemory {
     /// These ranges, of which one is the stack; `None` if they overlap.
-    pub fn new(regions: Vec<Region>, stack: [u64; 2]) -> Option<Ram> {
+    pub fn new(regions: Vec<Region>, stack: [u64; 2]) -> Option<ProgramMemory> {
         let memory = Memory::new(regions).ok()?;
-        Some(Ram { memory, hint: Cell::default(), stack, used: Cell::new(stack[1]) })
+        Some(ProgramMemory { memory, hint: Cell::default(), stack, used: Cell::new(stack[1]) })
     }
 
     /// Begins a call, with the program's stack pointer. The frames of what answers the call are below it, and must not
@@ -150,7 +150,7 @@ impl Parts {
     }
 
     /// Copies what is behind `skip` bytes to `out`, and returns how many bytes.
-    pub fn gather(&self, ram: &Ram, skip: usize, out: &mut [u8]) -> Result<usize, Errno> {
+    pub fn gather(&self, ram: &ProgramMemory, skip: usize, out: &mut [u8]) -> Result<usize, Errno> {
         let mut count = 0;
         for [at, len] in self.behind(skip as u64, out.len() as u64) {
             ram.read(at, &mut out[count..count + len as usize])?;
@@ -160,7 +160,7 @@ impl Parts {
     }
 
     /// Copies bytes to what is behind `skip` bytes.
-    pub fn scatter(&self, ram: &Ram, skip: usize, mut bytes: &[u8]) -> Result<(), Errno> {
+    pub fn scatter(&self, ram: &ProgramMemory, skip: usize, mut bytes: &[u8]) -> Result<(), Errno> {
         for [at, len] in self.behind(skip as u64, bytes.len() as u64) {
             let (part, rest) = bytes.split_at(len as usize);
             ram.write(at, part)?;
@@ -174,14 +174,14 @@ impl Parts {
 mod tests {
     use super::*;
 
-    fn ram() -> Ram {
-        Ram::new([Region::private(0x1000, 0x1000, 8192)].into(), [0; 2]).unwrap()
+    fn ram() -> ProgramMemory {
+        ProgramMemory::new([Region::private(0x1000, 0x1000, 8192)].into(), [0; 2]).unwrap()
     }
 
     #[test]
     fn the_stack_below_its_pointer_is_refused() {
         let regions = [Region::private(0x1000, 0x1000, 8192), Region::private(0x8000, 0x8000, 4096)];
-        let ram = Ram::new(regions.into(), [0x8000, 0x9000]).unwrap();
+        let ram = ProgramMemory::new(regions.into(), [0x8000, 0x9000]).unwrap();
         assert_eq!(ram.write(0x8ff0, &[7; 16]), Err(Errno::Fault), "before the first call, it has none");
         ram.begin(0x8800);
         for (at, len) in [(0x8000, 1), (0x87ff, 1), (0x87f0, 0x20), (0x8000, 0x1000)] {

@@ -12,8 +12,8 @@ pub const QUEUES: usize = 8192;
 /// The key under which epoll reports the worker's own wake-up.
 const WAKE_UP: u64 = u64::MAX;
 
-/// A worker's bell. Only our own threads write its bits, so no peer can slow the worker down by them.
-pub struct Bell {
+/// A worker's wake-ups. Only our own threads write its bits, so no peer can slow the worker down by them.
+pub struct Wakeup {
     bits: Box<[AtomicU64]>,
     any: AtomicBool,
     asleep: AtomicBool,
@@ -21,13 +21,13 @@ pub struct Bell {
     wake_up: EventFd,
 }
 
-impl Bell {
-    /// A bell for [`QUEUES`] queues.
-    pub fn new() -> Result<Arc<Bell>, HostError> {
+impl Wakeup {
+    /// A wakeup for [`QUEUES`] queues.
+    pub fn new() -> Result<Arc<Wakeup>, HostError> {
         let (epoll, wake_up) = (Epoll::new()?, EventFd::new()?);
         epoll.add_edge(wake_up.as_fd(), WAKE_UP)?;
         let bits = (0..QUEUES / 64).map(|_| AtomicU64::new(0)).collect();
-        Ok(Arc::new(Bell {
+        Ok(Arc::new(Wakeup {
             bits,
             any: AtomicBool::new(false),
             asleep: AtomicBool::new(false),
@@ -114,7 +114,7 @@ pub struct Line {
 
 /// The worker that a line rings, and the kick descriptor that is watched there.
 struct End {
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     bit: usize,
     kick: Option<Arc<OwnedFd>>,
     log: LogLimit,
@@ -124,10 +124,10 @@ impl End {
     fn replace(&mut self, new: Option<Arc<OwnedFd>>, port: &str) {
         if let Some(old) = self.kick.take() {
             // The descriptor can't be closed already: the line holds it open until here.
-            let _ = self.bell.epoll.delete(old.as_fd());
+            let _ = self.wakeup.epoll.delete(old.as_fd());
         }
         if let Some(new) = new {
-            if let Err(error) = self.bell.epoll.add_edge(new.as_fd(), self.bit as u64)
+            if let Err(error) = self.wakeup.epoll.add_edge(new.as_fd(), self.bit as u64)
                 && self.log.allows(port)
             {
                 tracing::warn!(port, %error, "a kick descriptor can't be watched; others wake its queue");
@@ -139,8 +139,8 @@ impl End {
 
 impl Line {
     /// The line of queue `bit`, which is one of `port`'s.
-    pub fn new(bell: Arc<Bell>, bit: usize, port: &str) -> Line {
-        let end = End { bell, bit, kick: None, log: LogLimit::of_port() };
+    pub fn new(wakeup: Arc<Wakeup>, bit: usize, port: &str) -> Line {
+        let end = End { wakeup, bit, kick: None, log: LogLimit::of_port() };
         Line { port: port.into(), end: Mutex::new(end) }
     }
 
@@ -153,11 +153,11 @@ impl Line {
     }
 
     /// Moves the line to queue `bit` of another worker.
-    pub fn move_to(&self, bell: Arc<Bell>, bit: usize) {
+    pub fn move_to(&self, wakeup: Arc<Wakeup>, bit: usize) {
         let mut end = self.end();
         let kick = end.kick.clone();
         end.replace(None, &self.port);
-        (end.bell, end.bit) = (bell, bit);
+        (end.wakeup, end.bit) = (wakeup, bit);
         end.replace(kick, &self.port);
     }
 }
@@ -165,7 +165,7 @@ impl Line {
 impl Doorbell for Line {
     fn wake(&self) {
         let end = self.end();
-        end.bell.ring(end.bit);
+        end.wakeup.ring(end.bit);
     }
 
     fn watch(&self, kick: Arc<OwnedFd>) {
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_moved_kick_line_wakes_its_new_worker() {
-        let bells = [Bell::new().unwrap(), Bell::new().unwrap()];
+        let bells = [Wakeup::new().unwrap(), Wakeup::new().unwrap()];
         let line = Line::new(bells[0].clone(), 3, "p");
         let kick = Arc::new(EventFd::new().unwrap().as_fd().try_clone_to_owned().unwrap());
         line.watch(kick.clone());
@@ -197,9 +197,9 @@ mod tests {
         rustix::io::write(&kick, &1_u64.to_ne_bytes()).unwrap();
         line.wake();
         let mut rung = Vec::new();
-        for (number, bell) in (0..).zip(&bells) {
-            bell.collect(|bit| rung.push((number, bit)));
-            bell.look(|bit| rung.push((number, bit)));
+        for (number, wakeup) in (0..).zip(&bells) {
+            wakeup.collect(|bit| rung.push((number, bit)));
+            wakeup.look(|bit| rung.push((number, bit)));
         }
         assert_eq!(rung, [(1, 5), (1, 5)]);
     }
