@@ -270,6 +270,14 @@ export interface DrainView {
   stuck: StuckView[];
 }
 
+/** Why a request was not fulfilled. */
+export interface ErrorBody {
+  /** The error and the remedy. */
+  error: string;
+  /** The errors in a fabric file. */
+  problems?: ProblemView[];
+}
+
 /** Events. */
 export interface EventsView {
   /** Changes, oldest first. */
@@ -695,26 +703,50 @@ export interface NewFabric {
   text: string;
 }
 
-/** A function to create. */
+/** A function to create: its name, and the keys of `[function.NAME]`. */
 export interface NewFunction {
-  /** Largest number of frames that it handles at once; 64 by default. */
+  /** of a program: its address, such as 10.0.0.2/24, or `dhcp` */
+  addresses?: string[];
+  /** of a program: its arguments */
+  arguments?: string[];
+  /** largest number of frames that it handles at once */
   burst?: number | null;
+  /** the text of its configuration */
+  click?: string | null;
+  /** the file of its configuration */
+  config?: string | null;
   /** Its configuration, in Click's language. */
-  configuration: string;
-  /** The core that it is pinned to. */
+  configuration?: string;
+  /** the core that it is pinned to */
   core?: number | null;
-  /** Devices that the configuration names, and the port that each stands for. */
+  /** its devices, and the port that each stands for */
   devices?: Record<string, string>;
-  /** What separates it from the rest of the fabric: `process` (the default), `vm` or `worker`. */
+  /** of a VM: `process`: it runs as a process where the host has no KVM */
+  fallback?: string | null;
+  /** of a program: its next hop */
+  gateways?: string[];
+  /** with `first-frame`: the time without frames after which it ends until the next frame for it */
+  idle?: string | null;
+  /** the image of a program, which runs in a VM instead */
+  image?: string | null;
+  /** how it multiplies under load, in a chain */
+  instances?: Record<string, unknown>;
+  /** what separates it from the rest of the fabric: `process`, `vm` or `worker` */
   isolation?: string | null;
-  /** Largest memory in bytes; 256 MB by default. */
-  memory?: number | null;
+  /** of a program: its MAC address */
+  mac?: string | null;
+  /** its memory limit */
+  memory?: number | string | null;
   /** Its name. */
   name: string;
-  /** Values of the configuration's parameters. */
+  /** the configuration's parameters, names and values */
   parameters?: Record<string, string>;
-  /** Its ports: ports of kind `ring` that no guest or function has. */
+  /** a port of kind `ring` that no guest or function has */
   ports: string[];
+  /** of a VM: whether snapshots of it may be taken */
+  snapshots?: boolean | null;
+  /** whether it starts at once, or with the first frame for it: `true`, `false` or `first-frame` */
+  start?: string | null;
 }
 
 /** A snapshot to take. */
@@ -995,14 +1027,6 @@ export interface Trace {
   hosts: HostTrace[];
   /** The VMs. */
   vms: string[];
-}
-
-/** Why a request was not fulfilled. */
-export interface Trouble {
-  /** The error and the remedy. */
-  error: string;
-  /** The errors in a fabric file. */
-  problems?: ProblemView[];
 }
 
 /** A unit that policies choose from. */

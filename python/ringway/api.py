@@ -300,10 +300,21 @@ class DrainView(TypedDict):
     """Moves that began with this request."""
     moving: list[str]
     """VMs that have a host reserved and are still on this one."""
+    reserved: list[str]
+    """VMs that are not on it, but for which it is reserved."""
     status: HostStatus
     """Its status; `maintenance` when it is empty."""
     stuck: list[StuckView]
     """Those that can't leave now."""
+
+
+class ErrorBody(TypedDict):
+    """Why a request was not fulfilled."""
+
+    error: str
+    """The error and the remedy."""
+    problems: NotRequired[list[ProblemView]]
+    """The errors in a fabric file."""
 
 
 class EventsView(TypedDict):
@@ -748,26 +759,50 @@ class NewFabric(TypedDict):
 
 
 class NewFunction(TypedDict):
-    """A function to create."""
+    """A function to create: its name, and the keys of `[function.NAME]`."""
 
+    addresses: NotRequired[list[str]]
+    """of a program: its address, such as 10.0.0.2/24, or `dhcp`"""
+    arguments: NotRequired[list[str]]
+    """of a program: its arguments"""
     burst: NotRequired[int | None]
-    """Largest number of frames that it handles at once; 64 by default."""
-    configuration: str
+    """largest number of frames that it handles at once"""
+    click: NotRequired[str | None]
+    """the text of its configuration"""
+    config: NotRequired[str | None]
+    """the file of its configuration"""
+    configuration: NotRequired[str]
     """Its configuration, in Click's language."""
     core: NotRequired[int | None]
-    """The core that it is pinned to."""
+    """the core that it is pinned to"""
     devices: NotRequired[dict[str, str]]
-    """Devices that the configuration names, and the port that each stands for."""
+    """its devices, and the port that each stands for"""
+    fallback: NotRequired[str | None]
+    """of a VM: `process`: it runs as a process where the host has no KVM"""
+    gateways: NotRequired[list[str]]
+    """of a program: its next hop"""
+    idle: NotRequired[str | None]
+    """with `first-frame`: the time without frames after which it ends until the next frame for it"""
+    image: NotRequired[str | None]
+    """the image of a program, which runs in a VM instead"""
+    instances: NotRequired[dict[str, Any]]
+    """how it multiplies under load, in a chain"""
     isolation: NotRequired[str | None]
-    """What separates it from the rest of the fabric: `process` (the default), `vm` or `worker`."""
-    memory: NotRequired[int | None]
-    """Largest memory in bytes; 256 MB by default."""
+    """what separates it from the rest of the fabric: `process`, `vm` or `worker`"""
+    mac: NotRequired[str | None]
+    """of a program: its MAC address"""
+    memory: NotRequired[int | str | None]
+    """its memory limit"""
     name: str
     """Its name."""
     parameters: NotRequired[dict[str, str]]
-    """Values of the configuration's parameters."""
+    """the configuration's parameters, names and values"""
     ports: list[str]
-    """Its ports: ports of kind `ring` that no guest or function has."""
+    """a port of kind `ring` that no guest or function has"""
+    snapshots: NotRequired[bool | None]
+    """of a VM: whether snapshots of it may be taken"""
+    start: NotRequired[str | None]
+    """whether it starts at once, or with the first frame for it: `true`, `false` or `first-frame`"""
 
 
 class NewSnapshot(TypedDict):
@@ -1054,15 +1089,6 @@ class Trace(TypedDict):
     """Every host."""
     vms: list[str]
     """The VMs."""
-
-
-class Trouble(TypedDict):
-    """Why a request was not fulfilled."""
-
-    error: str
-    """The error and the remedy."""
-    problems: NotRequired[list[ProblemView]]
-    """The errors in a fabric file."""
 
 
 class UnitView(TypedDict):

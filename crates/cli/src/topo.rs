@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn wrong_values_are_refused_before_anything_is_made() {
         let wrong = describe(&topo(2, Shape::Single, "5"), "lab").unwrap_err().to_string();
-        assert_eq!(wrong, "--loss: `loss`: \"5\" is not a share; write \"5%\", or a number from 0 to 1");
+        assert_eq!(wrong, "--loss: `loss`: \"5\" is not a share; write \"5%\", or a number below 1");
         assert_eq!(command("h2 ping -c 3 @h1", 2).unwrap(), ("h2".into(), "ping -c 3 @h1".into()));
         assert!(command("h1", 2).unwrap_err().to_string().contains("has no command"));
         let unknown = command("h3 date", 2).unwrap_err();

@@ -130,53 +130,6 @@ mod tests {
         assert!(matches!(service.drain("b", 0), Err(Failed::Wrong(_))));
     }
 
-    /// A VM that runs on a host and has a reservation there too, and one that is bound to it, find no host together:
-    /// the look whether they do leaves the reservation as it was.
-    #[test]
-    fn a_drain_that_moves_nothing_keeps_reservations() {
-        let service = service(Executor::Outside);
-        let vm = |name: &str, memory_mb: u64| {
-            let vm = Vm { name: name.into(), host: Some("a".into()), memory_mb, ..Vm::default() };
-            Object::Vm(Box::new(Vm { status: VmStatus::Up, ..vm }))
-        };
-        let group = AffinityGroup {
-            name: "g".into(),
-            cluster: "default".into(),
-            vms: vec!["x".into(), "y".into()],
-            vm_rule: Rule::Positive,
-            vm_enforcing: true,
-            ..AffinityGroup::default()
-        };
-        let b = |memory_mb: u64| {
-            let host = Host { name: "b".into(), cores: 8, threads: 8, memory_mb, ..Host::default() };
-            Object::Host(Box::new(host))
-        };
-        // One of them fits on `b`, both do not.
-        service.put(vec![b(3000), vm("x", 2000), vm("y", 2000), Object::Group(group)]).unwrap();
-        let only = ["a".to_string()].into();
-        let stay = PlaceRequest { vms: vec!["x".into()], only, stay: true, ..PlaceRequest::default() };
-        assert_eq!(service.place(stay).unwrap().choices[0].host.as_deref(), Some("a"));
-        let look = || {
-            let reservation =
-                service.engine.view(|model| model.pendings().get("x").cloned()).unwrap().unwrap();
-            let rows = service.hosts().unwrap();
-            let of = |row: &ringway_place::engine::HostRow| (row.name.clone(), row.pending);
-            (reservation, rows.iter().map(of).collect::<Vec<_>>())
-        };
-        let before = look();
-        let step = service.drain("a", 4).unwrap();
-        let why = step.stuck.iter().find(|stuck| stuck.vm == "x").map(|stuck| stuck.why.clone());
-        assert!(why.is_some_and(|why| !why.is_empty()), "{step:?}");
-        assert_eq!(look().0, before.0);
-        let on = |rows: &[(String, i32)]| rows.iter().find(|row| row.0 == "a").map(|row| row.1);
-        assert_eq!(on(&look().1), on(&before.1), "{:?} {:?}", look().1, before.1);
-        // There is room for both: the reservation becomes one on the other host.
-        service.put(vec![b(65_536)]).unwrap();
-        let step = service.drain("a", 9).unwrap();
-        assert!(["x", "y"].iter().all(|vm| step.moving.iter().any(|moving| moving == vm)), "{step:?}");
-        assert_eq!(look().0.host, "b");
-    }
-
     #[test]
     fn a_drain_tells_for_which_vms_the_host_is_reserved() {
         let service = service(Executor::Outside);

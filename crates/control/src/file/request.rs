@@ -201,4 +201,13 @@ mod tests {
             prop_assert_eq!(&function.parameters[0].1, &value);
         }
     }
+
+    #[test]
+    fn the_schema_of_a_request_has_every_key() {
+        let schema =
+            serde_json::to_value(<crate::api::NewFunction as utoipa::PartialSchema>::schema()).unwrap();
+        for key in KEYS {
+            assert!(schema["properties"][key.field()].is_object(), "{}: {schema}", key.field());
+        }
+    }
 }

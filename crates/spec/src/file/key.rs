@@ -105,7 +105,7 @@ impl Key {
             Value::Boolean => json!({ "type": ["boolean", "null"] }),
             Value::Texts => json!({ "type": "array", "items": { "type": "string" } }),
             Value::Pairs => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
-            Value::Table => json!({ "type": "object", "additionalProperties": {} }),
+            Value::Table => json!({ "type": "object", "additionalProperties": true }),
         };
         schema["description"] = self.help.into();
         schema

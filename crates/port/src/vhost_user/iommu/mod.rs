@@ -1,8 +1,8 @@
 //! A guest's IOMMU: granted translations and outstanding IOTLB misses.
 //!
 //! A queue whose burst meets unknown addresses posts all of its misses on its ring's [`MissQueue`] and rests; the
-//! session thread sends them to the front-end together, and wakes the queue when they are answered. Nothing is held while a
-//! miss is outstanding, and other queues are still served.
+//! session thread sends them to the front-end together, and wakes the queue when they are answered. Nothing is held
+//! while a miss is outstanding, and other queues are still served.
 
 mod miss_queue;
 mod queue;
