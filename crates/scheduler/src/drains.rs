@@ -90,9 +90,8 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PlaceRequest;
     use ringway_place::engine::Object;
-    use ringway_place::object::{AffinityGroup, Cluster, Executor, Host, Migration, Rule, Vm, VmStatus};
+    use ringway_place::object::{Cluster, Executor, Host, Migration, Vm, VmStatus};
 
     /// Host `a` with VMs `v0` to `v4`, of which `v4` is pinned, and host `b`.
     fn service(executor: Executor) -> Service {
