@@ -1,4 +1,5 @@
 //! Tests of the real program.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod chain;
 mod clients;

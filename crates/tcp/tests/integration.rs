@@ -1,4 +1,5 @@
 //! Tests of the stack as its users see it, in virtual time.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod autoconfiguration;
 mod common;

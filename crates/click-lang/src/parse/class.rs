@@ -114,7 +114,7 @@ impl Parser<'_> {
             match self.find_type(name) {
                 Some(class) => class,
                 None => {
-                    self.error(match &name[..] {
+                    self.error(match name {
                         "" => "cannot extend anonymous compound element class".into(),
                         _ => format!("cannot extend unknown element class '{name}'"),
                     });
