@@ -2,10 +2,6 @@
 //! arbitrary calls.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../elements/tests/any_frames/configuration.rs"]
-#[allow(dead_code, reason = "other tests need more of it")]
-mod configuration;
-
 use proptest::prelude::*;
 use ringway_click::{Options, Recorder, Router};
 use ringway_click_lang::{Anything, Source};
@@ -159,7 +155,7 @@ proptest! {
         let registry = registry();
         for class in registry.iter() {
             let frames = [vec![0; 60]];
-            let texts = [false, true].map(|pull| configuration::configuration(class, pull, true, &frames));
+            let texts = [false, true].map(|pull| crate::configuration::configuration(class, pull, true, &frames));
             let Some(mut lab) = texts.iter().find_map(|text| Lab::beside("calls", text)) else { continue };
             let mut program = lab.connect();
             let commands: Vec<u8> = calls.iter().flatten().copied().chain(*b"READ s.class\n").collect();

@@ -2,10 +2,6 @@
 //! `BLESS=1 cargo test -p ringway-function --test integration reference::` regenerates it.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../elements/tests/any_frames/configuration.rs"]
-#[allow(dead_code, reason = "other tests need more of it")]
-mod configuration;
-
 use ringway_click::{Class, HandlerInfo, Options, Recorder, Registry, Router};
 use ringway_click_lang::{Anything, Source};
 use ringway_function::click::{reference, registry};
@@ -56,7 +52,7 @@ const COMMON: [&str; 8] =
 /// device.
 fn handlers(class: &Class, registry: &Registry) -> Vec<HandlerInfo> {
     let built = [false, true].into_iter().find_map(|pull| {
-        let text = configuration::configuration(class, pull, true, &[Vec::new()]);
+        let text = crate::configuration::configuration(class, pull, true, &[Vec::new()]);
         let graph = Source::new(&text, "config").read(&mut Anything).graph;
         Router::build(graph, registry, Options::simulated(1, Recorder::default(), &text)).ok()
     });

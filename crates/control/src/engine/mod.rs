@@ -356,7 +356,7 @@ impl Engine {
                 // One that runs has refused a wrong configuration at once.
                 Change::SwapFunction(function) => {
                     let has_ended = self.functions.phase(&function.name) == Phase::Ended;
-                    Some(function).filter(|_| has_ended)
+                    has_ended.then_some(function)
                 }
                 _ => None,
             };
