@@ -111,7 +111,8 @@ fn a_function_s_reader_has_exactly_the_described_keys() {
     let mut known: Vec<&str> = list.split(", ").collect();
     let names = FUNCTION_KEYS.iter().flat_map(|key| [key.name, key.list]);
     let mut described: Vec<&str> = names.filter(|name| !name.is_empty()).collect();
-    (known.sort_unstable(), described.sort_unstable());
+    known.sort_unstable();
+    described.sort_unstable();
     assert_eq!(known, described);
 }
 
