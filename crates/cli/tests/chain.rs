@@ -242,7 +242,7 @@ fn a_chain_says_which_function_is_down_and_comes_back() {
     assert!(why.contains("function nat is in chain web"), "{why}");
     let create = ["function", "create", "x", "--click", "Idle;", "--port", "nat.inside"];
     let (_, why) = lab.fails(&create);
-    assert!(why.contains("port nat.inside is nat's already"), "{why}");
+    assert!(why.contains("port nat.inside is function nat's already"), "{why}");
 }
 
 #[test]

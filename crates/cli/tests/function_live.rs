@@ -258,7 +258,7 @@ fn a_refused_function_changes_nothing(isolation: &str, reading: &str, more: (&st
         ),
         ("new", "Idle -> Discard;", "inside", "no FromPort or ToPort of port 'inside'"),
         ("new", "FromPort(outside) -> ToPort(inside);", "inside", "this function has no port 'outside'"),
-        ("new", inside, "outside", "port outside is own's already"),
+        ("new", inside, "outside", "port outside is function own's already"),
         ("new", inside, "nowhere", "there is no port \"nowhere\""),
         ("own", inside, "inside", "there is a function or guest own already"),
         ("../own", inside, "inside", "can't be a name"),

@@ -97,15 +97,28 @@ fn a_guest_that_ends_at_once_is_reported_with_its_last_lines() {
     lab.ok(&["down"]);
 }
 
+/// A kernel that panics and never ends.
+#[cfg(target_arch = "x86_64")]
+const SPINNING_KERNEL: &str = r#"
+static const char text[] =
+  "[    0.5] Kernel panic - not syncing: System is deadlocked on memory\n[    0.6] Call Trace:\n";
+void _start(void) {
+  long result = 1;
+  __asm__ volatile("syscall" : "+a"(result) : "D"(2L), "S"(text), "d"(sizeof text - 1) : "rcx", "r11", "memory");
+  for (;;) ;
+}
+"#;
+
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn a_user_mode_linux_guest_whose_kernel_panicked_and_spins_is_ended() {
     let lab = Lab::new("guest-panics", "");
     let kernel = lab.folder.join("kernel");
-    let script = "#!/bin/sh\n\
-                  echo '[    0.5] Kernel panic - not syncing: System is deadlocked on memory' >&2\n\
-                  echo '[    0.6] Call Trace:' >&2\nwhile :; do :; done\n";
-    std::fs::write(&kernel, script).unwrap();
-    std::fs::set_permissions(&kernel, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let source = lab.folder.join("kernel.c");
+    std::fs::write(&source, SPINNING_KERNEL).unwrap();
+    // Its process sees no shell and no library.
+    let compiled = Command::new("cc").args(["-static", "-nostdlib", "-o"]).args([&kernel, &source]).status();
+    assert!(compiled.unwrap().success());
     std::fs::create_dir(lab.folder.join("modules")).unwrap();
     std::fs::write(lab.folder.join("initrd"), "").unwrap();
     let guest = "kernel = \"kernel\"\nmodules = \"modules\"\ninitrd = \"initrd\"";

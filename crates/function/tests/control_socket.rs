@@ -2,6 +2,7 @@
 //! arbitrary calls.
 #![allow(clippy::unwrap_used)]
 
+use crate::configuration::configuration;
 use proptest::prelude::*;
 use ringway_click::{Options, Recorder, Router};
 use ringway_click_lang::{Anything, Source};
@@ -155,7 +156,7 @@ proptest! {
         let registry = registry();
         for class in registry.iter() {
             let frames = [vec![0; 60]];
-            let texts = [false, true].map(|pull| crate::configuration::configuration(class, pull, true, &frames));
+            let texts = [false, true].map(|pull| configuration(class, pull, true, &frames));
             let Some(mut lab) = texts.iter().find_map(|text| Lab::beside("calls", text)) else { continue };
             let mut program = lab.connect();
             let commands: Vec<u8> = calls.iter().flatten().copied().chain(*b"READ s.class\n").collect();

@@ -396,7 +396,12 @@ fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
         ports: &function.ports,
         kinds: &["ring"],
     });
-    let mut used = HashMap::new();
+    // Only a running fabric has the ends of a chain's functions as ports.
+    let chained = fabric.functions.iter().filter(|function| function.chained);
+    let ends =
+        chained.flat_map(|function| function.fabric_ports().into_iter().map(|end| (end, &*function.name)));
+    let ends: Vec<_> = ends.collect();
+    let mut used: HashMap<_, _> = ends.iter().map(|(end, name)| (end, ("function", *name))).collect();
     for owner in guests.chain(functions) {
         let Owner { what, name, ports, kinds } = owner;
         for (index, port) in ports.iter().enumerate() {

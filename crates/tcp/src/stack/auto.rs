@@ -90,7 +90,7 @@ impl Stack {
                     let link = self.link_option(interface, LinkOption::SOURCE);
                     self.send_discovery(interface, icmp, &link, (source.into(), ALL_ROUTERS.into()), None);
                 }
-                slaac::Action::Assign(cidr) => self.assign(interface, cidr),
+                slaac::Action::Assign(cidr) => self.assign_and_announce(interface, cidr),
                 slaac::Action::Deprecate(cidr) => {
                     let addresses = &mut self.interfaces[interface].addresses;
                     if let Some(at) = addresses.iter().position(|own| *own == cidr) {
@@ -115,7 +115,7 @@ impl Stack {
                     self.send_dhcp(interface, &message, from, to);
                 }
                 dhcp::Action::Assign(lease) => {
-                    self.assign(interface, Cidr::new(lease.address, lease.prefix));
+                    self.assign_and_announce(interface, Cidr::new(lease.address, lease.prefix));
                     if let Some(router) = lease.router {
                         self.routes.remove(any, Some(router.into()), interface);
                         self.routes.add(any, Some(router.into()), interface);
@@ -175,12 +175,19 @@ impl Stack {
         let affected: Vec<u32> = (0..self.slots.len() as u32).filter(to_other).collect();
         self.interfaces[interface].addresses.push(cidr);
         self.routes.add(cidr, None, interface);
-        self.announce_address(interface, cidr.address);
         for index in affected {
             let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { continue };
             if !self.is_host(connection.interface, connection.tuple.remote.ip()) {
                 self.with(index, |connection, _| connection.end_with(Some(ConnectionError::Unreachable)));
             }
+        }
+    }
+
+    fn assign_and_announce(&mut self, interface: usize, cidr: Cidr) {
+        let is_new = !self.interfaces[interface].addresses.contains(&cidr);
+        self.assign(interface, cidr);
+        if is_new {
+            self.announce_address(interface, cidr.address);
         }
     }
 
