@@ -104,7 +104,8 @@ static const char text[] =
   "[    0.5] Kernel panic - not syncing: System is deadlocked on memory\n[    0.6] Call Trace:\n";
 void _start(void) {
   long result = 1;
-  __asm__ volatile("syscall" : "+a"(result) : "D"(2L), "S"(text), "d"(sizeof text - 1) : "rcx", "r11", "memory");
+  __asm__ volatile("syscall"
+    : "+a"(result) : "D"(2L), "S"(text), "d"(sizeof text - 1) : "rcx", "r11", "memory");
   for (;;) ;
 }
 "#;

@@ -379,6 +379,14 @@ fn first_frames(fabric: &Fabric, diagnostics: &Diagnostics) {
     }
 }
 
+/// The ends of functions in chains, which only a running fabric has as ports, and their functions.
+fn chain_ends(fabric: &Fabric) -> Vec<(String, &str)> {
+    let chained = fabric.functions.iter().filter(|function| function.chained);
+    chained
+        .flat_map(|function| function.fabric_ports().into_iter().map(|end| (end, &*function.name)))
+        .collect()
+}
+
 /// Checks that ports of guests and functions have the right kind and a single owner.
 fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let known = KINDS.iter().chain(host.kinds).filter(|kind| kind.serves_guests());
@@ -396,11 +404,7 @@ fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
         ports: &function.ports,
         kinds: &["ring"],
     });
-    // Only a running fabric has the ends of a chain's functions as ports.
-    let chained = fabric.functions.iter().filter(|function| function.chained);
-    let ends =
-        chained.flat_map(|function| function.fabric_ports().into_iter().map(|end| (end, &*function.name)));
-    let ends: Vec<_> = ends.collect();
+    let ends = chain_ends(fabric);
     let mut used: HashMap<_, _> = ends.iter().map(|(end, name)| (end, ("function", *name))).collect();
     for owner in guests.chain(functions) {
         let Owner { what, name, ports, kinds } = owner;
