@@ -45,7 +45,7 @@ fn clones_go_on_from_a_snapshot_with_ports_of_their_own() {
     lab.ok(&["function", "forget", "warm"]);
     exchange(&mut program(&lab, "three"));
     let gone = lab.fails(&["function", "clone", "warm", "four", "--port", "one"]).1;
-    assert!(gone.contains("port one is one's already"), "{gone}");
+    assert!(gone.contains("there is no snapshot \"warm\""), "{gone}");
 }
 
 /// What a process has in memory that nobody else has, in bytes.
@@ -221,11 +221,11 @@ fn a_departure_that_was_changed_is_refused_with_the_messages_of_a_create() {
         text
     };
     for (key, value, why) in [
-        ("burst", serde_json::json!(0), "a burst of 0; use a value from 1 to 64"),
+        ("burst", serde_json::json!(0), "/burst: `burst` is 0; use a value from 1 to 64"),
         ("parameters", serde_json::json!([["a b", ""]]), "can't be a parameter"),
-        ("devices", serde_json::json!([["eth0", "two"]]), "is none of the function's ports"),
+        ("devices", serde_json::json!([["eth0", "two"]]), "use one of the function's ports"),
         ("core", serde_json::json!(60_000), "there is no core 60000"),
-        ("memory", serde_json::json!(0), "the memory is 0"),
+        ("memory", serde_json::json!(0), "/memory: `memory` is "),
         ("memory", serde_json::json!(1u64 << 60), "; use a value from 32MB to 2000MB"),
         ("memory", serde_json::json!(96u64 << 20), "and its description says 100663296"),
         ("isolation", serde_json::json!("process"), "is not in a VM"),
