@@ -486,8 +486,8 @@ const LOOKS: usize = 20;
 /// Requests that a client of a flood repeats: method, path, body.
 type Requests = Vec<(&'static str, &'static str, String)>;
 
-/// The doors of `control` that others can flood, with what they send. The first is the extender's.
-fn doors() -> Vec<(&'static str, Requests)> {
+/// The interfaces of `control` that others can flood, with what they send. The first is the extender's.
+fn interfaces() -> Vec<(&'static str, Requests)> {
     let names: Vec<String> = (0..400_000).map(|name| format!("n{name}")).collect();
     let names = json!({ "Pod": { "metadata": { "name": "p" } }, "NodeNames": names });
     let objects = vec![json!({ "vm": { "name": "n".repeat(480) } }); 15_000];
@@ -563,10 +563,10 @@ fn times_in_flood(lab: &Lab, flood: impl Fn() + Sync) -> Vec<Duration> {
     times
 }
 
-/// Attack: each door of `control` is flooded. The fabric is looked at meanwhile, and memory stays bounded. The times
+/// Attack: each interface of `control` is flooded. The fabric answers `ps` meanwhile, and memory stays bounded. Times
 /// are printed, and fail nothing.
 #[test]
-fn floods_of_any_door_take_little_memory_and_ps_is_answered() {
+fn floods_of_any_interface_take_little_memory_and_ps_is_answered() {
     let lab = Lab(std::env::temp_dir().join(format!("ringway-place-flood-{}", std::process::id())));
     std::fs::create_dir_all(lab.0.join("plugins")).unwrap();
     lab.write("plugins/long.py", LONG);
@@ -581,7 +581,7 @@ fn floods_of_any_door_take_little_memory_and_ps_is_answered() {
     let control = std::fs::read_to_string(lab.0.join("run/lab/lock")).unwrap().trim().to_string();
     let socket = lab.0.join("run/lab/api.sock");
     let mut report = String::new();
-    for (door, requests) in doors() {
+    for (interface, requests) in interfaces() {
         // Sets the peak to what it has now.
         std::fs::write(format!("/proc/{control}/clear_refs"), "5").unwrap();
         let before = memory(&control, "VmRSS");
@@ -592,7 +592,7 @@ fn floods_of_any_door_take_little_memory_and_ps_is_answered() {
         });
         let more = memory(&control, "VmHWM").saturating_sub(before) >> 20;
         let (median, most) = (times[LOOKS / 2], times[LOOKS - 1]);
-        let line = format!("{door}: ps took {median:?}, {most:?} at most; {more} MB more\n");
+        let line = format!("{interface}: ps took {median:?}, {most:?} at most; {more} MB more\n");
         print!("{line}");
         report += &line;
         assert!(more <= 64, "{report}");

@@ -165,7 +165,7 @@ struct PolledQueue {
     /// The number of its worker.
     worker: usize,
     counters: CountersRef,
-    /// When the queue last had frames; 0: its wakeup was just rung.
+    /// When the queue last had frames; 0: the queue was woken since it was last polled.
     last: u64,
     active: bool,
     /// Whether kicks are enabled.
@@ -573,7 +573,7 @@ fn is_over(policy: &Policy, last: u64, now: u64) -> bool {
     }
 }
 
-/// Activates a queue that was kicked, or for which the wakeup was signalled, or wakes a function.
+/// Activates a queue that was kicked or woken, or wakes a function.
 fn ring(slots: &mut [Option<PolledQueue>], active: &mut Vec<usize>, functions: &mut Functions, bit: usize) {
     if !functions.is_empty() && functions.wake(bit) {
         return;

@@ -77,7 +77,7 @@ impl Where {
         own
     }
 
-    /// The listening there, closed.
+    /// The socket at that place, which does not listen yet.
     pub(super) fn listening(self, cx: &mut Context<'_>) -> std::result::Result<ListeningSocket, Failed> {
         let unix = match self.kind.0.to_uppercase().as_str() {
             "TCP" => false,

@@ -81,8 +81,8 @@ impl Key {
 
     /// The name of its option; one that has several values is repeated.
     pub fn option(&self) -> &'static str {
-        let is_repeated = matches!(self.value, Value::Texts | Value::Pairs);
-        self.name.strip_suffix('s').filter(|_| is_repeated).unwrap_or(self.name)
+        let is_plural = matches!(self.value, Value::Texts | Value::Pairs);
+        self.name.strip_suffix('s').filter(|_| is_plural).unwrap_or(self.name)
     }
 
     /// Its row in the reference.
