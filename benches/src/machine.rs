@@ -37,16 +37,16 @@ type Sample = [f64; 2];
 static SAMPLES: Mutex<(Vec<Sample>, Option<Instant>)> = Mutex::new((Vec::new(), None));
 
 /// Takes a sample for the current measurement, which must be paused, unless the last sample is recent.
-pub fn note() {
+pub fn sample() {
     let recent = |last: Instant| last.elapsed() < APART;
     if !SAMPLES.lock().unwrap_or_else(PoisonError::into_inner).1.is_some_and(recent) {
-        note_now();
+        sample_now();
     }
 }
 
 /// Takes a sample.
-pub fn note_now() {
-    let sample = sample();
+pub fn sample_now() {
+    let sample = measure();
     let mut samples = SAMPLES.lock().unwrap_or_else(PoisonError::into_inner);
     samples.0.extend(sample);
     samples.1 = Some(Instant::now());
@@ -73,7 +73,7 @@ fn summed(samples: &[Sample]) -> Option<Machine> {
 struct Line(AtomicU64);
 
 /// Takes a sample; none if there is only one core, or if a core is occupied.
-fn sample() -> Option<Sample> {
+fn measure() -> Option<Sample> {
     let line = Line(AtomicU64::new(0));
     let end = Instant::now() + LIMIT;
     std::thread::scope(|scope| {

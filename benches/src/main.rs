@@ -8,6 +8,7 @@ mod bbr;
 mod click;
 mod entry;
 mod functions;
+mod harness;
 mod huge;
 mod keys;
 mod machine;
@@ -15,7 +16,6 @@ mod nic;
 mod peer;
 mod plan;
 mod report;
-mod rig;
 mod run;
 mod svg;
 mod tcp;
@@ -192,7 +192,7 @@ fn measure(
     run::restore_on_signals(pages.clone(), scratch.clone())?;
     let mut report = if everything { report::Report::new() } else { report::read(path) };
     for (group, keys) in chosen {
-        report.extend(run::outside(subject, group, keys, plan, &scratch));
+        report.extend(run::in_process(subject, group, keys, plan, &scratch));
         report::write(path, &report)?;
     }
     pages.restore();

@@ -47,12 +47,12 @@ fn main() -> ExitCode {
         .map(ToString::to_string)
         .collect();
     for key in &chosen {
-        machine::note_now();
+        machine::sample_now();
         let mut entry = match measure(key) {
             Ok(entry) => entry,
             Err(error) => Entry::skipped(error),
         };
-        machine::note_now();
+        machine::sample_now();
         entry.machine = machine::take();
         rows.insert(key.clone(), entry);
     }

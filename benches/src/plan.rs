@@ -38,7 +38,7 @@ impl Plan {
     ) -> Result<Slices, Failure> {
         let mut slices = Slices::default();
         for _ in 0..self.slices(2 * slice) {
-            machine::note();
+            machine::sample();
             slices.ours.push(ours(slice)?);
             if slices.lost.is_none() {
                 match peer(slice) {
@@ -58,7 +58,7 @@ impl Plan {
     ) -> Result<Slices, Failure> {
         let mut slices = Slices::default();
         for _ in 0..self.slices(slice) {
-            machine::note();
+            machine::sample();
             slices.ours.push(ours(slice)?);
         }
         Ok(slices)

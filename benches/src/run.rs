@@ -58,7 +58,7 @@ impl Output<'_> {
     pub fn wants(&self, key: &str) -> bool {
         let wants = self.is_wanted(key);
         if wants {
-            machine::note_now();
+            machine::sample_now();
             // Without the mark, a hanging measurement would also prevent the following ones.
             let _ = std::fs::write(mark(self.path), key);
         }
@@ -70,7 +70,7 @@ impl Output<'_> {
         if !self.is_wanted(key) {
             return;
         }
-        machine::note_now();
+        machine::sample_now();
         let mut entry = entry.unwrap_or_else(Entry::skipped);
         entry.machine = machine::take();
         let figure = entry.ours.map_or(String::new(), |ours| format!(" {ours:.2} {}", entry.unit));
@@ -118,7 +118,7 @@ fn mark(report: &Path) -> PathBuf {
 
 /// Runs a group in another process; returns its rows. A key that hangs, or ends the process, loses only its own row:
 /// another process measures the others.
-pub fn outside(subject: &Subject, group: &Group, keys: &[String], plan: &Plan, scratch: &Path) -> Report {
+pub fn in_process(subject: &Subject, group: &Group, keys: &[String], plan: &Plan, scratch: &Path) -> Report {
     let path = scratch.join(format!("{}.json", group.name));
     let limit = Duration::from_secs_f64(group.setup + 2.0 * plan.seconds * group.costs);
     each(keys, &path, |keys| match start(subject, group, keys, plan, &path) {

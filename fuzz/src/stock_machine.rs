@@ -3,7 +3,8 @@
 
 use ringway_mem::Words;
 use ringway_tiny::stock::{
-    ConfigSpace, Found, Function, Line, Net, NetMemory, Place, PowerOff, Tables, Transport, functions,
+    ConfigSpace, Found, Function, Line, Net, NetMemory, PowerOff, QueueAddresses, Tables, Transport,
+    functions,
 };
 use std::cell::Cell;
 
@@ -66,7 +67,7 @@ impl Transport for Device {
         SIZE
     }
 
-    fn start_queue(&mut self, _: u16, place: &Place) -> bool {
+    fn start_queue(&mut self, _: u16, place: &QueueAddresses) -> bool {
         place.size <= SIZE
     }
 

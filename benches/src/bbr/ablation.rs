@@ -5,8 +5,8 @@ use super::lab::{Bench, Cell, Schedule};
 use super::{Rows, scaled};
 use crate::Failure;
 use crate::entry::{Better, Slices, median};
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned, WORKER};
 use ringway_frame::{BURST, LARGEST};
 use ringway_host::Clock;
 use ringway_netstack::congestion::Algorithm::Bbr1;
@@ -152,7 +152,7 @@ pub fn rows(plan: &Plan) -> Rows {
         let mut rates = [Vec::new(), Vec::new()];
         for round in 0..ROUNDS {
             for ((cell, schedule), rates) in [(&near, short), (&far, long)].into_iter().zip(&mut rates) {
-                crate::machine::note();
+                crate::machine::sample();
                 rates.push(rate(cell, ablation, round, schedule)?);
             }
         }

@@ -3,10 +3,10 @@
 
 use super::flow::{Flow, Traffic};
 use crate::Failure;
+use crate::harness::fabric::Harness;
+use crate::harness::program::connected;
+use crate::harness::{Pinned, WORKER};
 use crate::peer::net::Space;
-use crate::rig::fabric::Rig;
-use crate::rig::program::connected;
-use crate::rig::{Pinned, WORKER};
 use crate::tcp::ends::{HOLD, ring};
 use ringway_frame::Reason;
 use ringway_netstack::Settings;
@@ -135,7 +135,7 @@ enum Ends {
 /// A fabric with the lines of one side.
 pub struct Lab<'a> {
     cells: &'a [Cell],
-    rig: Rig,
+    harness: Harness,
     ends: Ends,
 }
 
@@ -163,22 +163,22 @@ fn set_buffers(space: &Space, most: usize) -> Result<(), Failure> {
     })
 }
 
-fn add_links(rig: &mut Rig, cell: &Cell, number: usize, seed: u64) -> Result<(), Failure> {
+fn add_links(harness: &mut Harness, cell: &Cell, number: usize, seed: u64) -> Result<(), Failure> {
     for (kind, to, data) in [("data", "two", true), ("acks", "one", false)] {
         let settings = cell.link(data, 1000 * seed + 2 * number as u64 + u64::from(data));
         let to = Some(To::Patch(name(to, number)));
         // Losses are the line's alone.
         let port = Port::new(&name(kind, number), Kind::new(link::KIND.name, &settings), to);
-        rig.add_port(Port { hold: Some(HOLD), ..port })?;
+        harness.add_port(Port { hold: Some(HOLD), ..port })?;
     }
     Ok(())
 }
 
 /// An end of a line for our stack: 1 the sender's, 2 the receiver's.
-fn device(rig: &mut Rig, cell: usize, last: u8) -> Result<(RingDevice, Program), Failure> {
+fn device(harness: &mut Harness, cell: usize, last: u8) -> Result<(RingDevice, Program), Failure> {
     let (kind, to) = if last == 1 { ("one", "data") } else { ("two", "acks") };
     let to = Some(To::Patch(name(to, cell)));
-    let port = connected(rig, Port::new(&name(kind, cell), Kind::new("ring", &()), to), ring())?;
+    let port = connected(harness, Port::new(&name(kind, cell), Kind::new("ring", &()), to), ring())?;
     Ok((port.ring.into(), port.program))
 }
 
@@ -195,7 +195,7 @@ pub struct Bench {
     /// The receiver.
     pub network: Network,
     _programs: [Program; 2],
-    _rig: Rig,
+    _rig: Harness,
 }
 
 impl Bench {
@@ -205,44 +205,44 @@ impl Bench {
 
     /// Builds the line.
     pub fn new(cell: &Cell, seed: u64) -> Result<Bench, Failure> {
-        let mut rig = Rig::start(&[WORKER], PORTS, Poll::Adaptive)?;
-        let ((sender, one), (receiver, two)) = (device(&mut rig, 0, 1)?, device(&mut rig, 0, 2)?);
-        add_links(&mut rig, cell, 0, seed)?;
+        let mut harness = Harness::start(&[WORKER], PORTS, Poll::Adaptive)?;
+        let ((sender, one), (receiver, two)) = (device(&mut harness, 0, 1)?, device(&mut harness, 0, 2)?);
+        add_links(&mut harness, cell, 0, seed)?;
         // The threads of the receiver are where the worker is.
         let pinned = Pinned::to(WORKER)?;
         let network = Network::start(Host::new(receiver, config(cell, 0, 2))?)?;
         drop(pinned);
-        Ok(Bench { device: Some(sender), network, _programs: [one, two], _rig: rig })
+        Ok(Bench { device: Some(sender), network, _programs: [one, two], _rig: harness })
     }
 }
 
 impl Lab<'_> {
     /// Builds the lines; `seed` decides about losses.
     pub fn new(side: Side, cells: &[Cell], seed: u64) -> Result<Lab<'_>, Failure> {
-        let mut rig = Rig::start(&[WORKER], PORTS * cells.len(), Poll::Adaptive)?;
+        let mut harness = Harness::start(&[WORKER], PORTS * cells.len(), Poll::Adaptive)?;
         let ends = match side {
-            Side::Ours => Lab::ours(&mut rig, cells, seed)?,
-            Side::Kernel => Lab::kernel(&mut rig, cells, seed)?,
+            Side::Ours => Lab::ours(&mut harness, cells, seed)?,
+            Side::Kernel => Lab::kernel(&mut harness, cells, seed)?,
         };
-        Ok(Lab { cells, rig, ends })
+        Ok(Lab { cells, harness, ends })
     }
 
-    fn ours(rig: &mut Rig, cells: &[Cell], seed: u64) -> Result<Ends, Failure> {
+    fn ours(harness: &mut Harness, cells: &[Cell], seed: u64) -> Result<Ends, Failure> {
         let (mut networks, mut programs) = (Vec::new(), Vec::new());
         for (number, cell) in cells.iter().enumerate() {
             let mut ends = Vec::new();
             for last in [1, 2] {
-                let (device, program) = device(rig, number, last)?;
+                let (device, program) = device(harness, number, last)?;
                 ends.push(Network::start(Host::new(device, config(cell, number, last))?)?);
                 programs.push(program);
             }
             networks.push(ends.try_into().map_err(|_| "a line has two ends")?);
-            add_links(rig, cell, number, seed)?;
+            add_links(harness, cell, number, seed)?;
         }
         Ok(Ends::Ours { networks, _programs: programs })
     }
 
-    fn kernel(rig: &mut Rig, cells: &[Cell], seed: u64) -> Result<Ends, Failure> {
+    fn kernel(harness: &mut Harness, cells: &[Cell], seed: u64) -> Result<Ends, Failure> {
         let spaces = Box::new([Space::new()?, Space::new()?]);
         let most = cells.iter().map(|cell| cell.buffer).max().unwrap_or(0);
         for space in &*spaces {
@@ -251,10 +251,10 @@ impl Lab<'_> {
         for (number, cell) in cells.iter().enumerate() {
             for ((last, space), (kind, to)) in (1..).zip(&*spaces).zip([("one", "data"), ("two", "acks")]) {
                 let interface = name(kind, number);
-                rig.add_tap(&interface, To::Patch(name(to, number)))?;
+                harness.add_tap(&interface, To::Patch(name(to, number)))?;
                 space.take_with_cubic(&interface, address(number, last))?;
             }
-            add_links(rig, cell, number, seed)?;
+            add_links(harness, cell, number, seed)?;
         }
         Ok(Ends::Kernel { spaces })
     }
@@ -278,7 +278,7 @@ impl Lab<'_> {
 
     /// Frames of a line that its queue had no room for, and all.
     fn frames(&self, cell: usize) -> [u64; 2] {
-        let counters = &self.rig.page()[PORTS * cell + DATA];
+        let counters = &self.harness.page()[PORTS * cell + DATA];
         let drops = counters.tx_drops.iter().map(|drops| drops.load(Relaxed)).sum::<u64>();
         [counters.tx_drops[Reason::Full as usize].load(Relaxed), counters.tx_frames.load(Relaxed) + drops]
     }
@@ -325,7 +325,7 @@ impl Lab<'_> {
         while begin.elapsed() < schedule.time {
             std::thread::sleep(LOOK.min(schedule.time.saturating_sub(begin.elapsed())));
             let at = begin.elapsed().as_secs_f64();
-            let ports = self.rig.fabric.state().ports;
+            let ports = self.harness.fabric.state().ports;
             let states = ports.into_iter().map(|port| (port.name, port.gauges)).collect();
             for (cell, outcome) in outcomes.iter_mut().enumerate() {
                 let of_cell = traffic.iter().zip(&bytes_before).filter(|((number, _), _)| *number == cell);
@@ -351,6 +351,6 @@ fn address(cell: usize, last: u8) -> [u8; 4] {
 
 /// Builds the lines, runs their flows, and measures.
 pub fn run(side: Side, cells: &[Cell], seed: u64, schedule: Schedule) -> Result<Vec<Outcome>, Failure> {
-    crate::machine::note();
+    crate::machine::sample();
     Lab::new(side, cells, seed)?.run(schedule)
 }

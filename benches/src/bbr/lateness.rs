@@ -6,9 +6,9 @@ use super::lab::{Bench, Cell};
 use super::{Rows, scaled};
 use crate::Failure;
 use crate::entry::{Better, Entry, Mark, Slices};
+use crate::harness::{LOAD, Pinned, WORKER, clock};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned, WORKER, clock};
 use hdrhistogram::Histogram;
 use ringway_netstack::congestion::Algorithm::Bbr1;
 use ringway_netstack::{SocketError, SocketId};
@@ -139,7 +139,7 @@ pub fn rows(plan: &Plan) -> Rows {
             let mut sender = Sender { host, socket, block: vec![0x5a; BLOCK] };
             sender.run(warm, false)?;
             for _ in 0..SLICES {
-                machine::note();
+                machine::sample();
                 // What waited for the note would count as late.
                 sender.run(slice / 10, false)?;
                 polling.add(sender.run(slice, false)?)?;

@@ -12,10 +12,10 @@ mod sweep;
 
 use crate::Failure;
 use crate::entry::Entry;
+use crate::harness::two_cores;
 use crate::keys::{Group, QUIET};
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::rig::two_cores;
 use crate::run::Output;
 use std::path::Path;
 use std::time::Duration;

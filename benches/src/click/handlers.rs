@@ -5,9 +5,9 @@ use super::frames::Length;
 use super::source;
 use crate::Failure;
 use crate::entry::Entry;
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::keys::Folder;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned, WORKER};
 use ringway_click::{Class, Context, Element, Metadata, PACKETS, PacketBurst};
 use ringway_click_driver::click::{Terminal, registry, run_with};
 use std::fmt::Write as _;
@@ -126,7 +126,7 @@ const JOBS: &[Job] = &[
 
 /// The longest delay of any operation.
 pub fn measure(_: &Plan) -> Result<Entry, Failure> {
-    crate::rig::two_cores()?;
+    crate::harness::two_cores()?;
     let ticks = ringway_host::ticks_per_second() / 1e6;
     let (mut worst, mut steps) = (Vec::new(), Vec::new());
     for jobs in JOBS.chunk_by(|one, next| one.case == next.case) {

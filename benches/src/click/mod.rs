@@ -14,9 +14,9 @@ mod tables;
 
 use crate::Failure;
 use crate::entry::{Better, Entry};
+use crate::harness::{Pinned, WORKER};
 use crate::keys::{Folder, Group, QUIET};
 use crate::plan::Plan;
-use crate::rig::{Pinned, WORKER};
 use crate::run::Output;
 pub use configuration::{CASES, Case, flow};
 use frames::{Frames, Length};

@@ -2,8 +2,8 @@
 
 use super::frames::Frames;
 use crate::Failure;
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::peer::{Peer, signal};
-use crate::rig::{LOAD, Pinned, WORKER};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

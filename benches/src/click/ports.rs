@@ -4,11 +4,11 @@
 use super::{SLICE, router};
 use crate::Failure;
 use crate::entry::{Better, Entry};
+use crate::harness::fabric::Harness;
+use crate::harness::program::welcome;
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::keys::Folder;
 use crate::plan::Plan;
-use crate::rig::fabric::Rig;
-use crate::rig::program::welcome;
-use crate::rig::{LOAD, Pinned, WORKER};
 use ringway_click::{Router, Turn};
 use ringway_port::ring::open::RingListener;
 use ringway_port::source::Settings;
@@ -26,9 +26,9 @@ pub const CASES: [(&str, &str); 2] = [("forward.ports", ""), ("mirror.ports", "-
 
 /// Frames of 64 bytes from port to port.
 pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> {
-    crate::rig::two_cores()?;
+    crate::harness::two_cores()?;
     let folder = Folder::new()?;
-    let mut rig = Rig::start(&[WORKER], 4, Poll::Adaptive)?;
+    let mut harness = Harness::start(&[WORKER], 4, Poll::Adaptive)?;
     let listen = |name: &str| RingListener::bind(&folder.path().join(name), Default::default());
     let doors = [("in", listen("in")?), ("out", listen("out")?)];
     let kind = |name: &str| match name {
@@ -41,7 +41,7 @@ pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> 
     };
     let both = PATCHES.iter().flat_map(|(one, two)| [(one, two), (two, one)]);
     for (name, peer) in both {
-        rig.add_port(Port::new(name, kind(name), Some(To::Patch((*peer).into()))))?;
+        harness.add_port(Port::new(name, kind(name), Some(To::Patch((*peer).into()))))?;
     }
     let [from, to] = ["in", "out"].map(|name| folder.path().join(name));
     let text = format!("FromPort({}) {between}-> to :: ToPort({});", from.display(), to.display());
@@ -52,7 +52,7 @@ pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> 
     while sent(&mut function)? == 0 {
         turn(&mut function);
         for (name, door) in &doors {
-            programs.extend(welcome(&mut rig, name, door)?);
+            programs.extend(welcome(&mut harness, name, door)?);
         }
         if Instant::now() > end {
             return Err("no frame comes through the function".into());

@@ -1,15 +1,15 @@
 //! Chains of wires: what each further one costs.
 
 use super::cores;
+use super::fabric_function::{FabricFunction, RunsIn};
 use super::load::Load;
-use super::seat::{Place, Seat};
 use crate::Failure;
 use crate::click::CASES;
 use crate::click::frames::{Frames, Length};
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::{LOAD, Pinned};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned};
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -27,9 +27,9 @@ pub fn frames() -> Result<Frames, Failure> {
 /// One function: millions of frames a second. More: what each of the others adds to the time of a frame, against a
 /// chain of one in alternating slices.
 pub fn chain(plan: &Plan, count: usize, process: bool) -> Result<Entry, Failure> {
-    let place = if process { Place::Process } else { Place::Worker };
-    let mut one = Seat::chain(1, place)?;
-    let mut all = if count > 1 { Some(Seat::chain(count, place)?) } else { None };
+    let place = if process { RunsIn::Process } else { RunsIn::Worker };
+    let mut one = FabricFunction::chain(1, place)?;
+    let mut all = if count > 1 { Some(FabricFunction::chain(count, place)?) } else { None };
     let cores = cores();
     let _pinned = Pinned::to(LOAD)?;
     let mut first = Load::new(&mut one, frames()?);
@@ -37,7 +37,7 @@ pub fn chain(plan: &Plan, count: usize, process: bool) -> Result<Entry, Failure>
     let mut slices = Slices::default();
     let Some(all) = &mut all else {
         for _ in 0..plan.slices(SLICE) {
-            machine::note();
+            machine::sample();
             slices.ours.push(first.rate(SLICE)? / 1e6);
         }
         return Ok(slices.entry("Mpps", Better::More));
@@ -46,7 +46,7 @@ pub fn chain(plan: &Plan, count: usize, process: bool) -> Result<Entry, Failure>
     whole.send_each_once()?;
     let mut rates = Slices::default();
     for _ in 0..plan.slices(2 * SLICE) {
-        machine::note();
+        machine::sample();
         let (short, long) = (first.rate(SLICE)?, whole.rate(SLICE)?);
         rates.ours.push(long / 1e6);
         let added = (long.recip() - short.recip()) / (count - 1) as f64;

@@ -1,16 +1,16 @@
 //! What a wire adds to the way of a frame, one at a time.
 
 use super::WIRE;
+use super::fabric_function::FabricFunction;
 use super::load;
-use super::seat::Seat;
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::{LOAD, Pinned};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned};
 use crate::run::Output;
-use crate::vms::delay::{REST, pass, pass_by, seat};
-use crate::vms::seat::Side;
+use crate::vms::delay::{REST, function, pass, pass_by};
+use crate::vms::piped_function::Side;
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(200);
@@ -49,24 +49,24 @@ fn measure(plan: &Plan, kind: &str, pause: Duration) -> Result<[Slices; 2], Fail
         // Not before: processes would inherit it.
         let _pinned = Pinned::to(LOAD)?;
         for _ in 0..plan.slices(SLICE) {
-            machine::note();
+            machine::sample();
             let figures = pass()?;
             slices.iter_mut().zip(figures).for_each(|(slices, figure)| slices.ours.push(figure));
         }
         Ok(())
     };
     if kind == "process" {
-        let mut seat = seat(Side::Process)?;
-        repeat(&mut || pass(&mut seat, pause))?;
+        let mut function = function(Side::Process)?;
+        repeat(&mut || pass(&mut function, pause))?;
     } else {
-        let mut seat = Seat::new()?;
-        seat.start(WIRE.into())?;
+        let mut function = FabricFunction::new()?;
+        function.start(WIRE.into())?;
         repeat(&mut || {
             pass_by(pause, |send| {
                 if send {
-                    load::send_one(&mut seat.from.ring)?;
+                    load::send_one(&mut function.from.ring)?;
                 }
-                Ok(load::take(&mut seat.to.ring)? > 0)
+                Ok(load::take(&mut function.to.ring)? > 0)
             })
         })?;
     }

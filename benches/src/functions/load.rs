@@ -1,6 +1,6 @@
 //! The load of a function: one program sends frames, the other counts what the function sends.
 
-use super::seat::Seat;
+use super::fabric_function::FabricFunction;
 use crate::Failure;
 use crate::click::frames::{Frames, HEADERS, KEPT};
 use ringway_ring_client::{Ring, Rx, Slot, Tx};
@@ -32,8 +32,8 @@ pub struct Load<'s> {
 
 impl<'s> Load<'s> {
     /// These frames, over and over.
-    pub fn new(seat: &'s mut Seat, frames: Frames) -> Load<'s> {
-        Load::between(&mut seat.from.ring, &mut seat.to.ring, frames)
+    pub fn new(function: &'s mut FabricFunction, frames: Frames) -> Load<'s> {
+        Load::between(&mut function.from.ring, &mut function.to.ring, frames)
     }
 
     /// Sends `frames` over and over on the ring `from`, and receives them on `to`.
@@ -195,10 +195,10 @@ fn take_from(rx: &mut Rx) -> Result<u64, Failure> {
 }
 
 /// Sends a frame, and waits until it has passed the function.
-pub fn first(seat: &mut Seat) -> Result<(), Failure> {
-    send_one(&mut seat.from.ring)?;
+pub fn first(function: &mut FabricFunction) -> Result<(), Failure> {
+    send_one(&mut function.from.ring)?;
     let end = Instant::now() + PATIENCE;
-    while take(&mut seat.to.ring)? == 0 {
+    while take(&mut function.to.ring)? == 0 {
         if Instant::now() > end {
             return Err("no frame comes through the function".into());
         }
@@ -217,8 +217,8 @@ pub fn send_one(ring: &mut Ring) -> Result<bool, Failure> {
 }
 
 /// Frames lost within `time`, while the function carries out a change, which it must have answered at the end.
-pub fn lost(seat: &mut Seat, time: Duration, change: UnixStream) -> Result<u64, Failure> {
-    lost_between(&mut seat.from.ring, &mut seat.to.ring, time, change)
+pub fn lost(function: &mut FabricFunction, time: Duration, change: UnixStream) -> Result<u64, Failure> {
+    lost_between(&mut function.from.ring, &mut function.to.ring, time, change)
 }
 
 /// Frames that are lost between two rings within `time`, while the function carries out a change, which it must have

@@ -5,25 +5,25 @@ pub mod chain;
 mod delay;
 mod document;
 mod examples;
+pub mod fabric_function;
 pub mod load;
 mod multiply;
-pub mod seat;
 mod start;
 
 use crate::Failure;
 use crate::click::frames::Length;
 use crate::click::{CASES, Case};
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::{LOAD, Pinned, two_cores};
 use crate::keys::{Group, QUIET};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned, two_cores};
 use crate::run::Output;
 use crate::vms::boot;
-use crate::vms::seat::Side;
+use crate::vms::piped_function::Side;
 pub use document::write as document;
+use fabric_function::FabricFunction;
 use load::Load;
-use seat::Seat;
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -164,22 +164,22 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A seat with a configuration on its worker.
-fn on_worker(case: &Case) -> Result<Seat, Failure> {
-    let mut seat = Seat::new()?;
-    seat.start((case.text)("FromPort(in)", "ToPort(out)"))?;
-    Ok(seat)
+/// A function with a configuration on its worker.
+fn on_worker(case: &Case) -> Result<FabricFunction, Failure> {
+    let mut function = FabricFunction::new()?;
+    function.start((case.text)("FromPort(in)", "ToPort(out)"))?;
+    Ok(function)
 }
 
 /// Millions of frames a second from a program through a function on a worker to another.
 fn worker(plan: &Plan, case: &Case, length: Length) -> Result<Entry, Failure> {
-    let mut seat = on_worker(case)?;
+    let mut function = on_worker(case)?;
     let _pinned = Pinned::to(LOAD)?;
-    let mut load = Load::new(&mut seat, (case.frames)(length));
+    let mut load = Load::new(&mut function, (case.frames)(length));
     load.send_each_once()?;
     let mut slices = Slices::default();
     for _ in 0..plan.slices(SLICE) {
-        machine::note();
+        machine::sample();
         slices.ours.push(load.rate(SLICE)? / 1e6);
     }
     Ok(row(&slices, length, load.lost()))
@@ -187,7 +187,7 @@ fn worker(plan: &Plan, case: &Case, length: Length) -> Result<Entry, Failure> {
 
 /// Millions of frames a second through a function in a process, in alternation with a worker.
 fn process(plan: &Plan, case: &Case, length: Length) -> Result<Entry, Failure> {
-    let (mut own, mut peer) = (Seat::new()?, on_worker(case)?);
+    let (mut own, mut peer) = (FabricFunction::new()?, on_worker(case)?);
     own.start_process("in", "out", case.text)?;
     let cores = cores();
     let _pinned = Pinned::to(LOAD)?;
@@ -241,15 +241,15 @@ const WIRE: &str = "FromPort(in) -> ToPort(out); FromPort(out) -> ToPort(in);";
 
 /// Microseconds from the request to the first frame.
 fn start(plan: &Plan) -> Result<Entry, Failure> {
-    let mut seat = Seat::new()?;
+    let mut function = FabricFunction::new()?;
     let mut slices = Slices::default();
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
     while slices.ours.len() < 6 || Instant::now() < end {
         let begin = Instant::now();
-        seat.start(WIRE.into())?;
-        load::first(&mut seat)?;
+        function.start(WIRE.into())?;
+        load::first(&mut function)?;
         slices.ours.push(begin.elapsed().as_secs_f64() * 1e6);
-        seat.stop()?;
+        function.stop()?;
     }
     Ok(slices
         .entry("us", Better::Less)
@@ -259,14 +259,14 @@ fn start(plan: &Plan) -> Result<Entry, Failure> {
 
 /// Numbered frames that did not arrive, in each slice with a change.
 fn update(plan: &Plan) -> Result<Entry, Failure> {
-    let mut seat = Seat::new()?;
-    seat.start(WIRE.into())?;
+    let mut function = FabricFunction::new()?;
+    function.start(WIRE.into())?;
     let mut slices = Slices::default();
     for number in 0..plan.slices(SLICE) {
-        machine::note();
+        machine::sample();
         let text = WIRE.replace("-> ToPort(out)", &format!("-> c{number} :: Counter -> ToPort(out)"));
-        let change = seat.change(&text)?;
-        slices.ours.push(load::lost(&mut seat, SLICE, change)? as f64);
+        let change = function.change(&text)?;
+        slices.ours.push(load::lost(&mut function, SLICE, change)? as f64);
     }
     Ok(slices.entry("frames", Better::Less).at_most(0.0))
 }

@@ -44,7 +44,7 @@ pub fn multiply(plan: &Plan, isolation: &str) -> Result<Entry, Failure> {
     let (mut slices, mut lost) = (Slices::default(), 0);
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
     while slices.ours.len() < FEWEST || Instant::now() < end {
-        machine::note();
+        machine::sample();
         wait(&fabric)?;
         let mut load = Load { sent: 0, came: 0, begun: Instant::now() };
         slices.ours.push(load.until_second(&mut one, &mut two)?.as_secs_f64() * 1e3);

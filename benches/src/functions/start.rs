@@ -5,8 +5,8 @@ use crate::entry::{Better, Entry, Slices, median};
 use crate::machine;
 use crate::plan::Plan;
 use crate::run::Output;
-use crate::vms::seat::Side;
-use crate::vms::{boot, crowd};
+use crate::vms::piped_function::Side;
+use crate::vms::{boot, many};
 use std::time::{Duration, Instant};
 
 /// Measures the keys that are asked for.
@@ -27,7 +27,7 @@ fn alone(plan: &Plan) -> Result<Entry, Failure> {
     let mut times = Vec::new();
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
     while times.len() < 20 || Instant::now() < end {
-        machine::note();
+        machine::sample();
         times.push(boot::once(Side::Process)?.1);
     }
     let last: Vec<f64> = times.iter().map(|times| times[3]).collect();
@@ -43,7 +43,7 @@ fn alone(plan: &Plan) -> Result<Entry, Failure> {
 }
 
 fn four_hundredth(plan: &Plan) -> Result<Entry, Failure> {
-    let times = crowd::four_hundredth(Side::Process, plan.seconds)?;
+    let times = many::four_hundredth(Side::Process, plan.seconds)?;
     let row = Slices::of(&times, &[]).entry("ms", Better::Less);
     let best = row.best.unwrap_or(f64::NAN);
     Ok(row.mark("best <= 10 ms", best <= 10.0).note("399 others sleep"))
@@ -51,7 +51,7 @@ fn four_hundredth(plan: &Plan) -> Result<Entry, Failure> {
 
 /// Seconds until each has returned a frame.
 fn thousand() -> Result<Entry, Failure> {
-    let (memory, time) = crowd::thousand(Side::Process)?;
+    let (memory, time) = many::thousand(Side::Process)?;
     let [proportional, own] = memory.map(|kb| kb / 1024.0);
     let row = Slices::of(&[time], &[]).entry("s", Better::Less);
     let row = row.with("PSS of each, MB", proportional).with("private, MB", own);

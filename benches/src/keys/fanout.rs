@@ -2,17 +2,17 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, interval};
+use crate::harness::fabric::{Harness, vhost_user};
+use crate::harness::fan::{self, Fan};
+use crate::harness::program::{OnPort, on_port};
+use crate::harness::sequence::Payload;
+use crate::harness::stream::Stream;
+use crate::harness::{LOAD, Pinned, WORKER, two_cores};
 use crate::keys::Folder;
 use crate::peer::Peer;
 use crate::peer::net::{Space, bridge, ip};
 use crate::peer::ovs::Ovs;
 use crate::plan::Plan;
-use crate::rig::fabric::{Rig, vhost_user};
-use crate::rig::fan::{self, Fan};
-use crate::rig::program::{OnPort, on_port};
-use crate::rig::sequence::Payload;
-use crate::rig::stream::Stream;
-use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
 use ringway_spec::Poll;
 use std::net::UdpSocket;
@@ -42,10 +42,10 @@ fn fanout(plan: &Plan) -> Result<Entry, Failure> {
     let mut steps: Vec<(usize, Slices)> = Vec::new();
     let mut lacking = None;
     for count in COUNTS {
-        let mut rig = Rig::start(&[WORKER], count + 1, Poll::Adaptive)?;
-        let mut source = on_port(&mut rig, "source", SLOTS)?;
+        let mut harness = Harness::start(&[WORKER], count + 1, Poll::Adaptive)?;
+        let mut source = on_port(&mut harness, "source", SLOTS)?;
         let to: Result<Vec<OnPort>, Failure> =
-            (0..count).map(|index| on_port(&mut rig, &format!("to{index}"), SLOTS)).collect();
+            (0..count).map(|index| on_port(&mut harness, &format!("to{index}"), SLOTS)).collect();
         let mut to = to?;
         let bridge = Flood::new(count);
         let _pinned = Pinned::to(LOAD)?;
@@ -86,22 +86,22 @@ fn beside_ovs(plan: &Plan) -> Result<Entry, Failure> {
     let (mut entry, mut steps) = (Entry::default(), Entry::default());
     for count in GUESTS {
         let folder = Folder::new()?;
-        let (our_homes, their_homes) = (fan::homes(count)?, fan::homes(count)?);
+        let (our_homes, their_homes) = (fan::guest_memories(count)?, fan::guest_memories(count)?);
         let (mut near, mut far) = (Fan::new(&our_homes)?, Fan::new(&their_homes)?);
         let ports: Vec<String> = (0..=count).map(|index| format!("guest{index}")).collect();
         let ovs = Ovs::start(folder.path(), &ports, WORKER)?;
         let sockets = ports.iter().map(|port| UnixStream::connect(ovs.socket(port)));
         let _theirs = fan::connect(&their_homes, &far.wires(), sockets.collect::<Result<_, _>>()?)?;
-        let mut rig = Rig::start(&[WORKER], count + 1, Poll::Adaptive)?;
+        let mut harness = Harness::start(&[WORKER], count + 1, Poll::Adaptive)?;
         let (mut sockets, wires) = (Vec::new(), near.wires());
         for port in &ports {
             let (near, far) = UnixStream::pair()?;
-            rig.add(port, vhost_user())?;
-            rig.attach(port, vec![far.into()])?;
+            harness.add(port, vhost_user())?;
+            harness.attach(port, vec![far.into()])?;
             sockets.push(near);
         }
-        let _ours = rig.serve_while(|| fan::connect(&our_homes, &wires, sockets))?;
-        rig.serve_until(Duration::from_secs(5), Rig::is_up)?;
+        let _ours = harness.serve_while(|| fan::connect(&our_homes, &wires, sockets))?;
+        harness.serve_until(Duration::from_secs(5), Harness::is_up)?;
         let _pinned = Pinned::to(LOAD)?;
         far.begin()?;
         ovs.run(false)?;

@@ -2,10 +2,10 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::WORKER;
+use crate::harness::fabric::{Harness, listen, vhost_user};
 use crate::keys::Folder;
 use crate::plan::Plan;
-use crate::rig::WORKER;
-use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::run::Output;
 use ringway_linux_guests::{Attachment, Guest, Interface, Runner, Spec, image};
 use ringway_spec::Poll;
@@ -55,19 +55,19 @@ pub fn fetch_kernel() -> Result<(), Failure> {
 fn run(plan: &Plan, output: &mut Output<'_>, monitor: &Monitor) -> Result<(), Failure> {
     crate::peer::program(monitor.program)?;
     let folder = Folder::new()?;
-    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     let sockets = ["left", "right"].map(|port| folder.path().join(port));
     let listeners = [("left", listen(&sockets[0])?), ("right", listen(&sockets[1])?)];
     for (port, _) in &listeners {
-        rig.add(port, vhost_user())?;
+        harness.add(port, vhost_user())?;
     }
     let near =
         sockets.each_ref().map(|socket| Attachment::VhostUser { socket: socket.clone(), listen: false });
     let near = both(folder.path(), "near", monitor.kind, near.map(Interface::new))?;
-    rig.serve_accepting(&listeners, BOOT, Rig::is_up)?;
+    harness.serve_accepting(&listeners, BOOT, Harness::is_up)?;
     let bridge = Bridge::new("rwbench", 2)?;
     let far = both(folder.path(), "far", monitor.kind, [bridge.interface(0, 1), bridge.interface(1, 2)]);
-    rig.serve_while(|| -> Result<(), Failure> {
+    harness.serve_while(|| -> Result<(), Failure> {
         begin(&near)?;
         let far = far.and_then(|guests| begin(&guests).map(|()| guests));
         measure(plan, output, monitor, (&near, &far.map_err(|error| error.to_string())));

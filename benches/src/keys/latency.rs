@@ -2,12 +2,12 @@
 
 use crate::Failure;
 use crate::entry::{Better, Slices};
+use crate::harness::fabric::Harness;
+use crate::harness::program::{connected, on_port};
+use crate::harness::{LOAD, Pinned, WORKER, clock, times, two_cores};
 use crate::machine;
 use crate::peer::relay::Relay;
 use crate::plan::Plan;
-use crate::rig::fabric::Rig;
-use crate::rig::program::{connected, on_port};
-use crate::rig::{LOAD, Pinned, WORKER, clock, times, two_cores};
 use crate::run::Output;
 use hdrhistogram::Histogram;
 use ringway_port::link;
@@ -79,7 +79,7 @@ fn lateness(plan: &Plan) -> Result<([Slices; 3], f64), Failure> {
     let mut all = [Slices::default(), Slices::default(), Slices::default()];
     let before = clock::Stolen::begin()?;
     for _ in 0..plan.slices(2 * SLICE) {
-        machine::note();
+        machine::sample();
         let times = on_line()?;
         let mut bare = empty()?;
         let count = (SLICE.as_nanos() / GAP.as_nanos()) as u32;
@@ -100,13 +100,13 @@ fn empty() -> Result<Histogram<u64>, Failure> {
 
 /// A slice of frames over a link of its own, whose worker polls until the end.
 fn on_line() -> Result<Histogram<u64>, Failure> {
-    let mut rig = Rig::start(&[WORKER], 3, Poll::Always)?;
+    let mut harness = Harness::start(&[WORKER], 3, Poll::Always)?;
     let ring = |name: &str, to: &str| Port::new(name, Kind::new("ring", &()), Some(To::Patch(to.into())));
-    let mut from = connected(&mut rig, ring("from", "line"), RingOptions::default())?;
-    let mut to = connected(&mut rig, ring("to", "from"), RingOptions::default())?;
+    let mut from = connected(&mut harness, ring("from", "line"), RingOptions::default())?;
+    let mut to = connected(&mut harness, ring("to", "from"), RingOptions::default())?;
     let settings = BTreeMap::from([("delay".to_string(), format!("{}us", DELAY.as_micros()))]);
     let kind = Kind::new(link::KIND.name, &link::Settings(settings));
-    rig.add_port(Port::new("line", kind, Some(To::Patch("to".into()))))?;
+    harness.add_port(Port::new("line", kind, Some(To::Patch("to".into()))))?;
     let (from, to, mut out) = (&mut from.ring, &mut to.ring, [0; 64]);
     let _pinned = Pinned::to(LOAD)?;
     let (clock, mut next, mut times) = (Instant::now(), Duration::ZERO, empty()?);
@@ -155,14 +155,14 @@ fn pass(from: &mut Ring, to: &mut Ring, frame: &[u8], out: &mut [u8]) -> Result<
 }
 
 fn polling(plan: &Plan) -> Result<[Slices; 2], Failure> {
-    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
-    let (mut ping, mut pong) = (on_port(&mut rig, "ping", SLOTS)?, on_port(&mut rig, "pong", SLOTS)?);
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
+    let (mut ping, mut pong) = (on_port(&mut harness, "ping", SLOTS)?, on_port(&mut harness, "pong", SLOTS)?);
     let (ping, pong) = (&mut ping.ring, &mut pong.ring);
     let (there, back, mut out) = (frame(2, 1), frame(1, 2), [0; 64]);
     let _pinned = Pinned::to(LOAD)?;
     let [mut p50, mut p99] = [Slices::default(), Slices::default()];
     for _ in 0..plan.slices(SLICE) {
-        machine::note();
+        machine::sample();
         let [half, most, _] = times(SLICE, || {
             pass(ping, pong, &there, &mut out)?;
             pass(pong, ping, &back, &mut out)
@@ -175,8 +175,8 @@ fn polling(plan: &Plan) -> Result<[Slices; 2], Failure> {
 
 fn sleeping(plan: &Plan) -> Result<[Slices; 2], Failure> {
     let relay = Relay::start(LOAD)?;
-    let mut rig = Rig::start(&[LOAD], 2, Poll::Never)?;
-    let (mut ping, mut pong) = (on_port(&mut rig, "ping", SLOTS)?, on_port(&mut rig, "pong", SLOTS)?);
+    let mut harness = Harness::start(&[LOAD], 2, Poll::Never)?;
+    let (mut ping, mut pong) = (on_port(&mut harness, "ping", SLOTS)?, on_port(&mut harness, "pong", SLOTS)?);
     let (ping, pong) = (&mut ping.ring, &mut pong.ring);
     let (there, back) = (frame(2, 1), frame(1, 2));
     let stop = AtomicBool::new(false);
@@ -199,7 +199,7 @@ fn sleeping(plan: &Plan) -> Result<[Slices; 2], Failure> {
         let [mut p50, mut p99] = [Slices::default(), Slices::default()];
         let mut all = || -> Result<(), Failure> {
             for _ in 0..plan.slices(2 * SLICE) {
-                machine::note();
+                machine::sample();
                 let [half, most, _] = times(SLICE, || {
                     ping.tx.push(&there)?;
                     // Nothing else returns slots if the answer arrives before a wait.

@@ -3,8 +3,8 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::{LOAD, Pinned, WORKER, two_cores};
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
 use ringway_host::{Clock, EventFd, wait_readable};
 use ringway_ring::{Notifier, Policy, View};

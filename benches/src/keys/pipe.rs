@@ -2,11 +2,11 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::program::pipe;
+use crate::harness::sequence::{Payload, Sequence};
+use crate::harness::stream::{receive, send};
+use crate::harness::{LOAD, Pinned, WORKER, two_cores};
 use crate::plan::Plan;
-use crate::rig::program::pipe;
-use crate::rig::sequence::{Payload, Sequence};
-use crate::rig::stream::{receive, send};
-use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -2,13 +2,13 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
+use crate::harness::fabric::Harness;
+use crate::harness::program::on_port;
+use crate::harness::sequence::Payload;
+use crate::harness::stream::Stream;
+use crate::harness::{LOAD, Pinned, WORKER, two_cores};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::fabric::Rig;
-use crate::rig::program::on_port;
-use crate::rig::sequence::Payload;
-use crate::rig::stream::Stream;
-use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
 use ringway_spec::Poll;
 use std::time::Duration;
@@ -32,13 +32,13 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 }
 
 fn rates(plan: &Plan, size: usize, slots: u32, payload: Payload) -> Result<(Slices, u64), Failure> {
-    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
-    let (mut one, mut two) = (on_port(&mut rig, "one", slots)?, on_port(&mut rig, "two", slots)?);
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
+    let (mut one, mut two) = (on_port(&mut harness, "one", slots)?, on_port(&mut harness, "two", slots)?);
     let _pinned = Pinned::to(LOAD)?;
     let mut stream = Stream::new(&mut one, vec![&mut two], size, 0)?;
     let mut slices = Slices::default();
     for _ in 0..plan.slices(SLICE + SLICE / 4) {
-        machine::note();
+        machine::sample();
         slices.ours.push(stream.rate(payload, SLICE)?);
         slices.peer.push(stream.copies(SLICE / 4)?);
     }

@@ -2,12 +2,12 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::fabric::Harness;
+use crate::harness::program::{OnPort, on_port, on_worker};
+use crate::harness::sequence::Payload;
+use crate::harness::stream::Stream;
+use crate::harness::{LOAD, Pinned, WORKER, two_cores};
 use crate::plan::Plan;
-use crate::rig::fabric::Rig;
-use crate::rig::program::{OnPort, on_port, on_worker};
-use crate::rig::sequence::Payload;
-use crate::rig::stream::Stream;
-use crate::rig::{LOAD, Pinned, WORKER, two_cores};
 use crate::run::Output;
 use ringway_spec::Poll;
 use std::time::Duration;
@@ -30,20 +30,20 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 }
 
 /// A fabric with programs on many ports; the first two are active.
-struct Crowd {
+struct ManyFunctions {
     // The fabric must end before its programs.
-    _rig: Rig,
+    _rig: Harness,
     active: (OnPort, OnPort),
     _idle: Vec<OnPort>,
 }
 
-impl Crowd {
-    fn new(ports: usize) -> Result<Crowd, Failure> {
-        let mut rig = Rig::start(&[WORKER], ports, Poll::Adaptive)?;
-        let active = (on_port(&mut rig, "one", SLOTS)?, on_port(&mut rig, "two", SLOTS)?);
-        let idle = (2..ports).map(|port| on_port(&mut rig, &format!("idle{port}"), IDLE_SLOTS));
+impl ManyFunctions {
+    fn new(ports: usize) -> Result<ManyFunctions, Failure> {
+        let mut harness = Harness::start(&[WORKER], ports, Poll::Adaptive)?;
+        let active = (on_port(&mut harness, "one", SLOTS)?, on_port(&mut harness, "two", SLOTS)?);
+        let idle = (2..ports).map(|port| on_port(&mut harness, &format!("idle{port}"), IDLE_SLOTS));
         let idle = idle.collect::<Result<_, _>>()?;
-        Ok(Crowd { _rig: rig, active, _idle: idle })
+        Ok(ManyFunctions { _rig: harness, active, _idle: idle })
     }
 
     /// Nanoseconds a frame.
@@ -55,13 +55,13 @@ impl Crowd {
 
 fn ports(plan: &Plan) -> Result<Entry, Failure> {
     more_descriptors();
-    let mut few = Crowd::new(2)?;
+    let mut few = ManyFunctions::new(2)?;
     let counts = [16, 128, 1024];
     let plan = plan.part(1.0 / counts.len() as f64);
     let mut steps = Vec::new();
     let mut slices = Slices::default();
     for count in counts {
-        let mut many = Crowd::new(count)?;
+        let mut many = ManyFunctions::new(count)?;
         let pinned = Pinned::to(LOAD)?;
         slices = plan.pairs(SLICE, |time| many.cost(time), |time| few.cost(time))?;
         drop(pinned);
@@ -88,13 +88,13 @@ fn workers(plan: &Plan) -> Result<Entry, Failure> {
     let plan = plan.part(0.5);
     let mut steps = Vec::new();
     for cores in [&[WORKER][..], &[WORKER, LOAD]] {
-        let mut rig = Rig::start(cores, 4, Poll::Adaptive)?;
+        let mut harness = Harness::start(cores, 4, Poll::Adaptive)?;
         let mut programs = Vec::new();
         for (pair, core) in [(0, cores[0]), (1, cores[cores.len() - 1])] {
             let worker = Some(format!("bench-{core}"));
             let [one, two] = ["one", "two"].map(|side| format!("{side}{pair}"));
-            let one = on_worker(&mut rig, &one, SLOTS, worker.clone())?;
-            programs.push((one, on_worker(&mut rig, &two, SLOTS, worker)?));
+            let one = on_worker(&mut harness, &one, SLOTS, worker.clone())?;
+            programs.push((one, on_worker(&mut harness, &two, SLOTS, worker)?));
         }
         let slices = plan.alone(SLICE, |time| both(&mut programs, time))?;
         steps.push((cores.len(), slices));

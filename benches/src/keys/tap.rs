@@ -2,10 +2,10 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::WORKER;
+use crate::harness::fabric::{Harness, SWITCH};
 use crate::peer::net::{IperfServer, Space, bridge, ip, iperf};
 use crate::plan::Plan;
-use crate::rig::WORKER;
-use crate::rig::fabric::{Rig, SWITCH};
 use crate::run::Output;
 use ringway_spec::{Poll, To};
 use std::time::Duration;
@@ -22,11 +22,11 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 
 fn tcp(plan: &Plan) -> Result<Entry, Failure> {
     let spaces = [Space::new()?, Space::new()?];
-    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     bridge("bench")?;
     for (index, space) in (0..).zip(&spaces) {
         let (name, host) = (format!("tap{index}"), index + 1);
-        rig.add_tap(&name, To::Switch(SWITCH.into()))?;
+        harness.add_tap(&name, To::Switch(SWITCH.into()))?;
         space.take(&name, [10, 98, 0, host])?;
         ip(&format!("link add veth{index} type veth peer name br{index}"))?;
         ip(&format!("link set br{index} addrgenmode none master bench up"))?;

@@ -3,16 +3,16 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::fabric::{Harness, vhost_user};
+use crate::harness::front::{self, Connection};
+use crate::harness::guest::{Addresses, Busy, Guest, Iommu, Pair, Shape, Wires};
+use crate::harness::memory::GuestMemory;
+use crate::harness::sequence::Payload;
+use crate::harness::{LOAD, Pinned, WORKER, returner, two_cores};
 use crate::keys::Folder;
 use crate::peer::ovs::Ovs;
 use crate::peer::{Peer, testpmd};
 use crate::plan::Plan;
-use crate::rig::fabric::{Rig, vhost_user};
-use crate::rig::front::{self, Connection};
-use crate::rig::guest::{Addresses, Busy, Guest, Iommu, Pair, Shape, Wires};
-use crate::rig::memory::GuestMemory;
-use crate::rig::sequence::Payload;
-use crate::rig::{LOAD, Pinned, WORKER, returner, two_cores};
 use crate::run::Output;
 use ringway_spec::Poll;
 use std::os::unix::net::UnixStream;
@@ -92,25 +92,29 @@ fn connect(
 }
 
 /// A fabric with two vhost-user ports on one switch, their front-ends connected.
-pub fn ours(memories: &Memories, pair: &Pair<'_>, shape: &Shape) -> Result<(Rig, [Connection; 2]), Failure> {
-    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+pub fn ours(
+    memories: &Memories,
+    pair: &Pair<'_>,
+    shape: &Shape,
+) -> Result<(Harness, [Connection; 2]), Failure> {
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     let mut sockets = Vec::new();
     for port in ["left", "right"] {
         let (near, far) = UnixStream::pair()?;
-        rig.add(port, vhost_user())?;
-        rig.attach(port, vec![far.into()])?;
+        harness.add(port, vhost_user())?;
+        harness.attach(port, vec![far.into()])?;
         sockets.push(near);
     }
     let [left, right] = <[UnixStream; 2]>::try_from(sockets).map_err(|_| "two sockets")?;
     let wires = pair.wires();
-    let connections = rig.serve_while(|| connect([left, right], memories, &wires, shape))?;
-    rig.serve_until(Duration::from_secs(5), Rig::is_up)?;
-    Ok((rig, connections))
+    let connections = harness.serve_while(|| connect([left, right], memories, &wires, shape))?;
+    harness.serve_until(Duration::from_secs(5), Harness::is_up)?;
+    Ok((harness, connections))
 }
 
 /// Our fabric and its guests.
 struct Near<'m> {
-    rig: Rig,
+    harness: Harness,
     _front: [Connection; 2],
     pair: Pair<'m>,
 }
@@ -119,13 +123,13 @@ impl<'m> Near<'m> {
     fn new(memories: &'m Memories, shape: &Shape) -> Result<Near<'m>, Failure> {
         let mut pair = pair(memories, shape)?;
         pair.set_payload(Payload::Numbered)?;
-        let (rig, front) = ours(memories, &pair, shape)?;
-        Ok(Near { rig, _front: front, pair })
+        let (harness, front) = ours(memories, &pair, shape)?;
+        Ok(Near { harness, _front: front, pair })
     }
 
     /// A row's figures besides its slices.
     fn figures(&self, entry: Entry, shape: &Shape) -> Entry {
-        let drops = self.rig.sum(|counters| {
+        let drops = self.harness.sum(|counters| {
             let drops = counters.tx_drops.iter().chain(&counters.rx_drops);
             drops.map(|count| count.load(Ordering::Relaxed)).sum()
         });
@@ -135,7 +139,7 @@ impl<'m> Near<'m> {
             .with("Gb/s", rate * f64::from(shape.frame) * 8e-3)
             .with("frames lost", self.pair.lost as f64 + self.pair.missing() as f64)
             .with("drops", drops as f64)
-            .with("notifications", self.rig.notifications() as f64)
+            .with("notifications", self.harness.notifications() as f64)
     }
 }
 
@@ -194,7 +198,7 @@ fn beside_dpdk(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     let far = testpmd::back_end(folder.path(), sockets.each_ref().map(PathBuf::as_path), WORKER)
         .and_then(|testpmd| Far::new(testpmd, sockets, &their_memories, shape));
     let pinned = Pinned::to(LOAD)?;
-    learn(&mut near.pair, &near.rig)?;
+    learn(&mut near.pair, &near.harness)?;
     let mut entry = match far {
         Ok(mut far) => {
             let slices = plan.pairs(SLICE, |time| near.pair.rate(time), |time| far.slice(time))?;
@@ -230,7 +234,7 @@ fn beside_ovs(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     let mut far = Far::new(ovs, sockets, &their_memories, shape)?;
     let mut near = Near::new(&our_memories, shape)?;
     let _pinned = Pinned::to(LOAD)?;
-    learn(&mut near.pair, &near.rig)?;
+    learn(&mut near.pair, &near.harness)?;
     let (mut rows, mut steps) = (Vec::new(), Entry::default());
     for (name, rules) in RULES {
         far.peer.run(true)?;
@@ -251,9 +255,9 @@ fn beside_ovs(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
 }
 
 /// Exchanges frames until the switch knows both addresses.
-pub fn learn(pair: &mut Pair<'_>, rig: &Rig) -> Result<(), Failure> {
+pub fn learn(pair: &mut Pair<'_>, harness: &Harness) -> Result<(), Failure> {
     let begin = Instant::now();
-    while rig.fabric.table(crate::rig::fabric::SWITCH)?.len() < 2 {
+    while harness.fabric.table(crate::harness::fabric::SWITCH)?.len() < 2 {
         pair.run(Duration::from_millis(10))?;
         if begin.elapsed() > Duration::from_secs(3) {
             return Err("the switch does not learn the guests' addresses".into());

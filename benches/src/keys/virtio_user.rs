@@ -2,12 +2,12 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry};
+use crate::harness::fabric::{Harness, listen, vhost_user};
+use crate::harness::{LOAD, WORKER, two_cores};
 use crate::keys::Folder;
 use crate::peer::Peer;
 use crate::peer::testpmd::{Testpmd, back_end, front_end};
 use crate::plan::Plan;
-use crate::rig::fabric::{Rig, listen, vhost_user};
-use crate::rig::{LOAD, WORKER, two_cores};
 use crate::run::Output;
 use ringway_spec::Poll;
 use std::path::{Path, PathBuf};
@@ -38,28 +38,28 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let path = |name: &str| folder.path().join(name);
-    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     let ours = [path("left"), path("right")];
     let listeners = [("left", listen(&ours[0])?), ("right", listen(&ours[1])?)];
     for (port, _) in &listeners {
-        rig.add(port, vhost_user())?;
+        harness.add(port, vhost_user())?;
     }
     let near = {
-        let mut accept = || rig.accept(&listeners);
+        let mut accept = || harness.accept(&listeners);
         front_end(folder.path(), "near", [&ours[0], &ours[1]], LOAD, options, frame, &mut accept)?
     };
     let mut near = Front(near);
     near.begin()?;
-    rig.serve_until(Duration::from_secs(5), Rig::is_up)?;
+    harness.serve_until(Duration::from_secs(5), Harness::is_up)?;
     near.0.run(false)?;
     let mut theirs = dpdk(folder.path(), options, frame).map_err(|error| error.to_string());
     let (mut worked, mut ran) = (0, Duration::ZERO);
     let slices = plan.pairs(
         SLICE,
         |time| {
-            let (before, begin) = (rig.busy(), Instant::now());
+            let (before, begin) = (harness.busy(), Instant::now());
             let rate = near.rate(time);
-            worked += rig.busy() - before;
+            worked += harness.busy() - before;
             ran += begin.elapsed();
             rate
         },
@@ -72,11 +72,11 @@ fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
         },
     )?;
     let share = near.busy()?;
-    let detail = rig.fabric.state().ports.into_iter().next().map_or(String::new(), |port| port.detail);
+    let detail = harness.fabric.state().ports.into_iter().next().map_or(String::new(), |port| port.detail);
     let entry = slices.entry("Mpps", Better::More).ratio_at_least(1.2);
-    let bursts = rig.sum(|counters| counters.bursts.load(Relaxed)).max(1);
-    let taken = rig.sum(|counters| counters.tx_frames.load(Relaxed));
-    let entry = entry.with("notifications", rig.notifications() as f64);
+    let bursts = harness.sum(|counters| counters.bursts.load(Relaxed)).max(1);
+    let taken = harness.sum(|counters| counters.tx_frames.load(Relaxed));
+    let entry = entry.with("notifications", harness.notifications() as f64);
     let entry = entry.with("frames per burst, ours", taken as f64 / bursts as f64);
     let entry = entry.with("worker's busy share", worked as f64 / ran.as_nanos() as f64);
     let mut entry = entry.with("front-end's busy share, ours", share);

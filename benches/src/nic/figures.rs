@@ -86,7 +86,7 @@ pub fn medians<const N: usize>(
 ) -> Result<Figures, Failure> {
     let mut all = [const { Vec::new() }; N];
     for _ in 0..slices {
-        crate::machine::note();
+        crate::machine::sample();
         let figures = each()?;
         all.iter_mut().zip(figures).for_each(|(all, figure)| all.push(figure));
     }

@@ -2,8 +2,8 @@
 
 use super::drop::{self, Seen};
 use crate::Failure;
-use crate::rig::WORKER;
-use crate::rig::fabric::{Rig, SWITCH, listen, vhost_user};
+use crate::harness::WORKER;
+use crate::harness::fabric::{Harness, SWITCH, listen, vhost_user};
 use ringway_frame::Counters;
 use ringway_host::listener::Listener;
 use ringway_host::memfd;
@@ -355,7 +355,7 @@ impl Pair {
 
 /// Pairs of guests, and the fabric of our ports.
 pub struct Bench<'a> {
-    rig: Rig,
+    harness: Harness,
     common: &'a Common,
     model: &'static str,
     pairs: Vec<Pair>,
@@ -413,11 +413,11 @@ fn settings(model: &str, way: Way, host: u8, techniques: Techniques) -> Kind {
 type Door = (String, bool, Listener);
 
 /// Attaches clients that wait; cards may map registers.
-fn accept(rig: &mut Rig, doors: &[Door]) -> Result<(), Failure> {
+fn accept(harness: &mut Harness, doors: &[Door]) -> Result<(), Failure> {
     for (name, is_card, listener) in doors {
         if let Some(socket) = listener.accept()? {
             let pages = is_card.then(|| memfd("registers", PAGES)).transpose()?;
-            rig.attach(name, std::iter::once(socket).chain(pages).collect())?;
+            harness.attach(name, std::iter::once(socket).chain(pages).collect())?;
         }
     }
     Ok(())
@@ -432,13 +432,13 @@ impl<'a> Bench<'a> {
         ways: &[(Way, Techniques)],
     ) -> Result<Bench<'a>, Failure> {
         let bridge = Bridge::new(BRIDGE, 4)?;
-        let mut rig = Rig::start(&[WORKER], 2 * ways.len(), Poll::Adaptive)?;
+        let mut harness = Harness::start(&[WORKER], 2 * ways.len(), Poll::Adaptive)?;
         let (mut doors, mut plans) = (Vec::new(), Vec::new());
         for &(way, techniques) in ways {
             let first = doors.len();
             for (name, host) in way.ports().into_iter().zip(1..).filter(|_| way.is_ours()) {
                 let kind = if way.is_card() { settings(model, way, host, techniques) } else { vhost_user() };
-                rig.add(&name, kind)?;
+                harness.add(&name, kind)?;
                 let listener = listen(&common.folder.join(&name))?;
                 doors.push((name, way.is_card(), listener));
             }
@@ -462,14 +462,14 @@ impl<'a> Bench<'a> {
             plans.push((way, interfaces, counter));
         }
         // QEMU's client waits only a few seconds for the answer to its first message.
-        let pairs = rig.serve_beside(
-            |rig| accept(rig, &doors),
+        let pairs = harness.serve_beside(
+            |harness| accept(harness, &doors),
             || {
                 let pairs = plans.into_iter();
                 pairs.map(|(way, interfaces, counter)| common.pair(way, interfaces, counter)).collect()
             },
         )?;
-        Ok(Bench { rig, common, model, pairs, _bridge: bridge })
+        Ok(Bench { harness, common, model, pairs, _bridge: bridge })
     }
 
     /// The model of our cards.
@@ -482,17 +482,17 @@ impl<'a> Bench<'a> {
         &mut self,
         work: impl FnOnce(&Pairs<'_>) -> Result<T, Failure> + Send,
     ) -> Result<T, Failure> {
-        let Bench { rig, common, pairs, .. } = self;
-        let page = rig.page();
+        let Bench { harness, common, pairs, .. } = self;
+        let page = harness.page();
         let pairs = Pairs { common, pairs, page: &page };
-        rig.serve_while(|| work(&pairs))
+        harness.serve_while(|| work(&pairs))
     }
 
     /// Changes the techniques of a pair with our cards.
     pub fn set(&mut self, way: Way, techniques: Techniques) -> Result<(), Failure> {
         for (name, host) in way.ports().into_iter().zip(1..) {
             let kind = settings(self.model, way, host, techniques);
-            self.rig.fabric.change_port(Port::new(&name, kind, Some(To::Switch(SWITCH.into()))))?;
+            self.harness.fabric.change_port(Port::new(&name, kind, Some(To::Switch(SWITCH.into()))))?;
         }
         Ok(())
     }
@@ -502,7 +502,7 @@ impl<'a> Bench<'a> {
     pub fn exits(&self, way: Way) -> Result<[f64; 4], Failure> {
         let mut sums = [0; 4];
         for port in way.ports() {
-            let exits = self.rig.fabric.exits(&port)?.ok_or("a port without registers")?;
+            let exits = self.harness.fabric.exits(&port)?.ok_or("a port without registers")?;
             let tails = exits.registers.iter().filter(|register| DOORBELLS.contains(&&*register.name));
             let writes: u64 = tails.map(|register| register.writes).sum();
             let all: u64 = exits.registers.iter().map(|register| register.reads + register.writes).sum();

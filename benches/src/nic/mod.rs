@@ -15,9 +15,9 @@ mod sockets;
 
 use crate::Failure;
 use crate::entry::Entry;
+use crate::harness::two_cores;
 use crate::keys::{Group, QUIET};
 use crate::plan::Plan;
-use crate::rig::two_cores;
 use crate::run::Output;
 use pair::Role;
 use std::time::Duration;

@@ -2,11 +2,11 @@
 //! one lost where none may be lost, and it has no figure.
 
 use crate::Failure;
+use crate::harness::fabric::{Harness, SWITCH, listen};
+use crate::harness::program::{OnPort, connected, pipe};
+use crate::harness::{LOAD, WORKER};
 use crate::keys::Folder;
 use crate::peer::net::{bridge, ip};
-use crate::rig::fabric::{Rig, SWITCH, listen};
-use crate::rig::program::{OnPort, connected, pipe};
-use crate::rig::{LOAD, WORKER};
 use ringway_frame::{CountersPage, Reason};
 use ringway_host::listener::Listener;
 use ringway_port::e1000::{self, MEMORY, PAGES, Techniques};
@@ -68,7 +68,7 @@ enum Ends {
 
 /// The ports of two guests.
 pub struct Pair {
-    rig: Rig,
+    harness: Harness,
     ends: Ends,
     is_lossless: bool,
 }
@@ -144,20 +144,20 @@ fn mac(number: u8) -> MacAddress {
 impl Pair {
     /// Makes the ports.
     pub fn new(way: &Way) -> Result<Pair, Failure> {
-        let mut rig = Rig::start(&[WORKER], 4, Poll::Adaptive)?;
+        let mut harness = Harness::start(&[WORKER], 4, Poll::Adaptive)?;
         let ends = match way {
-            Way::Bridge(techniques) => cards(&mut rig, MODEL, *techniques, true)?,
-            Way::Switch(techniques) => cards(&mut rig, MODEL, *techniques, false)?,
-            Way::Model(model, techniques) => cards(&mut rig, model, *techniques, false)?,
+            Way::Bridge(techniques) => cards(&mut harness, MODEL, *techniques, true)?,
+            Way::Switch(techniques) => cards(&mut harness, MODEL, *techniques, false)?,
+            Way::Model(model, techniques) => cards(&mut harness, model, *techniques, false)?,
             Way::Rings(slots) => {
-                Ends::Rings([ring(&mut rig, "ring0", *slots)?, ring(&mut rig, "ring1", *slots)?])
+                Ends::Rings([ring(&mut harness, "ring0", *slots)?, ring(&mut harness, "ring1", *slots)?])
             }
             Way::Pipe(slots) => {
                 let (one, two, pipe) = pipe(*slots)?;
                 Ends::Pipe { ends: [one, two], _pipe: pipe }
             }
         };
-        Ok(Pair { rig, ends, is_lossless: way.is_lossless() })
+        Ok(Pair { harness, ends, is_lossless: way.is_lossless() })
     }
 
     /// Runs two guests for a slice of `time`; `words` are added to both command lines.
@@ -173,7 +173,7 @@ impl Pair {
     /// What the ports dropped, for an error message.
     fn drops(&self) -> String {
         let mut drops = String::new();
-        for (index, port) in self.rig.page().counters().iter().enumerate() {
+        for (index, port) in self.harness.page().counters().iter().enumerate() {
             for (way, counts) in [("sent", &port.tx_drops), ("received", &port.rx_drops)] {
                 for (reason, count) in Reason::ALL.iter().zip(counts) {
                     match count.load(Ordering::Relaxed) {
@@ -227,11 +227,11 @@ impl Pair {
 
     /// Runs two guests until both have ended. The first starts when the second can receive.
     fn start(&mut self, lines: [String; 2]) -> Result<Slice, Failure> {
-        let Pair { rig, ends, is_lossless } = self;
+        let Pair { harness, ends, is_lossless } = self;
         let cores = if matches!(ends, Ends::Pipe { .. }) { [WORKER, LOAD] } else { [LOAD; 2] };
         let ends = &*ends;
         let [first, second] = lines;
-        let busy = rig.busy();
+        let busy = harness.busy();
         let (guests, session) = std::thread::scope(|scope| {
             let start = |index: usize, line: String| {
                 let device = match ends {
@@ -243,14 +243,14 @@ impl Pair {
                 scope.spawn(move || guest(&device, index as u8, &line, core))
             };
             let receiver = start(1, second);
-            connect(rig, ends, 1, &receiver)?;
+            connect(harness, ends, 1, &receiver)?;
             if *is_lossless && !matches!(ends, Ends::Pipe { .. }) {
-                learn(rig, &receiver)?;
+                learn(harness, &receiver)?;
             }
             let sender = start(0, first);
-            connect(rig, ends, 0, &sender)?;
+            connect(harness, ends, 0, &sender)?;
             let cpu = ringway_host::thread_cpu();
-            let guests = rig.serve_while(|| {
+            let guests = harness.serve_while(|| {
                 let [sender, receiver] = [sender, receiver].map(|guest| {
                     guest.join().map_err(|_| Failure::from("a guest's thread failed")).flatten()
                 });
@@ -259,45 +259,47 @@ impl Pair {
             Ok::<_, Failure>((guests, ringway_host::thread_cpu().saturating_sub(cpu)))
         })?;
         let tails = match ends {
-            Ends::Cards { .. } => PORTS.iter().map(|port| tails(rig, port)).sum::<Result<u64, Failure>>()?,
+            Ends::Cards { .. } => {
+                PORTS.iter().map(|port| tails(harness, port)).sum::<Result<u64, Failure>>()?
+            }
             _ => 0,
         };
-        Ok(Slice { guests, worker: rig.busy().saturating_sub(busy), session, tails })
+        Ok(Slice { guests, worker: harness.busy().saturating_sub(busy), session, tails })
     }
 }
 
 /// Writes to a card's tail registers since its client connected.
-fn tails(rig: &Rig, port: &str) -> Result<u64, Failure> {
-    let exits = rig.fabric.exits(port)?.ok_or("a port without registers")?;
+fn tails(harness: &Harness, port: &str) -> Result<u64, Failure> {
+    let exits = harness.fabric.exits(port)?.ok_or("a port without registers")?;
     let tails = exits.registers.iter().filter(|register| ["TDT", "RDT"].contains(&&*register.name));
     Ok(tails.map(|register| register.writes).sum())
 }
 
 /// A ring port whose frames are never dropped because it is full.
-fn ring(rig: &mut Rig, name: &str, slots: u32) -> Result<OnPort, Failure> {
+fn ring(harness: &mut Harness, name: &str, slots: u32) -> Result<OnPort, Failure> {
     let port = Port::new(name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
     let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
-    connected(rig, Port { hold: Some(HOLD), ..port }, options)
+    connected(harness, Port { hold: Some(HOLD), ..port }, options)
 }
 
 /// Waits until the switch knows the second guest: frames to all do not wait for room.
-fn learn<T>(rig: &mut Rig, guest: &ScopedJoinHandle<'_, T>) -> Result<(), Failure> {
+fn learn<T>(harness: &mut Harness, guest: &ScopedJoinHandle<'_, T>) -> Result<(), Failure> {
     let end = Instant::now() + BOUND;
     while !guest.is_finished() {
-        if rig.fabric.table(SWITCH)?.iter().any(|entry| entry.mac == mac(1)) {
+        if harness.fabric.table(SWITCH)?.iter().any(|entry| entry.mac == mac(1)) {
             return Ok(());
         }
         if Instant::now() > end {
             return Err("a guest does not announce itself".into());
         }
-        rig.accept(&[])?;
+        harness.accept(&[])?;
         std::thread::yield_now();
     }
     Ok(())
 }
 
 /// Cards on a switch, or on a bridge.
-fn cards(rig: &mut Rig, model: &str, techniques: Techniques, bridged: bool) -> Result<Ends, Failure> {
+fn cards(harness: &mut Harness, model: &str, techniques: Techniques, bridged: bool) -> Result<Ends, Failure> {
     static BRIDGES: AtomicU32 = AtomicU32::new(0);
     let number = BRIDGES.fetch_add(1, Ordering::Relaxed);
     let folder = Folder::new()?;
@@ -311,12 +313,12 @@ fn cards(rig: &mut Rig, model: &str, techniques: Techniques, bridged: bool) -> R
         let kind = Kind::new(e1000::KIND.name, &settings);
         if !bridged {
             let port = Port::new(name, kind, Some(To::Switch(SWITCH.into())));
-            rig.add_port(Port { hold: Some(HOLD), ..port })?;
+            harness.add_port(Port { hold: Some(HOLD), ..port })?;
             continue;
         }
         let tap = format!("tap{number}-{index}");
-        rig.add_port(Port::new(name, kind, Some(To::Patch(tap.clone()))))?;
-        rig.add_tap(&tap, To::Patch(name.into()))?;
+        harness.add_port(Port::new(name, kind, Some(To::Patch(tap.clone()))))?;
+        harness.add_tap(&tap, To::Patch(name.into()))?;
         ip(&format!("link set {tap} addrgenmode none master nic{number} up"))?;
     }
     let [one, two] = listeners;
@@ -325,7 +327,7 @@ fn cards(rig: &mut Rig, model: &str, techniques: Techniques, bridged: bool) -> R
 
 /// Attaches a guest's card when its monitor connects, and waits until the guest has started it.
 fn connect<T>(
-    rig: &mut Rig,
+    harness: &mut Harness,
     ends: &Ends,
     index: usize,
     guest: &ScopedJoinHandle<'_, T>,
@@ -342,15 +344,16 @@ fn connect<T>(
         }
         std::thread::yield_now();
     };
-    rig.attach(name, vec![socket, ringway_host::memfd("registers", PAGES)?])?;
-    let is_up =
-        |rig: &Rig| rig.fabric.state().ports.iter().any(|port| port.name == *name && port.state == "up");
-    while !is_up(rig) && !guest.is_finished() {
+    harness.attach(name, vec![socket, ringway_host::memfd("registers", PAGES)?])?;
+    let is_up = |harness: &Harness| {
+        harness.fabric.state().ports.iter().any(|port| port.name == *name && port.state == "up")
+    };
+    while !is_up(harness) && !guest.is_finished() {
         if Instant::now() > end {
             return Err("a guest does not start its card".into());
         }
         // Serves the sessions; those of former guests end.
-        rig.accept(&[])?;
+        harness.accept(&[])?;
         std::thread::yield_now();
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The peer of a switched round trip: a process that relays datagrams between two UNIX sockets.
 
 use crate::Failure;
-use crate::rig::Pinned;
+use crate::harness::Pinned;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};

@@ -3,11 +3,11 @@
 use super::ends::{Ends, SERVER, Stream, Veth, connect, host};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::WORKER;
+use crate::harness::fabric::{Harness, SWITCH};
 use crate::machine;
 use crate::peer::net::Space;
 use crate::plan::Plan;
-use crate::rig::WORKER;
-use crate::rig::fabric::{Rig, SWITCH};
 use ringway_port::ring::open::Program;
 use ringway_sockets::Network;
 use ringway_spec::{Poll, To};
@@ -101,16 +101,16 @@ fn machine_time() -> Result<f64, Failure> {
 struct Ours {
     networks: [Network; 2],
     _programs: [Program; 2],
-    _rig: Rig,
+    _rig: Harness,
 }
 
 impl Ours {
     fn new(offloads: bool) -> Result<Ours, Failure> {
-        let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
-        let mut one = |last| host(&mut rig, last, |config| config.offloads = offloads);
+        let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
+        let mut one = |last| host(&mut harness, last, |config| config.offloads = offloads);
         let ((one, first), (two, second)) = (one(1)?, one(2)?);
         let networks = [Network::start(one)?, Network::start(two)?];
-        Ok(Ours { networks, _programs: [first, second], _rig: rig })
+        Ok(Ours { networks, _programs: [first, second], _rig: harness })
     }
 }
 
@@ -120,7 +120,7 @@ fn slices(plan: &Plan, offloads: bool) -> Result<[Slices; 2], Failure> {
     let listener = veth.listen()?;
     let mut slices = [Slices::default(), Slices::default()];
     for _ in 0..plan.slices(2 * SLICE) {
-        machine::note();
+        machine::sample();
         let [client, server] = &ours.networks;
         let figures = transfer(connect(client, server)?, SLICE)?;
         slices.iter_mut().zip(figures).for_each(|(slices, figure)| slices.ours.push(figure));
@@ -154,21 +154,21 @@ struct WithKernel {
     spaces: [Space; 2],
     listener: std::net::TcpListener,
     _program: Program,
-    _rig: Rig,
+    _rig: Harness,
 }
 
 impl WithKernel {
     fn new() -> Result<WithKernel, Failure> {
         let spaces = [Space::new()?, Space::new()?];
-        let mut rig = Rig::start(&[WORKER], 3, Poll::Adaptive)?;
-        let (host, program) = host(&mut rig, 1, |_| {})?;
+        let mut harness = Harness::start(&[WORKER], 3, Poll::Adaptive)?;
+        let (host, program) = host(&mut harness, 1, |_| {})?;
         for (last, space) in (2..).zip(&spaces) {
             let name = format!("tap{last}");
-            rig.add_tap(&name, To::Switch(SWITCH.into()))?;
+            harness.add_tap(&name, To::Switch(SWITCH.into()))?;
             space.take_with_cubic(&name, [10, 96, 0, last])?;
         }
         let listener = spaces[0].within(|| Ok(std::net::TcpListener::bind(SocketAddr::from(SERVER))?))?;
-        Ok(WithKernel { network: Network::start(host)?, spaces, listener, _program: program, _rig: rig })
+        Ok(WithKernel { network: Network::start(host)?, spaces, listener, _program: program, _rig: harness })
     }
 
     /// A connection from us, or from the other kernel.
@@ -184,9 +184,9 @@ impl WithKernel {
 }
 
 fn with_kernel(plan: &Plan, back: bool) -> Result<Entry, Failure> {
-    let rig = WithKernel::new()?;
+    let harness = WithKernel::new()?;
     let rate = |ours: bool, time: Duration| -> Result<f64, Failure> {
-        let (client, server) = rig.connect(ours)?;
+        let (client, server) = harness.connect(ours)?;
         Ok(transfer(if back { (server, client) } else { (client, server) }, time)?[0])
     };
     let slices = plan.pairs(SLICE, |time| rate(true, time), |time| rate(false, time))?;

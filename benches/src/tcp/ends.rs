@@ -1,9 +1,9 @@
 //! Two ends of connections: programs with a stack of their own on a switch, and programs on the kernel's.
 
 use crate::Failure;
+use crate::harness::fabric::{Harness, SWITCH};
+use crate::harness::program::connected;
 use crate::peer::net::{Space, ip};
-use crate::rig::fabric::{Rig, SWITCH};
-use crate::rig::program::connected;
 use ringway_port::ring::open::Program;
 use ringway_sockets::{Config, Host, Network, RingDevice, RingOptions};
 use ringway_spec::{Kind, Port, To};
@@ -54,9 +54,13 @@ pub fn ring() -> RingOptions {
 }
 
 /// A host on a port of the switch, and Ringway's side of its ring.
-pub fn host(rig: &mut Rig, last: u8, change: impl Fn(&mut Config)) -> Result<(Host, Program), Failure> {
+pub fn host(
+    harness: &mut Harness,
+    last: u8,
+    change: impl Fn(&mut Config),
+) -> Result<(Host, Program), Failure> {
     let port = Port::new(&format!("host{last}"), Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
-    let port = connected(rig, Port { hold: Some(HOLD), ..port }, ring())?;
+    let port = connected(harness, Port { hold: Some(HOLD), ..port }, ring())?;
     let mut config = Config::new(ringway_sockets::Cidr::new([10, 96, 0, last], 24));
     change(&mut config);
     Ok((Host::new(RingDevice::from(port.ring), config)?, port.program))

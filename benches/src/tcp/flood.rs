@@ -4,12 +4,12 @@ use super::ends::{HOLD, SERVER, VETH, Veth};
 use super::transactions::{Polled, connection_of_kernel};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::fabric::{Harness, SWITCH};
+use crate::harness::program::connected;
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::machine;
 use crate::peer::net::Space;
 use crate::plan::Plan;
-use crate::rig::fabric::{Rig, SWITCH};
-use crate::rig::program::connected;
-use crate::rig::{LOAD, Pinned, WORKER};
 use ringway_frame::Offload;
 use ringway_host::{TapSettings, open_tap};
 use ringway_port::ring::open::Program;
@@ -127,12 +127,12 @@ struct Ours {
 
 impl Ours {
     fn new() -> Result<Ours, Failure> {
-        let mut rig = Rig::start(&[WORKER], 3, Poll::Adaptive)?;
+        let mut harness = Harness::start(&[WORKER], 3, Poll::Adaptive)?;
         let port = Port::new("flood", Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
         let options = RingOptions { slots: [512; 2], ..RingOptions::default() };
-        let port = connected(&mut rig, Port { hold: Some(HOLD), ..port }, options)?;
+        let port = connected(&mut harness, Port { hold: Some(HOLD), ..port }, options)?;
         // The client receives the answers, which are not for it, as a router without a route does.
-        let polled = Polled::with(rig, |config| {
+        let polled = Polled::with(harness, |config| {
             config.mac = Some(MAC);
             config.gateways = vec![[10, 96, 0, 1].into()];
         })?;
@@ -220,7 +220,7 @@ impl Kernel<'_> {
 fn beside(plan: &Plan, rate: u32, ours: &mut Ours, kernel: &mut Kernel<'_>) -> Result<[Slices; 2], Failure> {
     let mut slices = [Slices::default(), Slices::default()];
     for _ in 0..plan.slices(2 * SLICE) {
-        machine::note();
+        machine::sample();
         let figures = {
             let _pinned = Pinned::to(LOAD)?;
             ours.slice(rate, SLICE)?

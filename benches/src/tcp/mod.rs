@@ -8,9 +8,9 @@ mod transactions;
 
 use crate::Failure;
 use crate::entry::Entry;
+use crate::harness::two_cores;
 use crate::keys::{Group, QUIET};
 use crate::plan::Plan;
-use crate::rig::two_cores;
 use crate::run::Output;
 
 /// All groups.

@@ -3,10 +3,10 @@
 use super::ends::{Ends, SERVER, Veth, connect, host};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::fabric::Harness;
+use crate::harness::{LOAD, Pinned, WORKER, times};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::fabric::Rig;
-use crate::rig::{LOAD, Pinned, WORKER, times};
 use ringway_netstack::{SocketError, SocketId};
 use ringway_port::ring::open::Program;
 use ringway_sockets::{Config, Host, Network, SocketOptions};
@@ -31,19 +31,20 @@ pub struct Polled {
     /// The last byte that was passed.
     byte: u8,
     _programs: [Program; 2],
-    _rig: Rig,
+    _rig: Harness,
 }
 
 impl Polled {
     fn new() -> Result<Polled, Failure> {
-        Polled::with(Rig::start(&[WORKER], 2, Poll::Adaptive)?, |_| {})
+        Polled::with(Harness::start(&[WORKER], 2, Poll::Adaptive)?, |_| {})
     }
 
     /// On a fabric with room for two more ports; `change`: the server's settings.
-    pub fn with(mut rig: Rig, change: impl Fn(&mut Config)) -> Result<Polled, Failure> {
-        let ((one, first), (mut two, second)) = (host(&mut rig, 1, |_| {})?, host(&mut rig, 2, change)?);
+    pub fn with(mut harness: Harness, change: impl Fn(&mut Config)) -> Result<Polled, Failure> {
+        let ((one, first), (mut two, second)) =
+            (host(&mut harness, 1, |_| {})?, host(&mut harness, 2, change)?);
         let listener = two.stack().listen(SERVER.into(), 1024)?;
-        Ok(Polled { hosts: [one, two], listener, byte: 0, _programs: [first, second], _rig: rig })
+        Ok(Polled { hosts: [one, two], listener, byte: 0, _programs: [first, second], _rig: harness })
     }
 
     pub fn server(&mut self) -> &mut Host {
@@ -159,7 +160,7 @@ pub fn round_trips(plan: &Plan) -> Result<[Entry; 2], Failure> {
         let _pinned = Pinned::to(LOAD)?;
         let mut byte = 0_u8;
         for _ in 0..plan.slices(2 * SLICE) {
-            machine::note();
+            machine::sample();
             let [half, most, _] = times(SLICE, || ours.transaction(sockets))?;
             p50.ours.push(half);
             p99.ours.push(most);
@@ -185,8 +186,8 @@ pub fn round_trips(plan: &Plan) -> Result<[Entry; 2], Failure> {
 
 /// Medians of p50 and p99 with a blocking thread at each end.
 fn blocking(plan: &Plan, spin: Duration) -> Result<[[f64; 2]; 2], Failure> {
-    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
-    let mut one = |last| host(&mut rig, last, |config| config.spin = spin);
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
+    let mut one = |last| host(&mut harness, last, |config| config.spin = spin);
     let ((one, _first), (two, _second)) = (one(1)?, one(2)?);
     let ours = connect(&Network::start(one)?, &Network::start(two)?)?;
     let veth = Veth::new(true)?;

@@ -1,6 +1,6 @@
 //! Starting and changing a function.
 
-use super::seat::{MEMORY, Plan as Order, Seat, Side, answered};
+use super::piped_function::{MEMORY, PipedFunction, Plan as Order, Side, answered};
 use super::{WIRE, stages};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
@@ -21,20 +21,24 @@ fn ms(time: Duration) -> f64 {
 }
 
 /// Starts a wire as the fabric does, a VM in the spare process, and waits for its first frame.
-pub fn once(side: Side) -> Result<(Seat, Times), Failure> {
+pub fn once(side: Side) -> Result<(PipedFunction, Times), Failure> {
     start(side, side == Side::Vm, None)
 }
 
-fn start(side: Side, spare: bool, snapshot: Option<&(String, OwnedFd)>) -> Result<(Seat, Times), Failure> {
+fn start(
+    side: Side,
+    spare: bool,
+    snapshot: Option<&(String, OwnedFd)>,
+) -> Result<(PipedFunction, Times), Failure> {
     let order =
         Order { side, text: &WIRE, memory: MEMORY, core: None, slots: 256, single: false, snapshot, spare };
-    let mut seat = Seat::start(&order)?;
-    let first = match seat.first() {
+    let mut function = PipedFunction::start(&order)?;
+    let first = match function.first() {
         Ok(first) => first,
-        Err(error) => return Err(format!("{error}; {}", seat.why()).into()),
+        Err(error) => return Err(format!("{error}; {}", function.why()).into()),
     };
-    let times = [seat.spawned, seat.up, seat.attached, first].map(ms);
-    Ok((seat, times))
+    let times = [function.spawned, function.up, function.attached, first].map(ms);
+    Ok((function, times))
 }
 
 /// Starts without others; a process in the same run.
@@ -43,7 +47,7 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
     let (mut ours, mut containers, mut cold) = (Vec::new(), Vec::new(), Vec::new());
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
     while slices.ours.len() < 20 || Instant::now() < end {
-        machine::note();
+        machine::sample();
         let times = once(Side::Vm)?.1;
         ours.push(times);
         slices.ours.push(times[3]);
@@ -92,7 +96,7 @@ pub fn clone(plan: &Plan) -> Result<Entry, Failure> {
     let (mut slices, mut clones) = (Slices::default(), Vec::new());
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
     while slices.ours.len() < 20 || Instant::now() < end {
-        machine::note();
+        machine::sample();
         let times = start(Side::Vm, true, Some(&snapshot))?.1;
         clones.push(times);
         slices.ours.push(times[3]);
@@ -110,14 +114,14 @@ pub fn install(plan: &Plan) -> Result<Entry, Failure> {
     let (mut slices, mut number) = (Slices::default(), 0);
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
     while slices.ours.len() < 20 || Instant::now() < end {
-        machine::note();
-        for (seat, times) in [(&mut vm, &mut slices.ours), (&mut process, &mut slices.peer)] {
-            let seat = &mut seat.as_mut().map_err(|error| error.to_string())?.0;
+        machine::sample();
+        for (function, times) in [(&mut vm, &mut slices.ours), (&mut process, &mut slices.peer)] {
+            let function = &mut function.as_mut().map_err(|error| error.to_string())?.0;
             number += 1;
             let text = WIRE("in", "out")
                 .replace("-> ToPort(out)", &format!("-> c{number} :: Counter -> ToPort(out)"));
             let begin = Instant::now();
-            answered(seat.change(&text)?)?;
+            answered(function.change(&text)?)?;
             times.push(ms(begin.elapsed()));
         }
     }
@@ -127,14 +131,14 @@ pub fn install(plan: &Plan) -> Result<Entry, Failure> {
 
 /// Frames that did not arrive, in each slice with a change.
 pub fn update(plan: &Plan, side: Side) -> Result<Entry, Failure> {
-    let mut seat = once(side)?.0;
+    let mut function = once(side)?.0;
     let mut slices = Slices::default();
     for number in 0..plan.slices(SLICE) {
-        machine::note();
+        machine::sample();
         let text =
             WIRE("in", "out").replace("-> ToPort(out)", &format!("-> c{number} :: Counter -> ToPort(out)"));
-        let change = seat.change(&text)?;
-        let (from, to) = seat.ends()?;
+        let change = function.change(&text)?;
+        let (from, to) = function.ends()?;
         slices.ours.push(lost_between(from, to, SLICE, change)? as f64);
     }
     Ok(slices.entry("frames", Better::Less).at_most(0.0))

@@ -4,11 +4,11 @@ use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::functions::chain::frames;
 use crate::functions::cores;
+use crate::functions::fabric_function::{FabricFunction, RunsIn};
 use crate::functions::load::Load;
-use crate::functions::seat::{Place, Seat};
+use crate::harness::{LOAD, Pinned};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned};
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -16,9 +16,9 @@ const WARM: Duration = Duration::from_millis(5);
 
 /// Frames a second through so many wires on ports of one worker.
 pub fn chain(plan: &Plan, count: usize) -> Result<Entry, Failure> {
-    let seat = |place| Seat::chain(count, place);
+    let function = |place| FabricFunction::chain(count, place);
     let (mut vms, mut processes, mut worker) =
-        (seat(Place::Vm)?, seat(Place::Process)?, seat(Place::Worker)?);
+        (function(RunsIn::Vm)?, function(RunsIn::Process)?, function(RunsIn::Worker)?);
     let cores = cores();
     // Not before they were started: their processes would inherit it.
     let _pinned = Pinned::to(LOAD)?;
@@ -32,7 +32,7 @@ pub fn chain(plan: &Plan, count: usize) -> Result<Entry, Failure> {
     }
     let mut rates = [(); 3].map(|()| Vec::new());
     for _ in 0..plan.slices(3 * SLICE) {
-        machine::note();
+        machine::sample();
         for (load, rates) in loads.iter_mut().zip(&mut rates) {
             // Those that rested are asleep.
             load.rate(WARM)?;

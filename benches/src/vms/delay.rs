@@ -1,12 +1,12 @@
 //! What a wire adds to the way of a frame.
 
 use super::WIRE;
-use super::seat::{MEMORY, Plan as Order, Seat, Side};
+use super::piped_function::{MEMORY, PipedFunction, Plan as Order, Side};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned, WORKER};
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(200);
@@ -14,7 +14,7 @@ const SLICE: Duration = Duration::from_millis(200);
 pub const REST: Duration = Duration::from_millis(1);
 
 /// A wire between two pipes.
-pub fn seat(side: Side) -> Result<Seat, Failure> {
+pub fn function(side: Side) -> Result<PipedFunction, Failure> {
     let order = Order {
         side,
         text: &WIRE,
@@ -25,14 +25,14 @@ pub fn seat(side: Side) -> Result<Seat, Failure> {
         snapshot: None,
         spare: false,
     };
-    let mut seat = Seat::start(&order)?;
-    seat.first()?;
-    Ok(seat)
+    let mut function = PipedFunction::start(&order)?;
+    function.first()?;
+    Ok(function)
 }
 
 /// p50 and p99 of the time until a frame has passed, in microseconds, with a pause before each.
-pub fn pass(seat: &mut Seat, pause: Duration) -> Result<[f64; 2], Failure> {
-    pass_by(pause, |send| seat.exchange(send))
+pub fn pass(function: &mut PipedFunction, pause: Duration) -> Result<[f64; 2], Failure> {
+    pass_by(pause, |send| function.exchange(send))
 }
 
 /// p50 and p99 of the time until a frame has passed, in microseconds. `exchange` sends a frame if it is called with
@@ -64,12 +64,12 @@ pub fn pass_by(
 }
 
 fn measure(plan: &Plan, pause: Duration) -> Result<[Slices; 2], Failure> {
-    let (mut vm, mut process) = (seat(Side::Vm)?, seat(Side::Process)?);
+    let (mut vm, mut process) = (function(Side::Vm)?, function(Side::Process)?);
     // Not before: their processes would inherit it.
     let _pinned = Pinned::to(LOAD)?;
     let [mut p50, mut p99] = [Slices::default(), Slices::default()];
     for _ in 0..plan.slices(2 * SLICE) {
-        machine::note();
+        machine::sample();
         let (ours, theirs) = (pass(&mut vm, pause)?, pass(&mut process, pause)?);
         p50.ours.push(ours[0]);
         p50.peer.push(theirs[0]);

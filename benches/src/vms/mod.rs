@@ -3,19 +3,19 @@
 
 pub mod boot;
 mod chain;
-pub mod crowd;
 pub mod delay;
+pub mod many;
+pub mod piped_function;
 mod rate;
-pub mod seat;
 mod stages;
 
 use crate::Failure;
 use crate::functions::{CHAIN, LENGTHS, NAMES};
+use crate::harness::two_cores;
 use crate::keys::{Group, QUIET};
 use crate::plan::Plan;
-use crate::rig::two_cores;
 use crate::run::Output;
-use seat::Side;
+use piped_function::Side;
 
 /// A function that sends what comes.
 pub const WIRE: fn(&str, &str) -> String =
@@ -118,21 +118,21 @@ fn start(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
         output.put("clone", boot::clone(plan));
     }
     if output.wants("clone.1000") {
-        output.put("clone.1000", crowd::clones());
+        output.put("clone.1000", many::clones());
     }
     if output.wants("memory") {
-        output.put("memory", crowd::alone(plan));
+        output.put("memory", many::alone(plan));
     }
     if output.wants("boot.400th") {
-        output.put("boot.400th", crowd::among(plan));
+        output.put("boot.400th", many::among(plan));
     }
     if output.wants("boot.1000") || output.wants("memory.1000") {
-        let [time, memory] = crowd::at_once();
+        let [time, memory] = many::at_once();
         output.put("boot.1000", time);
         output.put("memory.1000", memory);
     }
     if output.wants("density") {
-        output.put("density", crowd::density());
+        output.put("density", many::density());
     }
     Ok(())
 }

@@ -1,15 +1,15 @@
 //! Frames a second through a function on one core; the load has the other.
 
 use super::WIRE;
-use super::seat::{LARGE, MEMORY, Plan as Order, Seat, Side};
+use super::piped_function::{LARGE, MEMORY, PipedFunction, Plan as Order, Side};
 use crate::Failure;
 use crate::click::frames::{Flow, Frames, LEAST, Length};
 use crate::click::{CASES, Case};
 use crate::entry::{Better, Entry, Slices, median};
 use crate::functions::load::Load;
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned, WORKER};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const SLICE: Duration = Duration::from_millis(100);
 const WARM: Duration = Duration::from_millis(5);
 const SLOTS: u32 = 512;
 
-/// A load between the ends of a seat.
+/// A load between the ends of a function.
 type Measure = fn(&mut Load<'_>, Duration) -> Result<f64, Failure>;
 
 fn order<'a>(side: Side, text: &'a dyn Fn(&str, &str) -> String, slots: u32) -> Order<'a> {
@@ -36,22 +36,22 @@ fn order<'a>(side: Side, text: &'a dyn Fn(&str, &str) -> String, slots: u32) -> 
 
 /// A side that is measured.
 struct Lane {
-    seat: Seat,
+    function: PipedFunction,
     frames: Option<Frames>,
 }
 
 impl Lane {
     fn new(order: &Order<'_>, frames: Frames) -> Result<Lane, Failure> {
-        let mut seat = Seat::start(order)?;
-        if let Err(error) = seat.settle() {
-            return Err(format!("{error}; {}", seat.why()).into());
+        let mut function = PipedFunction::start(order)?;
+        if let Err(error) = function.settle() {
+            return Err(format!("{error}; {}", function.why()).into());
         }
-        Ok(Lane { seat, frames: Some(frames) })
+        Ok(Lane { function, frames: Some(frames) })
     }
 
     fn with<T>(&mut self, use_it: impl FnOnce(&mut Load<'_>) -> Result<T, Failure>) -> Result<T, Failure> {
         let frames = self.frames.take().ok_or("the load failed before")?;
-        let (from, to) = self.seat.ends()?;
+        let (from, to) = self.function.ends()?;
         let mut load = Load::between(from, to, frames);
         let result = use_it(&mut load);
         self.frames = Some(load.into_frames());
@@ -73,7 +73,7 @@ fn pairs(plan: &Plan, mut sides: [Lane; 2], measure: Measure) -> Result<Slices, 
     let _pinned = Pinned::to(LOAD)?;
     let mut slices = Slices::default();
     for _ in 0..plan.slices(2 * SLICE) {
-        machine::note();
+        machine::sample();
         let [vm, process] = &mut sides;
         slices.ours.push(vm.rate(SLICE, measure)?);
         slices.peer.push(process.rate(SLICE, measure)?);

@@ -7,16 +7,16 @@ mod seen;
 mod sites;
 mod subscribers;
 
+use super::fabric_function::FabricFunction;
 use super::load::Load;
-use super::seat::Seat;
 use super::{LENGTHS, MARK, SLICE, beside, cores, row};
 use crate::Failure;
 use crate::click::frames::{Frames, Length};
 use crate::entry::{Entry, Slices};
+use crate::harness::{LOAD, Pinned, two_cores};
 use crate::keys::{Group, QUIET};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::{LOAD, Pinned, two_cores};
 use crate::run::Output;
 use ends::Ends;
 use seen::Seen;
@@ -101,27 +101,27 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 /// An example that runs.
 struct Site {
     example: &'static Example,
-    seat: Seat,
+    function: FabricFunction,
     length: Length,
 }
 
 impl Site {
     fn start(example: &'static Example, length: Length, process: bool) -> Result<Site, Failure> {
-        let mut seat = Seat::between(PORTS)?;
+        let mut function = FabricFunction::between(PORTS)?;
         // The mirror has one.
         let is_used = |port: &&str| example.text.contains(&format!("({port})"));
         let ports: Vec<&str> = PORTS.into_iter().filter(is_used).collect();
         if process {
-            seat.start_process_with(example.text, &ports, example.parameters)?;
+            function.start_process_with(example.text, &ports, example.parameters)?;
         } else {
-            seat.start_with(example.text, &ports, example.parameters)?;
+            function.start_with(example.text, &ports, example.parameters)?;
         }
-        Ok(Site { example, seat, length })
+        Ok(Site { example, function, length })
     }
 
     /// Opens what frames need, sends each frame once and compares the addresses of a sample of those that pass.
     fn open(&mut self) -> Result<Load<'_>, Failure> {
-        let (inside, outside) = (&mut self.seat.from.ring, &mut self.seat.to.ring);
+        let (inside, outside) = (&mut self.function.from.ring, &mut self.function.to.ring);
         let (near, mut far) = match self.example.way {
             Way::Out => (inside, Some(outside)),
             Way::In => (outside, Some(inside)),
@@ -168,7 +168,7 @@ fn worker(plan: &Plan, example: &'static Example, length: Length) -> Result<Entr
     let mut load = site.open()?;
     let mut slices = Slices::default();
     for _ in 0..plan.slices(SLICE) {
-        machine::note();
+        machine::sample();
         slices.ours.push(load.rate(SLICE)? / 1e6);
     }
     example.inspect(&mut load, length)?;

@@ -2,16 +2,16 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry};
+use crate::harness::fabric::{Harness, vhost_user};
+use crate::harness::guest::{Addresses, Iommu, Shape};
+use crate::harness::mapper::{Mapper, Mappers};
+use crate::harness::memory::GuestMemory;
+use crate::harness::{LOAD, Pinned, WORKER, returner};
 use crate::keys::Folder;
 use crate::keys::iommu::{SLICE, enough};
 use crate::peer::Peer;
 use crate::peer::testpmd::{self, Testpmd};
 use crate::plan::Plan;
-use crate::rig::fabric::{Rig, vhost_user};
-use crate::rig::guest::{Addresses, Iommu, Shape};
-use crate::rig::mapper::{Mapper, Mappers};
-use crate::rig::memory::GuestMemory;
-use crate::rig::{LOAD, Pinned, WORKER, returner};
 use ringway_frame::Counters;
 use ringway_spec::Poll;
 use ringway_vhost_user::{HEADER, Header, PAYLOAD, Reply};
@@ -27,13 +27,17 @@ const APART: u32 = 4096;
 /// Time limit for a back-end to find its rings, with an IOTLB miss for each part.
 const START: Duration = Duration::from_secs(10);
 
-type Homes = [(GuestMemory, Addresses); 2];
+type GuestMemories = [(GuestMemory, Addresses); 2];
 
-fn homes() -> Result<Homes, Failure> {
+fn guest_memories() -> Result<GuestMemories, Failure> {
     Ok([Addresses::spaced(&SHAPE, APART)?, Addresses::spaced(&SHAPE, APART)?])
 }
 
-fn guests<'m>(sockets: [UnixStream; 2], homes: &'m Homes, announce: bool) -> Result<Mappers<'m>, Failure> {
+fn guests<'m>(
+    sockets: [UnixStream; 2],
+    homes: &'m GuestMemories,
+    announce: bool,
+) -> Result<Mappers<'m>, Failure> {
     let [left, right] = sockets;
     let one = |socket, index: usize, names| Mapper::new(socket, &homes[index], &SHAPE, names, announce);
     Ok(Mappers::new([one(left, 0, (1, 2))?, one(right, 1, (2, 1))?]))
@@ -54,7 +58,7 @@ struct Theirs<'m> {
 }
 
 /// Starts DPDK's back-end and guests, and stops (SIGSTOP) the back-end.
-fn dpdk<'m>(folder: &Path, homes: &'m Homes) -> Result<Theirs<'m>, Failure> {
+fn dpdk<'m>(folder: &Path, homes: &'m GuestMemories) -> Result<Theirs<'m>, Failure> {
     let paths = [folder.join("left"), folder.join("right")];
     let device = |index: usize| format!("net_vhost{index},iface={},iommu-support=1", paths[index].display());
     let mut testpmd = testpmd::forwarding(folder, "back", vec![device(0), device(1)], WORKER, &[])?;
@@ -110,29 +114,30 @@ impl<'m> Side<'m> {
 /// Ours and DPDK's, alternating, and the front-end's own limit.
 pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
-    let (our_homes, their_homes) = (homes()?, homes()?);
+    let (our_homes, their_homes) = (guest_memories()?, guest_memories()?);
     // Started before this thread is pinned, which the peer would inherit.
     let peer = dpdk(folder.path(), &their_homes);
-    let mut rig = Rig::start(&[WORKER], 2, Poll::Adaptive)?;
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     let mut sockets = Vec::new();
     for port in ["left", "right"] {
         let (near, far) = UnixStream::pair()?;
-        rig.add(port, vhost_user())?;
-        rig.attach(port, vec![far.into()])?;
+        harness.add(port, vhost_user())?;
+        harness.attach(port, vec![far.into()])?;
         sockets.push(near);
     }
     let sockets = <[UnixStream; 2]>::try_from(sockets).map_err(|_| "two sockets")?;
     // DPDK's session thread is on the other core; so is ours.
     let pinned = Pinned::to(LOAD)?;
-    let before = rig.busy();
-    let (entry, ours) = rig.serve_while(|| turns(plan, guests(sockets, &our_homes, false)?, peer))?;
+    let before = harness.busy();
+    let (entry, ours) = harness.serve_while(|| turns(plan, guests(sockets, &our_homes, false)?, peer))?;
     drop(pinned);
-    let entry = entry.step("ours", &ours.figures((rig.busy() - before) as f64 / ours.wall.as_nanos() as f64));
+    let entry =
+        entry.step("ours", &ours.figures((harness.busy() - before) as f64 / ours.wall.as_nanos() as f64));
     let drops = |counters: &Counters| {
         counters.tx_drops.iter().chain(&counters.rx_drops).map(|count| count.load(Relaxed)).sum()
     };
-    let entry = entry.with("drops", rig.sum(drops) as f64);
-    drop(rig);
+    let entry = entry.with("drops", harness.sum(drops) as f64);
+    drop(harness);
     let floor = floor(&plan.part(0.2))?;
     Ok(entry
         .with("floor, kpps", floor)
@@ -175,7 +180,7 @@ fn turns<'m>(
 
 /// The front-end's rate with a back-end that acknowledges every message at once and only returns descriptors.
 fn floor(plan: &Plan) -> Result<f64, Failure> {
-    let homes = homes()?;
+    let homes = guest_memories()?;
     let stop = AtomicBool::new(false);
     let (mut near, mut far) = (Vec::new(), Vec::new());
     for _ in 0..2 {

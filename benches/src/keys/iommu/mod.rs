@@ -2,14 +2,14 @@
 
 mod dynamic;
 mod lookup;
-mod passing;
 mod steady;
+mod throughput;
 
 use crate::Failure;
+use crate::harness::bare::Work;
+use crate::harness::guest::{Iommu, Shape};
+use crate::harness::two_cores;
 use crate::plan::Plan;
-use crate::rig::bare::Work;
-use crate::rig::guest::{Iommu, Shape};
-use crate::rig::two_cores;
 use crate::run::Output;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     }
     for (key, work, iommu) in PASSING {
         if output.wants(key) {
-            output.put(key, passing::measure(plan, work, &Shape { iommu, ..OFF }));
+            output.put(key, throughput::measure(plan, work, &Shape { iommu, ..OFF }));
         }
     }
     if output.wants("micro.lookup") {

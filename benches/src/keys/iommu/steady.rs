@@ -2,14 +2,14 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::harness::fabric::Harness;
+use crate::harness::front::{self, Connection};
+use crate::harness::guest::{Busy, Iommu, Pair, Shape};
+use crate::harness::{LOAD, Pinned};
 use crate::keys::iommu::{SLICE, enough};
 use crate::keys::vhost::{self, Memories};
 use crate::machine;
 use crate::plan::Plan;
-use crate::rig::fabric::Rig;
-use crate::rig::front::{self, Connection};
-use crate::rig::guest::{Busy, Iommu, Pair, Shape};
-use crate::rig::{LOAD, Pinned};
 use ringway_frame::Counters;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const HEARD: Duration = Duration::from_millis(100);
 
 /// A fabric with two guests, and its measured time.
 struct Side<'m> {
-    rig: Rig,
+    harness: Harness,
     /// The back-end works only while these connections are open.
     _front: [Connection; 2],
     pair: Pair<'m>,
@@ -34,19 +34,20 @@ struct Side<'m> {
 impl<'m> Side<'m> {
     fn new(memories: &'m Memories, shape: &Shape, stale: u64) -> Result<Side<'m>, Failure> {
         let mut pair = vhost::pair(memories, shape)?;
-        let (mut rig, mut front) = vhost::ours(memories, &pair, shape)?;
+        let (mut harness, mut front) = vhost::ours(memories, &pair, shape)?;
         if stale > 0 {
-            rig.serve_while(|| front.iter_mut().try_for_each(|front| front::leave_stale(front, stale)))?;
+            harness
+                .serve_while(|| front.iter_mut().try_for_each(|front| front::leave_stale(front, stale)))?;
         }
-        vhost::learn(&mut pair, &rig)?;
+        vhost::learn(&mut pair, &harness)?;
         // A guest behind an IOMMU kicks for posted receive buffers until its session has found their addresses known
         // often enough. Without service of the session the kicks would continue, with a system call per burst.
         if shape.iommu != Iommu::Off {
-            rig.serve_while(|| pair.run(HEARD).and_then(|_| pair.drain()))?;
+            harness.serve_while(|| pair.run(HEARD).and_then(|_| pair.drain()))?;
         }
         pair.busy = Busy::default();
-        let before = rig.busy();
-        Ok(Side { rig, _front: front, pair, wall: Duration::ZERO, before })
+        let before = harness.busy();
+        Ok(Side { harness, _front: front, pair, wall: Duration::ZERO, before })
     }
 
     fn slice(&mut self, time: Duration) -> Result<f64, Failure> {
@@ -72,16 +73,16 @@ struct Sum {
 
 impl Sum {
     fn add(&mut self, side: Side<'_>) {
-        let rig = &side.rig;
-        self.worker += rig.busy() - side.before;
+        let harness = &side.harness;
+        self.worker += harness.busy() - side.before;
         self.wall += side.wall;
         self.busy.some += side.pair.busy.some;
         self.busy.all += side.pair.busy.all;
         self.lost += side.pair.lost;
         let hits =
             |counters: &Counters| counters.iotlb_hits.load(Relaxed) + counters.iotlb_rx_hits.load(Relaxed);
-        self.hits += rig.sum(hits);
-        self.misses += rig.sum(|counters| counters.iotlb_misses.load(Relaxed));
+        self.hits += harness.sum(hits);
+        self.misses += harness.sum(|counters| counters.iotlb_misses.load(Relaxed));
     }
 
     fn figures(&self) -> [(&'static str, f64); 6] {
@@ -117,7 +118,7 @@ pub fn measure(plan: &Plan, shape: Shape, stale: u64, other: Shape, mark: f64) -
         let pinned = Pinned::to(LOAD)?;
         let [ours, peer] = &mut sides;
         for _ in 0..count {
-            machine::note();
+            machine::sample();
             slices.ours.push(ours.slice(SLICE)?);
             slices.peer.push(peer.slice(SLICE)?);
         }

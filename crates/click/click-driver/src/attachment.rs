@@ -96,9 +96,9 @@ impl Shared {
     }
 
     /// Advances the state as far as possible without blocking.
-    fn tend(&mut self, now: u64) {
+    fn advance(&mut self, now: u64) {
         let port = self.port.clone();
-        self.change(|attachment| attachment.tend(now, || handed::connect(&port)));
+        self.change(|attachment| attachment.advance(now, || handed::connect(&port)));
     }
 }
 
@@ -119,7 +119,7 @@ impl Plug {
     fn reach(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(shared) = &self.port else { return false };
         let mut port = shared.borrow_mut();
-        port.tend(cx.steady());
+        port.advance(cx.steady());
         let attachment = &port.attachment;
         if attachment.epoch() != self.epoch {
             for descriptor in self.watched.drain(..) {
@@ -315,15 +315,15 @@ mod tests {
         let plugs = [(); 2].map(|()| Rc::new(EventFd::new().unwrap()));
         let mut port = port.borrow_mut();
         port.changed.extend(plugs.iter().map(Rc::downgrade));
-        port.tend(0);
+        port.advance(0);
         assert!(plugs.iter().all(|changed| changed.clear()), "it is away with another reason");
         assert!(!port.attachment.reason().is_empty() && port.attachment.losses() == 0);
         let next = port.attachment.next();
-        port.tend(next - 1);
+        port.advance(next - 1);
         assert!(!plugs.iter().any(|changed| changed.clear()), "not tried yet");
         let [kept, gone] = plugs;
         drop(gone);
-        port.tend(next);
+        port.advance(next);
         assert!(kept.clear() && port.changed.len() == 1, "a plug that is gone is forgotten");
     }
 }

@@ -9,7 +9,7 @@ use core::cell::RefCell;
 const BUILD: u64 = 100_000;
 const SHARE: u64 = 3;
 
-/// The surroundings of a router that runs.
+/// What a router that runs needs of its platform.
 pub trait Driver {
     /// Nanoseconds that never go back.
     fn now(&mut self) -> u64;

@@ -123,7 +123,7 @@ pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Resu
         if let Some(lost) = waiting.iter().find(|guest| guest.state != "starting") {
             let GuestView { name, state, console, .. } = lost;
             return Err(Fail::Failed(match state.as_str() {
-                _ if guest_start::is_lost(lost) => guest_start::story(lost),
+                _ if guest_start::is_lost(lost) => guest_start::reason_and_console(lost),
                 "stopped" => {
                     format!("guest {name} is stopped: start it with `ringway guest start {name}`")
                 }

@@ -29,7 +29,7 @@ pub fn end_of(seconds: u64) -> Instant {
 }
 
 /// Waits until each guest runs, has failed, or has lived for a moment, and returns them all. What takes long is shown.
-pub fn settle(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
+pub fn wait_until_started(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
     let (mut progress, mut seen) = (Progress::default(), BTreeMap::new());
     let (mut heard, mut last) = (Instant::now(), None);
     loop {
@@ -40,7 +40,7 @@ pub fn settle(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
             (heard, last) = (now, news);
         }
         let patience = if last.is_some() { WAIT } else { SILENCE };
-        if are_settled(&guests, &mut seen, now) || now >= heard + patience {
+        if have_started(&guests, &mut seen, now) || now >= heard + patience {
             return Ok(guests);
         }
         std::thread::sleep(PAUSE);
@@ -48,12 +48,12 @@ pub fn settle(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
 }
 
 /// Whether no guest is about to start. `seen` has the time at which each process was seen first.
-fn are_settled(guests: &[GuestView], seen: &mut BTreeMap<(String, u32), Instant>, now: Instant) -> bool {
+fn have_started(guests: &[GuestView], seen: &mut BTreeMap<(String, u32), Instant>, now: Instant) -> bool {
     let starting = guests.iter().filter(|guest| guest.state == "starting");
     // Each is looked at, so that their times run together.
-    starting.fold(true, |settled, guest| {
+    starting.fold(true, |started, guest| {
         let since = *seen.entry((guest.name.clone(), guest.pid)).or_insert(now);
-        settled && guest.pid != 0 && now >= since + LIVES
+        started && guest.pid != 0 && now >= since + LIVES
     })
 }
 
@@ -63,7 +63,7 @@ pub fn is_lost(guest: &GuestView) -> bool {
 }
 
 /// Why a guest does not run, with the last lines of its console if it has run.
-pub fn story(guest: &GuestView) -> String {
+pub fn reason_and_console(guest: &GuestView) -> String {
     let GuestView { name, state, reason, console, .. } = guest;
     if state != "ended" {
         // The reasons of guests that did not start name them.
@@ -151,31 +151,31 @@ mod tests {
     }
 
     #[test]
-    fn guests_are_settled_when_their_processes_have_lived_for_a_moment() {
+    fn guests_have_started_when_their_processes_have_lived_for_a_moment() {
         let (mut seen, now) = (BTreeMap::new(), Instant::now());
-        let mut settled = |guest: GuestView, after: Duration| are_settled(&[guest], &mut seen, now + after);
-        assert!(settled(guest("running", 7, ""), Duration::ZERO));
-        assert!(settled(guest("ended", 0, "exit status: 1: x"), Duration::ZERO));
-        assert!(settled(guest("stopped", 0, ""), Duration::ZERO));
-        assert!(!settled(guest("starting", 0, ""), Duration::ZERO));
-        assert!(!settled(guest("starting", 0, ""), 2 * LIVES), "it has no process");
-        assert!(!settled(guest("starting", 7, ""), 2 * LIVES), "seen only just now");
-        assert!(settled(guest("starting", 7, ""), 3 * LIVES));
+        let mut started = |guest: GuestView, after: Duration| have_started(&[guest], &mut seen, now + after);
+        assert!(started(guest("running", 7, ""), Duration::ZERO));
+        assert!(started(guest("ended", 0, "exit status: 1: x"), Duration::ZERO));
+        assert!(started(guest("stopped", 0, ""), Duration::ZERO));
+        assert!(!started(guest("starting", 0, ""), Duration::ZERO));
+        assert!(!started(guest("starting", 0, ""), 2 * LIVES), "it has no process");
+        assert!(!started(guest("starting", 7, ""), 2 * LIVES), "seen only just now");
+        assert!(started(guest("starting", 7, ""), 3 * LIVES));
     }
 
     #[test]
     fn a_lost_guest_s_story_has_its_reason() {
         let ended = guest("ended", 0, "exit status: 1: no such device: x");
         assert!(is_lost(&ended) && !is_lost(&guest("stopped", 0, "")) && !is_lost(&guest("starting", 1, "")));
-        assert_eq!(story(&ended), "guest g has ended (exit status: 1: no such device: x)");
+        assert_eq!(reason_and_console(&ended), "guest g has ended (exit status: 1: no such device: x)");
         assert_eq!(super::ended(&ended.reason), "exit status: 1");
         assert_eq!(super::ended("signal: 9 (SIGKILL): a: b"), "signal: 9 (SIGKILL)");
         let panic = "Kernel panic - not syncing: VFS: Unable to mount root fs";
         assert_eq!(super::ended(panic), panic);
         let failed = guest("stopped", 0, "guest g: /x did not start: no");
         assert!(is_lost(&failed));
-        assert_eq!(story(&failed), failed.reason);
+        assert_eq!(reason_and_console(&failed), failed.reason);
         let failed = guest("stopped", 0, "no guest kernel: x");
-        assert_eq!(story(&failed), "guest g is stopped: no guest kernel: x");
+        assert_eq!(reason_and_console(&failed), "guest g is stopped: no guest kernel: x");
     }
 }

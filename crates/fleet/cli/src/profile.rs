@@ -71,7 +71,7 @@ pub fn profile(target: &Target, json: bool, name: &str, seconds: u64) -> Result<
         runner: guest.note,
         seconds: elapsed.as_secs_f64(),
         inside,
-        outside: outside(process, end, elapsed),
+        outside: outside_time(process, end, elapsed),
         cards: before.iter().zip(&after).map(|(from, to)| card(from, to, elapsed)).collect(),
     };
     if json {
@@ -120,7 +120,7 @@ fn ticks(text: &str) -> Option<[f64; 3]> {
     Some([user?, system?, guest?])
 }
 
-fn outside(before: [f64; 3], after: [f64; 3], elapsed: Duration) -> Outside {
+fn outside_time(before: [f64; 3], after: [f64; 3], elapsed: Duration) -> Outside {
     let second = rustix::param::clock_ticks_per_second() as f64;
     let part = |which: usize| 100.0 * (after[which] - before[which]) / second / elapsed.as_secs_f64();
     Outside { user: part(0), system: part(1), guest: part(2) }
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(ticks(&format!("7 (a (b) c) {}", fields.join(" "))), Some([14.0, 15.0, 43.0]));
         assert_eq!(ticks("7 (a"), None);
         assert!(times(std::process::id()).is_ok());
-        let half = outside([0.0; 3], [50.0, 0.0, 25.0], Duration::from_secs(1));
+        let half = outside_time([0.0; 3], [50.0, 0.0, 25.0], Duration::from_secs(1));
         let second = rustix::param::clock_ticks_per_second() as f64;
         assert_eq!((half.user, half.guest), (5000.0 / second, 2500.0 / second));
     }

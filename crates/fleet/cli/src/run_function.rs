@@ -9,7 +9,7 @@ use ringway_click_driver::click::Configuration;
 use ringway_click_driver::click::function;
 use ringway_click_driver::handed::{self, Handed};
 use ringway_control::function::{First, FunctionMessage, Order, Start};
-use ringway_fabric::{Link, LinkError};
+use ringway_fabric::{MessageStream, StreamError};
 use ringway_host::{MonitorFence, wait_readable};
 use ringway_spec::Isolation;
 use rustix::fs::{FileType, fstat};
@@ -17,10 +17,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// Waits for the order, and prepares for it if `control` says so.
-fn ordered(link: &Link) -> Result<(Start, Vec<OwnedFd>, vm::Prepared), Fail> {
+fn ordered(stream: &MessageStream) -> Result<(Start, Vec<OwnedFd>, vm::Prepared), Fail> {
     let mut prepared = vm::Prepared::default();
     loop {
-        match link.receive::<First>().map_err(Fail::because)? {
+        match stream.receive::<First>().map_err(Fail::because)? {
             (First::Prepare, _) => prepared = vm::Prepared::new(),
             (First::Start(start), descriptors) => return Ok((*start, descriptors, prepared)),
         }
@@ -44,7 +44,7 @@ fn go_first() {
     }
 }
 
-/// Confines the process and runs a function. Standard input is the link to `control`, which sends the configuration.
+/// Confines the process and runs a function. Standard input is the stream to `control`, which sends the configuration.
 pub fn run() -> Result<(), Fail> {
     crate::name_process("ringway spare");
     let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
@@ -56,8 +56,8 @@ pub fn run() -> Result<(), Fail> {
     rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
     drop(null);
     go_first();
-    let link = Arc::new(Link::new(stdin));
-    let (start, descriptors, prepared) = ordered(&link)?;
+    let stream = Arc::new(MessageStream::new(stdin));
+    let (start, descriptors, prepared) = ordered(&stream)?;
     crate::name_process(&format!("ringway {}", start.name));
     let mut descriptors = descriptors.into_iter();
     let (Some(listener), Some(connector), memory) =
@@ -69,7 +69,7 @@ pub fn run() -> Result<(), Fail> {
         ringway_host::pin(core).map_err(Fail::because)?;
     }
     // If `control` is gone, sending fails, and `hold` ends this process.
-    let say = |message: FunctionMessage| drop(link.send(&message, &[]));
+    let say = |message: FunctionMessage| drop(stream.send(&message, &[]));
     if start.isolation == Isolation::Vm {
         let (machine, fence) = prepared.take();
         match vm::prepare(machine, &start, memory) {
@@ -77,7 +77,7 @@ pub fn run() -> Result<(), Fail> {
                 let private = if start.snapshot.is_some() && !start.moved { start.memory } else { 0 };
                 let fence = fence.map_or_else(MonitorFence::new, Ok).map_err(Fail::because)?;
                 fence.confine(start.user, private).map_err(Fail::because)?;
-                tether(&link, vm::snapshot_handle(&vm))?;
+                end_with_control(&stream, vm::snapshot_handle(&vm))?;
                 return vm::run(vm, &listener.into(), &connector.into(), say);
             }
             // A clone, or a function that moves, has its state in that memory only.
@@ -91,7 +91,7 @@ pub fn run() -> Result<(), Fail> {
         }
     }
     ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
-    tether(&link, None)?;
+    end_with_control(&stream, None)?;
     handed::hand(Some(Handed {
         ports: start.ports.clone(),
         devices: start.devices.clone(),
@@ -126,29 +126,34 @@ struct SnapshotHandle {
 
 type Passed = Box<dyn FnOnce(Result<String, String>) + Send>;
 
-/// Makes this process end with its link to `control`, and follow its requests.
-fn tether(link: &Arc<Link>, snapshot_handle: Option<SnapshotHandle>) -> Result<(), Fail> {
-    let leash = link.clone();
-    ringway_host::spawn("leash", None, move || hold(&leash, snapshot_handle)).map(drop).map_err(Fail::because)
+/// Makes this process end with its stream to `control`, and follow its requests.
+fn end_with_control(
+    stream: &Arc<MessageStream>,
+    snapshot_handle: Option<SnapshotHandle>,
+) -> Result<(), Fail> {
+    let copy = stream.clone();
+    ringway_host::spawn("requests", None, move || follow_requests(&copy, snapshot_handle))
+        .map(drop)
+        .map_err(Fail::because)
 }
 
 /// Time after which a function has started, in nanoseconds.
 const STARTED: u64 = 100_000_000;
 
-/// Ends this process when its link to `control` is closed.
-fn hold(link: &Arc<Link>, snapshot_handle: Option<SnapshotHandle>) {
+/// Ends this process when its stream to `control` is closed.
+fn follow_requests(stream: &Arc<MessageStream>, snapshot_handle: Option<SnapshotHandle>) {
     // An order may come before; a failure is noticed below.
-    let _ = wait_readable(&[link.as_fd()], Some(STARTED));
+    let _ = wait_readable(&[stream.as_fd()], Some(STARTED));
     ringway_host::forget_program_pages(vm::shared_pages());
     loop {
-        match link.receive::<Order>() {
+        match stream.receive::<Order>() {
             Ok((Order::Thaw, _)) => {
                 snapshot_handle.iter().for_each(|snapshot_handle| (snapshot_handle.thaw)())
             }
             Ok((order @ (Order::Snapshot | Order::Freeze), descriptors)) => {
                 let freeze = matches!(order, Order::Freeze);
-                let link = link.clone();
-                let passed = move |result| drop(link.send(&FunctionMessage::Snapshot(result), &[]));
+                let stream = stream.clone();
+                let passed = move |result| drop(stream.send(&FunctionMessage::Snapshot(result), &[]));
                 match (&snapshot_handle, descriptors.into_iter().next()) {
                     (Some(snapshot_handle), Some(file)) => {
                         (snapshot_handle.take)(file, freeze, Box::new(passed))
@@ -156,7 +161,7 @@ fn hold(link: &Arc<Link>, snapshot_handle: Option<SnapshotHandle>) {
                     _ => passed(Err("it does not run in a VM".into())),
                 }
             }
-            Err(LinkError::Json(_)) => {}
+            Err(StreamError::Json(_)) => {}
             Err(_) => std::process::exit(0),
         }
     }

@@ -4,7 +4,7 @@ use crate::arguments::{Log, Target, Up};
 use crate::check;
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::guest_start::{is_lost, settle, story};
+use crate::guest_start::{is_lost, reason_and_console, wait_until_started};
 use crate::text;
 use anstream::println;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
@@ -156,7 +156,7 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
     let mut said = String::new();
     output.read_line(&mut said).map_err(Fail::because)?;
     if said.trim_end() == READY {
-        return tell(json, fabric, place);
+        return report(json, fabric, place);
     }
     output.read_to_string(&mut said).map_err(Fail::because)?;
     let status = child.wait().map_err(Fail::because)?;
@@ -167,14 +167,14 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
 }
 
 /// Tells that a fabric is up, and how its guests fare.
-fn tell(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
+fn report(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
     if !json {
         println!("{}up:{:#} fabric {}", text::GOOD, text::GOOD, fabric.name);
         println!("  socket  {}", place.socket.display());
         println!("  log     {}", place.log.display());
     }
     let guests = match fabric.guests.iter().any(|guest| guest.start) {
-        true => settle(&mut Client::to(place.socket.clone())?)?,
+        true => wait_until_started(&mut Client::to(place.socket.clone())?)?,
         false => Vec::new(),
     };
     if json {
@@ -187,7 +187,7 @@ fn tell(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
         let process = if *pid == 0 { String::new() } else { format!(", process {pid}") };
         println!("  guest   {name}: {style}{state}{style:#}{process}");
     }
-    guests.iter().filter(|guest| is_lost(guest)).for_each(|guest| text::warn(&story(guest)));
+    guests.iter().filter(|guest| is_lost(guest)).for_each(|guest| text::warn(&reason_and_console(guest)));
     for FunctionView { name, reason, .. } in lost_functions(fabric, place)? {
         text::warn(&format!("function {name} does not start, and is tried again: {reason}"));
     }

@@ -129,7 +129,7 @@ fn named(args: &Result<Json<ExtenderArgs>, JsonRejection>) -> usize {
 ///
 /// The decision is stored when it is made: the suitable nodes, or that there are none. The latter is stored
 /// once, not on each retry of kube-scheduler.
-fn judge(service: &Service, args: &ExtenderArgs, purpose: Purpose) -> Result<Judged, Failed> {
+fn evaluate(service: &Service, args: &ExtenderArgs, purpose: Purpose) -> Result<Judged, Failed> {
     let kubernetes = service.kubernetes.get();
     kubernetes.map_or(Ok(()), |kubernetes| kubernetes.check_synced())?;
     let (nodes, pod) = (names(args)?, &args.pod);
@@ -231,7 +231,7 @@ async fn answer_filter(
     await_nodes(&place, &args).await;
     let nodes = named(&args);
     let filtered = move |service: &Service| {
-        let Judged { trace, nodes, others, missing, best } = judge(service, &body(args)?, purpose)?;
+        let Judged { trace, nodes, others, missing, best } = evaluate(service, &body(args)?, purpose)?;
         let (mut passed, mut result) = (Vec::new(), ExtenderFilterResult::default());
         for host in trace.hosts.into_iter().filter(|host| nodes.contains(&host.host)) {
             match host.rejected.first() {
@@ -270,7 +270,8 @@ pub async fn prioritize(
     let (began, metrics) = (Instant::now(), place.metrics.clone());
     let nodes = named(&args);
     let prioritized = |service: &Service| {
-        let Judged { trace, nodes, others, missing, .. } = judge(service, &body(args)?, Purpose::Prioritize)?;
+        let Judged { trace, nodes, others, missing, .. } =
+            evaluate(service, &body(args)?, Purpose::Prioritize)?;
         let scores: BTreeMap<&str, f64> =
             trace.hosts.iter().filter_map(|host| Some((host.host.as_str(), host.score?))).collect();
         let least = scores.values().copied().fold(f64::MAX, f64::min);

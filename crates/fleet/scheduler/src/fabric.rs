@@ -46,7 +46,7 @@ pub struct Machine {
 }
 
 /// The fabric of this host, with its traffic at the last measurement.
-pub(crate) struct Link {
+pub(crate) struct FabricHandle {
     fabric: Box<dyn Fabric>,
     last: Mutex<Option<Traffic>>,
 }
@@ -60,9 +60,9 @@ pub(crate) struct Rates {
     pub ports: Vec<PortLoad>,
 }
 
-impl Link {
-    pub fn new(fabric: Box<dyn Fabric>) -> Link {
-        Link { fabric, last: Mutex::default() }
+impl FabricHandle {
+    pub fn new(fabric: Box<dyn Fabric>) -> FabricHandle {
+        FabricHandle { fabric, last: Mutex::default() }
     }
 
     /// Rates of the fabric's ports since the last call, as facts about `host`: `fabric_mbps` and

@@ -1,7 +1,7 @@
 //! Periodic measurements of this host.
 
 use super::fabric::differences;
-use crate::fabric::Link;
+use crate::fabric::FabricHandle;
 use crate::{Failed, Service, this_host};
 use ringway_place::engine::Object;
 use ringway_place::model::VmSlot;
@@ -37,7 +37,7 @@ const ERRORS: usize = 100;
 impl Measure {
     /// Measures this host and the fabric's traffic on it, unless that was done a moment ago. What can't be measured or
     /// written is left out, and logged once; placement goes ahead without it.
-    pub fn take(&mut self, service: &Service, link: Option<&Link>) {
+    pub fn take(&mut self, service: &Service, link: Option<&FabricHandle>) {
         let now = service.clock.now();
         if self.at.is_some_and(|at| now < at.saturating_add(EACH)) {
             return;
@@ -144,7 +144,7 @@ impl Measure {
 }
 
 /// Changes of VMs that are the fabric's guests and functions.
-fn machines(service: &Service, link: &Link, here: &str) -> Result<Vec<Object>, Failed> {
+fn machines(service: &Service, link: &FabricHandle, here: &str) -> Result<Vec<Object>, Failed> {
     let running = |slot: &VmSlot| (slot.vm.name.clone(), (*slot.vm).clone());
     let known: BTreeMap<String, Vm> = service.engine.view(|model| model.vm_slots().map(running).collect())?;
     Ok(differences(&link.machines()?, &known, here))
@@ -212,7 +212,7 @@ mod tests {
         let service = Service::in_memory().unwrap();
         service.put(vec![Object::Host(Box::new(this_host()))]).unwrap();
         let mut measure = Measure::default();
-        measure.take(&service, Some(&Link::new(Box::new(Odd))));
+        measure.take(&service, Some(&FabricHandle::new(Box::new(Odd))));
         let names: Vec<String> = service.vms().unwrap().into_iter().map(|vm| vm.name).collect();
         assert_eq!(names, ["good", "other"]);
         let loads = |model: &ringway_place::model::Model| {

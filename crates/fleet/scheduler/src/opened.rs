@@ -4,7 +4,7 @@ use super::described::{Outcome, follow, words};
 use super::measure::Measure;
 use super::metrics::Metrics;
 use super::{DecisionView, Fabric, Failed, JoinView, Placement, Service, this_host};
-use crate::fabric::Link;
+use crate::fabric::FabricHandle;
 use ringway_place::engine::Object;
 use ringway_place::model::{Model, VmSlot};
 use ringway_place::object::{Host, Vm};
@@ -22,7 +22,7 @@ pub struct Placer {
     file: Arc<Mutex<Placement>>,
     /// Changes of the file that failed so far.
     refused: Arc<Mutex<Vec<String>>>,
-    link: Option<Arc<Link>>,
+    link: Option<Arc<FabricHandle>>,
     service: Arc<Mutex<Option<Service>>>,
     /// Why the store could not be opened, and the state of its files then.
     damaged: Arc<Mutex<Option<(Stamp, Failed)>>>,
@@ -59,7 +59,7 @@ impl Placer {
             path: Some(path),
             file: Arc::new(Mutex::new(file)),
             refused: Arc::default(),
-            link: Some(Arc::new(Link::new(fabric))),
+            link: Some(Arc::new(FabricHandle::new(fabric))),
             service: Arc::default(),
             damaged: Arc::default(),
             measure: Arc::default(),
@@ -86,7 +86,7 @@ impl Placer {
     }
 
     /// The service, if it is open or its store exists.
-    fn kept(&self) -> Result<Option<Service>, Failed> {
+    fn open_if_stored(&self) -> Result<Option<Service>, Failed> {
         let open = self.service.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let there = open || self.path.as_ref().is_some_and(|path| Embedded::is_there(path));
         there.then(|| self.service()).transpose()
@@ -213,7 +213,7 @@ impl Placer {
 
     /// Does periodic work: measures, expires leases, balances. Does nothing without a store.
     pub(crate) fn tick(&self) -> Result<(), Failed> {
-        match self.kept()? {
+        match self.open_if_stored()? {
             Some(service) => {
                 if !self.refused.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
                     self.follow_file(&service, &self.file())?;

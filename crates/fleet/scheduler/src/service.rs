@@ -9,7 +9,7 @@ use super::{
     BalanceRequest, Clock, DecisionView, ExplainView, FactPush, PlaceRequest, PluginsView, RevisionView,
     UnitView, WhyNotRequest, units,
 };
-use crate::fabric::Link;
+use crate::fabric::FabricHandle;
 use crate::plugins::{Options, Plugins};
 use crate::power::PowerHook;
 use ringway_place::engine::{BalanceStep, Engine, EngineError, HostRow, Object, WhyNot};
@@ -76,7 +76,7 @@ pub struct Service {
     pub(crate) rounds: Arc<Mutex<Rounds>>,
     pub(crate) drains: Arc<Mutex<Drains>>,
     /// The fabric of this host, if it runs here.
-    pub(crate) link: Arc<OnceLock<Arc<Link>>>,
+    pub(crate) link: Arc<OnceLock<Arc<FabricHandle>>>,
     /// The program that switches hosts on and off.
     pub(crate) power: Arc<Mutex<Option<PowerHook>>>,
     pub(crate) pods: Arc<Pods>,
@@ -153,7 +153,7 @@ impl Service {
     }
 
     /// The fabric whose guests and functions run on this host.
-    pub(crate) fn stands_on(&self, link: Arc<Link>) {
+    pub(crate) fn stands_on(&self, link: Arc<FabricHandle>) {
         let _ = self.link.set(link);
     }
 

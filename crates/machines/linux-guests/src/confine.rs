@@ -103,7 +103,7 @@ pub fn sockets(folder: &Path, user: Option<&Lease>) -> Result<PathBuf, image::Er
         _ => {}
     }
     std::fs::create_dir(&path).map_err(failed)?;
-    user.map_or(Ok(()), |user| own(&path, 0o700, user)).map_err(failed)?;
+    user.map_or(Ok(()), |user| give_to_user(&path, 0o700, user)).map_err(failed)?;
     Ok(path)
 }
 
@@ -212,12 +212,14 @@ pub fn readable(path: &Path, folder: &Path, user: Option<&Lease>) -> Result<Path
         return Ok(path.to_path_buf());
     };
     let copy = folder.join(path.file_name().unwrap_or_default());
-    std::fs::copy(path, &copy).and_then(|_| own(&copy, seen.mode() & 0o500, user)).map_err(failed)?;
+    std::fs::copy(path, &copy)
+        .and_then(|_| give_to_user(&copy, seen.mode() & 0o500, user))
+        .map_err(failed)?;
     Ok(copy)
 }
 
 /// Gives the guest's user a file that only that user and root can read.
-pub fn own(path: &Path, mode: u32, user: &Lease) -> io::Result<()> {
+pub fn give_to_user(path: &Path, mode: u32, user: &Lease) -> io::Result<()> {
     let file = File::open(path)?;
     rustix::fs::fchmod(&file, Mode::from_bits_truncate(mode))?;
     std::os::unix::fs::fchown(&file, Some(user.user()), Some(user.user()))

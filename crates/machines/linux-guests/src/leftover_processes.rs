@@ -8,7 +8,7 @@ const GROUP: &str = "group";
 
 /// Records the process group of the guest with this folder. After a crash, helpers of User-Mode Linux would
 /// otherwise remain.
-pub fn note(folder: &Path, group: Pid) {
+pub fn record(folder: &Path, group: Pid) {
     let _ = std::fs::write(folder.join(GROUP), group.as_raw_nonzero().to_string());
 }
 
@@ -79,9 +79,9 @@ mod tests {
         [&left, &right].iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
         let mut ours = Shell::new(&left.join("initramfs.cpio"));
         let mut other = Shell::new(Path::new("/elsewhere"));
-        note(&left, Pid::from_child(&ours.0));
+        record(&left, Pid::from_child(&ours.0));
         // Its id was reused by another process.
-        note(&right, Pid::from_child(&other.0));
+        record(&right, Pid::from_child(&other.0));
         end_left_over(&guests);
         assert_eq!(ours.0.wait().unwrap().signal(), Some(9));
         assert!(other.0.try_wait().unwrap().is_none());

@@ -363,7 +363,7 @@ fn image(
                 carried: &spec.carried,
             };
             image::write(&found, &more, &path)?;
-            let owned = user.map_or(Ok(()), |user| confine::own(&path, 0o400, user));
+            let owned = user.map_or(Ok(()), |user| confine::give_to_user(&path, 0o400, user));
             owned.map_err(|source| image::Error::File { path: path.clone(), source })?;
             path
         }
@@ -491,7 +491,7 @@ impl Guest {
             source: io::Error::other("its thread is gone"),
         };
         let (process, input) = child.recv().map_err(|_| gone())?.map_err(jail_error)?;
-        leftover_processes::note(folder, process);
+        leftover_processes::record(folder, process);
         Ok(Guest { spec, note, console, process, input: Mutex::new(input), shared })
     }
 

@@ -290,7 +290,7 @@ impl NetworkState {
         if self.look().is_some_and(|due| due <= now) {
             self.end_closing(now);
         }
-        self.tell();
+        self.wake_ready();
         count > 0 || due
     }
 
@@ -299,11 +299,11 @@ impl NetworkState {
         let mut output = Output { port, full: false };
         self.stack.transmit(now, 0, &mut output);
         self.full = output.full;
-        self.tell();
+        self.wake_ready();
     }
 
     /// Wakes tasks whose sockets are ready.
-    fn tell(&mut self) {
+    fn wake_ready(&mut self) {
         while let Some((id, ready)) = self.stack.next_event() {
             let Some(waiters) = self.waiters.get_mut(&id) else { continue };
             if ready.readable || ready.acceptable || ready.closed {

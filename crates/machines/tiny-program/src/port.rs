@@ -11,7 +11,7 @@ use ringway_mem::Span;
 use ringway_ring::Received;
 use ringway_tiny::channel::RingPlace;
 use ringway_tiny::stock::Net;
-use ringway_tiny::{Device, LinkError, Pushed, SlotRing};
+use ringway_tiny::{Device, NetDeviceError, Pushed, SlotRing};
 
 /// Frames after which those sent are published, so that the other side can begin.
 const BATCH: u32 = 64;
@@ -33,7 +33,7 @@ pub(crate) struct PortState {
     pub used: Use,
     ring: Option<Device>,
     /// Why the ring is to be given up.
-    broken: Option<LinkError>,
+    broken: Option<NetDeviceError>,
     /// Frames that were sent and not published.
     unpublished: u32,
     reader: Option<Waker>,
@@ -65,7 +65,7 @@ impl PortState {
 
     /// The ring is here. An error says why it can't be used.
     pub fn arrive(&mut self, place: RingPlace, map: Map) -> Result<(), String> {
-        let region = |at, len| map(at, len).ok_or(LinkError::Layout);
+        let region = |at, len| map(at, len).ok_or(NetDeviceError::Layout);
         let attach =
             || SlotRing::new(region(place.address, place.len)?, place.is_second, region(place.doorbell, 4)?);
         self.broken = None;
@@ -101,13 +101,13 @@ impl PortState {
     /// Gives the ring up if it was closed or broken; returns why.
     pub fn lost(&mut self) -> Option<String> {
         let ring = self.ring.as_ref()?;
-        let error = self.broken.or(ring.is_closed().then_some(LinkError::Closed))?;
+        let error = self.broken.or(ring.is_closed().then_some(NetDeviceError::Closed))?;
         let reason = error.to_string();
         self.leave(&reason);
         Some(reason)
     }
 
-    fn use_ring<T>(&mut self, call: impl FnOnce(&mut Device) -> Result<T, LinkError>) -> Option<T> {
+    fn use_ring<T>(&mut self, call: impl FnOnce(&mut Device) -> Result<T, NetDeviceError>) -> Option<T> {
         if self.broken.is_some() {
             return None;
         }
@@ -160,7 +160,7 @@ impl PortState {
     }
 
     /// Wakes tasks that wait for the port; whether there were any.
-    pub fn tell(&mut self) -> bool {
+    pub fn wake_waiting(&mut self) -> bool {
         let mut any = false;
         if self.reader.is_some() && self.has_frames() {
             self.reader.take().into_iter().for_each(Waker::wake);

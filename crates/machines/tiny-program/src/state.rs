@@ -177,7 +177,7 @@ impl State {
             any |= network.take(&mut ports[network.port], *now, frame);
         }
         for port in ports {
-            any |= port.tell();
+            any |= port.wake_waiting();
         }
         self.give_up();
         any

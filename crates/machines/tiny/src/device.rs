@@ -1,6 +1,6 @@
 //! What a port's frames pass: a ring that the monitor maps, or a virtio device.
 
-use crate::link::LinkError;
+use crate::net_device::NetDeviceError;
 use crate::slot_ring::SlotRing;
 use crate::stock::Net;
 use alloc::boxed::Box;
@@ -34,7 +34,7 @@ pub enum Device {
 impl Device {
     /// Bytes of the next frame; `None` if there is none.
     #[inline]
-    pub fn frame_len(&mut self) -> Result<Option<usize>, LinkError> {
+    pub fn frame_len(&mut self) -> Result<Option<usize>, NetDeviceError> {
         match self {
             Device::Slots(SlotRing { memory, rx, .. }) => Ok(rx.frame_len(memory)?),
             Device::Net(net) => net.frame_len(),
@@ -43,7 +43,7 @@ impl Device {
 
     /// Copies the next frame, truncated.
     #[inline]
-    pub fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, LinkError> {
+    pub fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, NetDeviceError> {
         match self {
             Device::Slots(SlotRing { memory, rx, .. }) => Ok(rx.pop(memory, out)?),
             Device::Net(net) => net.pop(out),
@@ -52,7 +52,7 @@ impl Device {
 
     /// Queues a frame.
     #[inline]
-    pub fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, LinkError> {
+    pub fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, NetDeviceError> {
         match self {
             Device::Slots(SlotRing { memory, tx, .. }) => pushed(tx.push(memory, frame, offload)),
             Device::Net(net) => net.push(frame, offload),
@@ -64,7 +64,7 @@ impl Device {
         &mut self,
         parts: impl Iterator<Item = Span<'s>> + Clone,
         offload: [u8; 10],
-    ) -> Result<Pushed, LinkError> {
+    ) -> Result<Pushed, NetDeviceError> {
         match self {
             Device::Slots(SlotRing { memory, tx, .. }) => pushed(tx.push_gathered(memory, parts, offload)),
             Device::Net(net) => net.push_gathered(parts, offload),
@@ -108,7 +108,7 @@ impl Device {
     }
 
     /// Free slots for sending, at least `wanted` if there are as many.
-    pub fn room(&mut self, wanted: u32) -> Result<u32, LinkError> {
+    pub fn room(&mut self, wanted: u32) -> Result<u32, NetDeviceError> {
         match self {
             Device::Slots(SlotRing { memory, tx, .. }) => Ok(tx.room(memory, wanted)?),
             Device::Net(net) => net.room(wanted),
@@ -131,7 +131,7 @@ impl Device {
     }
 
     /// Asks to be woken when there is a frame; `false`: there is one already.
-    pub fn arm_rx(&mut self) -> Result<bool, LinkError> {
+    pub fn arm_rx(&mut self) -> Result<bool, NetDeviceError> {
         match self {
             Device::Slots(SlotRing { memory, rx, .. }) => Ok(rx.arm(memory, 1)?),
             Device::Net(net) => Ok(net.arm_rx()),
@@ -147,7 +147,7 @@ impl Device {
     }
 
     /// Asks to be woken when so many slots are free; `false`: they are.
-    pub fn arm_tx(&mut self, slots: u32) -> Result<bool, LinkError> {
+    pub fn arm_tx(&mut self, slots: u32) -> Result<bool, NetDeviceError> {
         match self {
             Device::Slots(SlotRing { memory, tx, .. }) => Ok(tx.arm(memory, slots)?),
             Device::Net(net) => net.arm_tx(slots),
@@ -163,7 +163,7 @@ impl Device {
     }
 }
 
-fn pushed(result: Result<bool, PushError>) -> Result<Pushed, LinkError> {
+fn pushed(result: Result<bool, PushError>) -> Result<Pushed, NetDeviceError> {
     match result {
         Ok(true) => Ok(Pushed::Done),
         Ok(false) => Ok(Pushed::Full),

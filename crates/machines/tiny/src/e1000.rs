@@ -3,7 +3,7 @@
 //! There is no interrupt controller. The monitor sets a word of the guest's memory when the card interrupts; the driver
 //! looks at it before it uses the rings, and sleeps only while it is not set.
 
-use crate::link::{Link, LinkError, copy_in, copy_out, keep};
+use crate::net_device::{NetDevice, NetDeviceError, copy_in, copy_out, keep};
 use crate::settings::Settings;
 use core::sync::atomic::{Ordering, fence};
 use ringway_mem::{Kept, Region, SpanMut, Words};
@@ -57,8 +57,8 @@ pub struct Mapped(Kept);
 
 impl Mapped {
     /// The registers in `region`.
-    pub fn new(region: Region) -> Result<Mapped, LinkError> {
-        Ok(Mapped(keep(region).ok_or(LinkError::Layout)?))
+    pub fn new(region: Region) -> Result<Mapped, NetDeviceError> {
+        Ok(Mapped(keep(region).ok_or(NetDeviceError::Layout)?))
     }
 }
 
@@ -89,7 +89,7 @@ pub struct E1000<R> {
     /// The next transmit descriptor to fill, the first that is not known to be done, and the tail that the card knows.
     tail: u32,
     clean: u32,
-    rung: u32,
+    known_tail: u32,
     /// A transmit interrupt is expected.
     expects: bool,
     /// The next receive descriptor, and the first that was not given back.
@@ -103,15 +103,15 @@ pub struct E1000<R> {
 
 impl<R: Registers> E1000<R> {
     /// Resets the card and starts it. `interrupt`: the word that the monitor sets.
-    pub fn new(registers: R, interrupt: Region, settings: &Settings) -> Result<E1000<R>, LinkError> {
+    pub fn new(registers: R, interrupt: Region, settings: &Settings) -> Result<E1000<R>, NetDeviceError> {
         let &Settings { slots, combine, csb, defer, mac, .. } = settings;
         let len = BLOCK + RINGS * slots as usize * (DESCRIPTOR + STRIDE);
         let memory = Region::private(0, 0, len);
         // All memory is identity-mapped.
         let base = memory.base().addr().get() as u64;
         let (memory, interrupt) = (keep(memory), keep(interrupt));
-        let memory = memory.ok_or(LinkError::Layout)?;
-        let interrupt = interrupt.ok_or(LinkError::Layout)?;
+        let memory = memory.ok_or(NetDeviceError::Layout)?;
+        let interrupt = interrupt.ok_or(NetDeviceError::Layout)?;
         let mut card = E1000 {
             registers,
             interrupt,
@@ -122,7 +122,7 @@ impl<R: Registers> E1000<R> {
             defer,
             tail: 0,
             clean: 0,
-            rung: 0,
+            known_tail: 0,
             expects: false,
             next: 0,
             given: 0,
@@ -134,11 +134,11 @@ impl<R: Registers> E1000<R> {
         Ok(card)
     }
 
-    fn start(&mut self, base: u64, mac: [u8; 6]) -> Result<(), LinkError> {
+    fn start(&mut self, base: u64, mac: [u8; 6]) -> Result<(), NetDeviceError> {
         self.registers.write(register::CTRL, CTRL_RST);
         let control = self.registers.read(register::CTRL);
         if control & CTRL_RST != 0 {
-            return Err(LinkError::Reset);
+            return Err(NetDeviceError::Reset);
         }
         self.registers.write(register::IMC, u32::MAX);
         self.registers.write(register::CTRL, control | CTRL_SLU);
@@ -263,7 +263,9 @@ impl<R: Registers> E1000<R> {
         if self.csb {
             let head = self.load(csb::HOST_TDH);
             // Attack: a head outside the ring, or beyond the frames that are sent.
-            if head < self.slots && self.distance(self.clean, head) <= self.distance(self.clean, self.rung) {
+            if head < self.slots
+                && self.distance(self.clean, head) <= self.distance(self.clean, self.known_tail)
+            {
                 self.clean = head;
             }
             return;
@@ -277,10 +279,10 @@ impl<R: Registers> E1000<R> {
 
     /// Tells the card about filled descriptors; returns how many registers it wrote.
     fn ring_tx(&mut self) -> u32 {
-        if self.tail == self.rung || self.combine && self.expects {
+        if self.tail == self.known_tail || self.combine && self.expects {
             return 0;
         }
-        self.rung = self.tail;
+        self.known_tail = self.tail;
         if self.csb {
             self.store(csb::GUEST_TDT, self.tail);
             // The card sets its flag, then looks at the tail; the driver stores the tail, then looks at the flag.
@@ -305,7 +307,7 @@ impl<R: Registers> E1000<R> {
         let waits = words.is_some_and(|words| words.load(DEFERRED) != 0);
         if waits {
             words.iter().for_each(|words| words.store(DEFERRED, 0));
-            self.registers.write(register::TDT, self.rung);
+            self.registers.write(register::TDT, self.known_tail);
         }
     }
 
@@ -351,13 +353,13 @@ impl<R: Registers> E1000<R> {
     }
 }
 
-impl<R: Registers> Link for E1000<R> {
+impl<R: Registers> NetDevice for E1000<R> {
     fn send(
         &mut self,
         count: u32,
         len: usize,
         fill: &mut dyn FnMut(u32, &mut [u8]),
-    ) -> Result<u32, LinkError> {
+    ) -> Result<u32, NetDeviceError> {
         self.interrupted();
         if self.room() < count {
             self.reclaim();
@@ -378,7 +380,7 @@ impl<R: Registers> Link for E1000<R> {
         Ok(count)
     }
 
-    fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError> {
+    fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, NetDeviceError> {
         self.interrupted();
         let mut received = 0;
         for _ in 0..count.min(self.slots - 1) {
@@ -407,7 +409,7 @@ impl<R: Registers> Link for E1000<R> {
         self.ring_rx() + self.ring_tx()
     }
 
-    fn pending(&mut self) -> Result<u32, LinkError> {
+    fn pending(&mut self) -> Result<u32, NetDeviceError> {
         self.interrupted();
         // The guest waits for the card, perhaps without sleeping.
         self.ring_deferred();
@@ -415,7 +417,7 @@ impl<R: Registers> Link for E1000<R> {
         Ok(self.distance(self.clean, self.tail))
     }
 
-    fn arm(&mut self, room: bool) -> Result<bool, LinkError> {
+    fn arm(&mut self, room: bool) -> Result<bool, NetDeviceError> {
         if self.csb {
             // An interrupt for a former request may be on its way; the number tells it from one for this request.
             self.request = self.request.wrapping_add(1).max(1);

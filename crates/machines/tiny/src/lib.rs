@@ -1,8 +1,8 @@
 //! The tiny guest's roles, drivers and functions, which need no operating system; the images are `main.rs` and
 //! `click.rs`.
 //!
-//! A role: the guest's command line names a [`Role`] and its settings; [`run`] plays the role on a [`Link`] and reports
-//! with one line of text. Read `role.rs` first. A function: [`FunctionStart`] has a Click configuration, which
+//! A role: the guest's command line names a [`Role`] and its settings; [`run`] plays the role on a [`NetDevice`] and
+//! reports with one line of text. Read `role.rs` first. A function: [`FunctionStart`] has a Click configuration, which
 //! `function` runs between ring ports; [`channel`] is how it and the monitor talk. Read `function/mod.rs` first.
 //! [`stock`] is its machine under another monitor.
 #![cfg_attr(not(test), no_std)]
@@ -22,8 +22,8 @@ mod frame;
 pub mod function;
 #[cfg(all(feature = "image", target_arch = "x86_64"))]
 pub mod image;
-mod link;
 mod monitor;
+mod net_device;
 mod program;
 mod role;
 mod settings;
@@ -36,8 +36,8 @@ pub use clock::GuestTime;
 #[cfg(feature = "stock")]
 pub use device::{Device, Pushed};
 pub use e1000::{E1000, Mapped, Registers};
-pub use link::{Link, LinkError};
 pub use monitor::Monitor;
+pub use net_device::{NetDevice, NetDeviceError};
 pub use program::ProgramRing;
 pub use role::{Machine, Resumed, run};
 pub use settings::{Role, Settings, SettingsError};

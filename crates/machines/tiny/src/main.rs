@@ -6,7 +6,7 @@
 use core::fmt::Write;
 use ringway_mem::Region;
 use ringway_tiny::image::{self, Guest, Start, exit};
-use ringway_tiny::{E1000, Link, LinkError, Mapped, ProgramRing, Role, Settings, run};
+use ringway_tiny::{E1000, Mapped, NetDevice, NetDeviceError, ProgramRing, Role, Settings, run};
 
 /// Codes with which the guest ends.
 mod code {
@@ -19,31 +19,31 @@ mod code {
 /// A guest without a device.
 struct NoLink;
 
-impl Link for NoLink {
-    fn send(&mut self, _: u32, _: usize, _: &mut dyn FnMut(u32, &mut [u8])) -> Result<u32, LinkError> {
-        Err(LinkError::Layout)
+impl NetDevice for NoLink {
+    fn send(&mut self, _: u32, _: usize, _: &mut dyn FnMut(u32, &mut [u8])) -> Result<u32, NetDeviceError> {
+        Err(NetDeviceError::Layout)
     }
-    fn receive(&mut self, _: u32, _: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError> {
-        Err(LinkError::Layout)
+    fn receive(&mut self, _: u32, _: &mut dyn FnMut(&[u8])) -> Result<u32, NetDeviceError> {
+        Err(NetDeviceError::Layout)
     }
     fn publish(&mut self) -> u32 {
         0
     }
-    fn pending(&mut self) -> Result<u32, LinkError> {
+    fn pending(&mut self) -> Result<u32, NetDeviceError> {
         Ok(0)
     }
-    fn arm(&mut self, _: bool) -> Result<bool, LinkError> {
-        Err(LinkError::Layout)
+    fn arm(&mut self, _: bool) -> Result<bool, NetDeviceError> {
+        Err(NetDeviceError::Layout)
     }
 }
 
 /// Memory or registers that the role needs.
-fn region(address: u64, len: u64) -> Result<Region, LinkError> {
-    image::region(address, len).ok_or(LinkError::Layout)
+fn region(address: u64, len: u64) -> Result<Region, NetDeviceError> {
+    image::region(address, len).ok_or(NetDeviceError::Layout)
 }
 
 /// Plays the role on the device that the machine has.
-fn play(guest: &mut Guest, settings: &Settings) -> Result<(), LinkError> {
+fn play(guest: &mut Guest, settings: &Settings) -> Result<(), NetDeviceError> {
     if settings.role == Role::Hello {
         run(guest, &mut NoLink, settings)
     } else if settings.card != 0 {

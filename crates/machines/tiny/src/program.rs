@@ -1,6 +1,6 @@
 //! A ring port as the device of a role.
 
-use crate::link::{Link, LinkError, copy_in, copy_out};
+use crate::net_device::{NetDevice, NetDeviceError, copy_in, copy_out};
 use crate::settings::LONGEST;
 use crate::slot_ring::SlotRing;
 use ringway_mem::Region;
@@ -18,18 +18,18 @@ pub struct ProgramRing {
 
 impl ProgramRing {
     /// Attaches to the memory; `end` is 1 for a pipe's second end. A write to `doorbell` notifies the other side.
-    pub fn new(region: Region, end: u64, doorbell: Region) -> Result<ProgramRing, LinkError> {
+    pub fn new(region: Region, end: u64, doorbell: Region) -> Result<ProgramRing, NetDeviceError> {
         Ok(ProgramRing { ring: SlotRing::new(region, end == 1, doorbell)?, buffer: [0; LONGEST] })
     }
 }
 
-impl Link for ProgramRing {
+impl NetDevice for ProgramRing {
     fn send(
         &mut self,
         count: u32,
         len: usize,
         fill: &mut dyn FnMut(u32, &mut [u8]),
-    ) -> Result<u32, LinkError> {
+    ) -> Result<u32, NetDeviceError> {
         let ProgramRing { ring: SlotRing { memory, tx, .. }, buffer } = self;
         // A frame longer than a slot is cut to the slot's size; one longer than the buffer is not sent.
         let Some(frame) = buffer.get_mut(..len.min(memory.slot_size() as usize)) else { return Ok(0) };
@@ -47,7 +47,7 @@ impl Link for ProgramRing {
         Ok(count)
     }
 
-    fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError> {
+    fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, NetDeviceError> {
         let ProgramRing { ring: SlotRing { memory, rx, .. }, buffer } = self;
         let count = rx.available(memory, count)?.min(count);
         for position in 0..count {
@@ -61,7 +61,7 @@ impl Link for ProgramRing {
             rx.advance(1);
         }
         if memory.is_closed() {
-            return Err(LinkError::Closed);
+            return Err(NetDeviceError::Closed);
         }
         Ok(count)
     }
@@ -70,13 +70,13 @@ impl Link for ProgramRing {
         self.ring.publish().into()
     }
 
-    fn pending(&mut self) -> Result<u32, LinkError> {
+    fn pending(&mut self) -> Result<u32, NetDeviceError> {
         let SlotRing { memory, tx, .. } = &mut self.ring;
         let slots = tx.slots();
         Ok(slots - tx.room(memory, slots)?)
     }
 
-    fn arm(&mut self, room: bool) -> Result<bool, LinkError> {
+    fn arm(&mut self, room: bool) -> Result<bool, NetDeviceError> {
         let SlotRing { memory, tx, rx, .. } = &mut self.ring;
         if room && !tx.arm(memory, tx.slots() / 2)? {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! The roles of a guest.
 
 use crate::frame::{ANNOUNCE, Content, Header, content};
-use crate::link::{Link, LinkError};
+use crate::net_device::{NetDevice, NetDeviceError};
 use crate::settings::{LONGEST, Role, Settings};
 use core::fmt::{self, Write};
 
@@ -105,7 +105,7 @@ impl Sequence {
 
 struct Run<'a, M> {
     machine: &'a mut M,
-    link: &'a mut dyn Link,
+    link: &'a mut dyn NetDevice,
     settings: &'a Settings,
     counts: Counts,
     idle: u32,
@@ -114,7 +114,11 @@ struct Run<'a, M> {
 }
 
 /// Plays the role, and reports.
-pub fn run<M: Machine>(machine: &mut M, link: &mut dyn Link, settings: &Settings) -> Result<(), LinkError> {
+pub fn run<M: Machine>(
+    machine: &mut M,
+    link: &mut dyn NetDevice,
+    settings: &Settings,
+) -> Result<(), NetDeviceError> {
     let begin = machine.ticks();
     let ticks = settings.time.saturating_mul(settings.tsc / 1000);
     let end = if settings.time == 0 { u64::MAX } else { begin.saturating_add(ticks) };
@@ -186,7 +190,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// After an empty poll: sleeps if there were many.
-    fn idle(&mut self, room: bool) -> Result<(), LinkError> {
+    fn idle(&mut self, room: bool) -> Result<(), NetDeviceError> {
         self.publish();
         self.idle += 1;
         core::hint::spin_loop();
@@ -200,7 +204,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Waits until the other side has taken all frames: those in a device that is closed are lost.
-    fn drain(&mut self) -> Result<(), LinkError> {
+    fn drain(&mut self) -> Result<(), NetDeviceError> {
         while self.link.pending()? > 0 && self.machine.ticks() < self.end {
             self.skip()?;
             self.idle(true)?;
@@ -209,14 +213,14 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Takes frames that are of no use to a sender: they would fill the ring.
-    fn skip(&mut self) -> Result<(), LinkError> {
+    fn skip(&mut self) -> Result<(), NetDeviceError> {
         let received = self.link.receive(self.settings.batch, &mut |_| {})?;
         self.counts.foreign += u64::from(received);
         Ok(())
     }
 
     /// Sends all frames, then tells the receiver that it has ended and how many there were.
-    fn finish(&mut self) -> Result<(), LinkError> {
+    fn finish(&mut self) -> Result<(), NetDeviceError> {
         if !self.settings.drain {
             return Ok(());
         }
@@ -235,7 +239,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Queues a part of a message: frames of `len` bytes; returns how many had room.
-    fn queue(&mut self, count: u32, len: usize) -> Result<u32, LinkError> {
+    fn queue(&mut self, count: u32, len: usize) -> Result<u32, NetDeviceError> {
         let (header, first) = (self.header(), self.counts.sent as u32);
         let fill = &mut |position: u32, bytes: &mut [u8]| header.write(bytes, first.wrapping_add(position));
         let sent = self.link.send(count, len, fill)?;
@@ -244,7 +248,7 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Queues `count` frames, however long it takes.
-    fn queue_all(&mut self, mut count: u32, len: usize) -> Result<(), LinkError> {
+    fn queue_all(&mut self, mut count: u32, len: usize) -> Result<(), NetDeviceError> {
         while count > 0 && self.machine.ticks() < self.end {
             let sent = self.queue(count.min(self.settings.batch), len)?;
             count -= sent;
@@ -259,7 +263,7 @@ impl<M: Machine> Run<'_, M> {
         Ok(())
     }
 
-    fn send(&mut self) -> Result<(), LinkError> {
+    fn send(&mut self) -> Result<(), NetDeviceError> {
         let &Settings { size, batch, count, data, .. } = self.settings;
         while data > 0 && !self.ends(self.counts.sent) {
             // The last frame of a message has the rest.
@@ -285,14 +289,14 @@ impl<M: Machine> Run<'_, M> {
     }
 
     /// Sends a frame to all, so that a switch learns where the guest is.
-    fn announce(&mut self) -> Result<(), LinkError> {
+    fn announce(&mut self) -> Result<(), NetDeviceError> {
         let header = Header { to: [0xff; 6], ..self.header() };
         self.link.send(1, SHORTEST, &mut |_, bytes| header.control(bytes, ANNOUNCE))?;
         self.publish();
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<(), LinkError> {
+    fn receive(&mut self) -> Result<(), NetDeviceError> {
         self.announce()?;
         let (mut sequence, run) = (Sequence::default(), self.settings.run);
         while sequence.total.is_none() && !self.ends(sequence.received) {
@@ -317,7 +321,7 @@ impl<M: Machine> Run<'_, M> {
         Ok(())
     }
 
-    fn echo(&mut self) -> Result<(), LinkError> {
+    fn echo(&mut self) -> Result<(), NetDeviceError> {
         self.announce()?;
         let (mut held, mut len, run) = ([0; LONGEST], 0, self.settings.run);
         while !self.ends(self.counts.sent) {
@@ -356,7 +360,7 @@ impl<M: Machine> Run<'_, M> {
         self.drain()
     }
 
-    fn ping(&mut self) -> Result<(), LinkError> {
+    fn ping(&mut self) -> Result<(), NetDeviceError> {
         let (size, run) = (self.settings.size, self.settings.run);
         'all: while !self.ends(self.counts.received) {
             let begin = self.machine.ticks();

@@ -1,6 +1,6 @@
 //! The program's side of a ring whose memory is a part of the guest's.
 
-use crate::link::{LinkError, keep};
+use crate::net_device::{NetDeviceError, keep};
 use ringway_mem::{Kept, Region, Words};
 use ringway_ring::{Consumer, Producer, RX, RingMemory, TX};
 
@@ -36,9 +36,9 @@ pub struct SlotRing {
 
 impl SlotRing {
     /// Attaches to the memory; `second` for a pipe's second end.
-    pub fn new(region: Region, second: bool, doorbell: Region) -> Result<SlotRing, LinkError> {
-        let doorbell = Doorbell::new(doorbell).ok_or(LinkError::Layout)?;
-        let memory = RingMemory::attach(region).map_err(|_| LinkError::Layout)?;
+    pub fn new(region: Region, second: bool, doorbell: Region) -> Result<SlotRing, NetDeviceError> {
+        let doorbell = Doorbell::new(doorbell).ok_or(NetDeviceError::Layout)?;
+        let memory = RingMemory::attach(region).map_err(|_| NetDeviceError::Layout)?;
         let [tx, rx] = if second { [RX, TX] } else { [TX, RX] };
         let (tx, rx) = (Producer::new(&memory, tx), Consumer::new(&memory, rx));
         Ok(SlotRing { memory, tx, rx, doorbell })

@@ -14,8 +14,8 @@ mod card;
 mod function;
 mod image;
 mod load;
-mod ring;
 mod ring_device;
+mod ring_port;
 mod snapshot;
 mod vm;
 
@@ -25,8 +25,8 @@ pub use function::{
 };
 pub use image::{ImageError, LARGEST_IMAGE, check_image};
 pub use load::{Image, LoadError, Shared};
-pub use ring::RingError;
 pub use ring_device::RingDevice;
+pub use ring_port::RingError;
 pub use ringway_tiny::{FunctionStart, channel};
 pub use snapshot::Snapshot;
 pub use vm::{Console, Counts, End, PreparedVm, Vm, VmError};

@@ -2,7 +2,7 @@
 //! the memory of the device as that of a ring port.
 
 use crate::card::{CardError, Stream};
-use crate::ring::{DOORBELL, MEMORY};
+use crate::ring_port::{DOORBELL, MEMORY};
 use crate::vm::Vm;
 use ringway_host::{EventFd, Mapping};
 use ringway_nic::shared_ring::{BARS, RESET, STATUS};

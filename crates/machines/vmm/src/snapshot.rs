@@ -84,7 +84,7 @@ impl Snapshot {
 
     /// Tells a machine in its memory that it resumes from this snapshot, and how long ago it was taken. A clone gets a
     /// number of its own, by which it chooses other random numbers than all others of this snapshot.
-    pub(crate) fn tell(&self, region: &Region, hz: u64, is_clone: bool) -> Result<(), VmError> {
+    pub(crate) fn announce(&self, region: &Region, hz: u64, is_clone: bool) -> Result<(), VmError> {
         // Its clock counts the ticks of the machine that was taken.
         if hz != self.hz {
             return Err(VmError::Clock(self.hz, hz));

@@ -123,12 +123,12 @@ pub struct Vm {
 
 /// What other threads may change while a machine runs: memory, doorbells, and what wakes the guest.
 #[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
+pub(crate) struct SharedMachine {
     pub space: Arc<Space>,
     epoll: Arc<Epoll>,
 }
 
-impl Surroundings {
+impl SharedMachine {
     /// Makes an eventfd wake the guest when it is signalled; nobody has to clear it.
     pub fn add_wake(&self, eventfd: BorrowedFd<'_>) -> Result<(), HostError> {
         self.epoll.add_edge(eventfd, EDGE)
@@ -192,7 +192,7 @@ impl Vm {
     }
 
     fn go_on(self, snapshot: &Snapshot) -> Result<Vm, VmError> {
-        snapshot.tell(&self.region, self.hz(), self.is_clone)?;
+        snapshot.announce(&self.region, self.hz(), self.is_clone)?;
         self.machine.set_state(&snapshot.cpu)?;
         Ok(self)
     }
@@ -279,8 +279,8 @@ impl Vm {
     }
 
     /// What other threads may change while it runs.
-    pub(crate) fn surroundings(&self) -> Surroundings {
-        Surroundings { space: self.machine.space().clone(), epoll: self.epoll.clone() }
+    pub(crate) fn shared(&self) -> SharedMachine {
+        SharedMachine { space: self.machine.space().clone(), epoll: self.epoll.clone() }
     }
 
     /// Ticks of the guest's clock in a second; 0 if the kernel doesn't tell.

@@ -1,6 +1,6 @@
 //! An attachment to a port: a ring that is requested, received, and requested again when it is lost.
 
-use crate::connect::{Map, anywhere};
+use crate::connect::{Map, map_anywhere};
 use crate::{Coming, Ring, RingError, RingKind, RingOptions};
 use ringway_host::{PollFd, poll};
 use std::io;
@@ -118,8 +118,8 @@ impl Attachment {
     }
 
     /// Advances the state as far as possible without blocking; `connect` connects to the port.
-    pub fn tend(&mut self, now: u64, connect: impl FnOnce() -> io::Result<UnixStream>) {
-        self.tend_by(now, connect, &anywhere);
+    pub fn advance(&mut self, now: u64, connect: impl FnOnce() -> io::Result<UnixStream>) {
+        self.tend_by(now, connect, &map_anywhere);
     }
 
     /// Advances the state as far as possible without blocking; `connect` connects to the port, `map` maps the ring's
@@ -206,21 +206,21 @@ mod tests {
     fn a_port_that_is_away_is_retried_after_growing_delays() {
         let mut attachment = Attachment::default();
         let mut tried = 0;
-        let mut tend = |attachment: &mut Attachment, now| {
-            attachment.tend(now, || {
+        let mut advance = |attachment: &mut Attachment, now| {
+            attachment.advance(now, || {
                 tried += 1;
                 Err(io::ErrorKind::ConnectionRefused.into())
             });
             tried
         };
-        assert_eq!(tend(&mut attachment, 0), 1);
+        assert_eq!(advance(&mut attachment, 0), 1);
         assert_eq!((attachment.next(), attachment.losses()), (PAUSES.0, 0));
-        assert_eq!(tend(&mut attachment, PAUSES.0 - 1), 1, "not yet");
-        assert_eq!(tend(&mut attachment, PAUSES.0), 2);
+        assert_eq!(advance(&mut attachment, PAUSES.0 - 1), 1, "not yet");
+        assert_eq!(advance(&mut attachment, PAUSES.0), 2);
         assert_eq!(attachment.next(), 3 * PAUSES.0, "twice the delay");
         let (_peer, socket) = UnixStream::pair().unwrap();
         let epoch = attachment.epoch();
-        attachment.tend(u64::MAX, || Ok(socket));
+        attachment.advance(u64::MAX, || Ok(socket));
         assert!(matches!(attachment.state(), State::Requested(_)) && attachment.epoch() > epoch);
         attachment.want_offloads(true, 7);
         assert!(matches!(attachment.state(), State::Away) && attachment.next() == 7);

@@ -1,7 +1,7 @@
 //! Requesting a ring over the port's UNIX socket.
 
 use crate::RingError;
-use crate::link::Link;
+use crate::shared::Shared;
 use ringway_host::{HostError, Mapping, receive_with};
 use ringway_mem::Region;
 use ringway_ring::{FEATURES, Hello, RX, RingKind, RingMemory, TX, Welcome};
@@ -32,7 +32,7 @@ pub struct RingOptions {
 
 /// A received ring.
 pub(crate) struct Got {
-    pub link: Arc<Link>,
+    pub shared: Arc<Shared>,
     /// Numbers of the rings that this side fills and empties.
     pub rings: [usize; 2],
 }
@@ -59,7 +59,7 @@ pub(crate) fn ask(mut socket: UnixStream, options: RingOptions) -> Result<UnixSt
 pub type Map<'a> = &'a dyn Fn(&OwnedFd) -> Result<Region, HostError>;
 
 /// Maps it where there is room.
-pub(crate) fn anywhere(file: &OwnedFd) -> Result<Region, HostError> {
+pub(crate) fn map_anywhere(file: &OwnedFd) -> Result<Region, HostError> {
     Ok(Mapping::sealed(file)?.region())
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn anywhere(file: &OwnedFd) -> Result<Region, HostError> {
 pub(crate) const UNANNOUNCED: Duration = Duration::from_secs(1);
 
 /// Logs that a program waits for a ring that was asked for.
-fn tell(socket: &UnixStream) {
+fn log_waiting(socket: &UnixStream) {
     let address = socket.peer_addr().ok();
     let path = address.as_ref().and_then(|address| address.as_pathname());
     let port = path.unwrap_or(Path::new("the port")).display();
@@ -82,7 +82,7 @@ pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) 
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut bytes = [0; Welcome::SIZE];
     let (mut filled, mut descriptors) = (0, Vec::new());
-    tell_late(socket, end, UNANNOUNCED, || tell(socket))?;
+    tell_late(socket, end, UNANNOUNCED, || log_waiting(socket))?;
     while filled < bytes.len() {
         wait_readable(socket, end)?;
         let received = receive_with(socket.as_fd(), &mut bytes[filled..], Welcome::DESCRIPTORS);
@@ -110,7 +110,7 @@ pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) 
         RingKind::Pipe if end == 1 => [RX, TX],
         _ => [TX, RX],
     };
-    Ok(Got { link: Arc::new(Link::new(memory, kick, call, socket)?), rings })
+    Ok(Got { shared: Arc::new(Shared::new(memory, kick, call, socket)?), rings })
 }
 
 /// Waits for an answer; calls `late` if there is none `after` a while.

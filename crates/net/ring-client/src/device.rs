@@ -1,7 +1,7 @@
 //! A ring in the memory of a PCI device: a program in a guest, on a port of kind `ring-pci`.
 
 use crate::RingError;
-use crate::link::Link;
+use crate::shared::Shared;
 use ringway_host::PciDevice;
 use ringway_mem::{Kept, Memory, Words};
 use ringway_ring::RingMemory;
@@ -39,7 +39,7 @@ impl Drop for Registers {
 }
 
 /// Resets the device, and maps the ring that it makes.
-pub(crate) fn open(path: &Path) -> Result<(Link, Registers), RingError> {
+pub(crate) fn open(path: &Path) -> Result<(Shared, Registers), RingError> {
     let [vendor, number] = PciDevice::identity(path)?;
     if [vendor, number] != IDENTITY {
         return Err(RingError::Device { vendor, device: number });
@@ -59,5 +59,5 @@ pub(crate) fn open(path: &Path) -> Result<(Link, Registers), RingError> {
         return Err(RingError::NoRing);
     }
     let memory = RingMemory::attach(all.device.map(MEMORY)?.region())?;
-    Ok((Link::to_device(memory, doorbell, call.map(ringway_host::EventFd::into_fd))?, all))
+    Ok((Shared::to_device(memory, doorbell, call.map(ringway_host::EventFd::into_fd))?, all))
 }

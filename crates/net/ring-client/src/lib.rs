@@ -29,9 +29,9 @@ pub mod attachment;
 mod connect;
 mod device;
 mod error;
-mod link;
 mod ring;
 mod rx;
+mod shared;
 mod tx;
 
 pub use connect::{Map, RingOptions};

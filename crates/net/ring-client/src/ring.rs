@@ -1,9 +1,9 @@
 //! A ring with both directions, and waiting for it.
 
 use crate::attachment::PAUSES;
-use crate::connect::{Map, RingOptions, UNANNOUNCED, anywhere, ask, connect, get};
+use crate::connect::{Map, RingOptions, UNANNOUNCED, ask, connect, get, map_anywhere};
 use crate::device;
-use crate::link::Link;
+use crate::shared::Shared;
 use crate::{RingError, Rx, Tx};
 use ringway_mem::Region;
 use ringway_ring::{RX, RingKind, TX};
@@ -36,7 +36,7 @@ pub struct Ring {
     pub tx: Tx,
     /// The receiving direction.
     pub rx: Rx,
-    link: Arc<Link>,
+    shared: Arc<Shared>,
     origin: Origin,
     spin: Duration,
     is_second: bool,
@@ -70,11 +70,11 @@ impl Ring {
     /// `/sys/bus/pci/devices/ADDRESS`. The sizes are the port's. If vfio-pci has the device, its interrupt wakes this
     /// program; otherwise nobody does, so that [`Ring::wait`] looks every 100 us, and root's rights are needed.
     pub fn open_device(path: &Path) -> Result<Ring, RingError> {
-        let (link, registers) = device::open(path)?;
-        let link = Arc::new(link);
-        let (tx, rx) = (Tx::new(link.clone(), TX), Rx::new(link.clone(), RX));
+        let (shared, registers) = device::open(path)?;
+        let shared = Arc::new(shared);
+        let (tx, rx) = (Tx::new(shared.clone(), TX), Rx::new(shared.clone(), RX));
         let origin = Origin::Device(path.into(), registers);
-        Ok(Ring { tx, rx, link, origin, spin: Duration::ZERO, is_second: false })
+        Ok(Ring { tx, rx, shared, origin, spin: Duration::ZERO, is_second: false })
     }
 
     /// Connects to the port at `path`, with default parameters. On a pipe this waits for the other end, and on a port
@@ -89,7 +89,7 @@ impl Ring {
         options: RingOptions,
         timeout: Option<Duration>,
     ) -> Result<Ring, RingError> {
-        let ring = Ring::over(ask(connect(path)?, options)?, timeout, &anywhere)?;
+        let ring = Ring::over(ask(connect(path)?, options)?, timeout, &map_anywhere)?;
         Ok(Ring { origin: ring.origin.with_port(Some((path.into(), options))), ..ring })
     }
 
@@ -121,10 +121,10 @@ impl Ring {
 
     fn over(socket: UnixStream, timeout: Option<Duration>, map: Map<'_>) -> Result<Ring, RingError> {
         let got = get(&socket, timeout, map)?;
-        let (tx, rx) = (Tx::new(got.link.clone(), got.rings[0]), Rx::new(got.link.clone(), got.rings[1]));
+        let (tx, rx) = (Tx::new(got.shared.clone(), got.rings[0]), Rx::new(got.shared.clone(), got.rings[1]));
         let is_second = got.rings == [RX, TX];
         let origin = Origin::Socket(socket, None);
-        Ok(Ring { tx, rx, link: got.link, origin, spin: Duration::ZERO, is_second })
+        Ok(Ring { tx, rx, shared: got.shared, origin, spin: Duration::ZERO, is_second })
     }
 
     /// Another ring after [`RingError::Closed`] or [`RingError::Broken`]; frames in the old memory are lost. A pipe
@@ -136,13 +136,13 @@ impl Ring {
     /// ([`RingError::Unsuitable`]).
     pub fn renew(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
         let (spin, is_pipe) = (self.spin, self.kind() == RingKind::Pipe);
-        let Ring { tx, rx, link, origin, .. } = self;
+        let Ring { tx, rx, shared, origin, .. } = self;
         // A port, or a PCI device, has one program at a time.
-        drop((tx, rx, link));
+        drop((tx, rx, shared));
         let new = match origin {
             Origin::Socket(socket, port) => {
                 let next = if is_pipe {
-                    Ring::over(socket, timeout, &anywhere)
+                    Ring::over(socket, timeout, &map_anywhere)
                 } else {
                     // The port has this program until its socket hangs up.
                     drop(socket);
@@ -175,7 +175,7 @@ impl Ring {
 
     /// The kind of ring: to a port, or a pipe.
     pub fn kind(&self) -> RingKind {
-        self.link.memory.kind()
+        self.shared.memory.kind()
     }
 
     /// Whether this is a pipe's second end, which fills ring 1.
@@ -185,22 +185,22 @@ impl Ring {
 
     /// The memory of the rings, for a program such as a guest that uses it in place of this one.
     pub fn region(&self) -> &Region {
-        self.link.memory.region()
+        self.shared.memory.region()
     }
 
     /// The eventfd that notifies the other side; none for a device, which has a register.
     pub fn kick_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.link.kick_fd().map(|kick| kick.as_fd())
+        self.shared.kick_fd().map(|kick| kick.as_fd())
     }
 
     /// Bytes of a slot's buffer.
     pub fn slot_size(&self) -> u32 {
-        self.link.memory.slot_size()
+        self.shared.memory.slot_size()
     }
 
     /// Number of buffers. Buffers beyond the total number of slots are initially in no slot.
     pub fn buffers(&self) -> u32 {
-        self.link.memory.header().buffers
+        self.shared.memory.header().buffers
     }
 
     /// Sets how long [`Ring::wait`] polls the memory before it sleeps. Sleeping costs several microseconds,
@@ -214,7 +214,7 @@ impl Ring {
     pub fn sync(&mut self) -> Result<(), RingError> {
         self.tx.sync()?;
         self.rx.sync()?;
-        if self.link.memory.is_closed() { Err(RingError::Closed) } else { Ok(()) }
+        if self.shared.memory.is_closed() { Err(RingError::Closed) } else { Ok(()) }
     }
 
     /// Syncs, then waits for `wait`. `false` after `timeout`.
@@ -232,8 +232,8 @@ impl Ring {
         }
         while self.arm(wait)? {
             let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
-            let woken = self.link.sleep(left)?;
-            if self.link.memory.is_closed() {
+            let woken = self.shared.sleep(left)?;
+            if self.shared.memory.is_closed() {
                 return Err(RingError::Closed);
             }
             if !woken && left.is_some_and(|left| left.is_zero()) {
@@ -254,7 +254,7 @@ impl Ring {
             self.disarm(wait);
             return Ok(false);
         }
-        self.link.arm()?;
+        self.shared.arm()?;
         Ok(true)
     }
 
@@ -291,7 +291,7 @@ impl Ring {
 /// read, so watch it edge-triggered, or read it.
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.link.call.as_fd()
+        self.shared.call.as_fd()
     }
 }
 
@@ -314,7 +314,7 @@ impl Coming {
 
     /// The ring, once the socket is readable; waits at most `timeout`.
     pub fn ring(self, timeout: Option<Duration>) -> Result<Ring, RingError> {
-        self.ring_by(timeout, &anywhere)
+        self.ring_by(timeout, &map_anywhere)
     }
 
     /// The ring, with its memory mapped by `map`, once the socket is readable; waits at most `timeout`.

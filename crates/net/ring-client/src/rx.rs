@@ -1,7 +1,7 @@
 //! The receiving direction.
 
 use crate::RingError;
-use crate::link::Link;
+use crate::shared::Shared;
 use arrayvec::ArrayVec;
 use ringway_mem::{Span, SpanMut};
 use ringway_ring::{Broken, Consumer, FRAGMENTS, Received, Slot};
@@ -19,40 +19,40 @@ pub struct Taken<'a> {
 /// The receive ring. Slots are returned by [`Rx::sync`].
 #[derive(Debug)]
 pub struct Rx {
-    link: Arc<Link>,
+    shared: Arc<Shared>,
     consumer: Consumer,
 }
 
 impl Rx {
-    pub(crate) fn new(link: Arc<Link>, ring: usize) -> Rx {
-        let consumer = Consumer::new(&link.memory, ring);
-        Rx { link, consumer }
+    pub(crate) fn new(shared: Arc<Shared>, ring: usize) -> Rx {
+        let consumer = Consumer::new(&shared.memory, ring);
+        Rx { shared, consumer }
     }
 
     /// Number of filled slots, at least `wanted` if the ring has as many.
     #[inline]
     pub fn available(&mut self, wanted: u32) -> Result<u32, RingError> {
-        Ok(self.consumer.available(&self.link.memory, wanted)?)
+        Ok(self.consumer.available(&self.shared.memory, wanted)?)
     }
 
     /// Copies the next frame into `out` and advances; `None` if there is none. A frame longer than `out` is
     /// truncated, as [`Received::whole`] shows.
     #[inline]
     pub fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, RingError> {
-        Ok(self.consumer.pop(&self.link.memory, out)?)
+        Ok(self.consumer.pop(&self.shared.memory, out)?)
     }
 
     /// Bytes of the next frame; `None` if there is none.
     #[inline]
     pub fn frame_len(&mut self) -> Result<Option<usize>, RingError> {
-        Ok(self.consumer.frame_len(&self.link.memory)?)
+        Ok(self.consumer.frame_len(&self.shared.memory)?)
     }
 
     /// Advances over the next frame, and lends its memory: its slots are returned by the next [`Rx::sync`]. Its bytes
     /// may change at any time until then.
     #[inline]
     pub fn take(&mut self) -> Result<Option<Taken<'_>>, RingError> {
-        let memory = &self.link.memory;
+        let memory = &self.shared.memory;
         let available = self.consumer.available(memory, FRAGMENTS as u32)?;
         if available == 0 {
             return Ok(None);
@@ -78,19 +78,19 @@ impl Rx {
     /// The slot `ahead` of the next one, `ahead` being less than [`Rx::available`].
     #[inline]
     pub fn slot(&self, ahead: u32) -> Slot {
-        self.consumer.slot(&self.link.memory, ahead)
+        self.consumer.slot(&self.shared.memory, ahead)
     }
 
     /// Leaves buffer `buf_idx` in the slot `ahead` of the next one, in exchange for the one there; returns that slot.
     #[inline]
     pub fn swap(&mut self, ahead: u32, buf_idx: u16) -> Slot {
-        self.consumer.swap(&self.link.memory, ahead, buf_idx)
+        self.consumer.swap(&self.shared.memory, ahead, buf_idx)
     }
 
     /// The first `len` bytes of a buffer; `None` if the buffer does not exist or is shorter.
     #[inline]
     pub fn buffer(&self, buf_idx: u16, len: u32) -> Option<SpanMut<'_>> {
-        self.link.memory.buffer(buf_idx, len)
+        self.shared.memory.buffer(buf_idx, len)
     }
 
     /// Passes over the next `slots` slots.
@@ -102,8 +102,8 @@ impl Rx {
     /// Releases the consumed slots, and notifies the other side if it asked for that.
     #[inline]
     pub fn sync(&mut self) -> Result<(), RingError> {
-        if self.consumer.publish(&self.link.memory) {
-            self.link.kick();
+        if self.consumer.publish(&self.shared.memory) {
+            self.shared.kick();
         }
         Ok(())
     }
@@ -119,10 +119,10 @@ impl Rx {
     }
 
     pub(crate) fn arm(&mut self, slots: u32) -> Result<bool, RingError> {
-        Ok(self.consumer.arm(&self.link.memory, slots)?)
+        Ok(self.consumer.arm(&self.shared.memory, slots)?)
     }
 
     pub(crate) fn disarm(&mut self) {
-        self.consumer.disarm(&self.link.memory);
+        self.consumer.disarm(&self.shared.memory);
     }
 }

@@ -1,7 +1,7 @@
 //! The sending direction.
 
 use crate::RingError;
-use crate::link::Link;
+use crate::shared::Shared;
 use ringway_mem::{Span, SpanMut};
 use ringway_ring::{Part, Producer, RingKind, RingMemory, Slot};
 use std::ops::Range;
@@ -19,7 +19,7 @@ fn lent(memory: &RingMemory, span: Span<'_>) -> Option<u16> {
 /// A buffer that belongs to no slot. It keeps the ring's memory.
 #[derive(Debug)]
 pub struct Lent {
-    link: Arc<Link>,
+    shared: Arc<Shared>,
     buf_idx: u16,
 }
 
@@ -31,18 +31,18 @@ impl Lent {
 
     /// How many bytes it has.
     pub fn size(&self) -> usize {
-        self.link.memory.slot_size() as usize
+        self.shared.memory.slot_size() as usize
     }
 
     /// Its bytes. The other side may change them at any time.
     pub fn span(&self) -> Span<'_> {
-        let buffer = self.link.memory.buffer(self.buf_idx, self.link.memory.slot_size());
+        let buffer = self.shared.memory.buffer(self.buf_idx, self.shared.memory.slot_size());
         buffer.map_or(Span::empty(), SpanMut::as_span)
     }
 
     /// Copies bytes to its begin; how many had room.
     pub fn write(&self, bytes: &[u8]) -> usize {
-        let buffer = self.link.memory.buffer(self.buf_idx, self.link.memory.slot_size());
+        let buffer = self.shared.memory.buffer(self.buf_idx, self.shared.memory.slot_size());
         buffer.map_or(0, |buffer| buffer.write(bytes))
     }
 }
@@ -50,20 +50,20 @@ impl Lent {
 /// The transmit ring. The other side sees frames after [`Tx::sync`].
 #[derive(Debug)]
 pub struct Tx {
-    link: Arc<Link>,
+    shared: Arc<Shared>,
     producer: Producer,
 }
 
 impl Tx {
-    pub(crate) fn new(link: Arc<Link>, ring: usize) -> Tx {
-        let producer = Producer::new(&link.memory, ring);
-        Tx { link, producer }
+    pub(crate) fn new(shared: Arc<Shared>, ring: usize) -> Tx {
+        let producer = Producer::new(&shared.memory, ring);
+        Tx { shared, producer }
     }
 
     /// Number of free slots, at least `wanted` if the ring has as many.
     #[inline]
     pub fn room(&mut self, wanted: u32) -> Result<u32, RingError> {
-        Ok(self.producer.room(&self.link.memory, wanted)?)
+        Ok(self.producer.room(&self.shared.memory, wanted)?)
     }
 
     /// Copies `frame` into the next slots. `false`: there is no room now.
@@ -76,7 +76,7 @@ impl Tx {
     /// segmentation that is left to the receiver.
     #[inline]
     pub fn push_with(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<bool, RingError> {
-        Ok(self.producer.push(&self.link.memory, frame, offload)?)
+        Ok(self.producer.push(&self.shared.memory, frame, offload)?)
     }
 
     /// As [`Tx::push_with`], for a frame that consists of `parts`.
@@ -85,7 +85,7 @@ impl Tx {
         parts: impl Iterator<Item = Span<'p>> + Clone,
         offload: [u8; 10],
     ) -> Result<bool, RingError> {
-        Ok(self.producer.push_gathered(&self.link.memory, parts, offload)?)
+        Ok(self.producer.push_gathered(&self.shared.memory, parts, offload)?)
     }
 
     /// As [`Tx::push_gathered`], but parts that are in buffers of [`Tx::lend`] from their begin on are not copied. Such
@@ -97,7 +97,7 @@ impl Tx {
         parts: impl Iterator<Item = Span<'p>> + Clone,
         offload: [u8; 10],
     ) -> Result<bool, RingError> {
-        let memory = &self.link.memory;
+        let memory = &self.shared.memory;
         if memory.kind() == RingKind::Pipe {
             return self.push_gathered(parts, offload);
         }
@@ -110,24 +110,24 @@ impl Tx {
 
     /// The index up to which the other side has emptied slots, a free-running counter as [`Tx::head`].
     pub fn consumed(&mut self) -> Result<u32, RingError> {
-        Ok(self.producer.consumed(&self.link.memory)?)
+        Ok(self.producer.consumed(&self.shared.memory)?)
     }
 
     /// The numbers of the buffers that belong to no slot at first: those of [`crate::RingOptions::extra`].
     pub fn extra(&self) -> Range<u16> {
-        self.link.memory.extra()
+        self.shared.memory.extra()
     }
 
     /// The number of the buffer of [`Tx::extra`] that [`Tx::push_lent`] names for a part of a frame, if it is not to be
     /// copied.
     #[inline]
     pub fn lent(&self, span: Span<'_>) -> Option<u16> {
-        if self.link.memory.kind() == RingKind::Pipe { None } else { lent(&self.link.memory, span) }
+        if self.shared.memory.kind() == RingKind::Pipe { None } else { lent(&self.shared.memory, span) }
     }
 
     /// A buffer of [`Tx::extra`], to be named by frames; `None`: it is not one of them.
     pub fn lend(&self, buf_idx: u16) -> Option<Lent> {
-        self.extra().contains(&buf_idx).then(|| Lent { link: self.link.clone(), buf_idx })
+        self.extra().contains(&buf_idx).then(|| Lent { shared: self.shared.clone(), buf_idx })
     }
 
     /// Copies as many of `frames` as fit and publishes them; returns their number.
@@ -146,20 +146,20 @@ impl Tx {
     /// The slot `ahead` of the next one, which names the buffer to fill.
     #[inline]
     pub fn slot(&self, ahead: u32) -> Slot {
-        self.producer.slot(&self.link.memory, ahead)
+        self.producer.slot(&self.shared.memory, ahead)
     }
 
     /// Writes the slot `ahead` of the next one, `ahead` being less than [`Tx::room`]. It may name a different
     /// buffer than before, so that no copy is needed.
     #[inline]
     pub fn set_slot(&mut self, ahead: u32, slot: Slot) {
-        self.producer.write(&self.link.memory, ahead, slot);
+        self.producer.write(&self.shared.memory, ahead, slot);
     }
 
     /// The first `len` bytes of a buffer; `None` if the buffer does not exist or is shorter.
     #[inline]
     pub fn buffer(&self, buf_idx: u16, len: u32) -> Option<SpanMut<'_>> {
-        self.link.memory.buffer(buf_idx, len)
+        self.shared.memory.buffer(buf_idx, len)
     }
 
     /// Advances over the next `slots` slots.
@@ -171,8 +171,8 @@ impl Tx {
     /// Publishes the filled slots, and notifies the other side if it asked for that.
     #[inline]
     pub fn sync(&mut self) -> Result<(), RingError> {
-        if self.producer.publish(&self.link.memory) {
-            self.link.kick();
+        if self.producer.publish(&self.shared.memory) {
+            self.shared.kick();
         }
         Ok(())
     }
@@ -188,10 +188,10 @@ impl Tx {
     }
 
     pub(crate) fn arm(&mut self, slots: u32) -> Result<bool, RingError> {
-        Ok(self.producer.arm(&self.link.memory, slots)?)
+        Ok(self.producer.arm(&self.shared.memory, slots)?)
     }
 
     pub(crate) fn disarm(&mut self) {
-        self.producer.disarm(&self.link.memory);
+        self.producer.disarm(&self.shared.memory);
     }
 }

@@ -1,9 +1,9 @@
-//! The `data` process: a fabric, controlled over the link.
+//! The `data` process: a fabric, controlled over the stream.
 
 use crate::fabric::{Done, Fabric, FabricError, Job};
-use crate::link::{Link, LinkError};
 use crate::page::SharedPage;
 use crate::proto::{Call, DataMessage, Reply, Request};
+use crate::stream::{MessageStream, StreamError};
 use ringway_host::{Clock, EventFd, HostError, wait_readable};
 use ringway_port::PortKind;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Why `data` ended.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
-    /// The link to `control` broke.
-    #[error("the link to the control process: {0}")]
-    Link(#[from] LinkError),
+    /// The stream to `control` broke.
+    #[error("the stream to the control process: {0}")]
+    MessageStream(#[from] StreamError),
     /// The first message was not `start`, or lacked the counters page.
     #[error("the control process did not begin with `start` and the counters page")]
     NotStarted,
@@ -30,11 +30,11 @@ pub enum DataError {
     Panicked,
 }
 
-/// Runs the `data` process over `socket`, its end of the link, until `control` sends `Stop` or is gone. Its kinds of
+/// Runs the `data` process over `socket`, its end of the stream, until `control` sends `Stop` or is gone. Its kinds of
 /// port are [`ringway_port::KINDS`] and `more`.
 pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> {
-    let link = Link::new(socket);
-    let (call, descriptors) = link.receive::<Call>()?;
+    let stream = MessageStream::new(socket);
+    let (call, descriptors) = stream.receive::<Call>()?;
     let Request::Start { workers, counters } = call.request else { return Err(DataError::NotStarted) };
     let page = descriptors.into_iter().next().ok_or(DataError::NotStarted)?;
     let page = Arc::new(SharedPage::map(page, counters as usize)?);
@@ -46,7 +46,7 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
     let wakeup = fabric.wakeup().clone();
     let (ended, end) = channel();
     let (clock, leader, sending) = (Clock::new(), Mutex::default(), Mutex::default());
-    let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, link, sending, clock, leader, ended });
+    let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, stream, sending, clock, leader, ended });
     data.reply(call.id, Reply::Done)?;
     let watched = Arc::downgrade(&data);
     let look = move || _ = watched.upgrade().inspect(Data::look_at_leader);
@@ -92,7 +92,7 @@ struct Data {
     fabric: Mutex<Fabric>,
     wakeup: Arc<EventFd>,
     /// Only the leader receives from it.
-    link: Link,
+    stream: MessageStream,
     sending: Mutex<()>,
     clock: Clock,
     leader: Mutex<Leader>,
@@ -141,7 +141,7 @@ impl Data {
 
     fn send(&self, message: &DataMessage) -> Result<(), DataError> {
         let _sending = locked(&self.sending);
-        Ok(self.link.send(message, &[])?)
+        Ok(self.stream.send(message, &[])?)
     }
 
     fn reply(&self, id: u64, reply: Reply) -> Result<(), DataError> {
@@ -157,7 +157,7 @@ impl Data {
                 fabric.sessions().map(|(id, fd)| (id, fd.clone())).unzip();
             let pause = fabric.pause();
             drop(fabric);
-            let mut sockets = vec![self.link.as_fd(), self.wakeup.as_fd()];
+            let mut sockets = vec![self.stream.as_fd(), self.wakeup.as_fd()];
             sockets.extend(sessions.iter().map(|session| session.as_fd()));
             let ready = wait_readable(&sockets, Some(pause.map_or(ROUND, |pause| pause.min(ROUND))))?;
             drop(sockets);
@@ -253,10 +253,10 @@ impl Data {
 
     /// Handles the requests of `control`.
     fn handle_requests(&self, number: u64) -> Result<After, DataError> {
-        let (Call { id, request }, descriptors) = match self.link.receive::<Call>() {
+        let (Call { id, request }, descriptors) = match self.stream.receive::<Call>() {
             Ok(received) => received,
             // `control` is gone, so no further request can come.
-            Err(LinkError::Closed) => {
+            Err(StreamError::Closed) => {
                 let _ = self.ended.send(Ok(()));
                 return Ok(After::Stop);
             }

@@ -9,7 +9,7 @@ pub use work::{Done, Job};
 
 use crate::forward::{SharedSource, Source};
 use crate::function::Reports;
-use crate::instances::{Instances, Place};
+use crate::instances::{InstanceSide, Instances};
 use crate::log_limit::LogLimit;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::session_limit::SessionLimit;
@@ -102,7 +102,7 @@ struct Record {
     session_limit: SessionLimit,
     /// Limit of the peer's cost; only if it shares memory.
     budget: Option<Arc<Budget>>,
-    place: Option<Place>,
+    place: Option<InstanceSide>,
     faults: CountersRef,
     /// The port's state as last reported.
     reported: (ringway_port::State, String),

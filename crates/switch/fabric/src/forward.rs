@@ -12,7 +12,7 @@ mod properties;
 mod tests;
 mod wait;
 
-use crate::instances::Place;
+use crate::instances::InstanceSide;
 use crate::meter::{Access, Meter};
 use crate::topology::{Port, RxSlot, Switch, Target, Topology, is_closed};
 use arrayvec::ArrayVec;
@@ -525,7 +525,7 @@ impl<'d> Delivery<'d, '_, '_> {
     }
 
     #[inline]
-    fn is_near(&self, place: &Place) -> bool {
+    fn is_near(&self, place: &InstanceSide) -> bool {
         self.near.instances >> place.number & 1 != 0
     }
 

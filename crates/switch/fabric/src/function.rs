@@ -96,7 +96,7 @@ struct Hosted {
     polls: bool,
     suspended: bool,
     /// Whether the function's doorbell rang.
-    rung: bool,
+    notified: bool,
     /// When the function runs although nothing wakes it.
     due: Option<u64>,
 }
@@ -164,7 +164,7 @@ impl Functions {
             idle,
             polls: false,
             suspended: false,
-            rung: false,
+            notified: false,
             due: None,
         });
     }
@@ -186,14 +186,14 @@ impl Functions {
         for hosted in self.all.iter_mut().filter(|hosted| hosted.number == number) {
             hosted.suspended = suspended;
             hosted.activate();
-            hosted.rung = true;
+            hosted.notified = true;
         }
     }
 
     /// Wakes the function whose doorbell is `bit`; `false` if there is none.
     pub fn wake(&mut self, bit: usize) -> bool {
         let Some(hosted) = self.all.iter_mut().find(|hosted| hosted.bit == bit) else { return false };
-        hosted.rung = true;
+        hosted.notified = true;
         hosted.activate();
         true
     }
@@ -290,10 +290,10 @@ impl Hosted {
             self.active = false;
             return;
         };
-        let rung = std::mem::take(&mut self.rung);
+        let notified = std::mem::take(&mut self.notified);
         let turned = catch_unwind(AssertUnwindSafe(|| {
-            if rung {
-                resident.rung();
+            if notified {
+                resident.notified();
             }
             resident.turn(TASKS, now)
         }));
@@ -338,7 +338,7 @@ impl Hosted {
             Life::Running(resident) => resident.replaced(built),
             Life::Building => match built.start(ringway_host::ticks) {
                 Ok(resident) => {
-                    (self.life, self.rung) = (Life::Running(Box::new(resident)), true);
+                    (self.life, self.notified) = (Life::Running(Box::new(resident)), true);
                     self.reports.add(self.number, FunctionReport::Up);
                 }
                 Err(wrong) => {

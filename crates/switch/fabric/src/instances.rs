@@ -205,7 +205,7 @@ impl Ends {
 
 /// The place of a port among a function's ends.
 #[derive(Clone)]
-pub struct Place {
+pub struct InstanceSide {
     /// The function's instances.
     pub instances: Arc<Instances>,
     /// The instance.
@@ -214,7 +214,7 @@ pub struct Place {
     pub side: usize,
 }
 
-impl Place {
+impl InstanceSide {
     /// Remembers the flows of frames that the instance sent.
     pub fn sent(&self, burst: &Burst<'_>, hash: FlowHash, now: u64) {
         let tick = Tick::at(now);

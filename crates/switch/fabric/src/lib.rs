@@ -1,7 +1,7 @@
 //! The `data` process: workers forward frames between ports in turns, while ports, switches and workers are
 //! added and removed.
 //!
-//! [`Fabric`] holds workers, ports and switches, and applies changes; [`Link`] is the connection to
+//! [`Fabric`] holds workers, ports and switches, and applies changes; [`MessageStream`] is the connection to
 //! `control`, with the messages of `proto`. Read `forward.rs` first: a burst's way from its source to its
 //! destinations; then `worker.rs` and `fabric.rs`.
 
@@ -10,12 +10,12 @@ mod fabric;
 mod forward;
 mod function;
 mod instances;
-mod link;
 mod log_limit;
 mod meter;
 mod page;
 pub mod proto;
 pub mod session_limit;
+mod stream;
 mod topology;
 mod wait_limit;
 mod wakeup;
@@ -23,6 +23,6 @@ mod watchdog;
 mod worker;
 
 pub use fabric::{Fabric, FabricError, PORTS};
-pub use link::{DESCRIPTORS, Link, LinkError};
 pub use log_limit::LogLimit;
 pub use page::SharedPage;
+pub use stream::{DESCRIPTORS, MessageStream, StreamError};

@@ -1,6 +1,6 @@
 //! The fabric as workers see it: ports, their RX queues, switches. Immutable; a change makes a new topology.
 
-use crate::instances::{Ends, Place};
+use crate::instances::{Ends, InstanceSide};
 use crate::wait_limit::WaitLimit;
 use ringway_frame::{CountersRef, RxQueue};
 use ringway_host::{Budget, EventFd};
@@ -42,7 +42,7 @@ pub struct Port {
     /// Budget of its peer; only if the peer shares memory.
     pub budget: Option<Arc<Budget>>,
     /// Its place, if it is an end of a function that multiplies.
-    pub place: Option<Place>,
+    pub place: Option<InstanceSide>,
 }
 
 /// A port whose frames stay where they are for now.
@@ -115,7 +115,7 @@ pub struct RxSlot {
     /// Whether senders no longer wait for the worker that has the queue locked now.
     pub given_up: AtomicBool,
     /// The place of its port, if that is an end of a function that multiplies.
-    pub place: Option<Place>,
+    pub place: Option<InstanceSide>,
 }
 
 impl RxSlot {

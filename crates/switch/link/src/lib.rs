@@ -18,8 +18,8 @@
 extern crate alloc;
 
 mod delay;
+mod direction;
 mod frame;
-mod link;
 mod loss;
 mod profile;
 mod queue;
@@ -28,8 +28,8 @@ mod tests;
 mod wire;
 
 pub use delay::Delay;
+pub use direction::{Counters, Link, Reason, seed_of};
 pub use frame::{Frame, mark_ip};
-pub use link::{Counters, Link, Reason, seed_of};
 pub use loss::Loss;
 pub use profile::{MEMORY, Profile, ProfileError};
 pub use queue::{Capacity, CoDelSettings, Queue};

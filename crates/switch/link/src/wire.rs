@@ -1,7 +1,7 @@
 //! Frames under way.
 
 use crate::delay::DelayState;
-use crate::link::{Counters, Reason};
+use crate::direction::{Counters, Reason};
 use crate::loss::{LossState, happens};
 use crate::{Frame, Profile};
 use alloc::collections::{BinaryHeap, VecDeque};

@@ -18,6 +18,7 @@
 extern crate alloc;
 
 mod chip;
+mod descriptor_ring;
 mod device;
 pub mod e1000;
 pub mod i82540em;
@@ -25,7 +26,6 @@ pub mod i82574l;
 mod microwire;
 pub mod pci;
 mod pieces;
-mod ring;
 pub mod rtl8139;
 pub mod shared_ring;
 mod techniques;

@@ -175,7 +175,7 @@ impl Spread {
         free: Option<&AtomicU64>,
         lighter: impl FnOnce(usize) -> usize,
     ) -> usize {
-        let (owner, is_known) = self.settle(self.bucket(key), now);
+        let (owner, is_known) = self.instance_of(self.bucket(key), now);
         match free {
             Some(way) => {
                 let instance = if is_known { lighter(owner) } else { owner };
@@ -193,7 +193,7 @@ impl Spread {
 
     /// The instance of a bucket, and whether all flows of the bucket have entries. A bucket moves only then, unless its
     /// instance is gone.
-    fn settle(&self, bucket: &AtomicU32, now: Tick) -> (usize, bool) {
+    fn instance_of(&self, bucket: &AtomicU32, now: Tick) -> (usize, bool) {
         let word = bucket.load(Relaxed);
         let own = Bucket::of(word);
         let is_known = own.crowded == 0 || now.since(own.crowded) > self.idle;

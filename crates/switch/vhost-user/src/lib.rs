@@ -17,7 +17,7 @@ mod inbox;
 mod payload;
 mod reply;
 mod request;
-mod ring;
+mod ring_state;
 mod session;
 
 pub use backend_request::BackendRequest;
@@ -31,5 +31,5 @@ pub use payload::{
 };
 pub use reply::Reply;
 pub use request::Request;
-pub use ring::{Kick, Ring};
+pub use ring_state::{Kick, Ring};
 pub use session::{Device, Offer, Outcome, Refused, Session, SessionError};

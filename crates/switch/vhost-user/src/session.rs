@@ -7,7 +7,7 @@ use crate::inbox::Message;
 use crate::payload::{CONFIG, Config, Iotlb, Log, MemoryRegion, SharedRegion, VringFd, VringState};
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::ring::{Kick, LARGEST, Ring};
+use crate::ring_state::{Kick, LARGEST, Ring};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 

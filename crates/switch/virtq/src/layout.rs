@@ -106,7 +106,7 @@ impl<'t> Ring<'t> {
 
     /// Publishes the used entries before `used` on behalf of a device that is gone and may have delayed
     /// publishing them. A packed ring's device never delays it, since no other knows the unpublished entries.
-    pub fn settle(&self, used: Cursor) {
+    pub fn publish_used_before(&self, used: Cursor) {
         match self {
             Ring::Split(ring) => ring.publish(&mut Used::new(used)),
             Ring::Logged(ring) if ring.split().is_some() => ring.publish(&mut Used::new(used)),

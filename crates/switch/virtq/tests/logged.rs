@@ -153,7 +153,7 @@ fn deferred_entries_of_a_previous_device_are_published_and_marked() {
     let log = log(&guest);
     let tracker = tracker(&log, &guest, &layout);
     let ring = guest.ring(&layout, BASE).logged(&tracker);
-    ring.settle(ringway_virtq::Cursor { index: 3, wrap: false });
+    ring.publish_used_before(ringway_virtq::Cursor { index: 3, wrap: false });
     assert_eq!(ring.used_index(), Some(3));
     assert_eq!(marked(&guest).len(), 1);
 }

@@ -1,20 +1,20 @@
-//! A router's surroundings in a process.
+//! What a router needs of its process.
+use super::host::wait;
 use super::pace::Pace;
 use super::signals::Signals;
-use super::surroundings::wait;
 use ringway_click::{Driver, Router, Turn};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Signals, descriptors and the clock of this process.
-struct Surroundings {
+struct ProcessPlatform {
     signals: Signals,
     pace: Pace,
     start: Instant,
 }
 
-impl Driver for Surroundings {
+impl Driver for ProcessPlatform {
     fn now(&mut self) -> u64 {
         self.start.elapsed().as_nanos() as u64
     }
@@ -34,7 +34,7 @@ impl Driver for Surroundings {
 
 /// Runs a router until it stops; a replacement takes its place.
 pub fn drive(router: &Rc<RefCell<Router>>) {
-    let surroundings =
-        Surroundings { signals: Signals::default(), pace: Pace::default(), start: Instant::now() };
-    ringway_click::drive(router, &Rc::new(RefCell::new(surroundings)));
+    let platform =
+        ProcessPlatform { signals: Signals::default(), pace: Pace::default(), start: Instant::now() };
+    ringway_click::drive(router, &Rc::new(RefCell::new(platform)));
 }

@@ -4,6 +4,7 @@ mod check;
 pub mod clickpath;
 mod drive;
 pub mod function;
+mod host;
 mod hosted;
 mod options;
 mod pace;
@@ -12,7 +13,6 @@ pub mod reference;
 pub mod resident;
 mod signals;
 mod stopwatch;
-mod surroundings;
 mod terminal;
 mod threads;
 
@@ -21,10 +21,10 @@ use builder::{Builder, Reader};
 pub(crate) use check::complaints;
 pub use check::{Complaint, Configuration, check};
 pub use drive::drive;
+pub use host::{Host, Machine, PROVIDED};
 use hosted::Hosted;
 pub use options::{Options, Usage};
 pub use recorder::Recorder;
-pub use surroundings::{Host, Machine, PROVIDED};
 pub use terminal::Terminal;
 
 use ringway_click::{BuildError, Clock, Console, Rebuild, Registry, Router};

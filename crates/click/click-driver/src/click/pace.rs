@@ -1,5 +1,5 @@
 //! A thread's work between turns: polling and sleeping.
-use super::surroundings::wait_also;
+use super::host::wait_also;
 use ringway_click::{Router, Turn};
 use std::time::Duration;
 

@@ -25,7 +25,7 @@
 //! Handlers: `count`, `byte_count`, `drops`, `kernel_drops`, `encap` (read): invalid frames, frames that the kernel
 //! dropped (not known), the link type; `reset_counts` (write).
 use super::device::check_device;
-use super::link::{ETHERNET, link_name, mark_ip};
+use super::link_type::{ETHERNET, link_name, mark_ip};
 use crate::file::reason;
 use ringway_click::arg::{Args, Raw, Word};
 use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Packet, PacketType, Task};

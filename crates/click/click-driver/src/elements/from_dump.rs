@@ -20,7 +20,7 @@
 //! Handlers: `count`, `sampling_prob`, `encap` (the link type, as ToDump's ENCAP), `filename`, `filesize`,
 //! `packet_filepos` (position of the last record read) (read); `active`, `filepos` (read, write); `stop`,
 //! `reset_counts`, `reset_timing` (after a change of `filepos`), `extend_interval` (time to add to the end) (write).
-use super::link::{ETHERNET, RAW, canonical, is_known, link_name, mark_ip};
+use super::link_type::{ETHERNET, RAW, canonical, is_known, link_name, mark_ip};
 use super::replay::{Replay, is_sampled, read_sample};
 use super::time_window::TimeWindow;
 use crate::file::{Input, reason};

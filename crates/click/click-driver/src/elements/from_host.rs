@@ -53,7 +53,7 @@ impl Element for FromHost {
         if name.0.is_empty() {
             return Err(cx.error("must specify device name"));
         }
-        self.tun.settle(name, address, cx)
+        self.tun.configure_interface(name, address, cx)
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

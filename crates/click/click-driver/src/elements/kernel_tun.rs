@@ -73,7 +73,7 @@ impl Element for KernelTun {
         if self.burst == 0 {
             return Err(cx.error("BURST must be >= 1"));
         }
-        self.tun.settle(name, address, cx)
+        self.tun.configure_interface(name, address, cx)
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

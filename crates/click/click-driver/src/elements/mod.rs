@@ -16,7 +16,7 @@ mod from_port;
 mod intake;
 mod kernel_tap;
 mod kernel_tun;
-mod link;
+mod link_type;
 mod listener;
 mod mcast_socket;
 mod outbox;
@@ -32,7 +32,7 @@ mod to_ip_summary_dump;
 mod to_port;
 mod tun;
 
-pub(crate) use link::mark_ip;
+pub(crate) use link_type::mark_ip;
 pub use ringway_elements::platform::control_socket::{Failure, Handlers, Session};
 
 /// This crate's classes, by name.

@@ -13,7 +13,7 @@
 //! All packets of the protocol that arrive at this host are copied here, whatever their ports; the kernel
 //! processes them too. Sent packets begin with their IP headers, and go to the destination in the header.
 //! Requires CAP_NET_RAW. Handlers: `count`, `drops` (read): packets sent, and packets that could not be sent.
-use super::link::{RAW, mark_ip};
+use super::link_type::{RAW, mark_ip};
 use super::outbox::Outbox;
 use crate::file::reason;
 use ringway_click::arg::{Args, MANDATORY_POSITIONAL};

@@ -21,14 +21,14 @@
 //!
 //! It never blocks: a pushed packet is dropped if the socket has no room, or if there is no connection.
 //! Handlers: `drops` (read).
-mod link;
+mod system_socket;
 
 use crate::file::reason;
-use link::{Link, SocketAddress, SocketKind, SocketOptions};
 use ringway_click::arg::{Args, Word};
 use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task};
 use std::io::ErrorKind;
 use std::net::Ipv4Addr;
+use system_socket::{SocketAddress, SocketKind, SocketOptions, SystemSocket};
 
 pub static CLASS: Class =
     Class::new("Socket", || Box::<Socket>::default()).ports("0-1/0-1").processing("a/h").flow("x/y");
@@ -47,7 +47,7 @@ pub struct Socket {
     verbose: bool,
     allow: Option<String>,
     deny: Option<String>,
-    link: Option<Link>,
+    socket: Option<SystemSocket>,
     /// The unsent rest of a packet.
     left: Vec<u8>,
     buffer: Vec<u8>,
@@ -58,11 +58,11 @@ pub struct Socket {
 
 impl Socket {
     fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let link = Link::open(&self.options).map_err(|error| {
+        let socket = SystemSocket::open(&self.options).map_err(|error| {
             let text = format!("{}: {}", self.options.remote, reason(&error));
             cx.error(text)
         })?;
-        self.link = Some(link);
+        self.socket = Some(socket);
         self.watch(cx);
         Ok(())
     }
@@ -83,16 +83,16 @@ impl Socket {
 
     /// Selects the events that currently matter.
     fn watch(&self, cx: &mut Context<'_>) {
-        let Some(link) = &self.link else { return };
-        for (descriptor, readable) in link.descriptors(cx.noutputs() > 0) {
-            cx.select(descriptor, readable, !self.left.is_empty() && link.carries(descriptor));
+        let Some(socket) = &self.socket else { return };
+        for (descriptor, readable) in socket.descriptors(cx.noutputs() > 0) {
+            cx.select(descriptor, readable, !self.left.is_empty() && socket.carries(descriptor));
         }
     }
 
     /// Ends a connection.
     fn close(&mut self, cx: &mut Context<'_>) {
-        let Some(link) = &mut self.link else { return };
-        if let Some(descriptor) = link.end() {
+        let Some(socket) = &mut self.socket else { return };
+        if let Some(descriptor) = socket.end() {
             cx.select(descriptor, false, false);
             if self.verbose {
                 let name = cx.declaration();
@@ -105,9 +105,9 @@ impl Socket {
 
     /// Sends a packet, or part of it; false if nothing could be sent.
     fn send(&mut self, packet: &Packet, cx: &mut Context<'_>) -> bool {
-        let Some(link) = self.link.as_mut().filter(|_| self.left.is_empty()) else { return false };
+        let Some(socket) = self.socket.as_mut().filter(|_| self.left.is_empty()) else { return false };
         let noted = Ipv4Addr::from(packet.notes().dst_ip());
-        match link.send(packet.data(), noted) {
+        match socket.send(packet.data(), noted) {
             Ok(sent) if sent < packet.len() => {
                 self.left.extend_from_slice(&packet.data()[sent..]);
                 self.watch(cx);
@@ -133,8 +133,8 @@ impl Socket {
 
     /// Sends the rest of a packet.
     fn flush(&mut self, cx: &mut Context<'_>) {
-        let Some(link) = self.link.as_mut().filter(|_| !self.left.is_empty()) else { return };
-        match link.send(&self.left, Ipv4Addr::UNSPECIFIED) {
+        let Some(socket) = self.socket.as_mut().filter(|_| !self.left.is_empty()) else { return };
+        match socket.send(&self.left, Ipv4Addr::UNSPECIFIED) {
             Ok(sent) => drop(self.left.drain(..sent)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => {
@@ -152,9 +152,9 @@ impl Socket {
 
     /// Makes a packet of received data; false if there is none.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(link) = &mut self.link else { return false };
+        let Some(socket) = &mut self.socket else { return false };
         let limit = self.snaplen as usize;
-        let (length, from) = match link.receive(&mut self.buffer[..limit]) {
+        let (length, from) = match socket.receive(&mut self.buffer[..limit]) {
             Ok(received) => received,
             Err(error) => {
                 match error.kind() {
@@ -173,8 +173,8 @@ impl Socket {
         if !self.accepts(from, cx) {
             return true;
         }
-        if let Some(link) = &mut self.link {
-            link.accept_sender();
+        if let Some(socket) = &mut self.socket {
+            socket.accept_sender();
         }
         let Some(mut packet) = cx.make_packet(self.headroom as usize, length, 0) else { return true };
         packet.data_mut().copy_from_slice(&self.buffer[..length]);
@@ -187,8 +187,8 @@ impl Socket {
 
     /// Takes a connection.
     fn accept(&mut self, cx: &mut Context<'_>) {
-        let Some(link) = &mut self.link else { return };
-        let from = match link.accept(self.options.no_delay) {
+        let Some(socket) = &mut self.socket else { return };
+        let from = match socket.accept(self.options.no_delay) {
             Ok(from) => from,
             Err(_) => return,
         };
@@ -295,7 +295,7 @@ impl Element for Socket {
     }
 
     fn run_task(&mut self, task: Task, cx: &mut Context<'_>) -> bool {
-        let ready = self.link.as_ref().is_some_and(Link::is_ready) && self.left.is_empty();
+        let ready = self.socket.as_ref().is_some_and(SystemSocket::is_ready) && self.left.is_empty();
         let Some(packet) = ready.then(|| cx.pull_one(0)).flatten() else {
             // The task is scheduled again when it becomes ready.
             if ready && cx.is_active(&self.signal) {
@@ -310,7 +310,7 @@ impl Element for Socket {
     }
 
     fn selected(&mut self, descriptor: i32, readable: bool, writable: bool, cx: &mut Context<'_>) {
-        if self.link.as_ref().is_some_and(|link| link.listens(descriptor)) {
+        if self.socket.as_ref().is_some_and(|socket| socket.listens(descriptor)) {
             return self.accept(cx);
         }
         if writable {
@@ -329,12 +329,12 @@ impl Element for Socket {
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
         let from: &mut dyn std::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
-        let link = from.link.take();
+        let socket = from.socket.take();
         if from.options == self.options {
-            (self.link, self.left) = (link, std::mem::take(&mut from.left));
+            (self.socket, self.left) = (socket, std::mem::take(&mut from.left));
             return self.watch(cx);
         }
-        drop(link);
+        drop(socket);
         // Errors are reported; then there is no connection.
         let _ = self.open(cx);
     }

@@ -14,7 +14,7 @@
 //!
 //! Handlers: `count`, `filename` (read); `reset_counts`, `flush` (write).
 use super::intake::Intake;
-use super::link::{ETHERNET, parse_link};
+use super::link_type::{ETHERNET, parse_link};
 use crate::file::{Output, reason};
 use ringway_click::arg::{Args, Filename, Raw, Word};
 use ringway_click::{

@@ -43,7 +43,7 @@ impl Element for ToHostSniffers {
         if !matches!(kind.0.as_str(), "ETHER" | "IP") {
             return Err(cx.error("TYPE must be ETHER or IP"));
         }
-        self.tun.settle(name, None, cx)
+        self.tun.configure_interface(name, None, cx)
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

@@ -1,5 +1,5 @@
 //! Host interfaces of elements: creating them, and receiving packets.
-use super::link::{ETHERNET, RAW, mark_ip};
+use super::link_type::{ETHERNET, RAW, mark_ip};
 use crate::file::reason;
 use ringway_click::arg::{ArgError, Args, Prefix, Scope, Word};
 use ringway_click::{Context, Failed, HEADROOM, Packet};
@@ -71,7 +71,7 @@ impl Tun {
     }
 
     /// Sets its name and address, and validates the arguments.
-    pub fn settle(
+    pub fn configure_interface(
         &mut self,
         name: Word,
         address: Option<Prefix>,

@@ -158,7 +158,7 @@ impl Router {
         let mut report = router.report.borrow_mut();
         if built {
             drop(report);
-            router.settle();
+            router.run_deferred();
             return Ok(router);
         }
         report.diagnostics.error(None, "Router could not be initialized!");

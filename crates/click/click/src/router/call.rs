@@ -254,7 +254,7 @@ impl Router {
     pub fn read(&mut self, text: &str) -> Result<String, HandlerError> {
         let call = self.parse_call(text, "")?;
         let answer = self.call_read(&call);
-        self.settle();
+        self.run_deferred();
         answer
     }
 
@@ -265,7 +265,7 @@ impl Router {
     pub fn write(&mut self, text: &str) -> Result<(), HandlerError> {
         let call = self.parse_call(text, "")?;
         let done = self.call_write(&call);
-        self.settle();
+        self.run_deferred();
         done
     }
 

@@ -175,7 +175,7 @@ impl Router {
     }
 
     /// Performs deferred operations, when no element is running.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn run_deferred(&mut self) {
         self.refill(BUDGET);
         let mut writes = 0;
         while !self.blocked.is_empty() || !self.deferred.is_empty() {
@@ -208,7 +208,7 @@ impl Router {
             let Some(task) = self.tasks.next() else { return };
             let id = self.tasks.all[task.0 as usize].element;
             let worked = self.enter(id, |element, cx| element.run_task(task, cx)).unwrap_or(false);
-            self.settle();
+            self.run_deferred();
             if self.tasks.is_scheduled(task) && !self.tasks.again(task, worked) {
                 return;
             }
@@ -224,7 +224,7 @@ impl Router {
             let Some(timer) = self.timers.take(now) else { return };
             let id = self.timers.element(timer);
             self.enter(id, |element, cx| element.run_timer(timer, cx));
-            self.settle();
+            self.run_deferred();
         }
     }
 
@@ -232,7 +232,7 @@ impl Router {
     pub fn selected(&mut self, descriptor: i32, readable: bool, writable: bool) {
         for id in self.interested(descriptor, readable, writable) {
             self.enter(id, |element, cx| element.selected(descriptor, readable, writable, cx));
-            self.settle();
+            self.run_deferred();
         }
     }
 
@@ -247,7 +247,7 @@ impl Router {
             self.signals.iter().filter(|(_, own)| *own == signal).map(|(id, _)| *id).collect();
         for id in &watchers {
             self.enter(*id, |element, cx| element.signalled(signal, cx));
-            self.settle();
+            self.run_deferred();
         }
         !watchers.is_empty()
     }
@@ -292,7 +292,7 @@ impl Router {
             let call =
                 crate::HandlerCall { element: Some(id), handler: "step".into(), value: "router".into() };
             let result = self.call_write(&call);
-            self.settle();
+            self.run_deferred();
             if result.is_err() || self.runcount > 0 || self.is_replaced() {
                 break;
             }

@@ -231,7 +231,7 @@ impl Router {
         next.predecessors.clear();
         next.ticks = self.ticks;
         next.set_profile(self.profile.is_some());
-        next.settle();
+        next.run_deferred();
         Some(next)
     }
 

@@ -204,7 +204,7 @@ impl Router {
     /// Ends building: from now on it runs.
     fn end_building(&mut self) {
         self.building = false;
-        self.settle();
+        self.run_deferred();
     }
 
     /// The threads besides the first; only on the first.
@@ -267,7 +267,7 @@ impl Router {
         let (number, text) = self.ask(thread, move |router| {
             let (number, call, mut pieces) = router.visits.resume(number, first)?;
             let progress = act(router, &call, &mut pieces);
-            router.settle();
+            router.run_deferred();
             let text = core::mem::take(&mut pieces.text);
             let more = progress? == Progress::More;
             Ok::<_, HandlerError>((more.then(|| router.visits.pause(number, call, pieces)), text))
@@ -296,7 +296,7 @@ impl Router {
         let data = data.to_vec();
         self.ask(thread, move |router| {
             let answer = router.call_llrpc(id, command, &data);
-            router.settle();
+            router.run_deferred();
             answer
         })?
     }

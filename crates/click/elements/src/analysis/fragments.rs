@@ -90,7 +90,7 @@ impl Fragments {
         queue.iter_mut().filter(same).for_each(|held| held.tag = Some(tag));
         queue.push_back(Held { packet, datagram, tag: Some(tag) });
         self.count += 1;
-        self.settle(pair, out);
+        self.emit_ready(pair, out);
     }
 
     /// Takes a fragment without ports.
@@ -103,11 +103,11 @@ impl Fragments {
         }
         self.held.or_insert_with(pair, VecDeque::new).push_back(Held { packet, datagram, tag });
         self.count += 1;
-        self.settle(pair, out);
+        self.emit_ready(pair, out);
     }
 
     /// Emits packets between two addresses that need not wait any longer; all of them if too many wait.
-    fn settle(&mut self, pair: (u32, u32), out: Out<'_>) {
+    fn emit_ready(&mut self, pair: (u32, u32), out: Out<'_>) {
         let until = if self.count > MOST_HELD { u64::MAX } else { 0 };
         let Some(queue) = self.held.get_mut(pair) else { return };
         self.count -= release(queue, until, out);

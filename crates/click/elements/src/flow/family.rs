@@ -32,7 +32,7 @@ pub(super) trait Family: Arg + Copy + Eq + Debug + Display + 'static {
     fn set(self, packet: &mut Packet, headers: &Headers<Self::Connection>, destination: bool);
 
     /// Sets the packet's destination annotation to this address.
-    fn note(self, packet: &mut Packet);
+    fn annotate_destination(self, packet: &mut Packet);
 }
 
 /// Updates the checksum of an IP packet's transport header.
@@ -91,7 +91,7 @@ impl Family for Ipv4Addr {
     }
 
     #[inline]
-    fn note(self, packet: &mut Packet) {
+    fn annotate_destination(self, packet: &mut Packet) {
         packet.notes_mut().set_dst_ip(self.octets());
     }
 }
@@ -134,7 +134,7 @@ impl Family for Ipv6Addr {
         mend(data, headers.transport, headers.connection.protocol, |sum| update_u128(sum, old, new));
     }
 
-    fn note(self, packet: &mut Packet) {
+    fn annotate_destination(self, packet: &mut Packet) {
         packet.notes_mut().set(Annotations::DST_IP6, self.octets());
     }
 }

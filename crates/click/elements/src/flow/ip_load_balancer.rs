@@ -230,7 +230,7 @@ impl<A: Family> Balancer<A> {
         server.packets += 1;
         let address = server.address;
         address.set(packet, headers, true);
-        address.note(packet);
+        address.annotate_destination(packet);
         true
     }
 
@@ -246,7 +246,7 @@ impl<A: Family> Balancer<A> {
             return false;
         }
         self.vip.set(packet, headers, false);
-        to.note(packet);
+        to.annotate_destination(packet);
         true
     }
 

@@ -51,7 +51,7 @@ pub(super) trait Layer {
 
     /// Judges the peer's options: appends those to change, with better values, to `nak`, and unacceptable ones to
     /// `reject`.
-    fn judge(&mut self, options: &[u8], turn: &mut Turn<'_>, nak: &mut Vec<u8>, reject: &mut Vec<u8>);
+    fn check_options(&mut self, options: &[u8], turn: &mut Turn<'_>, nak: &mut Vec<u8>, reject: &mut Vec<u8>);
 
     /// The peer wants other values, or if `rejected` no such options; returns whether that is acceptable.
     fn refused(&mut self, options: &[u8], rejected: bool, turn: &mut Turn<'_>) -> bool;
@@ -178,7 +178,7 @@ impl Automaton {
             self.open(layer, turn);
         }
         let (mut nak, mut reject) = (Vec::new(), Vec::new());
-        layer.judge(packet.data, turn, &mut nak, &mut reject);
+        layer.check_options(packet.data, turn, &mut nak, &mut reject);
         if reject.is_empty() && !nak.is_empty() && self.naks >= MAX_FAILURE {
             // Attack: a peer that asks for the same for ever. It has to do without.
             let wanted = |kind| options(&nak).any(|option| option.kind == kind);

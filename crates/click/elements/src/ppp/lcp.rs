@@ -78,7 +78,7 @@ impl Layer for Link {
     }
 
     /// Field compression and character maps make no sense on Ethernet, and the server does not authenticate itself.
-    fn judge(&mut self, data: &[u8], turn: &mut Turn<'_>, nak: &mut Vec<u8>, reject: &mut Vec<u8>) {
+    fn check_options(&mut self, data: &[u8], turn: &mut Turn<'_>, nak: &mut Vec<u8>, reject: &mut Vec<u8>) {
         for option in options(data) {
             match (option.kind, option.value) {
                 (OPTION_MRU, [high, low]) => {

@@ -33,7 +33,7 @@ impl Layer for Four {
         }
     }
 
-    fn judge(&mut self, data: &[u8], _: &mut Turn<'_>, nak: &mut Vec<u8>, reject: &mut Vec<u8>) {
+    fn check_options(&mut self, data: &[u8], _: &mut Turn<'_>, nak: &mut Vec<u8>, reject: &mut Vec<u8>) {
         let mut has_address = false;
         for option in options(data) {
             let wanted = match option.kind {
@@ -82,7 +82,7 @@ impl Layer for Six {
     }
 
     /// The subscriber chooses its identifier, unless it is zero or the server's (RFC 5072, 4.1).
-    fn judge(&mut self, data: &[u8], _: &mut Turn<'_>, nak: &mut Vec<u8>, reject: &mut Vec<u8>) {
+    fn check_options(&mut self, data: &[u8], _: &mut Turn<'_>, nak: &mut Vec<u8>, reject: &mut Vec<u8>) {
         for option in options(data) {
             match (option.kind, <[u8; 8]>::try_from(option.value)) {
                 (INTERFACE, Ok(id)) if id == [0; 8] || id == self.own => {

@@ -736,7 +736,7 @@ impl Element for PppoeServer {
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
         let now = cx.steady();
-        self.settle(now, cx);
+        self.settle_taken_over(now, cx);
         for _ in 0..ROUNDS {
             let due = self.table.first().filter(|(due, _)| *due <= now);
             let asks = self.client.as_ref().is_some_and(|client| client.due() <= now);

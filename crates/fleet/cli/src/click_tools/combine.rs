@@ -1,6 +1,6 @@
 //! `click-combine`: several configurations as one, joined at their devices.
 use super::command::{About, Id, end, read};
-use super::files::{Common, Surroundings, load};
+use super::files::{Common, Libraries, load};
 use super::options::{Word, flag, valued};
 use ringway_click_lang::tools::combine::{Component, combine};
 use ringway_click_lang::{Diagnostics, Limits, config};
@@ -101,7 +101,7 @@ impl Parts {
         if !config::is_identifier(&name) {
             diagnostics.error(None, format!("router name '{name}' is not a legal Click identifier"));
         }
-        let loaded = load(source, is_text, false, &[], &mut Surroundings::default(), &mut diagnostics);
+        let loaded = load(source, is_text, false, &[], &mut Libraries::default(), &mut diagnostics);
         let router = loaded.map(|loaded| loaded.flatten(false, &mut diagnostics));
         eprint!("{diagnostics}");
         self.failed |= diagnostics.errors() > 0;

@@ -68,8 +68,8 @@ impl Common {
 
     fn load(&self, diagnostics: &mut Diagnostics) -> Option<Loaded> {
         let (file, is_text) = self.router.clone().unwrap_or_default();
-        let mut surroundings = Surroundings { click_path: self.click_path.clone() };
-        load(&file, is_text, false, &self.variables, &mut surroundings, diagnostics)
+        let mut libraries = Libraries { click_path: self.click_path.clone() };
+        load(&file, is_text, false, &self.variables, &mut libraries, diagnostics)
     }
 
     /// Writes a configuration, as an archive if `in_archive` is set and the router has further files. Prints errors.
@@ -114,7 +114,7 @@ pub fn load(
     is_text: bool,
     may_be_empty: bool,
     variables: &[(String, String)],
-    surroundings: &mut Surroundings,
+    libraries: &mut Libraries,
     diagnostics: &mut Diagnostics,
 ) -> Option<Loaded> {
     let (bytes, name) = if is_text {
@@ -131,7 +131,7 @@ pub fn load(
     };
     let limits = Limits::default();
     let source = ToolSource { bytes: &bytes, file: name, variables, may_be_empty, limits };
-    Some(source.load(surroundings, diagnostics))
+    Some(source.load(libraries, diagnostics))
 }
 
 /// The bytes of a file, or of standard input, up to the largest size of a configuration.
@@ -153,12 +153,12 @@ pub fn reason(error: &std::io::Error) -> String {
 
 /// Access to the libraries that a configuration requires, in Click's search path.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct Libraries {
     /// Used instead of `CLICKPATH` of the environment.
     pub click_path: Option<String>,
 }
 
-impl Environment for Surroundings {
+impl Environment for Libraries {
     fn has_class(&self, _: &str) -> bool {
         true
     }

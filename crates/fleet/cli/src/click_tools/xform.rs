@@ -1,6 +1,6 @@
 //! `click-xform`: replaces patterns of elements.
 use super::command::{About, Id, end, read};
-use super::files::{Surroundings, load};
+use super::files::{Libraries, load};
 use super::options::{Word, switch, valued};
 use ringway_click_lang::tools::xform::{Pattern, transform};
 use ringway_click_lang::{Diagnostics, Limits};
@@ -60,10 +60,10 @@ pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {
     };
     let limits = Limits::default();
     let mut diagnostics = Diagnostics::new(limits.diagnostics);
-    let mut surroundings = Surroundings { click_path: common.click_path.clone() };
+    let mut libraries = Libraries { click_path: common.click_path.clone() };
     let mut patterns: Vec<Pattern> = Vec::new();
     for file in &files {
-        if let Some(loaded) = load(file, false, true, &[], &mut surroundings, &mut diagnostics) {
+        if let Some(loaded) = load(file, false, true, &[], &mut libraries, &mut diagnostics) {
             patterns.extend(loaded.patterns(&mut diagnostics));
         }
     }

@@ -97,7 +97,7 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     // A file of that name is another's, and stays.
     let mut out = File::create_new(&new)?;
     let mut written = || {
-        own(&out, &known)?;
+        copy_owner(&out, &known)?;
         // A change of the owner clears bits of the permissions.
         out.set_permissions(known.permissions())?;
         out.write_all(text.as_bytes())?;
@@ -110,7 +110,7 @@ fn replace(file: &Path, text: &str) -> std::io::Result<()> {
 
 /// Gives a new file the owner and the group of the one that it replaces. Only the group of a file of this user may be
 /// out of reach.
-fn own(new: &File, known: &Metadata) -> std::io::Result<()> {
+fn copy_owner(new: &File, known: &Metadata) -> std::io::Result<()> {
     let ours = new.metadata()?;
     if (ours.uid(), ours.gid()) == (known.uid(), known.gid()) {
         return Ok(());

@@ -6,7 +6,7 @@ pub use page::{Page, PageError};
 
 use crate::engine::{Inbox, Message, Undelivered};
 use ringway_fabric::proto::{Call, DataMessage, Reply, Request};
-use ringway_fabric::{Link, LinkError};
+use ringway_fabric::{MessageStream, StreamError};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
@@ -41,7 +41,7 @@ pub enum DataError {
     Refused(String),
 }
 
-/// Reply channels of pending calls, by call number; `None` once the link to `data` is closed.
+/// Reply channels of pending calls, by call number; `None` once the stream to `data` is closed.
 type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Reply>>>>>;
 
 /// A running `data` process. Dropping the value ends the process.
@@ -64,8 +64,8 @@ struct Ended {
 }
 
 impl Data {
-    /// Starts `data` number `generation`: this program with `arguments`, and the link as standard input. Its events and
-    /// its end are sent to `inbox`.
+    /// Starts `data` number `generation`: this program with `arguments`, and the stream as standard input. Its
+    /// events and its end are sent to `inbox`.
     pub fn start(generation: u64, arguments: &[OsString], inbox: Inbox) -> Result<Data, DataError> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
         let mut command = Command::new("/proc/self/exe");
@@ -79,18 +79,18 @@ impl Data {
         let child = command.spawn().map_err(DataError::Start)?;
         drop(command);
         let pid = child.id();
-        let link = Arc::new(Link::new(ours.into()));
+        let stream = Arc::new(MessageStream::new(ours.into()));
         let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
         let ended = Arc::new(Ended::default());
         let (outbox, calls) = channel();
-        let (writer, answers, watched) = (link.clone(), pending.clone(), ended.clone());
+        let (writer, answers, watched) = (stream.clone(), pending.clone(), ended.clone());
         let thread = |name: &str| std::thread::Builder::new().name(format!("data-{name}"));
         thread("calls").spawn(move || write(&writer, &calls)).map_err(DataError::Start)?;
         thread("answers")
             .spawn(move || {
-                read(&link, &answers, &inbox);
+                read(&stream, &answers, &inbox);
                 // It ends if it has not.
-                let _ = rustix::net::shutdown(link.as_fd(), rustix::net::Shutdown::Both);
+                let _ = rustix::net::shutdown(stream.as_fd(), rustix::net::Shutdown::Both);
                 // No more replies can come: pending calls fail.
                 answers.lock().unwrap_or_else(PoisonError::into_inner).take();
                 let status = reap(child);
@@ -148,7 +148,7 @@ impl Data {
 
 impl Drop for Data {
     fn drop(&mut self) {
-        // Closing the link ends `data`; a process that hangs is killed.
+        // Closing the stream ends `data`; a process that hangs is killed.
         self.outbox = None;
         let status = self.ended.status.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, _) = self
@@ -165,22 +165,22 @@ impl Drop for Data {
     }
 }
 
-/// Sends calls until the channel is closed, then shuts the link down for writing, which tells `data` to end.
-fn write(link: &Link, calls: &Receiver<(Call, Vec<OwnedFd>)>) {
+/// Sends calls until the channel is closed, then shuts the stream down for writing, which tells `data` to end.
+fn write(stream: &MessageStream, calls: &Receiver<(Call, Vec<OwnedFd>)>) {
     while let Ok((call, descriptors)) = calls.recv() {
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-        if let Err(error) = link.send(&call, &descriptors) {
-            tracing::warn!(%error, "the link to the data process");
+        if let Err(error) = stream.send(&call, &descriptors) {
+            tracing::warn!(%error, "the stream to the data process");
             break;
         }
     }
-    let _ = rustix::net::shutdown(link.as_fd(), rustix::net::Shutdown::Write);
+    let _ = rustix::net::shutdown(stream.as_fd(), rustix::net::Shutdown::Write);
 }
 
-/// Dispatches replies and events of `data` until the link is closed.
-fn read(link: &Link, pending: &Pending, inbox: &Inbox) {
+/// Dispatches replies and events of `data` until the stream is closed.
+fn read(stream: &MessageStream, pending: &Pending, inbox: &Inbox) {
     loop {
-        match link.receive::<DataMessage>() {
+        match stream.receive::<DataMessage>() {
             Ok((DataMessage::Reply { id, reply }, _)) => {
                 let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(answer) = pending.as_mut().and_then(|pending| pending.remove(&id)) {
@@ -196,16 +196,16 @@ fn read(link: &Link, pending: &Pending, inbox: &Inbox) {
                     return;
                 }
             }
-            Err(LinkError::Closed) => return,
+            Err(StreamError::Closed) => return,
             Err(error) => {
-                tracing::warn!(%error, "the link to the data process");
+                tracing::warn!(%error, "the stream to the data process");
                 return;
             }
         }
     }
 }
 
-/// Waits for the end of a process whose link is closed; returns its status in words.
+/// Waits for the end of a process whose stream is closed; returns its status in words.
 fn reap(mut child: Child) -> String {
     match child.wait() {
         Ok(status) => status.to_string(),

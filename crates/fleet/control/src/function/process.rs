@@ -4,7 +4,7 @@ use super::admission::{self, Admission, Admitted, Ordered};
 use super::runner::{Ended, Launch, Runner, Tell, What};
 use super::spare::Spare;
 use super::{First, FunctionMessage, Order, ending, lines};
-use ringway_fabric::{Link, LinkError, LogLimit};
+use ringway_fabric::{LogLimit, MessageStream, StreamError};
 use ringway_host::{receive_with, send_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
@@ -29,8 +29,8 @@ pub struct Process {
     descriptor: OwnedFd,
     /// Whether this program has killed the process.
     killed: Arc<AtomicBool>,
-    /// The link to the process, which ends when the link is closed.
-    link: Arc<Link>,
+    /// The stream to the process, which ends when the stream is closed.
+    stream: Arc<MessageStream>,
     /// Snapshots that it has not reported.
     ordered: Ordered,
 }
@@ -40,7 +40,7 @@ impl Process {
     pub fn start(launch: Launch<'_>) -> io::Result<Process> {
         let Launch { name, start, arguments, spare, listener, memory, port_sockets, tell, .. } = launch;
         let (keeper, asker) = UnixStream::pair()?;
-        let waiting = spare.map_or_else(|| Spare::own(arguments), Ok)?;
+        let waiting = spare.map_or_else(|| Spare::start_own_program(arguments), Ok)?;
         let thread = |what: &str| std::thread::Builder::new().name(format!("function-{what}"));
         let killed = Arc::new(AtomicBool::new(false));
         let (give, given) = mpsc::channel();
@@ -51,12 +51,12 @@ impl Process {
                 end(What::Ended(ended(&owner, child, &ours)));
             }
         })?;
-        let (mut child, link) = waiting.take()?;
-        let link = Arc::new(link);
+        let (mut child, stream) = waiting.take()?;
+        let stream = Arc::new(stream);
         let process = match identify(&child) {
             Ok(descriptor) => {
                 let ordered = Ordered::default();
-                Process { pid: child.id(), descriptor, killed, link: link.clone(), ordered }
+                Process { pid: child.id(), descriptor, killed, stream: stream.clone(), ordered }
             }
             Err(error) => {
                 let _ = child.kill();
@@ -68,7 +68,7 @@ impl Process {
         // Can't fail: the thread waits for it.
         let _ = give.send(child);
         thread("port_sockets").spawn(move || connect_ports(&keeper, &port_sockets))?;
-        let (receiver, speaker) = (link.clone(), name.to_string());
+        let (receiver, speaker) = (stream.clone(), name.to_string());
         let (descriptor, killed) = (process.descriptor.try_clone()?, process.killed.clone());
         let admission = Admission::new(process.ordered.clone());
         thread("says")
@@ -79,8 +79,8 @@ impl Process {
         // If the process has ended already, the thread that waits for it reports that.
         let mut descriptors = vec![listener.as_fd(), asker.as_fd()];
         descriptors.extend(memory.map(AsFd::as_fd));
-        if let Err(error) = link.send(&First::Start(Box::new(start)), &descriptors) {
-            let LinkError::Host(error) = error else { return Err(io::Error::other(error)) };
+        if let Err(error) = stream.send(&First::Start(Box::new(start)), &descriptors) {
+            let StreamError::Host(error) = error else { return Err(io::Error::other(error)) };
             tracing::warn!(function = name, %error, "it ended at once");
         }
         Ok(process)
@@ -105,7 +105,7 @@ impl Runner for Process {
 
     fn resume(&self) {
         // A process that has ended needs no order.
-        let _ = self.link.send(&Order::Thaw, &[]);
+        let _ = self.stream.send(&Order::Thaw, &[]);
         let _ = pidfd_send_signal(&self.descriptor, Signal::CONT);
     }
 
@@ -117,14 +117,14 @@ impl Runner for Process {
         let order = if freeze { Order::Freeze } else { Order::Snapshot };
         // A snapshot whose order can't be sent is never reported.
         self.ordered.fetch_add(1, SeqCst);
-        self.link.send(&order, &[file.as_fd()]).map_err(io::Error::other)
+        self.stream.send(&order, &[file.as_fd()]).map_err(io::Error::other)
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
-        let _ = rustix::net::shutdown(self.link.as_fd(), rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(self.stream.as_fd(), rustix::net::Shutdown::Both);
     }
 }
 
@@ -133,12 +133,12 @@ fn kill(descriptor: &OwnedFd, killed: &AtomicBool) {
     let _ = pidfd_send_signal(descriptor, Signal::KILL);
 }
 
-/// Passes a process's messages on until it closes its link. One that breaks the rules is ended, with a reason.
-fn listen(name: &str, link: &Link, mut admission: Admission, tell: &Tell, end: impl FnOnce()) {
+/// Passes a process's messages on until it closes its stream. One that breaks the rules is ended, with a reason.
+fn listen(name: &str, stream: &MessageStream, mut admission: Admission, tell: &Tell, end: impl FnOnce()) {
     let wrong = loop {
-        let message = match link.receive_plain::<FunctionMessage>(admission::LARGEST) {
+        let message = match stream.receive_plain::<FunctionMessage>(admission::LARGEST) {
             Ok(message) => message,
-            Err(LinkError::Closed | LinkError::Host(_)) => break None,
+            Err(StreamError::Closed | StreamError::Host(_)) => break None,
             Err(error) => break Some(error.to_string()),
         };
         match admission.admit(&message) {
@@ -208,9 +208,9 @@ mod tests {
     use std::sync::Mutex;
 
     /// What `control` hears of a process that sends these bytes, and whether it is ended for it.
-    fn heard(send: impl FnOnce(&Link) + Send + 'static) -> (Vec<FunctionMessage>, bool) {
+    fn heard(send: impl FnOnce(&MessageStream) + Send + 'static) -> (Vec<FunctionMessage>, bool) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let sender = std::thread::spawn(move || send(&Link::new(theirs.into())));
+        let sender = std::thread::spawn(move || send(&MessageStream::new(theirs.into())));
         let heard = Arc::new(Mutex::new(Vec::new()));
         let all = heard.clone();
         let tell: Tell = Arc::new(move |what| {
@@ -219,7 +219,7 @@ mod tests {
             }
         });
         let mut killed = false;
-        listen("f", &Link::new(ours.into()), Admission::default(), &tell, || killed = true);
+        listen("f", &MessageStream::new(ours.into()), Admission::default(), &tell, || killed = true);
         sender.join().unwrap();
         let heard = std::mem::take(&mut *heard.lock().unwrap());
         (heard, killed)
@@ -227,22 +227,23 @@ mod tests {
 
     #[test]
     fn a_process_that_repeats_itself_without_end_is_ended() {
-        let (messages, killed) = heard(|link| while link.send(&FunctionMessage::Up, &[]).is_ok() {});
+        let (messages, killed) = heard(|stream| while stream.send(&FunctionMessage::Up, &[]).is_ok() {});
         let [FunctionMessage::Up, FunctionMessage::Wrong(why)] = &messages[..] else {
             panic!("{messages:?}")
         };
         assert!(killed && why.contains("too many messages"), "{why}");
-        let (messages, killed) = heard(|link| {
-            (0..10).for_each(|_| link.send(&FunctionMessage::Up, &[]).unwrap());
+        let (messages, killed) = heard(|stream| {
+            (0..10).for_each(|_| stream.send(&FunctionMessage::Up, &[]).unwrap());
         });
         assert!(matches!(messages[..], [FunctionMessage::Up]) && !killed, "{messages:?}");
     }
 
     #[test]
     fn a_message_that_is_too_large_or_unknown_ends_its_process() {
-        let long =
-            |link: &Link| drop(link.send(&FunctionMessage::Wrong("x".repeat(admission::LARGEST)), &[]));
-        let unknown = |link: &Link| drop(link.send(&"nonsense", &[]));
+        let long = |stream: &MessageStream| {
+            drop(stream.send(&FunctionMessage::Wrong("x".repeat(admission::LARGEST)), &[]))
+        };
+        let unknown = |stream: &MessageStream| drop(stream.send(&"nonsense", &[]));
         for (messages, killed) in [heard(long), heard(unknown)] {
             assert!(killed && matches!(messages[..], [FunctionMessage::Wrong(_)]), "{messages:?}");
         }

@@ -2,7 +2,7 @@
 //! before: the program was loaded, and an empty machine was made, which together take longer than the guest's boot.
 
 use super::First;
-use ringway_fabric::Link;
+use ringway_fabric::MessageStream;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ const REST: Duration = Duration::from_millis(50);
 
 /// A process that waits for its order. It ends when it is dropped.
 #[derive(Debug)]
-pub struct Spare(Option<(Child, Link)>);
+pub struct Spare(Option<(Child, MessageStream)>);
 
 impl Spare {
     /// Starts `program` with arguments that make it a function's process, and its outputs.
@@ -38,19 +38,19 @@ impl Spare {
             .stderr(errors)
             .process_group(0);
         let child = command.spawn()?;
-        Ok(Spare(Some((child, Link::new(ours.into())))))
+        Ok(Spare(Some((child, MessageStream::new(ours.into())))))
     }
 
     /// Starts this program, with pipes for its outputs.
-    pub fn own(arguments: &[OsString]) -> io::Result<Spare> {
+    pub fn start_own_program(arguments: &[OsString]) -> io::Result<Spare> {
         Spare::start("/proc/self/exe".as_ref(), arguments, Stdio::piped(), Stdio::piped())
     }
 
     /// Lets it make an empty virtual machine, unless the host has none.
     pub fn prepare(&self) {
-        if let Some((_, link)) = &self.0 {
+        if let Some((_, stream)) = &self.0 {
             // The process may have ended, which is noticed when it is needed.
-            let _ = link.send(&First::Prepare, &[]);
+            let _ = stream.send(&First::Prepare, &[]);
         }
     }
 
@@ -59,8 +59,8 @@ impl Spare {
         self.0.as_mut().is_some_and(|(child, _)| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// The process, and the link to it.
-    pub fn take(mut self) -> io::Result<(Child, Link)> {
+    /// The process, and the stream to it.
+    pub fn take(mut self) -> io::Result<(Child, MessageStream)> {
         self.0.take().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
@@ -111,7 +111,7 @@ impl Spares {
         let made = std::thread::Builder::new().name("spare".into()).spawn(move || {
             std::thread::sleep(REST);
             let Some(place) = place.upgrade() else { return };
-            let spare = Spare::own(&arguments);
+            let spare = Spare::start_own_program(&arguments);
             spare.iter().for_each(Spare::prepare);
             let mut next = place.lock().unwrap_or_else(PoisonError::into_inner);
             // Without one, functions start as fast as their program is loaded.
@@ -153,10 +153,10 @@ mod tests {
         let waiting = run("cat");
         waiting.prepare();
         *spares.0.lock().unwrap() = Next::Ready(waiting);
-        let (mut child, link) = spares.take().unwrap().take().unwrap();
+        let (mut child, stream) = spares.take().unwrap().take().unwrap();
         assert!(spares.take().is_none(), "it is taken once");
-        drop(link);
-        assert!(child.wait().unwrap().success(), "it ends with its link");
+        drop(stream);
+        assert!(child.wait().unwrap().success(), "it ends with its stream");
     }
 
     #[test]

@@ -43,7 +43,7 @@ struct Weighed {
 }
 
 /// Judges the hosts of a cluster.
-pub fn judge(
+pub fn evaluate(
     context: &Context<'_>,
     policy: &Policy,
     seed: u64,

@@ -19,7 +19,7 @@ use crate::model::{Change, ClusterState, HostId, Model, Need, VmId};
 use crate::object::Pending;
 use crate::policy::Policy;
 use crate::unit::{Context, Request};
-use choose::{Judged, judge};
+use choose::{Judged, evaluate};
 pub(crate) use select::mix;
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -262,7 +262,7 @@ fn one(
         let weigh = !(policy.optimise == crate::policy::Optimise::Speed && ask.waiting > SPEED_THRESHOLD);
         let tracing = traces.is_some();
         let Judged { choice, row, trace } =
-            judge(context, policy, ask.seed, weigh, outside, scratch, tracing);
+            evaluate(context, policy, ask.seed, weigh, outside, scratch, tracing);
         if let (Some(traces), Some(trace)) = (traces, trace) {
             traces.push(trace);
         }

@@ -53,7 +53,7 @@ impl Inner {
         let mut answers = Answers::default();
         let result = {
             let Inner { model, scratch, external, .. } = self;
-            explain(model, ask, &mut external::outside(external, &mut answers), scratch)
+            explain(model, ask, &mut external::external_answers(external, &mut answers), scratch)
         };
         before.into_iter().for_each(|change| self.model.apply(change));
         let (choices, traces) = result?;

@@ -150,7 +150,7 @@ impl Inner {
         }
         let mut answers = Answers::default();
         let before = reserved(model, vms);
-        let choices = decide(model, &ask, &mut external::outside(external, &mut answers), scratch);
+        let choices = decide(model, &ask, &mut external::external_answers(external, &mut answers), scratch);
         // Only a look: nothing is reserved before it is known that all find a host, and what is reserved stays.
         restore(model, vms, before);
         let choices = choices?;

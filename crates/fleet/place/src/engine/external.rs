@@ -90,7 +90,10 @@ impl Attached {
 }
 
 /// The source of answers of external units.
-pub(crate) fn outside<'e>(attached: &'e mut Option<Attached>, answers: &'e mut Answers) -> Outside<'e> {
+pub(crate) fn external_answers<'e>(
+    attached: &'e mut Option<Attached>,
+    answers: &'e mut Answers,
+) -> Outside<'e> {
     ask(attached.as_mut(), answers)
 }
 

@@ -328,7 +328,7 @@ impl Engine {
         }
         let Inner { model, scratch, external, .. } = &mut *inner;
         let mut answers = Answers::default();
-        let mut outside = super::external::outside(external, &mut answers);
+        let mut outside = super::external::external_answers(external, &mut answers);
         let (choices, traces) = explain(model, ask, &mut outside, scratch)?;
         let choice = choices.last().ok_or(DecideError::Nothing)?;
         let trace = traces.last().ok_or(DecideError::Nothing)?;

@@ -365,7 +365,7 @@ impl Inner {
             let mut answers = Answers::default();
             let result = {
                 let Inner { model, scratch, external, .. } = &mut *self;
-                decide(model, &ask, &mut external::outside(external, &mut answers), scratch)
+                decide(model, &ask, &mut external::external_answers(external, &mut answers), scratch)
             };
             let decision = Decision::new(self.next, self.seen, ask.clone(), result?, answers);
             match self.commit(store, &decision) {

@@ -91,13 +91,13 @@ impl Model {
             }
             Change::Blacklist(entry) => {
                 if let Some(id) = self.host(&entry.host) {
-                    self.clusters[id.cluster as usize].bar(id.row, Some(&entry));
+                    self.clusters[id.cluster as usize].set_blacklist(id.row, Some(&entry));
                 }
                 self.barred.insert(entry.host.clone(), entry);
             }
             Change::NoBlacklist(host) => {
                 if let Some(id) = self.host(&host) {
-                    self.clusters[id.cluster as usize].bar(id.row, None);
+                    self.clusters[id.cluster as usize].set_blacklist(id.row, None);
                 }
                 self.barred.remove(&host);
             }
@@ -143,7 +143,7 @@ impl Model {
         for (fact, value) in self.facts.get(&name).into_iter().flatten() {
             state.fact_is(row, fact, Some(value));
         }
-        state.bar(row, self.barred.get(&name));
+        state.set_blacklist(row, self.barred.get(&name));
         for vm in self.homeless.remove(&name).unwrap_or_default() {
             if let Some(vm) = self.vm_by(vm).map(|slot| slot.vm.name.clone()) {
                 self.touch_vm(&vm);

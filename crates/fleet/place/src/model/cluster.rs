@@ -213,7 +213,7 @@ impl ClusterState {
         }
     }
 
-    pub(super) fn bar(&mut self, row: Row, entry: Option<&Blacklist>) {
+    pub(super) fn set_blacklist(&mut self, row: Row, entry: Option<&Blacklist>) {
         self.columns.barred[row as usize] = entry.map_or(0, |entry| entry.until.unwrap_or(u64::MAX));
         match entry {
             Some(entry) => self.barred.insert(row, entry.reason.clone()),

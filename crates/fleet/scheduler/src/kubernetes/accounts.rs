@@ -96,7 +96,7 @@ impl Accounts {
             let kept = last.iter().filter(|(name, node)| node.is_none() || known.contains_key(**name));
             kept.for_each(|(name, node)| self.node(model, name, *node, &mut changes));
             if listed {
-                self.left_over(model, &last, &mut changes);
+                self.remove_deleted(model, &last, &mut changes);
             }
             // A new name changes the facts of every node, since nodes without it get 0.
             let same = names == self.names;
@@ -140,7 +140,7 @@ impl Accounts {
     }
 
     /// Hosts of nodes that were deleted while the watch was down.
-    fn left_over(&self, model: &Model, last: &BTreeMap<&str, Option<&Node>>, changes: &mut Changes) {
+    fn remove_deleted(&self, model: &Model, last: &BTreeMap<&str, Option<&Node>>, changes: &mut Changes) {
         let names = model.host_names().filter(|name| !last.contains_key(*name));
         let hosts = names.filter_map(|name| model.slot(model.host(name)?));
         let ours = hosts.filter(|slot| describe::is_of_node(&slot.host));

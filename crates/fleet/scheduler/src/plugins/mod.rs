@@ -7,9 +7,9 @@
 //!
 //! Calls block until there is an answer, and must be made on a thread that may block.
 
+mod connection;
 mod entry;
 mod inventory_copy;
-mod link;
 mod options;
 mod process;
 mod python;
@@ -20,8 +20,8 @@ pub use options::{Folder, Options, Service};
 pub use python::{become_host, module as python};
 pub use service::is_url;
 
+use connection::Request;
 use inventory_copy::InventoryCopy;
-use link::Request;
 use ringway_place::unit::{
     Delta, External, ExternalAction, ExternalError, ExternalKind, ExternalUnit, HostView, Outcome, Question,
     Rejected, Scores, VmView,

@@ -1,6 +1,6 @@
 //! A plugin host's process: started with minimal resources, and ended together with all its children.
 
-use super::link::{LONGEST, Link, LinkError, Request, bounded};
+use super::connection::{Connection, ConnectionError, LONGEST, Request, bounded};
 use super::options::{Folder, Options};
 use super::python;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -44,8 +44,8 @@ struct Head {
 
 impl Process {
     /// Starts the host of a folder and waits until its units are loaded.
-    pub fn start(options: &Options, folder: &Folder) -> Result<Process, LinkError> {
-        let gone = |what: &str, error: std::io::Error| LinkError::Gone(format!("{what}: {error}"));
+    pub fn start(options: &Options, folder: &Folder) -> Result<Process, ConnectionError> {
+        let gone = |what: &str, error: std::io::Error| ConnectionError::Gone(format!("{what}: {error}"));
         let mut command = python::host(&options.python, folder)?;
         let (ours, theirs) = UnixStream::pair().map_err(|error| gone("a socket pair", error))?;
         let theirs = OwnedFd::from(theirs);
@@ -68,7 +68,7 @@ impl Process {
         Ok(process)
     }
 
-    fn hello(&mut self) -> Result<(), LinkError> {
+    fn hello(&mut self) -> Result<(), ConnectionError> {
         #[derive(Deserialize)]
         struct Hello {
             ringway_plugin_host: u32,
@@ -76,36 +76,40 @@ impl Process {
         let line = self.line(Instant::now() + START, START)?;
         match serde_json::from_slice(&line) {
             Ok(Hello { ringway_plugin_host: 1 }) => Ok(()),
-            _ => Err(LinkError::Gone("the started program is not a plugin host of this version".into())),
+            _ => {
+                Err(ConnectionError::Gone("the started program is not a plugin host of this version".into()))
+            }
         }
     }
 
-    fn line(&mut self, until: Instant, within: Duration) -> Result<Vec<u8>, LinkError> {
+    fn line(&mut self, until: Instant, within: Duration) -> Result<Vec<u8>, ConnectionError> {
         match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => Ok(line),
-            Err(RecvTimeoutError::Timeout) => Err(LinkError::Late(within)),
-            Err(RecvTimeoutError::Disconnected) => Err(LinkError::Gone(match self.child.try_wait() {
+            Err(RecvTimeoutError::Timeout) => Err(ConnectionError::Late(within)),
+            Err(RecvTimeoutError::Disconnected) => Err(ConnectionError::Gone(match self.child.try_wait() {
                 Ok(Some(status)) => format!("the plugin host ended ({status}); its log says why"),
                 _ => "the plugin host closed its socket".into(),
             })),
         }
     }
 
-    fn send(&mut self, request: &Request) -> Result<(), LinkError> {
+    fn send(&mut self, request: &Request) -> Result<(), ConnectionError> {
         self.id += 1;
         let head = format!("{{\"id\":{},\"op\":\"{}\"", self.id, request.op);
         let rest = request.body.strip_prefix(b"{").unwrap_or(b"}");
         let separator: &[u8] = if rest == b"}" { b"" } else { b"," };
         let line = [head.as_bytes(), separator, rest, b"\n"].concat();
         let limit = request.within + BEYOND;
-        self.socket.set_write_timeout(Some(limit)).map_err(|error| LinkError::Gone(error.to_string()))?;
+        self.socket
+            .set_write_timeout(Some(limit))
+            .map_err(|error| ConnectionError::Gone(error.to_string()))?;
         self.socket.write_all(&line).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => LinkError::Late(limit),
-            _ => LinkError::Gone(format!("the plugin host: {error}")),
+            std::io::ErrorKind::WouldBlock => ConnectionError::Late(limit),
+            _ => ConnectionError::Gone(format!("the plugin host: {error}")),
         })
     }
 
-    fn answer(&mut self, id: u64, within: Duration) -> Result<Vec<u8>, LinkError> {
+    fn answer(&mut self, id: u64, within: Duration) -> Result<Vec<u8>, ConnectionError> {
         let limit = within + BEYOND;
         let line = self.line(Instant::now() + limit, limit)?;
         // Attack: a plugin that writes invalid JSON as its answer. This is the plugin's failure, not its
@@ -114,17 +118,17 @@ impl Process {
             || serde_json::from_slice::<Head>(&line).is_ok_and(|head| head.id == Some(id));
         match is_expected {
             true => Ok(line),
-            false => Err(LinkError::Gone("the plugin host sent an unexpected answer".into())),
+            false => Err(ConnectionError::Gone("the plugin host sent an unexpected answer".into())),
         }
     }
 }
 
-impl Link for Process {
-    fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>> {
+impl Connection for Process {
+    fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, ConnectionError>> {
         let (mut answers, mut bytes) = (Vec::new(), 0);
         let first = self.id + 1;
         // All at once, so that waiting times for answers overlap.
-        let sent: Result<(), LinkError> = requests.iter().try_for_each(|request| self.send(request));
+        let sent: Result<(), ConnectionError> = requests.iter().try_for_each(|request| self.send(request));
         for (place, request) in requests.iter().enumerate() {
             let answer = sent.clone().and_then(|()| self.answer(first + place as u64, request.within));
             let answer = bounded(answer, &mut bytes);

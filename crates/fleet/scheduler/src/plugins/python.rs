@@ -1,7 +1,7 @@
 //! The system's Python, and the sources of the package `ringway`, which are embedded in the program, so that
 //! nothing has to be installed.
 
-use super::link::LinkError;
+use super::connection::ConnectionError;
 use super::options::{Folder, Options};
 use ringway_host::{PluginFences, memfd, pass_on, wait_readable};
 use serde::Deserialize;
@@ -86,14 +86,15 @@ fn command(python: &Path) -> Command {
 }
 
 /// A descriptor with a module of the package; its `main` gets `beside` as keyword arguments.
-fn given(module: &str, beside: Map<String, Value>) -> Result<OwnedFd, LinkError> {
+fn given(module: &str, beside: Map<String, Value>) -> Result<OwnedFd, ConnectionError> {
     let sources: Map<String, Value> =
         SOURCES.iter().map(|(name, text)| (name.to_string(), json!(text))).collect();
     let given = json!({"boot": BOOT, "module": module, "sources": sources, "beside": beside}).to_string();
-    let file = memfd("ringway-python", given.len()).map_err(|error| LinkError::Gone(error.to_string()))?;
+    let file =
+        memfd("ringway-python", given.len()).map_err(|error| ConnectionError::Gone(error.to_string()))?;
     let mut file = File::from(file);
     let written = file.write_all(given.as_bytes()).and_then(|()| file.rewind());
-    written.map_err(|error| LinkError::Gone(format!("what Python is handed: {error}")))?;
+    written.map_err(|error| ConnectionError::Gone(format!("what Python is handed: {error}")))?;
     Ok(file.into())
 }
 
@@ -107,11 +108,11 @@ pub fn module(name: &str) -> Result<Command, String> {
 }
 
 /// A command that runs the plugin host of a folder, confined.
-pub(super) fn host(python: &Path, folder: &Folder) -> Result<Command, LinkError> {
-    let gone = |error: &dyn std::fmt::Display| LinkError::Gone(error.to_string());
+pub(super) fn host(python: &Path, folder: &Folder) -> Result<Command, ConnectionError> {
+    let gone = |error: &dyn std::fmt::Display| ConnectionError::Gone(error.to_string());
     let path = folder.path.canonicalize().ok().filter(|path| path.is_dir());
     let path =
-        path.ok_or_else(|| LinkError::Gone(format!("there is no folder {}", folder.path.display())))?;
+        path.ok_or_else(|| ConnectionError::Gone(format!("there is no folder {}", folder.path.display())))?;
     let mut found = look(python)?;
     let mut more: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).collect();
     if folder.network {
@@ -127,7 +128,7 @@ pub(super) fn host(python: &Path, folder: &Folder) -> Result<Command, LinkError>
         _ => None,
     };
     if let Some(missing) = missing.filter(|_| !folder.unconfined) {
-        return Err(LinkError::Gone(format!(
+        return Err(ConnectionError::Gone(format!(
             "plugins are not confined here: the kernel has no {missing}; `unconfined = true` runs them \
              all the same"
         )));
@@ -195,8 +196,8 @@ pub(super) fn identity(python: &Path) -> Option<Identity> {
 }
 
 /// Queries a Python's paths.
-fn look(python: &Path) -> Result<Found, LinkError> {
-    let gone = |what: &dyn std::fmt::Display| LinkError::Gone(format!("{}: {what}", python.display()));
+fn look(python: &Path) -> Result<Found, ConnectionError> {
+    let gone = |what: &dyn std::fmt::Display| ConnectionError::Gone(format!("{}: {what}", python.display()));
     let mut command = Command::new(python);
     command.args(["-c", LOOK]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     environment(&mut command);

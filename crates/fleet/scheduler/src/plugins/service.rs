@@ -1,6 +1,6 @@
 //! Units in other languages: the protocol's calls as JSON over HTTP.
 
-use super::link::{LONGEST, Link, LinkError, Request, bounded};
+use super::connection::{Connection, ConnectionError, LONGEST, Request, bounded};
 use super::options::Service;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A service. A separate thread waits for it, whatever thread makes the call.
 pub(super) struct Http {
     orders: Sender<(String, Vec<u8>, Duration)>,
-    answers: Receiver<Result<Vec<u8>, LinkError>>,
+    answers: Receiver<Result<Vec<u8>, ConnectionError>>,
     is_new: bool,
     ended: bool,
 }
@@ -25,18 +25,18 @@ struct Address {
 
 impl Http {
     /// Prepares a client for a service; the first request connects.
-    pub fn new(service: &Service) -> Result<Http, LinkError> {
+    pub fn new(service: &Service) -> Result<Http, ConnectionError> {
         let address = address(&service.url)?;
         let (orders, ordered) = channel::<(String, Vec<u8>, Duration)>();
         let (answered, answers) = channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| LinkError::Gone(error.to_string()))?;
+        let runtime = runtime.map_err(|error| ConnectionError::Gone(error.to_string()))?;
         std::thread::spawn(move || {
             let mut connection = None;
             while let Ok((op, body, within)) = ordered.recv() {
                 let asked = ask(&mut connection, &address, &op, body);
                 let answer = runtime.block_on(async {
-                    tokio::time::timeout(within, asked).await.unwrap_or(Err(LinkError::Late(within)))
+                    tokio::time::timeout(within, asked).await.unwrap_or(Err(ConnectionError::Late(within)))
                 });
                 if answered.send(answer).is_err() {
                     break;
@@ -47,12 +47,12 @@ impl Http {
     }
 }
 
-impl Link for Http {
-    fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>> {
+impl Connection for Http {
+    fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, ConnectionError>> {
         let (mut answers, mut bytes) = (Vec::new(), 0);
         for request in requests {
             let order = (request.op.to_string(), request.body.clone(), request.within);
-            let over = || LinkError::Gone("its thread ended".into());
+            let over = || ConnectionError::Gone("its thread ended".into());
             let sent = self.orders.send(order).map_err(|_| over());
             let answer = sent.and_then(|()| self.answers.recv().map_err(|_| over())?);
             let answer = bounded(answer, &mut bytes);
@@ -80,8 +80,8 @@ pub fn is_url(url: &str) -> bool {
     address(url).is_ok()
 }
 
-fn address(url: &str) -> Result<Address, LinkError> {
-    let wrong = || LinkError::Gone(format!("{url}: is not http://HOST:PORT/PATH"));
+fn address(url: &str) -> Result<Address, ConnectionError> {
+    let wrong = || ConnectionError::Gone(format!("{url}: is not http://HOST:PORT/PATH"));
     let uri: hyper::Uri = url.parse().map_err(|_| wrong())?;
     let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(wrong)?;
     let port = authority.port_u16().unwrap_or(80);
@@ -94,8 +94,9 @@ async fn ask(
     address: &Address,
     op: &str,
     body: Vec<u8>,
-) -> Result<Vec<u8>, LinkError> {
-    let gone = |error: &dyn std::fmt::Display| LinkError::Gone(format!("{}: {error}", address.authority));
+) -> Result<Vec<u8>, ConnectionError> {
+    let gone =
+        |error: &dyn std::fmt::Display| ConnectionError::Gone(format!("{}: {error}", address.authority));
     let is_open = match connection {
         Some(open) => open.ready().await.is_ok(),
         None => false,

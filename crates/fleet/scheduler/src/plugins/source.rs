@@ -1,7 +1,7 @@
 //! A source of units: a folder or a service, with its state and its next retry time.
 
+use super::connection::{Connection, ConnectionError, Request};
 use super::inventory_copy::InventoryCopy;
-use super::link::{Link, LinkError, Request};
 use super::one_line;
 use super::options::{Folder, Options, Service, bounded};
 use super::process::Process;
@@ -32,7 +32,7 @@ enum Location {
 
 pub(super) struct Source {
     place: Location,
-    link: Option<Box<dyn Link>>,
+    connection: Option<Box<dyn Connection>>,
     /// Revision of its copy of the inventory.
     has: Option<u64>,
     /// Whether it gets the candidates with each call instead of an inventory.
@@ -102,7 +102,7 @@ impl Source {
     fn new(place: Location) -> Source {
         Source {
             place,
-            link: None,
+            connection: None,
             has: None,
             is_stateless: false,
             units: Vec::new(),
@@ -124,7 +124,7 @@ impl Source {
 
     /// Why it is unreachable; `None` if it is reachable.
     pub fn out(&self) -> Option<&str> {
-        self.link.is_none().then_some(&self.why)
+        self.connection.is_none().then_some(&self.why)
     }
 
     /// Time limit of its units.
@@ -137,26 +137,28 @@ impl Source {
 
     /// Starts the source if it isn't running, unless it failed a moment ago, and discovers its units.
     pub fn refresh(&mut self, options: &Options) -> Result<(), String> {
-        if self.link.as_ref().is_some_and(|link| link.ended()) {
-            self.lose(&LinkError::Gone("it ended".into()));
+        if self.connection.as_ref().is_some_and(|connection| connection.ended()) {
+            self.lose(&ConnectionError::Gone("it ended".into()));
         }
         self.follow_python(options);
-        if self.link.is_none() {
+        if self.connection.is_none() {
             if self.rests() {
                 return Err(format!("it is tried again in a moment: {}", self.why));
             }
             let started = match &self.place {
                 Location::Folder(folder) => {
-                    Process::start(options, folder).map(|it| Box::new(it) as Box<dyn Link>)
+                    Process::start(options, folder).map(|it| Box::new(it) as Box<dyn Connection>)
                 }
-                Location::Service(service) => Http::new(service).map(|it| Box::new(it) as Box<dyn Link>),
+                Location::Service(service) => {
+                    Http::new(service).map(|it| Box::new(it) as Box<dyn Connection>)
+                }
             };
             match started {
-                Ok(link) => self.link = Some(link),
+                Ok(connection) => self.connection = Some(connection),
                 Err(error) => return Err(self.lose(&error)),
             }
         }
-        if self.link.as_mut().is_some_and(|link| link.changed()) {
+        if self.connection.as_mut().is_some_and(|connection| connection.changed()) {
             self.discover()?;
         }
         Ok(())
@@ -170,15 +172,15 @@ impl Source {
     fn follow_python(&mut self, options: &Options) {
         let Location::Folder(folder) = &self.place else { return };
         let python = identity(&options.python);
-        if python.is_none() || python == self.python || (self.link.is_some() && self.rests()) {
+        if python.is_none() || python == self.python || (self.connection.is_some() && self.rests()) {
             return;
         }
-        if self.link.is_some() {
+        if self.connection.is_some() {
             let (source, program) = (self.name(), options.python.display());
             match Process::start(options, folder) {
-                Ok(link) => {
+                Ok(connection) => {
                     tracing::info!(source, "{program} was replaced: plugins run with the new one");
-                    self.link = Some(Box::new(link));
+                    self.connection = Some(Box::new(connection));
                     self.has = None;
                 }
                 Err(error) => {
@@ -197,7 +199,7 @@ impl Source {
         let found: Discovered = match self.ask(vec![request]).pop() {
             Some(Ok(found)) => found,
             Some(Err(what)) => {
-                self.lose(&LinkError::Gone(what.clone()));
+                self.lose(&ConnectionError::Gone(what.clone()));
                 return Err(what);
             }
             None => return Err("no answer".into()),
@@ -249,7 +251,7 @@ impl Source {
 
     /// Sends an update from one revision to the next, if it has the former.
     pub fn send_changes(&mut self, from: u64, revision: u64, body: &[u8]) {
-        if self.is_stateless || self.link.is_none() || self.has != Some(from) {
+        if self.is_stateless || self.connection.is_none() || self.has != Some(from) {
             return;
         }
         let request = Request { op: "delta", body: body.to_vec(), within: KEEPING };
@@ -260,8 +262,8 @@ impl Source {
 
     /// The replies to requests; fewer than requested if the source was lost.
     pub fn ask<T: DeserializeOwned>(&mut self, requests: Vec<Request>) -> Vec<Result<T, String>> {
-        let Some(link) = &mut self.link else { return vec![Err(self.why.clone())] };
-        let raw = link.exchange(&requests);
+        let Some(connection) = &mut self.connection else { return vec![Err(self.why.clone())] };
+        let raw = connection.exchange(&requests);
         let mut answers = Vec::new();
         for answer in raw {
             match answer {
@@ -290,8 +292,8 @@ impl Source {
     }
 
     /// Closes the other end; the delay until a restart grows with each consecutive failure.
-    fn lose(&mut self, error: &LinkError) -> String {
-        self.link = None;
+    fn lose(&mut self, error: &ConnectionError) -> String {
+        self.connection = None;
         self.has = None;
         let rest = FIRST_REST.saturating_mul(1 << self.failures.min(16)).min(LONGEST_REST);
         self.failures = self.failures.saturating_add(1);
@@ -317,8 +319,8 @@ mod tests {
     /// Gives a fixed reply.
     struct FixedReply(&'static str);
 
-    impl Link for FixedReply {
-        fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>> {
+    impl Connection for FixedReply {
+        fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, ConnectionError>> {
             requests.iter().map(|_| Ok(self.0.replace('@', &r"x\u001b\n".repeat(100_000)).into())).collect()
         }
 
@@ -332,7 +334,7 @@ mod tests {
     }
 
     fn source_answering(answer: &'static str) -> Source {
-        Source { link: Some(Box::new(FixedReply(answer))), ..Source::folder(Folder::new("/plugins")) }
+        Source { connection: Some(Box::new(FixedReply(answer))), ..Source::folder(Folder::new("/plugins")) }
     }
 
     #[test]
@@ -359,7 +361,7 @@ mod tests {
             let request = Request { op: "score", body: b"{}".to_vec(), within: KEEPING };
             let answers = source.ask::<Vec<f64>>(vec![request]);
             assert!(answers[0].as_ref().is_err_and(|error| error.len() < 200), "{answer}: {answers:?}");
-            assert!(source.link.is_some(), "{answer}");
+            assert!(source.connection.is_some(), "{answer}");
         }
     }
 }

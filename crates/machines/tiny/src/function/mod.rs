@@ -69,8 +69,7 @@ pub fn run<M: Machine + 'static>(
     platform::begin(monitor, uses.clone(), nets, &start.handlers, host.map);
     let time = GuestTime::new(host.ticks, start.hz, (host.ticks)(), start.wall);
     let (ticks, hz, place) = (host.ticks, start.hz, start.channel);
-    let surroundings =
-        Rc::new(RefCell::new(Surroundings { host, time, place, looked: 0, turns: 0, broken: false }));
+    let platform = Rc::new(RefCell::new(Platform { host, time, place, looked: 0, turns: 0, broken: false }));
     let begun = ticks();
     let builder = Builder::new(start, uses);
     let known = ticks();
@@ -79,20 +78,20 @@ pub fn run<M: Machine + 'static>(
             let stages = [known - begun, read - known, ticks() - read];
             let microseconds = |ticks: u64| (u128::from(ticks) * 1_000_000 / u128::from(hz.max(1))) as u32;
             platform::with(|platform| platform.send(&ToMonitor::Up(stages.map(microseconds))));
-            drive(&Rc::new(RefCell::new(router)), &surroundings);
-            surroundings.borrow_mut().farewell();
+            drive(&Rc::new(RefCell::new(router)), &platform);
+            platform.borrow_mut().farewell();
             FunctionEnd::Stopped
         }
         Err(why) => {
             platform::with(|platform| platform.wrong(why.trim_end()));
-            surroundings.borrow_mut().farewell();
+            platform.borrow_mut().farewell();
             FunctionEnd::Wrong
         }
     }
 }
 
 /// The channel, the clock and the ports.
-struct Surroundings<M> {
+struct Platform<M> {
     host: Host<M>,
     time: GuestTime,
     /// Address of the channel's memory, and its bytes.
@@ -104,7 +103,7 @@ struct Surroundings<M> {
     broken: bool,
 }
 
-impl<M: Machine> Surroundings<M> {
+impl<M: Machine> Platform<M> {
     /// Exchanges messages; stops the router if the channel can't be used. Whether messages came.
     fn exchange(&mut self) -> bool {
         let exchanged = platform::with(|platform| Ok((platform.receive()?, platform.monitor.flush()?)));
@@ -209,7 +208,7 @@ impl<M: Machine> Surroundings<M> {
     }
 }
 
-impl<M: Machine> Driver for Surroundings<M> {
+impl<M: Machine> Driver for Platform<M> {
     fn now(&mut self) -> u64 {
         self.time.now()
     }

@@ -3,7 +3,7 @@
 use super::platform::{self, Map, PORT};
 use crate::channel::{RingPlace, ToMonitor};
 use crate::device::{self, Device};
-use crate::link::LinkError;
+use crate::net_device::NetDeviceError;
 use crate::slot_ring::SlotRing;
 use crate::stock::Net;
 use alloc::boxed::Box;
@@ -53,7 +53,7 @@ impl Port {
     /// The ring is here. An error says why it can't be used.
     pub fn arrive(&mut self, place: RingPlace, map: Map) -> Result<(), String> {
         self.changed = true;
-        let region = |at, len| map(at, len).ok_or(LinkError::Layout);
+        let region = |at, len| map(at, len).ok_or(NetDeviceError::Layout);
         let attach =
             || SlotRing::new(region(place.address, place.len)?, place.is_second, region(place.doorbell, 4)?);
         match attach() {
@@ -123,7 +123,7 @@ pub(crate) struct Plug {
 }
 
 impl elements::Plug for Plug {
-    type Error = LinkError;
+    type Error = NetDeviceError;
     type Ring<'a> = Borrowed<'a>;
 
     fn port_of_device(device: &str) -> Result<String, String> {
@@ -193,11 +193,11 @@ impl elements::Plug for Plug {
         let Some(port) = &self.port else { return };
         let mut port = port.borrow_mut();
         if port.ring.as_ref().is_some_and(Device::is_closed) {
-            port.give_up(&LinkError::Closed.to_string());
+            port.give_up(&NetDeviceError::Closed.to_string());
         }
     }
 
-    fn lose(&mut self, error: &LinkError, _: &mut Context<'_>) {
+    fn lose(&mut self, error: &NetDeviceError, _: &mut Context<'_>) {
         if let Some(port) = &self.port {
             port.borrow_mut().give_up(&error.to_string());
         }
@@ -222,26 +222,26 @@ pub(crate) struct Borrowed<'a>(RefMut<'a, Port>);
 
 impl Borrowed<'_> {
     #[inline]
-    fn device(&mut self) -> Result<&mut Device, LinkError> {
-        self.0.ring.as_mut().ok_or(LinkError::Closed)
+    fn device(&mut self) -> Result<&mut Device, NetDeviceError> {
+        self.0.ring.as_mut().ok_or(NetDeviceError::Closed)
     }
 }
 
 impl PortRing for Borrowed<'_> {
-    type Error = LinkError;
+    type Error = NetDeviceError;
 
     #[inline]
-    fn frame_len(&mut self) -> Result<Option<usize>, LinkError> {
+    fn frame_len(&mut self) -> Result<Option<usize>, NetDeviceError> {
         self.device()?.frame_len()
     }
 
     #[inline]
-    fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, LinkError> {
+    fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, NetDeviceError> {
         self.device()?.pop(out)
     }
 
     #[inline]
-    fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, LinkError> {
+    fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, NetDeviceError> {
         Ok(match self.device()?.push(frame, offload)? {
             device::Pushed::Done => Pushed::Done,
             device::Pushed::Full => Pushed::Full,
@@ -250,21 +250,21 @@ impl PortRing for Borrowed<'_> {
     }
 
     #[inline]
-    fn sync(&mut self) -> Result<(), LinkError> {
+    fn sync(&mut self) -> Result<(), NetDeviceError> {
         let device = self.device()?;
         device.publish();
-        if device.is_closed() { Err(LinkError::Closed) } else { Ok(()) }
+        if device.is_closed() { Err(NetDeviceError::Closed) } else { Ok(()) }
     }
 
     fn tx_slots(&self) -> u32 {
         self.0.ring.as_ref().map_or(0, Device::tx_slots)
     }
 
-    fn room(&mut self, wanted: u32) -> Result<u32, LinkError> {
+    fn room(&mut self, wanted: u32) -> Result<u32, NetDeviceError> {
         self.device()?.room(wanted)
     }
 
-    fn arm_rx(&mut self) -> Result<bool, LinkError> {
+    fn arm_rx(&mut self) -> Result<bool, NetDeviceError> {
         let armed = self.device()?.arm_rx()?;
         self.0.armed_rx = armed;
         Ok(armed)
@@ -275,7 +275,7 @@ impl PortRing for Borrowed<'_> {
         self.0.ring.iter_mut().for_each(Device::disarm_rx);
     }
 
-    fn arm_tx(&mut self, slots: u32) -> Result<bool, LinkError> {
+    fn arm_tx(&mut self, slots: u32) -> Result<bool, NetDeviceError> {
         let armed = self.device()?.arm_tx(slots)?;
         self.0.armed_tx = if armed { slots } else { 0 };
         Ok(armed)

@@ -1,6 +1,6 @@
 //! Devices at an address (virtio 1.3, 4.2).
 
-use super::transport::{DeviceError, Place, Registers, Transport, Width, registers};
+use super::transport::{DeviceError, QueueAddresses, Registers, Transport, Width, registers};
 use ringway_mem::{Kept, Region};
 
 /// `virt`.
@@ -114,7 +114,7 @@ impl<R: Registers> Transport for Mmio<R> {
         self.read(QUEUE_NUM_MAX).min(u16::MAX.into()) as u16
     }
 
-    fn start_queue(&mut self, queue: u16, place: &Place) -> bool {
+    fn start_queue(&mut self, queue: u16, place: &QueueAddresses) -> bool {
         self.write(QUEUE_SEL, queue.into());
         self.write(QUEUE_NUM, place.size.into());
         self.write_long(QUEUE_DESC, place.descriptors);

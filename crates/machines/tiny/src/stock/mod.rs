@@ -22,4 +22,4 @@ pub use net::{Net, NetMemory};
 pub use pci::{Bar, ConfigSpace, Found, Function, Pci, PciError, functions};
 pub use power::{PowerOff, Tables};
 pub use start::{Start, StartError, assign, assign_program};
-pub use transport::{DeviceError, Place, Registers, Transport, Width};
+pub use transport::{DeviceError, QueueAddresses, Registers, Transport, Width};

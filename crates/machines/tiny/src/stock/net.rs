@@ -1,9 +1,9 @@
 //! The driver of a network device (virtio 1.3, 5.1): a queue for each direction, with buffers in the guest's memory,
 //! and without offloads.
 
-use super::transport::{DeviceError, Place, Transport};
+use super::transport::{DeviceError, QueueAddresses, Transport};
 use crate::device::Pushed;
-use crate::link::{LinkError, copy_in, copy_out, keep};
+use crate::net_device::{NetDeviceError, copy_in, copy_out, keep};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
@@ -131,7 +131,7 @@ impl<'m> Queue<'m> {
             }
         }
         let driver = Driver::new(&layout, areas)?;
-        let place = Place {
+        let place = QueueAddresses {
             size,
             descriptors: *base,
             driver: base + driver_at as u64,
@@ -284,16 +284,16 @@ impl<'m> Net<'m> {
     }
 
     /// Finds the next frame.
-    fn look(&mut self) -> Result<Option<(u16, usize)>, LinkError> {
+    fn look(&mut self) -> Result<Option<(u16, usize)>, NetDeviceError> {
         if self.head.is_none()
             && let Some((id, len)) = self.rx.driver.take_used()?
         {
             // The driver checked that the device had this descriptor.
-            let buffer = self.rx.held.get(usize::from(id)).copied().ok_or(LinkError::Layout)?;
+            let buffer = self.rx.held.get(usize::from(id)).copied().ok_or(NetDeviceError::Layout)?;
             // Attack: more bytes than the buffer has, which would be those of another one, or not even a header.
             let len = len as usize;
             if !(HEADER..=BUFFER).contains(&len) {
-                return Err(LinkError::Length);
+                return Err(NetDeviceError::Length);
             }
             self.head = Some((buffer, len - HEADER));
         }
@@ -301,12 +301,12 @@ impl<'m> Net<'m> {
     }
 
     /// Bytes of the next frame; `None` if there is none.
-    pub fn frame_len(&mut self) -> Result<Option<usize>, LinkError> {
+    pub fn frame_len(&mut self) -> Result<Option<usize>, NetDeviceError> {
         Ok(self.look()?.map(|(_, len)| len))
     }
 
     /// Copies the next frame, truncated, and returns its buffer to the device.
-    pub fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, LinkError> {
+    pub fn pop(&mut self, out: &mut [u8]) -> Result<Option<Received>, NetDeviceError> {
         let Some((buffer, whole)) = self.look()? else { return Ok(None) };
         let len = copy_out(self.rx.frame(buffer).split(whole).0.as_span(), out);
         self.head = None;
@@ -315,7 +315,7 @@ impl<'m> Net<'m> {
     }
 
     /// Queues a frame. One with an offload is not sent: none was negotiated.
-    pub fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, LinkError> {
+    pub fn push(&mut self, frame: &[u8], offload: [u8; 10]) -> Result<Pushed, NetDeviceError> {
         self.push_with(frame.len(), offload, |buffer| copy_in(frame, buffer))
     }
 
@@ -324,7 +324,7 @@ impl<'m> Net<'m> {
         &mut self,
         parts: impl Iterator<Item = Span<'s>> + Clone,
         offload: [u8; 10],
-    ) -> Result<Pushed, LinkError> {
+    ) -> Result<Pushed, NetDeviceError> {
         let len = parts.clone().map(|part| part.len()).sum();
         self.push_with(len, offload, |mut buffer| {
             for part in parts {
@@ -341,7 +341,7 @@ impl<'m> Net<'m> {
         len: usize,
         offload: [u8; 10],
         fill: impl FnOnce(SpanMut<'m>),
-    ) -> Result<Pushed, LinkError> {
+    ) -> Result<Pushed, NetDeviceError> {
         if len > BUFFER - HEADER || offload != [0; 10] {
             return Ok(Pushed::TooLong);
         }
@@ -358,7 +358,7 @@ impl<'m> Net<'m> {
     }
 
     /// Takes back the buffers of frames that are sent.
-    fn reclaim(&mut self) -> Result<(), LinkError> {
+    fn reclaim(&mut self) -> Result<(), NetDeviceError> {
         let Net { tx: Queue { driver, held, .. }, free, .. } = self;
         driver.take_used_run(held.len(), |id, _| {
             // A descriptor comes back once, so there are never more buffers than there were.
@@ -377,7 +377,7 @@ impl<'m> Net<'m> {
     }
 
     /// Free buffers for sending, at least `wanted` if there are as many.
-    pub fn room(&mut self, wanted: u32) -> Result<u32, LinkError> {
+    pub fn room(&mut self, wanted: u32) -> Result<u32, NetDeviceError> {
         if self.free.len() < wanted as usize {
             self.reclaim()?;
         }
@@ -413,7 +413,7 @@ impl<'m> Net<'m> {
     }
 
     /// Asks for an interrupt when buffers come back; `false`: `slots` are free.
-    pub fn arm_tx(&mut self, slots: u32) -> Result<bool, LinkError> {
+    pub fn arm_tx(&mut self, slots: u32) -> Result<bool, NetDeviceError> {
         self.tx.driver.set_flag(true);
         fence(Ordering::SeqCst);
         if self.room(slots)? >= slots {

@@ -2,7 +2,7 @@
 //! describe.
 
 use super::mmio::NETWORK;
-use super::transport::{DeviceError, Place, Registers, Transport, Width, registers};
+use super::transport::{DeviceError, QueueAddresses, Registers, Transport, Width, registers};
 use alloc::vec::Vec;
 use ringway_mem::{Kept, Region};
 
@@ -380,7 +380,7 @@ impl<R: Registers> Transport for Pci<R> {
         self.half(QUEUE_SIZE) as u16
     }
 
-    fn start_queue(&mut self, queue: u16, place: &Place) -> bool {
+    fn start_queue(&mut self, queue: u16, place: &QueueAddresses) -> bool {
         self.set_half(QUEUE_SELECT, queue.into());
         self.set_half(QUEUE_SIZE, place.size.into());
         let vector = if self.interrupts { 0 } else { NO_VECTOR };

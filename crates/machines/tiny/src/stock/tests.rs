@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use super::{
-    ConfigSpace, DeviceError, Found, Function, Mmio, Net, NetMemory, PciError, Place, Registers, Transport,
-    Width, functions,
+    ConfigSpace, DeviceError, Found, Function, Mmio, Net, NetMemory, PciError, QueueAddresses, Registers,
+    Transport, Width, functions,
 };
 use crate::device::Pushed;
-use crate::link::LinkError;
+use crate::net_device::NetDeviceError;
 use ringway_mem::{Hint, Memory, Region, Span};
 use ringway_virtq::QueueError;
 use std::boxed::Box;
@@ -28,7 +28,7 @@ struct Device {
     status: Cell<u8>,
     accepted: Cell<u64>,
     kicks: Cell<u32>,
-    queues: [Option<(Place, Memory)>; 2],
+    queues: [Option<(QueueAddresses, Memory)>; 2],
     /// The next entry of the available ring, and of the used ring.
     next: [u16; 2],
     used: [u16; 2],
@@ -140,7 +140,7 @@ impl Transport for Shared {
         if queue < 2 { self.0.borrow().largest } else { 0 }
     }
 
-    fn start_queue(&mut self, queue: u16, place: &Place) -> bool {
+    fn start_queue(&mut self, queue: u16, place: &QueueAddresses) -> bool {
         let end = (place.device + 4 + 8 * u64::from(place.size) + 2).next_multiple_of(64);
         let len = end - place.descriptors + u64::from(place.size) * 2112;
         let base = NonNull::new(place.descriptors as *mut u8).unwrap();
@@ -241,16 +241,19 @@ fn a_device_that_breaks_its_rules_is_noticed() {
         breaks(&mut device.borrow_mut());
         net.frame_len()
     };
-    assert_eq!(broken(&|device| device.put(0, 16, 60)), Err(LinkError::Queue(QueueError::Descriptor)));
-    assert_eq!(broken(&|device| device.put(0, 1 << 16, 60)), Err(LinkError::Queue(QueueError::Descriptor)));
-    assert_eq!(broken(&|device| device.put(0, 3, 2049)), Err(LinkError::Length));
-    assert_eq!(broken(&|device| device.put(0, 3, u32::MAX)), Err(LinkError::Length));
-    assert_eq!(broken(&|device| device.put(0, 3, 11)), Err(LinkError::Length));
+    assert_eq!(broken(&|device| device.put(0, 16, 60)), Err(NetDeviceError::Queue(QueueError::Descriptor)));
+    assert_eq!(
+        broken(&|device| device.put(0, 1 << 16, 60)),
+        Err(NetDeviceError::Queue(QueueError::Descriptor))
+    );
+    assert_eq!(broken(&|device| device.put(0, 3, 2049)), Err(NetDeviceError::Length));
+    assert_eq!(broken(&|device| device.put(0, 3, u32::MAX)), Err(NetDeviceError::Length));
+    assert_eq!(broken(&|device| device.put(0, 3, 11)), Err(NetDeviceError::Length));
     let jump = |device: &mut Device| {
         device.used[0] = 100;
         device.put(0, 3, 60);
     };
-    assert_eq!(broken(&jump), Err(LinkError::Queue(QueueError::Index)));
+    assert_eq!(broken(&jump), Err(NetDeviceError::Queue(QueueError::Index)));
     // A buffer that comes back twice, for sending.
     let (device, memory) = (Device::new(), memory());
     let mut net = start(&device, &memory).unwrap();
@@ -258,7 +261,7 @@ fn a_device_that_breaks_its_rules_is_noticed() {
     net.sync();
     let (id, ..) = device.borrow_mut().take(1).unwrap();
     (0..2).for_each(|_| device.borrow_mut().put(1, id.into(), 0));
-    assert_eq!(net.room(SIZE.into()), Err(LinkError::Queue(QueueError::Descriptor)));
+    assert_eq!(net.room(SIZE.into()), Err(NetDeviceError::Queue(QueueError::Descriptor)));
 }
 
 #[test]

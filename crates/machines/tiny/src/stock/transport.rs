@@ -1,6 +1,6 @@
 //! How a driver reaches a virtio device (virtio 1.3, 4).
 
-use crate::link::keep;
+use crate::net_device::keep;
 use ringway_mem::{Kept, Region, Words};
 use ringway_virtq::LayoutError;
 
@@ -63,7 +63,7 @@ pub(super) fn registers(region: Region) -> Option<Kept> {
 
 /// Addresses of a queue's areas, and its number of descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct QueueAddresses {
     /// Number of descriptors.
     pub size: u16,
     /// The descriptor area.
@@ -87,7 +87,7 @@ pub trait Transport {
     /// Largest number of descriptors of a queue; 0 if there is no such queue.
     fn queue_max(&mut self, queue: u16) -> u16;
     /// Starts a queue; `false`: the device does not.
-    fn start_queue(&mut self, queue: u16, place: &Place) -> bool;
+    fn start_queue(&mut self, queue: u16, place: &QueueAddresses) -> bool;
     /// A byte of the device's configuration.
     fn config(&self, offset: u32) -> u8;
     /// Tells the device that a queue has buffers.

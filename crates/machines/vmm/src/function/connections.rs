@@ -1,6 +1,6 @@
 //! Programs that connect to a function's socket for handlers.
 
-use super::{FunctionEnd, tell};
+use super::{FunctionEnd, send};
 use ringway_host::PollFd;
 use ringway_tiny::channel::{CONNECTIONS, CONTENTS, Channel, ToGuest, WINDOW};
 use std::collections::{BTreeMap, VecDeque};
@@ -78,7 +78,7 @@ impl<'a> Connections<'a> {
             let (output, sent) = (VecDeque::new(), 0);
             let connection = Connection { stream, output, sent, ended: false, gone: false, closed: false };
             self.all.insert(number, connection);
-            tell(channel, &ToGuest::Opened(number));
+            send(channel, &ToGuest::Opened(number));
         }
         for (number, connection) in &mut self.all {
             connection.write(*number, channel);
@@ -119,14 +119,14 @@ impl Connection {
         match self.stream.read(&mut buffer[..room]) {
             Ok(count) if count > 0 => {
                 self.sent += count as u32;
-                tell(channel, &ToGuest::Data(number, &buffer[..count]));
+                send(channel, &ToGuest::Data(number, &buffer[..count]));
                 return true;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => return true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Ok(_) | Err(_) => {
                 self.ended = true;
-                tell(channel, &ToGuest::Ended(number, false));
+                send(channel, &ToGuest::Ended(number, false));
             }
         }
         false
@@ -149,13 +149,13 @@ impl Connection {
                     taken += self.output.len() as u32;
                     self.output.clear();
                     if !std::mem::replace(&mut self.gone, true) && !self.closed {
-                        tell(channel, &ToGuest::Ended(number, true));
+                        send(channel, &ToGuest::Ended(number, true));
                     }
                 }
             }
         }
         if taken > 0 && !self.closed {
-            tell(channel, &ToGuest::Taken(number, taken));
+            send(channel, &ToGuest::Taken(number, taken));
         }
     }
 }

@@ -10,7 +10,7 @@ mod snapshot_handle;
 
 use crate::load::Image;
 use crate::snapshot::{Snapshot, SnapshotRequest};
-use crate::vm::{End, PreparedVm, Surroundings, Vm, VmError};
+use crate::vm::{End, PreparedVm, SharedMachine, Vm, VmError};
 use connections::Connections;
 use limits::{Limit, Lines, Text};
 use ports::{Addresses, Ports};
@@ -211,17 +211,17 @@ impl FunctionVm {
 
     /// A machine with a channel.
     fn over(vm: Vm, ports: usize, image: Image<'_>) -> Result<FunctionVm, FunctionError> {
-        let surroundings = vm.surroundings();
+        let shared = vm.shared();
         // All memory comes before the first doorbell: behind one, the kernel needs milliseconds for a slot.
         let window = Window::new((ports * PORT_ROOM).min(WINDOW_MOST) + CHANNEL_ROOM)?;
-        surroundings.space.add_window(WINDOW, &window)?;
+        shared.space.add_window(WINDOW, &window)?;
         let file = memfd("channel", Channel::bytes()? as usize)?;
         // It is the first, and so at the window's begin.
         let region = window.sealed(&file)?.ok_or(HostError::TooManyMappings)?;
         let channel = Channel::create(region)?;
         let (kick, call) = (EventFd::new()?, EventFd::new()?);
-        surroundings.space.add_doorbell(DOORBELLS, kick.as_fd().try_clone_to_owned()?)?;
-        surroundings.add_wake(call.as_fd())?;
+        shared.space.add_doorbell(DOORBELLS, kick.as_fd().try_clone_to_owned()?)?;
+        shared.add_wake(call.as_fd())?;
         if vm.hz() == 0 {
             return Err(FunctionError::Clock);
         }
@@ -330,7 +330,7 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
         event: E,
     ) -> Result<Self, FunctionError> {
         let FunctionVm { vm, window, channel, kick, call, ports, image, snapshot_requests, .. } = function;
-        let attached = Ports::new(ports, Some(Addresses { surroundings: vm.surroundings(), window }));
+        let attached = Ports::new(ports, Some(Addresses { shared: vm.shared(), window }));
         let conversation = Conversation::over(channel, attached, listener)?;
         let (snapshot_request, begun) = (vm.snapshot_request(), Instant::now());
         let guest = Guest::begin(vm)?;
@@ -394,7 +394,7 @@ impl<'a, C: FnMut(usize) -> io::Result<UnixStream>, E: FnMut(FunctionEvent)> Mon
         }
         if let Some((file, freeze)) = self.snapshot_requests.next() {
             self.snapshot_request.request(file, freeze, self.kick.clone());
-            tell(&mut self.conversation.channel, &ToGuest::Snapshot);
+            send(&mut self.conversation.channel, &ToGuest::Snapshot);
         }
     }
 
@@ -463,7 +463,7 @@ impl<'a> Conversation<'a> {
         if let Some(suppressed) = self.lines.suppressed(now) {
             event(FunctionEvent::Line(suppressed));
         }
-        self.ports.tend(now, connect, &mut self.channel);
+        self.ports.advance(now, connect, &mut self.channel);
         more |= self.connections.serve(&mut self.channel);
         let notify = self.channel.flush().map_err(broken)?;
         // Messages that wait for their time are no reason for another round.
@@ -535,7 +535,7 @@ fn readable(descriptor: &impl AsRawFd) -> PollFd {
 }
 
 /// Sends a message to the guest.
-fn tell(channel: &mut Channel, message: &ToGuest<'_>) {
+fn send(channel: &mut Channel, message: &ToGuest<'_>) {
     channel.send(message.to_bytes());
 }
 

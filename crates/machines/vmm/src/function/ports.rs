@@ -1,6 +1,6 @@
 //! The ports of a function in a guest: the monitor attaches to them, and maps their rings into the guest's memory.
 
-use super::{DOORBELLS, FunctionEnd, Ring, Surroundings, WINDOW, readable, tell};
+use super::{DOORBELLS, FunctionEnd, Ring, SharedMachine, WINDOW, readable, send};
 use ringway_host::kvm::Doorbell;
 use ringway_host::{HostError, Mapping, PollFd, Window};
 use ringway_mem::Region;
@@ -19,7 +19,7 @@ const ALIGNMENT: u64 = 2 << 20;
 
 /// The guest's addresses.
 pub(super) struct Addresses {
-    pub surroundings: Surroundings,
+    pub shared: SharedMachine,
     /// Where rings are mapped: what is mapped there becomes the guest's memory. Adding a slot to a running machine
     /// takes milliseconds, since the kernel waits until its CPU uses the former list of slots no more.
     pub window: Arc<Window>,
@@ -109,14 +109,14 @@ impl Ports {
 
     /// The guest does not use the ring any more: it is lost, or the guest gave it up.
     pub fn released(&mut self, number: u16, now: u64) -> Result<(), FunctionEnd> {
-        let surroundings = self.addresses.as_ref().map(|addresses| addresses.surroundings.clone());
+        let shared = self.addresses.as_ref().map(|addresses| addresses.shared.clone());
         let port = self.port(number)?;
-        if let (Some(placed), Some(surroundings)) = (port.placed.take(), surroundings) {
-            surroundings.remove_wake(placed.call.as_fd());
+        if let (Some(placed), Some(shared)) = (port.placed.take(), shared) {
+            shared.remove_wake(placed.call.as_fd());
             // Neither fails for what was added; an address without memory ends a guest that uses it.
-            let _ = surroundings.space.remove_doorbell(&placed.doorbell);
+            let _ = shared.space.remove_doorbell(&placed.doorbell);
             if let Some(slot) = placed.slot {
-                let _ = surroundings.space.remove_memory(slot);
+                let _ = shared.space.remove_memory(slot);
             }
             if matches!(port.attachment.state(), State::Up(_)) {
                 port.attachment.lose(&RingError::Closed, now);
@@ -126,7 +126,7 @@ impl Ports {
     }
 
     /// Advances all attachments without blocking.
-    pub fn tend(
+    pub fn advance(
         &mut self,
         now: u64,
         connect: &mut impl FnMut(usize) -> io::Result<UnixStream>,
@@ -139,7 +139,7 @@ impl Ports {
                 port.attachment.check_socket(now);
                 if matches!(port.attachment.state(), State::Away) && !placed.told {
                     placed.told = true;
-                    tell(channel, &ToGuest::PortAway(name, port.attachment.reason()));
+                    send(channel, &ToGuest::PortAway(name, port.attachment.reason()));
                 }
                 continue;
             }
@@ -163,7 +163,7 @@ impl Ports {
             let port = &mut self.all[number];
             if matches!(port.attachment.state(), State::Away) && port.told != port.attachment.reason() {
                 port.told = port.attachment.reason().into();
-                tell(channel, &ToGuest::PortAway(name, &port.told));
+                send(channel, &ToGuest::PortAway(name, &port.told));
             }
         }
     }
@@ -182,7 +182,7 @@ impl Ports {
             Ok(new) => {
                 let doorbell = doorbell_of(number);
                 let place = RingPlace { address: new.address, len: new.len, doorbell, is_second };
-                tell(channel, &ToGuest::PortUp(number as u16, place));
+                send(channel, &ToGuest::PortUp(number as u16, place));
                 told.clear();
                 *placed = Some(new);
             }
@@ -222,7 +222,7 @@ fn place(
     taken: &[(u64, u64)],
     addresses: &Addresses,
 ) -> Result<Placed, PlaceError> {
-    let Addresses { surroundings, window } = addresses;
+    let Addresses { shared, window } = addresses;
     let mut memory = ring.region().clone();
     let len = memory.len;
     let call = ring.as_fd().try_clone_to_owned()?;
@@ -236,17 +236,17 @@ fn place(
         None => {
             let from = WINDOW + window.len() as u64;
             memory.guest = free_address(from, len, taken).ok_or(PlaceError::Room(len))?;
-            Some(surroundings.space.add_memory(&memory)?)
+            Some(shared.space.add_memory(&memory)?)
         }
     };
     let undo = |error: HostError| {
         // It was just added.
-        let _ = slot.map(|slot| surroundings.space.remove_memory(slot));
+        let _ = slot.map(|slot| shared.space.remove_memory(slot));
         error
     };
-    let doorbell = surroundings.space.add_doorbell(doorbell_of(number), kick).map_err(undo)?;
-    if let Err(error) = surroundings.add_wake(call.as_fd()) {
-        let _ = surroundings.space.remove_doorbell(&doorbell);
+    let doorbell = shared.space.add_doorbell(doorbell_of(number), kick).map_err(undo)?;
+    if let Err(error) = shared.add_wake(call.as_fd()) {
+        let _ = shared.space.remove_doorbell(&doorbell);
         return Err(undo(error).into());
     }
     Ok(Placed { slot, address: memory.guest, len, _memory: memory, doorbell, call, told: false })

@@ -238,7 +238,7 @@ impl Device for RingDevice {
     fn come_back(&mut self, now: u64) {
         let Some(path) = &self.path else { return };
         self.is_answered = false;
-        self.attachment.tend(now, || connect_now(path).map(UnixStream::from));
+        self.attachment.advance(now, || connect_now(path).map(UnixStream::from));
         if let Some(ring) = self.attachment.ring() {
             self.lending = Lending::new(ring);
         }

@@ -1,7 +1,7 @@
 //! Functions that multiply: their instances' ports, and which of the instances get flows.
 
 use super::{Fabric, FabricError};
-use crate::instances::{Ends, Instances, Place};
+use crate::instances::{Ends, InstanceSide, Instances};
 use crate::proto::{Event, InstanceLoad};
 use crate::topology::Target;
 use ringway_spec::InstanceEnd;
@@ -14,11 +14,11 @@ pub(super) type InstancePorts = BTreeMap<(String, u16), Vec<(u16, PortId, Option
 
 impl Fabric {
     /// The place of an end's port; the first one of a function begins its flow table.
-    pub(super) fn place_of(&mut self, end: &InstanceEnd) -> Place {
+    pub(super) fn place_of(&mut self, end: &InstanceEnd) -> InstanceSide {
         let (alarm, now) = (self.wakeup.clone(), self.clock.now());
         let begin = || Instances::new(end, alarm, now);
         let instances = self.instances.entry(end.of.clone()).or_insert_with(begin).clone();
-        Place { instances, number: end.number.into(), side: end.side.into() }
+        InstanceSide { instances, number: end.number.into(), side: end.side.into() }
     }
 
     /// Forgets the functions of which no port is left.

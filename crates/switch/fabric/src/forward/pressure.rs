@@ -2,7 +2,7 @@
 
 use super::Served;
 use super::tests::{Bench, frame};
-use crate::instances::{Ends, Instances, Place};
+use crate::instances::{Ends, InstanceSide, Instances};
 use crate::topology::Target;
 use ringway_frame::BURST;
 use ringway_host::EventFd;
@@ -24,7 +24,7 @@ fn bench(workers: [usize; 2], by_worker: bool, half: Option<bool>) -> (Bench, Ar
     };
     let mut bench = Bench::with(3, |port| if port == 0 { ends() } else { Target::Nowhere });
     for number in 0..2 {
-        let place = Place { instances: instances.clone(), number, side: 0 };
+        let place = InstanceSide { instances: instances.clone(), number, side: 0 };
         bench.set_place(number + 1, place);
         bench.change(number + 1, |peer| peer.waiting = by_worker.then_some(0));
     }

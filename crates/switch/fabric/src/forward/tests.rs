@@ -184,7 +184,7 @@ impl Bench {
         change(&mut self.peers[port].0.lock().unwrap());
     }
 
-    pub(super) fn set_place(&mut self, port: usize, place: crate::instances::Place) {
+    pub(super) fn set_place(&mut self, port: usize, place: crate::instances::InstanceSide) {
         if let Some(slot) = Arc::get_mut(&mut self.topology.rx[port]) {
             slot.place = Some(place);
         }

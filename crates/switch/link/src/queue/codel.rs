@@ -2,7 +2,7 @@
 
 use super::{CoDelSettings, Fifo, Waiting};
 use crate::Frame;
-use crate::link::{Counters, Reason};
+use crate::direction::{Counters, Reason};
 
 /// A queue of at most this many bytes is never too long: a frame of Ethernet's size.
 const FRAME: usize = 1514;

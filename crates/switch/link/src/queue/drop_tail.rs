@@ -2,7 +2,7 @@
 
 use super::{Fifo, Limit, Waiting};
 use crate::Frame;
-use crate::link::{Counters, Reason};
+use crate::direction::{Counters, Reason};
 
 /// `mark`: frames that find more bytes than this are marked, as DCTCP wants.
 pub(super) fn enqueue<F: Frame>(

@@ -3,7 +3,7 @@
 use super::codel::CoDel;
 use super::{CoDelSettings, Fifo, Limit, Waiting};
 use crate::Frame;
-use crate::link::{Counters, Reason};
+use crate::direction::{Counters, Reason};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 

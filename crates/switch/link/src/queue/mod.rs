@@ -6,7 +6,7 @@ mod fq_codel;
 mod red;
 
 use crate::Frame;
-use crate::link::Counters;
+use crate::direction::Counters;
 use crate::profile::{Profile, ProfileError, probability};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

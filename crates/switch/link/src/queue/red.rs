@@ -2,7 +2,7 @@
 
 use super::{Fifo, Limit, Waiting};
 use crate::Frame;
-use crate::link::{Counters, Reason};
+use crate::direction::{Counters, Reason};
 use crate::profile::Profile;
 use rand_core::Rng;
 

@@ -3,9 +3,9 @@
 use super::interrupts::Interrupts;
 use super::registers as reg;
 use super::stats::Stats;
+use crate::descriptor_ring::RingState;
 use crate::device;
 use crate::pieces::{Headers, keep};
-use crate::ring::RingState;
 use crate::techniques::{Doorbells, Switches, Techniques};
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -9,10 +9,10 @@ use super::stats;
 use super::tx::TxEngine;
 use super::{RING, registers::SIZE};
 use crate::chip::{Chip, Settings};
+use crate::descriptor_ring::{self, RingState};
 use crate::device::{Access, Accesses, Area, Effects, Host};
 use crate::microwire::{Microwire, WORDS};
 use crate::pci::{ConfigSpace, Identity};
-use crate::ring::{self, RingState};
 use crate::techniques::{Doorbells, Techniques};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -201,7 +201,7 @@ impl Nic {
     }
 
     fn start(&self, ring: &RingState, base: u32) {
-        ring.start(self.shared.load(base), RING * ring::SIZE as u32, 0);
+        ring.start(self.shared.load(base), RING * descriptor_ring::SIZE as u32, 0);
     }
 
     /// A ring's address. A driver that changes it while the ring is enabled gets a new ring.

@@ -3,9 +3,9 @@
 use super::interrupts::Interrupts;
 use super::registers as reg;
 use super::stats::Stats;
+use crate::descriptor_ring::RingState;
 use crate::device;
 use crate::pieces::Headers;
-use crate::ring::RingState;
 use crate::techniques::Switches;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ringway_mem::MemoryError;

@@ -331,7 +331,7 @@ impl Vring {
             && !self.is_broken()
             && let Some(ring) = self.ring()
         {
-            ring.settle(self.places().1);
+            ring.publish_used_before(self.places().1);
             self.wrote();
         }
     }

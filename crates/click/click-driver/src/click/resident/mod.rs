@@ -258,7 +258,7 @@ impl Resident {
     }
 
     /// Call when its doorbell rang: looks at its queues and descriptors.
-    pub fn rung(&mut self) {
+    pub fn notified(&mut self) {
         for ends in &self.ends {
             let (descriptor, (frames, room)) = {
                 let mut ends = ends.borrow_mut();

@@ -96,7 +96,7 @@ impl Area {
     }
 
     /// Merges `later` into the protocol's range.
-    fn settle(mut self) -> Self {
+    fn merge_later(mut self) -> Self {
         let range = &mut self.ranges[PROTOCOLS];
         let [first, last] = [range.first, range.last].map(|protocol| protocol * 2);
         *range = match self.later {
@@ -146,7 +146,7 @@ impl Areas {
     /// The areas of an expression, `limit` at most.
     pub(super) fn of(&mut self, expression: &Expression, limit: usize) -> Vec<Area> {
         self.limit = limit.clamp(1, AREAS);
-        self.part(expression, false, false).into_iter().map(Area::settle).collect()
+        self.part(expression, false, false).into_iter().map(Area::merge_later).collect()
     }
 
     /// The areas of an expression, or of its negation. `short`: whether results for packets that are too short are

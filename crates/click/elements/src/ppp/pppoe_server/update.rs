@@ -29,7 +29,7 @@ impl PppoeServer {
     }
 
     /// Settles some of the sessions that were taken over. Not all at once, so that packets don't wait long.
-    pub(super) fn settle(&mut self, now: u64, cx: &mut Context<'_>) {
+    pub(super) fn settle_taken_over(&mut self, now: u64, cx: &mut Context<'_>) {
         let Some(first) = self.unsettled.take() else { return };
         let ids: Vec<u16> = self.table.onward(first).take(ROUNDS).map(|session| session.id).collect();
         self.unsettled = ids.get(ROUNDS - 1).map(|last| last + 1);

@@ -1,10 +1,10 @@
 //! A minimal guest that broadcasts to others, all driven by one thread.
 
 use crate::Failure;
-use crate::rig::front::{self, Connection};
-use crate::rig::guest::{Addresses, BROADCAST, Guest, Iommu, PATIENCE, Shape, Wires};
-use crate::rig::memory::GuestMemory;
-use crate::rig::sequence::Payload;
+use crate::harness::front::{self, Connection};
+use crate::harness::guest::{Addresses, BROADCAST, Guest, Iommu, PATIENCE, Shape, Wires};
+use crate::harness::memory::GuestMemory;
+use crate::harness::sequence::Payload;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ const WINDOW: u64 = 192;
 const START: Duration = Duration::from_secs(10);
 
 /// The guests' memory.
-pub type Homes = Vec<(GuestMemory, Addresses)>;
+pub type GuestMemories = Vec<(GuestMemory, Addresses)>;
 
 /// Memory for a sender and `count` receivers.
-pub fn homes(count: usize) -> Result<Homes, Failure> {
+pub fn guest_memories(count: usize) -> Result<GuestMemories, Failure> {
     (0..=count).map(|_| Addresses::new(&SHAPE)).collect()
 }
 
 /// Connects each guest to its back-end.
 pub fn connect(
-    homes: &Homes,
+    homes: &GuestMemories,
     wires: &[Arc<Wires>],
     sockets: Vec<UnixStream>,
 ) -> Result<Vec<Connection>, Failure> {
@@ -49,7 +49,7 @@ pub struct Fan<'m> {
 
 impl<'m> Fan<'m> {
     /// Guests in that memory.
-    pub fn new(homes: &'m Homes) -> Result<Fan<'m>, Failure> {
+    pub fn new(homes: &'m GuestMemories) -> Result<Fan<'m>, Failure> {
         let guests = homes.iter().zip(1..).map(|((memory, addresses), own)| {
             let mut guest = Guest::new(memory.memory(), addresses, &SHAPE, own, BROADCAST)?;
             guest.payload = Payload::Numbered;

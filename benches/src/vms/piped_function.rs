@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::keys::Folder;
 use ringway_control::function::spare::Spare;
 use ringway_control::function::{First, FunctionMessage, Order, Start};
-use ringway_fabric::Link;
+use ringway_fabric::MessageStream;
 use ringway_host::{send_with, try_receive_with, wait_readable};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, RingListener};
@@ -21,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time limit for a start, and for an answer.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 /// What its process writes to its standard error.
 const ERRORS: &str = "errors";
 /// Interval at which a frame is sent again.
@@ -82,7 +82,7 @@ impl Door {
         if self.pipe.is_joined()
             && let Some(coming) = self.coming.take()
         {
-            self.ring = Some(coming.ring(Some(PATIENCE))?);
+            self.ring = Some(coming.ring(Some(TIMEOUT))?);
             // Thousands of functions need more descriptors than a process may have.
             self.listener = None;
         }
@@ -119,12 +119,12 @@ pub struct Plan<'a> {
 const READY: Duration = Duration::from_millis(40);
 
 /// A function that runs, or starts.
-pub struct Seat {
+pub struct PipedFunction {
     /// The first port, and the last unless that is the same.
     pub doors: Vec<Door>,
     child: Child,
     /// The link to a process that the fabric would start.
-    link: Option<Link>,
+    link: Option<MessageStream>,
     /// Its requests for ports.
     keeper: Option<UnixStream>,
     /// When the process was started, and when its configuration ran.
@@ -138,9 +138,9 @@ pub struct Seat {
     folder: Folder,
 }
 
-impl Seat {
+impl PipedFunction {
     /// Starts it, without waiting.
-    pub fn start(plan: &Plan<'_>) -> Result<Seat, Failure> {
+    pub fn start(plan: &Plan<'_>) -> Result<PipedFunction, Failure> {
         let folder = Folder::new()?;
         let names: &[&str] = if plan.single { &["in"] } else { &["in", "out"] };
         let doors = names.iter().map(|name| Door::new(&folder.path().join(name), plan.slots));
@@ -163,7 +163,7 @@ impl Seat {
         let (link, keeper) = link.unzip();
         let spawned = begun.elapsed();
         let (up, attached) = (Duration::ZERO, Duration::ZERO);
-        Ok(Seat { doors, child, link, keeper, begun, spawned, up, attached, folder })
+        Ok(PipedFunction { doors, child, link, keeper, begun, spawned, up, attached, folder })
     }
 
     /// Answers its requests; whether all its rings are there.
@@ -194,7 +194,7 @@ impl Seat {
     /// Serves it until its rings are there.
     pub fn attach(&mut self) -> Result<(), Failure> {
         while !self.serve()? {
-            if self.begun.elapsed() > PATIENCE {
+            if self.begun.elapsed() > TIMEOUT {
                 return Err("the function does not use its ports".into());
             }
             std::thread::yield_now();
@@ -239,7 +239,7 @@ impl Seat {
         let (mut came, mut next) = (false, Duration::ZERO);
         while !came {
             let now = self.begun.elapsed();
-            if now > PATIENCE {
+            if now > TIMEOUT {
                 return Err("no frame comes through the function".into());
             }
             // It may still ask for something.
@@ -255,7 +255,7 @@ impl Seat {
     /// Asks for another configuration; the answer comes by the connection.
     pub fn change(&self, text: &str) -> Result<UnixStream, Failure> {
         let mut stream = UnixStream::connect(self.folder.path().join("handlers"))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(format!("WRITEDATA hotconfig {}\r\n{text}", text.len()).as_bytes())?;
         Ok(stream)
     }
@@ -307,7 +307,7 @@ pub fn answered(mut stream: UnixStream) -> Result<(), Failure> {
     Ok(())
 }
 
-impl Drop for Seat {
+impl Drop for PipedFunction {
     fn drop(&mut self) {
         // It may have ended already. Its link ends it too, also the process within a container's `unshare`.
         let _ = self.child.kill();
@@ -326,12 +326,12 @@ const FRAME: [u8; 60] = {
     frame
 };
 
-fn link_fd(link: &Link) -> std::os::fd::BorrowedFd<'_> {
+fn link_fd(link: &MessageStream) -> std::os::fd::BorrowedFd<'_> {
     link.as_fd()
 }
 
 /// A function's process as `ringway up` starts it, with its link and its socket for requests.
-pub type Started = (Child, Option<(Link, UnixStream)>);
+pub type Started = (Child, Option<(MessageStream, UnixStream)>);
 
 /// Answers requests of a function's process for its ports, which are at these paths.
 pub fn open_doors(keeper: &UnixStream, paths: &[PathBuf]) -> Result<(), Failure> {

@@ -24,16 +24,16 @@ const HOLD: u64 = 100_000;
 const SPIN: u64 = 50_000;
 
 /// A fabric with one learning switch.
-pub struct Rig {
+pub struct Harness {
     /// The fabric.
     pub fabric: Fabric,
     page: Arc<Vec<Counters>>,
     next: u32,
 }
 
-impl Rig {
+impl Harness {
     /// Starts a fabric with room for `queues` queues and a worker on each of `cores`.
-    pub fn start(cores: &[usize], queues: usize, poll: Poll) -> Result<Rig, Failure> {
+    pub fn start(cores: &[usize], queues: usize, poll: Poll) -> Result<Harness, Failure> {
         let worker = |core: &usize| Worker {
             name: format!("bench-{core}"),
             core: Some(*core),
@@ -46,7 +46,7 @@ impl Rig {
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?, &[])?;
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096 });
         fabric.add_switch(Switch { name: SWITCH.into(), lookup, forward_reserved: false })?;
-        Ok(Rig { fabric, page, next: 0 })
+        Ok(Harness { fabric, page, next: 0 })
     }
 
     /// Adds a port to the switch.
@@ -110,7 +110,7 @@ impl Rig {
     /// served, at least every millisecond: it may attach peers.
     pub fn serve_beside<T: Send>(
         &mut self,
-        each: impl Fn(&mut Rig) -> Result<(), Failure>,
+        each: impl Fn(&mut Harness) -> Result<(), Failure>,
         work: impl FnOnce() -> Result<T, Failure> + Send,
     ) -> Result<T, Failure> {
         std::thread::scope(|scope| {
@@ -129,7 +129,7 @@ impl Rig {
     }
 
     /// Serves sessions until `is` returns true, or fails after `bound`.
-    pub fn serve_until(&mut self, bound: Duration, is: impl Fn(&Rig) -> bool) -> Result<(), Failure> {
+    pub fn serve_until(&mut self, bound: Duration, is: impl Fn(&Harness) -> bool) -> Result<(), Failure> {
         let end = Instant::now() + bound;
         while !is(self) {
             if let Some(gone) = self.serve(Duration::from_millis(5))? {
@@ -147,7 +147,7 @@ impl Rig {
         &mut self,
         listeners: &[(&str, Listener)],
         bound: Duration,
-        is: impl Fn(&Rig) -> bool,
+        is: impl Fn(&Harness) -> bool,
     ) -> Result<(), Failure> {
         let end = Instant::now() + bound;
         while !is(self) {

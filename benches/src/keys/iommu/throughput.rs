@@ -3,19 +3,19 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
+use crate::harness::bare::{Bare, Work};
+use crate::harness::front::Stream;
+use crate::harness::guest::{Addresses, Busy, Iommu, Shape};
+use crate::harness::memory::GuestMemory;
+use crate::harness::monitor::Inline;
+use crate::harness::single_guest::Passing;
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::keys::Folder;
 use crate::keys::iommu::{SLICE, SLICES};
 use crate::machine;
 use crate::peer::Peer;
 use crate::peer::testpmd::{self, Testpmd};
 use crate::plan::Plan;
-use crate::rig::bare::{Bare, Work};
-use crate::rig::front::Stream;
-use crate::rig::guest::{Addresses, Busy, Iommu, Shape};
-use crate::rig::memory::GuestMemory;
-use crate::rig::monitor::Inline;
-use crate::rig::passing::Passing;
-use crate::rig::{LOAD, Pinned, WORKER};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -127,7 +127,7 @@ pub fn measure(plan: &Plan, work: Work, on: &Shape) -> Result<Entry, Failure> {
     let count = plan.slices(SLICE * sides.len() as u32).max(SLICES);
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); sides.len()];
     for _ in 0..count {
-        machine::note();
+        machine::sample();
         for ((name, side), rates) in sides.iter_mut().zip(&mut rates) {
             rates.push(side.slice(SLICE).map_err(|error| format!("{name}: {error}"))?);
         }

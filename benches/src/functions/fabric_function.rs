@@ -1,13 +1,13 @@
 //! A fabric with two programs and, between them, the two ports of a function.
 
 use crate::Failure;
+use crate::harness::WORKER;
+use crate::harness::fabric::Harness;
+use crate::harness::program::{OnPort, connected, welcome};
 use crate::keys::Folder;
-use crate::rig::WORKER;
-use crate::rig::fabric::Rig;
-use crate::rig::program::{OnPort, connected, welcome};
 use crate::vms::WIRE;
-use crate::vms::seat::{MEMORY, Plan as Order, Side, open_doors, started};
-use ringway_fabric::Link;
+use crate::vms::piped_function::{MEMORY, Plan as Order, Side, open_doors, started};
+use ringway_fabric::MessageStream;
 use ringway_fabric::proto::{Event, FunctionReport};
 use ringway_host::send_with;
 use ringway_port::ring::open::RingListener;
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What runs a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RunsIn {
     /// The worker of its ports.
     Worker,
     /// A process of its own.
@@ -35,8 +35,8 @@ pub enum Place {
 }
 
 /// The fabric.
-pub struct Seat {
-    rig: Rig,
+pub struct FabricFunction {
+    harness: Harness,
     folder: Folder,
     /// The program that sends.
     pub from: OnPort,
@@ -47,72 +47,72 @@ pub struct Seat {
     callers: Vec<UnixStream>,
     processes: Vec<Child>,
     /// Monitors of VMs end with their links.
-    links: Vec<Link>,
+    links: Vec<MessageStream>,
     /// What keeps the rings of the function's process.
     programs: Vec<ringway_port::ring::open::Program>,
 }
 
-impl Seat {
+impl FabricFunction {
     /// A fabric without a function.
-    pub fn new() -> Result<Seat, Failure> {
-        Seat::between(["in", "out"])
+    pub fn new() -> Result<FabricFunction, Failure> {
+        FabricFunction::between(["in", "out"])
     }
 
     /// A fabric without a function, for a function with ports of these names.
-    pub fn between(ports: [&str; 2]) -> Result<Seat, Failure> {
-        Seat::with(&ports.map(String::from))
+    pub fn between(ports: [&str; 2]) -> Result<FabricFunction, Failure> {
+        FabricFunction::with(&ports.map(String::from))
     }
 
     /// A fabric with programs at both ends of a row of ports, of which each has one function with the next.
-    fn with(row: &[String]) -> Result<Seat, Failure> {
-        let mut rig = Rig::start(&[WORKER], row.len() + 2, Poll::Adaptive)?;
+    fn with(row: &[String]) -> Result<FabricFunction, Failure> {
+        let mut harness = Harness::start(&[WORKER], row.len() + 2, Poll::Adaptive)?;
         let port =
             |name: &str, peer: &str| Port::new(name, Kind::new("ring", &()), Some(To::Patch(peer.into())));
         let (first, last) = (row.first().ok_or("no ports")?, row.last().ok_or("no ports")?);
-        let from = connected(&mut rig, port("load", first), RingOptions::default())?;
-        let to = connected(&mut rig, port("sink", last), RingOptions::default())?;
-        rig.add_port(port(first, "load"))?;
+        let from = connected(&mut harness, port("load", first), RingOptions::default())?;
+        let to = connected(&mut harness, port("sink", last), RingOptions::default())?;
+        harness.add_port(port(first, "load"))?;
         for [one, other] in row[1..row.len() - 1].as_chunks().0 {
-            rig.add_port(port(one, other))?;
-            rig.add_port(port(other, one))?;
+            harness.add_port(port(one, other))?;
+            harness.add_port(port(other, one))?;
         }
-        rig.add_port(port(last, "sink"))?;
+        harness.add_port(port(last, "sink"))?;
         let (number, folder) = (0, Folder::new()?);
         let (callers, processes, links, programs) = Default::default();
-        Ok(Seat { rig, folder, from, to, number, callers, processes, links, programs })
+        Ok(FabricFunction { harness, folder, from, to, number, callers, processes, links, programs })
     }
 
     /// A fabric with a chain of wires, which run.
-    pub fn chain(count: usize, place: Place) -> Result<Seat, Failure> {
+    pub fn chain(count: usize, place: RunsIn) -> Result<FabricFunction, Failure> {
         let names: Vec<String> = (0..count).map(|at| format!("wire{at}")).collect();
         let row: Vec<String> =
             names.iter().flat_map(|name| ["l", "r"].map(|end| format!("{name}.{end}"))).collect();
-        let mut seat = Seat::with(&row)?;
+        let mut function = FabricFunction::with(&row)?;
         for (name, ends) in names.iter().zip(row.as_chunks::<2>().0) {
             match place {
-                Place::Process => {
+                RunsIn::Process => {
                     let text = |from: &str, to: &str| format!("{from} -> {to};");
-                    seat.start_process(&ends[0], &ends[1], text)?;
+                    function.start_process(&ends[0], &ends[1], text)?;
                 }
-                Place::Vm => seat.start_vm(ends)?,
-                Place::Worker => {
+                RunsIn::Vm => function.start_vm(ends)?,
+                RunsIn::Worker => {
                     let text = "FromPort(l) -> ToPort(r); FromPort(r) -> ToPort(l);";
                     let ports = ["l", "r"].map(String::from).into();
-                    seat.start_function(Function {
+                    function.start_function(Function {
                         name: name.clone(),
                         ports,
                         chained: true,
-                        ..function(text.into())
+                        ..on_worker(text.into())
                     })?;
                 }
             }
         }
-        Ok(seat)
+        Ok(function)
     }
 
     /// Starts a function on the worker; its configuration runs when this returns.
     pub fn start(&mut self, text: String) -> Result<(), Failure> {
-        self.start_function(function(text))
+        self.start_function(on_worker(text))
     }
 
     /// Starts a function with parameters and the ports `ports` on the worker; its configuration runs when this returns.
@@ -126,7 +126,7 @@ impl Seat {
         self.start_function(Function {
             ports: ports.iter().map(ToString::to_string).collect(),
             parameters: parameters.collect(),
-            ..function(text.into())
+            ..on_worker(text.into())
         })
     }
 
@@ -135,10 +135,10 @@ impl Seat {
         let (ours, theirs) = UnixStream::pair()?;
         theirs.set_nonblocking(true)?;
         self.callers.push(ours);
-        self.rig.fabric.add_function(self.number, function, ("handlers".into(), theirs.into()))?;
+        self.harness.fabric.add_function(self.number, function, ("handlers".into(), theirs.into()))?;
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
-            for event in self.rig.fabric.check() {
+            for event in self.harness.fabric.check() {
                 match event {
                     Event::Function { number, report } if number == self.number => match report {
                         FunctionReport::Up => return Ok(()),
@@ -153,7 +153,7 @@ impl Seat {
 
     /// Ends the function on the worker.
     pub fn stop(&mut self) -> Result<(), Failure> {
-        Ok(self.rig.fabric.remove_function(self.number)?)
+        Ok(self.harness.fabric.remove_function(self.number)?)
     }
 
     /// Starts a function in a process of its own, as a program on both ports.
@@ -224,7 +224,7 @@ impl Seat {
         while self.programs.len() < all {
             serve()?;
             for (name, door) in doors {
-                self.programs.extend(welcome(&mut self.rig, name, door)?);
+                self.programs.extend(welcome(&mut self.harness, name, door)?);
             }
             if Instant::now() > end {
                 return Err("the function's process does not connect".into());
@@ -244,7 +244,7 @@ impl Seat {
 }
 
 /// A function on the worker, between both programs.
-fn function(text: String) -> Function {
+fn on_worker(text: String) -> Function {
     Function {
         name: "bench".into(),
         configuration: Configuration { file: None, text },
@@ -266,7 +266,7 @@ fn function(text: String) -> Function {
     }
 }
 
-impl Drop for Seat {
+impl Drop for FabricFunction {
     fn drop(&mut self) {
         for process in &mut self.processes {
             // It may have ended already.

@@ -9,10 +9,10 @@ pub mod guest;
 pub mod mapper;
 pub mod memory;
 pub mod monitor;
-pub mod passing;
 pub mod program;
 pub mod returner;
 pub mod sequence;
+pub mod single_guest;
 pub mod stream;
 
 use hdrhistogram::Histogram;

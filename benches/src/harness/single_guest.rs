@@ -1,11 +1,11 @@
 //! A single guest on a port: it receives, sends, sends to itself, or returns received frames.
 
 use crate::Failure;
-use crate::rig::bare::Work;
-use crate::rig::front;
-use crate::rig::guest::{Addresses, Busy, Iommu, Shape, Wires};
-use crate::rig::memory::{GuestMemory, at};
-use crate::rig::monitor::{Monitor, Peer, Table};
+use crate::harness::bare::Work;
+use crate::harness::front;
+use crate::harness::guest::{Addresses, Busy, Iommu, Shape, Wires};
+use crate::harness::memory::{GuestMemory, at};
+use crate::harness::monitor::{Monitor, Peer, Table};
 use ringway_host::EventFd;
 use ringway_mem::{Hint, Memory};
 use ringway_virtq::{Buffer, Driver};

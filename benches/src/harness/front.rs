@@ -1,8 +1,8 @@
 //! The front-end's end of a vhost-user socket.
 
 use crate::Failure;
-use crate::rig::guest::{Addresses, Iommu, Shape, Wires};
-use crate::rig::memory::{GUEST, GuestMemory, USER};
+use crate::harness::guest::{Addresses, Iommu, Shape, Wires};
+use crate::harness::memory::{GUEST, GuestMemory, USER};
 use ringway_host::{receive_with, send_with};
 use ringway_vhost_user::feature::{protocol, virtio};
 use ringway_vhost_user::{Frontend, Iotlb, Packet, Request, Transport, Vring, VringAddr};

@@ -6,10 +6,13 @@ use std::time::Duration;
 pub(super) const LONGEST: usize = 4 << 20;
 
 /// An answer, unless it and those before it have more bytes together than they may; `bytes` counts them.
-pub(super) fn bounded(answer: Result<Vec<u8>, LinkError>, bytes: &mut usize) -> Result<Vec<u8>, LinkError> {
+pub(super) fn bounded(
+    answer: Result<Vec<u8>, ConnectionError>,
+    bytes: &mut usize,
+) -> Result<Vec<u8>, ConnectionError> {
     *bytes += answer.as_ref().map_or(0, Vec::len);
     match *bytes > LONGEST {
-        true => Err(LinkError::Gone(format!("answers of more than {} MB at once", LONGEST >> 20))),
+        true => Err(ConnectionError::Gone(format!("answers of more than {} MB at once", LONGEST >> 20))),
         false => answer,
     }
 }
@@ -24,7 +27,7 @@ pub(super) struct Request {
 
 /// Why there is no reply. The other end is gone then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum LinkError {
+pub(super) enum ConnectionError {
     /// The plugin did not answer in time.
     #[error("no answer within {0:?}")]
     Late(Duration),
@@ -34,9 +37,9 @@ pub(super) enum LinkError {
 }
 
 /// The other end: a plugin host's process, or a service.
-pub(super) trait Link: Send {
+pub(super) trait Connection: Send {
     /// Sends requests and receives the answers in order; the first failure ends it.
-    fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, LinkError>>;
+    fn exchange(&mut self, requests: &[Request]) -> Vec<Result<Vec<u8>, ConnectionError>>;
 
     /// Whether its units may have changed since the last call.
     fn changed(&mut self) -> bool;
@@ -54,6 +57,6 @@ mod tests {
         let mut bytes = 0;
         let mut answer = |length| bounded(Ok(vec![0; length]), &mut bytes);
         assert!(answer(LONGEST / 2).is_ok() && answer(LONGEST / 2).is_ok());
-        assert!(matches!(answer(1), Err(LinkError::Gone(_))));
+        assert!(matches!(answer(1), Err(ConnectionError::Gone(_))));
     }
 }

@@ -4,8 +4,8 @@
 //! frames.
 
 use crate::Failure;
-use crate::rig::memory::{GuestMemory, at};
-use crate::rig::sequence::{self, Payload, Sequence};
+use crate::harness::memory::{GuestMemory, at};
+use crate::harness::sequence::{self, Payload, Sequence};
 use ringway_host::EventFd;
 use ringway_mem::{Memory, SpanMut};
 use ringway_virtq::{Areas, Buffer, Driver, Layout};

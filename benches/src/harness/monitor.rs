@@ -2,9 +2,9 @@
 //! update's acknowledgement before the next.
 
 use crate::Failure;
-use crate::rig::front::{RINGS, Stream};
-use crate::rig::guest::{Iommu, Shape};
-use crate::rig::memory::{GUEST, USER};
+use crate::harness::front::{RINGS, Stream};
+use crate::harness::guest::{Iommu, Shape};
+use crate::harness::memory::{GUEST, USER};
 use ringway_port::vhost_user::Backend;
 use ringway_vhost_user::feature::protocol;
 use ringway_vhost_user::{BackendRequest, Frontend, Header, Iotlb, Packet, Request, Transport};

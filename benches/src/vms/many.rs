@@ -1,6 +1,6 @@
 //! Many functions at the same time, and their memory.
 
-use super::seat::{MEMORY, PATIENCE, Plan as Order, Seat, Side};
+use super::piped_function::{MEMORY, PipedFunction, Plan as Order, Side, TIMEOUT};
 use super::{MIRROR, boot, stages};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
@@ -22,8 +22,8 @@ const SETTLED: Duration = Duration::from_millis(200);
 const UNDER_WAY: usize = 16;
 
 /// A function on one pipe, which returns frames; it goes on from a snapshot if there is one.
-fn mirror(side: Side, snapshot: Option<&(String, OwnedFd)>) -> Result<Seat, Failure> {
-    Seat::start(&Order {
+fn mirror(side: Side, snapshot: Option<&(String, OwnedFd)>) -> Result<PipedFunction, Failure> {
+    PipedFunction::start(&Order {
         side,
         text: &MIRROR,
         memory: MEMORY,
@@ -36,19 +36,19 @@ fn mirror(side: Side, snapshot: Option<&(String, OwnedFd)>) -> Result<Seat, Fail
 }
 
 /// Functions, and which of them have returned their first frame.
-struct Crowd {
-    seats: Vec<Seat>,
+struct ManyFunctions {
+    seats: Vec<PipedFunction>,
     /// The snapshot from which all go on.
     snapshot: Option<(String, OwnedFd)>,
     waiting: Vec<usize>,
 }
 
-impl Crowd {
-    fn new() -> Crowd {
+impl ManyFunctions {
+    fn new() -> ManyFunctions {
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         // Where that fails, fewer functions can be started, as the row then shows.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-        Crowd { seats: Vec::new(), snapshot: None, waiting: Vec::new() }
+        ManyFunctions { seats: Vec::new(), snapshot: None, waiting: Vec::new() }
     }
 
     fn start(&mut self, side: Side) -> Result<(), Failure> {
@@ -61,23 +61,27 @@ impl Crowd {
     fn serve(&mut self) -> Result<(), Failure> {
         let mut failed = Ok(());
         self.waiting.retain(|&number| {
-            let seat = &mut self.seats[number];
-            let step = |seat: &mut Seat| {
-                let was = !seat.attached.is_zero();
-                if !seat.serve()? {
-                    return if seat.begun.elapsed() > PATIENCE { Err("no ring".into()) } else { Ok(false) };
+            let function = &mut self.seats[number];
+            let step = |function: &mut PipedFunction| {
+                let was = !function.attached.is_zero();
+                if !function.serve()? {
+                    return if function.begun.elapsed() > TIMEOUT {
+                        Err("no ring".into())
+                    } else {
+                        Ok(false)
+                    };
                 }
-                let came = seat.exchange(!was)?;
+                let came = function.exchange(!was)?;
                 if came {
-                    seat.rest();
+                    function.rest();
                 }
-                if seat.begun.elapsed() > PATIENCE { Err("no frame comes back".into()) } else { Ok(came) }
+                if function.begun.elapsed() > TIMEOUT { Err("no frame comes back".into()) } else { Ok(came) }
             };
-            match step(seat) {
+            match step(function) {
                 Ok(came) => !came,
                 Err(error) => {
                     let error: Failure = error;
-                    failed = Err(format!("function {number}: {error}; {}", seat.why()).into());
+                    failed = Err(format!("function {number}: {error}; {}", function.why()).into());
                     false
                 }
             }
@@ -102,13 +106,13 @@ impl Crowd {
     /// Sends a frame to each; the number that return it.
     fn visit(&mut self) -> Result<usize, Failure> {
         let mut came = vec![false; self.seats.len()];
-        for (seat, came) in self.seats.iter_mut().zip(&mut came) {
-            *came = seat.exchange(true)?;
+        for (function, came) in self.seats.iter_mut().zip(&mut came) {
+            *came = function.exchange(true)?;
         }
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         while came.contains(&false) && Instant::now() < end {
-            for (seat, came) in self.seats.iter_mut().zip(&mut came) {
-                *came = *came || seat.exchange(false)?;
+            for (function, came) in self.seats.iter_mut().zip(&mut came) {
+                *came = *came || function.exchange(false)?;
             }
             std::thread::yield_now();
         }
@@ -184,12 +188,12 @@ pub fn clones() -> Result<Entry, Failure> {
     let (state, file) = original.snapshot()?;
     // Blocks of 512 bytes (stat(2)).
     let size = rustix::fs::fstat(&file)?.st_blocks as f64 * 512.0 / f64::from(1 << 20);
-    let mut crowd = Crowd { snapshot: Some((state, file)), ..Crowd::new() };
+    let mut crowd = ManyFunctions { snapshot: Some((state, file)), ..ManyFunctions::new() };
     let begin = Instant::now();
     crowd.grow(Side::Vm, MANY)?;
     let time = begin.elapsed().as_secs_f64();
     std::thread::sleep(SETTLED);
-    let pids: Vec<u32> = crowd.seats.iter().map(Seat::pid).collect();
+    let pids: Vec<u32> = crowd.seats.iter().map(PipedFunction::pid).collect();
     let [pss, private] = memory(&pids)?.map(|kb| kb / 1024.0);
     let last = pids.last().map(|pid| memory(&[*pid])).transpose()?.unwrap_or([f64::NAN; 2]);
     let row = Slices::of(&[pss], &[]).entry("MB", Better::Less).with("clones", pids.len() as f64);
@@ -200,11 +204,11 @@ pub fn clones() -> Result<Entry, Failure> {
 
 /// Times of a start in milliseconds while 399 others are alive, for some seconds.
 pub fn four_hundredth(side: Side, seconds: f64) -> Result<Vec<f64>, Failure> {
-    let (mut crowd, mut figures) = (Crowd::new(), Vec::new());
+    let (mut crowd, mut figures) = (ManyFunctions::new(), Vec::new());
     crowd.grow(side, 399)?;
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     while figures.len() < 10 || Instant::now() < end {
-        machine::note();
+        machine::sample();
         figures.push(boot::once(side)?.1[3]);
     }
     Ok(figures)
@@ -221,7 +225,7 @@ pub fn among(plan: &Plan) -> Result<Entry, Failure> {
 
 /// Starts 1,000 at once. Returns the proportional and anonymous memory of each in KB, and the time in seconds.
 pub fn thousand(side: Side) -> Result<([f64; 2], f64), Failure> {
-    let mut crowd = Crowd::new();
+    let mut crowd = ManyFunctions::new();
     let begin = Instant::now();
     for _ in 0..MANY {
         crowd.start(side)?;
@@ -230,7 +234,7 @@ pub fn thousand(side: Side) -> Result<([f64; 2], f64), Failure> {
         crowd.serve()?;
     }
     let time = begin.elapsed().as_secs_f64();
-    let pids: Vec<u32> = crowd.seats.iter().map(Seat::pid).collect();
+    let pids: Vec<u32> = crowd.seats.iter().map(PipedFunction::pid).collect();
     Ok((memory(&pids)?, time))
 }
 
@@ -252,7 +256,7 @@ pub fn at_once() -> [Result<Entry, Failure>; 2] {
 
 /// VMs that are alive at the same time, each of which returns frames.
 pub fn density() -> Result<Entry, Failure> {
-    let mut crowd = Crowd::new();
+    let mut crowd = ManyFunctions::new();
     let begin = Instant::now();
     crowd.grow(Side::Vm, DENSE)?;
     let time = begin.elapsed().as_secs_f64();

@@ -1,8 +1,8 @@
 //! A port without a switch: a worker of the benchmark serves its queues, and the sender of messages its session.
 
 use crate::Failure;
-use crate::rig::guest::Busy;
-use crate::rig::{WORKER, monitor::Inline};
+use crate::harness::guest::Busy;
+use crate::harness::{WORKER, monitor::Inline};
 use ringway_frame::{Burst, CountersRef, RxQueue, Storage, TxQueue};
 use ringway_host::Clock;
 use ringway_mem::{Reader, Turn};

@@ -1,7 +1,7 @@
 //! A back-end that only returns descriptors, to measure the load generator's own limit.
 
 use crate::Failure;
-use crate::rig::guest::{Addresses, Iommu, Shape};
+use crate::harness::guest::{Addresses, Iommu, Shape};
 use ringway_mem::{Direct, Fault, Hint, Memory, Span, SpanMut, Translate};
 use ringway_virtq::{Cursor, Fill, Ring, RxDevice, RxHeader, Signals, TxDevice, Verdict};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -74,7 +74,7 @@ enum From {
 }
 
 /// The sockets of an element.
-pub struct Link {
+pub struct SystemSocket {
     listener: Option<Listener>,
     stream: Option<Box<dyn Duplex>>,
     datagrams: Option<Datagrams>,
@@ -130,7 +130,7 @@ fn open(options: &SocketOptions) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-impl Link {
+impl SystemSocket {
     /// Opens the requested socket.
     ///
     /// # Errors
@@ -312,7 +312,7 @@ impl Link {
 }
 
 /// Removes a socket's file.
-impl Drop for Link {
+impl Drop for SystemSocket {
     fn drop(&mut self) {
         if let Some(file) = &self.file {
             let _ = std::fs::remove_file(file);

@@ -1,9 +1,9 @@
 //! A stream of frames from one program through the fabric to others, all in one thread.
 
 use crate::Failure;
-use crate::rig::guest::PATIENCE;
-use crate::rig::program::OnPort;
-use crate::rig::sequence::{self, Payload, Sequence};
+use crate::harness::guest::PATIENCE;
+use crate::harness::program::OnPort;
+use crate::harness::sequence::{self, Payload, Sequence};
 use ringway_ring_client::{Ring, Slot, Wait};
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! Programs on a fabric's ring ports and on pipes, connected over sockets like any program.
 
 use crate::Failure;
+use crate::harness::fabric::{Harness, SWITCH};
 use crate::keys::Folder;
-use crate::rig::fabric::{Rig, SWITCH};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
 use ringway_ring::{Geometry, Hello};
@@ -41,19 +41,19 @@ fn greeted(mut newcomer: Newcomer) -> Result<(Newcomer, Hello), Failure> {
 }
 
 /// Accepts a program that waits at a ring port's socket, if there is one, and gives it a ring.
-pub fn welcome(rig: &mut Rig, name: &str, door: &RingListener) -> Result<Option<Program>, Failure> {
+pub fn welcome(harness: &mut Harness, name: &str, door: &RingListener) -> Result<Option<Program>, Failure> {
     let Some(newcomer) = door.accept()? else { return Ok(None) };
     let (newcomer, hello) = greeted(newcomer)?;
     let program = newcomer.welcome(&hello, &Geometry::default())?;
-    attach(rig, name, &program)?;
+    attach(harness, name, &program)?;
     Ok(Some(program))
 }
 
 /// Passes a program's ring to the fabric.
-fn attach(rig: &mut Rig, name: &str, program: &Program) -> Result<(), Failure> {
+fn attach(harness: &mut Harness, name: &str, program: &Program) -> Result<(), Failure> {
     let descriptors = program.descriptors().map(|descriptor| descriptor.try_clone_to_owned());
     let descriptors: Vec<OwnedFd> = descriptors.into_iter().collect::<std::io::Result<_>>()?;
-    rig.attach(name, descriptors)
+    harness.attach(name, descriptors)
 }
 
 fn connect(path: &Path, options: RingOptions) -> JoinHandle<Result<Ring, String>> {
@@ -64,18 +64,23 @@ fn connect(path: &Path, options: RingOptions) -> JoinHandle<Result<Ring, String>
 }
 
 /// Adds a ring port to the fabric's switch, and connects a program with rings of `slots` slots.
-pub fn on_port(rig: &mut Rig, name: &str, slots: u32) -> Result<OnPort, Failure> {
-    on_worker(rig, name, slots, None)
+pub fn on_port(harness: &mut Harness, name: &str, slots: u32) -> Result<OnPort, Failure> {
+    on_worker(harness, name, slots, None)
 }
 
 /// As [`on_port`], served by the named worker.
-pub fn on_worker(rig: &mut Rig, name: &str, slots: u32, worker: Option<String>) -> Result<OnPort, Failure> {
+pub fn on_worker(
+    harness: &mut Harness,
+    name: &str,
+    slots: u32,
+    worker: Option<String>,
+) -> Result<OnPort, Failure> {
     let port = Port::new(name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
-    connected(rig, Port { worker, ..port }, RingOptions { slots: [slots; 2], ..RingOptions::default() })
+    connected(harness, Port { worker, ..port }, RingOptions { slots: [slots; 2], ..RingOptions::default() })
 }
 
 /// Adds a ring port to the fabric, and connects a program.
-pub fn connected(rig: &mut Rig, port: Port, options: RingOptions) -> Result<OnPort, Failure> {
+pub fn connected(harness: &mut Harness, port: Port, options: RingOptions) -> Result<OnPort, Failure> {
     let folder = Folder::new()?;
     let name = port.name.clone();
     let path = folder.path().join(&name);
@@ -84,8 +89,8 @@ pub fn connected(rig: &mut Rig, port: Port, options: RingOptions) -> Result<OnPo
     let (newcomer, hello) = newcomer(&listener)?;
     let handed = newcomer.welcome(&hello, &Geometry::default())?;
     let ring = program.join().map_err(|_| "a thread failed")??;
-    rig.add_port(port)?;
-    attach(rig, &name, &handed)?;
+    harness.add_port(port)?;
+    attach(harness, &name, &handed)?;
     Ok(OnPort { ring, program: handed })
 }
 

@@ -1,10 +1,10 @@
 //! Two guests whose drivers map each buffer separately, for one frame, as Linux does with `iommu.strict=1`.
 
 use crate::Failure;
-use crate::rig::front::{self, Stream};
-use crate::rig::guest::{Addresses, Busy, Shape, Wires};
-use crate::rig::memory::{GuestMemory, at};
-use crate::rig::monitor::{Monitor, Table};
+use crate::harness::front::{self, Stream};
+use crate::harness::guest::{Addresses, Busy, Shape, Wires};
+use crate::harness::memory::{GuestMemory, at};
+use crate::harness::monitor::{Monitor, Table};
 use ringway_host::EventFd;
 use ringway_virtq::{Buffer, Driver};
 use std::os::unix::net::UnixStream;

@@ -7,7 +7,7 @@ use ringway_ring::Broken;
 use ringway_virtq::QueueError;
 
 /// A device that sends and receives frames.
-pub trait Link {
+pub trait NetDevice {
     /// Queues up to `count` frames of `len` bytes, each filled by `fill` with its position in the burst; returns
     /// how many had room.
     fn send(
@@ -15,21 +15,21 @@ pub trait Link {
         count: u32,
         len: usize,
         fill: &mut dyn FnMut(u32, &mut [u8]),
-    ) -> Result<u32, LinkError>;
+    ) -> Result<u32, NetDeviceError>;
     /// Takes up to `count` frames; `each` gets the bytes of each.
-    fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, LinkError>;
+    fn receive(&mut self, count: u32, each: &mut dyn FnMut(&[u8])) -> Result<u32, NetDeviceError>;
     /// Publishes what was queued and taken, and notifies the other side if it must; returns how often it did.
     fn publish(&mut self) -> u32;
     /// Number of frames that were queued and that the other side has not taken.
-    fn pending(&mut self) -> Result<u32, LinkError>;
+    fn pending(&mut self) -> Result<u32, NetDeviceError>;
     /// Asks to be woken when there is a frame to receive or, if `room`, when there is room to send. `false`: there is
     /// already.
-    fn arm(&mut self, room: bool) -> Result<bool, LinkError>;
+    fn arm(&mut self, room: bool) -> Result<bool, NetDeviceError>;
 }
 
 /// Why a device can't be used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkError {
+pub enum NetDeviceError {
     /// The memory is not a ring.
     Layout,
     /// The other side broke the rules of the ring.
@@ -85,28 +85,28 @@ pub(crate) fn keep(region: Region) -> Option<Kept> {
     Arc::new(Memory::new(vec![region]).ok()?).keep_user(user, len)
 }
 
-impl core::fmt::Display for LinkError {
+impl core::fmt::Display for NetDeviceError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            LinkError::Layout => out.write_str("the memory is no ring"),
-            LinkError::Broken(broken) => broken.fmt(out),
-            LinkError::Closed => out.write_str("the ring was closed"),
-            LinkError::Reset => out.write_str("the card does not leave its reset"),
-            LinkError::Queue(error) => error.fmt(out),
-            LinkError::Length => out.write_str("the device reports a frame that its buffer can't have"),
+            NetDeviceError::Layout => out.write_str("the memory is no ring"),
+            NetDeviceError::Broken(broken) => broken.fmt(out),
+            NetDeviceError::Closed => out.write_str("the ring was closed"),
+            NetDeviceError::Reset => out.write_str("the card does not leave its reset"),
+            NetDeviceError::Queue(error) => error.fmt(out),
+            NetDeviceError::Length => out.write_str("the device reports a frame that its buffer can't have"),
         }
     }
 }
 
-impl From<Broken> for LinkError {
-    fn from(broken: Broken) -> LinkError {
-        LinkError::Broken(broken)
+impl From<Broken> for NetDeviceError {
+    fn from(broken: Broken) -> NetDeviceError {
+        NetDeviceError::Broken(broken)
     }
 }
 
-impl From<QueueError> for LinkError {
-    fn from(error: QueueError) -> LinkError {
-        LinkError::Queue(error)
+impl From<QueueError> for NetDeviceError {
+    fn from(error: QueueError) -> NetDeviceError {
+        NetDeviceError::Queue(error)
     }
 }
 

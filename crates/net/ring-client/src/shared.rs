@@ -30,7 +30,7 @@ enum Kick {
 
 /// The memory and the descriptors of a ring.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Shared {
     pub memory: RingMemory,
     kick: Kick,
     /// Readable when the other side notifies us, or by a timer if it can't.
@@ -47,29 +47,30 @@ fn watch(call: &OwnedFd) -> Result<OwnedFd, RingError> {
     Ok(epoll)
 }
 
-impl Link {
+impl Shared {
     pub fn new(
         memory: RingMemory,
         kick: OwnedFd,
         call: OwnedFd,
         socket: &UnixStream,
-    ) -> Result<Link, RingError> {
+    ) -> Result<Shared, RingError> {
         let epoll = watch(&call)?;
         let interest = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         epoll::add(&epoll, socket, epoll::EventData::new_u64(SOCKET), interest)?;
         let kick = Arc::new(kick);
         let kick = Kick::Eventfd(Signal::of(kick.clone())?, kick);
-        Ok(Link { memory, kick, call, naps: false, epoll })
+        Ok(Shared { memory, kick, call, naps: false, epoll })
     }
 
-    /// A link to a device, by its doorbell. Without `call`, nobody wakes the program.
-    pub fn to_device(memory: RingMemory, doorbell: Kept, call: Option<OwnedFd>) -> Result<Link, RingError> {
+    /// What both directions of a ring in a device share; it is kicked by its doorbell. Without `call`,
+    /// nobody wakes the program.
+    pub fn to_device(memory: RingMemory, doorbell: Kept, call: Option<OwnedFd>) -> Result<Shared, RingError> {
         let naps = call.is_none();
         let timer =
             || timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK);
         let call = call.map_or_else(timer, Ok)?;
         let epoll = watch(&call)?;
-        Ok(Link { memory, kick: Kick::Register(doorbell), call, naps, epoll })
+        Ok(Shared { memory, kick: Kick::Register(doorbell), call, naps, epoll })
     }
 
     /// Notifies the other side.
