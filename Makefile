@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup demo demo-functions demo-vms test bench bench-bbr bench-click bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ counts: setup ## count instructions and system calls a frame by valgrind, and co
 
 soak: setup ## the long tests: many kills, full matrices, ten million random steps, Miri, advisories of dependencies
 	@./scripts/soak.sh
+
+bless: setup ## write every golden file, generated page and client anew; read the difference before a commit
+	@./scripts/bless.sh
 
 fuzz: setup ## fuzz each target for TIME (default 60) seconds
 	@./scripts/fuzz.sh
