@@ -24,5 +24,6 @@ else
   echo "== Kubernetes: left out; KUBERNETES=FOLDER names the folder of kube-apiserver and kube-scheduler"
 fi
 step "Miri" ./scripts/miri.sh
+step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 step "dependencies" make deny
 summary

@@ -31,7 +31,7 @@ pub fn prefetch(frame: Span<'_>) {
     frame.split(frame.len().saturating_sub(NUMBER)).1.prefetch();
 }
 
-/// Prefetches what [`write`] writes.
+/// Prefetches what [`write()`] writes.
 #[inline]
 pub fn prefetch_write(frame: SpanMut<'_>) {
     frame.prefetch_write();

@@ -1,7 +1,7 @@
 //! The TCP/IP stack behind packetdrill's interface for foreign stacks (`--so_filename`), in virtual time.
 //!
 //! packetdrill plays a script: it makes system calls, sends packets, and compares what the stack returns and sends.
-//! Its calls arrive at the functions of [`calls`], which convert C arguments and hold the crate's `unsafe`. The other
+//! Its calls arrive at the functions of `calls`, which convert C arguments and hold the crate's `unsafe`. The other
 //! modules are safe:
 //!
 //! | module | content |

@@ -12,7 +12,7 @@ macro_rules! reasons {
         pub enum Reason { $($(#[doc = $doc])* $name,)* }
 
         impl Reason {
-            /// Every reason, in the order of [`Counters::drops`].
+            /// Every reason, in the order of the counters of drops.
             pub const ALL: &'static [Reason] = &[$(Reason::$name,)*];
 
             /// Number of reasons.

@@ -1,7 +1,7 @@
 //! Access to a peer's memory.
 //!
 //! No Rust reference ever points into memory that a peer can write: [`Span`] and [`SpanMut`] are raw, bounded
-//! views, and bytes are copied only by the primitives here. [`Memory`] holds a guest's regions, [`Iotlb`] the
+//! views, and bytes are copied only by the primitives here. [`Memory`] holds a guest's regions, [`iotlb::Iotlb`] the
 //! mappings of its IOMMU; [`Translate`] turns a peer's addresses into spans. State shared with workers is
 //! published by pointer ([`Published`]) and read within a [`Turn`]; a thread that replaces such state waits
 //! until the turns of its readers have ended, then frees it. Read `span.rs` first, then `turn.rs`.

@@ -2,7 +2,7 @@
 //!
 //! The element classes are in `ringway-elements` and other crates; a [`Registry`] collects them. [`Router`]
 //! is the main type; read `router/mod.rs` first. The crate needs no operating system: the caller provides
-//! time, console and descriptors ([`Clock`], [`Console`], [`Router::select`]). The module [`element`]
+//! time, console and descriptors ([`Clock`], [`Console`], [`Router::selected`]). The module [`element`]
 //! explains how to write an element.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]

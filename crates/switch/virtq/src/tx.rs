@@ -303,7 +303,7 @@ impl TxDevice {
     }
 
     /// Whether publishing `count` chains may be delayed: the driver polls, `count` is small compared to the
-    /// ring, and [`Ring::settle`] could publish in the device's place.
+    /// ring, and `Ring::publish_used_before` could publish in the device's place.
     #[inline]
     pub fn may_hold(&self, ring: &Ring<'_>, count: usize) -> bool {
         match ring {

@@ -186,7 +186,8 @@ impl Pool {
 
     /// Makes packets, received at `timestamp`, of owned frames, and appends them to a burst in order, as many as fit.
     /// Owned frames with invalid offloads, and those beyond the pool's limit, are refused; the list is empty
-    /// afterwards. #[inline]
+    /// afterwards.
+    #[inline]
     pub fn unpack_all(
         &self,
         from: &mut Vec<OwnedFrame>,

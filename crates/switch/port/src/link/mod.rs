@@ -1,7 +1,7 @@
 //! One direction of an emulated link between two ports: frames that are sent to this port leave it, to the port at the
 //! other end, when the link delivers them.
 //!
-//! [`rx`] stamps and stores frames; the worker of [`tx`] runs the emulator, [`ringway_link::Link`], and sleeps until
+//! `rx.rs` stamps and stores frames; the worker of `tx.rs` runs the emulator, [`ringway_link::Link`], and sleeps until
 //! the next frame is nearly due. A link's two directions are two ports, which control names `LINK/PORT` after the
 //! port whose frames they get.
 

@@ -1,7 +1,7 @@
 //! A guest's program: a PCI device, attached by the guest's monitor over a vfio-user socket, whose memory is a shared
 //! ring (`ringway_nic::shared_ring` is the device, `ring` has the queues).
 //!
-//! `control` creates the memory for each client. The session thread serves the socket and the registers ([`device`]);
+//! `control` creates the memory for each client. The session thread serves the socket and the registers (`device.rs`);
 //! workers use the ring as that of a program of this host. A program of the guest resets the device, which makes the
 //! ring anew, and maps it. One that violates the ring's rules loses it until the next reset; its guest keeps the
 //! device.
