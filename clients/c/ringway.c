@@ -37,6 +37,8 @@ enum { INDEX, WAKE, WAKE_AT };
 enum { NAP = 100 };
 /* Calls of ringway_sync() without anything to publish until the descriptors are looked at. */
 enum { IDLE_SYNCS = 1024 };
+/* Milliseconds that ringway_open() waits before it says for what. */
+enum { UNANNOUNCED = 1000 };
 
 static const char MAGIC[8] = "Ringway";
 
@@ -553,6 +555,38 @@ static int map_file(struct ringway *ring, int fd)
 	return 0;
 }
 
+static void say(const char *what)
+{
+	if (!getenv("RINGWAY_QUIET"))
+		fprintf(stderr, "%s\n", what);
+}
+
+static void (*tell)(const char *what) = say;
+
+void ringway_tell(void (*function)(const char *what))
+{
+	__atomic_store_n(&tell, function, __ATOMIC_RELEASE);
+}
+
+/* Says for what the program waits, if there is no answer for a while. */
+static void tell_late(int socket, const char *path)
+{
+	struct pollfd poll_fd = { .fd = socket, .events = POLLIN };
+	int64_t end = now() + UNANNOUNCED * INT64_C(1000000), left;
+	void (*function)(const char *what);
+	char what[400];
+
+	while ((left = end - now()) > 0)
+		if (poll(&poll_fd, 1, (int)(left / 1000000) + 1) > 0)
+			return;
+	function = __atomic_load_n(&tell, __ATOMIC_ACQUIRE);
+	if (!function)
+		return;
+	snprintf(what, sizeof what, "ringway: waits for the ring of %.120s: connected, but it gives none; another program may "
+		"have it, or a pipe's other end is missing: `ringway ps` shows it", path);
+	function(what);
+}
+
 static int open_socket(struct ringway *ring, const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -571,6 +605,7 @@ static int open_socket(struct ringway *ring, const char *path)
 	memcpy(hello + 8, &version, sizeof version);
 	if (send(ring->socket, hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello)
 		return fail(errno, path);
+	tell_late(ring->socket, path);
 	done = receive(ring->socket, reply, sizeof reply, fds);
 	ring->kick = fds[1];
 	ring->call = fds[2];

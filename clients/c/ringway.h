@@ -22,8 +22,13 @@ struct ringway;
 #define RINGWAY_RX 1 /* a frame to receive */
 #define RINGWAY_TX 2 /* room to send the longest frame that the ring can carry */
 
-/* Opens a ring. Waits until the port has no other program, and on a pipe until its other end is there. */
+/* Opens a ring. Waits until the port has no other program, and on a pipe until its other end is there. After a second it
+ * says so once, on standard error unless the environment has RINGWAY_QUIET. */
 struct ringway *ringway_open(const char *path);
+
+/* Has such messages passed to a function instead; NULL: to nobody. For all rings of the program; RINGWAY_QUIET does not
+ * matter then. */
+void ringway_tell(void (*function)(const char *what));
 
 /* Closes a ring; frames that its port has not taken yet are lost. */
 void ringway_close(struct ringway *ring);

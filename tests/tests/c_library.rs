@@ -6,6 +6,8 @@ use ringway_tests::fabric::Fabric;
 use ringway_tests::folder::Folder;
 use ringway_tests::returned::{give_back, send};
 use ringway_tests::{c_library, eventually};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -81,6 +83,72 @@ fn c_programs_exchange_frames_with_others_on_ports_and_pipes() {
         sends
     });
     works(sends);
+}
+
+/// Opens a ring with a function for messages, as the first argument says.
+const TELLS: &str = r#"
+#include <ringway.h>
+#include <stdio.h>
+static void tell(const char *what) { printf("told: %s\n", what); fflush(stdout); }
+int main(int count, char **words)
+{
+	ringway_tell(words[1][0] == 'f' ? tell : NULL);
+	return count == 3 && ringway_open(words[2]) ? 0 : 1;
+}
+"#;
+
+#[test]
+fn c_programs_say_after_a_second_that_they_wait_for_a_ring() {
+    let folder = Folder::new("c-waits").unwrap();
+    let Some(program) = c_library::example(folder.path()) else { return };
+    let (source, tells) = (folder.path().join("tells.c"), folder.path().join("tells"));
+    std::fs::write(&source, TELLS).unwrap();
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clients/c");
+    let library = folder.path().join("libringway.a");
+    let made =
+        Command::new("cc").arg("-I").arg(header).arg("-o").arg(&tells).args([&source, &library]).status();
+    assert!(made.unwrap().success());
+    let path = folder.path().join("port.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    // Those that are silent begin to wait first.
+    let mut quiet = Command::new(&program);
+    quiet.args(["return".as_ref(), path.as_os_str(), "1".as_ref()]).env("RINGWAY_QUIET", "1");
+    let mut nobody = Command::new(&tells);
+    nobody.args(["nobody".as_ref(), path.as_os_str()]);
+    let silent: Vec<_> = [quiet, nobody]
+        .into_iter()
+        .map(|mut command| {
+            let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            (child, listener.accept().unwrap())
+        })
+        .collect();
+    let mut loud = start(&program, "return", &path, 1);
+    let (socket, _) = listener.accept().unwrap();
+    let mut line = String::new();
+    let mut errors = BufReader::new(loud.stderr.take().unwrap());
+    errors.read_line(&mut line).unwrap();
+    assert!(line.starts_with(&format!("ringway: waits for the ring of {}: ", path.display())), "{line}");
+    let mut told = Command::new(&tells);
+    told.args(["function".as_ref(), path.as_os_str()]).env("RINGWAY_QUIET", "1").stdout(Stdio::piped());
+    let mut told = told.spawn().unwrap();
+    let (second, _) = listener.accept().unwrap();
+    line.clear();
+    let mut answers = BufReader::new(told.stdout.take().unwrap());
+    answers.read_line(&mut line).unwrap();
+    assert!(line.starts_with("told: ringway: waits for the ring of "), "{line}");
+    // Once only.
+    drop((socket, second, listener));
+    let (mut rest, mut others) = (String::new(), String::new());
+    errors.read_to_string(&mut rest).unwrap();
+    answers.read_to_string(&mut others).unwrap();
+    assert!(!rest.contains("waits") && others.is_empty(), "{rest}{others}");
+    assert!(!ended(loud).status.success() && !ended(told).status.success());
+    for (child, connection) in silent {
+        drop(connection);
+        let output = ended(child);
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(!text.contains("waits"), "{text}");
+    }
 }
 
 #[test]

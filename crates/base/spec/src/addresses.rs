@@ -114,6 +114,17 @@ pub fn gateway(text: &str, own: Option<&[IpNet]>) -> Result<IpAddr, Wrong> {
         };
         return Err((format!("{address} is on none of its networks"), fix));
     }
+    // RFC 3021: the addresses of a network of two are hosts'.
+    let ends = of_its_kind.iter().filter(|net| net.max_prefix_len() - net.prefix_len() > 1);
+    if let Some(net) = ends.clone().find(|net| address.is_ipv4() && address == net.broadcast()) {
+        let fix = format!("use a host's address, such as {}", first_host(net));
+        return Err((format!("{address} is the broadcast address of the network {}", net.trunc()), fix));
+    }
+    // RFC 4291, 2.6.1: in IPv6 it is that of all its routers.
+    if let Some(net) = ends.clone().find(|net| address.is_ipv4() && address == net.network()) {
+        let fix = format!("use a host's address, such as {}", first_host(net));
+        return Err((format!("{address} is the address of the network {}", net.trunc()), fix));
+    }
     Ok(address)
 }
 
@@ -195,6 +206,23 @@ mod tests {
         }
 
         #[test]
+        fn a_gateway_is_another_host(bytes: [u8; 4], length in 8_u8..=32, own: u32, other: u32) {
+            let net = IpNet::new(IpAddr::from(bytes), length).unwrap().trunc();
+            let size = 1_u64 << (32 - length);
+            let at = |offset: u32| {
+                let IpAddr::V4(first) = net.addr() else { unreachable!() };
+                // Often an end of the network.
+                let offset = [0, size - 1, u64::from(offset) % size][offset as usize % 3];
+                IpAddr::from((first.to_bits() + offset as u32).to_be_bytes())
+            };
+            let (own, other) = (at(own), at(other));
+            let ends = if length < 31 { vec![net.network(), net.broadcast()] } else { vec![] };
+            let is_host = host(other).is_ok() && other != own && !ends.contains(&other);
+            let own = [IpNet::new(own, length).unwrap()];
+            prop_assert_eq!(gateway(&other.to_string(), Some(&own)).is_ok(), is_host);
+        }
+
+        #[test]
         fn hosts_of_a_network_are_accepted(bytes: [u8; 4], length in 8_u8..=30) {
             let net = IpNet::new(IpAddr::from(bytes), length).unwrap();
             let is_good = interface_address(&net.to_string()).is_ok();
@@ -251,6 +279,15 @@ mod tests {
         assert!(message("fe80::1", &["10.0.0.2/24"]).contains("add an IPv6 address"));
         assert!(message("010.0.0.1", &[]).contains("leave out leading zeros"));
         assert!(message("0.0.0.0", &["10.0.0.2/24"]).contains("unspecified"));
+        assert_eq!(
+            message("10.0.0.255", &["10.0.0.2/24"]),
+            "10.0.0.255 is the broadcast address of the network 10.0.0.0/24; \
+             use a host's address, such as 10.0.0.1"
+        );
+        assert!(message("10.0.0.0", &["10.0.0.2/24"]).contains("is the address of the network 10.0.0.0/24"));
+        // Of another network that the host has.
+        assert!(message("10.0.0.127", &["10.0.0.2/24", "10.0.0.3/25"]).contains("10.0.0.0/25"));
+        assert_eq!(message("10.0.0.1", &["10.0.0.0/31"]), "10.0.0.1");
         assert_eq!(gateway("192.0.2.1", None), Ok(IpAddr::from([192, 0, 2, 1])));
     }
 

@@ -1,6 +1,7 @@
 //! Sources that no other host has, and frames to groups: they are counted, not answered.
 #![allow(clippy::unwrap_used)]
 
+use proptest::prelude::*;
 use ringway_frame::{Needs, Offload};
 use ringway_netstack::{
     Cidr, ConnectionError, Frames, InterfaceConfig, Settings, SocketError, SocketId, Stack,
@@ -391,4 +392,78 @@ fn a_connection_ends_when_its_peer_can_be_no_host_any_more() {
     let (mut stack, socket) = connected();
     add(&mut stack, "10.0.5.1/16");
     assert_eq!(stack.error(socket), Ok(None));
+}
+
+/// Frames that a host has sent to others than one neighbour, except requests for its address.
+fn not_to(gateway: IpAddr, sent: &[Vec<u8>]) -> Vec<&Vec<u8>> {
+    let asks = |frame: &[u8]| {
+        let arp = Arp::parse(&frame[14..]).filter(|_| frame[12..14] == [8, 6]);
+        arp.is_some_and(|arp| IpAddr::from(arp.target_protocol.get().to_be_bytes()) == gateway)
+    };
+    sent.iter().filter(|frame| !frame.starts_with(&PEER.0) && !asks(frame)).collect()
+}
+
+#[test]
+fn a_gateway_that_can_be_no_host_any_more_is_not_used() {
+    // Added: a network whose broadcast address the gateway 10.0.0.254 is not, one whose it is, and the address itself.
+    for (cidr, is_used) in [("10.0.0.3/25", true), ("10.0.0.254/32", false), ("10.0.0.253/24", true)] {
+        let (mut stack, socket) = connected();
+        add(&mut stack, cidr);
+        assert_eq!(stack.send(0, socket, &[1; 100]), Ok(100));
+        let sent = sent_now(&mut stack);
+        assert_eq!(!sent.is_empty(), is_used, "{cidr}: {sent:?}");
+        assert!(not_to(address("10.0.0.254"), &sent).is_empty(), "{cidr}: {sent:?}");
+    }
+    // 10.0.0.255 is a host's address in 10.0.0.0/23, until a smaller network is added.
+    let mut stack = Stack::new(Settings::default(), [1, 2]);
+    add(&mut stack, "10.0.1.1/23");
+    let any = Cidr::new([0, 0, 0, 0], 0);
+    stack.add_route(any, address("10.0.0.255"), 0);
+    let before = stack.connect(0, "192.0.2.1:80".parse().unwrap()).unwrap();
+    assert_eq!(sent_now(&mut stack).len(), 1, "its request for the gateway's address");
+    add(&mut stack, "10.0.0.1/24");
+    let sent = sent_until_idle(&mut stack, 2);
+    assert!(not_to(address("10.0.0.255"), &sent).is_empty(), "{sent:?}");
+    assert!(stack.error(before).unwrap().is_some());
+    let refused = stack.connect(0, "192.0.2.1:80".parse().unwrap());
+    assert_eq!(refused, Err(SocketError::Unreachable));
+    // Another gateway takes its place.
+    stack.add_route(any, address("10.0.0.254"), 0);
+    stack.connect(0, "192.0.2.1:80".parse().unwrap()).unwrap();
+    let sent = sent_until_idle(&mut stack, 2);
+    assert!(!sent.is_empty() && not_to(address("10.0.0.254"), &sent).is_empty(), "{sent:?}");
+}
+
+proptest! {
+    #[test]
+    fn what_goes_through_a_gateway_goes_to_another_host(
+        own in prop::collection::vec((1u32..255, 24u8..=32), 1..4),
+        gateway in (0u32..256, 0usize..4),
+    ) {
+        let net = 10 << 24;
+        // Often an end of one of the networks, or an own address.
+        let (first, prefix) = own[gateway.0 as usize % own.len()];
+        let hosts = 1u32.checked_shl(32 - u32::from(prefix)).map_or(0, |size| size - 1);
+        let gateway = net | [gateway.0, first | hosts, first, first & !hosts][gateway.1];
+        let mut stack = Stack::new(Settings::default(), [1, 2]);
+        for (number, (last, prefix)) in own.iter().enumerate() {
+            stack.add_interface(InterfaceConfig {
+                mac: [2, 0, 0, 0, 0, 10 + number as u8].into(),
+                mtu: 1500,
+                addresses: vec![Cidr::new((net | last).to_be_bytes(), *prefix)],
+                offloads: Needs::NONE,
+            });
+        }
+        stack.add_route(Cidr::new([0, 0, 0, 0], 0), gateway.to_be_bytes().into(), 0);
+        let is_host = own.iter().all(|(last, prefix)| {
+            let hosts = 1u32.checked_shl(32 - u32::from(*prefix)).map_or(0, |size| size - 1);
+            let broadcast = (*prefix < 31).then_some(net | last | hosts);
+            gateway != net | last && broadcast != Some(gateway)
+        });
+        let opened = stack.connect(0, "192.0.2.1:80".parse().unwrap());
+        let sent = sent_until_idle(&mut stack, own.len());
+        prop_assert_eq!(opened.is_ok(), is_host);
+        prop_assert_eq!(!sent.is_empty(), is_host, "{:?}", sent);
+        prop_assert!(not_to(gateway.to_be_bytes().into(), &sent).is_empty(), "{:?}", sent);
+    }
 }

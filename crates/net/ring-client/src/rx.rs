@@ -60,8 +60,10 @@ impl Rx {
         let mut slot = self.consumer.slot(memory, 0);
         let (offload, mut pieces) = (slot.offload, ArrayVec::<Span<'_>, FRAGMENTS>::new());
         loop {
-            let buffer = memory.buffer(slot.buf_idx, u32::from(slot.len)).ok_or(Broken::Buffer)?;
-            pieces.push(buffer.as_span());
+            let offset = if pieces.is_empty() { 0 } else { slot.offset() };
+            let end = u32::from(offset) + u32::from(slot.len);
+            let buffer = memory.buffer(slot.buf_idx, end).ok_or(Broken::Buffer)?;
+            pieces.push(buffer.as_span().split(offset.into()).1);
             if !slot.has_more() {
                 break;
             }
@@ -85,6 +87,12 @@ impl Rx {
     #[inline]
     pub fn swap(&mut self, ahead: u32, buf_idx: u16) -> Slot {
         self.consumer.swap(&self.shared.memory, ahead, buf_idx)
+    }
+
+    /// Promises the other end of a pipe that this program leaves each buffer in its slot: it has not called [`Rx::swap`]
+    /// and will not. The other end can then send from buffers that belong to no slot ([`Tx::push_lent`]).
+    pub fn fix_buffers(&mut self) {
+        self.consumer.fix_buffers(&self.shared.memory);
     }
 
     /// The first `len` bytes of a buffer; `None` if the buffer does not exist or is shorter.

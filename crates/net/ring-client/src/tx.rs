@@ -10,10 +10,12 @@ use std::sync::Arc;
 /// The shortest part of a frame for which a slot of its own costs less than a copy.
 const WORTH: usize = 1024;
 
-/// The buffer that is named in place of copying a part of a frame.
+/// The buffer that is named in place of copying a part of a frame, and where in it the part begins. A port's slots name
+/// buffers from their begin on.
 #[inline]
-fn lent(memory: &RingMemory, span: Span<'_>) -> Option<u16> {
-    if span.len() < WORTH { None } else { memory.lent(span) }
+fn lent(memory: &RingMemory, span: Span<'_>) -> Option<(u16, u16)> {
+    let lent = if span.len() < WORTH { None } else { memory.lent(span) };
+    lent.filter(|(_, offset)| *offset == 0 || memory.kind() == RingKind::Pipe)
 }
 
 /// A buffer that belongs to no slot. It keeps the ring's memory.
@@ -52,12 +54,15 @@ impl Lent {
 pub struct Tx {
     shared: Arc<Shared>,
     producer: Producer,
+    /// The other side leaves each buffer in its slot, so that it is known which ones are free.
+    fixed: bool,
 }
 
 impl Tx {
     pub(crate) fn new(shared: Arc<Shared>, ring: usize) -> Tx {
         let producer = Producer::new(&shared.memory, ring);
-        Tx { shared, producer }
+        let fixed = shared.memory.kind() != RingKind::Pipe;
+        Tx { shared, producer, fixed }
     }
 
     /// Number of free slots, at least `wanted` if the ring has as many.
@@ -88,24 +93,36 @@ impl Tx {
         Ok(self.producer.push_gathered(&self.shared.memory, parts, offload)?)
     }
 
-    /// As [`Tx::push_gathered`], but parts that are in buffers of [`Tx::lend`] from their begin on are not copied. Such
-    /// a buffer must not change until [`Tx::consumed`] has passed [`Tx::head`] after the call. All frames must be
-    /// pushed so, and [`Tx::set_slot`] is not to be used. On a pipe everything is copied: its other end may exchange
-    /// the buffers of slots, so that it is not known which ones are free.
+    /// As [`Tx::push_gathered`], but the parts behind the first one that are in buffers of [`Tx::lend`], to a port from
+    /// their begin on, are not copied. Such a buffer must not change until [`Tx::consumed`] has passed [`Tx::head`] after the call. All frames must be
+    /// pushed so, and [`Tx::set_slot`] is not to be used. Everything is copied unless [`Tx::can_lend`].
     pub fn push_lent<'p>(
         &mut self,
         parts: impl Iterator<Item = Span<'p>> + Clone,
         offload: [u8; 10],
     ) -> Result<bool, RingError> {
-        let memory = &self.shared.memory;
-        if memory.kind() == RingKind::Pipe {
+        if !self.fixed {
             return self.push_gathered(parts, offload);
         }
-        let parts = parts.map(|span| match lent(memory, span) {
-            Some(buf_idx) => Part::Lent { buf_idx, len: span.len() as u16 },
-            None => Part::Bytes(span),
+        let memory = &self.shared.memory;
+        let parts = parts.scan(false, |is_behind, span| {
+            let lent = if *is_behind { lent(memory, span) } else { None };
+            *is_behind |= !span.is_empty();
+            Some(match lent {
+                Some((buf_idx, offset)) => Part::Lent { buf_idx, offset, len: span.len() as u16 },
+                None => Part::Bytes(span),
+            })
         });
         Ok(self.producer.push_parts(memory, parts, offload)?)
+    }
+
+    /// Whether the other side leaves each buffer in its slot: a port does, and the other end of a pipe if it says so
+    /// ([`crate::Rx::fix_buffers`]). Attack: it exchanges buffers nevertheless, or changes them; then it gets wrong
+    /// frames itself, and nobody else does.
+    pub fn can_lend(&mut self) -> bool {
+        // Once only: buffers that were named must not be taken for those of slots later.
+        self.fixed = self.fixed || self.producer.has_fixed_buffers(&self.shared.memory);
+        self.fixed
     }
 
     /// The index up to which the other side has emptied slots, a free-running counter as [`Tx::head`].
@@ -113,7 +130,8 @@ impl Tx {
         Ok(self.producer.consumed(&self.shared.memory)?)
     }
 
-    /// The numbers of the buffers that belong to no slot at first: those of [`crate::RingOptions::extra`].
+    /// The numbers of the buffers that belong to no slot at first: those of [`crate::RingOptions::extra`]. The two ends
+    /// of a pipe have the same ones.
     pub fn extra(&self) -> Range<u16> {
         self.shared.memory.extra()
     }
@@ -122,7 +140,7 @@ impl Tx {
     /// copied.
     #[inline]
     pub fn lent(&self, span: Span<'_>) -> Option<u16> {
-        if self.shared.memory.kind() == RingKind::Pipe { None } else { lent(&self.shared.memory, span) }
+        if self.fixed { lent(&self.shared.memory, span).map(|(number, _)| number) } else { None }
     }
 
     /// A buffer of [`Tx::extra`], to be named by frames; `None`: it is not one of them.

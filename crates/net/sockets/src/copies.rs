@@ -183,10 +183,12 @@ fn over_rings(name: &str, slot_size: u32, calls: Calls) -> [f64; 3] {
     })
 }
 
-fn over_a_pipe(calls: Calls) -> [f64; 3] {
+/// `extra`: buffers, of which each end has half.
+fn over_a_pipe(calls: Calls, extra: u32) -> [f64; 3] {
     let ((listener, path), mut pipe) = (bind("pipe"), Pipe::new(Geometry::default()));
     let mut ends = [path.clone(), path].map(|path| {
-        let device = std::thread::spawn(move || RingDevice::connect_with(&path, options(16_384)));
+        let options = RingOptions { extra, ..options(16_384) };
+        let device = std::thread::spawn(move || RingDevice::connect_with(&path, options));
         let (newcomer, hello) = accept(&listener);
         pipe.join(newcomer, hello).unwrap();
         Some(device)
@@ -209,7 +211,8 @@ fn no_byte_is_copied_more_often_than_before() {
         ("rings of 16 KB slots, a later reader in place", over_rings("place", 16_384, in_place)),
         ("rings of 2 KB slots", over_rings("small", 2048, waits)),
         ("rings of 2 KB slots, a reader that comes later", over_rings("small-later", 2048, comes)),
-        ("a pipe of 16 KB slots", over_a_pipe(waits)),
+        ("a pipe of 16 KB slots", over_a_pipe(waits, 0)),
+        ("a pipe of 16 KB slots, 512 extra buffers", over_a_pipe(waits, 512)),
         ("a pair in memory", copies(one, two, waits, || 0)),
     ];
     let mut text = String::from("# copies of a byte by the sender, the switch, the receiver; and in all\n");

@@ -85,6 +85,8 @@ pub struct Host {
     pub(crate) spin: Duration,
     /// Bytes of streams that were copied between the device and the stack.
     copied: u64,
+    /// Bytes of received frames.
+    received: u64,
     /// The time, in place of the clock's.
     #[cfg(test)]
     pub(crate) virtual_now: Option<u64>,
@@ -146,6 +148,7 @@ impl Host {
             may_read: false,
             spin: config.spin,
             copied: 0,
+            received: 0,
             #[cfg(test)]
             virtual_now: None,
         })
@@ -252,7 +255,8 @@ impl Host {
     /// for that, and not to the stack's.
     pub(crate) fn write(&mut self, socket: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
         let now = self.now();
-        if bytes.len() < STORED {
+        // The other end of the device must not see what stays on this host.
+        if bytes.len() < STORED || self.stack.is_to_itself(socket)? {
             return self.stack.send(now, socket, bytes);
         }
         let room = self.stack.send_room(socket)?;
@@ -286,7 +290,13 @@ impl Host {
             self.copied += copied as u64;
             (count, bytes) = (count + 1, bytes + len);
         }
+        self.received += bytes as u64;
         Ok(count > 0)
+    }
+
+    /// Bytes of all received frames.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     fn is_due(&self) -> bool {

@@ -34,6 +34,8 @@ mod error;
 mod host;
 mod mapped;
 mod network;
+#[cfg(test)]
+mod round_trips;
 mod socket;
 mod tcp;
 #[cfg(feature = "tokio")]

@@ -12,8 +12,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-/// How long the stack's thread leaves the device to callers that poll it.
+/// How long the stack's thread leaves the device to callers that come again and again.
 const CALLERS_POLL: u64 = 500_000;
+/// Bytes in that time, of which callers that wait for each of their frames receive less. A stream of more fills the
+/// ring while its reader works, unless the thread receives meanwhile.
+const FEW: u64 = 64 << 10;
 /// The key of the wakeup in the epoll instance; the other keys are the device's descriptors.
 const WAKEUP: u32 = 63;
 
@@ -21,8 +24,9 @@ const WAKEUP: u32 = 63;
 ///
 /// A call does its work on the caller's thread: it sends at once, and receives if it would block otherwise.
 /// One blocked caller at a time sleeps on the device itself. While nobody does, a thread of the network
-/// handles frames and deadlines. It ends with the last clone and the last socket; bytes that were not sent
-/// by then are lost, see [`Network::drain`].
+/// handles frames and deadlines; between calls that soon follow each other it leaves them to the next call, for at
+/// most half a millisecond. It ends with the last clone and the last socket; bytes that were not sent by then are lost,
+/// see [`Network::drain`].
 #[derive(Clone, Debug)]
 pub struct Network(Arc<Handle>);
 
@@ -39,21 +43,44 @@ enum Activity {
     Working,
     /// The thread sleeps until a blocked caller, which sleeps on the device, returns.
     Resting,
-    /// The thread sleeps, and wakes up at `until`; if `armed`, for frames too; if `room`, when the device has room.
-    Sleeping { until: u64, armed: bool, room: bool },
+    /// The thread sleeps on the device until `until`; if `room`, it is woken when the device has room.
+    Sleeping { until: u64, room: bool },
+    /// The thread leaves the device to callers until `until`.
+    Pausing { until: u64 },
 }
 
 /// Wakes the thread that sleeps on the device.
 #[derive(Debug)]
-struct Wakeup(EventFd);
+struct Wakeup {
+    event: EventFd,
+    #[cfg(test)]
+    signals: std::sync::atomic::AtomicU64,
+}
+
+impl Wakeup {
+    fn new() -> Result<Wakeup, DeviceError> {
+        let event = EventFd::new()?;
+        Ok(Wakeup {
+            event,
+            #[cfg(test)]
+            signals: Default::default(),
+        })
+    }
+
+    fn signal(&self) {
+        #[cfg(test)]
+        self.signals.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.event.signal();
+    }
+}
 
 impl Wake for Wakeup {
     fn wake(self: Arc<Self>) {
-        self.0.signal();
+        self.signal();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.signal();
+        self.signal();
     }
 }
 
@@ -77,8 +104,8 @@ struct Shared {
     wakeup: Arc<Wakeup>,
     /// The wakeup, as the waker of the caller that sleeps on the device.
     waker: Waker,
-    /// No blocked caller sleeps on the device any more.
-    left: Condvar,
+    /// The thread is needed, which rests or pauses.
+    needed: Condvar,
 }
 
 #[derive(Debug)]
@@ -94,6 +121,23 @@ struct Core {
     /// The wakeup was signaled, and may have woken another thread than the one that it was for.
     signaled: bool,
     stop: bool,
+    #[cfg(test)]
+    sleeps: Sleeps,
+}
+
+/// How often threads slept and were woken.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sleeps {
+    /// Callers, on the device.
+    pub leading: u64,
+    /// Callers, until another thread wakes them.
+    pub following: u64,
+    /// The thread of the network, until a frame, a deadline or a caller wakes it; not while it leaves the device to
+    /// callers.
+    pub thread: u64,
+    /// Wakeups of threads that sleep on the device.
+    pub signals: u64,
 }
 
 type Guard<'a> = MutexGuard<'a, Core>;
@@ -112,8 +156,9 @@ impl Network {
     /// # Errors
     /// As [`Network::new`].
     pub fn start(host: Host) -> Result<Network, DeviceError> {
-        let (epoll, wakeup) = (host.epoll().clone(), Arc::new(Wakeup(EventFd::new()?)));
-        epoll.add_level(wakeup.0.as_fd(), WAKEUP.into())?;
+        let (epoll, wakeup) = (host.epoll().clone(), Arc::new(Wakeup::new()?));
+        // Each signal wakes one thread, and is never read.
+        epoll.add_edge(wakeup.event.as_fd(), WAKEUP.into())?;
         let core = Core {
             host,
             waiting: Waiting::default(),
@@ -123,9 +168,12 @@ impl Network {
             calls: 0,
             signaled: false,
             stop: false,
+            #[cfg(test)]
+            sleeps: Sleeps::default(),
         };
         let waker = wakeup.clone().into();
-        let shared = Arc::new(Shared { core: Mutex::new(core), epoll, wakeup, waker, left: Condvar::new() });
+        let shared =
+            Arc::new(Shared { core: Mutex::new(core), epoll, wakeup, waker, needed: Condvar::new() });
         let theirs = shared.clone();
         let thread = ringway_host::spawn("ringway-sockets", None, move || theirs.run())?;
         Ok(Network(Arc::new(Handle { shared, thread: Some(thread) })))
@@ -229,6 +277,14 @@ impl Network {
         }
     }
 
+    /// How often threads have slept.
+    #[cfg(test)]
+    pub(crate) fn sleeps(&self) -> Sleeps {
+        let shared = &self.0.shared;
+        let signals = shared.wakeup.signals.load(std::sync::atomic::Ordering::Relaxed);
+        Sleeps { signals, ..shared.lock().sleeps }
+    }
+
     /// Closes a socket.
     pub(crate) fn close(&self, socket: SocketId) {
         let shared = &self.0.shared;
@@ -245,9 +301,10 @@ impl Network {
 impl Drop for Handle {
     fn drop(&mut self) {
         let mut core = self.shared.lock();
-        core.stop = true;
+        (core.stop, core.thread) = (true, Activity::Working);
         drop(core);
-        self.shared.wakeup.0.signal();
+        self.shared.needed.notify_one();
+        self.shared.wakeup.signal();
         let Some(thread) = self.thread.take() else { return };
         // A task's last socket may be dropped when that thread wakes the task.
         if thread.thread().id() != std::thread::current().id() {
@@ -315,13 +372,18 @@ impl Core {
     }
 
     /// Handles what the epoll instance reported.
-    fn notified(&mut self, wakeup: &Wakeup, events: u64) {
-        if events >> WAKEUP != 0 {
-            self.signaled |= wakeup.0.clear();
-        }
+    fn notified(&mut self, events: u64) {
+        self.signaled |= events >> WAKEUP != 0;
         if let Err(error) = self.host.notified(events & !(1 << WAKEUP)) {
             self.fail(error);
         }
+    }
+
+    /// Whether the thread may leave the device to callers, after one came while `bytes` were received: nobody waits who
+    /// does not receive, and what arrives while they work has room in the device.
+    fn is_left_to_callers(&self, bytes: u64) -> bool {
+        let is_alone = self.waiting.count() == usize::from(self.leader.is_some());
+        is_alone && !self.host.is_full() && (self.leader.is_none() || bytes < FEW)
     }
 
     /// Until when the device needs no polling, since it notifies. `None`: there is work.
@@ -368,6 +430,10 @@ impl Shared {
         Shared::release(core);
         let mut core = self.wait(now, until);
         core.leader = None;
+        #[cfg(test)]
+        {
+            core.sleeps.leading += 1;
+        }
         core.waiting.remove(socket, interest, &self.waker);
         core
     }
@@ -387,38 +453,55 @@ impl Shared {
             let wake = core.arm().is_none();
             Shared::release(core);
             if wake {
-                self.wakeup.0.signal();
+                self.wakeup.signal();
             }
             match remaining(end, now) {
                 u64::MAX => std::thread::park(),
                 left => std::thread::park_timeout(Duration::from_nanos(left)),
             }
             let mut core = self.lock();
+            #[cfg(test)]
+            {
+                core.sleeps.following += 1;
+            }
             core.waiting.remove(socket, interest, waker);
             core
         })
+    }
+
+    /// Wakes the thread, which rests or pauses.
+    fn need(&self, core: &mut Core) {
+        (core.thread, core.signaled) = (Activity::Working, false);
+        #[cfg(test)]
+        {
+            core.sleeps.thread += 1;
+        }
+        self.needed.notify_one();
     }
 
     /// Ends a call: another thread handles frames and deadlines from now on.
     fn leave(&self, mut core: Guard<'_>) {
         core.collect();
         let (due, full) = (core.host.deadline().unwrap_or(u64::MAX), core.host.is_full());
-        let signaled = std::mem::take(&mut core.signaled);
         let wake = match (core.leader, core.thread) {
             (Some(until), _) => due < until || core.arm().is_none(),
-            (None, Activity::Working) => signaled,
+            // A leader took a wakeup that was the thread's.
+            (None, Activity::Working) => std::mem::take(&mut core.signaled),
             (None, Activity::Resting) => {
-                core.thread = Activity::Working;
-                self.left.notify_one();
+                core.calls += 1;
+                self.need(&mut core);
                 false
             }
-            (None, Activity::Sleeping { until, armed, room }) => {
+            (None, Activity::Pausing { until }) => {
                 core.calls += 1;
-                let mut wake = due < until || full && !room;
-                if !wake && (armed || core.waiting.count() > 0) {
-                    wake = core.arm().is_none();
-                    core.thread = Activity::Sleeping { until, armed: true, room };
+                if due < until || full || core.waiting.count() > 0 {
+                    self.need(&mut core);
                 }
+                false
+            }
+            (None, Activity::Sleeping { until, room }) => {
+                (core.calls, core.signaled) = (core.calls + 1, false);
+                let wake = due < until || full && !room || core.arm().is_none();
                 if wake {
                     core.thread = Activity::Working;
                 }
@@ -427,13 +510,13 @@ impl Shared {
         };
         Shared::release(core);
         if wake {
-            self.wakeup.0.signal();
+            self.wakeup.signal();
         }
     }
 
     /// The thread of the network.
     fn run(&self) {
-        let (mut calls, mut signaled) = (0, false);
+        let (mut calls, mut received, mut signaled) = (0, 0, false);
         let mut core = self.lock();
         while !core.stop {
             core.thread = Activity::Working;
@@ -446,46 +529,64 @@ impl Shared {
                 }
                 Err(_) => break,
             }
-            let active = core.calls != calls;
-            calls = core.calls;
-            let now = core.host.now();
-            if active && core.leader.is_none() && core.waiting.count() == 0 && !core.host.is_full() {
-                core.host.disarm();
-                let until = core.host.deadline().unwrap_or(u64::MAX).min(now + CALLERS_POLL);
-                core.thread = Activity::Sleeping { until, armed: false, room: false };
-                drop(core);
-                core = self.wait(now, until);
+            let is_active = std::mem::replace(&mut calls, core.calls) != core.calls;
+            let count = core.host.received() - std::mem::replace(&mut received, core.host.received());
+            // A wakeup that was the leader's, while this thread slept on the device too.
+            let is_leaders = std::mem::take(&mut signaled) && core.leader.is_some();
+            if is_active && core.is_left_to_callers(count) {
+                core = self.leave_to_callers(core, is_leaders);
                 continue;
             }
             let room = core.host.is_full();
             let Some(until) = core.arm() else {
+                signaled = is_leaders;
                 core = self.pause(core);
                 continue;
             };
             if core.leader.is_some() {
                 // The leader has the earliest deadline, and a new one wakes it.
                 core.thread = Activity::Resting;
-                if std::mem::take(&mut signaled) {
-                    self.wakeup.0.signal();
+                if is_leaders {
+                    self.wakeup.signal();
                 }
-                let left = self.left.wait_while(core, |core| core.thread == Activity::Resting);
-                core = left.unwrap_or_else(PoisonError::into_inner);
+                let needed = self.needed.wait_while(core, |core| core.thread == Activity::Resting);
+                core = needed.unwrap_or_else(PoisonError::into_inner);
             } else {
-                signaled = false;
-                core.thread = Activity::Sleeping { until, armed: true, room };
+                core.thread = Activity::Sleeping { until, room };
+                let now = core.host.now();
                 drop(core);
                 core = self.wait(now, until);
+                #[cfg(test)]
+                {
+                    core.sleeps.thread += 1;
+                }
             }
         }
         core.thread = Activity::Working;
         Shared::release(core);
     }
 
+    /// Sleeps while callers receive for themselves, or until one needs this thread.
+    fn leave_to_callers<'a>(&self, mut core: Guard<'a>, is_leaders: bool) -> Guard<'a> {
+        if core.leader.is_none() {
+            core.host.disarm();
+        } else if is_leaders {
+            self.wakeup.signal();
+        }
+        let now = core.host.now();
+        let until = core.host.deadline().unwrap_or(u64::MAX).min(now + CALLERS_POLL);
+        core.thread = Activity::Pausing { until };
+        let left = Duration::from_nanos(until.saturating_sub(now));
+        let pauses = |core: &mut Core| matches!(core.thread, Activity::Pausing { .. });
+        let needed = self.needed.wait_timeout_while(core, left, pauses);
+        needed.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Waits for events of the device until `until`, and handles them.
     fn wait(&self, now: u64, until: u64) -> Guard<'_> {
         let events = if until > now { events(&self.epoll, remaining(until, now)) } else { 0 };
         let mut core = self.lock();
-        core.notified(&self.wakeup, events);
+        core.notified(events);
         core
     }
 }

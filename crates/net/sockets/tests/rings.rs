@@ -2,6 +2,7 @@
 //! switch's place.
 #![allow(clippy::unwrap_used)]
 
+use ringway_frame::{Needs, Offload};
 use ringway_host::Mapping;
 use ringway_mem::Span;
 use ringway_netstack::{PIECES, Transmit};
@@ -10,12 +11,14 @@ use ringway_port::ring::open::{Newcomer, Program, RingListener};
 use ringway_ring::{Consumer, Geometry, Hello, Producer, RX, RingMemory, TX};
 use ringway_ring_client::{Ring, RingError, RingKind, Wait};
 use ringway_sockets::{
-    Config, Device, Network, RingDevice, RingOptions, StoredBytes, TcpListener, TcpStream,
+    Config, Device, DeviceError, Network, Received, RingDevice, RingOptions, StoredBytes, TcpListener,
+    TcpStream,
 };
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Longest time in which a program makes no progress.
@@ -116,9 +119,45 @@ fn large(extra: u32) -> RingOptions {
     RingOptions { slots: [256, 256], slot_size: 16_384, extra, ..RingOptions::default() }
 }
 
+/// Sends bytes there and back between two devices.
+fn echo(one: impl Device + 'static, two: impl Device + 'static) {
+    const LEN: usize = 6 << 20;
+    let (client, server) = (Network::new(one, config(1)).unwrap(), Network::new(two, config(2)).unwrap());
+    let listener = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
+    let stream = TcpStream::connect(&client, "10.0.0.2:80").unwrap();
+    let (accepted, _) = listener.accept().unwrap();
+    for end in [&stream, &accepted] {
+        end.set_read_timeout(Some(BOUND)).unwrap();
+        end.set_write_timeout(Some(BOUND)).unwrap();
+    }
+    let sent: Vec<u8> = (0..LEN).map(|at| (at * 7 % 251) as u8 ^ (at >> 12) as u8).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Calls of many lengths, so that segments begin anywhere in a buffer.
+            let (mut rest, mut len) = (&sent[..], 1);
+            while !rest.is_empty() {
+                let (part, after) = rest.split_at(len.min(rest.len()));
+                (&stream).write_all(part).unwrap();
+                (rest, len) = (after, len * 3 % 140_001 + 1);
+            }
+        });
+        scope.spawn(|| {
+            let mut block = vec![0; 100_000];
+            let mut left = LEN;
+            while left > 0 {
+                let count = (&accepted).read(&mut block).unwrap();
+                (&accepted).write_all(&block[..count]).unwrap();
+                left -= count;
+            }
+        });
+        let mut received = vec![0; LEN];
+        (&stream).read_exact(&mut received).unwrap();
+        assert!(received == sent, "the bytes are those that were sent");
+    });
+}
+
 /// Sends bytes there and back over a switch with losses; the ports, to look at.
 fn exchange(name: &str, extra: u32) -> [Port; 2] {
-    const LEN: usize = 6 << 20;
     let ((one, mut first), (two, mut second)) =
         (port(&format!("{name}-one"), large(extra)), port(&format!("{name}-two"), large(extra)));
     let (stop, mut frame, mut count) = (AtomicBool::new(false), vec![0; 1 << 17], 0);
@@ -133,39 +172,7 @@ fn exchange(name: &str, extra: u32) -> [Port; 2] {
                 }
             }
         });
-        let (client, server) = (Network::new(one, config(1)).unwrap(), Network::new(two, config(2)).unwrap());
-        let listener = TcpListener::bind(&server, "10.0.0.2:80").unwrap();
-        let stream = TcpStream::connect(&client, "10.0.0.2:80").unwrap();
-        let (accepted, _) = listener.accept().unwrap();
-        for end in [&stream, &accepted] {
-            end.set_read_timeout(Some(BOUND)).unwrap();
-            end.set_write_timeout(Some(BOUND)).unwrap();
-        }
-        let sent: Vec<u8> = (0..LEN).map(|at| (at * 7 % 251) as u8 ^ (at >> 12) as u8).collect();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // Calls of many lengths, so that segments begin anywhere in a buffer.
-                let (mut rest, mut len) = (&sent[..], 1);
-                while !rest.is_empty() {
-                    let (part, after) = rest.split_at(len.min(rest.len()));
-                    (&stream).write_all(part).unwrap();
-                    (rest, len) = (after, len * 3 % 140_001 + 1);
-                }
-            });
-            scope.spawn(|| {
-                let mut block = vec![0; 100_000];
-                let mut left = LEN;
-                while left > 0 {
-                    let count = (&accepted).read(&mut block).unwrap();
-                    (&accepted).write_all(&block[..count]).unwrap();
-                    left -= count;
-                }
-            });
-            let mut received = vec![0; LEN];
-            (&stream).read_exact(&mut received).unwrap();
-            assert!(received == sent, "the bytes are those that were sent");
-        });
-        drop((client, server, listener, stream, accepted));
+        echo(one, two);
         drop(Ending(&stop));
         switch.join().unwrap();
     });
@@ -290,6 +297,15 @@ fn buffers_are_not_requested_where_slots_are_too_small_for_them() {
 
 /// The two ends of a pipe.
 fn pipe(name: &str, options: RingOptions) -> (RingDevice, Ring, Pipe) {
+    pipe_of(name, options, move |path| Ring::connect_with(path, options, Some(BOUND)).unwrap())
+}
+
+/// The two ends of a pipe, the second of which is made by `connect`.
+fn pipe_of<T: Send + 'static>(
+    name: &str,
+    options: RingOptions,
+    connect: impl FnOnce(&Path) -> T + Send + 'static,
+) -> (RingDevice, T, Pipe) {
     let (listener, mut pipe) = (bind(name), Pipe::new(Geometry::default()));
     let path = PathBuf::from(listener.path());
     let device = std::thread::spawn({
@@ -298,15 +314,194 @@ fn pipe(name: &str, options: RingOptions) -> (RingDevice, Ring, Pipe) {
     });
     let (newcomer, hello) = accept(&listener);
     pipe.join(newcomer, hello).unwrap();
-    let other = std::thread::spawn(move || Ring::connect_with(&path, options, Some(BOUND)));
+    let other = std::thread::spawn(move || connect(&path));
     let (newcomer, hello) = accept(&listener);
     pipe.join(newcomer, hello).unwrap();
-    (device.join().unwrap().unwrap(), other.join().unwrap().unwrap(), pipe)
+    (device.join().unwrap().unwrap(), other.join().unwrap(), pipe)
+}
+
+/// An end of a pipe that loses frames and changes their order.
+struct Bad {
+    device: RingDevice,
+    frames: usize,
+    /// A frame that is sent behind the next one.
+    late: Option<(Offload, Vec<u8>)>,
+    /// Bytes that were sent from the ring's memory, without a copy.
+    lent: Arc<AtomicUsize>,
+}
+
+impl Bad {
+    fn new(device: RingDevice) -> (Bad, Arc<AtomicUsize>) {
+        let lent = Arc::new(AtomicUsize::new(0));
+        (Bad { device, frames: 0, late: None, lent: lent.clone() }, lent)
+    }
+}
+
+impl Transmit for Bad {
+    fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
+        self.frames += 1;
+        if self.frames.is_multiple_of(41) {
+            return true;
+        }
+        if self.frames.is_multiple_of(17) && self.late.is_none() {
+            let mut frame = headers.to_vec();
+            for piece in payload {
+                let at = frame.len();
+                frame.resize(at + piece.len(), 0);
+                piece.read(&mut frame[at..]);
+            }
+            self.late = Some((offload, frame));
+            return true;
+        }
+        let before = self.device.copied();
+        if !self.device.frame(offload, headers, payload) {
+            return false;
+        }
+        let (len, copied) =
+            (payload.iter().map(|piece| piece.len()).sum::<usize>(), self.device.copied() - before);
+        self.lent.fetch_add(len - copied as usize, Relaxed);
+        if let Some((offload, frame)) = self.late.take() {
+            // Lost if there is no room.
+            self.device.frame(offload, &frame, &[]);
+        }
+        true
+    }
+}
+
+impl Device for Bad {
+    fn offloads(&self) -> Needs {
+        self.device.offloads()
+    }
+
+    fn receive(&mut self) -> Result<Option<Received<'_>>, DeviceError> {
+        self.device.receive()
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> Option<StoredBytes> {
+        self.device.store(bytes)
+    }
+
+    fn flush(&mut self) -> Result<(), DeviceError> {
+        self.device.flush()
+    }
+
+    fn arm(&mut self, room: bool) -> Result<bool, DeviceError> {
+        self.device.arm(room)
+    }
+
+    fn disarm(&mut self) {
+        self.device.disarm();
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.device.descriptors()
+    }
+
+    fn notified(&mut self, descriptor: usize) -> Result<(), DeviceError> {
+        self.device.notified(descriptor)
+    }
+}
+
+#[test]
+fn bytes_are_right_over_a_pipe_that_loses_and_reorders_frames_from_its_memory() {
+    let connect = |path: &Path| RingDevice::connect_with(path, large(0)).unwrap();
+    let (one, two, _pipe) = pipe_of("lent", large(0), connect);
+    let ([one, two], [first, second]) = {
+        let ((one, first), (two, second)) = (Bad::new(one), Bad::new(two));
+        ([one, two], [first, second])
+    };
+    echo(one, two);
+    for lent in [first, second] {
+        let lent = lent.load(Relaxed);
+        assert!(lent > 1 << 20, "{lent} bytes were not copied to a slot");
+    }
+}
+
+#[test]
+fn parts_of_stored_bytes_are_sent_from_anywhere_in_a_pipes_memory() {
+    let connect = |path: &Path| RingDevice::connect_with(path, large(0)).unwrap();
+    let (mut one, mut two, _pipe) = pipe_of("within", large(0), connect);
+    let bytes: Vec<u8> = (0..16_384).map(|at| (at % 251) as u8).collect();
+    let (stored, _) = one.store(&bytes).unwrap();
+    let copied = one.copied();
+    let mut frame = vec![0; 40_000];
+    // The last one is too short to be worth a slot.
+    for (at, len, more) in
+        [(0, 16_384, 0), (1, 16_383, 0), (9000, 2000, 0), (15_000, 1384, 0), (16_000, 384, 384)]
+    {
+        let before = one.copied();
+        assert!(one.frame(Default::default(), &[9; 54], &[stored.span(at..at + len)]));
+        one.flush().unwrap();
+        assert_eq!(one.copied() - before, more, "{at} {len}");
+        let read = two.receive().unwrap().unwrap().read(&mut frame);
+        assert!(frame[..read] == [&[9; 54], &bytes[at..at + len]].concat()[..], "{at} {len}");
+        two.flush().unwrap();
+    }
+    assert_eq!(one.copied() - copied, 384);
+}
+
+#[test]
+fn a_slot_with_bytes_beyond_its_buffer_breaks_a_pipe() {
+    for (offset, len) in [(16_384u16, 1), (u16::MAX, 100), (16_000, 385)] {
+        let (mut device, mut other, _pipe) = pipe(&format!("beyond-{offset}"), large(0));
+        assert!(other.tx.room(2).unwrap() >= 2);
+        for (ahead, flags, len, offset) in [(0, 0x20, 54, 0), (1, 0x40, len, offset)] {
+            let mut slot = other.tx.slot(ahead);
+            (slot.flags, slot.len) = (flags, len);
+            slot.offload[..2].copy_from_slice(&offset.to_le_bytes());
+            other.tx.set_slot(ahead, slot);
+        }
+        other.tx.advance(2);
+        other.sync().unwrap();
+        assert!(device.receive().unwrap().is_none());
+        device.flush().unwrap();
+        assert!(device.away().is_some_and(|why| why.contains("buffer")), "{:?}", device.away());
+    }
+}
+
+#[test]
+fn the_ends_of_a_pipe_store_bytes_in_different_buffers() {
+    let connect = |path: &Path| RingDevice::connect_with(path, large(8)).unwrap();
+    let (mut one, mut two, _pipe) = pipe_of("halves", large(8), connect);
+    let fill = |device: &mut RingDevice, byte: u8| -> Vec<_> {
+        std::iter::from_fn(|| device.store(&[byte; 16_384])).map(|(source, _)| source).collect()
+    };
+    let (ones, twos) = (fill(&mut one, 1), fill(&mut two, 2));
+    assert_eq!([ones.len(), twos.len()], [4, 4]);
+    for (sources, byte) in [(ones, 1), (twos, 2)] {
+        for source in sources {
+            let mut bytes = vec![0; 16_384];
+            source.span(0..16_384).read(&mut bytes);
+            assert!(bytes == [byte; 16_384]);
+        }
+    }
+}
+
+#[test]
+fn bytes_to_this_host_itself_are_not_put_where_the_other_end_could_read_them() {
+    let (device, port) = port("itself", large(0));
+    let network = Network::new(device, config(1)).unwrap();
+    let listener = TcpListener::bind(&network, "10.0.0.1:80").unwrap();
+    let mut stream = TcpStream::connect(&network, "10.0.0.1:80").unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    stream.write_all(&[0xa7; 60_000]).unwrap();
+    let mut bytes = vec![0; 60_000];
+    accepted.read_exact(&mut bytes).unwrap();
+    assert!(bytes == [0xa7; 60_000]);
+    for number in 0..port.memory.header().buffers as u16 {
+        let mut bytes = vec![0; 16_384];
+        port.memory.buffer(number, 16_384).unwrap().as_span().read(&mut bytes);
+        assert!(!bytes.contains(&0xa7), "buffer {number}");
+    }
 }
 
 #[test]
 fn frames_on_a_pipe_stay_whole_though_its_other_end_exchanges_buffers() {
     let (mut device, mut other, _pipe) = pipe("pipe", RingOptions { slots: [64, 64], ..large(0) });
+    assert!(
+        device.store(&[0; 16_384]).is_none(),
+        "its other end did not say that it leaves buffers where they are"
+    );
     assert_eq!((other.kind(), other.tx.slots(), other.rx.slots()), (RingKind::Pipe, 64, 64));
     // The other end returns each frame without a copy: it exchanges the buffers of a slot that it received and of one
     // that it sends.

@@ -73,6 +73,11 @@ impl Consumer {
         slot
     }
 
+    /// Promises to leave each buffer in its slot: [`Consumer::swap`] is not used any more, and was not used before.
+    pub fn fix_buffers(&self, memory: &RingMemory) {
+        memory.cell(self.ring, Side::Consumer, Word::Fixed).store(1, Ordering::Release);
+    }
+
     /// Advances over the next `slots` slots, at most the filled ones, without publishing it.
     #[inline]
     pub fn advance(&mut self, slots: u32) {

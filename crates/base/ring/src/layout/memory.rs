@@ -27,6 +27,8 @@ pub(super) enum Word {
     Index,
     Wake,
     WakeAt,
+    /// Of a consumer: whether it leaves each buffer in its slot.
+    Fixed,
 }
 
 /// A ring's mapped memory, whose header was checked.
@@ -153,9 +155,9 @@ impl RingMemory {
         u16::try_from(slots).map_or(end..end, |first| first..end.max(first))
     }
 
-    /// The buffer at the start of which a span begins, if it is one of [`RingMemory::extra`].
+    /// The buffer in which a span is, if it is one of [`RingMemory::extra`], and where in it the span begins.
     #[inline]
-    pub fn lent(&self, span: Span<'_>) -> Option<u16> {
+    pub fn lent(&self, span: Span<'_>) -> Option<(u16, u16)> {
         let (extra, stride) = (self.extra(), self.header.stride as usize);
         // Most spans lie elsewhere, which comparisons tell sooner than a division.
         let first = self.buffers.addr().get() + usize::from(extra.start) * stride;
@@ -163,7 +165,8 @@ impl RingMemory {
         if offset >= extra.len() * stride || span.len() > self.slot_size() as usize {
             return None;
         }
-        (offset % stride == 0).then(|| extra.start + (offset / stride) as u16)
+        let (number, begin) = (extra.start + (offset / stride) as u16, offset % stride);
+        (begin + span.len() <= self.slot_size() as usize).then_some((number, begin as u16))
     }
 
     /// Reads slot `index` (taken modulo the ring's slots) once.

@@ -63,6 +63,11 @@ impl Producer {
         Ok(self.slots - self.next.wrapping_sub(peer_index))
     }
 
+    /// Whether the consumer promises to leave each buffer in its slot ([`super::Consumer::fix_buffers`]).
+    pub fn has_fixed_buffers(&self, memory: &RingMemory) -> bool {
+        memory.cell(self.ring, Side::Consumer, Word::Fixed).load(Ordering::Acquire) != 0
+    }
+
     /// Reads the slot `offset` slots after the next one, for its buffer.
     #[inline]
     pub fn slot(&self, memory: &RingMemory, offset: u32) -> Slot {

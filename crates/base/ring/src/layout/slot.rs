@@ -2,6 +2,9 @@
 
 /// Flag: the frame continues in the next slot (netmap's `NS_MOREFRAG`).
 pub const MOREFRAG: u16 = 0x20;
+/// Flag, not of a frame's first slot: the bytes begin within the buffer, at the offset in the first two bytes of the
+/// offload metadata. Only on a pipe whose consumer has promised [`super::Consumer::fix_buffers`].
+const WITHIN: u16 = 0x40;
 
 /// One slot, 16 bytes in memory: `buf_idx`, `len`, `flags` (u16 each), then the first ten bytes of
 /// `virtio_net_hdr` (virtio 1.3, 5.1.6) as offload metadata, valid in a frame's first slot.
@@ -11,7 +14,7 @@ pub struct Slot {
     pub buf_idx: u16,
     /// Bytes used in the buffer.
     pub len: u16,
-    /// [`MOREFRAG`] or 0; other bits are reserved and ignored.
+    /// [`MOREFRAG`], and whether the bytes begin within the buffer; other bits are reserved and ignored.
     pub flags: u16,
     /// Offload metadata in its wire form.
     pub offload: [u8; 10],
@@ -20,6 +23,24 @@ pub struct Slot {
 impl Slot {
     /// Size of a slot in bytes.
     pub const SIZE: usize = 16;
+
+    /// A slot behind the first one of a frame whose bytes begin at `offset` in the buffer.
+    #[must_use]
+    pub(super) fn at(self, offset: u16) -> Slot {
+        if offset == 0 {
+            return self;
+        }
+        let mut offload = [0; 10];
+        offload[..2].copy_from_slice(&offset.to_le_bytes());
+        Slot { flags: self.flags | WITHIN, offload, ..self }
+    }
+
+    /// Where in the buffer the bytes of a slot begin that is not a frame's first one.
+    #[inline]
+    pub fn offset(self) -> u16 {
+        let [low, high, ..] = self.offload;
+        if self.flags & WITHIN == 0 { 0 } else { u16::from_le_bytes([low, high]) }
+    }
 
     /// Whether the frame continues in the next slot.
     #[inline]

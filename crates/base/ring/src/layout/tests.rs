@@ -169,12 +169,12 @@ fn only_the_begin_of_an_extra_buffer_is_lent() {
     let made = ring(small());
     assert_eq!(made.extra(), 128..136);
     let buffer = |number| made.buffer(number, 128).unwrap().as_span();
-    assert_eq!([128, 135].map(|number| made.lent(buffer(number))), [Some(128), Some(135)]);
+    assert_eq!([128, 135].map(|number| made.lent(buffer(number))), [Some((128, 0)), Some((135, 0))]);
     assert_eq!(made.lent(buffer(127)), None, "it is a slot's");
-    assert_eq!(made.lent(buffer(130).split(1).1), None);
+    assert_eq!(made.lent(buffer(130).split(1).1), Some((130, 1)));
     let after = ring(Geometry { slots: [128, 64], ..small() });
     assert_eq!(after.lent(after.buffer(191, 128).unwrap().as_span()), None, "it is a slot's");
-    assert_eq!(after.lent(after.buffer(192, 128).unwrap().as_span()), Some(192));
+    assert_eq!(after.lent(after.buffer(192, 128).unwrap().as_span()), Some((192, 0)));
     assert_eq!(ring(Geometry { extra: 0, ..small() }).lent(buffer(128)), None, "it is another ring's");
     assert_eq!(made.lent(Span::of(&[0; 10])), None);
 }
@@ -197,7 +197,7 @@ proptest! {
                 if is_lent {
                     let (buf_idx, len) = (128 + (len % 8) as u16, (len % 128 + 1) as u16);
                     expected.extend(vec![buf_idx as u8; len.into()]);
-                    pushed.push(Part::Lent { buf_idx, len });
+                    pushed.push(Part::Lent { buf_idx, offset: 0, len });
                 } else {
                     expected.extend_from_slice(&stream[..len]);
                     pushed.push(Part::Bytes(Span::of(&stream[..len])));
@@ -216,10 +216,24 @@ proptest! {
             consumer.publish(&made);
             prop_assert_eq!(producer.consumed(&made), Ok(producer.next()));
         }
-        let full = core::iter::repeat_n(Part::Lent { buf_idx: 128, len: 1 }, 65);
+        let full = core::iter::repeat_n(Part::Lent { buf_idx: 128, offset: 0, len: 1 }, 65);
         let too_long = PushError::TooLong { len: 65, most: 8192 };
         prop_assert_eq!(producer.push_parts(&made, full, [0; 10]), Err(too_long));
     }
+}
+
+#[test]
+fn a_slot_names_bytes_within_a_buffer() {
+    let made = ring(small());
+    let (mut producer, consumer) = (Producer::new(&made, TX), Consumer::new(&made, TX));
+    assert!(!producer.has_fixed_buffers(&made));
+    consumer.fix_buffers(&made);
+    assert!(producer.has_fixed_buffers(&made) && !Producer::new(&made, RX).has_fixed_buffers(&made));
+    let parts = [Part::Bytes(Span::of(&[1; 14])), Part::Lent { buf_idx: 130, offset: 100, len: 28 }];
+    assert_eq!(producer.push_parts(&made, parts.into_iter(), [3; 10]), Ok(true));
+    let [first, second] = [0, 1].map(|at| made.read_slot(TX, at));
+    assert_eq!((first.len, first.offload, first.offset(), first.has_more()), (14, [3; 10], 0, true));
+    assert_eq!((second.buf_idx, second.len, second.offset(), second.has_more()), (130, 28, 100, false));
 }
 
 proptest! {

@@ -42,11 +42,13 @@ impl From<Broken> for PushError {
 pub enum Part<'a> {
     /// Bytes to copy.
     Bytes(Span<'a>),
-    /// The first `len` bytes of a buffer that is in no slot; see [`RingMemory::lent`].
+    /// Bytes of a buffer that is in no slot; see [`RingMemory::lent`].
     Lent {
         /// Index of the buffer.
         buf_idx: u16,
-        /// Bytes of it.
+        /// Where in it they begin. Other than 0 only behind other bytes of the frame, and only on a pipe.
+        offset: u16,
+        /// Their number.
         len: u16,
     },
 }
@@ -215,9 +217,9 @@ impl Producer {
         }
         let mut slot = Slot { flags: MOREFRAG, offload, ..Slot::default() };
         let (mut ahead, mut filled) = (0, 0);
-        let mut end = |buf_idx: u16, len: u16| {
+        let mut end = |buf_idx: u16, offset: u16, len: u16| {
             let flags = if ahead + 1 < slots as u32 { MOREFRAG } else { 0 };
-            self.write(memory, ahead, Slot { buf_idx, len, flags, ..slot });
+            self.write(memory, ahead, Slot { buf_idx, len, flags, ..slot }.at(offset));
             slot.offload = [0; 10];
             ahead += 1;
             ahead
@@ -225,11 +227,11 @@ impl Producer {
         let mut own = self.own_buffer(memory, 0);
         for part in parts {
             match part {
-                Part::Lent { buf_idx, len } => {
+                Part::Lent { buf_idx, offset, len } => {
                     if filled > 0 {
-                        end(own, filled as u16);
+                        end(own, 0, filled as u16);
                     }
-                    (own, filled) = (self.own_buffer(memory, end(buf_idx, len)), 0);
+                    (own, filled) = (self.own_buffer(memory, end(buf_idx, offset, len)), 0);
                 }
                 Part::Bytes(mut bytes) => {
                     while !bytes.is_empty() {
@@ -237,14 +239,14 @@ impl Producer {
                         let written = copy(bytes, buffer.split(filled).1);
                         (bytes, filled) = (bytes.split(written).1, filled + written);
                         if filled == size {
-                            (own, filled) = (self.own_buffer(memory, end(own, size as u16)), 0);
+                            (own, filled) = (self.own_buffer(memory, end(own, 0, size as u16)), 0);
                         }
                     }
                 }
             }
         }
         if filled > 0 {
-            end(own, filled as u16);
+            end(own, 0, filled as u16);
         }
         self.advance(slots as u32);
         Ok(true)

@@ -12,6 +12,9 @@
 //!
 //! 0.0.0.0 and 255.255.255.255 are preserved. The key consists of the router's random numbers (`RandomSeed`). It has
 //! 64 bits, and the mixing function is not a cipher: an attacker who can choose addresses may learn it. No handlers.
+//!
+//! The key stays in clones of a snapshot of the function, so that an address is replaced by the same one in all of
+//! them, and their output can be compared. Where it must not be, `snapshots = false` permits no clones.
 use crate::packet::ipv4_mut;
 use alloc::boxed::Box;
 use alloc::format;

@@ -288,6 +288,26 @@ const TABLES: &[(&str, &str)] = &[
 ];
 
 #[test]
+fn a_clone_anonymizes_addresses_as_its_original_does() {
+    let text = "RatedSource(RATE 1000, LIMIT 20, LENGTH 10) -> UDPIPEncap(1.2.3.4, 5, 5.6.7.8, 6)
+        -> AnonymizeIPAddr -> Kept;";
+    let addresses = |router: &mut Router| {
+        KEPT.take();
+        pass(router, 5_000_000);
+        let kept: Vec<Vec<u8>> = KEPT.take().iter().map(|packet| packet[12..20].to_vec()).collect();
+        assert!(!kept.is_empty() && kept.iter().all(|both| *both == kept[0]), "{kept:?}");
+        kept[0].clone()
+    };
+    let mut router = built(text, 1);
+    let original = addresses(&mut router);
+    router.reseed(77);
+    assert_eq!(addresses(&mut router), original);
+    // The key is random otherwise.
+    let others = [1, 2].map(|seed| addresses(&mut built(&format!("RandomSeed({seed}); {text}"), 1)));
+    assert_ne!(others[0], others[1]);
+}
+
+#[test]
 fn a_clone_finds_its_flows_by_another_seed() {
     for (element, handler) in TABLES {
         let text = format!(

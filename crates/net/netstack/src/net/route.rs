@@ -104,8 +104,13 @@ impl Routes {
             .retain(|route| (route.network, route.gateway, route.interface) != (network, gateway, interface));
     }
 
-    pub(crate) fn find(&self, destination: IpAddr) -> Option<Hop> {
-        let route = self.0.iter().find(|route| route.network.contains(destination))?;
+    /// The way to a destination, by a route without a gateway or with a usable one.
+    pub(crate) fn find(&self, destination: IpAddr, is_usable: impl Fn(usize, IpAddr) -> bool) -> Option<Hop> {
+        let leads = |route: &&Route| {
+            route.network.contains(destination)
+                && route.gateway.is_none_or(|gateway| is_usable(route.interface, gateway))
+        };
+        let route = self.0.iter().find(leads)?;
         Some(Hop { interface: route.interface, next: route.gateway.unwrap_or(destination) })
     }
 }
@@ -133,10 +138,12 @@ mod tests {
         let gateway: IpAddr = [10, 0, 0, 254].into();
         routes.add(Cidr::new([0, 0, 0, 0], 0), Some(gateway), 0);
         routes.add(Cidr::new([10, 0, 0, 1], 24), None, 1);
-        let find = |address: [u8; 4]| routes.find(address.into()).map(|hop| (hop.interface, hop.next));
+        let find =
+            |address: [u8; 4]| routes.find(address.into(), |_, _| true).map(|hop| (hop.interface, hop.next));
         assert_eq!(find([10, 0, 0, 7]), Some((1, [10, 0, 0, 7].into())));
         assert_eq!(find([10, 0, 1, 7]), Some((0, gateway)));
-        assert_eq!(routes.find("fe80::1".parse().unwrap()), None);
+        assert_eq!(routes.find("fe80::1".parse().unwrap(), |_, _| true), None);
+        assert_eq!(routes.find([10, 0, 1, 7].into(), |_, _| false), None);
         assert_eq!(Cidr::new([10, 0, 0, 1], 24).broadcast(), Some([10, 0, 0, 255].into()));
     }
 }

@@ -302,7 +302,7 @@ impl Stack {
         if segment.flags.has(Flags::SYN) {
             self.remember_fast_open(index);
         }
-        if advanced && let Some(hop) = self.routes.find(tuple.remote.ip()) {
+        if advanced && let Some(hop) = self.hop(tuple.remote.ip()) {
             self.interfaces[interface].neighbors.confirm(self.now, hop.next);
         }
         if let Some(reset) = reset {

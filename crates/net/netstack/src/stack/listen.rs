@@ -183,7 +183,7 @@ impl Stack {
     /// Sends a SYN-ACK of a connection that is not stored.
     pub(super) fn answer_unstored(&mut self, connection: &mut Connection) {
         let tuple = connection.tuple;
-        let Some(hop) = self.routes.find(tuple.remote.ip()) else { return };
+        let Some(hop) = self.hop(tuple.remote.ip()) else { return };
         // Without a known neighbour the peer sends its SYN again.
         let Lookup::Known(destination, _) = self.neighbor(hop.interface, hop.next, Rank::Answer) else {
             return;

@@ -24,7 +24,7 @@ use crate::memory::Memory;
 use crate::net::dhcp::Dhcp;
 use crate::net::fragment::Reassembly;
 use crate::net::neighbor::Neighbors;
-use crate::net::route::{Cidr, Routes};
+use crate::net::route::{Cidr, Hop, Routes};
 use crate::net::slaac::Slaac;
 use crate::net::{Frames, Link, Transmit};
 use crate::settings::Settings;
@@ -262,9 +262,16 @@ impl Stack {
         }
     }
 
-    /// Adds a route through a gateway, which is in a network of `interface`.
+    /// Adds a route through a gateway, which is in a network of `interface`. It is used while the gateway can be
+    /// another host: not while it is an address of this host or a network's broadcast address.
     pub fn add_route(&mut self, network: Cidr, gateway: IpAddr, interface: usize) {
         self.routes.add(network, Some(gateway), interface);
+    }
+
+    /// The way to a destination. What is sent to a gateway that is no host would go to all hosts of a network, or to
+    /// ourselves (RFC 1122, 3.2.1.3); a change of addresses may make it one.
+    pub(crate) fn hop(&self, destination: IpAddr) -> Option<Hop> {
+        self.routes.find(destination, |interface, gateway| self.is_host(interface, gateway))
     }
 
     /// Changes settings. Sizes of tables and buffers that exist stay.

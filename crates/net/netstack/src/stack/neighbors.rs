@@ -58,7 +58,7 @@ impl Stack {
             return None;
         }
         let (remote, rank) = (connection.tuple.remote.ip(), rank(connection));
-        let next = self.routes.find(remote)?.next;
+        let next = self.hop(remote)?.next;
         if let Lookup::Known(mac, _) = self.neighbor(interface, next, rank) {
             return Some(mac);
         }

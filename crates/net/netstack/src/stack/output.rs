@@ -103,7 +103,7 @@ impl Stack {
     ) -> Result<(), SocketError> {
         // RFC 1122, 3.2.1.3: a loopback address must not appear outside a host.
         let stays = !source.is_loopback() || destination.is_loopback();
-        let Some(hop) = self.routes.find(destination).filter(|_| stays) else {
+        let Some(hop) = self.hop(destination).filter(|_| stays) else {
             self.statistics.no_route += 1;
             return Err(SocketError::Unreachable);
         };

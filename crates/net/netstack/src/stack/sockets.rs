@@ -88,7 +88,7 @@ impl Stack {
 
     /// What a new connection of these addresses starts from; `None` without a route.
     pub(super) fn opening(&mut self, tuple: Tuple, algorithm: Algorithm) -> Option<Opening> {
-        let hop = self.routes.find(tuple.remote.ip())?;
+        let hop = self.hop(tuple.remote.ip())?;
         let interface = self.interfaces.get(hop.interface)?;
         let ip = Network::headers_len(tuple.local.ip()) - Ethernet::LEN;
         let tso = if tuple.local.is_ipv4() { Needs::TSO4 } else { Needs::TSO6 };
@@ -116,7 +116,7 @@ impl Stack {
 
     /// The address from which packets to `remote` are sent.
     pub(super) fn source_for(&self, remote: IpAddr) -> Result<IpAddr, SocketError> {
-        let hop = self.routes.find(remote).ok_or(SocketError::Unreachable)?;
+        let hop = self.hop(remote).ok_or(SocketError::Unreachable)?;
         if remote.is_loopback() || self.interfaces[hop.interface].has(remote) {
             return Ok(remote);
         }
@@ -187,7 +187,7 @@ impl Stack {
         if !stays && !self.interfaces.iter().any(|interface| interface.has(local.ip())) {
             return Err(SocketError::AddressNotAvailable);
         }
-        let interface = self.routes.find(remote.ip()).map_or(0, |hop| hop.interface);
+        let interface = self.hop(remote.ip()).map_or(0, |hop| hop.interface);
         if !self.is_own(interface, remote.ip()) && !self.is_host(interface, remote.ip()) {
             return Err(SocketError::Unreachable);
         }
@@ -500,12 +500,23 @@ impl Stack {
         self.advance(now);
         for index in 0..self.slots.len() as u32 {
             let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { continue };
-            let peer = connection.tuple.remote.ip();
-            let is_looped = peer.is_loopback() || self.interfaces.iter().any(|interface| interface.has(peer));
-            if !is_looped {
+            if !self.is_ours(connection.tuple.remote.ip()) {
                 self.with(index, |connection, _| connection.end_with(Some(ConnectionError::NetworkDown)));
             }
         }
+    }
+
+    /// Whether an address is of this host, on any interface.
+    fn is_ours(&self, address: IpAddr) -> bool {
+        address.is_loopback() || self.interfaces.iter().any(|interface| interface.has(address))
+    }
+
+    /// Whether a connection's peer is this host itself, so that its bytes leave by no device.
+    ///
+    /// # Errors
+    /// If there is no such connection.
+    pub fn is_to_itself(&self, socket: SocketId) -> Result<bool, SocketError> {
+        Ok(self.is_ours(self.connection(socket)?.tuple.remote.ip()))
     }
 
     /// The next socket that became ready, and for what. Each change is told once.

@@ -1,5 +1,5 @@
 //! Bytes to send in the memory of a ring: frames name their buffers, so that the program's bytes are copied once on
-//! their way to the switch.
+//! their way to the switch, or to the other end of a pipe.
 
 use super::StoredBytes;
 use ringway_mem::Span;
@@ -53,15 +53,24 @@ fn is_pending(until: u32, consumed: u32, slots: u32) -> bool {
     until.wrapping_sub(consumed).wrapping_sub(1) < slots
 }
 
+/// The buffers that one end may use.
+fn share(all: Range<u16>, kind: RingKind, is_second: bool) -> Range<u16> {
+    let half = all.start + all.len() as u16 / 2;
+    match (kind, is_second) {
+        (RingKind::Port, _) => all,
+        (RingKind::Pipe, false) => all.start..half,
+        (RingKind::Pipe, true) => half..all.end,
+    }
+}
+
 impl Lending {
-    /// The buffers of a ring, if they are large enough. Those of a pipe are not used, since the program at its other
-    /// end may exchange them.
+    /// The buffers of a ring, if they are large enough; of a pipe the half that is this end's.
     pub fn new(ring: &Ring) -> Lending {
-        if ring.kind() == RingKind::Pipe || ring.slot_size() < LEAST {
+        if ring.slot_size() < LEAST {
             return Lending::default();
         }
         let tx = &ring.tx;
-        let (numbers, consumed) = (tx.extra(), tx.head());
+        let (numbers, consumed) = (share(tx.extra(), ring.kind(), ring.is_second()), tx.head());
         let (first, until) = (numbers.start, vec![consumed; numbers.len()]);
         let buffers = numbers.rev().filter_map(|number| tx.lend(number));
         let free = buffers.map(|lent| Arc::new(Stored(lent))).collect();
@@ -71,6 +80,9 @@ impl Lending {
     /// Copies bytes to a free buffer. Attack: a peer that does not acknowledge what it is sent keeps the buffers;
     /// others then copy their bytes once more.
     pub fn store(&mut self, tx: &mut Tx, bytes: &[u8]) -> Result<Option<StoredBytes>, RingError> {
+        if !tx.can_lend() {
+            return Ok(None);
+        }
         // First those that were returned since, which are in the core's cache.
         while self.lent.front().is_some_and(|first| Arc::strong_count(first) == 1) && self.reclaim(tx)? {}
         if self.free.is_empty() {

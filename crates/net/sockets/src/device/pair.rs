@@ -35,8 +35,11 @@ impl Shared {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self, line: &mut Line, whom: usize) {
-        if std::mem::take(&mut line.wake[whom]) {
+    /// Unlocks, and then wakes one side, which locks at once, if it is to be notified and `there` is something for it.
+    fn wake(&self, mut line: MutexGuard<'_, Line>, whom: usize, there: bool) {
+        let wakes = there && std::mem::take(&mut line.wake[whom]);
+        drop(line);
+        if wakes {
             self.events[whom].signal();
         }
     }
@@ -114,15 +117,12 @@ impl Device for Pair {
     }
 
     fn flush(&mut self) -> Result<(), DeviceError> {
-        let mut line = self.to.lock();
-        if !line.frames.is_empty() {
-            self.to.wake(&mut line, RECEIVER);
-        }
-        drop(line);
-        let mut line = self.from.lock();
-        if line.frames.len() < FRAMES / 2 {
-            self.from.wake(&mut line, SENDER);
-        }
+        let line = self.to.lock();
+        let is_filled = !line.frames.is_empty();
+        self.to.wake(line, RECEIVER, is_filled);
+        let line = self.from.lock();
+        let has_room = line.frames.len() < FRAMES / 2;
+        self.from.wake(line, SENDER, has_room);
         Ok(())
     }
 
@@ -157,6 +157,6 @@ impl Drop for Pair {
         let mut line = self.to.lock();
         line.closed = true;
         line.wake[RECEIVER] = true;
-        self.to.wake(&mut line, RECEIVER);
+        self.to.wake(line, RECEIVER, true);
     }
 }

@@ -8,7 +8,7 @@ use ringway_host::listener::connect_now;
 use ringway_mem::Span;
 use ringway_netstack::Transmit;
 use ringway_ring_client::attachment::{Attachment, State};
-use ringway_ring_client::{FRAGMENTS, Ring, RingError, RingOptions, Wait};
+use ringway_ring_client::{FRAGMENTS, Ring, RingError, RingKind, RingOptions, Wait};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -63,11 +63,16 @@ impl RingDevice {
         let extra = if options.extra == 0 && !is_small { EXTRA } else { options.extra };
         let options = RingOptions { offloads: true, largest: LARGEST, extra, ..options };
         let ring = Ring::connect_with(path, options, None)?;
-        Ok(RingDevice { path: Some(path.into()), ..RingDevice::of(ring, options) })
+        let mut device = RingDevice::of(ring, options);
+        device.path = Some(path.into());
+        device.prepare();
+        Ok(device)
     }
 
     fn of(ring: Ring, options: RingOptions) -> RingDevice {
-        let (clock, lending) = (Clock::new(), Lending::new(&ring));
+        let clock = Clock::new();
+        // A program may have exchanged buffers of a pipe before.
+        let lending = if ring.kind() == RingKind::Pipe { Lending::default() } else { Lending::new(&ring) };
         RingDevice {
             attachment: Attachment::of(ring, options, clock.now()),
             path: None,
@@ -77,6 +82,14 @@ impl RingDevice {
             copied: 0,
             error: None,
             is_answered: false,
+        }
+    }
+
+    /// Uses the buffers of a ring that nobody used before.
+    fn prepare(&mut self) {
+        if let Some(ring) = self.attachment.ring() {
+            ring.rx.fix_buffers();
+            self.lending = Lending::new(ring);
         }
     }
 
@@ -239,8 +252,6 @@ impl Device for RingDevice {
         let Some(path) = &self.path else { return };
         self.is_answered = false;
         self.attachment.advance(now, || connect_now(path).map(UnixStream::from));
-        if let Some(ring) = self.attachment.ring() {
-            self.lending = Lending::new(ring);
-        }
+        self.prepare();
     }
 }
