@@ -112,7 +112,7 @@ fn a_partly_sent_miss_is_completed_whatever_happens_to_the_device() {
             monitor.send_iotlb(Message::INVALIDATE, BUFFERS, 1 << 30, 0, 0).unwrap();
             let features = monitor.front.features();
             if act != Act::ReplacesMemory {
-                [0, 1].map(|ring| monitor.front.stop(ring).unwrap());
+                [0, 1].into_iter().for_each(|ring| _ = monitor.front.stop(ring).unwrap());
             }
             match act {
                 Act::Stops => {}
