@@ -1,11 +1,13 @@
-//! Clients whose descriptors signal each other: they use a bounded part of the session thread's time.
+//! Peers whose descriptors signal each other: clients of cards use a bounded part of the session thread's time, and
+//! programs wake their worker no more often than their frames do.
 #![allow(clippy::unwrap_used)]
 
 use ringway_fabric::Fabric;
 use ringway_fabric::session_limit::{EACH, MOST, TICK};
 use ringway_frame::Counters;
-use ringway_host::{Clock, EventFd, receive_with, send_with, wait_readable};
-use ringway_port::e1000;
+use ringway_host::{Clock, EventFd, Mapping, memfd, receive_with, send_with, wait_readable};
+use ringway_port::{e1000, source};
+use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
 use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
 use ringway_switch::learning;
 use ringway_vfio_user::{Client, IrqAction, IrqData, Packet, SetIrqs, Transport, pci};
@@ -136,4 +138,114 @@ fn interrupts_of_two_ports_that_unmask_each_other_are_bounded() {
     });
     forth.signal();
     are_bounded(&mut fabric, &page, 2, &mut other);
+}
+
+/// Workers' queues: programs on `a` and `b` of one switch; on the other, a load that goes on.
+fn rings(page: &Arc<Vec<Counters>>) -> Fabric {
+    let name = "w0".to_string();
+    let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
+    let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
+    let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
+    let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
+    let ports = [
+        ("a", Kind::new("ring", &()), "theirs"),
+        ("b", Kind::new("ring", &()), "theirs"),
+        ("load", Kind::new("source", &load), "others"),
+        ("sink", Kind::new("null", &()), "others"),
+    ];
+    for name in ["theirs", "others"] {
+        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
+    }
+    for (counters, (name, kind, switch)) in (0..).zip(ports) {
+        fabric.add_port(Port::new(name, kind, Some(To::Switch(switch.into()))), counters).unwrap();
+    }
+    fabric
+}
+
+/// A program that always asks for a signal: for each frame that its port takes, and for each that it gets.
+struct Program {
+    number: u8,
+    memory: RingMemory,
+    tx: Producer,
+    rx: Consumer,
+}
+
+impl Program {
+    fn new(fabric: &mut Fabric, port: &str, kick: &EventFd, call: &EventFd) -> Program {
+        let geometry = Geometry { slots: [64, 64], slot_size: 256, ..Geometry::default() };
+        let file = memfd("program", geometry.header().unwrap().bytes as usize).unwrap();
+        let memory = RingMemory::create(Mapping::sealed(&file).unwrap().region(), &geometry).unwrap();
+        let [kick, call] = [kick, call].map(|event| event.as_fd().try_clone_to_owned().unwrap());
+        fabric.attach(port, vec![file, kick, call]).unwrap();
+        let (tx, rx) = (Producer::new(&memory, TX), Consumer::new(&memory, RX));
+        Program { number: port.as_bytes()[0], memory, tx, rx }
+    }
+
+    /// Sends a frame to everybody.
+    fn send(&mut self) {
+        let mut frame = [0xff; 64];
+        frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, self.number]);
+        assert!(self.tx.push(&self.memory, &frame, [0; 10]).unwrap());
+        // As soon as the port takes it.
+        let _ = self.tx.arm(&self.memory, 64);
+        self.tx.publish(&self.memory);
+        let _ = self.rx.arm(&self.memory, 1);
+    }
+
+    fn has_received(&mut self) -> bool {
+        let received = self.rx.pop(&self.memory, &mut [0; 256]).unwrap().is_some();
+        self.rx.publish(&self.memory);
+        received
+    }
+}
+
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !done() {
+        assert!(Instant::now() < limit, "{what}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Programs send to each other. Their queues are woken no more often than by frames, and others are served.
+fn frames_alone_wake([kick_a, call_a, kick_b, call_b]: [&EventFd; 4]) {
+    const FRAMES: u64 = 100;
+    let page: Arc<Vec<Counters>> = Arc::new((0..4).map(|_| Counters::default()).collect());
+    let mut fabric = rings(&page);
+    let of = [("a", kick_a, call_a), ("b", kick_b, call_b)];
+    let mut programs = of.map(|(port, kick, call)| Program::new(&mut fabric, port, kick, call));
+    let (others, count) = (|| page[3].rx_frames.load(Relaxed), |port: usize| &page[port]);
+    for _ in 0..FRAMES / 2 {
+        for (kick, from, to) in [(kick_a, 0, 1), (kick_b, 1, 0)] {
+            let Program { memory, rx, .. } = &mut programs[to];
+            let _ = rx.arm(memory, 1).unwrap();
+            programs[from].send();
+            kick.signal();
+            wait("a frame", || programs[to].has_received());
+        }
+    }
+    // A loop would go on now.
+    let before = others();
+    wait("frames of others", || others() > before + 2000);
+    let sum = |of: fn(&Counters) -> u64| of(count(0)) + of(count(1));
+    let kicks = sum(|counters| counters.kicks.load(Relaxed));
+    let interrupts = sum(|counters| counters.interrupts.load(Relaxed));
+    assert!(interrupts > FRAMES, "{interrupts}: each frame is announced");
+    // A frame causes a kick, and two signals, each of which may be a kick of a queue or of both.
+    assert!((FRAMES / 2..=6 * FRAMES + 16).contains(&kicks), "{kicks} kicks for {FRAMES} frames");
+}
+
+#[test]
+fn an_interrupt_of_a_program_that_is_also_its_kick_wakes_the_worker_no_more_than_frames_do() {
+    let [a, b] = [(); 2].map(|()| EventFd::new().unwrap());
+    frames_alone_wake([&a, &a, &b, &b]);
+}
+
+#[test]
+fn programs_whose_interrupts_are_each_others_kicks_wake_the_worker_no_more_than_frames_do() {
+    let [forth, back] = [(); 2].map(|()| EventFd::new().unwrap());
+    frames_alone_wake([&forth, &back, &back, &forth]);
+    let all = EventFd::new().unwrap();
+    frames_alone_wake([&all; 4]);
 }

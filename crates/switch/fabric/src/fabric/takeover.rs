@@ -123,7 +123,7 @@ mod tests {
     use crate::fabric::tests::{page, started};
     use crate::forward::{Source, free};
     use crate::proto::Event;
-    use ringway_frame::{Burst, CountersRef, TxQueue};
+    use ringway_frame::{Burst, Caps, CountersRef, LARGEST, Lost, Needs, RxQueue, TxQueue};
     use ringway_host::open_thread_files;
     use ringway_mem::Turn;
     use ringway_port::source;
@@ -140,12 +140,35 @@ mod tests {
         polled: Arc<AtomicU64>,
     }
 
-    impl TxQueue for Blocking {
-        fn take<'t>(&mut self, _turn: &'t Turn<'_>, _burst: &mut Burst<'t>) {
+    impl Blocking {
+        fn access(&self) {
             self.polled.fetch_add(1, Relaxed);
             while self.blocks.load(Relaxed) {
                 std::thread::sleep(Duration::from_millis(50));
             }
+        }
+    }
+
+    impl RxQueue for Blocking {
+        fn caps(&mut self, _turn: &Turn<'_>) -> Option<Caps> {
+            Some(Caps { offloads: Needs::NONE, largest: LARGEST })
+        }
+
+        fn reserve(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, which: &[u16]) -> usize {
+            which.len()
+        }
+
+        fn put(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, _which: &[u16]) -> Lost {
+            self.access();
+            Lost::default()
+        }
+
+        fn publish(&mut self, _turn: &Turn<'_>) {}
+    }
+
+    impl TxQueue for Blocking {
+        fn take<'t>(&mut self, _turn: &'t Turn<'_>, _burst: &mut Burst<'t>) {
+            self.access();
         }
 
         fn release(&mut self, _turn: &Turn<'_>, _frames: usize) {}
@@ -226,6 +249,37 @@ mod tests {
         // A port whose queue blocked can be moved, removed, and its worker's others too.
         fabric.move_port("slow", Some("w")).unwrap();
         ["slow", "load", "sink"].into_iter().for_each(|port| fabric.remove_port(port).unwrap());
+    }
+
+    #[test]
+    fn while_a_receivers_memory_blocks_only_its_sender_waits() {
+        let page = Arc::new((0..5).map(|_| Default::default()).collect());
+        let (mut fabric, _) = fabric(&["w"], &page);
+        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        fabric.add_switch(Switch { name: "t".into(), lookup, forward_reserved: false }).unwrap();
+        let (to, from) = (MacAddress([2, 0, 0, 0, 0, 4]), MacAddress([2, 0, 0, 0, 0, 3]));
+        let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
+        let ports = [("receiver", Kind::new("null", &())), ("sender", Kind::new("source", &load))];
+        let blocking = Blocking::default();
+        for (counters, (name, kind)) in (3..).zip(ports) {
+            let port = Port::new(name, kind, Some(To::Switch("t".into())));
+            fabric.add_port(Port { worker: Some("w".into()), ..port }, counters).unwrap();
+            if name == "receiver" {
+                *fabric.ports[name].rx[0].queue.lock().unwrap() = Box::new(blocking.clone());
+            }
+        }
+        let (frames, sent) = (|| page[1].rx_frames.load(Relaxed), || page[4].tx_frames.load(Relaxed));
+        until(&mut fabric, "frames", |_| frames() > 100 && sent() > 100);
+        blocking.blocks.store(true, Relaxed);
+        until(&mut fabric, "another thread takes over", |fabric| !fabric.workers[0].predecessors.is_empty());
+        let (before, waiting) = (frames(), sent());
+        until(&mut fabric, "frames while it is blocked", |_| frames() > before + 1000);
+        let held = fabric.state().workers[0].held.clone();
+        assert!(held.contains("a copy from port sender to port receiver"), "{held}");
+        assert_eq!(sent(), waiting, "the burst that is copied stays in hand");
+        blocking.blocks.store(false, Relaxed);
+        until(&mut fabric, "the blocked thread ends", |fabric| fabric.workers[0].predecessors.is_empty());
+        until(&mut fabric, "its sender goes on", |_| sent() > waiting + 100);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use session::Session;
 pub(crate) use shared::{Mapped, SharedMemory};
 
 use super::control::{Control, Settings};
-use super::iommu::{Iommu, MissQueue, Wakeup};
+use super::iommu::{Iommu, MissQueue, Outbox, Wakeup};
 use super::rarp::Rarp;
 use super::rx::VringRx;
 use super::tx::VringTx;
@@ -82,6 +82,8 @@ pub(super) struct Guest {
 struct DeviceIotlb {
     /// Present while `VIRTIO_F_ACCESS_PLATFORM` is negotiated.
     iommu: Option<Iommu>,
+    /// Messages for the back-end channel while there is no IOMMU.
+    outbox: Outbox,
     aside: Option<Box<Lookaside>>,
     /// Whether the IOTLB was updated since the rings were last checked.
     changed: bool,
@@ -89,6 +91,13 @@ struct DeviceIotlb {
     kicked: Vec<usize>,
     /// Whether so much was invalidated that translations of posted buffers must be prefetched again.
     ahead: bool,
+}
+
+impl DeviceIotlb {
+    /// What waits for room on the back-end channel.
+    fn outbox(&mut self) -> &mut Outbox {
+        self.iommu.as_mut().map_or(&mut self.outbox, |iommu| &mut iommu.outbox)
+    }
 }
 
 impl Guest {
@@ -314,11 +323,10 @@ impl Guest {
     /// Sends a request of ours, which may be lost: the front-end's channel may be full.
     pub(super) fn send_request(&mut self, packet: &Packet) {
         let Some(channel) = &self.session.channel else { return };
-        self.session.budget.wake(|| match &mut self.iotlb.iommu {
-            // Queued behind pending requests, of which the first may be partly sent.
-            Some(iommu) => iommu.send_request(packet, channel.as_fd()),
-            None => _ = ringway_host::try_write(channel.as_fd(), &packet.bytes),
-        });
+        // Queued behind pending requests, of which the first may be partly sent.
+        let outbox = self.iotlb.outbox();
+        outbox.post(packet);
+        self.session.budget.wake(|| outbox.send(channel.as_fd()));
     }
 
     /// Publishes a ring's current description; when this returns, no worker uses the former one.
@@ -403,7 +411,7 @@ impl Guest {
         match &mut self.iotlb.iommu {
             Some(iommu) if grows => iommu.extend(&self.shared.memory),
             // Granted translations may point elsewhere now.
-            Some(_) => self.iotlb.iommu = Some(Iommu::new(&self.shared.memory, self.counters.clone())),
+            Some(iommu) => iommu.forget(&self.shared.memory),
             None => {}
         }
         self.iotlb.ahead = true;
@@ -587,6 +595,7 @@ impl Device for Guest {
         let usable = matches!(FdKind::of(channel.as_fd()), Some(FdKind::Socket | FdKind::Pipe));
         self.session.channel = usable.then_some(channel);
         // The former channel may have got only part of a request.
+        self.iotlb.outbox().clear();
         self.iotlb.iommu.iter_mut().for_each(Iommu::ask_anew);
     }
 

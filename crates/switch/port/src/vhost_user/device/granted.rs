@@ -32,8 +32,17 @@ impl Guest {
     pub(super) fn set_iommu(&mut self) {
         let wanted = self.features & virtio::ACCESS_PLATFORM != 0;
         let is_stopped = self.slots.iter().all(|slot| slot.ring.is_none());
-        if wanted != self.iotlb.iommu.is_some() || is_stopped {
-            self.iotlb.iommu = wanted.then(|| Iommu::new(&self.shared.memory, self.counters.clone()));
+        match &mut self.iotlb.iommu {
+            Some(iommu) if wanted && is_stopped => iommu.forget(&self.shared.memory),
+            Some(_) if wanted => {}
+            None if wanted => {
+                let outbox = std::mem::take(self.iotlb.outbox());
+                self.iotlb.iommu = Some(Iommu::new(&self.shared.memory, self.counters.clone(), outbox));
+            }
+            _ => {
+                self.iotlb.outbox = std::mem::take(self.iotlb.outbox());
+                self.iotlb.iommu = None;
+            }
         }
     }
 
@@ -123,7 +132,7 @@ impl Guest {
     /// misses.
     pub(in crate::vhost_user) fn look_around(&mut self) {
         if self.iotlb.iommu.is_none() {
-            return;
+            return self.send_outbox();
         }
         if std::mem::take(&mut self.iotlb.changed) {
             self.go_on();
@@ -147,11 +156,17 @@ impl Guest {
         }
         // Rings and queues whose miss was given up report it again in the next call.
         self.iotlb.changed |= iommu.remind(now);
-        if let Some(channel) = &self.session.channel {
-            self.session.budget.wake(|| iommu.send(channel.as_fd()));
-        }
         if iommu.editor.retired().len() > RETIRED {
             ringway_host::reclaim_all(std::mem::take(iommu.editor.retired()));
+        }
+        self.send_outbox();
+    }
+
+    /// Sends requests that wait for room on the back-end channel.
+    fn send_outbox(&mut self) {
+        let outbox = self.iotlb.outbox();
+        if let Some(channel) = self.session.channel.as_ref().filter(|_| !outbox.is_empty()) {
+            self.session.budget.wake(|| outbox.send(channel.as_fd()));
         }
     }
 
@@ -181,7 +196,7 @@ impl Guest {
     pub(in crate::vhost_user) fn remind(&mut self, now: u64) {
         let (Some(iommu), Some(channel)) = (&mut self.iotlb.iommu, &self.session.channel) else { return };
         self.iotlb.changed |= iommu.remind(now);
-        iommu.send(channel.as_fd());
+        iommu.outbox.send(channel.as_fd());
     }
 
     /// When this returns, no worker uses translations that were invalidated before.

@@ -5,19 +5,20 @@
 //! while a miss is outstanding, and other queues are still served.
 
 mod miss_queue;
+mod outbox;
 mod queue;
 #[cfg(test)]
 mod tests;
 
 pub(super) use miss_queue::{MissQueue, Wakeup};
+pub(super) use outbox::Outbox;
 pub(super) use queue::{Seeker, through};
 
 use ringway_frame::CountersRef;
 use ringway_mem::Memory;
 use ringway_mem::iotlb::{Access, Change, ENTRIES, Editor, Iotlb, Missed};
-use ringway_vhost_user::{BackendRequest, Iotlb as Message, Packet};
+use ringway_vhost_user::{BackendRequest, Iotlb as Message};
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,9 +26,6 @@ use std::sync::atomic::Ordering::Relaxed;
 const MOST: usize = if cfg!(test) { 4096 } else { ENTRIES };
 /// Largest number of outstanding IOTLB misses. Attack: a driver that uses ever new addresses.
 const PENDING: usize = 4096;
-/// Largest size in bytes of requests that wait for room on the channel. Attack: a front-end that never reads
-/// them.
-const OUTBOX: usize = 1 << 16;
 /// Nanoseconds after which an unanswered miss is sent again, since it may have been lost, and how often it is repeated.
 const AGAIN: u64 = 1_000_000_000;
 const TIMES: u8 = 8;
@@ -61,18 +59,26 @@ pub(super) struct Iommu {
     pub(super) editor: Editor,
     /// Outstanding misses by page and access.
     pending: BTreeMap<(u64, u8), Question>,
-    /// Messages that the back-end channel had no room for yet; the first may be partly sent.
-    outbox: Vec<u8>,
+    /// Messages for the back-end channel.
+    pub(super) outbox: Outbox,
     asked_again: u64,
     /// Counters of each queue pair.
     counters: Vec<CountersRef>,
 }
 
 impl Iommu {
-    /// An IOMMU that has granted none of `memory` yet.
-    pub(super) fn new(memory: &Arc<Memory>, counters: Vec<CountersRef>) -> Iommu {
+    /// An IOMMU that has granted none of `memory` yet. `outbox` may have the rest of a partly sent message.
+    pub(super) fn new(memory: &Arc<Memory>, counters: Vec<CountersRef>, outbox: Outbox) -> Iommu {
         let editor = Editor::new(memory.clone(), MOST);
-        Iommu { editor, pending: BTreeMap::new(), outbox: Vec::new(), asked_again: 0, counters }
+        Iommu { editor, pending: BTreeMap::new(), outbox, asked_again: 0, counters }
+    }
+
+    /// Forgets what was granted and asked, and begins anew with `memory`. What waits for the channel stays.
+    pub(super) fn forget(&mut self, memory: &Arc<Memory>) {
+        let retired = std::mem::take(self.editor.retired());
+        self.editor = Editor::new(memory.clone(), MOST);
+        self.pending.clear();
+        ringway_host::reclaim_all(retired);
     }
 
     /// Moves to a memory table that only gained regions; granted translations stay.
@@ -104,19 +110,7 @@ impl Iommu {
     fn ask(&mut self, kind: u8, missed: Missed) {
         let (iova, permissions) = (missed.iova, missed.access.bits());
         let message = Message { iova, size: 0, user: 0, permissions, kind };
-        self.post(&BackendRequest::Iotlb(message).encode());
-    }
-
-    fn post(&mut self, packet: &Packet) {
-        if self.outbox.len() < OUTBOX {
-            self.outbox.extend_from_slice(&packet.bytes);
-        }
-    }
-
-    /// Sends another request on the channel, behind queued misses.
-    pub(super) fn send_request(&mut self, packet: &Packet, channel: impl AsFd) {
-        self.post(packet);
-        self.send(channel);
+        self.outbox.post(&BackendRequest::Iotlb(message).encode());
     }
 
     /// Queues all outstanding misses again, for a new back-end channel.
@@ -181,17 +175,6 @@ impl Iommu {
         self.editor.retry_misses();
         again.into_iter().for_each(|missed| self.ask(Message::MISS, missed));
         is_given_up
-    }
-
-    /// Sends as much of the outbox as the channel has room for.
-    pub(super) fn send(&mut self, channel: impl AsFd) {
-        while !self.outbox.is_empty() {
-            let sent = ringway_host::try_write(&channel, &self.outbox).min(self.outbox.len());
-            if sent == 0 {
-                return;
-            }
-            self.outbox.drain(..sent);
-        }
     }
 }
 
