@@ -65,7 +65,7 @@ fuzz: setup ## fuzz each target for TIME (default 60) seconds
 	@./scripts/fuzz.sh
 
 click-conf: ## run Click's or FastClick's example configurations, with ports for devices; CONF=folder conf/ of the source tree
-	@CLICK_CONF="$(CONF)" cargo test -p ringway-function --test integration conf:: -- --nocapture
+	@CLICK_CONF="$(CONF)" cargo test -p ringway-click-driver --test integration conf:: -- --nocapture
 
 click-tools: build ## create links named like Click's programs in DIR, for Click's configurations and tests
 	@./scripts/click-tools.sh "$(DIR)"

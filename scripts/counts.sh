@@ -9,7 +9,8 @@ command -v valgrind >/dev/null ||
   { echo "counts: valgrind is missing; apt-get install valgrind" >&2; exit 1; }
 target=${CARGO_TARGET_DIR:-$PWD/target}/release/examples
 file=benches/counts.txt
-cargo build --release -p ringway-port -p ringway-client -p ringway-switch -p ringway-elements -p ringway-tcp \
+cargo build --release -p ringway-port -p ringway-ring-client -p ringway-switch -p ringway-elements \
+  -p ringway-netstack \
   --example loop --example ring-bench --example count_ports --example count_switch --example count_elements \
   --example count_tcp
 # The C library copies by the same instructions on every processor; `rep movsb` would count for each byte.

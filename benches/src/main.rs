@@ -92,7 +92,10 @@ fn main() -> ExitCode {
     }
     if let Some(file) = &arguments.function {
         let words: Vec<String> = [file.display().to_string()].into_iter().chain(arguments.keys).collect();
-        return ExitCode::from(ringway_function::click::run(&words, ringway_function::click::Terminal));
+        return ExitCode::from(ringway_click_driver::click::run(
+            &words,
+            ringway_click_driver::click::Terminal,
+        ));
     }
     if arguments.relay {
         return ExitCode::from(u8::from(peer::relay::relay().is_err()));

@@ -1,7 +1,7 @@
 //! The line protocol of ControlSocket.
 
 use ringway_click::{HandlerCall, Pieces, Progress};
-use ringway_function::elements::{Failure, Handlers, Session};
+use ringway_click_driver::elements::{Failure, Handlers, Session};
 
 /// Largest value that handlers here return or accept.
 const MOST: usize = 1 << 12;

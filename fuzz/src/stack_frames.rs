@@ -6,7 +6,7 @@
 //! a group, it stops sending, and its next deadline is not in the past.
 
 use ringway_frame::{Needs, Offload};
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, MS, SECOND, Settings, SocketId, Stack};
+use ringway_netstack::{Cidr, Frames, InterfaceConfig, MS, SECOND, Settings, SocketId, Stack};
 use ringway_wire::icmp::{LinkOption, Neighbor, Prefix, v4, v6};
 use ringway_wire::tcp::Flags;
 use ringway_wire::{

@@ -5,7 +5,7 @@
 //! prefix of the other's stream, and the end of the stream only after all of it.
 
 use ringway_frame::{Needs, Offload};
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, MS, Settings, SocketId, Stack};
+use ringway_netstack::{Cidr, Frames, InterfaceConfig, MS, Settings, SocketId, Stack};
 use ringway_wire::{Header, Ipv4, Tcp, ipv4};
 use std::collections::VecDeque;
 

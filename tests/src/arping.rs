@@ -1,6 +1,6 @@
 //! ARP requests from a program on a ring port, as `arping` sends them.
 
-use ringway_client::{Ring, RingError, Wait};
+use ringway_ring_client::{Ring, RingError, Wait};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! A Linux bridge with TAP interfaces, for comparison with Ringway.
-use ringway_guests::{Attachment, Interface};
+use ringway_linux_guests::{Attachment, Interface};
 use std::io;
 use std::process::Command;
 

@@ -6,7 +6,7 @@ use std::process::Command;
 // A test that can't continue panics.
 #[allow(clippy::unwrap_used)]
 pub fn example(folder: &Path) -> Option<PathBuf> {
-    if ["make", "cc"].iter().any(|name| ringway_guests::image::program(name).is_none()) {
+    if ["make", "cc"].iter().any(|name| ringway_linux_guests::image::program(name).is_none()) {
         crate::say("the C library skipped: no compiler is available");
         return None;
     }

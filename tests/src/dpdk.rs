@@ -15,7 +15,7 @@ pub struct Testpmd {
 
 /// Whether testpmd is installed; otherwise tests report this and are skipped.
 pub fn installed() -> bool {
-    ringway_guests::image::program("dpdk-testpmd").is_some()
+    ringway_linux_guests::image::program("dpdk-testpmd").is_some()
 }
 
 impl Testpmd {

@@ -1,6 +1,6 @@
 //! A running `ringway`.
 use crate::eventually;
-use ringway_guests::{Attachment, Guest, Interface, Runner, Spec, image};
+use ringway_linux_guests::{Attachment, Guest, Interface, Runner, Spec, image};
 use serde_json::Value;
 use std::fs::File;
 use std::io;

@@ -1,6 +1,6 @@
 //! Live migration of a guest from one QEMU to another.
 use crate::qmp::{BOUND, Manager};
-use ringway_guests::Spec;
+use ringway_linux_guests::Spec;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Two programs on rings that exchange numbered frames and verify every received byte.
-use ringway_client::{Ring, RingError, Wait};
+use ringway_ring_client::{Ring, RingError, Wait};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Hot-plugging network devices of a QEMU guest.
 use crate::qmp::Manager;
-use ringway_guests::Spec;
+use ringway_linux_guests::Spec;
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! QEMU versions and kernels suitable for guests behind an IOMMU, and for guests on emulated cards.
 use crate::qtest::has_device;
-use ringway_guests::image;
+use ringway_linux_guests::image;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

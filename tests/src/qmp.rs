@@ -1,6 +1,6 @@
 //! QEMU's management protocol (QMP).
 use crate::eventually;
-use ringway_guests::Spec;
+use ringway_linux_guests::Spec;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

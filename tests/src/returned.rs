@@ -1,6 +1,6 @@
 //! Numbered frames that one program sends and another one returns, each checked: the same exchange as that of
 //! `clients/c/examples/frames.c`, so that each of the two may be either program.
-use ringway_client::{FRAGMENTS, Ring, RingError, Wait};
+use ringway_ring_client::{FRAGMENTS, Ring, RingError, Wait};
 use std::time::Duration;
 
 const HEADER: usize = 14;

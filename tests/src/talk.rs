@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use crate::eventually;
 use crate::traffic::{answered, ping, send};
-use ringway_guests::Guest;
+use ringway_linux_guests::Guest;
 use std::time::Duration;
 
 /// Time limit of a command in a guest.

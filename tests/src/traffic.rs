@@ -1,5 +1,5 @@
 //! Pings and iperf3 between guests, with parsed results.
-use ringway_guests::{Guest, Output};
+use ringway_linux_guests::{Guest, Output};
 use serde_json::Value;
 use std::time::Duration;
 

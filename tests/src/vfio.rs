@@ -1,6 +1,6 @@
 //! DPDK's testpmd on vfio in a QEMU guest: a user-space driver behind the guest's IOMMU.
 use crate::traffic::Runs;
-use ringway_guests::{Guest, Spec, image};
+use ringway_linux_guests::{Guest, Spec, image};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The C library on rings of this host: ports and a pipe, beside programs in Rust.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_client::{Ring, RingOptions};
+use ringway_ring_client::{Ring, RingOptions};
 use ringway_tests::fabric::Fabric;
 use ringway_tests::folder::Folder;
 use ringway_tests::returned::{give_back, send};

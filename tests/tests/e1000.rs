@@ -1,7 +1,7 @@
 //! Emulated network cards of a running fabric: a driver in a client's memory on each side.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_client::{Ring, Wait};
+use ringway_ring_client::{Ring, Wait};
 use ringway_tests::card::{Card, MEMORY};
 use ringway_tests::e1000::E1000;
 use ringway_tests::eventually;

@@ -2,7 +2,7 @@
 //! driver with static mappings.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_guests::{Attachment, Guest, Interface, Iommu, Runner, Spec};
+use ringway_linux_guests::{Attachment, Guest, Interface, Iommu, Runner, Spec};
 use ringway_tests::fabric::{self, BOOT, Fabric, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::numbered::{Talker, exchange};
@@ -218,7 +218,7 @@ fn overreach(name: &str, fit: &Fit, iommu: Option<Iommu>) -> [String; 2] {
     );
     ran(&guest, &line);
     ran(&guest, "until grep -q offered /tmp/output || test -e /tmp/over; do usleep 50000; done");
-    let mut ring = ringway_client::Ring::connect(&fabric.socket("a.sock")).unwrap();
+    let mut ring = ringway_ring_client::Ring::connect(&fabric.socket("a.sock")).unwrap();
     let mut frame = [0; 60];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 9, 0x88, 0xb5]);
     frame[14..14 + OVERWRITTEN.len()].copy_from_slice(OVERWRITTEN.as_bytes());

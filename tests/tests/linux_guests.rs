@@ -1,8 +1,8 @@
 //! Linux guests on the ports of a switch: User-Mode Linux and QEMU.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_guests::{Guest, Runner, Spec, USERS};
 use ringway_host::jail::can_change_user;
+use ringway_linux_guests::{Guest, Runner, Spec, USERS};
 use ringway_tests::bridge::Bridge;
 use ringway_tests::fabric::{self, BOOT, Fabric, connecting_port, port};
 use ringway_tests::folder::Folder;
@@ -105,7 +105,7 @@ fn user_mode_linux_reaches_no_files_of_its_host() {
 fn a_program_below_the_temporary_folder_is_found() {
     let folder = Folder::new("carried").unwrap();
     let program = folder.path().join("busybox");
-    std::fs::copy(ringway_guests::image::program("busybox").unwrap(), &program).unwrap();
+    std::fs::copy(ringway_linux_guests::image::program("busybox").unwrap(), &program).unwrap();
     let mut spec = Spec::new("carried", fabric::second(), Vec::new());
     spec.carried.push(program.clone());
     let guest = fabric::start(spec, &folder.path().join("guest"));
@@ -220,7 +220,7 @@ fn qemu_with_two_queues_listens() {
     let left = fabric.guest_with(Runner::Qemu, "left", 1, |spec| {
         spec.processors = 2;
         spec.interfaces[0].queues = 2;
-        spec.interfaces[0].attachment = ringway_guests::Attachment::VhostUser { socket, listen: true };
+        spec.interfaces[0].attachment = ringway_linux_guests::Attachment::VhostUser { socket, listen: true };
     });
     let _right = fabric.guest(fabric::second(), "right", 2, &[]);
     assert!(reaches(&left, "10.99.0.2"), "no ping");

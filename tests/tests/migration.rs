@@ -1,7 +1,7 @@
 //! A QEMU guest that is migrated from one port to another while it sends and receives.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_guests::{Attachment, Guest, Interface, Iommu, Runner, Spec};
+use ringway_linux_guests::{Attachment, Guest, Interface, Iommu, Runner, Spec};
 use ringway_tests::fabric::{self, Fabric, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::moving::expecting;

@@ -1,8 +1,8 @@
 //! Stock Linux guests of a stock QEMU on emulated network cards: the kernel's own driver drives each model.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_client::Ring;
-use ringway_guests::{Attachment, Guest, Runner, Spec, image};
+use ringway_linux_guests::{Attachment, Guest, Runner, Spec, image};
+use ringway_ring_client::Ring;
 use ringway_tests::fabric::{self, BOOT, Fabric, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::linux_driver::{self, NoDriver};

@@ -1,8 +1,8 @@
 //! Programs in stock Linux guests of a stock QEMU, on rings in the memory of a PCI device.
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
-use ringway_client::Ring;
-use ringway_guests::{Attachment, Guest, Iommu, Runner, Spec, image};
+use ringway_linux_guests::{Attachment, Guest, Iommu, Runner, Spec, image};
+use ringway_ring_client::Ring;
 use ringway_tests::fabric::{BOOT, Fabric};
 use ringway_tests::folder::Folder;
 use ringway_tests::returned::{give_back, send};

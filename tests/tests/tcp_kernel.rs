@@ -4,9 +4,9 @@
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../../crates/tcp/tests/common/mod.rs"]
+#[path = "../../crates/net/netstack/tests/common/mod.rs"]
 mod common;
-#[path = "../../crates/port/tests/namespace/mod.rs"]
+#[path = "../../crates/switch/port/tests/namespace/mod.rs"]
 mod namespace;
 
 use common::{byte, drain, fill};
@@ -14,8 +14,8 @@ use ringway_frame::packet::{Packet, Pool};
 use ringway_frame::{LARGEST, Needs, Offload};
 use ringway_host::{TAP_HEADER, TapSettings, open_tap, wait_readable};
 use ringway_link::{Capacity, Delay, Link, Loss, Profile, Queue, Reason};
-use ringway_stack::{Config, Network, TapDevice};
-use ringway_tcp::{Frames, MS, Settings, SocketId, Stack, TcpInfo};
+use ringway_netstack::{Frames, MS, Settings, SocketId, Stack, TcpInfo};
+use ringway_sockets::{Config, Network, TapDevice};
 use ringway_tests::tshark::{BUSY, Capture, LOSSES};
 use ringway_tests::{eventually, say};
 use std::fs::File;
@@ -131,16 +131,16 @@ fn sockets_on_a_tap() {
     let kernel = bind(([10, 1, 0, 1], 0).into());
     let address = kernel.local_addr().unwrap();
     let program = std::thread::spawn(move || talk(kernel.accept().unwrap().0, LEN));
-    exchange(ringway_stack::TcpStream::connect(&network, address).unwrap(), LEN);
+    exchange(ringway_sockets::TcpStream::connect(&network, address).unwrap(), LEN);
     program.join().unwrap();
-    let listener = ringway_stack::TcpListener::bind(&network, format!("10.1.0.2:{PORT}")).unwrap();
+    let listener = ringway_sockets::TcpListener::bind(&network, format!("10.1.0.2:{PORT}")).unwrap();
     let program = std::thread::spawn(|| talk(dial(([10, 1, 0, 2], PORT).into()), LEN));
     exchange(listener.accept().unwrap().0, LEN);
     program.join().unwrap();
 }
 
 /// The program's side of a connection, as [`talk`].
-fn exchange(stream: ringway_stack::TcpStream, len: u64) {
+fn exchange(stream: ringway_sockets::TcpStream, len: u64) {
     stream.set_read_timeout(Some(BOUND)).unwrap();
     both_ways(stream.try_clone().unwrap(), stream, |stream| stream.shutdown(Shutdown::Write).unwrap(), len);
 }

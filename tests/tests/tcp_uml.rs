@@ -3,12 +3,12 @@
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use ringway_frame::{LARGEST, Needs, Offload};
-use ringway_guests::{Guest, Runner};
+use ringway_linux_guests::{Guest, Runner};
 use ringway_mem::Span;
-use ringway_stack::{
+use ringway_netstack::Transmit;
+use ringway_sockets::{
     Config, Device, DeviceError, Network, Received, RingDevice, StoredBytes, TcpListener, TcpStream,
 };
-use ringway_tcp::Transmit;
 use ringway_tests::fabric::{self, Fabric};
 use ringway_tests::folder::Folder;
 use ringway_tests::say;

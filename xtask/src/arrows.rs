@@ -11,7 +11,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("mem", &[]),
     ("frame", &["wire", "mem"]),
     ("click", &["frame", "wire", "click-lang"]),
-    ("tcp", &["frame", "wire"]),
+    ("netstack", &["frame", "wire"]),
     ("link", &["frame", "wire"]),
     ("ring", &["mem"]),
     ("elements", &["click", "link", "ring"]),
@@ -22,53 +22,66 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("switch", &["frame", "spec", "wire"]),
     ("host", &["mem"]),
     ("port", &["host", "vhost-user", "vfio-user", "nic", "link", "virtq", "frame", "wire", "spec"]),
-    ("client", &["ring", "host"]),
-    ("stack", &["tcp", "client", "host", "frame", "mem"]),
+    ("ring-client", &["ring", "host"]),
+    ("sockets", &["netstack", "ring-client", "host", "frame", "mem"]),
     ("tiny", &["elements", "nic", "ring", "virtq", "mem", "wire"]),
-    ("program", &["tcp", "tiny"]),
-    ("vmm", &["client", "host", "tiny", "vfio-user"]),
-    ("function", &["elements", "client", "port"]),
-    ("fabric", &["switch", "port", "spec", "function"]),
-    ("guests", &["host"]),
+    ("tiny-program", &["netstack", "tiny"]),
+    ("vmm", &["ring-client", "host", "tiny", "vfio-user"]),
+    ("click-driver", &["elements", "ring-client", "port"]),
+    ("fabric", &["switch", "port", "spec", "click-driver"]),
+    ("linux-guests", &["host"]),
     ("place", &["spec"]),
     ("scheduler", &["host", "place"]),
-    ("control", &["fabric", "guests", "scheduler"]),
-    ("cli", &["control", "function", "vmm"]),
+    ("control", &["fabric", "linux-guests", "scheduler"]),
+    ("cli", &["control", "click-driver", "vmm"]),
 ];
 
 /// Checks every crate's manifest against the house.
 pub fn check(root: &Path) -> Findings {
     let allowed = closure();
     let mut findings = Findings::new();
-    let Ok(folders) = std::fs::read_dir(root.join("crates")) else {
+    let crates = crates(root);
+    if crates.is_empty() {
         return vec!["crates: cannot be read".to_string()];
-    };
-    for folder in folders.flatten() {
-        let name = folder.file_name().to_string_lossy().into_owned();
-        let Some(may_use) = allowed.get(name.as_str()) else {
+    }
+    for path in crates {
+        let (folder, name) = (root.join(&path), path.rsplit('/').next().unwrap_or_default());
+        let Some(may_use) = allowed.get(name) else {
             findings.push(format!(
-                "crates/{name}: add its row to xtask/src/arrows.rs and to the table in ARCHITECTURE.md"
+                "{path}: add its row to xtask/src/arrows.rs and to the table in ARCHITECTURE.md"
             ));
             continue;
         };
-        let used = uses(&folder.path().join("Cargo.toml"));
-        let sources = sources(&folder.path().join("src"));
+        let used = uses(&folder.join("Cargo.toml"));
+        let sources = sources(&folder.join("src"));
         for used in &used {
             if !may_use.contains(used.as_str()) {
                 findings.push(format!(
-                    "crates/{name}/Cargo.toml: may not use ringway-{used}; do without it, or \
+                    "{path}/Cargo.toml: may not use ringway-{used}; do without it, or \
                      change xtask/src/arrows.rs and the table in ARCHITECTURE.md"
                 ));
             }
             if !sources.contains(&format!("ringway_{}", used.replace('-', "_"))) {
-                findings.push(format!("crates/{name}/Cargo.toml: ringway-{used} is not used; remove it"));
+                findings.push(format!("{path}/Cargo.toml: ringway-{used} is not used; remove it"));
             }
         }
-        for below in direct(&name).iter().filter(|below| !used.iter().any(|used| used == *below)) {
+        for below in direct(name).iter().filter(|below| !used.iter().any(|used| used == *below)) {
             findings.push(format!("xtask/src/arrows.rs: {name} does not use {below}; remove the arrow"));
         }
     }
     findings
+}
+
+/// The folders of all crates: `crates/GROUP/NAME`, sorted.
+pub fn crates(root: &Path) -> Vec<String> {
+    let folders = |path: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(root.join(path)).into_iter().flatten().flatten();
+        let folders = entries.filter(|entry| entry.path().is_dir());
+        folders.map(|entry| format!("{path}/{}", entry.file_name().to_string_lossy())).collect()
+    };
+    let mut crates: Vec<String> = folders("crates").iter().flat_map(|group| folders(group)).collect();
+    crates.sort();
+    crates
 }
 
 /// The crates that a crate may use directly.

@@ -8,7 +8,7 @@ const CRATES: &[&str] = &[
     "wire",
     "mem",
     "frame",
-    "tcp",
+    "netstack",
     "ring",
     "virtq",
     "nic",
@@ -17,8 +17,8 @@ const CRATES: &[&str] = &[
     "click",
     "elements",
     "tiny",
-    "program",
-    "program/c",
+    "tiny-program",
+    "tiny-program/c",
 ];
 
 /// Builds the crates, and features behind their names; compiler errors are the findings.
@@ -34,7 +34,7 @@ pub fn check(root: &Path) -> Findings {
         match status {
             Ok(status) if status.success() => {}
             Ok(_) => {
-                findings.push(format!("crates/{name}: does not build for {TARGET}; it must do without std"))
+                findings.push(format!("ringway-{name}: does not build for {TARGET}; it must do without std"))
             }
             Err(error) => findings.push(format!("cargo: {error}")),
         }

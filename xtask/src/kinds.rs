@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 const NAMED_ELSEWHERE: &[&str] = &["vhost_user", "ring", "pipe", "source", "link"];
 /// Where a kind may be named, with `KIND` for its name. ARCHITECTURE.md lists the same places.
 pub const PLACES: &[&str] = &[
-    "crates/port/src/KIND/",
-    "crates/port/src/lib.rs",
-    "crates/port/src/kinds.rs",
-    "crates/control/src/kinds/KIND.rs",
-    "crates/control/src/kinds/mod.rs",
+    "crates/switch/port/src/KIND/",
+    "crates/switch/port/src/lib.rs",
+    "crates/switch/port/src/kinds.rs",
+    "crates/fleet/control/src/kinds/KIND.rs",
+    "crates/fleet/control/src/kinds/mod.rs",
 ];
 const SEARCHED: &[&str] = &["port", "control", "fabric", "cli", "spec"];
 
@@ -26,7 +26,7 @@ pub fn check(files: &[File]) -> Findings {
     let kinds: BTreeSet<&str> = files.iter().filter_map(kind).collect();
     // A kind may use another one's queues.
     let of_a_kind =
-        |path: &str| kinds.iter().any(|kind| path.starts_with(&format!("crates/port/src/{kind}/")));
+        |path: &str| kinds.iter().any(|kind| path.starts_with(&format!("crates/switch/port/src/{kind}/")));
     for kind in &kinds {
         let places: Vec<String> = PLACES.iter().map(|place| place.replace("KIND", kind)).collect();
         for place in &places {
@@ -38,7 +38,8 @@ pub fn check(files: &[File]) -> Findings {
             continue;
         }
         let searched = |file: &&File| {
-            SEARCHED.iter().any(|name| file.path.starts_with(&format!("crates/{name}/src/")))
+            file.path.contains("/src/")
+                && file.krate().is_some_and(|name| SEARCHED.contains(&name))
                 && !places.iter().any(|place| file.path.starts_with(place.as_str()))
                 && !of_a_kind(&file.path)
         };
@@ -59,10 +60,10 @@ pub fn check(files: &[File]) -> Findings {
 
 /// The kind of port that a file defines: a folder of `port` with a `PortKind`, or a file of `control`.
 fn kind(file: &File) -> Option<&str> {
-    if let Some(name) = file.path.strip_prefix("crates/control/src/kinds/") {
+    if let Some(name) = file.path.strip_prefix("crates/fleet/control/src/kinds/") {
         return name.strip_suffix(".rs").filter(|name| *name != "mod");
     }
-    let (name, _) = file.path.strip_prefix("crates/port/src/")?.split_once('/')?;
+    let (name, _) = file.path.strip_prefix("crates/switch/port/src/")?.split_once('/')?;
     file.text.contains("pub const KIND: PortKind").then_some(name)
 }
 
@@ -84,19 +85,19 @@ mod tests {
     fn a_new_kind_needs_every_place_and_is_named_in_no_other() {
         let mut files = vec![
             file("ARCHITECTURE.md", &PLACES.join("\n")),
-            file("crates/port/src/lib.rs", "pub mod discard;"),
-            file("crates/port/src/kinds.rs", "discard::KIND"),
-            file("crates/port/src/discard/mod.rs", "pub const KIND: PortKind = null::NullTx;"),
-            file("crates/control/src/kinds/mod.rs", ""),
+            file("crates/switch/port/src/lib.rs", "pub mod discard;"),
+            file("crates/switch/port/src/kinds.rs", "discard::KIND"),
+            file("crates/switch/port/src/discard/mod.rs", "pub const KIND: PortKind = null::NullTx;"),
+            file("crates/fleet/control/src/kinds/mod.rs", ""),
         ];
         let missing = check(&files);
         assert_eq!(missing.len(), 1, "{missing:?}");
-        assert!(missing[0].starts_with("crates/control/src/kinds/discard.rs: missing"), "{missing:?}");
-        files.push(file("crates/control/src/kinds/discard.rs", ""));
-        files.push(file("crates/fabric/src/world.rs", "no_discard::KIND"));
+        assert!(missing[0].starts_with("crates/fleet/control/src/kinds/discard.rs: missing"), "{missing:?}");
+        files.push(file("crates/fleet/control/src/kinds/discard.rs", ""));
+        files.push(file("crates/switch/fabric/src/world.rs", "no_discard::KIND"));
         assert_eq!(check(&files), Findings::new());
-        files.push(file("crates/cli/src/up.rs", "use ringway_port::discard::KIND;"));
+        files.push(file("crates/fleet/cli/src/up.rs", "use ringway_port::discard::KIND;"));
         let named = check(&files);
-        assert!(named.len() == 1 && named[0].starts_with("crates/cli/src/up.rs: names"), "{named:?}");
+        assert!(named.len() == 1 && named[0].starts_with("crates/fleet/cli/src/up.rs: names"), "{named:?}");
     }
 }

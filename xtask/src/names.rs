@@ -58,16 +58,18 @@ fn architecture(root: &Path, files: &[File]) -> Findings {
         .flat_map(|word| word.split('/'))
         .collect();
     let mut findings = Findings::new();
-    for folder in std::fs::read_dir(root.join("crates")).into_iter().flatten().flatten() {
-        let name = folder.file_name().to_string_lossy().into_owned();
-        if !named.contains(&name.as_str()) {
-            findings.push(format!("{PAGE}: does not name crates/{name}; say what lives there"));
+    for folder in crate::arrows::crates(root) {
+        let name = folder.rsplit('/').next().unwrap_or_default();
+        if !named.contains(&name) {
+            findings.push(format!("{PAGE}: does not name {folder}; say what lives there"));
         }
     }
     for (index, line) in page.text.lines().enumerate() {
         for part in line.split("crates/").skip(1) {
-            let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '-').collect();
-            if !name.is_empty() && !root.join("crates").join(&name).is_dir() {
+            let path: String =
+                part.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '-' | '/')).collect();
+            let name = path.split('/').take(2).collect::<Vec<_>>().join("/");
+            if !root.join("crates").join(&name).is_dir() {
                 findings.push(format!("{PAGE}:{}: crates/{name} does not exist", index + 1));
             }
         }

@@ -14,7 +14,7 @@ const COMMENT: usize = 120;
 const RATCHET: &str = "xtask/ratchet.toml";
 /// Suffixes of source files.
 const SOURCES: &[&str] = &[".rs", ".py", ".sh"];
-/// Sources that a program writes, as `crates/cli/tests/clients.rs` checks.
+/// Sources that a program writes, as `crates/fleet/cli/tests/clients.rs` checks.
 const WRITTEN: &[&str] = &["python/ringway/api.py"];
 
 /// Exceptions: lines of a file, lines of a function (`path::name`), length of a file's longest line.

@@ -16,9 +16,9 @@ impl File {
         self.path.ends_with(".rs")
     }
 
-    /// Its crate: `mem` for `crates/mem/src/lib.rs`.
+    /// Its crate: `mem` for `crates/base/mem/src/lib.rs`.
     pub fn krate(&self) -> Option<&str> {
-        self.path.strip_prefix("crates/")?.split('/').next()
+        self.path.strip_prefix("crates/")?.split('/').nth(1)
     }
 }
 

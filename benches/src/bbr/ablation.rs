@@ -9,9 +9,9 @@ use crate::plan::Plan;
 use crate::rig::{LOAD, Pinned, WORKER};
 use ringway_frame::{BURST, LARGEST};
 use ringway_host::Clock;
-use ringway_stack::{Cidr, Device, RingDevice, TcpListener};
-use ringway_tcp::congestion::Algorithm::Bbr1;
-use ringway_tcp::{InterfaceConfig, MS, Pacing, Settings, SocketError, SocketId, Stack};
+use ringway_netstack::congestion::Algorithm::Bbr1;
+use ringway_netstack::{InterfaceConfig, MS, Pacing, Settings, SocketError, SocketId, Stack};
+use ringway_sockets::{Cidr, Device, RingDevice, TcpListener};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ impl Program {
         let now = self.clock.now() / self.ablation.stamps * self.ablation.stamps;
         for _ in 0..BURST {
             let Some(received) = self.device.receive()? else { break };
-            ringway_stack::pass(&mut self.stack, now, &received, &mut self.frame, None);
+            ringway_sockets::pass(&mut self.stack, now, &received, &mut self.frame, None);
         }
         if now >= self.next {
             self.stack.expire(now);

@@ -5,7 +5,7 @@ use super::{Rows, lateness, scaled};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::plan::Plan;
-use ringway_tcp::congestion::Algorithm::{self, Bbr1, Bbr3, Cubic};
+use ringway_netstack::congestion::Algorithm::{self, Bbr1, Bbr3, Cubic};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

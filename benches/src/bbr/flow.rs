@@ -2,8 +2,8 @@
 
 use crate::Failure;
 use crate::peer::net::Space;
-use ringway_stack::Network;
-use ringway_tcp::congestion::Algorithm;
+use ringway_netstack::congestion::Algorithm;
+use ringway_sockets::Network;
 use rustix::net::sockopt::{set_socket_linger, set_tcp_congestion};
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -55,10 +55,10 @@ impl<'a> Flow<'a> {
     pub fn open(self) -> Result<(End<'a>, End<'a>), Failure> {
         match self {
             Flow::Ours { networks: [from, to], server, algorithm } => {
-                let listener = ringway_stack::TcpListener::bind(to, server)?;
+                let listener = ringway_sockets::TcpListener::bind(to, server)?;
                 listener.set_nonblocking(true)?;
                 let sender = move |_: &Traffic, stop: &AtomicBool| {
-                    let stream = ringway_stack::TcpStream::connect(from, server)?;
+                    let stream = ringway_sockets::TcpStream::connect(from, server)?;
                     stream.set_congestion(algorithm)?;
                     stream.set_write_timeout(Some(PATIENCE))?;
                     send(stream, stop)

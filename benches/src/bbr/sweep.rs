@@ -6,7 +6,7 @@ use super::{Rows, scaled};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::plan::Plan;
-use ringway_tcp::congestion::Algorithm::{self, Bbr1, Bbr3, Cubic};
+use ringway_netstack::congestion::Algorithm::{self, Bbr1, Bbr3, Cubic};
 use std::time::Duration;
 
 /// What is measured on each cell.

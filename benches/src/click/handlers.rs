@@ -9,7 +9,7 @@ use crate::keys::Folder;
 use crate::plan::Plan;
 use crate::rig::{LOAD, Pinned, WORKER};
 use ringway_click::{Class, Context, Element, Metadata, PACKETS, PacketBurst};
-use ringway_function::click::{Terminal, registry, run_with};
+use ringway_click_driver::click::{Terminal, registry, run_with};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

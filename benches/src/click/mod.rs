@@ -22,8 +22,8 @@ pub use configuration::{CASES, Case, flow};
 use frames::{Frames, Length};
 use peer::{Running, Way};
 use ringway_click::{Clock, PACKETS, Router};
+use ringway_click_driver::click::{Host, Machine, Terminal, registry};
 use ringway_click_lang::Source;
-use ringway_function::click::{Host, Machine, Terminal, registry};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 use super::seat::Seat;
 use crate::Failure;
 use crate::click::frames::{Frames, HEADERS, KEPT};
-use ringway_client::{Ring, Rx, Slot, Tx};
+use ringway_ring_client::{Ring, Rx, Slot, Tx};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@ use crate::entry::{Better, Entry, Slices};
 use crate::keys::Folder;
 use crate::machine;
 use crate::plan::Plan;
-use ringway_client::Ring;
+use ringway_ring_client::Ring;
 use ringway_tests::fabric::Fabric;
 use std::time::{Duration, Instant};
 

@@ -7,7 +7,7 @@ use crate::plan::Plan;
 use crate::rig::WORKER;
 use crate::rig::fabric::{Rig, listen, vhost_user};
 use crate::run::Output;
-use ringway_guests::{Attachment, Guest, Interface, Runner, Spec, image};
+use ringway_linux_guests::{Attachment, Guest, Interface, Runner, Spec, image};
 use ringway_spec::Poll;
 use ringway_tests::bridge::Bridge;
 use ringway_tests::traffic::{iperf, ping};

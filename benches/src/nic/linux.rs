@@ -7,7 +7,7 @@ use crate::entry::{Better, Entry, median};
 use crate::keys::{Folder, Group, QUIET};
 use crate::plan::Plan;
 use crate::run::Output;
-use ringway_guests::image;
+use ringway_linux_guests::image;
 use ringway_port::e1000::Techniques;
 use std::time::Duration;
 

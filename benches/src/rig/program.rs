@@ -3,10 +3,10 @@
 use crate::Failure;
 use crate::keys::Folder;
 use crate::rig::fabric::{Rig, SWITCH};
-use ringway_client::{Ring, RingOptions};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, Program, RingListener};
 use ringway_ring::{Geometry, Hello};
+use ringway_ring_client::{Ring, RingOptions};
 use ringway_spec::{Kind, Port, To};
 use std::os::fd::OwnedFd;
 use std::path::Path;

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::rig::guest::PATIENCE;
 use crate::rig::program::OnPort;
 use crate::rig::sequence::{self, Payload, Sequence};
-use ringway_client::{Ring, Slot, Wait};
+use ringway_ring_client::{Ring, Slot, Wait};
 use std::time::{Duration, Instant};
 
 const BURST: u32 = 64;

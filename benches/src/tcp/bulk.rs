@@ -9,8 +9,8 @@ use crate::plan::Plan;
 use crate::rig::WORKER;
 use crate::rig::fabric::{Rig, SWITCH};
 use ringway_port::ring::open::Program;
+use ringway_sockets::Network;
 use ringway_spec::{Poll, To};
-use ringway_stack::Network;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -175,7 +175,7 @@ impl WithKernel {
     fn connect(&self, ours: bool) -> Result<Ends, Failure> {
         let server = SocketAddr::from(SERVER);
         let client: Box<dyn Stream> = if ours {
-            Box::new(ringway_stack::TcpStream::connect(&self.network, server)?)
+            Box::new(ringway_sockets::TcpStream::connect(&self.network, server)?)
         } else {
             Box::new(self.spaces[1].within(|| Ok(std::net::TcpStream::connect(server)?))?)
         };

@@ -5,8 +5,8 @@ use crate::peer::net::{Space, ip};
 use crate::rig::fabric::{Rig, SWITCH};
 use crate::rig::program::connected;
 use ringway_port::ring::open::Program;
+use ringway_sockets::{Config, Host, Network, RingDevice, RingOptions};
 use ringway_spec::{Kind, Port, To};
-use ringway_stack::{Config, Host, Network, RingDevice, RingOptions};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
@@ -32,7 +32,7 @@ impl Stream for TcpStream {
     }
 }
 
-impl Stream for ringway_stack::TcpStream {
+impl Stream for ringway_sockets::TcpStream {
     fn finish(&self) -> std::io::Result<()> {
         self.shutdown(Shutdown::Write)
     }
@@ -57,15 +57,15 @@ pub fn ring() -> RingOptions {
 pub fn host(rig: &mut Rig, last: u8, change: impl Fn(&mut Config)) -> Result<(Host, Program), Failure> {
     let port = Port::new(&format!("host{last}"), Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
     let port = connected(rig, Port { hold: Some(HOLD), ..port }, ring())?;
-    let mut config = Config::new(ringway_stack::Cidr::new([10, 96, 0, last], 24));
+    let mut config = Config::new(ringway_sockets::Cidr::new([10, 96, 0, last], 24));
     change(&mut config);
     Ok((Host::new(RingDevice::from(port.ring), config)?, port.program))
 }
 
 /// A connection between two networks.
 pub fn connect(client: &Network, server: &Network) -> Result<Ends, Failure> {
-    let listener = ringway_stack::TcpListener::bind(server, SocketAddr::from(SERVER))?;
-    let stream = ringway_stack::TcpStream::connect(client, SocketAddr::from(SERVER))?;
+    let listener = ringway_sockets::TcpListener::bind(server, SocketAddr::from(SERVER))?;
+    let stream = ringway_sockets::TcpStream::connect(client, SocketAddr::from(SERVER))?;
     let (accepted, _peer) = listener.accept()?;
     for stream in [&stream, &accepted] {
         stream.set_nodelay(true)?;

@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::entry::{Better, Entry};
 use crate::plan::Plan;
 use ringway_frame::Needs;
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, SECOND, Settings, SocketId, Stack};
+use ringway_netstack::{Cidr, Frames, InterfaceConfig, SECOND, Settings, SocketId, Stack};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;

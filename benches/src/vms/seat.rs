@@ -2,7 +2,6 @@
 
 use crate::Failure;
 use crate::keys::Folder;
-use ringway_client::{Coming, Ring, RingOptions};
 use ringway_control::function::spare::Spare;
 use ringway_control::function::{First, FunctionMessage, Order, Start};
 use ringway_fabric::Link;
@@ -10,6 +9,7 @@ use ringway_host::{send_with, try_receive_with, wait_readable};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, RingListener};
 use ringway_ring::Geometry;
+use ringway_ring_client::{Coming, Ring, RingOptions};
 use ringway_spec::{Configuration, Function, Isolation};
 use ringway_tests::fabric::program;
 use std::fs::File;

@@ -7,7 +7,7 @@
 mod elements;
 
 use ringway_click::{Console, Registry};
-use ringway_function::click::{self, Terminal};
+use ringway_click_driver::click::{self, Terminal};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -30,7 +30,7 @@ fn registry() -> Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_function::click::Recorder;
+    use ringway_click_driver::click::Recorder;
 
     fn output(arguments: &[&str]) -> String {
         let console = Recorder::default();

@@ -3,7 +3,7 @@
 //! return now, so that a call returns at the same virtual time in each run.
 
 use crate::machine::Machine;
-use ringway_tcp::{MS, SECOND};
+use ringway_netstack::{MS, SECOND};
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;

@@ -4,7 +4,7 @@ use crate::poll::Epoll;
 use crate::sockets::Socket;
 use crate::sysctl;
 use ringway_frame::{Needs, Offload};
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, SECOND, Settings, Stack};
+use ringway_netstack::{Cidr, Frames, InterfaceConfig, SECOND, Settings, Stack};
 use ringway_wire::icmp::v6;
 use ringway_wire::{EtherType, Ethernet, Header, Protocol};
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@ use libc::{
     SO_ERROR, SO_KEEPALIVE, SO_SNDBUF, SOL_SOCKET, TCP_CORK, TCP_FASTOPEN_CONNECT, TCP_INFO, TCP_MAXSEG,
     TCP_NODELAY, TCP_USER_TIMEOUT,
 };
-use ringway_tcp::{MS, State, TcpInfo};
+use ringway_netstack::{MS, State, TcpInfo};
 
 const SOL_TCP: i32 = libc::SOL_TCP;
 /// Options without a constant in `libc`.

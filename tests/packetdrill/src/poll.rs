@@ -3,7 +3,7 @@
 use crate::machine::{FIRST, File, Machine};
 use crate::sockets::Kind;
 use libc::{EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLONESHOT, EPOLLOUT, EPOLLRDHUP};
-use ringway_tcp::State;
+use ringway_netstack::State;
 
 /// What is known about a socket from the stack's events.
 #[derive(Clone, Copy, Debug, Default)]

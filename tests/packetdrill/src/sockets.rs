@@ -3,7 +3,7 @@
 use crate::machine::{File, Machine};
 use crate::poll::Ready;
 use crate::zerocopy::Zerocopy;
-use ringway_tcp::{ConnectionError, SocketError, SocketId, SocketOptions, State};
+use ringway_netstack::{ConnectionError, SocketError, SocketId, SocketOptions, State};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

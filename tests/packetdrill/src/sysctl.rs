@@ -1,7 +1,7 @@
 //! Settings from `/proc/sys/net/ipv4`, which a script changes in its own network namespace. Their names are Linux's.
 
-use ringway_tcp::congestion::Algorithm;
-use ringway_tcp::{MS, Pacing, SECOND, Settings};
+use ringway_netstack::congestion::Algorithm;
+use ringway_netstack::{MS, Pacing, SECOND, Settings};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use ringway_frame::Needs;
-use ringway_tcp::congestion::Algorithm;
-use ringway_tcp::{Cidr, Frames, InterfaceConfig, Settings, SocketId, Stack};
+use ringway_netstack::congestion::Algorithm;
+use ringway_netstack::{Cidr, Frames, InterfaceConfig, Settings, SocketId, Stack};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 

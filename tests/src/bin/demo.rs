@@ -1,7 +1,7 @@
 //! The demo: the two Linux guests of `examples/two-guests.toml` communicate through the switch.
 //! `scripts/demo.sh` builds it, runs it in a separate folder, and always cleans up.
 #![allow(clippy::print_stdout)]
-use ringway_guests::{Output, fetching, image};
+use ringway_linux_guests::{Output, fetching, image};
 use ringway_tests::columns::columns;
 use ringway_tests::eventually;
 use ringway_tests::fabric::program;

@@ -1,7 +1,7 @@
 //! The demo of functions: 100 functions start at once, and each answers an ARP request.
 //! `scripts/demo-functions.sh` builds it, runs it in a separate folder, and always cleans up.
 #![allow(clippy::print_stdout)]
-use ringway_client::Ring;
+use ringway_ring_client::Ring;
 use ringway_tests::arping::ask;
 use ringway_tests::fabric::program;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
 //! The demo of VMs: 400 functions, each in a VM of its own, answer ARP requests; one is changed, one killed.
 //! `scripts/demo-vms.sh` builds it, runs it in a separate folder, and always cleans up.
 #![allow(clippy::print_stdout)]
-use ringway_client::Ring;
+use ringway_ring_client::Ring;
 use ringway_tests::arping::{Answer, ask};
 use ringway_tests::fabric::program;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};

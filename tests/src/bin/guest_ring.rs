@@ -1,8 +1,8 @@
 //! A program in a guest on a port of kind `ring-pci`: `guest_ring send|return DEVICE COUNT` exchanges numbered frames,
 //! `guest_ring break DEVICE` violates the ring's rules, waits until it is closed, and opens it again. DEVICE is the
 //! folder of the PCI device in sysfs.
-use ringway_client::{Ring, RingError, Wait};
 use ringway_mem::{Hint, Memory};
+use ringway_ring_client::{Ring, RingError, Wait};
 use ringway_tests::returned::{give_back, send};
 use std::error::Error;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The programs at both ends of an example: they answer requests for any address, and open what frames need to pass.
 
 use crate::Failure;
-use ringway_client::Ring;
+use ringway_ring_client::Ring;
 use ringway_wire::icmp::{LinkOption, Neighbor, v6};
 use ringway_wire::{Arp, EtherType, Ethernet, Header, Icmp, Ipv6, MacAddress, Protocol, arp};
 use std::net::{IpAddr, Ipv4Addr};

@@ -16,12 +16,12 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 use message::{Zone, answer};
-use ringway_program::{Error, Program, TcpListener, TcpStream, log};
+use ringway_tiny_program::{Error, Program, TcpListener, TcpStream, log};
 
 /// How long a peer of a TCP connection may take for a question (RFC 7766, 6.2.3).
 const PATIENCE: Duration = Duration::from_secs(10);
 
-ringway_program::main!(main);
+ringway_tiny_program::main!(main);
 
 fn zone(program: &Program) -> Result<Zone, Error> {
     let mut records: Vec<(String, IpAddr)> = Vec::new();

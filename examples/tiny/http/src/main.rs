@@ -19,7 +19,7 @@ use alloc::string::String;
 use core::cell::Cell;
 use core::time::Duration;
 use request::{Head, MOST, Method};
-use ringway_program::{Error, Program, TcpStream, log};
+use ringway_tiny_program::{Error, Program, TcpStream, log};
 
 /// How long a peer may take for a request. Attack: connections that send nothing, or a byte now and then, keep those of
 /// others out.
@@ -29,7 +29,7 @@ const STALL: Duration = Duration::from_secs(60);
 /// The most bytes of `/bytes/N`.
 const BYTES: u64 = 1 << 40;
 
-ringway_program::main!(main);
+ringway_tiny_program::main!(main);
 
 /// What `/status` shows.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use core::cell::RefCell;
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 use core::time::Duration;
-use ringway_program::{Error, Program, TcpStream, log};
+use ringway_tiny_program::{Error, Program, TcpStream, log};
 
 const PORT: u16 = 5201;
 /// Bytes of a cookie, the zero at its end included.
@@ -27,7 +27,7 @@ const ACCESS_DENIED: u8 = 0xff;
 
 type Cookie = [u8; COOKIE];
 
-ringway_program::main!(main);
+ringway_tiny_program::main!(main);
 
 /// The test that runs.
 struct Running {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::future::Future;
 use core::time::Duration;
-use ringway_program::{Error, Program, TcpStream};
+use ringway_tiny_program::{Error, Program, TcpStream};
 use serde_json::{Value, json};
 
 /// States, as the protocol numbers them.

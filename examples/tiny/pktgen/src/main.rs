@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
-use ringway_program::{Error, Port, Program, log};
+use ringway_tiny_program::{Error, Port, Program, log};
 
 /// A type for local experiments (IEEE 802, 9.2.4).
 const TYPE: [u8; 2] = [0x88, 0xb5];
@@ -26,7 +26,7 @@ const REPORT: Duration = Duration::from_secs(1);
 /// Frames that are handled before others have a turn.
 const BURST: u64 = 256;
 
-ringway_program::main!(main);
+ringway_tiny_program::main!(main);
 
 #[derive(Clone, Debug)]
 struct Settings {

@@ -17,14 +17,14 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
 use module::{Host, MODULE};
-use ringway_program::{Error, Program, TcpStream, log};
+use ringway_tiny_program::{Error, Program, TcpStream, log};
 
 /// How long a peer may take for a request, and for room for the answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Most bytes of a request's head.
 const HEAD: usize = 4 << 10;
 
-ringway_program::main!(main);
+ringway_tiny_program::main!(main);
 
 /// What connections share.
 struct Shared {

@@ -1,0 +1,163 @@
+//! The process of a function.
+
+mod vm;
+
+pub use vm::check_image;
+
+use crate::fail::Fail;
+use ringway_click_driver::click::Configuration;
+use ringway_click_driver::click::function;
+use ringway_click_driver::handed::{self, Handed};
+use ringway_control::function::{First, FunctionMessage, Order, Start};
+use ringway_fabric::{Link, LinkError};
+use ringway_host::{MonitorFence, wait_readable};
+use ringway_spec::Isolation;
+use rustix::fs::{FileType, fstat};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Waits for the order, and prepares for it if `control` says so.
+fn ordered(link: &Link) -> Result<(Start, Vec<OwnedFd>, vm::Prepared), Fail> {
+    let mut prepared = vm::Prepared::default();
+    loop {
+        match link.receive::<First>().map_err(Fail::because)? {
+            (First::Prepare, _) => prepared = vm::Prepared::new(),
+            (First::Start(start), descriptors) => return Ok((*start, descriptors, prepared)),
+        }
+    }
+}
+
+/// What a function has more of `oom_score_adj` than `control`: if the host has no memory left, the kernel ends
+/// functions before the processes of their fabric, of whose memory they have none, and which start them again.
+const OOM_SCORE: i32 = 300;
+/// The largest value of `oom_score_adj`.
+const MOST_OOM_SCORE: i32 = 1000;
+
+/// Makes the kernel end this process earlier than `control`, from which its value is inherited. Where that fails, the
+/// kernel chooses by memory.
+fn go_first() {
+    let file = "/proc/self/oom_score_adj";
+    let inherited = std::fs::read_to_string(file).ok().and_then(|score| score.trim().parse::<i32>().ok());
+    if let Some(inherited) = inherited {
+        let score = inherited.saturating_add(OOM_SCORE).min(MOST_OOM_SCORE);
+        let _ = std::fs::write(file, score.to_string());
+    }
+}
+
+/// Confines the process and runs a function. Standard input is the link to `control`, which sends the configuration.
+pub fn run() -> Result<(), Fail> {
+    crate::name_process("ringway spare");
+    let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
+    if FileType::from_raw_mode(mode) != FileType::Socket {
+        return Err(Fail::Failed("`ringway run-function` is started by `ringway up`, not by hand".into()));
+    }
+    let stdin = rustix::stdio::stdin().try_clone_to_owned().map_err(Fail::because)?;
+    let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
+    rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
+    drop(null);
+    go_first();
+    let link = Arc::new(Link::new(stdin));
+    let (start, descriptors, prepared) = ordered(&link)?;
+    crate::name_process(&format!("ringway {}", start.name));
+    let mut descriptors = descriptors.into_iter();
+    let (Some(listener), Some(connector), memory) =
+        (descriptors.next(), descriptors.next(), descriptors.next())
+    else {
+        return Err(Fail::Failed("the function's sockets did not come with its order".into()));
+    };
+    if let Some(core) = start.core {
+        ringway_host::pin(core).map_err(Fail::because)?;
+    }
+    // If `control` is gone, sending fails, and `hold` ends this process.
+    let say = |message: FunctionMessage| drop(link.send(&message, &[]));
+    if start.isolation == Isolation::Vm {
+        let (machine, fence) = prepared.take();
+        match vm::prepare(machine, &start, memory) {
+            Ok(vm) => {
+                let private = if start.snapshot.is_some() && !start.moved { start.memory } else { 0 };
+                let fence = fence.map_or_else(MonitorFence::new, Ok).map_err(Fail::because)?;
+                fence.confine(start.user, private).map_err(Fail::because)?;
+                tether(&link, vm::snapshot_handle(&vm))?;
+                return vm::run(vm, &listener.into(), &connector.into(), say);
+            }
+            // A clone, or a function that moves, has its state in that memory only.
+            Err(error) if start.fallback && start.snapshot.is_none() => {
+                say(FunctionMessage::Fallback(error));
+            }
+            Err(error) => {
+                say(FunctionMessage::Wrong(error.clone()));
+                return Err(Fail::Failed(error));
+            }
+        }
+    }
+    ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
+    tether(&link, None)?;
+    handed::hand(Some(Handed {
+        ports: start.ports.clone(),
+        devices: start.devices.clone(),
+        connector: Some(connector.into()),
+        listeners: vec![(start.handlers.clone(), listener.into())],
+        callers: None,
+    }));
+    let configuration = Configuration {
+        text: &start.text,
+        file: &start.title,
+        parameters: &start.parameters,
+        ports: &start.ports,
+        devices: &start.devices,
+        resident: false,
+    };
+    function::run(configuration, &start.handlers, start.burst as usize, || say(FunctionMessage::Up)).map_err(
+        |wrong| {
+            say(FunctionMessage::Wrong(wrong.clone()));
+            Fail::Failed(wrong)
+        },
+    )
+}
+
+/// Carries out requests for snapshots.
+struct SnapshotHandle {
+    /// Takes a snapshot, whose memory goes to the file; with `true` the guest is then stopped. The description, or the
+    /// reason for a failure, is passed on.
+    take: Box<dyn Fn(OwnedFd, bool, Passed) + Send>,
+    /// Lets a stopped guest run again.
+    thaw: Box<dyn Fn() + Send>,
+}
+
+type Passed = Box<dyn FnOnce(Result<String, String>) + Send>;
+
+/// Makes this process end with its link to `control`, and follow its requests.
+fn tether(link: &Arc<Link>, snapshot_handle: Option<SnapshotHandle>) -> Result<(), Fail> {
+    let leash = link.clone();
+    ringway_host::spawn("leash", None, move || hold(&leash, snapshot_handle)).map(drop).map_err(Fail::because)
+}
+
+/// Time after which a function has started, in nanoseconds.
+const STARTED: u64 = 100_000_000;
+
+/// Ends this process when its link to `control` is closed.
+fn hold(link: &Arc<Link>, snapshot_handle: Option<SnapshotHandle>) {
+    // An order may come before; a failure is noticed below.
+    let _ = wait_readable(&[link.as_fd()], Some(STARTED));
+    ringway_host::forget_program_pages(vm::shared_pages());
+    loop {
+        match link.receive::<Order>() {
+            Ok((Order::Thaw, _)) => {
+                snapshot_handle.iter().for_each(|snapshot_handle| (snapshot_handle.thaw)())
+            }
+            Ok((order @ (Order::Snapshot | Order::Freeze), descriptors)) => {
+                let freeze = matches!(order, Order::Freeze);
+                let link = link.clone();
+                let passed = move |result| drop(link.send(&FunctionMessage::Snapshot(result), &[]));
+                match (&snapshot_handle, descriptors.into_iter().next()) {
+                    (Some(snapshot_handle), Some(file)) => {
+                        (snapshot_handle.take)(file, freeze, Box::new(passed))
+                    }
+                    _ => passed(Err("it does not run in a VM".into())),
+                }
+            }
+            Err(LinkError::Json(_)) => {}
+            Err(_) => std::process::exit(0),
+        }
+    }
+}

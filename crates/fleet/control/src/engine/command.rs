@@ -1,0 +1,398 @@
+//! Requests of the API to the engine.
+
+use super::Engine;
+use crate::api::{
+    ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
+    LinkChange, LinkView, NewClone, NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView,
+    TableEntryView, TableView,
+};
+use crate::file::{self, Fabric, Outside};
+use crate::functions::{FunctionError, Functions};
+use crate::guests::GuestError;
+use crate::kinds;
+use crate::snapshots::{SnapshotError, Taken};
+use ringway_fabric::proto::{Reply, Request};
+use ringway_linux_guests::Guest;
+use ringway_spec::{Function, Port, names};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Why a request failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The named object does not exist.
+    Unknown(ErrorBody),
+    /// The fabric file has errors.
+    Wrong(ErrorBody),
+    /// The request conflicts with the current state.
+    Conflict(ErrorBody),
+    /// The request is malformed; the HTTP status gives the reason.
+    Request(u16, ErrorBody),
+    /// The fabric is going down.
+    Down,
+}
+
+/// The channel for a request's answer.
+pub type Answer<T> = oneshot::Sender<Result<T, Failure>>;
+
+/// A query or an order, with the channel for its answer.
+#[derive(Debug)]
+pub enum Ask {
+    /// The fabric as a whole.
+    Fabric(Answer<FabricView>),
+    /// The fabric as it is described now.
+    Described(Answer<Box<Fabric>>),
+    /// Its ports.
+    Ports(Answer<Vec<PortView>>),
+    /// Its counters.
+    Stats(Answer<StatsView>),
+    /// Its emulated links.
+    Links(Answer<Vec<LinkView>>),
+    /// Change the settings of a link.
+    SetLink(String, LinkChange, Answer<LinkView>),
+    /// Exits of a port.
+    Exits(String, Answer<ExitsView>),
+    /// The address table of a switch.
+    Table(String, Answer<TableView>),
+    /// Its hosts.
+    Hosts(Answer<Vec<HostView>>),
+    /// Its guests.
+    Guests(Answer<Vec<GuestView>>),
+    /// Start a guest.
+    StartGuest(String, Answer<()>),
+    /// Stop a guest.
+    StopGuest(String, Answer<()>),
+    /// The handle of a running guest.
+    Guest(String, Answer<Arc<Guest>>),
+    /// Its functions.
+    Functions(Answer<Vec<FunctionView>>),
+    /// Its chains.
+    Chains(Answer<Vec<ChainView>>),
+    /// Start a function.
+    StartFunction(String, Answer<()>),
+    /// Stop a function.
+    StopFunction(String, Answer<()>),
+    /// Create a function and start it.
+    CreateFunction(NewFunction, Answer<()>),
+    /// Stop a function and forget it.
+    DestroyFunction(String, Answer<()>),
+    /// Take a snapshot of a function.
+    Snapshot(String, String, Answer<()>),
+    /// All snapshots.
+    Snapshots(Answer<Vec<SnapshotView>>),
+    /// Remove a snapshot.
+    Forget(String, Answer<()>),
+    /// Stop a function, so that it can go on in another fabric.
+    Depart(String, Answer<Departure>),
+    /// Let a function of another fabric go on here.
+    Arrive(Departure, Box<Function>, Answer<()>),
+    /// Create a clone of a snapshot and start it.
+    Clone(String, NewClone, Answer<()>),
+    /// Suspend a function, or resume it.
+    SuspendFunction(String, bool, Answer<()>),
+    /// A function has taken over this configuration, in the launch of that number; 0 if it did not run.
+    UpdatedFunction(String, u64, String, Answer<()>),
+    /// Path of the socket for a running function's handlers, and the number of the launch that answers there.
+    Handlers(String, Answer<(PathBuf, u64)>),
+    /// Turn a port's carrier on or off.
+    SetCarrier(String, bool, Answer<()>),
+    /// Change the fabric to this file.
+    Become(NewFabric, Answer<Changes>),
+    /// Shut the fabric down.
+    Shutdown(Answer<()>),
+}
+
+pub(super) fn error_body(error: impl std::fmt::Display) -> ErrorBody {
+    ErrorBody { error: error.to_string(), problems: Vec::new() }
+}
+
+impl Engine {
+    /// Answers a query; an order is returned unchanged.
+    pub(super) async fn question(&mut self, ask: Ask) -> Option<Ask> {
+        // The client may have disconnected before its answer is ready.
+        match ask {
+            Ask::Fabric(answer) => drop(answer.send(Ok(self.fabric_view().await))),
+            Ask::Described(answer) => drop(answer.send(Ok(Box::new(self.fabric.clone())))),
+            Ask::Ports(answer) => drop(answer.send(Ok(self.port_views().await))),
+            Ask::Stats(answer) => {
+                drop(answer.send(self.stats().map_err(|error| Failure::Conflict(error_body(error)))))
+            }
+            Ask::Links(answer) => {
+                let views = self.link_views().await;
+                drop(answer.send(views.map_err(|error| Failure::Conflict(error_body(error)))));
+            }
+            Ask::Hosts(answer) => drop(answer.send(Ok(self.host_views().await))),
+            Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
+            Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
+            Ask::Snapshots(answer) => drop(answer.send(Ok(self.functions.snapshots()))),
+            Ask::Chains(answer) => drop(answer.send(Ok(self.chain_views()))),
+            order => return Some(order),
+        }
+        None
+    }
+
+    pub(super) async fn answer(&mut self, ask: Ask) {
+        let Some(order) = self.question(ask).await else { return };
+        match order {
+            Ask::SetLink(name, change, answer) => drop(answer.send(self.set_link(&name, change).await)),
+            Ask::Exits(name, answer) => drop(answer.send(self.exits(name).await)),
+            Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
+            Ask::StartGuest(name, answer) => {
+                drop(answer.send(self.guests.start_checked(&name).await.map_err(guest_failure)))
+            }
+            Ask::StopGuest(name, answer) => drop(answer.send(self.guests.stop(&name).map_err(guest_failure))),
+            Ask::Guest(name, answer) => drop(answer.send(self.guests.running(&name).map_err(guest_failure))),
+            Ask::StartFunction(name, answer) => {
+                drop(answer.send(self.functions.start(&name).map_err(Failure::from)))
+            }
+            Ask::StopFunction(name, answer) => {
+                drop(answer.send(self.functions.stop(&name).map_err(Failure::from)))
+            }
+            Ask::CreateFunction(new, answer) => self.create_function(new, answer).await,
+            Ask::DestroyFunction(name, answer) => drop(answer.send(self.destroy_function(&name))),
+            Ask::Snapshot(name, new, answer) => match names::name(&new) {
+                Ok(_) => self.functions.snapshot(&name, &new, answer),
+                Err((what, fix)) => {
+                    drop(answer.send(Err(Failure::Wrong(error_body(format!("{what}; {fix}"))))));
+                }
+            },
+            Ask::Forget(name, answer) => {
+                drop(answer.send(self.functions.forget(&name).map_err(Failure::from)))
+            }
+            Ask::Clone(snapshot, new, answer) => self.create_clone(&snapshot, new, answer),
+            Ask::Depart(name, answer) => self.depart(&name, answer),
+            Ask::Arrive(departure, function, answer) => self.arrive(departure, *function, answer),
+            Ask::SuspendFunction(name, suspend, answer) => {
+                drop(answer.send(self.suspend_function(&name, suspend).map_err(Failure::from)))
+            }
+            Ask::UpdatedFunction(name, launch, text, answer) => {
+                drop(answer.send(self.updated_function(&name, launch, text).map_err(Failure::from)))
+            }
+            Ask::Handlers(name, answer) => {
+                drop(answer.send(self.functions.socket(&name).map_err(Failure::from)))
+            }
+            Ask::SetCarrier(name, carrier, answer) => {
+                drop(answer.send(self.set_carrier(&name, carrier).await));
+            }
+            Ask::Become(new, answer) => {
+                let changes = self.apply(new).await;
+                let settled = self.hosts.settled();
+                // Its client waits until what ran in hosts has ended, which may take seconds; others don't.
+                tokio::spawn(async move {
+                    settled.await;
+                    let _ = answer.send(changes);
+                });
+            }
+            // `serve` handles `Shutdown`, and `question` answered the queries.
+            _ => {}
+        }
+    }
+
+    fn port(&self, name: &str) -> Result<&Port, Failure> {
+        let unknown =
+            || Failure::Unknown(error_body(format!("there is no port \"{name}\"; see `ringway ps`")));
+        self.fabric.port(name).ok_or_else(unknown)
+    }
+
+    async fn set_carrier(&mut self, name: &str, carrier: bool) -> Result<(), Failure> {
+        let port = self.port(name)?;
+        let changed = kinds::find(port.kind.name(), self.host.kinds);
+        let changed = changed.and_then(|kind| kind.with_carrier(port, carrier)).ok_or_else(|| {
+            Failure::Conflict(error_body(format!(
+                "port \"{name}\" has no carrier; ports of kinds \"e1000\" and \"vhost-user\" have"
+            )))
+        })?;
+        let mut target = self.fabric.clone();
+        target.ports.iter_mut().filter(|port| port.name == name).for_each(|port| port.clone_from(&changed));
+        self.move_to(&target).await.map(drop).map_err(|error| Failure::Conflict(error_body(error)))
+    }
+
+    async fn exits(&mut self, name: String) -> Result<ExitsView, Failure> {
+        self.port(&name)?;
+        let reply = self.call(&name, Request::Exits { port: name.clone() }).await;
+        match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
+            Reply::Exits(Some(exits)) => Ok(ExitsView::of(name, exits)),
+            _ => Err(Failure::Conflict(error_body(format!(
+                "port \"{name}\" has no registers; ports of kind \"e1000\" have"
+            )))),
+        }
+    }
+
+    async fn table(&mut self, name: String) -> Result<TableView, Failure> {
+        if !self.fabric.switches.iter().any(|switch| switch.name == name) {
+            let names: Vec<&str> = self.fabric.switches.iter().map(|switch| &*switch.name).collect();
+            let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+            return Err(Failure::Unknown(error_body(format!(
+                "there is no switch \"{name}\"; there is {known}"
+            ))));
+        }
+        let reply = self.call(&name, Request::Table { switch: name.clone() }).await;
+        let entries = match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
+            Reply::Table(entries) => entries,
+            _ => Vec::new(),
+        };
+        let view = |entry: ringway_fabric::proto::TableEntry| TableEntryView {
+            mac: entry.mac,
+            vlan: entry.vlan,
+            port: entry.port,
+            age: entry.age,
+        };
+        Ok(TableView { switch: name, entries: entries.into_iter().map(view).collect() })
+    }
+
+    async fn create_function(&mut self, NewFunction(keys): NewFunction, answer: Answer<()>) {
+        let function = match file::read_function(keys, &mut self.fabric, &self.host) {
+            Ok(function) => self.loaded(function).await,
+            Err(wrong) => Err(wrong),
+        };
+        let function = match function {
+            Ok(function) => function,
+            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(error_body(wrong))))),
+        };
+        let folder = self.run.functions();
+        if function.start && !function.first_frame {
+            if self.functions.create(&function, &self.fabric, &folder, answer) {
+                self.fabric.functions.push(function);
+            }
+            return;
+        }
+        let added = self.functions.add(&function, &self.fabric, &folder);
+        if added.is_ok() {
+            self.fabric.functions.push(function);
+            self.hold_first_frames();
+        }
+        // Who asked may be gone.
+        drop(answer.send(added.map_err(Failure::from)));
+    }
+
+    /// The function with the files that it names, which are relative to the folder of the fabric file.
+    async fn loaded(&mut self, function: Function) -> Result<Function, String> {
+        if function.file().is_none() {
+            return Ok(function);
+        }
+        let (file, check) = (self.file.clone(), self.program.check);
+        let load = move || {
+            let folder = Path::new(&file).parent().unwrap_or(Path::new("/"));
+            file::load_function(function, &Outside::of_this_host(folder, &check))
+        };
+        tokio::task::spawn_blocking(load).await.map_err(|error| error.to_string())?
+    }
+
+    fn create_clone(&mut self, snapshot: &str, new: NewClone, answer: Answer<()>) {
+        let NewClone { name, ports } = new;
+        let function = match self.functions.clone_of(snapshot, &name, ports) {
+            Ok(function) => function,
+            Err(error) => return drop(answer.send(Err(error.into()))),
+        };
+        if let Err(wrong) = file::check_function(&function, &mut self.fabric, &self.host) {
+            return drop(answer.send(Err(Failure::Wrong(error_body(wrong)))));
+        }
+        let folder = self.run.functions();
+        if self.functions.create_clone(snapshot, &function, &self.fabric, &folder, answer) {
+            self.fabric.functions.push(function);
+        }
+    }
+
+    fn depart(&mut self, name: &str, answer: Answer<Departure>) {
+        match self.fabric.chain_of(name) {
+            Some(chain) => {
+                let error = FunctionError::Chained(name.into(), chain.name.clone());
+                drop(answer.send(Err(error.into())));
+            }
+            None => self.functions.depart(name, answer),
+        }
+    }
+
+    fn arrive(&mut self, departure: Departure, function: Function, answer: Answer<()>) {
+        let taken = match self.arriving(departure, &function) {
+            Ok(taken) => taken,
+            Err(wrong) => return drop(answer.send(Err(Failure::Wrong(error_body(wrong))))),
+        };
+        let folder = self.run.functions();
+        if self.functions.arrive(taken, &function, &self.fabric, &folder, answer) {
+            self.fabric.functions.push(function);
+        }
+    }
+
+    /// Checks a function that arrives, before its memory is looked for.
+    fn arriving(&mut self, departure: Departure, function: &Function) -> Result<Arc<Taken>, String> {
+        file::check_function(function, &mut self.fabric, &self.host)?;
+        Functions::arriving(departure, function)
+    }
+
+    fn destroy_function(&mut self, name: &str) -> Result<(), Failure> {
+        if let Some(chain) = self.fabric.chain_of(name) {
+            return Err(FunctionError::Chained(name.into(), chain.name.clone()).into());
+        }
+        self.functions.remove(name)?;
+        self.fabric.functions.retain(|function| function.name != name);
+        Ok(())
+    }
+
+    /// Suspends a function, or lets it go on, with all its instances.
+    fn suspend_function(&mut self, name: &str, suspend: bool) -> Result<(), FunctionError> {
+        self.functions.suspend(name, suspend)?;
+        for other in self.fabric.members(name).filter(|other| other.name != name) {
+            // It may not run.
+            let _ = self.functions.suspend(&other.name, suspend);
+        }
+        Ok(())
+    }
+
+    fn updated_function(&mut self, name: &str, launch: u64, text: String) -> Result<(), FunctionError> {
+        let configuration = self.functions.updated(name, launch, text)?;
+        let function = self.fabric.functions.iter_mut().find(|function| function.name == name);
+        function.into_iter().for_each(|function| function.configuration = configuration.clone());
+        Ok(())
+    }
+
+    async fn apply(&mut self, new: NewFabric) -> Result<Changes, Failure> {
+        let host = file::Host { run: Some(self.run.path().into()), ..self.host.clone() };
+        let (name, text) = (new.file.clone(), new.text);
+        let check = self.program.check;
+        // Checking the file starts plugin hosts, which blocks for a moment.
+        let read = tokio::task::spawn_blocking(move || {
+            let folder = Path::new(&name).parent().unwrap_or(Path::new("/"));
+            file::read_with(&name, &text, &host, Some(&Outside::of_this_host(folder, &check))).map_err(
+                // Finding the lines of many problems in a long file takes a while.
+                |problems| ErrorBody { error: problems.to_string(), problems: ProblemView::list(&problems) },
+            )
+        });
+        let read = self.meanwhile(read).await.map_err(|error| Failure::Conflict(error_body(error)))?;
+        let target = read.map_err(Failure::Wrong)?;
+        let folder = Path::new(&new.file).parent().unwrap_or(Path::new("/"));
+        let mut target = target.resolve(self.run.path(), folder);
+        // Name and run directory were fixed when the fabric came up.
+        target.name.clone_from(&self.fabric.name);
+        target.run.clone_from(&self.fabric.run);
+        let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
+        self.file = new.file;
+        let mut changes = Changes { changes };
+        let (place, placement) = (self.place.clone(), target.placement.clone());
+        changes.changes.extend(self.meanwhile(async move { place.apply_file(placement).await }).await);
+        self.fabric.placement = target.placement;
+        Ok(changes)
+    }
+}
+
+fn guest_failure(error: GuestError) -> Failure {
+    match error {
+        GuestError::Unknown(_) => Failure::Unknown(error_body(error)),
+        _ => Failure::Conflict(error_body(error)),
+    }
+}
+
+impl From<FunctionError> for Failure {
+    fn from(error: FunctionError) -> Failure {
+        match error {
+            FunctionError::Unknown(_) | FunctionError::Snapshot(SnapshotError::Unknown(_)) => {
+                Failure::Unknown(error_body(error))
+            }
+            FunctionError::Stillborn(..) | FunctionError::Snapshot(SnapshotError::Ports { .. }) => {
+                Failure::Wrong(error_body(error))
+            }
+            _ => Failure::Conflict(error_body(error)),
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Starts, watches and stops the fabric's guests, each on a separate thread.
+
+use crate::api::GuestView;
+use crate::engine::{Inbox, Message};
+use crate::file::{Fabric, number};
+use crate::kinds::{self, PortControl};
+use crate::pages;
+use ringway_host::HugePages as Free;
+use ringway_host::jail::can_change_user;
+use ringway_linux_guests::{Guest, Interface, Lease, Runner, Spec, fetching};
+use ringway_spec::{Guest as Desired, GuestKind, HugePages, Port, printable};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How long a guest may take to power off.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a guest may take to boot before that is logged.
+const BOOT: Duration = Duration::from_secs(120);
+
+/// Why an operation on a guest failed.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// No guest has this name.
+    #[error("there is no guest \"{0}\"; `ringway guest list` shows those there are")]
+    Unknown(String),
+    /// The guest is starting, running or stopping already.
+    #[error("guest {0} is {1} already")]
+    Already(String, &'static str),
+    /// The guest is starting.
+    #[error("guest {0} is starting; wait for it by `ringway guest wait {0}`")]
+    Starting(String),
+    /// The guest is not running.
+    #[error("guest {0} does not run; start it with `ringway guest start {0}`")]
+    NotRunning(String),
+    /// The guest can't run as its user.
+    #[error("guest {0}: it can't run as user {1}: {2}")]
+    User(String, String, String),
+    /// This host lacks what runs the guest.
+    #[error(transparent)]
+    Lacking(#[from] ringway_linux_guests::Error),
+}
+
+/// Checks that this host can run those of `guests`, which are `fabric`'s, that start with it.
+pub async fn check(
+    guests: impl Iterator<Item = &Desired>,
+    fabric: &Fabric,
+    kinds: &'static [&'static dyn PortControl],
+) -> Result<(), GuestError> {
+    check_specs(guests.filter(|guest| guest.start).map(|guest| spec(guest, fabric, kinds)).collect()).await
+}
+
+/// Checks that this host can run guests.
+async fn check_specs(specs: Vec<Spec>) -> Result<(), GuestError> {
+    // Asking a QEMU for its devices blocks for a moment.
+    let checked =
+        tokio::task::spawn_blocking(move || specs.iter().try_for_each(ringway_linux_guests::check)).await;
+    // A panic of the task was reported by its thread.
+    Ok(checked.unwrap_or(Ok(()))?)
+}
+
+/// State of a guest.
+enum Life {
+    Stopped,
+    /// A thread starts the guest; if the flag is set, the thread ends the guest again.
+    Starting(Arc<AtomicBool>, JoinHandle<()>),
+    Running(Arc<Guest>),
+    Stopping(JoinHandle<()>),
+}
+
+struct Record {
+    spec: Spec,
+    /// Page size of its memory, as configured.
+    pages: HugePages,
+    folder: PathBuf,
+    ports: Vec<String>,
+    life: Life,
+    /// Number of its last start; events of earlier starts are ignored.
+    turn: u64,
+    reason: String,
+}
+
+/// Result of starting a guest.
+pub struct GuestEvent {
+    name: String,
+    turn: u64,
+    result: Result<Arc<Guest>, String>,
+}
+
+impl std::fmt::Debug for GuestEvent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {:?}", self.name, self.turn, self.result.as_ref().err())
+    }
+}
+
+/// All guests of a fabric.
+pub struct Guests {
+    records: BTreeMap<String, Record>,
+    /// Each guest's user as configured, and the lease of its user ID.
+    users: BTreeMap<String, (Option<String>, Arc<Lease>)>,
+    inbox: Inbox,
+    turn: u64,
+    /// Kinds of port that are not the project's.
+    kinds: &'static [&'static dyn PortControl],
+}
+
+impl Guests {
+    /// Creates an empty set, of guests on ports of the project's kinds and of `kinds`.
+    pub fn new(inbox: Inbox, kinds: &'static [&'static dyn PortControl]) -> Guests {
+        Guests { records: BTreeMap::new(), users: BTreeMap::new(), inbox, turn: 0, kinds }
+    }
+
+    /// Adds a guest whose ports are in `fabric`, and starts it if its `start` is set.
+    pub fn add(&mut self, guest: &Desired, fabric: &Fabric, folder: PathBuf) -> Result<(), GuestError> {
+        let record = Record {
+            spec: Spec { user: self.user(guest)?, ..spec(guest, fabric, self.kinds) },
+            pages: fabric.huge_pages,
+            folder,
+            ports: guest.ports.clone(),
+            life: Life::Stopped,
+            turn: 0,
+            reason: String::new(),
+        };
+        self.records.insert(guest.name.clone(), record);
+        if guest.start {
+            // Can't fail: the guest exists and is stopped.
+            let _ = self.start(&guest.name);
+        }
+        Ok(())
+    }
+
+    /// The port to open: the socket of a guest's port is owned by the guest's user.
+    pub fn own(&mut self, port: &Port, fabric: &Fabric) -> Result<Port, GuestError> {
+        let mut port = port.clone();
+        let guest = fabric.guests.iter().find(|guest| guest.ports.contains(&port.name));
+        if let (Some(guest), Some(socket)) = (guest, &mut port.socket)
+            && let Some(lease) = self.user(guest)?
+        {
+            socket.owner = Some(lease.user().to_string());
+        }
+        Ok(port)
+    }
+
+    /// The user of a guest; `None` if the guest runs as this process's user, which can't change users.
+    fn user(&mut self, guest: &Desired) -> Result<Option<Arc<Lease>>, GuestError> {
+        if let Some((_, lease)) = self.users.get(&guest.name).filter(|(wanted, _)| *wanted == guest.user) {
+            return Ok(Some(lease.clone()));
+        }
+        let name = guest.user.clone().unwrap_or_else(|| "of its own".into());
+        let failed = |why: String| GuestError::User(guest.name.clone(), name.clone(), why);
+        let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let wanted =
+            guest.user.as_ref().map(|user| number(user, &known).ok_or("there is no user of that name"));
+        let wanted = wanted.transpose().map_err(|why| failed(why.into()))?;
+        let ours = rustix::process::geteuid().as_raw();
+        match wanted {
+            Some(0) => return Err(failed("a guest can't run as root".into())),
+            Some(user) if user != ours && !can_change_user() => {
+                return Err(failed("only root can run it as another user".into()));
+            }
+            _ if !can_change_user() => return Ok(None),
+            _ => {}
+        }
+        let lease = wanted.map_or_else(Lease::any, Lease::of).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => failed("another guest or program does".into()),
+            _ => failed(error.to_string()),
+        })?;
+        let lease = Arc::new(lease);
+        self.users.insert(guest.name.clone(), (guest.user.clone(), lease.clone()));
+        Ok(Some(lease))
+    }
+
+    /// Releases the users of guests that are not in this fabric.
+    pub fn forget_users(&mut self, fabric: &Fabric) {
+        self.users.retain(|name, _| fabric.guest(name).is_some());
+    }
+
+    /// Starts a guest without waiting for it to boot, if this host can run it.
+    pub async fn start_checked(&mut self, name: &str) -> Result<(), GuestError> {
+        let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        check_specs(vec![record.spec.clone()]).await?;
+        self.start(name)
+    }
+
+    /// Starts a guest without waiting for it to boot.
+    fn start(&mut self, name: &str) -> Result<(), GuestError> {
+        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        match &record.life {
+            Life::Stopped => {}
+            Life::Starting(..) => return Err(GuestError::Already(name.into(), "starting")),
+            Life::Running(guest) if guest.state().0 => {
+                return Err(GuestError::Already(name.into(), "running"));
+            }
+            Life::Running(_) => {}
+            Life::Stopping(task) if task.is_finished() => {}
+            Life::Stopping(_) => return Err(GuestError::Already(name.into(), "stopping")),
+        }
+        self.turn += 1;
+        let (mut spec, folder, inbox) = (record.spec.clone(), record.folder.clone(), self.inbox.clone());
+        let pages = record.pages;
+        let (name, turn, cancelled) = (name.to_string(), self.turn, Arc::new(AtomicBool::new(false)));
+        tracing::info!(guest = name, "starting");
+        let is_cancelled = cancelled.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            // User-Mode Linux allocates its memory itself, without huge pages.
+            let huge = match spec.kind {
+                Runner::Qemu => pages::of_guest(pages, spec.memory, &Free::list()),
+                Runner::Uml => Ok(None),
+            };
+            let result = huge.and_then(|huge| {
+                spec.huge = huge;
+                Guest::start(spec, &folder).map(Arc::new).map_err(|error| error.to_string())
+            });
+            // If the start was cancelled, dropping the result ends the guest.
+            if !is_cancelled.load(Ordering::Acquire) {
+                let _ = inbox.send(Message::Guest(GuestEvent { name, turn, result }));
+            }
+        });
+        record.turn = turn;
+        record.life = Life::Starting(cancelled, task);
+        record.reason.clear();
+        Ok(())
+    }
+
+    /// Handles the result of starting a guest.
+    pub fn started(&mut self, event: GuestEvent) {
+        let Some(record) = self.records.get_mut(&event.name).filter(|record| record.turn == event.turn)
+        else {
+            // The guest was removed or stopped in the meantime; dropping it blocks until it has ended.
+            tokio::task::spawn_blocking(move || drop(event));
+            return;
+        };
+        match event.result {
+            Ok(guest) => {
+                let watched = guest.clone();
+                tokio::task::spawn_blocking(move || watch(&watched));
+                record.life = Life::Running(guest);
+            }
+            Err(error) => {
+                tracing::error!(guest = event.name, error, "did not start");
+                record.life = Life::Stopped;
+                record.reason = error;
+            }
+        }
+    }
+
+    /// Stops a guest: asks it to power off, and kills it if it does not.
+    pub fn stop(&mut self, name: &str) -> Result<(), GuestError> {
+        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        record.turn = 0;
+        record.reason.clear();
+        record.life = match std::mem::replace(&mut record.life, Life::Stopped) {
+            Life::Running(guest) => {
+                tracing::info!(guest = name, "stopping");
+                Life::Stopping(tokio::task::spawn_blocking(move || guest.stop(FAREWELL)))
+            }
+            Life::Starting(cancelled, task) => {
+                cancelled.store(true, Ordering::Release);
+                Life::Stopping(task)
+            }
+            same => same,
+        };
+        Ok(())
+    }
+
+    /// Stops a guest and forgets it. The returned task, if it was not stopped before, ends once it has ended.
+    pub fn remove(&mut self, name: &str) -> Result<Option<JoinHandle<()>>, GuestError> {
+        self.stop(name)?;
+        Ok(match self.records.remove(name) {
+            Some(Record { life: Life::Stopping(task), .. }) => Some(task),
+            _ => None,
+        })
+    }
+
+    /// Stops all guests at the same time.
+    pub async fn stop_all(&mut self) {
+        let names: Vec<String> = self.records.keys().cloned().collect();
+        for name in &names {
+            // Can't fail: the guest exists.
+            let _ = self.stop(name);
+        }
+        for name in names {
+            if let Ok(Some(ending)) = self.remove(&name) {
+                // A panic of the task was reported by its thread.
+                let _ = ending.await;
+            }
+        }
+    }
+
+    /// The handle of a running guest.
+    pub fn running(&self, name: &str) -> Result<Arc<Guest>, GuestError> {
+        let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        match &record.life {
+            Life::Running(guest) => Ok(guest.clone()),
+            Life::Starting(..) => Err(GuestError::Starting(name.into())),
+            _ => Err(GuestError::NotRunning(name.into())),
+        }
+    }
+
+    /// Number of guests.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// All guests, for the API.
+    pub fn view(&self) -> Vec<GuestView> {
+        self.records.iter().map(|(name, record)| view(name, record)).collect()
+    }
+}
+
+/// Waits until a guest has booted, and logs the outcome.
+fn watch(guest: &Guest) {
+    let name = &guest.spec().name;
+    match guest.ready(BOOT) {
+        Ok(()) => tracing::info!(guest = name, "up"),
+        Err(error) => tracing::warn!(guest = name, %error),
+    }
+}
+
+fn view(name: &str, record: &Record) -> GuestView {
+    let (state, note, pid) = match &record.life {
+        Life::Stopped => ("stopped", "", 0),
+        Life::Starting(..) => ("starting", "", 0),
+        Life::Running(guest) => match guest.state() {
+            (true, 0) => ("starting", guest.note(), guest.process()),
+            (true, _) => ("running", guest.note(), guest.process()),
+            (false, _) => ("ended", guest.note(), 0),
+        },
+        Life::Stopping(task) if task.is_finished() => ("stopped", "", 0),
+        Life::Stopping(_) => ("stopping", "", 0),
+    };
+    let console = record.folder.join("console.log").display().to_string();
+    let reason = match &record.life {
+        Life::Running(guest) => guest.reason(),
+        Life::Starting(..) if record.spec.kind == Runner::Qemu => fetching(),
+        _ => None,
+    };
+    GuestView {
+        name: name.into(),
+        kind: if record.spec.kind == Runner::Uml { "uml" } else { "qemu" }.into(),
+        state: state.into(),
+        note: note.into(),
+        pid: pid.unsigned_abs(),
+        ports: record.ports.clone(),
+        console,
+        reason: printable(&reason.unwrap_or_else(|| record.reason.clone())).into_owned(),
+    }
+}
+
+/// Converts a guest's description to its runner's.
+fn spec(guest: &Desired, fabric: &Fabric, kinds: &'static [&'static dyn PortControl]) -> Spec {
+    let interfaces = guest
+        .ports
+        .iter()
+        .enumerate()
+        .filter_map(|(index, port)| {
+            let port = fabric.port(port)?;
+            let side = kinds::find(port.kind.name(), kinds)?.guest_side(port)?;
+            let address = guest.addresses.get(index).map(ToString::to_string);
+            Some(Interface { address, ..side.interface })
+        })
+        .collect();
+    let kind = if guest.kind == GuestKind::Uml { Runner::Uml } else { Runner::Qemu };
+    Spec {
+        memory: guest.memory >> 20,
+        processors: guest.cpus,
+        program: guest.program.clone(),
+        kernel: guest.kernel.clone(),
+        modules: guest.modules.clone(),
+        initrd: guest.initrd.clone(),
+        script: guest.init.clone(),
+        append: guest.append.clone(),
+        ..Spec::new(&guest.name, kind, interfaces)
+    }
+}

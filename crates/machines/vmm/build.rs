@@ -1,0 +1,143 @@
+//! Builds the tiny guests' images, which the library contains.
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// The host's target without its libraries: unlike `x86_64-unknown-none`, it uses vector registers, which the guest's
+/// entry enables.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The images, with their features.
+const TINY: [&str; 2] = ["tiny", "image"];
+const CLICK: [&str; 2] = ["click", "image,click"];
+/// Crates of which the images consist.
+const SOURCES: [&str; 11] = [
+    "base/frame",
+    "base/mem",
+    "base/ring",
+    "base/wire",
+    "click/click",
+    "click/click-lang",
+    "click/elements",
+    "machines/tiny",
+    "switch/link",
+    "switch/nic",
+    "switch/virtq",
+];
+/// The parts of a crate that its code depends on; not its tests.
+const PARTS: [&str; 4] = ["src", "build.rs", "Cargo.toml", "link.ld"];
+
+fn main() -> ExitCode {
+    let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let tiny = here.join("../tiny");
+    for (source, part) in SOURCES.iter().flat_map(|source| PARTS.map(|part| (source, part))) {
+        let path = here.join("../..").join(source).join(part);
+        if path.exists() {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+    // One folder for all profiles of the outer build, beside theirs: they contain the same images.
+    let folder = out.ancestors().nth(4).unwrap_or(&out).join("images");
+    for image in [TINY, CLICK] {
+        let name = image[0];
+        if !build(&tiny, &folder, image) {
+            eprintln!(
+                "the tiny guests can't be built for {TARGET}; `rustup target add {TARGET}` installs it"
+            );
+            return ExitCode::FAILURE;
+        }
+        // A copy, since a later build of another profile may replace the original meanwhile. The profile has the
+        // image's name.
+        let (from, to) = (folder.join(TARGET).join(name).join(name), out.join(name));
+        if let Err(error) = std::fs::copy(&from, &to) {
+            eprintln!("{}: {error}", from.display());
+            return ExitCode::FAILURE;
+        }
+        println!("cargo::rustc-env={}={}", name.to_uppercase(), to.display());
+    }
+    match split(&out.join(CLICK[0]), &out) {
+        Ok(address) => {
+            for part in ["text", "rest"] {
+                let path = out.join(format!("click.{part}"));
+                println!("cargo::rustc-env=CLICK_{}={}", part.to_uppercase(), path.display());
+            }
+            println!("cargo::rustc-env=CLICK_ADDRESS={address}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("the image of functions can't be split: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes an image's first segment, which is never written, in whole pages, to `click.text`, and the image without it
+/// to `click.rest`; returns the segment's address.
+fn split(image: &Path, out: &Path) -> Result<u64, Box<dyn std::error::Error>> {
+    const PAGE: usize = 4096;
+    /// Offsets and sizes of ELF's headers for 64 bits (elf(5)).
+    const HEADERS: usize = 32;
+    const COUNT: usize = 56;
+    const HEADER: usize = 64;
+    const ENTRY: usize = 56;
+    let mut bytes = std::fs::read(image)?;
+    // FNV-1a: starting a function then need not read all pages of its image.
+    let mark = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |mark, byte| {
+        (mark ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    println!("cargo::rustc-env=CLICK_MARK={mark}");
+    let number = |bytes: &[u8], at: usize| -> Result<u64, std::array::TryFromSliceError> {
+        Ok(u64::from_le_bytes(bytes[at..at + 8].try_into()?))
+    };
+    let first = number(&bytes, HEADERS)? as usize;
+    let (kind, flags) = (bytes[first], bytes[first + 4]);
+    let [offset, _, address, len] = [8, 16, 24, 32].map(|at| number(&bytes, first + at));
+    let (offset, address, len) = (offset? as usize, address?, len? as usize);
+    // A segment to load, which may be read and executed.
+    if first != HEADER || kind != 1 || flags != 5 || !offset.is_multiple_of(PAGE) || address % 4096 != 0 {
+        return Err("its first segment is not the one that is never written".into());
+    }
+    let mut text = bytes[offset..offset + len].to_vec();
+    text.resize(len.next_multiple_of(PAGE), 0);
+    std::fs::write(out.join("click.text"), &text)?;
+    // The entry of the first segment becomes one without a meaning, and those behind it move to its place.
+    let moved = text.len();
+    for entry in 0..usize::from(bytes[COUNT]) {
+        let at = first + entry * ENTRY;
+        let begin = number(&bytes, at + 8)? as usize;
+        if entry == 0 {
+            bytes[at..at + 4].fill(0);
+        } else if begin >= offset + len {
+            let begin =
+                begin.checked_sub(moved).filter(|begin| *begin >= offset).ok_or("overlapping segments")?;
+            bytes[at + 8..at + 16].copy_from_slice(&(begin as u64).to_le_bytes());
+        } else {
+            return Err("a segment within the first".into());
+        }
+    }
+    bytes.drain(offset..offset + moved);
+    Ok(std::fs::write(out.join("click.rest"), &bytes).map(|()| address)?)
+}
+
+fn build(tiny: &Path, folder: &Path, [name, features]: [&str; 2]) -> bool {
+    let link = tiny.join("link.ld");
+    let script = format!("-Clink-arg=-T{}", link.display());
+    // Functions with the same code are one: sorts and tables of several crates, for example. Nothing compares addresses
+    // of functions.
+    let fold = "-Clink-arg=--icf=all";
+    let linker = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Clink-arg=-no-pie", fold, &script];
+    let flags = ["-Crelocation-model=static", "-Ctarget-feature=-crt-static"].into_iter().chain(linker);
+    let flags = flags.collect::<Vec<_>>().join("\x1f");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--bin", name, "--profile", name, "--no-default-features"]);
+    cargo.args(["--features", features]);
+    cargo.args(["--target", TARGET, "--target-dir"]).arg(folder).arg("--manifest-path");
+    cargo.arg(tiny.join("Cargo.toml")).env("CARGO_ENCODED_RUSTFLAGS", flags);
+    // Variables of the outer build are for the host, or are a linter.
+    for name in
+        ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET"]
+    {
+        cargo.env_remove(name);
+    }
+    cargo.status().is_ok_and(|status| status.success())
+}
