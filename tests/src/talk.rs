@@ -25,8 +25,8 @@ pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
         }
         let tcp = send(from, to, "8M", "").unwrap_or_else(|error| panic!("TCP to {to}: {error}"));
         assert!(tcp.rate > 0.0, "{tcp:?}");
-        let udp =
-            send(from, to, "500K", "-u -b 20M -l 1400").unwrap_or_else(|error| panic!("UDP to {to}: {error}"));
+        let udp = send(from, to, "500K", "-u -b 20M -l 1400")
+            .unwrap_or_else(|error| panic!("UDP to {to}: {error}"));
         assert!(udp.datagrams > 0.0, "{udp:?}");
     }
     let (receiver, address) = (other, to[1]);

@@ -75,7 +75,8 @@ fn a_module_that_passes_only_in_its_second_run_has_failed() {
     let first = "this is run 1\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n";
     assert_eq!(ran.end(), ("1 passed, 1 failed", 2, Some(first.into())));
     assert!(!ran.passed);
-    let unsteady = "unsteady: cli hosts passed only in its second run, and counts as failed; its first run is in ";
+    let unsteady =
+        "unsteady: cli hosts passed only in its second run, and counts as failed; its first run is in ";
     let of_summary = ran.output.split("== steps\n").nth(1).unwrap();
     let file = of_summary.split(unsteady).nth(1).unwrap().lines().next().unwrap();
     assert_eq!(std::fs::read_to_string(file).unwrap(), first);
