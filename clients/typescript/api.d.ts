@@ -218,9 +218,11 @@ export interface DirectionView {
   from: string;
   /** Frames under way. */
   in_flight: number;
-  /** Frames that left more than a millisecond after their due time. */
+  /** Frames that left more than a millisecond after their due time, since the settings changed. */
   late?: number;
-  /** The longest time after its due time at which a frame left. */
+  /** Nanoseconds since the last of these left; null without any. */
+  late_ago?: number | null;
+  /** The longest time after its due time at which a frame left, since the settings changed. */
   latest: number;
   /** How many of these were lost there. */
   lost?: number;
@@ -449,7 +451,7 @@ export interface FilterUse {
 
 /** A function. */
 export interface FunctionView {
-  /** The file of its configuration, or `inline`. */
+  /** The file of its configuration, or where its text comes from; `inline` if nobody said so. */
   configuration: string;
   /** The socket of its handlers, a ControlSocket. */
   handlers: string;
@@ -693,6 +695,8 @@ export interface NewClone {
 export interface NewConfiguration {
   /** The configuration, in Click's language. */
   configuration: string;
+  /** Where it comes from, such as the path of a file, for people. */
+  source?: string | null;
 }
 
 /** A fabric file. */
@@ -745,6 +749,8 @@ export interface NewFunction {
   ports: string[];
   /** of a VM: whether snapshots of it may be taken */
   snapshots?: boolean | null;
+  /** Where that comes from, such as the path of a file, for people. */
+  source?: string;
   /** whether it starts at once, or with the first frame for it: `true`, `false` or `first-frame` */
   start?: string | null;
 }

@@ -266,6 +266,7 @@ DirectionView = TypedDict(
         "from": "str",
         "in_flight": "int",
         "late": "NotRequired[int]",
+        "late_ago": "NotRequired[int | None]",
         "latest": "int",
         "lost": "NotRequired[int]",
         "marked": "int",
@@ -502,7 +503,7 @@ class FunctionView(TypedDict):
     """A function."""
 
     configuration: str
-    """The file of its configuration, or `inline`."""
+    """The file of its configuration, or where its text comes from; `inline` if nobody said so."""
     handlers: str
     """The socket of its handlers, a ControlSocket."""
     isolation: NotRequired[str]
@@ -747,6 +748,8 @@ class NewConfiguration(TypedDict):
 
     configuration: str
     """The configuration, in Click's language."""
+    source: NotRequired[str | None]
+    """Where it comes from, such as the path of a file, for people."""
 
 
 class NewFabric(TypedDict):
@@ -801,6 +804,8 @@ class NewFunction(TypedDict):
     """a port of kind `ring` that no guest or function has"""
     snapshots: NotRequired[bool | None]
     """of a VM: whether snapshots of it may be taken"""
+    source: NotRequired[str]
+    """Where that comes from, such as the path of a file, for people."""
     start: NotRequired[str | None]
     """whether it starts at once, or with the first frame for it: `true`, `false` or `first-frame`"""
 

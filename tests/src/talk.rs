@@ -2,7 +2,7 @@
 // A test that can't continue panics.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use crate::eventually;
-use crate::traffic::{iperf, ping};
+use crate::traffic::{answered, ping, send};
 use ringway_linux_guests::Guest;
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub fn ran(guest: &Guest, command: &str) -> String {
 pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
     for (from, to) in [(one, to[1]), (other, to[0])] {
         for size in [18, 56, 1472] {
-            let pings = ping(from, to, 10, size, 0.05).unwrap();
+            let pings = ping(from, to, 10, size, 0.01).unwrap();
             assert_eq!(pings.lost(), 0, "{size} bytes from {} to {to}: {pings:?}", from.spec().name);
         }
-        let tcp = iperf(from, to, 2, "").unwrap_or_else(|error| panic!("TCP to {to}: {error}"));
+        let tcp = send(from, to, "8M", "").unwrap_or_else(|error| panic!("TCP to {to}: {error}"));
         assert!(tcp.rate > 0.0, "{tcp:?}");
-        let udp =
-            iperf(from, to, 1, "-u -b 20M -l 1400").unwrap_or_else(|error| panic!("UDP to {to}: {error}"));
+        let udp = send(from, to, "500K", "-u -b 20M -l 1400")
+            .unwrap_or_else(|error| panic!("UDP to {to}: {error}"));
         assert!(udp.datagrams > 0.0, "{udp:?}");
     }
     let (receiver, address) = (other, to[1]);
@@ -35,7 +35,7 @@ pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
         receiver,
         "mkfifo /tmp/open; (nc -l -p 7000 <>/tmp/open >/tmp/file; touch /tmp/whole) >/dev/null 2>&1 &",
     );
-    ran(one, "dd if=/dev/urandom of=/tmp/file bs=64k count=256 2>/dev/null");
+    ran(one, "dd if=/dev/urandom of=/tmp/file bs=64k count=64 2>/dev/null");
     ran(
         one,
         &format!("for i in 1 2 3 4 5 6 7 8; do nc {address} 7000 </tmp/file && break; usleep 200000; done"),
@@ -55,5 +55,5 @@ pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
 
 /// Whether a ping is answered soon.
 pub fn reaches(from: &Guest, to: &str) -> bool {
-    eventually(BOUND, || ping(from, to, 1, 56, 0.1).is_ok_and(|pings| pings.lost() == 0))
+    eventually(BOUND, || answered(from, to))
 }

@@ -47,6 +47,12 @@ pub fn ping(from: &impl Runs, to: &str, count: usize, size: usize, interval: f64
     Ok(Pings { sent: count, times })
 }
 
+/// Whether one ping is answered within a second: without the limit, a lost one takes ten.
+pub fn answered(from: &impl Runs, to: &str) -> bool {
+    let one = from.run(&format!("busybox ping -c 1 -W 1 {to}"), Duration::from_secs(20));
+    one.is_ok_and(|output| output.status == 0)
+}
+
 /// The times in the output of ping.
 fn times(text: &str) -> Vec<f64> {
     let after = text.split("time=").skip(1);
@@ -66,8 +72,16 @@ pub struct Transfer {
 
 /// Runs iperf3 for `seconds` with more `options`, such as `-u -b 100M`.
 pub fn iperf(from: &impl Runs, to: &str, seconds: u64, options: &str) -> Result<Transfer, String> {
-    let command = format!("iperf3 -J -c {to} -t {seconds} {options}");
-    let output = from.run(&command, Duration::from_secs(seconds + 25))?;
+    measured(from, &format!("-c {to} -t {seconds} {options}"), Duration::from_secs(seconds + 25))
+}
+
+/// Sends `amount` bytes, such as `4M`, by iperf3 with more `options`.
+pub fn send(from: &impl Runs, to: &str, amount: &str, options: &str) -> Result<Transfer, String> {
+    measured(from, &format!("-c {to} -n {amount} {options}"), Duration::from_secs(25))
+}
+
+fn measured(from: &impl Runs, options: &str, bound: Duration) -> Result<Transfer, String> {
+    let output = from.run(&format!("iperf3 -J {options}"), bound)?;
     transfer(&output.text).map_err(|text| format!("iperf3: {text}"))
 }
 

@@ -7,7 +7,7 @@ use ringway_tests::fabric::{self, BOOT, Fabric, port};
 use ringway_tests::folder::Folder;
 use ringway_tests::linux_driver::{self, NoDriver};
 use ringway_tests::talk::{BOUND, ran, reaches, talk};
-use ringway_tests::traffic::{Transfer, iperf, ping};
+use ringway_tests::traffic::{Transfer, answered, ping, send};
 use ringway_tests::{eventually, qemu, say};
 use std::path::{Path, PathBuf};
 
@@ -26,13 +26,6 @@ struct Model {
     /// Speed of the card's link, in Mb/s.
     speed: u32,
     others: &'static [(&'static str, &'static str)],
-}
-
-impl Model {
-    /// Whether the driver tests the card.
-    fn has_self_test(&self) -> bool {
-        self.speed == 1000
-    }
 }
 
 /// A fabric with a card, another guest, and a program that sends single frames.
@@ -135,9 +128,6 @@ impl Bench {
         let speed = format!("{}\nfull", self.model.speed);
         assert_eq!(ran(guest, &format!("cat {device}/speed {device}/duplex")), speed);
         assert_eq!(self.detail(), format!("up {name} {interrupts}"));
-        if self.model.has_self_test() {
-            assert_eq!(ran(guest, "ethtool -t eth0 online | head -1"), "The test result is PASS");
-        }
     }
 }
 
@@ -156,15 +146,15 @@ fn bad_checksums(guest: &Guest) -> String {
     )
 }
 
-/// TCP for a second. An emulated processor may stand still for longer than iperf3 waits: once more then, if the guest
+/// TCP, more than a ring's worth of frames. An emulated processor may stand still for longer than iperf3 waits: once more then, if the guest
 /// reaches the other one.
 fn transfer(from: &Guest, to: &str, what: &str) -> Transfer {
     let again = |error| {
         assert!(reaches(from, to), "{what}: {error}; and no ping");
         say(&format!("{what}: {error}; once more"));
-        iperf(from, to, 1, "")
+        send(from, to, "2M", "")
     };
-    iperf(from, to, 1, "").or_else(again).unwrap_or_else(|error| panic!("{what}: {error}"))
+    send(from, to, "2M", "").or_else(again).unwrap_or_else(|error| panic!("{what}: {error}"))
 }
 
 /// TCP both ways with each offload of the card on and off: the kernel checks what the card doesn't.
@@ -211,7 +201,7 @@ fn vlans(bench: &Bench, card: &Guest, peer: &Guest) {
     // The guest is in no other VLAN.
     ran(peer, "vconfig add eth0 6 && ip address add 10.97.0.2/24 dev eth0.6 && ip link set eth0.6 up");
     let before = bench.filtered();
-    assert_eq!(ping(peer, "10.97.0.1", 2, 56, 0.1).unwrap().times, [] as [f64; 0]);
+    assert!(!answered(peer, "10.97.0.1"));
     assert!(eventually(BOUND, || bench.filtered() > before), "frames of VLAN 6 pass the filter");
 }
 
@@ -252,7 +242,7 @@ fn filters(bench: &Bench, guest: &Guest) {
     accepted(&mut ring, group);
 }
 
-/// The driver's own tests of the card, which passes all but those in `but`.
+/// The driver's own tests of the card, which passes all but those in `but`. It sleeps for four seconds after them.
 fn self_test(guest: &Guest, but: &[&str]) {
     // The status says that a test failed.
     let text = ran(guest, "ethtool -t eth0 offline; true");
@@ -271,7 +261,7 @@ fn carrier(bench: &Bench, guest: &Guest) {
     bench.fabric.ask(&["--json", "port", "down", "card"]).unwrap();
     assert!(eventually(BOUND, || shows("0")), "the driver sees no loss of the carrier");
     assert!(bench.detail().contains(" no-carrier"), "{}", bench.detail());
-    assert_eq!(ping(guest, PEER, 1, 56, 0.1).unwrap().times, [] as [f64; 0]);
+    assert!(!answered(guest, PEER));
     bench.fabric.ask(&["--json", "port", "up", "card"]).unwrap();
     assert!(eventually(BOUND, || shows("1")), "the driver sees no carrier");
     assert!(reaches(guest, PEER), "no ping after the cable was connected again");

@@ -87,6 +87,9 @@ impl Isolation {
 pub struct Configuration {
     /// The file of the configuration, if any.
     pub file: Option<PathBuf>,
+    /// Where the text comes from, as who gave it says; for people only.
+    #[serde(default)]
+    pub source: Option<String>,
     /// The text.
     pub text: String,
 }

@@ -176,15 +176,32 @@ fn is_compressed(start: &[u8]) -> bool {
     marks.iter().any(|mark| start.starts_with(mark))
 }
 
-/// The operating system's text of an error, without its number.
+/// The operating system's text of an error, without its number. In a confined function, with what else can do it.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_string()
+    let text = text.split(" (os error").next().unwrap_or_default();
+    // What seccomp(2) answers there; a file's permissions give EACCES.
+    match error.raw_os_error() {
+        Some(number) if number == rustix::io::Errno::PERM.raw_os_error() => format!("{text}; {NO_FILES}"),
+        _ => text.to_string(),
+    }
 }
+
+/// What does what no function may.
+pub const NO_FILES: &str =
+    "no function opens files or sockets: `ringway click` does, on the socket of a ring port";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_of_confinement_says_what_opens_files() {
+        let text = |number| reason(&io::Error::from_raw_os_error(number));
+        assert_eq!(text(2), "No such file or directory");
+        assert_eq!(text(13), "Permission denied");
+        assert_eq!(text(1), format!("Operation not permitted; {NO_FILES}"));
+    }
 
     #[test]
     fn compressed_files_are_refused_by_their_magic_number() {

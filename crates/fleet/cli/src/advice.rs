@@ -13,14 +13,14 @@ type Row = (&'static str, &'static str, &'static str);
 const ROWS: &[Row] = &[
     (
         "",
-        "status st list ls show info get describe inspect",
+        "status st list ls show info get describe inspect chain chains patch patches worker workers",
         "`ringway ps` shows ports, guests, functions and chains, `ringway stats` their counters",
     ),
     ("", "counters metrics rates traffic", "`ringway stats --watch` shows rates, `ringway stats` counters"),
     ("", "watch monitor htop", "`ringway top` shows what uses processors, `ringway stats --watch` rates"),
     (
         "",
-        "exec ssh attach console shell sh enter xterm term iperf iperf3 mn cmd",
+        "exec ssh attach shell sh enter xterm term iperf iperf3 mn cmd",
         "`ringway guest exec NAME COMMAND` runs a command in a guest, \
          `ringway host exec NAME -- COMMAND` in a host",
     ),
@@ -30,7 +30,7 @@ const ROWS: &[Row] = &[
         "`ringway host ping` lets each host ping each other one; `ringway topo --ping` does so in a new \
          topology",
     ),
-    ("", "events", "`ringway place events` shows changes of placement; those of the fabric are in its log"),
+    ("", "events", "`ringway logs` prints what happened in the fabric, `ringway place events` in placement"),
     ("", "config", "`ringway check FILE` checks a fabric file, `ringway ps` shows what is up"),
     (
         "",
@@ -84,20 +84,58 @@ const ROWS: &[Row] = &[
     (
         "",
         "capture tcpdump dump pcap sniff mirror",
-        "`tcpdump -i INTERFACE` captures at a port of kind tap; `ringway click` with FromDevice and ToDump \
-         writes frames to a file",
+        "`tcpdump -i INTERFACE` captures at a port of kind tap, \
+         `ringway host exec NAME -- tcpdump -i eth0` in a host; \"Capture frames\" in docs/measure.md has more",
     ),
-    ("", "log logs journal", "`ringway up FILE` prints its log; `--detach` tells the file of the log"),
+    (
+        "",
+        "log journal journalctl dmesg tail follow console",
+        "`ringway logs` prints the log of a fabric that `up --detach` brought up, `ringway guest logs NAME` \
+         a guest's console",
+    ),
+    (
+        "",
+        "wait",
+        "`ringway guest wait` waits until guests are up; `ringway up FILE --detach` waits for the fabric",
+    ),
+    (
+        "",
+        "save export",
+        "`ringway place store backup FILE` saves placement; a fabric is described by its file",
+    ),
+    ("", "enable disable connect disconnect", "`ringway port up NAME` and `ringway port down NAME` do that"),
+    ("", "mac macs arp addresses", "`ringway switch table NAME` shows the addresses that a switch knows"),
+    (
+        "",
+        "trace",
+        "`ringway function graph NAME` draws a function with its packets, `ringway click` runs one",
+    ),
+    ("", "snapshots", "`ringway function snapshots` lists snapshots of functions in VMs"),
+    ("", "plugin plugins", "`ringway place plugins` shows folders of plugins"),
+    (
+        "",
+        "cluster clusters policy policies group groups fact facts decisions balance",
+        "`ringway place --help` lists what placement has, such as `ringway place clusters`",
+    ),
+    ("", "completion", "`ringway completions SHELL` prints them"),
     ("", "version", "`ringway --version` prints it"),
     (
         "",
         "setup install init configure",
         "`ringway doctor` checks this host; `ringway up FILE` needs no more",
     ),
-    ("", "vm vms guests domain machine", "`ringway guest list` shows guests"),
+    ("", "vm vms guests domain machine container containers", "`ringway guest list` shows guests"),
     ("", "functions fn nf element", "`ringway function list` shows functions"),
-    ("", "ports interfaces iface nic", "`ringway ps` shows ports; `ringway port up NAME` connects one"),
-    ("", "switches bridge br fdb vswitch", "`ringway switch table NAME` shows a switch's addresses"),
+    (
+        "",
+        "ports interfaces iface nic",
+        "`ringway port list` shows ports; `ringway port up NAME` connects one",
+    ),
+    (
+        "",
+        "switches bridge br fdb vswitch",
+        "`ringway switch list` shows switches, `ringway switch table NAME` the addresses that one knows",
+    ),
     (
         "",
         "net network topology",
@@ -110,15 +148,21 @@ const ROWS: &[Row] = &[
         "`ringway host list` shows the fabric's hosts, `ringway place hosts` those that VMs are placed on",
     ),
     ("", "schedule", "`ringway place run VM` decides where a VM runs"),
-    ("host", "ls show ps status info", "`ringway host list` shows the hosts and their programs"),
     (
         "host",
-        "run shell sh console ssh attach enter xterm",
+        "ls ps status info get describe inspect",
+        "`ringway host list` shows the hosts and their programs, `ringway host show NAME` one",
+    ),
+    ("host", "log console output tail", "`ringway host logs NAME` prints what its programs have written"),
+    ("host", "top stats", "`ringway top` shows what uses processors, `ringway stats NAME` a port's counters"),
+    (
+        "host",
+        "run shell sh ssh attach enter xterm",
         "`ringway host exec NAME -- COMMAND` runs a command in a host, and a shell without one",
     ),
     (
         "host",
-        "start stop restart create add new rm remove delete",
+        "start stop restart create add new rm remove delete set",
         "describe hosts in the fabric file as [host.NAME], then `ringway apply FILE`",
     ),
     ("host", "pingall", "`ringway host ping` lets each host ping each other one"),
@@ -126,25 +170,40 @@ const ROWS: &[Row] = &[
     ("", "migrate move snapshot clone", "`ringway function --help` lists what functions in VMs can do"),
     ("", "build image", "`ringway tiny build FOLDER` builds a program's image"),
     ("", "api", "`ringway openapi` prints the description of the control API"),
-    ("guest", "ls show ps status info", "`ringway guest list` shows the guests"),
+    (
+        "guest",
+        "ls ps status info get describe inspect",
+        "`ringway guest list` shows the guests, `ringway guest show NAME` one",
+    ),
     ("guest", "run boot up resume", "`ringway guest start NAME` starts a guest"),
-    ("guest", "logs log", "`ringway guest list` shows the file of a guest's console"),
+    ("guest", "log console tail dmesg", "`ringway guest logs NAME` prints what its console has said"),
+    (
+        "guest",
+        "top stats",
+        "`ringway top` shows what uses processors, `ringway profile NAME` where a guest's time goes",
+    ),
+    (
+        "guest",
+        "suspend migrate snapshot clone save",
+        "the monitor of the guest does that, such as QEMU by QMP; functions in VMs do: see \
+         `ringway function --help`",
+    ),
     (
         "guest",
         "kill shutdown halt poweroff down reboot restart destroy pause",
         "`ringway guest stop NAME` stops a guest, `ringway guest start NAME` starts it again",
     ),
+    ("guest", "shell sh ssh attach enter", "`ringway guest exec NAME COMMAND` runs a command in a guest"),
     (
         "guest",
-        "shell ssh console attach enter",
-        "`ringway guest exec NAME COMMAND` runs a command in a guest",
-    ),
-    (
-        "guest",
-        "create add new rm remove delete",
+        "create add new rm remove delete set",
         "describe guests in the fabric file as [guest.NAME], then `ringway apply FILE`",
     ),
-    ("function", "ls show ps status info", "`ringway function list` shows the functions"),
+    (
+        "function",
+        "ls ps status info describe inspect",
+        "`ringway function list` shows the functions, `ringway function show NAME` one",
+    ),
     ("function", "rm remove delete kill", "`ringway function destroy NAME` stops a function and forgets it"),
     ("function", "add new run", "`ringway function create NAME` creates a function and starts it"),
     ("function", "pause freeze drain", "`ringway function suspend NAME` suspends a function"),
@@ -175,13 +234,28 @@ const ROWS: &[Row] = &[
         "get exec handler handlers call",
         "`ringway function read NAME list` shows elements, `ringway function read NAME HANDLER` a value",
     ),
+    (
+        "function",
+        "log console tail events",
+        "`ringway function logs NAME` prints what the fabric's log has of it, `ringway function show NAME` \
+         why it ended",
+    ),
     ("function", "set", "`ringway function write NAME ELEMENT.HANDLER VALUE` writes a handler"),
     (
         "function",
-        "logs log top stats",
-        "`ringway function list` shows why a function ended, `ringway top` its use",
+        "top stats",
+        "`ringway top` shows what functions use, `ringway stats NAME` a port's counters",
     ),
-    ("port", "ls list show ps status info", "`ringway ps` shows ports, `ringway stats` their counters"),
+    (
+        "port",
+        "ls ps status info get describe inspect",
+        "`ringway port list` shows ports, `ringway port show NAME` one, `ringway stats` counters",
+    ),
+    (
+        "port",
+        "log logs events",
+        "`ringway logs` prints the fabric's log, `ringway port show NAME` why it has no peer",
+    ),
     ("port", "stats counters", "`ringway stats NAME` shows a port's counters"),
     ("port", "enable connect on start", "`ringway port up NAME` connects a port's cable"),
     ("port", "disable disconnect off stop drain", "`ringway port down NAME` disconnects a port's cable"),
@@ -190,7 +264,16 @@ const ROWS: &[Row] = &[
         "add create new rm remove delete set",
         "describe ports in the fabric file as [port.NAME], then `ringway apply FILE`",
     ),
-    ("switch", "ls list show ps status info", "`ringway ps` shows which ports are on a switch"),
+    (
+        "switch",
+        "ls ps status info get describe inspect",
+        "`ringway switch list` shows switches, `ringway switch show NAME` one",
+    ),
+    (
+        "switch",
+        "log logs stats counters",
+        "`ringway stats` shows the counters of ports, `ringway logs` the log",
+    ),
     (
         "switch",
         "fdb macs mac addresses dump",
@@ -198,12 +281,17 @@ const ROWS: &[Row] = &[
     ),
     (
         "switch",
-        "add create new rm remove delete set",
+        "add create new rm remove delete set start stop up down",
         "describe switches in the fabric file as [switch.NAME], then `ringway apply FILE`",
     ),
-    ("link", "ls list ps status info", "`ringway link show` shows links"),
-    ("link", "down", "`ringway link set NAME loss=100%` lets nothing pass"),
-    ("link", "up reset", "`ringway link set NAME loss=` sets a value back to its default"),
+    ("link", "ls ps status info get describe inspect", "`ringway link show` shows links"),
+    (
+        "link",
+        "log logs",
+        "`ringway link show` shows drops and late frames, `ringway logs` prints the fabric's log",
+    ),
+    ("link", "down stop", "`ringway link set NAME loss=100%` lets nothing pass"),
+    ("link", "up start reset", "`ringway link set NAME loss=` sets a value back to its default"),
     ("link", "stats counters", "`ringway link show` shows delays and losses that were observed"),
     ("link", "change edit update", "`ringway link set NAME KEY=VALUE` changes a link"),
     (
@@ -214,7 +302,24 @@ const ROWS: &[Row] = &[
     ("place", "ls list status nodes", "`ringway place hosts` shows hosts, `ringway place vms` VMs"),
     ("place", "evacuate", "`ringway place drain HOST` moves VMs away from a host"),
     ("place", "undrain", "`ringway place uncordon HOST` lets a host get VMs again"),
-    ("place", "schedule create add", "`ringway place run VM` decides where VMs run"),
+    ("place", "schedule", "`ringway place run VM` decides where VMs run"),
+    (
+        "place",
+        "create add new set import",
+        "`ringway place put FILE` adds or changes hosts, VMs and policies; `ringway place run VM` decides where \
+         VMs run",
+    ),
+    ("place", "rm delete del", "`ringway place remove KIND NAME` removes an object"),
+    (
+        "place",
+        "stop",
+        "`ringway place release VM` ends a VM's reservation, `ringway guest stop NAME` stops a guest",
+    ),
+    (
+        "place",
+        "log logs history",
+        "`ringway place events` shows changes, `ringway place decisions` decisions",
+    ),
     (
         "place",
         "reason why",
@@ -222,12 +327,17 @@ const ROWS: &[Row] = &[
     ),
     (
         "place",
-        "migrate move",
+        "migrate move evict",
         "`ringway place run VM` decides where a VM runs, `ringway place drain HOST` moves all",
     ),
     ("place", "get describe inspect", "`ringway place show KIND NAME` shows all settings of an object"),
     ("place", "taint", "`ringway place cordon HOST` closes a host to new VMs"),
     ("place", "rebalance", "`ringway place balance` proposes moves"),
+    (
+        "tiny",
+        "list ls show status set stop logs log rm remove delete",
+        "a program that runs is a function: see `ringway function list`",
+    ),
     ("tiny", "init create add", "`ringway tiny new FOLDER` makes a folder with a program"),
     ("tiny", "compile make", "`ringway tiny build FOLDER` builds a program's image"),
     ("tiny", "run start", "a fabric file runs it: [function.NAME] image = \"FILE\", then `ringway up FILE`"),
@@ -334,13 +444,49 @@ mod tests {
         is("--fabric guest --json status", "`ringway ps` shows");
         is("function ls", "`ringway function list`");
         is("guest status", "`ringway guest list`");
-        is("port list", "`ringway ps`");
+        is("port ls", "`ringway port list`");
+        is("guest console left", "`ringway guest logs NAME`");
+        is("events", "`ringway logs`");
+        is("place add", "`ringway place put FILE`");
+        is("link stop wan", "`ringway link set NAME loss=100%`");
+        is("tiny list", "a program that runs is a function");
+        is("host set h1", "describe hosts in the fabric file");
         is("host h1 ping -c 1 h2", "`ringway host exec NAME -- COMMAND`");
         is("host shell h1", "`ringway host exec NAME -- COMMAND`");
         is("link down wan", "`ringway link set NAME loss=100%`");
         assert_eq!(answer("host lst"), None, "clap has a similar word");
         assert_eq!(answer("frobnicate"), None, "clap's own message");
         assert_eq!(answer("ps --wrong"), None);
+    }
+
+    #[test]
+    fn every_noun_has_or_answers_every_common_verb() {
+        let verbs = "list ls show status add create rm remove delete set start stop log logs";
+        let mut root = Arguments::command();
+        root.build();
+        let mut missing = Vec::new();
+        let is_noun = |command: &&Command| command.has_subcommands() && command.get_name() != "help";
+        for noun in root.get_subcommands().filter(is_noun) {
+            let name = noun.get_name();
+            let mut verbs: Vec<&str> = verbs.split(' ').collect();
+            // A tiny program, and what placement decides on, are listed by other commands.
+            if !["tiny", "place"].contains(&name) {
+                for verb in ["list", "show"] {
+                    assert!(noun.find_subcommand(verb).is_some(), "{name} {verb}");
+                    verbs.retain(|other| *other != verb);
+                }
+            }
+            let unanswered =
+                verbs.into_iter().filter(|verb| noun.find_subcommand(verb).is_none() && !has_row(name, verb));
+            missing.extend(unanswered.map(|verb| format!("{name} {verb}")));
+        }
+        let known = |verb: &&str| root.find_subcommand(verb).is_none() && !has_row("", verb);
+        missing.extend(verbs.split(' ').filter(known).map(String::from));
+        assert_eq!(missing, [] as [String; 0]);
+    }
+
+    fn has_row(below: &str, word: &str) -> bool {
+        ROWS.iter().any(|(own, words, _)| *own == below && words.split(' ').any(|one| one == word))
     }
 
     #[test]

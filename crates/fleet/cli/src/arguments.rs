@@ -3,10 +3,12 @@
 mod host;
 mod keys;
 mod link;
+mod objects;
 
 pub use host::{HostCommand, Shape, Topo};
 pub use keys::FunctionKeys;
 pub use link::LinkCommand;
+pub use objects::{GuestCommand, LogOptions, PortCommand, SwitchCommand};
 
 use crate::place::arguments::PlaceArguments;
 use crate::tiny::arguments::TinyCommand;
@@ -111,6 +113,14 @@ Examples:
   ringway stats --watch --json
   ringway stats left --exits   where a card's accesses and interrupts go")]
     Stats(Stats),
+    /// Print the log of a fabric that writes it to a file, as one brought up by `up --detach` does.
+    #[command(after_help = "\
+`ringway guest logs`, `ringway host logs` and `ringway function logs` print those of a part of it.
+
+Examples:
+  ringway logs
+  ringway logs --follow --lines 20")]
+    Logs(LogOptions),
     /// Show what VMs, functions and guests use: processor time, memory, rates of their ports; the busiest first.
     #[command(after_help = "\
 TX is what it sends, RX what it receives. A function on a worker has no process of its own.
@@ -145,9 +155,10 @@ Examples:
             value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
     },
-    /// Connect or disconnect the cable of a guest's port.
+    /// List and show ports, connect or disconnect the cable of a guest's port.
     #[command(after_help = "\
 Examples:
+  ringway port list
   ringway port down left
   ringway port up left")]
     Port {
@@ -155,9 +166,10 @@ Examples:
         #[command(subcommand)]
         command: PortCommand,
     },
-    /// Show the state of a switch.
+    /// List and show switches.
     #[command(after_help = "\
 Examples:
+  ringway switch list
   ringway switch table main   its address table")]
     Switch {
         /// What to show.
@@ -174,7 +186,7 @@ Examples:
         #[command(subcommand)]
         command: LinkCommand,
     },
-    /// List the fabric's hosts, run commands in them, and test that they reach each other.
+    /// List and show the fabric's hosts, run commands in them, and test that they reach each other.
     #[command(after_help = "\
 Examples:
   ringway host list
@@ -187,7 +199,7 @@ Examples:
     },
     /// Bring up a topology of hosts, switches and links without a file, until Ctrl-C.
     Topo(Topo),
-    /// Start, stop and list guests.
+    /// Start, stop, list and show guests.
     #[command(after_help = "\
 Examples:
   ringway guest list
@@ -199,7 +211,7 @@ Examples:
         #[command(subcommand)]
         command: GuestCommand,
     },
-    /// Create, start, stop, change and list functions, read and write their handlers.
+    /// Create, start, stop, change, list and show functions, read and write their handlers.
     #[command(after_help = "\
 Examples:
   ringway function list
@@ -381,103 +393,6 @@ pub struct Top {
     pub count: Option<u64>,
 }
 
-/// What to do with ports.
-#[derive(Subcommand)]
-pub enum PortCommand {
-    /// Connect the cable: the guest's driver sees a carrier, and frames pass.
-    #[command(after_help = "\
-Examples:
-  ringway port up left")]
-    Up {
-        /// The ports.
-        #[arg(required = true)]
-        names: Vec<String>,
-    },
-    /// Disconnect the cable: the guest's driver loses the carrier, and no frames pass, until `up` or `ringway apply`.
-    #[command(after_help = "\
-Examples:
-  ringway port down left")]
-    Down {
-        /// The ports.
-        #[arg(required = true)]
-        names: Vec<String>,
-    },
-}
-
-/// What to show of a switch.
-#[derive(Subcommand)]
-pub enum SwitchCommand {
-    /// Show the addresses that a switch knows, and their ports.
-    #[command(after_help = "\
-Examples:
-  ringway switch table main
-  ringway switch table main --json")]
-    Table {
-        /// The switch.
-        name: String,
-    },
-}
-
-/// What to do with guests.
-#[derive(Subcommand)]
-pub enum GuestCommand {
-    /// List the guests.
-    #[command(after_help = "\
-Examples:
-  ringway guest list
-  ringway guest list --json")]
-    List,
-    /// Start guests; they boot after the command has returned.
-    #[command(after_help = "\
-Examples:
-  ringway guest start left
-  ringway guest start left right && ringway guest wait")]
-    Start {
-        /// The guests.
-        #[arg(required = true)]
-        names: Vec<String>,
-    },
-    /// Stop guests: they are asked to power off, and killed if they don't.
-    #[command(after_help = "\
-Examples:
-  ringway guest stop left")]
-    Stop {
-        /// The guests.
-        #[arg(required = true)]
-        names: Vec<String>,
-    },
-    /// Run a shell command in a guest; exit with the command's status.
-    #[command(after_help = "\
-Only guests with Ringway's own initial file system can run commands.
-
-Examples:
-  ringway guest exec left ping -c 3 10.77.0.2
-  ringway guest exec left 'ip addr; uname -a'
-  ringway guest exec left --timeout 90 -- iperf3 -c 10.77.0.2 -t 60")]
-    Exec {
-        /// The guest.
-        name: String,
-        /// Time limit in seconds.
-        #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = whole::<u64>)]
-        timeout: u64,
-        /// The command; its words are joined by spaces and passed to the guest's shell.
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-        command: Vec<String>,
-    },
-    /// Wait until guests have booted and their network is up.
-    #[command(after_help = "\
-Examples:
-  ringway guest wait
-  ringway guest wait left --timeout 30")]
-    Wait {
-        /// The guests; by default all that run.
-        names: Vec<String>,
-        /// Maximum time to wait, in seconds.
-        #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = whole::<u64>)]
-        timeout: u64,
-    },
-}
-
 /// What to do with functions.
 #[derive(Subcommand)]
 pub enum FunctionCommand {
@@ -487,6 +402,27 @@ Examples:
   ringway function list
   ringway function list --json")]
     List,
+    /// Show all values of a function.
+    #[command(after_help = "\
+Examples:
+  ringway function show wall
+  ringway function show wall --json")]
+    Show {
+        /// The function.
+        name: String,
+    },
+    /// Print what the fabric's log has of a function, with what its configuration prints.
+    #[command(after_help = "\
+Examples:
+  ringway function logs wall --lines 20
+  ringway function logs wall --follow")]
+    Logs {
+        /// The function.
+        name: String,
+        /// How much of it.
+        #[command(flatten)]
+        logs: LogOptions,
+    },
     /// Start functions.
     #[command(after_help = "\
 Examples:

@@ -4,8 +4,10 @@ use crate::arguments::{CreateFunction, FunctionCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::input;
+use crate::logs;
 use crate::order::{FUNCTION, SNAPSHOT};
 use crate::run_function;
+use crate::show;
 use crate::text::{self, Table, cell};
 use anstream::{eprintln, print, println};
 use ringway_click_driver::click::{self, Configuration};
@@ -46,6 +48,8 @@ pub fn check(function: &Function) -> Vec<Complaint> {
 pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result<(), Fail> {
     match command {
         FunctionCommand::List => list(target, json),
+        FunctionCommand::Show { name } => show::show(&FUNCTION, target, json, &name),
+        FunctionCommand::Logs { name, logs } => logs::function(target, json, &name, &logs),
         FunctionCommand::Start { names } => {
             FUNCTION.order::<FunctionView>(target, json, &names, ("start", "starting"))
         }
@@ -83,7 +87,8 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
         FunctionCommand::Update { name, file } => {
             let configuration = configuration(&file)?;
             let path = FUNCTION.path(&name, "configuration")?;
-            let updated = Client::connect(target)?.put_only(&path, &NewConfiguration { configuration });
+            let new = NewConfiguration { configuration, source: source(&file) };
+            let updated = Client::connect(target)?.put_only(&path, &new);
             updated.map_err(|fail| fail.map(|why| in_file(&why, &name, &file)))
         }
         FunctionCommand::Image { output } => image(&output),
@@ -195,6 +200,7 @@ fn create(target: &Target, CreateFunction { name, keys }: CreateFunction) -> Res
     let config = keys.remove("config").and_then(path);
     if let Some(file) = &config {
         keys.insert("click".into(), configuration(file)?.into());
+        keys.extend(source(file).map(|source| ("source".into(), source.into())));
     }
     // `control` reads the image, in another folder.
     if let Some(image) = keys.get("image").cloned().and_then(path) {
@@ -220,6 +226,12 @@ fn in_file(message: &str, name: &str, file: &Path) -> String {
         out += part;
     }
     out
+}
+
+/// The path of a configuration's file, for `ringway function list`; none of standard input.
+fn source(file: &Path) -> Option<String> {
+    let path = std::path::absolute(file).ok().filter(|_| file != Path::new("-"));
+    path.map(|path| path.display().to_string())
 }
 
 /// The text of a configuration; `-` is standard input.

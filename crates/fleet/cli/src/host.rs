@@ -3,6 +3,9 @@
 use crate::arguments::{HostCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::logs;
+use crate::order::HOST;
+use crate::show;
 use crate::text::{self, Table, cell};
 use anstream::println;
 use ringway_control::api::HostView;
@@ -21,6 +24,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub fn host(target: &Target, json: bool, command: HostCommand) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
     match command {
+        HostCommand::Show { name } => show::show(&HOST, target, json, &name),
+        HostCommand::Logs { name, logs } => logs::host(target, json, &name, &logs),
         HostCommand::List => {
             let hosts: Vec<HostView> = client.get("/v1/hosts")?;
             match json {

@@ -18,14 +18,16 @@ mod host;
 mod input;
 mod link;
 mod log;
+mod logs;
 mod order;
 mod place;
 mod profile;
 mod ps;
 mod run_data;
 mod run_function;
+mod show;
 mod stats;
-mod table;
+mod switch;
 mod target;
 mod text;
 mod tiny;
@@ -34,7 +36,7 @@ mod topo;
 mod up;
 mod values;
 
-use arguments::{Arguments, Command, GuestCommand, PluginHost, PortCommand, SwitchCommand};
+use arguments::{Arguments, Command, GuestCommand, PluginHost, PortCommand};
 use clap::{CommandFactory, Parser};
 use fail::Fail;
 use ringway_control::api::PortView;
@@ -109,19 +111,25 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Top(options) => top::top(&target, json, &options),
         Command::Graph { seconds } => graph::graph(&target, json, seconds),
         Command::Profile { name, seconds } => profile::profile(&target, json, &name, seconds),
-        Command::Switch { command: SwitchCommand::Table { name } } => table::table(&target, json, &name),
+        Command::Switch { command } => switch::switch(&target, json, command),
+        Command::Logs(logs) => logs::fabric(&target, json, &logs),
         Command::Link { command } => link::link(&target, json, command),
         Command::Host { command } => host::host(&target, json, command),
         Command::Topo(topo) => topo::topo(&target, json, topo),
         Command::Port { command } => {
-            let (names, words) = match command {
-                PortCommand::Up { names } => (names, ("up", "connecting")),
-                PortCommand::Down { names } => (names, ("down", "disconnecting")),
-            };
-            order::PORT.order::<PortView>(&target, json, &names, words)
+            let order =
+                |names: Vec<String>, words| order::PORT.order::<PortView>(&target, json, &names, words);
+            match command {
+                PortCommand::List => ps::ports(&target, json),
+                PortCommand::Show { name } => show::show(&order::PORT, &target, json, &name),
+                PortCommand::Up { names } => order(names, ("up", "connecting")),
+                PortCommand::Down { names } => order(names, ("down", "disconnecting")),
+            }
         }
         Command::Guest { command } => match command {
             GuestCommand::List => guest::list(&target, json),
+            GuestCommand::Show { name } => show::show(&order::GUEST, &target, json, &name),
+            GuestCommand::Logs { name, logs } => logs::guest(&target, json, &name, &logs),
             GuestCommand::Start { names } => guest::start(&target, json, &names),
             GuestCommand::Stop { names } => guest::stop(&target, json, &names),
             GuestCommand::Exec { name, timeout, command } => {

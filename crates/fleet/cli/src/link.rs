@@ -64,14 +64,20 @@ fn setting(text: &str) -> Result<(String, Option<String>), Fail> {
     Ok((key.into(), value))
 }
 
-/// Warnings about the directions in which frames were late.
+/// Nanoseconds for which late frames are warned of.
+const RECENT: u64 = 60_000_000_000;
+
+/// Warnings about the directions in which frames were late a short time ago.
 fn late(link: &LinkView) -> impl Iterator<Item = String> {
-    let late = link.directions.iter().filter(|direction| direction.late > 0);
-    late.map(|DirectionView { from, late, latest, received, .. }| {
+    let late = link.directions.iter().filter_map(|direction| Some((direction, direction.late_ago?)));
+    let late = late.filter(|(_, ago)| *ago < RECENT);
+    late.map(|(DirectionView { from, late, latest, received, .. }, ago)| {
         format!(
-            "link {}, from {from}: {late} of {received} frames left over 1 ms late, the latest {} after its \
-             due time: its worker had no core then; see \"Accuracy\" in docs/link.md",
+            "link {}, from {from}: {late} of {received} frames left over 1 ms late since its settings changed, the \
+             last one {} ago, the latest {} after its due time: its worker had no core then; see \"Accuracy\" \
+             in docs/link.md",
             link.name,
+            crate::ps::span(ago),
             milliseconds(*latest)
         )
     })
@@ -141,18 +147,14 @@ fn table(links: Vec<LinkView>) -> Table {
 
 /// Drops by reason, and what happened to other frames.
 fn events(direction: &DirectionView) -> String {
-    let DirectionView { drops, marked, corrupted, duplicated, reordered, late, .. } = direction;
+    let DirectionView { drops, marked, corrupted, duplicated, reordered, late, late_ago, .. } = direction;
     let drops = drops.iter().map(|(reason, count)| format!("dropped ({reason}) {count}"));
-    let others = [
-        ("marked", marked),
-        ("corrupted", corrupted),
-        ("duplicated", duplicated),
-        ("reordered", reordered),
-        ("late", late),
-    ];
+    let others =
+        [("marked", marked), ("corrupted", corrupted), ("duplicated", duplicated), ("reordered", reordered)];
     let others =
         others.iter().filter(|(_, count)| **count > 0).map(|(what, count)| format!("{what} {count}"));
-    drops.chain(others).collect::<Vec<_>>().join(", ")
+    let late = late_ago.map(|ago| format!("late {late} (last {} ago)", crate::ps::span(ago)));
+    drops.chain(others).chain(late).collect::<Vec<_>>().join(", ")
 }
 
 fn settings(settings: BTreeMap<String, String>) -> String {
@@ -189,16 +191,20 @@ mod tests {
             lost: 10,
             late: 12,
             latest: 4_100_000,
+            late_ago: Some(3_000_000_000),
             ..Default::default()
         };
         assert_eq!(delay(&direction), "20.34 ms (sd 1.25 ms)");
-        assert_eq!((loss(&direction), events(&direction)), ("1.00%".into(), "late 12".into()));
+        assert_eq!((loss(&direction), events(&direction)), ("1.00%".into(), "late 12 (last 3 s ago)".into()));
         let unused = DirectionView::default();
         assert_eq!((delay(&unused), loss(&unused)), (String::new(), String::new()));
-        let link = LinkView { name: "wan".into(), directions: vec![direction, unused] };
+        let long_ago = DirectionView { from: "h2".into(), late_ago: Some(RECENT), ..direction.clone() };
+        assert_eq!(events(&long_ago), "late 12 (last 1 min 0 s ago)");
+        let link = LinkView { name: "wan".into(), directions: vec![direction, unused, long_ago] };
         let warnings: Vec<String> = late(&link).collect();
-        assert_eq!(warnings.len(), 1);
-        let begins = "link wan, from h1: 12 of 990 frames left over 1 ms late, the latest 4.10 ms after";
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let begins = "link wan, from h1: 12 of 990 frames left over 1 ms late since its settings changed, the last \
+                      one 3 s ago, the latest 4.10 ms after";
         assert!(warnings[0].starts_with(begins), "{}", warnings[0]);
     }
 

@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 /// A kind of object that can be started and stopped by name.
 pub struct ObjectKind {
     /// The word for one object in messages.
-    word: &'static str,
+    pub word: &'static str,
     /// The API's path of all objects.
-    all: &'static str,
+    pub all: &'static str,
     /// The command that lists them.
     list: &'static str,
 }
@@ -26,7 +26,9 @@ pub const FUNCTION: ObjectKind = ObjectKind { word: "function", all: "/v1/functi
 pub const SNAPSHOT: ObjectKind =
     ObjectKind { word: "snapshot", all: "/v1/snapshots", list: "function snapshots" };
 /// A port.
-pub const PORT: ObjectKind = ObjectKind { word: "port", all: "/v1/ports", list: "ps" };
+pub const PORT: ObjectKind = ObjectKind { word: "port", all: "/v1/ports", list: "port list" };
+/// A host.
+pub const HOST: ObjectKind = ObjectKind { word: "host", all: "/v1/hosts", list: "host list" };
 
 impl ObjectKind {
     /// The API's path of `what` of the object `name`.

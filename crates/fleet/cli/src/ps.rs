@@ -44,20 +44,7 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
         println!("{style}note{style:#}     {}: {}", worker.name, worker.note);
     }
     println!();
-    let mut table = Table::new(&["PORT", "KIND", "STATE", "TO", "WORKER", "PEER", "DETAIL"]);
-    for port in ports {
-        let detail = if port.detail.is_empty() { port.reason } else { port.detail };
-        table.row(vec![
-            cell(port.name),
-            cell(port.kind),
-            text::state(&port.state),
-            cell(port.to),
-            cell(port.worker),
-            cell(port.peer),
-            cell(detail),
-        ]);
-    }
-    table.print();
+    port_table(ports).print();
     if !hosts.is_empty() {
         println!();
         crate::host::table(hosts).print();
@@ -77,6 +64,33 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     Ok(())
 }
 
+/// Lists the ports.
+pub fn ports(target: &Target, json: bool) -> Result<(), Fail> {
+    let ports: Vec<PortView> = Client::connect(target)?.get("/v1/ports")?;
+    match json {
+        true => text::json(&ports),
+        false => port_table(ports).print(),
+    }
+    Ok(())
+}
+
+fn port_table(ports: Vec<PortView>) -> Table {
+    let mut table = Table::new(&["PORT", "KIND", "STATE", "TO", "WORKER", "PEER", "DETAIL"]);
+    for port in ports {
+        let detail = if port.detail.is_empty() { port.reason } else { port.detail };
+        table.row(vec![
+            cell(port.name),
+            cell(port.kind),
+            text::state(&port.state),
+            cell(port.to),
+            cell(port.worker),
+            cell(port.peer),
+            cell(detail),
+        ]);
+    }
+    table
+}
+
 fn chains(chains: Vec<ChainView>) -> Table {
     let mut table = Table::new(&["CHAIN", "STATE", "PATH", "REASON"]);
     for ChainView { name, state, mut ports, functions, reason } in chains {
@@ -88,7 +102,7 @@ fn chains(chains: Vec<ChainView>) -> Table {
 }
 
 /// A duration for people.
-fn span(nanoseconds: u64) -> String {
+pub fn span(nanoseconds: u64) -> String {
     let seconds = nanoseconds / 1_000_000_000;
     match seconds {
         0..60 => format!("{seconds} s"),

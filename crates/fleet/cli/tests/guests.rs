@@ -94,6 +94,12 @@ fn a_guest_that_ends_at_once_is_reported_with_its_last_lines() {
         "{words}"
     );
     until("the log has it", || lab.log().contains("no such device: x"));
+    assert!(lab.ok(&["guest", "logs", "left"]).starts_with("the first line\n"));
+    let last = lab.ok(&["guest", "logs", "left", "--lines", "1"]);
+    assert!(last.ends_with("no such device: x\n") && last.lines().count() == 1, "{last}");
+    let shown = lab.ok(&["guest", "show", "left"]);
+    let state = shown.lines().find(|line| line.starts_with("state ")).unwrap();
+    assert!(state.ends_with(" ended") && shown.contains("exit status: 3: "), "{shown}");
     lab.ok(&["down"]);
 }
 

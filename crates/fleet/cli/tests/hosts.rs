@@ -121,6 +121,11 @@ fn hosts_reach_each_other_over_links_and_switches_and_are_removed() {
     assert_eq!(sleeper["state"], "running");
     let output = lab.folder.join("run/lab/hosts/h1/programs.log");
     until("its output is there", || std::fs::read_to_string(&output).unwrap() == "here\n");
+    assert_eq!(lab.ok(&["host", "logs", "h1"]), "here\n");
+    assert!(lab.fails(&["host", "logs", "h2"]).1.contains("host h2 has not written anything yet"));
+    let shown = lab.ok(&["host", "show", "h1"]);
+    assert!(shown.contains("addresses=10.0.0.1/24 name=eth0"), "{shown}");
+    assert!(shown.contains("command='exit 3'") && shown.contains("reason='exit status: 3'"), "{shown}");
     assert!(lab.ok(&["graph", "--seconds", "0"]).contains(">10.1.0.1/24<"));
 
     // A host that goes, and one with other programs.

@@ -20,6 +20,7 @@ mod lab;
 mod link;
 mod middleboxes;
 mod multiply;
+mod nouns;
 mod place;
 mod place_docs;
 mod place_fabric;

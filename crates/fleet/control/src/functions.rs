@@ -561,9 +561,14 @@ impl Functions {
 
     /// Records a configuration that a function has taken over in the launch of this number, of which
     /// [`Functions::socket`] tells; its restarts use it. In launch 0 it did not run.
-    pub fn updated(&mut self, name: &str, launch: u64, text: String) -> Result<Configuration, FunctionError> {
+    pub fn updated(
+        &mut self,
+        name: &str,
+        launch: u64,
+        new: Configuration,
+    ) -> Result<Configuration, FunctionError> {
         let record = self.record(name)?;
-        record.function.configuration = Configuration { file: None, text };
+        record.function.configuration = new;
         if let Life::Running { runner, .. } = &record.life
             && record.launches != launch
         {

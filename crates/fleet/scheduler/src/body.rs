@@ -14,11 +14,12 @@ use hyper_util::service::TowerToHyperService;
 use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
+use std::io;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 /// Bodies of more bytes are parsed and answered on another thread, few at the same time.
@@ -139,7 +140,7 @@ impl Service {
             // The semaphores are never closed.
             let permit = room.clone().acquire_owned().await;
             let (handle, router) = (Handle::current(), self.router.clone());
-            let answered = tokio::task::spawn_blocking(move || {
+            let work = move || {
                 let answer = handle.block_on(call(router, request));
                 // What a large request took is not kept for others, which are small.
                 if is_large {
@@ -147,8 +148,12 @@ impl Service {
                 }
                 drop(permit);
                 answer
-            });
-            answered.await.unwrap_or_else(|error| Refused::Broken(error.to_string()).into_response())
+            };
+            let answered = match is_large {
+                true => behind_others(work).await,
+                false => tokio::task::spawn_blocking(work).await.map_err(io::Error::other),
+            };
+            answered.unwrap_or_else(|error| Refused::Broken(error.to_string()).into_response())
         };
         self.in_time(answered).await
     }
@@ -173,6 +178,21 @@ impl Service {
         let exact = Box::<[u8]>::from(&*bytes);
         Ok(Response::from_parts(head, share.hold(exact).into()))
     }
+}
+
+/// Does work on a thread of its own, which gets a processor after all others.
+///
+/// Attack: large requests one after the other, for whose work small ones and other programs would wait.
+async fn behind_others<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    const NICE: i32 = 10;
+    let (sender, receiver) = oneshot::channel();
+    std::thread::Builder::new().name("large".into()).spawn(move || {
+        // In Linux it is the thread's. Without it, the thread is one like others.
+        let _ = rustix::process::nice(NICE);
+        // Who waited may have given up.
+        let _ = sender.send(work());
+    })?;
+    receiver.await.map_err(io::Error::other)
 }
 
 async fn call(router: Router, request: Request<Body>) -> Response {

@@ -91,7 +91,7 @@ impl Service {
 mod tests {
     use super::*;
     use ringway_place::engine::Object;
-    use ringway_place::object::{Cluster, Executor, Host, Migration, Vm, VmStatus};
+    use ringway_place::object::{AffinityGroup, Cluster, Executor, Host, Migration, Rule, Vm, VmStatus};
 
     /// Host `a` with VMs `v0` to `v4`, of which `v4` is pinned, and host `b`.
     fn service(executor: Executor) -> Service {
@@ -141,6 +141,85 @@ mod tests {
         service.release("new").unwrap();
         let view = service.drain("b", 2).unwrap();
         assert_eq!((view.reserved.len(), view.status), (0, HostStatus::Maintenance));
+    }
+
+    /// Every reservation: VM, host, and the decision that made it.
+    fn reservations(service: &Service) -> Vec<(String, String, u64)> {
+        let all = service.engine.view(|model| {
+            let one = |it: &ringway_place::object::Pending| (it.vm.clone(), it.host.clone(), it.decision);
+            model.pendings().values().map(one).collect()
+        });
+        all.unwrap()
+    }
+
+    /// Host `a` with two VMs, and host `b`, which has room for one of them; they move by another program.
+    fn narrow() -> Service {
+        let service = Service::in_memory().unwrap();
+        let host = |name: &str, memory_mb| {
+            let host = Host { name: name.into(), cores: 8, threads: 8, memory_mb, ..Host::default() };
+            Object::Host(Box::new(host))
+        };
+        let vm = |name: &str| {
+            let vm = Vm { name: name.into(), host: Some("a".into()), memory_mb: 8192, ..Vm::default() };
+            Object::Vm(Box::new(Vm { status: VmStatus::Up, ..vm }))
+        };
+        let cluster =
+            Object::Cluster(Cluster { executor: Executor::Outside, interval: 0, ..Cluster::default() });
+        service.put(vec![cluster, host("a", 32_768), host("b", 12_288), vm("v0"), vm("v1")]).unwrap();
+        service
+    }
+
+    #[test]
+    fn a_drain_keeps_the_reservations_of_vms_that_move() {
+        let service = narrow();
+        let first = service.drain("a", 4).unwrap();
+        let (moving, stuck) = (first.moving[0].clone(), first.stuck[0].vm.clone());
+        assert_eq!((first.moves.len(), first.moving.len(), first.stuck.len()), (1, 1, 1), "{first:?}");
+        let kept = [(moving.clone(), "b".to_string(), first.moves[0].decision)];
+        assert_eq!(reservations(&service), kept);
+        // Further steps look for a host for the other VM, and neither move the first one again nor take its room.
+        for _ in 0..3 {
+            service.advance_drains().unwrap();
+            let view = service.drain("a", 4).unwrap();
+            let still = [std::slice::from_ref(&moving), std::slice::from_ref(&stuck)];
+            assert_eq!([&view.moving[..], &view.left[..]], still, "{view:?}");
+            assert!(view.moves.is_empty() && !view.stuck[0].forever, "{view:?}");
+            assert_eq!(reservations(&service), kept);
+        }
+        // The drain of the target leaves alone what moves there.
+        assert_eq!(service.drain("b", 4).unwrap().reserved, kept.each_ref().map(|(vm, ..)| vm.clone()));
+        assert_eq!(reservations(&service), kept);
+        service.activate("b").unwrap();
+        service.confirm(&moving).unwrap();
+        assert_eq!(reservations(&service), []);
+        let view = service.drain("a", 4).unwrap();
+        assert_eq!((view.moving.len(), view.left.as_slice()), (0, [stuck].as_slice()));
+    }
+
+    #[test]
+    fn a_drain_that_finds_no_host_for_a_whole_group_reserves_nothing() {
+        let service = narrow();
+        let group = AffinityGroup {
+            name: "g".into(),
+            cluster: Cluster::default().name,
+            vms: vec!["v0".into(), "v1".into()],
+            vm_rule: Rule::Positive,
+            vm_enforcing: true,
+            ..AffinityGroup::default()
+        };
+        service.put(vec![Object::Group(group)]).unwrap();
+        let view = service.drain("a", 4).unwrap();
+        assert_eq!((view.moves.len(), view.moving.len(), view.stuck.len()), (0, 0, 2), "{view:?}");
+        assert_eq!(reservations(&service), [], "not for the one that would fit");
+        let new = vec![Vm { name: "new".into(), memory_mb: 8192, ..Vm::default() }];
+        service.place(crate::PlaceRequest { new, ..Default::default() }).unwrap();
+        let of_new =
+            |all: Vec<(String, String, u64)>| all.into_iter().map(|(vm, host, _)| (vm, host)).collect();
+        let reserved: Vec<(String, String)> = of_new(reservations(&service));
+        assert_eq!(reserved, [("new".to_string(), "b".to_string())]);
+        // Reservations of others outlast the drain, too.
+        service.drain("a", 4).unwrap();
+        assert_eq!(of_new(reservations(&service)), reserved);
     }
 
     #[test]

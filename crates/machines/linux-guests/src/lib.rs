@@ -13,6 +13,7 @@ mod leftover_processes;
 mod qemu;
 mod rate_limit;
 mod uml;
+mod uncompressed;
 mod user;
 
 pub use console::{last_line, last_lines};
@@ -329,12 +330,13 @@ pub fn check(spec: &Spec) -> Result<(), Error> {
     }
 }
 
-/// The guest's kernel and initial file system, and the kernel's command line.
+/// The guest's kernel, of which `prepared` makes what is booted, its initial file system, and the kernel's command line.
 fn image(
     spec: &Spec,
     folder: &Path,
     agent: &str,
     user: Option<&Lease>,
+    prepared: impl Fn(PathBuf) -> PathBuf,
 ) -> Result<(image::Kernel, PathBuf, Vec<String>), Error> {
     let cards = spec.interfaces.iter().filter_map(|interface| match &interface.attachment {
         Attachment::VfioUser { driver, .. } => Some(driver.as_str()),
@@ -351,7 +353,7 @@ fn image(
             }
         }
     };
-    let found = image::Kernel { image: confine::readable(&found.image, folder, user)?, ..found };
+    let found = image::Kernel { image: confine::readable(&prepared(found.image), folder, user)?, ..found };
     let initrd = match &spec.initrd {
         Some(initrd) => confine::readable(initrd, folder, user)?,
         None => {

@@ -1,4 +1,5 @@
 //! QEMU: a virtual machine, with KVM if it can run guests, else with its translator (TCG).
+use super::uncompressed::uncompressed;
 use super::{Attachment, Error, Interface, Iommu, Launch, Lease, Spec, confine, image};
 use ringway_host::{OwnFile, check_own_folder, open_own, read_whole};
 use std::collections::BTreeMap;
@@ -61,8 +62,9 @@ pub fn suitable(spec: &Spec) -> Result<(PathBuf, String), Error> {
 /// The command line. Standard input and output are the agent's serial line, standard error is the console.
 pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
     let (program, help) = suitable(spec)?;
-    let (kernel, initrd, mut words) = super::image(spec, folder, "ttyS1", user)?;
     let kvm = kvm_works(&program, folder);
+    let prepared = |image| if kvm { image } else { uncompressed(image) };
+    let (kernel, initrd, mut words) = super::image(spec, folder, "ttyS1", user, prepared)?;
     let mut arguments = machine(kvm, spec.processors, spec.memory, spec.huge);
     if let Some(iommu) = spec.iommu {
         let (device, more): (&[&str], _) = match iommu {

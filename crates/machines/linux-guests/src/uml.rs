@@ -9,7 +9,7 @@ const STATE: usize = 2696;
 
 /// The command line. Standard input and output are the agent's serial line, standard error is the console.
 pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
-    let (kernel, initrd, words) = super::image(spec, folder, "ttyS0", user)?;
+    let (kernel, initrd, words) = super::image(spec, folder, "ttyS0", user, |image| image)?;
     let scratch = confine::scratch();
     let mut arguments: Vec<String> = vec![
         format!("mem={}M", spec.memory),

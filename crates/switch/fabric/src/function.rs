@@ -430,7 +430,7 @@ pub(crate) mod tests {
     pub fn function(click: &str) -> Function {
         Function {
             name: "f".into(),
-            configuration: Configuration { file: None, text: click.into() },
+            configuration: Configuration { text: click.into(), ..Configuration::default() },
             program: None,
             isolation: Isolation::Worker,
             fallback: false,

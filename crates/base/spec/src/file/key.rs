@@ -111,6 +111,19 @@ impl Key {
         schema
     }
 
+    /// Checks a number, a size or a duration that is read already.
+    ///
+    /// # Errors
+    /// The key can't have it.
+    pub fn check(&self, value: u64) -> Result<(), Wrong> {
+        match &self.value {
+            Value::Number(range) => units::within(self.name, value, range, |number| number.to_string()),
+            Value::Size(range) => units::within(self.name, value, range, units::show_size),
+            Value::Duration(range) => units::within(self.name, value, range, units::show_duration),
+            _ => Ok(()),
+        }
+    }
+
     /// The value of a word of the command line, for a request.
     ///
     /// # Errors

@@ -23,6 +23,12 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
+    /// For values that no text describes: each of these paths has a position, in their order.
+    pub fn of_paths(paths: impl IntoIterator<Item = String>) -> Diagnostics {
+        let positions = paths.into_iter().enumerate().map(|(index, path)| (path, index..index + 1));
+        Diagnostics { positions: RefCell::new(positions.collect()), ..Diagnostics::default() }
+    }
+
     /// Reports an error.
     pub fn error(&self, at: &Range<usize>, what: impl Into<String>, fix: impl Into<String>) {
         self.push(Problem::new(at.clone(), what, fix));
@@ -433,12 +439,8 @@ impl<'t> Section<'t> {
         range: &RangeInclusive<u64>,
         show: fn(u64) -> String,
     ) -> Option<u64> {
-        if range.contains(&read) {
-            return Some(read);
-        }
-        let fix = format!("use a value from {} to {}", show(*range.start()), show(*range.end()));
-        self.diagnostics.error(at, format!("`{key}` is {}", show(read)), fix);
-        None
+        let checked = units::within(key, read, range, show);
+        checked.map_err(|(what, fix)| self.diagnostics.error(at, what, fix)).ok().map(|()| read)
     }
 
     /// The value that `words` gives for the string at `key`.

@@ -58,6 +58,21 @@ const RATE: Units = Units {
 /// An error and its remedy.
 pub type Wrong = (String, String);
 
+/// Checks the value of a key, which `show` writes as the user does.
+///
+/// # Errors
+/// It is out of range.
+pub fn within(
+    key: &str,
+    value: u64,
+    range: &RangeInclusive<u64>,
+    show: fn(u64) -> String,
+) -> Result<(), Wrong> {
+    let [least, most] = [*range.start(), *range.end()].map(show);
+    let wrong = || (format!("`{key}` is {}", show(value)), format!("use a value from {least} to {most}"));
+    range.contains(&value).then_some(()).ok_or_else(wrong)
+}
+
 /// Nanoseconds of `100us`, `1.5ms`, `2s`.
 pub fn duration(text: &str) -> Result<u64, Wrong> {
     DURATION.read(text)

@@ -2,6 +2,7 @@
 use super::builder::{Builder, Reader, SOCKET};
 use super::resident::{needs_system, resident_registry};
 use super::{Machine, Terminal, function_registry};
+use crate::file::NO_FILES;
 use crate::handed::{self, Handed};
 use ringway_click::{Clock, Console, PACKETS, Router};
 use ringway_click_lang::{Diagnostics, Graph, Severity};
@@ -106,10 +107,7 @@ pub(super) fn check_resident(graph: &Graph, diagnostics: &mut Diagnostics) {
         // The function's ControlSocket gets its connections from `control`.
         let is_own = element.name.starts_with(SOCKET) && element.class == "ControlSocket";
         if !is_own && needs_system(&element.class) {
-            let what = format!(
-                "{} needs an operating system, which only a process has; use isolation = \"process\"",
-                element.class
-            );
+            let what = format!("{} needs an operating system; {NO_FILES}", element.class);
             diagnostics.error(element.landmark.clone(), what);
         }
     }

@@ -1,6 +1,6 @@
 //! `ringway host` and `ringway topo`.
 
-use super::whole;
+use super::{LogOptions, whole};
 use clap::{Args, Subcommand, ValueEnum};
 
 /// What to do with hosts.
@@ -12,6 +12,27 @@ Examples:
   ringway host list
   ringway host list --json")]
     List,
+    /// Show all values of a host.
+    #[command(after_help = "\
+Examples:
+  ringway host show h1
+  ringway host show h1 --json")]
+    Show {
+        /// The host.
+        name: String,
+    },
+    /// Print what a host's programs have written.
+    #[command(after_help = "\
+Examples:
+  ringway host logs h1 --lines 20
+  ringway host logs h1 --follow")]
+    Logs {
+        /// The host.
+        name: String,
+        /// How much of it.
+        #[command(flatten)]
+        logs: LogOptions,
+    },
     /// Run a command in a host, or a shell; exit with its status. Needs root.
     #[command(after_help = "\
 A word @HOST stands for that host's first address. A single word is passed to the shell. The command

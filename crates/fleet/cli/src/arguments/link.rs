@@ -5,11 +5,14 @@ use clap::Subcommand;
 /// What to do with links.
 #[derive(Subcommand)]
 pub enum LinkCommand {
-    /// Show links, with counters and settings of both directions.
-    #[command(after_help = "\
+    /// Show links, with counters and settings of both directions; `list` does the same.
+    #[command(
+        visible_alias = "list",
+        after_help = "\
 Examples:
   ringway link show
-  ringway link show wan --json")]
+  ringway link show wan --json"
+    )]
     Show {
         /// The link; by default all.
         name: Option<String>,

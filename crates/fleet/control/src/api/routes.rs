@@ -8,6 +8,7 @@ use super::{
 };
 use crate::engine::{Answer, Ask, Failure, Inbox};
 use crate::fabric_graph::{self as whole, Parts, Totals};
+use crate::file;
 use crate::function::graph;
 use crate::function::handlers::{self, HandlerError};
 use crate::functions::{FunctionError, Functions, refusal};
@@ -19,7 +20,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use axum::{Json, Router};
 use ringway_linux_guests::Error;
+use ringway_spec::Configuration;
 use serde::Deserialize;
+use serde_json::Value;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use utoipa::{IntoParams, OpenApi};
@@ -507,7 +510,9 @@ async fn update_function(
     Path(name): Path<String>,
     new: Result<Json<NewConfiguration>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
-    let Json(NewConfiguration { configuration }) = new.map_err(unread)?;
+    let Json(NewConfiguration { configuration, source }) = new.map_err(unread)?;
+    let source = file::source(source.map(Value::from)).map_err(|wrong| Failure::Wrong(error_body(wrong)))?;
+    let configuration = Configuration { file: None, source, text: configuration };
     let further = format!("{name}/");
     let is_further = |one: &FunctionView| one.name.starts_with(&further);
     let all: Vec<FunctionView> = ask(&inbox, Ask::Functions).await?;
@@ -525,18 +530,23 @@ async fn update_function(
 }
 
 /// Replaces the configuration of one instance of a function.
-async fn update_one(inbox: &Inbox, name: String, configuration: &str, runs: bool) -> Result<(), Failure> {
+async fn update_one(
+    inbox: &Inbox,
+    name: String,
+    configuration: &Configuration,
+    runs: bool,
+) -> Result<(), Failure> {
     let mut launch = 0;
     if runs {
         let (socket, number) = ask(inbox, |answer| Ask::Handlers(name.clone(), answer)).await?;
         launch = number;
-        let written = handlers::write(&socket, "hotconfig", configuration.as_bytes()).await;
+        let written = handlers::write(&socket, "hotconfig", configuration.text.as_bytes()).await;
         written.map_err(|error| match error {
             HandlerError::Refused(why) => Failure::Wrong(error_body(refusal(&name, &why))),
             error => error.into(),
         })?;
     }
-    ask(inbox, |answer| Ask::UpdatedFunction(name, launch, configuration.into(), answer)).await
+    ask(inbox, |answer| Ask::UpdatedFunction(name, launch, configuration.clone(), answer)).await
 }
 
 /// How long packets are counted.

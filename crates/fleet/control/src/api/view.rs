@@ -135,11 +135,14 @@ pub struct DirectionView {
     pub duplicated: u64,
     /// Frames that overtook another.
     pub reordered: u64,
-    /// The longest time after its due time at which a frame left.
+    /// The longest time after its due time at which a frame left, since the settings changed.
     pub latest: u64,
-    /// Frames that left more than a millisecond after their due time.
+    /// Frames that left more than a millisecond after their due time, since the settings changed.
     #[serde(default)]
     pub late: u64,
+    /// Nanoseconds since the last of these left; null without any.
+    #[serde(default)]
+    pub late_ago: Option<u64>,
     /// Mean time of a frame in the link since its settings changed, its queue included; 0 without frames.
     #[serde(default)]
     pub delay_mean: u64,
@@ -444,7 +447,7 @@ pub struct FunctionView {
     pub isolation: String,
     /// Its ports.
     pub ports: Vec<String>,
-    /// The file of its configuration, or `inline`.
+    /// The file of its configuration, or where its text comes from; `inline` if nobody said so.
     pub configuration: String,
     /// The socket of its handlers, a ControlSocket.
     pub handlers: String,
@@ -526,6 +529,7 @@ impl PartialSchema for NewFunction {
         let mut properties = json!({
             "name": text("Its name."),
             "configuration": text("Its configuration, in Click's language."),
+            "source": text("Where that comes from, such as the path of a file, for people."),
         });
         FUNCTION_KEYS.iter().for_each(|key| properties[key.field()] = key.schema());
         let schema = json!({
@@ -545,6 +549,9 @@ impl ToSchema for NewFunction {}
 pub struct NewConfiguration {
     /// The configuration, in Click's language.
     pub configuration: String,
+    /// Where it comes from, such as the path of a file, for people.
+    #[serde(default)]
+    pub source: Option<String>,
 }
 
 /// The graph of a running function, with what passed during a sample.

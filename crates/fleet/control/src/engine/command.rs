@@ -13,7 +13,7 @@ use crate::kinds;
 use crate::snapshots::{SnapshotError, Taken};
 use ringway_fabric::proto::{Reply, Request};
 use ringway_linux_guests::Guest;
-use ringway_spec::{Function, Port, names};
+use ringway_spec::{Configuration, Function, Port, names};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -92,7 +92,7 @@ pub enum Ask {
     /// Suspend a function, or resume it.
     SuspendFunction(String, bool, Answer<()>),
     /// A function has taken over this configuration, in the launch of that number; 0 if it did not run.
-    UpdatedFunction(String, u64, String, Answer<()>),
+    UpdatedFunction(String, u64, Configuration, Answer<()>),
     /// Path of the socket for a running function's handlers, and the number of the launch that answers there.
     Handlers(String, Answer<(PathBuf, u64)>),
     /// Turn a port's carrier on or off.
@@ -166,8 +166,8 @@ impl Engine {
             Ask::SuspendFunction(name, suspend, answer) => {
                 drop(answer.send(self.suspend_function(&name, suspend).map_err(Failure::from)))
             }
-            Ask::UpdatedFunction(name, launch, text, answer) => {
-                drop(answer.send(self.updated_function(&name, launch, text).map_err(Failure::from)))
+            Ask::UpdatedFunction(name, launch, new, answer) => {
+                drop(answer.send(self.updated_function(&name, launch, new).map_err(Failure::from)))
             }
             Ask::Handlers(name, answer) => {
                 drop(answer.send(self.functions.socket(&name).map_err(Failure::from)))
@@ -340,8 +340,8 @@ impl Engine {
         Ok(())
     }
 
-    fn updated_function(&mut self, name: &str, launch: u64, text: String) -> Result<(), FunctionError> {
-        let configuration = self.functions.updated(name, launch, text)?;
+    fn updated_function(&mut self, name: &str, launch: u64, new: Configuration) -> Result<(), FunctionError> {
+        let configuration = self.functions.updated(name, launch, new)?;
         let function = self.fabric.functions.iter_mut().find(|function| function.name == name);
         function.into_iter().for_each(|function| function.configuration = configuration.clone());
         Ok(())

@@ -9,6 +9,7 @@ use crate::kinds::link;
 use ringway_fabric::proto::PortState;
 use ringway_spec::file::{either, nearest};
 use ringway_spec::{Port, To};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 
 /// The setting that only a new link takes.
@@ -102,6 +103,12 @@ fn merged(
     }
 }
 
+/// Nanoseconds by the clock of the links, CLOCK_MONOTONIC.
+fn monotonic() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
 fn direction(
     port: &Port,
     from: &str,
@@ -133,6 +140,9 @@ fn direction(
         reordered: gauge("reordered"),
         latest: gauge("latest"),
         late: gauge("late"),
+        late_ago: Some(gauge("last-late"))
+            .filter(|last| *last > 0)
+            .map(|last| monotonic().saturating_sub(last)),
         delay_mean: gauge("delay-mean"),
         delay_sd: gauge("delay-sd"),
         carried: gauge("carried"),

@@ -1,6 +1,7 @@
 //! `[function.NAME]`.
 
 use super::{Fabric, Outside};
+use ringway_spec::file::units::{self, Wrong};
 use ringway_spec::file::{Diagnostics, Key, Section, Value, either};
 use ringway_spec::{Configuration, Function, Isolation, names};
 use std::io::{self, ErrorKind};
@@ -77,6 +78,10 @@ pub static KEYS: &[Key] = &[
     Key::new("burst", Value::Number(1..=BURST), "`64`", "largest number of frames that it handles at once"),
 ];
 
+/// Only a virtual machine has snapshots: the error, and the remedy.
+const NO_SNAPSHOTS: (&str, &str) =
+    ("only a function with isolation \"vm\" has snapshots", "remove `snapshots`");
+
 /// The value of `start` for a function that starts with the first frame for it.
 const FIRST_FRAME: &str = "first-frame";
 
@@ -114,25 +119,14 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     if ports.is_empty() && !section.has("port") && !section.has("ports") {
         section.missing("port", "add port = \"...\" or ports = [...], names of ring ports");
     }
-    if ports.len() > usize::from(u8::MAX) {
-        section.error("ports", format!("{} has {} ports", section.path, ports.len()), "255 are the most");
-    }
-    let parameters = parameters(&mut section);
-    let devices = devices(&mut section, &ports);
+    let parameters = section.pairs("parameters", "{ NAME = \"value\" }");
+    let devices = section.pairs("devices", "{ eth0 = \"a\" }");
     let program = super::program::program(&mut section);
     let isolation = match has_program {
         true => super::program::isolation(&mut section),
         false => section.word("isolation", Isolation::ALL).unwrap_or_default(),
     };
-    if isolation == Isolation::Worker && section.has("core") {
-        let what = format!("{} has a core, but isolation \"worker\"", section.path);
-        section.error("core", what, "remove it; the core is its worker's");
-    }
     let fallback = section.word("fallback", &[("process", Isolation::Process)]);
-    if fallback.is_some() && isolation != Isolation::Vm && !has_program {
-        let what = "only a function with isolation \"vm\" can fall back to a process";
-        section.error("fallback", what, "remove `fallback`");
-    }
     let snapshots = snapshots(&mut section, isolation);
     let memory = match isolation {
         Isolation::Vm => section.size("memory", VM_MEMORY),
@@ -140,10 +134,10 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     };
     let (start, first_frame) = start(&mut section);
     let instance = super::instances::instances(&mut section, &name);
-    let idle = idle(&mut section, first_frame, instance.is_some());
+    let idle = quantity(&mut section, "idle", "30s").unwrap_or(0);
     let function = Function {
         name,
-        configuration: Configuration { file, text: text.unwrap_or_default() },
+        configuration: Configuration { file, source: None, text: text.unwrap_or_default() },
         program,
         isolation,
         fallback: fallback.is_some(),
@@ -161,6 +155,7 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         idle,
         instance,
     };
+    rules(&function, &mut |key, (what, fix)| section.error(key, what, fix));
     section.finish(|key| match key {
         "socket" | "switch" => Some("it belongs to the function's port".into()),
         "chain" => Some("a chain names its functions: [chain.NAME] functions = [...]".into()),
@@ -169,23 +164,75 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     Some(function)
 }
 
+/// What is wrong with the values of a function, whoever described it: `report` takes the key, the error, and the remedy.
+/// What it is in a fabric is checked there.
+pub fn rules(function: &Function, report: &mut dyn FnMut(&str, Wrong)) {
+    let Function { name, program, isolation, ports, parameters, devices, .. } = function;
+    let mut wrong = |key: &str, what: String, fix: &str| report(key, (what, fix.into()));
+    if ports.len() > usize::from(u8::MAX) {
+        wrong("ports", format!("function.{name} has {} ports", ports.len()), "255 are the most");
+    }
+    if *isolation == Isolation::Worker && function.core.is_some() {
+        let what = format!("function.{name} has a core, but isolation \"worker\"");
+        wrong("core", what, "remove it; the core is its worker's");
+    }
+    if function.fallback && *isolation != Isolation::Vm && program.is_none() {
+        let what = "only a function with isolation \"vm\" can fall back to a process";
+        wrong("fallback", what.into(), "remove `fallback`");
+    }
+    if !function.snapshots && *isolation != Isolation::Vm {
+        wrong("snapshots", NO_SNAPSHOTS.0.into(), NO_SNAPSHOTS.1);
+    }
+    if function.idle > 0 && !function.first_frame {
+        let what = "a function that ends when it is idle starts with its first frame";
+        wrong("idle", what.into(), "add start = \"first-frame\", or leave `idle` out");
+    } else if function.idle > 0 && function.instance.is_some() {
+        wrong("idle", "a function that multiplies keeps an instance".into(), "leave `idle` out");
+    }
+    for (index, (parameter, _)) in parameters.iter().enumerate() {
+        if let Err(wrong) = names::parameter(parameter) {
+            report(&format!("parameters.{index}"), wrong);
+        }
+    }
+    for (index, (device, port)) in devices.iter().enumerate().filter(|(_, (_, port))| !ports.contains(port)) {
+        let what = format!("device {} is the port \"{}\"", device.escape_debug(), port.escape_debug());
+        let own = either(ports.iter().map(|port| &**port));
+        report(&format!("devices.{index}"), (what, format!("use one of the function's ports: {own}")));
+    }
+    ranges(function, report);
+}
+
+/// The values that are out of range.
+fn ranges(function: &Function, report: &mut dyn FnMut(&str, Wrong)) {
+    let Function { memory, core, burst, idle, .. } = function;
+    let mut checked = |key: &str, checked: Result<(), Wrong>| {
+        if let Err(wrong) = checked {
+            report(key, wrong);
+        }
+    };
+    if function.isolation == Isolation::Vm {
+        checked("memory", units::within("memory", *memory, &VM_MEMORY, units::show_size));
+    }
+    let numbers = [
+        ("memory", Some(*memory).filter(|_| function.isolation != Isolation::Vm)),
+        ("core", core.map(|core| core as u64)),
+        ("burst", Some(u64::from(*burst))),
+        ("idle", Some(*idle).filter(|idle| *idle > 0)),
+    ];
+    for (name, value) in numbers.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+        let key = KEYS.iter().find(|key| key.name == name);
+        checked(name, key.map_or(Ok(()), |key| key.check(value)));
+    }
+}
+
 /// Whether snapshots may be taken.
 fn snapshots(section: &mut Section<'_>, isolation: Isolation) -> bool {
     let snapshots = section.boolean("snapshots");
-    if snapshots.is_some() && isolation != Isolation::Vm {
-        let what = "only a function with isolation \"vm\" has snapshots";
-        section.error("snapshots", what, "remove `snapshots`");
+    // `rules` refuses `false`.
+    if snapshots == Some(true) && isolation != Isolation::Vm {
+        section.error("snapshots", NO_SNAPSHOTS.0, NO_SNAPSHOTS.1);
     }
     snapshots.unwrap_or(true)
-}
-
-/// Reads the parameters.
-fn parameters(section: &mut Section<'_>) -> Vec<(String, String)> {
-    let parameters = section.pairs("parameters", "{ NAME = \"value\" }");
-    for (index, (parameter, _)) in parameters.iter().enumerate() {
-        section.checked(&format!("parameters.{index}"), names::parameter(parameter));
-    }
-    parameters
 }
 
 /// When the function starts: whether with the fabric, and whether with the first frame instead.
@@ -200,32 +247,6 @@ fn start(section: &mut Section<'_>) -> (bool, bool) {
             (true, false)
         }
     }
-}
-
-/// Nanoseconds after which an idle function ends; 0 if it does not.
-fn idle(section: &mut Section<'_>, first_frame: bool, multiplies: bool) -> u64 {
-    let idle = quantity(section, "idle", "30s");
-    if section.has("idle") && !first_frame {
-        let fix = "add start = \"first-frame\", or leave `idle` out";
-        section.error("idle", "a function that ends when it is idle starts with its first frame", fix);
-    } else if section.has("idle") && multiplies {
-        section.error("idle", "a function that multiplies keeps an instance", "leave `idle` out");
-    }
-    idle.unwrap_or(0)
-}
-
-/// Reads the devices that stand for ports of the function.
-fn devices(section: &mut Section<'_>, ports: &[String]) -> Vec<(String, String)> {
-    let devices = section.pairs("devices", "{ eth0 = \"a\" }");
-    for (index, (device, port)) in devices.iter().enumerate() {
-        if !ports.contains(port) {
-            let what = format!("device {} is the port \"{}\"", device.escape_debug(), port.escape_debug());
-            let fix =
-                format!("use one of the function's ports: {}", either(ports.iter().map(|port| &**port)));
-            section.error(&format!("devices.{index}"), what, fix);
-        }
-    }
-    devices
 }
 
 /// Reads and checks the configurations of all functions.

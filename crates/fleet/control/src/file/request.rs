@@ -4,45 +4,84 @@
 //! function's own process, which is confined: a configuration may name files, and elements may take memory and time
 //! when they are configured.
 
-use super::function::{KEYS, function};
+use super::function::{KEYS, function, rules};
 use super::{Fabric, Host, Outside, cross_checks, named, program};
 use ringway_spec::file::{Diagnostics, Value as Values, parse};
-use ringway_spec::{Function, Isolation};
-use serde_json::{Map, Value, json};
+use ringway_spec::{Function, names};
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Functions that a fabric may have when one more is requested. Attack: requests without end.
 pub const MOST: usize = 4096;
+
+/// Longest name of a configuration's origin in bytes: Linux' `PATH_MAX`.
+const LONGEST_SOURCE: usize = 4096;
 
 /// The function that a request's keys describe, if it can be added to `fabric`.
 ///
 /// # Errors
 /// All errors, except those of the configuration and of files.
 pub fn read(mut keys: Map<String, Value>, fabric: &mut Fabric, host: &Host) -> Result<Function, String> {
-    let count = fabric.functions.len();
-    if count >= MOST {
-        let fix = "remove one with `ringway function destroy NAME`";
-        return Err(format!("there are {count} functions, of {MOST} at most; {fix}"));
-    }
+    has_room(fabric)?;
     let Some(Value::String(name)) = keys.remove("name") else {
         return Err("the function has no `name`; add \"name\": \"...\"".into());
     };
-    if fabric.function(&name).is_some() || fabric.guest(&name).is_some() {
-        return Err(format!("there is a function or guest {name} already"));
-    }
+    is_free(&name, fabric)?;
+    let source = source(keys.remove("source"))?;
     let text = file_of(&name, keys).map_err(|error| error.to_string())?;
     let diagnostics = Diagnostics::default();
     let table = parse(&text, usize::MAX, &diagnostics);
     let described = named(table.get_ref(), "function", &diagnostics).pop().and_then(function);
-    if let (Some(described), false) = (described, diagnostics.has_errors()) {
-        fabric.functions.push(described);
-        cross_checks::added_function(fabric, host, &diagnostics);
-        let described = fabric.functions.pop();
-        if let (Some(described), false) = (described, diagnostics.has_errors()) {
-            return Ok(described);
+    match described {
+        Some(mut described) => {
+            described.configuration.source = source;
+            added(described, fabric, host, diagnostics)
         }
+        None => Err(diagnostics.into_messages(&format!("function.{name}"))),
     }
-    Err(diagnostics.into_messages(&format!("function.{name}")))
+}
+
+/// Where a configuration comes from, as who gave it says.
+///
+/// # Errors
+/// It is no text, or too long. Attack: a name of megabytes in every list of functions.
+pub fn source(source: Option<Value>) -> Result<Option<String>, String> {
+    match source {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.len() <= LONGEST_SOURCE => Ok(Some(text)),
+        Some(_) => Err(format!(
+            "/source: it is no text of up to {LONGEST_SOURCE} bytes; name a file, or leave it out"
+        )),
+    }
+}
+
+fn has_room(fabric: &Fabric) -> Result<(), String> {
+    let count = fabric.functions.len();
+    let fix = "remove one with `ringway function destroy NAME`";
+    let full = || format!("there are {count} functions, of {MOST} at most; {fix}");
+    (count < MOST).then_some(()).ok_or_else(full)
+}
+
+fn is_free(name: &str, fabric: &Fabric) -> Result<(), String> {
+    let is_taken = fabric.function(name).is_some() || fabric.guest(name).is_some();
+    if is_taken { Err(format!("there is a function or guest {name} already")) } else { Ok(()) }
+}
+
+/// The function, if it can be added to `fabric`, and nothing is wrong with it yet.
+fn added(
+    function: Function,
+    fabric: &mut Fabric,
+    host: &Host,
+    diagnostics: Diagnostics,
+) -> Result<Function, String> {
+    let table = format!("function.{}", function.name);
+    if diagnostics.has_errors() {
+        return Err(diagnostics.into_messages(&table));
+    }
+    fabric.functions.push(function);
+    cross_checks::added_function(fabric, host, &diagnostics);
+    let function = fabric.functions.pop().filter(|_| !diagnostics.has_errors());
+    function.ok_or_else(|| diagnostics.into_messages(&table))
 }
 
 /// The keys as a file has them.
@@ -58,27 +97,37 @@ fn file_of(name: &str, mut keys: Map<String, Value>) -> Result<String, toml::ser
     toml::to_string(&BTreeMap::from([("function", BTreeMap::from([(name, keys)]))]))
 }
 
-/// Checks a function with a configuration that comes from a snapshot or from another fabric.
+/// Checks a function with a configuration that comes from a snapshot or from another fabric, by the rules of a request.
 ///
 /// # Errors
 /// All errors of a request for it.
 pub fn check(function: &Function, fabric: &mut Fabric, host: &Host) -> Result<(), String> {
-    let Function { name, isolation, ports, memory, core, burst, .. } = function;
-    let table = |pairs: &[(String, String)]| pairs.iter().cloned().collect::<BTreeMap<_, _>>();
-    let keys = json!({
-        "name": name,
-        "click": function.configuration.text,
-        "ports": ports,
-        "parameters": table(&function.parameters),
-        "devices": table(&function.devices),
-        "isolation": isolation.name(),
-        "fallback": function.fallback.then_some(Isolation::Process.name()),
-        "memory": memory,
-        "core": core,
-        "burst": burst,
-    });
-    let Value::Object(keys) = keys else { return Ok(()) };
-    read(keys, fabric, host).map(drop)
+    let name = &function.name;
+    has_room(fabric)?;
+    names::name(name).map_err(|(what, fix)| format!("{what}; {fix}"))?;
+    is_free(name, fabric)?;
+    let diagnostics = Diagnostics::of_paths(paths(function));
+    let wrong = |key: &str, what: &str, fix: &str| {
+        diagnostics.error(&diagnostics.of(&format!("function.{name}.{key}")), what, fix);
+    };
+    rules(function, &mut |key, (what, fix)| wrong(key, &what, &fix));
+    if function.configuration.text.trim().is_empty() {
+        wrong("click", "`click` is empty", "only a function with a configuration has snapshots, and moves");
+    }
+    // Attack: a description from elsewhere says what only the file of this fabric may.
+    if function.chained || function.instance.is_some() || function.program.is_some() {
+        wrong("", "it is a program, in a chain, or multiplies", "leave that to a fabric file");
+    }
+    added(function.clone(), fabric, host, diagnostics).map(drop)
+}
+
+/// The paths of its values, as a file has them.
+fn paths(function: &Function) -> impl Iterator<Item = String> {
+    let Function { name, ports, parameters, devices, .. } = function;
+    let lists = [("ports", ports.len()), ("parameters", parameters.len()), ("devices", devices.len())];
+    let entries = lists.into_iter().flat_map(|(key, count)| (0..count).map(move |at| format!("{key}.{at}")));
+    let keys = KEYS.iter().map(|key| key.field().to_string()).chain(entries);
+    keys.map(move |key| format!("function.{name}.{key}"))
 }
 
 /// Reads the files that the function names.
@@ -102,6 +151,8 @@ mod tests {
     use super::*;
     use crate::file::read as read_file;
     use proptest::prelude::*;
+    use ringway_spec::Isolation;
+    use serde_json::json;
 
     const FABRIC: &str = "[switch.s]\n[port.a]\nkind='ring'\nsocket='a'\nswitch='s'\n\
         [port.b]\nkind='ring'\nsocket='b'\nswitch='s'\n[port.n]\nkind='null'\nswitch='s'\n\
@@ -154,6 +205,39 @@ mod tests {
     }
 
     #[test]
+    fn a_function_from_elsewhere_is_checked_as_a_request_is() {
+        let vm = json!({ "isolation": "vm", "snapshots": false, "parameters": { "A": "1" } });
+        let good = Function { name: "there".into(), ..requested(vm).unwrap() };
+        let mut fabric = fabric();
+        let before = fabric.functions.clone();
+        assert_eq!(check(&good, &mut fabric, &host()), Ok(()));
+        let mut wrong = |change: fn(&mut Function)| {
+            let mut changed = good.clone();
+            change(&mut changed);
+            check(&changed, &mut fabric, &host()).unwrap_err()
+        };
+        let memory = "/memory: `memory` is 0B; use a value from 32MB to 2000MB";
+        assert_eq!(wrong(|new| new.memory = 0), memory);
+        assert!(wrong(|new| new.memory = 1 << 60).starts_with("/memory: "));
+        assert_eq!(wrong(|new| new.burst = 0), "/burst: `burst` is 0; use a value from 1 to 64");
+        assert!(wrong(|new| new.core = Some(9)).starts_with("/core: there is no core 9"));
+        assert!(wrong(|new| new.core = Some(1 << 40)).starts_with("/core: `core` is 1099511627776; "));
+        assert!(wrong(|new| new.idle = 1).contains("/idle: "));
+        assert!(wrong(|new| new.isolation = Isolation::Process).starts_with("/snapshots: only a function"));
+        assert!(wrong(|new| new.ports = Vec::new()).starts_with("/ports: a function has 1 to 255 ports"));
+        assert!(wrong(|new| new.ports = vec!["a".into(); 256]).contains("function.there has 256 ports"));
+        assert!(wrong(|new| new.ports = vec!["b".into()]).starts_with("/ports/0: port b is function own's"));
+        assert!(wrong(|new| new.parameters[0].0 = "a b".into()).starts_with("/parameters/0: "));
+        assert!(wrong(|new| new.devices = vec![("e".into(), "b".into())]).starts_with("/devices/0: "));
+        assert!(wrong(|new| new.configuration.text = "\n".into()).starts_with("/click: `click` is empty"));
+        assert!(wrong(|new| new.name = "../x".into()).starts_with("\"../x\" can't be a name"));
+        assert_eq!(wrong(|new| new.name = "own".into()), "there is a function or guest own already");
+        let chained = "it is a program, in a chain, or multiplies; leave that to a fabric file";
+        assert!(wrong(|new| new.chained = true).contains(chained));
+        assert_eq!(fabric.functions, before);
+    }
+
+    #[test]
     fn every_value_of_a_request_is_checked() {
         assert!(messages(json!({ "name": "../x" })).starts_with("\"../x\" can't be a name; use letters"));
         assert_eq!(messages(json!({ "name": "own" })), "there is a function or guest own already");
@@ -172,6 +256,12 @@ mod tests {
         assert_eq!(memory("vm", 16 << 20), "/memory: `memory` is 16MB; use a value from 32MB to 2000MB");
         assert_eq!(memory("vm", 4 << 30), "/memory: `memory` is 4GB; use a value from 32MB to 2000MB");
         assert_eq!(memory("process", 1 << 20), "/memory: `memory` is 1MB; use a value from 32MB to 1024GB");
+        assert_eq!(
+            requested(json!({ "source": "/a.click" })).unwrap().configuration.source.unwrap(),
+            "/a.click"
+        );
+        assert!(messages(json!({ "source": "x".repeat(4097) })).starts_with("/source: "));
+        assert!(messages(json!({ "source": 1 })).starts_with("/source: "));
         assert!(messages(json!({ "configuration": " \n" })).starts_with("/click: `click` is empty"));
         assert!(messages(json!({ "core": 9 })).starts_with("/core: there is no core 9"));
         assert_ne!(messages(json!({ "core": u64::MAX })), "new");

@@ -2,7 +2,7 @@
 
 use super::{FunctionError, Functions, Life, Record};
 use crate::api::FunctionView;
-use ringway_spec::{Isolation, printable};
+use ringway_spec::{Function, Isolation, printable};
 
 /// Whether frames for a function that starts with them must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +93,12 @@ impl Functions {
     }
 }
 
+/// Where a function's configuration comes from.
+fn configuration(function: &Function) -> String {
+    let source = function.configuration.source.as_deref().unwrap_or("inline");
+    function.file().map_or_else(|| printable(source).into_owned(), |file| file.display().to_string())
+}
+
 fn view(name: &str, record: &Record) -> FunctionView {
     let (state, pid) = match &record.life {
         Life::Stopped => ("stopped", 0),
@@ -113,7 +119,7 @@ fn view(name: &str, record: &Record) -> FunctionView {
         },
         pid,
         ports: record.function.fabric_ports(),
-        configuration: record.function.file().map_or("inline".into(), |file| file.display().to_string()),
+        configuration: configuration(&record.function),
         handlers: record.socket.display().to_string(),
         restarts: record.restarts,
         reason: match &*record.reason {

@@ -60,7 +60,7 @@ struct Shared {
 }
 
 /// Names of the figures of a link besides its counters of frames.
-const GAUGES: [&str; 13] = [
+const GAUGES: [&str; 14] = [
     "queued",
     "queued-bytes",
     "in-flight",
@@ -70,6 +70,7 @@ const GAUGES: [&str; 13] = [
     "reordered",
     "latest",
     "late",
+    "last-late",
     "delay-mean",
     "delay-sd",
     "carried",

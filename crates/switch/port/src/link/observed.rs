@@ -6,13 +6,15 @@ use ringway_link::{Frame, Link, Reason};
 /// much else to do. Timers and other ports of the worker take some tens of microseconds.
 pub const LATE: u64 = 1_000_000;
 
-/// Delays and losses since the link's settings changed, and lateness since the link began.
+/// Delays, losses and lateness since the link's settings changed.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     /// Largest delay of a frame beyond its due time.
     pub latest: u64,
     /// Frames that were late.
     pub late: u64,
+    /// When the last of them left; 0 if none was.
+    pub last_late: u64,
     /// When the settings changed; frames that were under way then have the delays of the former ones.
     since: u64,
     frames: u64,
@@ -27,11 +29,14 @@ impl Observed {
     /// A frame that entered the link at `arrived` and was due at `due` leaves it at `left`.
     #[inline]
     pub fn see(&mut self, arrived: u64, due: u64, left: u64) {
-        let beyond = left.saturating_sub(due);
-        self.latest = self.latest.max(beyond);
-        self.late += u64::from(beyond > LATE);
         if arrived < self.since {
             return;
+        }
+        let beyond = left.saturating_sub(due);
+        self.latest = self.latest.max(beyond);
+        if beyond > LATE {
+            self.late += 1;
+            self.last_late = left;
         }
         self.frames += 1;
         let delay = left.saturating_sub(arrived) as f64;
@@ -42,8 +47,7 @@ impl Observed {
 
     /// Begins again, since the settings changed at `since`.
     pub fn renew<F: Frame>(&mut self, link: &Link<F>, since: u64) {
-        let (latest, late) = (self.latest, self.late);
-        *self = Observed { latest, late, since, before: carried(link), ..Observed::default() };
+        *self = Observed { since, before: carried(link), ..Observed::default() };
     }
 
     /// Mean delay in nanoseconds, of the queue and of late frames included; 0 without frames.
@@ -82,9 +86,10 @@ mod tests {
             observed.see(arrived, left - 500, left);
         }
         observed.see(100_000_000, 120_000_000 - LATE - 1, 120_000_000);
-        assert_eq!((observed.late, observed.latest), (1, LATE + 1));
+        observed.see(100_000_000, 120_000_000, 120_000_001);
+        assert_eq!((observed.late, observed.latest, observed.last_late), (1, LATE + 1, 120_000_000));
         assert_eq!(observed.mean(), 20_000_000);
-        // The square root of (10^2 + 0 + 10^2 + 0) / 4, in milliseconds.
-        assert_eq!(observed.deviation(), 7_071_067);
+        // The square root of (10^2 + 0 + 10^2 + 0 + 0) / 5, in milliseconds.
+        assert_eq!(observed.deviation(), 6_324_555);
     }
 }

@@ -200,17 +200,17 @@ fn what_is_observed_begins_again_with_new_settings() {
     assert_eq!(receive(&mut reader, &mut queue, 14 * MS, 9).len(), 2);
     let seen = |peer: &dyn Peer| {
         let gauges = peer.gauges();
-        ["delay-mean", "delay-sd", "carried", "lost", "late", "latest"].map(|name| gauges[name])
+        ["delay-mean", "delay-sd", "carried", "lost", "late", "latest", "last-late"].map(|name| gauges[name])
     };
-    assert_eq!(seen(&*peer), [13 * MS, 0, 3, 1, 2, 3 * MS], "3 ms late");
+    assert_eq!(seen(&*peer), [13 * MS, 0, 3, 1, 2, 3 * MS, 14 * MS], "3 ms late");
     send(&mut reader, &mut queue, 15 * MS, &[&[4; 60]]);
     peer.change(&port(&[("delay", "2ms")])).unwrap();
     assert!(receive(&mut reader, &mut queue, 16 * MS, 9).is_empty());
-    assert_eq!(seen(&*peer), [0, 0, 0, 0, 2, 3 * MS]);
+    assert_eq!(seen(&*peer), [0; 7], "lateness is that of the new settings too");
     send(&mut reader, &mut queue, 30 * MS, &[&[5; 60], &[6; 60]]);
     assert!(receive(&mut reader, &mut queue, 30 * MS, 9).is_empty());
     assert_eq!(receive(&mut reader, &mut queue, 32 * MS, 9).len(), 2);
-    assert_eq!(seen(&*peer), [2 * MS, 0, 2, 0, 2, 3 * MS]);
+    assert_eq!(seen(&*peer), [2 * MS, 0, 2, 0, 0, 0, 0]);
 }
 
 #[test]

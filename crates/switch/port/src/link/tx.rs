@@ -127,6 +127,7 @@ impl LinkTx {
             counters.reordered,
             self.observed.latest,
             self.observed.late,
+            self.observed.last_late,
             self.observed.mean(),
             self.observed.deviation(),
             carried,

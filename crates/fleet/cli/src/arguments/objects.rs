@@ -1,0 +1,163 @@
+//! `ringway port`, `ringway switch`, `ringway guest`, and the options of logs.
+
+use super::whole;
+use clap::{Args, Subcommand};
+
+/// How much of a log.
+#[derive(Args)]
+pub struct LogOptions {
+    /// Go on with what is logged, until the fabric is down.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Only the last lines.
+    #[arg(long, short = 'n', value_name = "N", value_parser = whole::<usize>)]
+    pub lines: Option<usize>,
+}
+
+/// What to do with ports.
+#[derive(Subcommand)]
+pub enum PortCommand {
+    /// List the ports.
+    #[command(after_help = "\
+Examples:
+  ringway port list
+  ringway port list --json")]
+    List,
+    /// Show all values of a port; `ringway stats NAME` shows its counters.
+    #[command(after_help = "\
+Examples:
+  ringway port show left
+  ringway port show left --json")]
+    Show {
+        /// The port.
+        name: String,
+    },
+    /// Connect the cable: the guest's driver sees a carrier, and frames pass.
+    #[command(after_help = "\
+Examples:
+  ringway port up left")]
+    Up {
+        /// The ports.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Disconnect the cable: the guest's driver loses the carrier, and no frames pass, until `up` or `ringway apply`.
+    #[command(after_help = "\
+Examples:
+  ringway port down left")]
+    Down {
+        /// The ports.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+}
+
+/// What to show of a switch.
+#[derive(Subcommand)]
+pub enum SwitchCommand {
+    /// List the switches, with their ports.
+    #[command(after_help = "\
+Examples:
+  ringway switch list
+  ringway switch list --json")]
+    List,
+    /// Show a switch: how it forwards, its ports, the number of addresses that it knows.
+    #[command(after_help = "\
+Examples:
+  ringway switch show main
+  ringway switch show main --json")]
+    Show {
+        /// The switch.
+        name: String,
+    },
+    /// Show the addresses that a switch knows, and their ports.
+    #[command(after_help = "\
+Examples:
+  ringway switch table main
+  ringway switch table main --json")]
+    Table {
+        /// The switch.
+        name: String,
+    },
+}
+
+/// What to do with guests.
+#[derive(Subcommand)]
+pub enum GuestCommand {
+    /// List the guests.
+    #[command(after_help = "\
+Examples:
+  ringway guest list
+  ringway guest list --json")]
+    List,
+    /// Show all values of a guest.
+    #[command(after_help = "\
+Examples:
+  ringway guest show left
+  ringway guest show left --json")]
+    Show {
+        /// The guest.
+        name: String,
+    },
+    /// Print what a guest's console has said since it was started.
+    #[command(after_help = "\
+Examples:
+  ringway guest logs left --lines 20
+  ringway guest logs left --follow")]
+    Logs {
+        /// The guest.
+        name: String,
+        /// How much of it.
+        #[command(flatten)]
+        logs: LogOptions,
+    },
+    /// Start guests; they boot after the command has returned.
+    #[command(after_help = "\
+Examples:
+  ringway guest start left
+  ringway guest start left right && ringway guest wait")]
+    Start {
+        /// The guests.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Stop guests: they are asked to power off, and killed if they don't.
+    #[command(after_help = "\
+Examples:
+  ringway guest stop left")]
+    Stop {
+        /// The guests.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Run a shell command in a guest; exit with the command's status.
+    #[command(after_help = "\
+Only guests with Ringway's own initial file system can run commands.
+
+Examples:
+  ringway guest exec left ping -c 3 10.77.0.2
+  ringway guest exec left 'ip addr; uname -a'
+  ringway guest exec left --timeout 90 -- iperf3 -c 10.77.0.2 -t 60")]
+    Exec {
+        /// The guest.
+        name: String,
+        /// Time limit in seconds.
+        #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = whole::<u64>)]
+        timeout: u64,
+        /// The command; its words are joined by spaces and passed to the guest's shell.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Wait until guests have booted and their network is up.
+    #[command(after_help = "\
+Examples:
+  ringway guest wait
+  ringway guest wait left --timeout 30")]
+    Wait {
+        /// The guests; by default all that run.
+        names: Vec<String>,
+        /// Maximum time to wait, in seconds.
+        #[arg(long, default_value_t = 120, value_name = "SECONDS", value_parser = whole::<u64>)]
+        timeout: u64,
+    },
+}

@@ -1,0 +1,61 @@
+//! `ringway switch`.
+
+use crate::arguments::{SwitchCommand, Target};
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::show;
+use crate::text::{self, Table, cell};
+use ringway_control::api::{FabricView, SwitchView, TableView};
+use serde_json::json;
+
+/// Runs `ringway switch`.
+pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    let FabricView { switches, .. } = client.get("/v1/fabric")?;
+    match command {
+        SwitchCommand::List if json => text::json(&switches),
+        SwitchCommand::List => {
+            let mut table = Table::new(&["SWITCH", "LOOKUP", "PORTS"]);
+            for SwitchView { name, lookup, ports } in switches {
+                table.row(vec![cell(name), cell(lookup), cell(ports.join(" "))]);
+            }
+            table.print();
+        }
+        SwitchCommand::Show { name } => {
+            let SwitchView { name, lookup, ports } = find(switches, &name)?;
+            let known: TableView = client.get(&format!("/v1/switches/{name}/table"))?;
+            let addresses = known.entries.len();
+            show::print(
+                &json!({ "name": name, "lookup": lookup, "ports": ports, "addresses": addresses }),
+                json,
+            );
+        }
+        SwitchCommand::Table { name } => {
+            let SwitchView { name, .. } = find(switches, &name)?;
+            table(client.get(&format!("/v1/switches/{name}/table"))?, json);
+        }
+    }
+    Ok(())
+}
+
+fn find(switches: Vec<SwitchView>, name: &str) -> Result<SwitchView, Fail> {
+    let unknown = || {
+        let name = name.escape_debug();
+        Fail::Unknown(format!("there is no switch \"{name}\"; `ringway switch list` shows those there are"))
+    };
+    switches.into_iter().find(|switch| switch.name == name).ok_or_else(unknown)
+}
+
+/// Shows an address table.
+fn table(view: TableView, json: bool) {
+    if json {
+        return text::json(&view);
+    }
+    let mut table = Table::new(&["ADDRESS", ">VLAN", "PORT", ">AGE"]);
+    for entry in view.entries {
+        let age = entry.age.map_or("static".into(), |age| format!("{age} s"));
+        let vlan = if entry.vlan == 0 { "-".into() } else { entry.vlan.to_string() };
+        table.row(vec![cell(entry.mac), cell(vlan), cell(entry.port), cell(age)]);
+    }
+    table.print();
+}

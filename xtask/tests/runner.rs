@@ -1,0 +1,106 @@
+//! `scripts/timed.sh` and the summary of `scripts/steps.sh`, with a test program that fails as told.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A test program of one module with two tests. Run number N fails if the file `fails-N` is there.
+const PROGRAM: &str = r#"#!/bin/sh
+if [ "$1" = --list ]; then
+  printf '%s\n' 'hosts::one: test' 'hosts::two: test'
+  exit
+fi
+cd "$(dirname "$0")"
+echo run >>runs
+run=$(wc -l <runs)
+echo "this is run $run"
+if [ -e "fails-$run" ]; then
+  echo "test result: FAILED. 1 passed; 1 failed; 0 ignored"
+  exit 101
+fi
+echo "test result: ok. 2 passed; 0 failed; 0 ignored"
+"#;
+
+struct Ran {
+    folder: PathBuf,
+    output: String,
+    passed: bool,
+}
+
+/// Runs the program, of which the runs in `fails` fail, as a module of `package`.
+fn run(name: &str, package: &str, fails: &[u32], ci: bool) -> Ran {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Left by an earlier test.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("integration-0");
+    std::fs::write(&program, PROGRAM).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    for run in fails {
+        std::fs::write(folder.join(format!("fails-{run}")), "").unwrap();
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let script = ". scripts/steps.sh; step tests scripts/timed.sh \"$0\"; summary";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script]).arg(&program).current_dir(root);
+    shell.env("CARGO_PKG_NAME", format!("ringway-{package}")).env("CARGO_TARGET_DIR", &folder);
+    shell.env_remove("TEST_TIMES").env_remove("CI");
+    if ci {
+        shell.env("CI", "true");
+    }
+    let output = shell.output().unwrap();
+    let passed = output.status.success();
+    Ran { folder, output: String::from_utf8_lossy(&output.stdout).into_owned(), passed }
+}
+
+impl Ran {
+    /// The last line, the number of runs, and what is kept of the first one.
+    fn end(&self) -> (&str, usize, Option<String>) {
+        let runs = std::fs::read_to_string(self.folder.join("runs")).unwrap().lines().count();
+        let kept = std::fs::read_to_string(self.folder.join("first-runs/cli-hosts.txt")).ok();
+        (self.output.lines().last().unwrap(), runs, kept)
+    }
+}
+
+#[test]
+fn a_module_that_passes_runs_once() {
+    let ran = run("once", "cli", &[], false);
+    assert_eq!(ran.end(), ("2 passed, 0 failed", 1, None));
+    assert!(ran.passed, "{}", ran.output);
+}
+
+#[test]
+fn a_module_that_passes_only_in_its_second_run_has_failed() {
+    let ran = run("second", "cli", &[1], false);
+    let first = "this is run 1\ntest result: FAILED. 1 passed; 1 failed; 0 ignored\n";
+    assert_eq!(ran.end(), ("1 passed, 1 failed", 2, Some(first.into())));
+    assert!(!ran.passed);
+    let unsteady =
+        "unsteady: cli hosts passed only in its second run, and counts as failed; its first run is in ";
+    let of_summary = ran.output.split("== steps\n").nth(1).unwrap();
+    let file = of_summary.split(unsteady).nth(1).unwrap().lines().next().unwrap();
+    assert_eq!(std::fs::read_to_string(file).unwrap(), first);
+}
+
+#[test]
+fn continuous_integration_accepts_and_reports_it() {
+    let ran = run("ci", "cli", &[1], true);
+    assert_eq!((ran.end().0, ran.end().1), ("2 passed, 0 failed", 2));
+    assert!(ran.passed, "{}", ran.output);
+    let of_summary = ran.output.split("== steps\n").nth(1).unwrap();
+    assert!(of_summary.contains("unsteady: cli hosts passed only in its second run; "), "{}", ran.output);
+}
+
+#[test]
+fn a_module_that_fails_twice_has_failed() {
+    let ran = run("twice", "cli", &[1, 2], true);
+    assert_eq!((ran.end().0, ran.end().1), ("1 passed, 1 failed", 2));
+    assert!(!ran.passed);
+}
+
+#[test]
+fn a_module_without_real_peers_runs_once() {
+    let ran = run("alone", "switch", &[1], true);
+    assert_eq!(ran.end(), ("1 passed, 1 failed", 1, None));
+    assert!(!ran.passed);
+}
