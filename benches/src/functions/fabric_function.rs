@@ -247,7 +247,7 @@ impl FabricFunction {
 fn on_worker(text: String) -> Function {
     Function {
         name: "bench".into(),
-        configuration: Configuration { file: None, text },
+        configuration: Configuration { file: None, source: None, text },
         program: None,
         isolation: Isolation::Worker,
         fallback: false,

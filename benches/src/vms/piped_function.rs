@@ -356,7 +356,7 @@ pub fn started(
     let (first, last) = (names[0], names[names.len() - 1]);
     let function = Function {
         name: "bench".into(),
-        configuration: Configuration { file: None, text: (plan.text)(first, last) },
+        configuration: Configuration { file: None, source: None, text: (plan.text)(first, last) },
         program: None,
         isolation: if plan.side == Side::Vm { Isolation::Vm } else { Isolation::Process },
         fallback: false,

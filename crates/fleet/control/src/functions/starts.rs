@@ -95,6 +95,10 @@ mod tests {
     use std::path::PathBuf;
     use tokio::sync::oneshot;
 
+    fn inline(text: &str) -> ringway_spec::Configuration {
+        ringway_spec::Configuration { file: None, source: None, text: text.into() }
+    }
+
     /// What runs the functions of the other test: this program with this test alone, which never says that it is up.
     #[test]
     fn a_function_that_never_comes_up() {
@@ -252,11 +256,11 @@ mod tests {
         let name = crowd.names[0].clone();
         let (_, launch) = crowd.functions.socket(&name).unwrap();
         // Its answer may come before it says that it is up.
-        crowd.functions.updated(&name, launch, "Idle; // 1".into()).unwrap();
+        crowd.functions.updated(&name, launch, inline("Idle; // 1")).unwrap();
         assert!(crowd.say(&name, FunctionMessage::Up).is_empty());
         assert_eq!(crowd.states(), [0, 0, 1]);
         // It ended behind its answer, and is up again.
-        crowd.functions.updated(&name, launch - 1, "Idle; // 2".into()).unwrap();
+        crowd.functions.updated(&name, launch - 1, inline("Idle; // 2")).unwrap();
         let end = crowd.event(|event| matches!(event.what, What::Runner(Said::Ended(_)))).await;
         assert!(crowd.functions.handle_event(end).is_empty());
         let (_, next) = crowd.functions.socket(&name).unwrap();
