@@ -169,7 +169,8 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     Some(function)
 }
 
-/// What is wrong with the values of a function, whoever described it: `report` takes the key, the error, and the remedy.
+/// What is wrong with the values of a function, whoever described it: `report` takes the key, the error, and the
+/// remedy.
 /// What it is in a fabric is checked there.
 pub fn rules(function: &Function, report: &mut dyn FnMut(&str, Wrong)) {
     let Function { name, program, isolation, ports, parameters, devices, .. } = function;
