@@ -35,16 +35,17 @@ for module in $(printf '%s\n' "${tests[@]%%::*}" | uniq); do
   fi
   mkdir -p "$first_runs"
   kept=$first_runs/$package-$module.txt
+  unsteady="unsteady: $package $module passed only in its second run"
   timed "$module" "$1" --exact "${of_module[@]}" 2>&1 | tee "$kept"
   [ "${PIPESTATUS[0]}" -ne 0 ] || { rm -f "$kept"; continue; }
   echo "again: $package $module; its first run is in $kept"
   if ! timed "$module, again" "$1" --exact "${of_module[@]}"; then
     code=101
   elif [ -z "${CI:-}" ]; then
-    echo "unsteady: $package $module passed only in its second run, and counts as failed; its first run is in $kept"
+    echo "$unsteady, and counts as failed; its first run is in $kept"
     code=101
   else
-    echo "unsteady: $package $module passed only in its second run; its first run is in $kept"
+    echo "$unsteady; its first run is in $kept"
   fi
 done
 exit "$code"

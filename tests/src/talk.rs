@@ -20,7 +20,7 @@ pub fn ran(guest: &Guest, command: &str) -> String {
 pub fn talk(one: &Guest, other: &Guest, to: [&str; 2]) {
     for (from, to) in [(one, to[1]), (other, to[0])] {
         for size in [18, 56, 1472] {
-            let pings = ping(from, to, 10, size, 0.01).unwrap();
+            let pings = ping(from, to, 10, size, 0.05).unwrap();
             assert_eq!(pings.lost(), 0, "{size} bytes from {} to {to}: {pings:?}", from.spec().name);
         }
         let tcp = send(from, to, "8M", "").unwrap_or_else(|error| panic!("TCP to {to}: {error}"));

@@ -146,7 +146,8 @@ fn bad_checksums(guest: &Guest) -> String {
     )
 }
 
-/// TCP, more than a ring's worth of frames. An emulated processor may stand still for longer than iperf3 waits: once more then, if the guest
+/// TCP, more than a ring's worth of frames. An emulated processor may stand still for longer than iperf3 waits: once
+/// more then, if the guest
 /// reaches the other one.
 fn transfer(from: &Guest, to: &str, what: &str) -> Transfer {
     let again = |error| {

@@ -85,7 +85,8 @@ const ROWS: &[Row] = &[
         "",
         "capture tcpdump dump pcap sniff mirror",
         "`tcpdump -i INTERFACE` captures at a port of kind tap, \
-         `ringway host exec NAME -- tcpdump -i eth0` in a host; \"Capture frames\" in docs/measure.md has more",
+         `ringway host exec NAME -- tcpdump -i eth0` in a host; \"Capture frames\" in \
+         docs/measure.md has more",
     ),
     (
         "",
@@ -306,8 +307,8 @@ const ROWS: &[Row] = &[
     (
         "place",
         "create add new set import",
-        "`ringway place put FILE` adds or changes hosts, VMs and policies; `ringway place run VM` decides where \
-         VMs run",
+        "`ringway place put FILE` adds or changes hosts, VMs and policies; `ringway place run VM` decides \
+         where VMs run",
     ),
     ("place", "rm delete del", "`ringway place remove KIND NAME` removes an object"),
     (

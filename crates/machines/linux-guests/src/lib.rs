@@ -330,7 +330,8 @@ pub fn check(spec: &Spec) -> Result<(), Error> {
     }
 }
 
-/// The guest's kernel, of which `prepared` makes what is booted, its initial file system, and the kernel's command line.
+/// The guest's kernel, of which `prepared` makes what is booted, its initial file system, and the kernel's command
+/// line.
 fn image(
     spec: &Spec,
     folder: &Path,

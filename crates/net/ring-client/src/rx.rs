@@ -89,8 +89,9 @@ impl Rx {
         self.consumer.swap(&self.shared.memory, ahead, buf_idx)
     }
 
-    /// Promises the other end of a pipe that this program leaves each buffer in its slot: it has not called [`Rx::swap`]
-    /// and will not. The other end can then send from buffers that belong to no slot ([`Tx::push_lent`]).
+    /// Promises the other end of a pipe that this program leaves each buffer in its slot: it has not called
+    /// [`Rx::swap`] and will not. The other end can then send from buffers that belong to no slot
+    /// ([`Tx::push_lent`]).
     pub fn fix_buffers(&mut self) {
         self.consumer.fix_buffers(&self.shared.memory);
     }

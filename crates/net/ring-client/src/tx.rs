@@ -94,8 +94,9 @@ impl Tx {
     }
 
     /// As [`Tx::push_gathered`], but the parts behind the first one that are in buffers of [`Tx::lend`], to a port from
-    /// their begin on, are not copied. Such a buffer must not change until [`Tx::consumed`] has passed [`Tx::head`] after the call. All frames must be
-    /// pushed so, and [`Tx::set_slot`] is not to be used. Everything is copied unless [`Tx::can_lend`].
+    /// their begin on, are not copied. Such a buffer must not change until [`Tx::consumed`] has passed [`Tx::head`]
+    /// after the call. All frames must be pushed so, and [`Tx::set_slot`] is not to be used. Everything is copied
+    /// unless [`Tx::can_lend`].
     pub fn push_lent<'p>(
         &mut self,
         parts: impl Iterator<Item = Span<'p>> + Clone,

@@ -1,5 +1,6 @@
 //! Elements that use what the platform provides: ring ports, and connections for handlers. The platform, such as a
-//! process or a tiny guest, implements [`Plug`] and [`Listener`](control_socket::Listener); it declares the classes, since each has its own.
+//! process or a tiny guest, implements [`Plug`] and [`Listener`](control_socket::Listener); it declares the classes,
+//! since each has its own.
 
 pub mod control_socket;
 pub mod devices;

@@ -18,6 +18,9 @@ pub const LARGEST: usize = 16 << 20;
 /// The most frames that a function may handle at once, which is the default.
 const BURST: u64 = 64;
 
+/// The shortest time after which an idle function ends, in nanoseconds.
+const LEAST_IDLE: u64 = 100_000_000;
+
 /// The keys of a function, in the order in which they are read.
 pub static KEYS: &[Key] = &[
     Key::new("config", Value::File, "this, `click` or `image`", "the file of its configuration"),
@@ -69,7 +72,7 @@ pub static KEYS: &[Key] = &[
         .without_option(),
     Key::new(
         "idle",
-        Value::Duration(100_000_000..=86_400_000_000_000),
+        Value::Duration(LEAST_IDLE..=86_400_000_000_000),
         "none",
         "with `first-frame`: the time without frames after which it ends until the next frame for it",
     )
@@ -134,7 +137,9 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     };
     let (start, first_frame) = start(&mut section);
     let instance = super::instances::instances(&mut section, &name);
-    let idle = quantity(&mut section, "idle", "30s").unwrap_or(0);
+    let idle = quantity(&mut section, "idle", "30s");
+    // A wrong value is one all the same for the rules of other keys.
+    let idle = idle.unwrap_or(if section.has("idle") { LEAST_IDLE } else { 0 });
     let function = Function {
         name,
         configuration: Configuration { file, source: None, text: text.unwrap_or_default() },
@@ -164,7 +169,8 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     Some(function)
 }
 
-/// What is wrong with the values of a function, whoever described it: `report` takes the key, the error, and the remedy.
+/// What is wrong with the values of a function, whoever described it: `report` takes the key, the error, and the
+/// remedy.
 /// What it is in a fabric is checked there.
 pub fn rules(function: &Function, report: &mut dyn FnMut(&str, Wrong)) {
     let Function { name, program, isolation, ports, parameters, devices, .. } = function;
@@ -214,7 +220,7 @@ fn ranges(function: &Function, report: &mut dyn FnMut(&str, Wrong)) {
         checked("memory", units::within("memory", *memory, &VM_MEMORY, units::show_size));
     }
     let numbers = [
-        ("memory", Some(*memory).filter(|_| function.isolation != Isolation::Vm)),
+        ("memory", (function.isolation != Isolation::Vm).then_some(*memory)),
         ("core", core.map(|core| core as u64)),
         ("burst", Some(u64::from(*burst))),
         ("idle", Some(*idle).filter(|idle| *idle > 0)),

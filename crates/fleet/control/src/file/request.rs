@@ -127,7 +127,9 @@ fn paths(function: &Function) -> impl Iterator<Item = String> {
     let lists = [("ports", ports.len()), ("parameters", parameters.len()), ("devices", devices.len())];
     let entries = lists.into_iter().flat_map(|(key, count)| (0..count).map(move |at| format!("{key}.{at}")));
     let keys = KEYS.iter().map(|key| key.field().to_string()).chain(entries);
-    keys.map(move |key| format!("function.{name}.{key}"))
+    // The checks between objects look at those that are described.
+    let all = std::iter::once(format!("function.{name}"));
+    all.chain(keys.map(move |key| format!("function.{name}.{key}")))
 }
 
 /// Reads the files that the function names.

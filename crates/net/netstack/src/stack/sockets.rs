@@ -373,8 +373,9 @@ impl Stack {
         Ok([(); 2].map(|()| pieces.next().unwrap_or_default()))
     }
 
-    /// The bytes of memory that the connection's buffers have, at most [`Settings::receive_memory`](crate::Settings::receive_memory) and the third value
-    /// of `tcp_wmem`, and of what it knows of sent segments if that is more than 4 KB.
+    /// The bytes of memory that the connection's buffers have, at most
+    /// [`Settings::receive_memory`](crate::Settings::receive_memory) and the third value of `tcp_wmem`, and of what
+    /// it knows of sent segments if that is more than 4 KB.
     ///
     /// # Errors
     /// If the socket is not a connection.
