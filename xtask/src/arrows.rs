@@ -34,7 +34,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("place", &["spec"]),
     ("scheduler", &["host", "place"]),
     ("control", &["fabric", "linux-guests", "scheduler"]),
-    ("cli", &["control", "click-driver", "vmm"]),
+    ("cli", &["control", "click-driver", "exec", "vmm"]),
 ];
 
 /// Checks every crate's manifest against the house.

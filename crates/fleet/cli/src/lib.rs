@@ -9,6 +9,7 @@ mod click;
 mod click_tools;
 mod client;
 mod doctor;
+mod exec;
 mod fail;
 mod function;
 mod graph;
@@ -112,6 +113,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Switch { command: SwitchCommand::Table { name } } => table::table(&target, json, &name),
         Command::Link { command } => link::link(&target, json, command),
         Command::Host { command } => host::host(&target, json, command),
+        Command::Exec(arguments) => exec::exec(&target, *arguments),
         Command::Topo(topo) => topo::topo(&target, json, topo),
         Command::Port { command } => {
             let (names, words) = match command {

@@ -2,6 +2,7 @@
 
 use ringway_frame::{BURST, LARGEST, Offload};
 use ringway_host::{Clock, Epoll};
+use ringway_netstack::PIECES;
 use ringway_sockets::{Device, DeviceError};
 use std::os::fd::AsFd;
 
@@ -57,8 +58,15 @@ fn forward(from: &mut Side<'_>, to: &mut Side<'_>, frame: &mut [u8]) -> Result<b
         }
         let Some(received) = from.device.receive()? else { break };
         moved = true;
-        let (head, rest, offload) = (received.head, &received.rest, received.offload);
-        if !to.device.frame(offload, head, rest) {
+        let offload = received.offload;
+        // A device takes as many pieces as the stack makes; frames from elsewhere may have more.
+        let is_sent = if received.rest.len() <= PIECES {
+            to.device.frame(offload, received.head, &received.rest)
+        } else {
+            let len = received.read(frame);
+            to.device.frame(offload, &frame[..len], &[])
+        };
+        if !is_sent {
             let len = received.read(frame);
             to.held = Some((frame[..len].to_vec(), offload));
         }
@@ -97,4 +105,74 @@ fn sleep(sides: &mut [Side<'_>; 2], epoll: &Epoll, clock: &Clock) -> Result<(), 
         side.device.disarm();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_mem::Span;
+    use ringway_netstack::Transmit;
+    use ringway_sockets::{Spans, pair};
+    use std::os::unix::net::UnixDatagram;
+
+    /// A frame of many pieces, and a device that has it once.
+    struct Many {
+        bytes: Vec<u8>,
+        left: bool,
+        inner: ringway_sockets::Pair,
+    }
+
+    impl Transmit for Many {
+        fn frame(&mut self, offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
+            self.inner.frame(offload, headers, payload)
+        }
+    }
+
+    impl Device for Many {
+        fn offloads(&self) -> ringway_frame::Needs {
+            self.inner.offloads()
+        }
+        fn receive(&mut self) -> Result<Option<ringway_sockets::Received<'_>>, DeviceError> {
+            if !std::mem::take(&mut self.left) {
+                return Ok(None);
+            }
+            let (head, rest) = self.bytes.split_at(14);
+            let rest: Spans<'_> = rest.chunks(2048).map(Span::of).collect();
+            Ok(Some(ringway_sockets::Received { head, rest, offload: Offload::default() }))
+        }
+        fn flush(&mut self) -> Result<(), DeviceError> {
+            self.inner.flush()
+        }
+        fn arm(&mut self, room: bool) -> Result<bool, DeviceError> {
+            self.inner.arm(room)
+        }
+        fn disarm(&mut self) {
+            self.inner.disarm();
+        }
+        fn descriptors(&self) -> Vec<std::os::fd::BorrowedFd<'_>> {
+            self.inner.descriptors()
+        }
+        fn notified(&mut self, descriptor: usize) -> Result<(), DeviceError> {
+            self.inner.notified(descriptor)
+        }
+    }
+
+    #[test]
+    fn a_frame_of_more_pieces_than_a_device_takes_arrives_whole() {
+        let (one, _other) = pair().unwrap();
+        let (near, far) = UnixDatagram::pair().unwrap();
+        for end in [&near, &far] {
+            end.set_nonblocking(true).unwrap();
+        }
+        let bytes: Vec<u8> = (0..65_000_u32).map(|number| number as u8).collect();
+        let mut many = Many { bytes: bytes.clone(), left: true, inner: one };
+        let mut tap = ringway_sockets::TapDevice::of(far.into());
+        let side = |device| Side { device, held: None, epoch: 0, watched: None };
+        let (mut from, mut to) = (side(&mut many as &mut dyn Device), side(&mut tap));
+        assert!(forward(&mut from, &mut to, &mut vec![0; LARGEST as usize]).unwrap());
+        let mut got = vec![0; 70_000];
+        let len = near.recv(&mut got).unwrap();
+        // Behind the TAP's header.
+        assert_eq!(&got[10..len], bytes);
+    }
 }

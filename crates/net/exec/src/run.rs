@@ -4,12 +4,13 @@ use crate::agent::Agent;
 use crate::bridge::bridge;
 use ringway_host::{
     EventFd, HostError, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings, Trap,
-    become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, spawn,
+    become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random, spawn,
 };
 use ringway_netstack::{Cidr, Settings};
 use ringway_sockets::{Config, Device, DeviceError, Host, TapDevice};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -89,8 +90,8 @@ pub struct Options {
     pub settings: Settings,
     /// Whether to print how each socket is served.
     pub explain: bool,
-    /// An empty folder, used before the program starts.
-    pub folder: PathBuf,
+    /// Settings of the kernel's network in the namespace: names as of sysctl, and values.
+    pub sysctls: Vec<(String, String)>,
 }
 
 /// Why a program could not be run.
@@ -102,6 +103,14 @@ pub enum ExecError {
     /// A system call failed.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// A folder to prepare files in can't be created.
+    #[error("{}: {error}; set TMPDIR to a folder that you may write to", .path.display())]
+    Folder {
+        /// Its path.
+        path: PathBuf,
+        /// The kernel's reason.
+        error: std::io::Error,
+    },
     /// Its device can't be used.
     #[error("the program's network: {0}")]
     Device(#[from] DeviceError),
@@ -149,6 +158,8 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     let (first, more) =
         options.addresses.split_first().map_or((None, &[][..]), |(first, more)| (Some(first), more));
     let pair = |cidr: &Cidr| (cidr.address, cidr.prefix);
+    let folder = std::env::temp_dir().join(format!("ringway-exec-{:016x}", random()?));
+    std::fs::create_dir(&folder).map_err(|error| ExecError::Folder { path: folder.clone(), error })?;
     let launched = launch(&Launch {
         program: options.program.clone(),
         map_root: options.map_root,
@@ -164,10 +175,17 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
         addresses: TapAddresses { more: more.iter().map(pair).collect(), gateways: options.gateways.clone() },
         files: files(&options),
         hidden: HIDDEN.map(PathBuf::from).to_vec(),
-        folder: options.folder.clone(),
+        folder: folder.clone(),
+        sysctls: options.sysctls.clone(),
         trap: options.mode == Mode::Native,
-    })?;
+    });
+    // It is empty again, and used by nobody.
+    let _ = std::fs::remove_dir(&folder);
+    let launched = launched?;
     become_subreaper()?;
+    // The agent has an end of each of the program's sockets.
+    let most = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let signals = SignalFd::new(&PASSED)?;
     Ok(Prepared { options, launched, signals })
 }

@@ -36,6 +36,8 @@ pub struct Launch {
     pub files: Vec<(PathBuf, Vec<u8>)>,
     /// Sockets of services that would answer from the host's network. The program finds an empty file there.
     pub hidden: Vec<PathBuf>,
+    /// Settings of the kernel's network in the namespace: names as of sysctl, and values.
+    pub sysctls: Vec<(String, String)>,
     /// An empty folder of the caller, used to prepare the files.
     pub folder: PathBuf,
     /// Whether system calls on internet sockets are trapped.

@@ -54,6 +54,9 @@ fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
         // Only a convenience, and a file system of a container may be read-only.
         let _ = put(path, value);
     }
+    for (name, value) in &launch.sysctls {
+        put(&format!("/proc/sys/{}", name.replace('.', "/")), value.as_bytes())?;
+    }
     let settings = TapSettings { namespace: None, queues: 1, ..launch.interface.clone() };
     let queues = open_tap_with(&settings, &launch.addresses);
     let queues = queues.map_err(|error| failed("creating the program's interface", error))?;

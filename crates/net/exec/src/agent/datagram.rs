@@ -1,5 +1,6 @@
 //! UDP sockets.
 
+use super::Agent;
 use super::address::{self, Named};
 use super::calls::{DONTWAIT, Reply};
 use super::local;
@@ -7,7 +8,6 @@ use super::message::{self, Message};
 use super::options::Values;
 use super::stream::{destination, errno};
 use super::table::{Datagrams, Key, Kind, Socket};
-use super::{Agent, Edges};
 use ringway_host::{Call, numbers, read_memory, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId};
 use rustix::event::PollFlags;
@@ -37,7 +37,6 @@ impl Agent {
     pub(super) fn open_datagrams(&mut self, v6: bool, nonblocking: bool) -> Result<(OwnedFd, Key), Errno> {
         let (theirs, ours) = local::datagrams(nonblocking)?;
         let number = local::number(theirs.as_fd()).ok_or(Errno::NOTSOCK)?;
-        let end = ours.try_clone().map_err(|_| Errno::MFILE)?;
         let datagrams = Datagrams {
             udp: Vec::new(),
             ours,
@@ -55,7 +54,9 @@ impl Agent {
             error: None,
             kind: Kind::Datagrams(Box::new(datagrams)),
         })?;
-        self.observe(end.as_fd(), key, Edges::Both)?;
+        if let Some(Kind::Datagrams(datagrams)) = self.table.get(key).map(|socket| &socket.kind) {
+            self.observe(datagrams.ours.as_fd(), key)?;
+        }
         Ok((theirs, key))
     }
 

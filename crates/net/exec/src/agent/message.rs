@@ -46,7 +46,7 @@ impl Message {
         Ok(Message {
             at,
             name: (word(&header, 0), word(&header, 8) as u32),
-            pieces: list.chunks_exact(16).map(piece).collect(),
+            pieces: list.as_chunks::<16>().0.iter().map(|bytes| piece(bytes)).collect(),
         })
     }
 

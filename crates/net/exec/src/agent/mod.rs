@@ -53,11 +53,6 @@ const FAREWELL: u64 = 60 * SECOND;
 /// And how long nothing may arrive meanwhile.
 const SILENCE: u64 = 5 * SECOND;
 
-/// Which events of a socket are of interest.
-enum Edges {
-    Both,
-}
-
 /// Serves the sockets of a group of processes.
 #[derive(Debug)]
 pub struct Agent {
@@ -199,7 +194,7 @@ impl Agent {
             time = time.min(RETRY);
         }
         let limit = (time < 3600 * SECOND)
-            .then(|| Timespec { tv_sec: (time / SECOND) as i64, tv_nsec: (time % SECOND) as i64 });
+            .then_some(Timespec { tv_sec: (time / SECOND) as i64, tv_nsec: (time % SECOND) as i64 });
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let events = match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
             Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
@@ -257,8 +252,7 @@ impl Agent {
     }
 
     /// Learns when a program writes to a socket, makes room in it, or closes it.
-    fn observe(&self, end: BorrowedFd<'_>, key: Key, edges: Edges) -> Result<(), Errno> {
-        let Edges::Both = edges;
+    fn observe(&self, end: BorrowedFd<'_>, key: Key) -> Result<(), Errno> {
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         epoll::add(&self.epoll, end, epoll::EventData::new_u64(FIRST + u64::from(key)), flags)

@@ -4,7 +4,7 @@ use super::calls::{CLOEXEC, NONBLOCK, Reply};
 use super::local::{self, End};
 use super::options::Values;
 use super::table::{Key, Kind, Listening, Socket, Stream};
-use super::{Agent, Edges, address};
+use super::{Agent, address};
 use ringway_host::{Call, numbers, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
 use rustix::event::PollFlags;
@@ -186,7 +186,7 @@ impl Agent {
             local::fill(socket.as_fd())
         };
         let end = End::new(ours)?;
-        self.observe(end.as_fd(), key, Edges::Both)?;
+        self.observe(end.as_fd(), key)?;
         if let Some(watch) = self.table.unwatch(key) {
             self.forget_watch(watch);
         }
@@ -337,9 +337,11 @@ impl Agent {
         };
         self.table.offer(name, key);
         self.table.join(accepted, key);
-        let end = self.table.stream(key).and_then(|stream| stream.end.as_ref()).ok_or(Errno::BADF)?;
-        let end = end.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?;
-        self.observe(end.as_fd(), key, Edges::Both)?;
+        if let Some(Kind::Stream(stream)) = self.table.get(key).map(|socket| &socket.kind)
+            && let Some(end) = &stream.end
+        {
+            self.observe(end.as_fd(), key)?;
+        }
         self.attend(key);
         Ok(())
     }
@@ -471,7 +473,8 @@ impl Agent {
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
         let mut given = 0;
-        while stream.is_up {
+        let is_up = stream.is_up;
+        while is_up {
             let [bytes, _] = stack.received(stream.tcp).map_err(errno)?;
             if bytes.is_empty() {
                 break;

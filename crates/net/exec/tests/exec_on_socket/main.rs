@@ -16,8 +16,6 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     let socket = ringway_host::Threads::default().descriptor(own, text(descriptor)?.parse()?)?;
     let congestion = std::env::var("CC").ok().and_then(|name| algorithm(name.as_bytes()));
     let congestion = congestion.unwrap_or_default();
-    let folder = std::env::temp_dir().join(format!("ringway-exec-{}", std::process::id()));
-    std::fs::create_dir(&folder)?;
     let prepared = prepare(Options {
         program: program.to_vec(),
         mode: if mode == "native" { Mode::Native } else { Mode::Kernel },
@@ -29,11 +27,8 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
         map_root: false,
         settings: Settings { tcp_congestion_control: congestion, ..Settings::default() },
         explain: std::env::var_os("EXPLAIN").is_some(),
-        folder: folder.clone(),
-    });
-    let removed = std::fs::remove_dir(&folder);
-    let prepared = prepared?;
-    removed?;
+        sysctls: Vec::new(),
+    })?;
     let device = Emulated::new(TapDevice::of(socket), &Profile::default(), 1)?;
     Ok(prepared.run(device)?.repeat())
 }
