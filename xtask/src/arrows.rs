@@ -24,6 +24,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("port", &["host", "vhost-user", "vfio-user", "nic", "link", "virtq", "frame", "wire", "spec"]),
     ("ring-client", &["ring", "host"]),
     ("sockets", &["netstack", "ring-client", "host", "frame", "mem"]),
+    ("exec", &["sockets", "netstack", "link", "host", "frame", "mem", "wire"]),
     ("tiny", &["elements", "nic", "ring", "virtq", "mem", "wire"]),
     ("tiny-program", &["netstack", "tiny"]),
     ("vmm", &["ring-client", "host", "tiny", "vfio-user"]),
@@ -33,7 +34,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("place", &["spec"]),
     ("scheduler", &["host", "place"]),
     ("control", &["fabric", "linux-guests", "scheduler"]),
-    ("cli", &["control", "click-driver", "vmm"]),
+    ("cli", &["control", "click-driver", "exec", "vmm"]),
 ];
 
 /// Checks every crate's manifest against the house.

@@ -13,6 +13,7 @@ mod clock;
 mod devices;
 mod error;
 mod event;
+mod farewell;
 mod fault;
 mod file;
 mod file_mapping;
@@ -21,6 +22,7 @@ mod grace;
 pub mod jail;
 #[cfg(target_arch = "x86_64")]
 pub mod kvm;
+mod launch;
 pub mod listener;
 mod machine;
 mod memory;
@@ -39,6 +41,7 @@ mod socket_file;
 mod stall;
 mod tap;
 mod thread;
+mod trapped;
 mod tun;
 mod unmap;
 mod window;
@@ -51,11 +54,15 @@ pub use clock::{Clock, ticks, ticks_per_second};
 pub use devices::{NetworkDevice, network_devices};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
+pub use farewell::{
+    Arrived, SignalFd, become_subreaper, collect_children, end_by_signal, end_children, pass_signal,
+};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;
 pub use foreign::{ForeignError, memory_of};
 pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
+pub use launch::{Launch, LaunchError, Launched, launch, numbers};
 pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};
 pub use memory::{
     FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_sealed, map_region, map_region_for, memfd,
@@ -75,7 +82,9 @@ pub use sandbox::{
     Confinement, MonitorFence, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors,
 };
 pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};
-pub use socket::{DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, try_receive_with, try_write};
+pub use socket::{
+    DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, set_peek_offset, try_receive_with, try_write,
+};
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};
 pub use stall::{ThreadFiles, ThreadTimes, open_thread_files, thread_number};
 pub use tap::{
@@ -83,6 +92,7 @@ pub use tap::{
     open_tap_with, tap_knows_uso, tap_read, tap_write,
 };
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
+pub use trapped::{Call, Threads, Trap, read_memory, write_memory};
 pub use tun::{TunSettings, open_tun};
 pub use unmap::close_memory;
 pub use window::Window;

@@ -62,6 +62,19 @@ pub fn only_send(socket: impl AsFd) -> bool {
     true
 }
 
+/// Sets from which unread byte on a stream socket is looked at with MSG_PEEK (`SO_PEEK_OFF`).
+pub fn set_peek_offset(socket: BorrowedFd<'_>, offset: i32) -> Result<(), HostError> {
+    let (level, name, len) = (libc::SOL_SOCKET, libc::SO_PEEK_OFF, size_of::<i32>() as libc::socklen_t);
+    let number = std::os::fd::AsRawFd::as_raw_fd(&socket);
+    // SAFETY: the kernel reads `len` bytes of `offset`, which lives until the call is over.
+    let set = unsafe { libc::setsockopt(number, level, name, (&raw const offset).cast(), len) };
+    if set == 0 {
+        Ok(())
+    } else {
+        Err(crate::tap::last_error()).named("setting from where a socket is looked at")
+    }
+}
+
 /// Sends a signal's eight bytes on a socket without blocking; a full one is signalled already.
 pub(crate) fn signal_socket(socket: BorrowedFd<'_>, bytes: &[u8; 8]) {
     let _ = rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);

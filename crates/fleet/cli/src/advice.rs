@@ -20,7 +20,7 @@ const ROWS: &[Row] = &[
     ("", "watch monitor htop", "`ringway top` shows what uses processors, `ringway stats --watch` rates"),
     (
         "",
-        "exec ssh attach shell sh enter xterm term iperf iperf3 mn cmd",
+        "ssh attach shell sh enter xterm term iperf iperf3 mn cmd",
         "`ringway guest exec NAME COMMAND` runs a command in a guest, \
          `ringway host exec NAME -- COMMAND` in a host",
     ),
@@ -439,7 +439,7 @@ mod tests {
         };
         is("status", "`ringway ps` shows");
         is("ls", "`ringway ps` shows");
-        is("exec left ip addr", "`ringway guest exec NAME COMMAND`");
+        is("ssh left ip addr", "`ringway guest exec NAME COMMAND`");
         is("drain", "`ringway place drain HOST`");
         is("capture left", "`tcpdump -i INTERFACE`");
         is("--fabric guest --json status", "`ringway ps` shows");

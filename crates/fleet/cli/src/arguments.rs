@@ -1,10 +1,12 @@
 //! The command line.
 
+mod exec;
 mod host;
 mod keys;
 mod link;
 mod objects;
 
+pub use exec::{Exec, StackKind};
 pub use host::{HostCommand, Shape, Topo};
 pub use keys::FunctionKeys;
 pub use link::LinkCommand;
@@ -197,6 +199,8 @@ Examples:
         #[command(subcommand)]
         command: HostCommand,
     },
+    /// Run a program with a network of its own, on a port or with the host.
+    Exec(Box<Exec>),
     /// Bring up a topology of hosts, switches and links without a file, until Ctrl-C.
     Topo(Topo),
     /// Start, stop, list and show guests.

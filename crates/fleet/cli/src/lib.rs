@@ -9,6 +9,7 @@ mod click;
 mod click_tools;
 mod client;
 mod doctor;
+mod exec;
 mod fail;
 mod function;
 mod graph;
@@ -115,6 +116,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Logs(logs) => logs::fabric(&target, json, &logs),
         Command::Link { command } => link::link(&target, json, command),
         Command::Host { command } => host::host(&target, json, command),
+        Command::Exec(arguments) => exec::exec(&target, *arguments),
         Command::Topo(topo) => topo::topo(&target, json, topo),
         Command::Port { command } => {
             let order =

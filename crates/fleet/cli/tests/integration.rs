@@ -6,6 +6,7 @@ mod clients;
 mod creates;
 mod detach;
 mod docs;
+mod exec;
 mod fabric;
 mod first_frame;
 mod function;

@@ -129,6 +129,14 @@ impl Stack {
         Ok(any.address)
     }
 
+    /// The own address from which packets to `remote` are sent.
+    ///
+    /// # Errors
+    /// There is no route, or no address of the family.
+    pub fn source_address(&self, remote: IpAddr) -> Result<IpAddr, SocketError> {
+        self.source_for(remote)
+    }
+
     /// A free port for a connection to `remote`: the first one after an offset that depends on the addresses
     /// and a counter of the connections (RFC 6056, 3.3.4). So a port is used again late, when the peer's
     /// TIME-WAIT of its last connection is over.

@@ -35,7 +35,7 @@ impl TapDevice {
     }
 
     /// A queue that is open, or a datagram socket in its place.
-    pub(super) fn of(queue: OwnedFd) -> TapDevice {
+    pub fn of(queue: OwnedFd) -> TapDevice {
         TapDevice {
             queue,
             buffer: vec![0; TAP_HEADER + LARGEST as usize],

@@ -1,0 +1,125 @@
+//! Signals as descriptors, and the ends of processes.
+
+use crate::error::{HostError, Named};
+use crate::tap::last_error;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Signals that are taken from a descriptor instead of being delivered.
+#[derive(Debug)]
+pub struct SignalFd(OwnedFd);
+
+/// A signal, and whether a process sent it. The kernel sends those of a terminal to all processes in its foreground.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number.
+    pub number: i32,
+    /// Whether a process sent it to this one.
+    pub is_sent: bool,
+}
+
+impl SignalFd {
+    /// Takes these signals. Threads that exist already still get theirs.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn new(signals: &[i32]) -> Result<SignalFd, HostError> {
+        // SAFETY: a set of signals is numbers, all of whose values are valid; the calls read and write it only.
+        let number = unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            signals.iter().for_each(|signal| _ = libc::sigaddset(&raw mut set, *signal));
+            libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+            libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        };
+        if number < 0 {
+            return Err(HostError::Call { call: "signalfd", error: last_error() });
+        }
+        // SAFETY: the kernel has just opened it for us.
+        Ok(SignalFd(unsafe { OwnedFd::from_raw_fd(number) }))
+    }
+
+    /// The next signal that has arrived.
+    pub fn next(&self) -> Option<Arrived> {
+        // SAFETY: all zeros is a valid `signalfd_siginfo`.
+        let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
+        let len = size_of_val(&info);
+        // SAFETY: the kernel writes at most `len` bytes there, and every bit pattern is valid.
+        let count = unsafe { libc::read(self.0.as_raw_fd(), (&raw mut info).cast(), len) };
+        (count == len as isize)
+            .then_some(Arrived { number: info.ssi_signo.cast_signed(), is_sent: info.ssi_code <= 0 })
+    }
+}
+
+impl AsFd for SignalFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Lets orphans among the descendants of this process become its children, so that it can end them.
+///
+/// # Errors
+/// Never on Linux.
+pub fn become_subreaper() -> Result<(), HostError> {
+    // SAFETY: the call takes numbers only.
+    let done = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    if done == 0 { Ok(()) } else { Err(last_error()).named("PR_SET_CHILD_SUBREAPER") }
+}
+
+/// Sends a signal by its number; a process that is gone needs none.
+pub fn pass_signal(process: Pid, number: i32) {
+    if let Some(signal) = Signal::from_named_raw(number) {
+        let _ = kill_process(process, signal);
+    }
+}
+
+/// Ends this process by the same signal that ended another, without a core dump of its own. Returns if it can't.
+pub fn end_by_signal(number: i32) {
+    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    // Without it the core dump would be of this program.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+    // SAFETY: the calls take numbers, and a set of signals of which all values are valid.
+    unsafe {
+        libc::signal(number, libc::SIG_DFL);
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, number);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(number);
+    }
+}
+
+/// Collects children that have ended; the status of `wanted` if it is one of them.
+pub fn collect_children(wanted: Pid) -> Option<WaitStatus> {
+    let mut found = None;
+    loop {
+        match waitpid(None, WaitOptions::NOHANG) {
+            Ok(Some((process, status))) if process == wanted => found = Some(status),
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) | Err(_) => return found,
+        }
+    }
+}
+
+/// Ends all children, and theirs that come to us in turn, within a time limit.
+pub fn end_children(limit: Duration) {
+    let end = Instant::now() + limit;
+    let own = rustix::process::getpid().as_raw_nonzero();
+    while Instant::now() < end {
+        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+        let children = children.unwrap_or_default();
+        let all: Vec<Pid> =
+            children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+        for process in &all {
+            // It may have ended already.
+            let _ = kill_process(*process, Signal::KILL);
+        }
+        match waitpid(None, WaitOptions::NOHANG) {
+            Err(rustix::io::Errno::CHILD) => return,
+            Ok(Some(_)) => {}
+            _ => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Starts a program with a network of its own: in new network and mount namespaces, and, without root, in a user
+//! namespace.
+//!
+//! The child is a copy of this process that prepares itself: call [`launch`] while the process has one thread.
+
+mod filter;
+pub mod numbers;
+mod prepare;
+
+use crate::error::{HostError, Named};
+use crate::trapped::{Trap, duplicate};
+use crate::{TapAddresses, TapSettings, receive_with};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// Longest message of the child.
+const MESSAGE: usize = 512;
+const TALK: &str = "talking to the started process";
+
+/// A program, and what is around it.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The program and its arguments. It is searched for as by execvp.
+    pub program: Vec<OsString>,
+    /// Whether the user is root in the program's user namespace; without, it stays who it is.
+    pub map_root: bool,
+    /// The interface of its network namespace. Its own namespace's name is not used.
+    pub interface: TapSettings,
+    /// Further addresses and default routes of the interface.
+    pub addresses: TapAddresses,
+    /// Files that the program sees with other contents; one that does not exist is left out.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// Sockets of services that would answer from the host's network. The program finds an empty file there.
+    pub hidden: Vec<PathBuf>,
+    /// Settings of the kernel's network in the namespace: names as of sysctl, and values.
+    pub sysctls: Vec<(String, String)>,
+    /// An empty folder of the caller, used to prepare the files.
+    pub folder: PathBuf,
+    /// Whether system calls on internet sockets are trapped.
+    pub trap: bool,
+}
+
+/// A process that is ready to become the program.
+#[derive(Debug)]
+pub struct Launched {
+    /// The process.
+    pub process: Pid,
+    /// Readable when it has ended.
+    pub end: OwnedFd,
+    /// The interface's queue; the interface exists while it is open.
+    pub interface: OwnedFd,
+    /// Its trapped calls.
+    pub trap: Option<Trap>,
+    talk: OwnedFd,
+}
+
+/// Why a program could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// A call of this process failed.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The preparation failed.
+    #[error("{0}")]
+    Prepare(String),
+    /// The program can't be executed.
+    #[error("{program}: {error}")]
+    Program {
+        /// Its name.
+        program: String,
+        /// The kernel's reason.
+        error: Errno,
+    },
+}
+
+/// Prepares a process for a program, which waits until [`Launched::start`].
+///
+/// # Errors
+/// The kernel does not permit namespaces, or the interface is impossible.
+pub fn launch(launch: &Launch) -> Result<Launched, LaunchError> {
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .named("socketpair")?;
+    // SAFETY: the child has one thread, a copy of this one; the C library's fork leaves its allocator usable there.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop(ours);
+        prepare::become_program(launch, &theirs);
+    }
+    drop(theirs);
+    let Some(process) = Pid::from_raw(child).filter(|_| child > 0) else {
+        return Err(HostError::Call { call: "fork", error: crate::tap::last_error() }.into());
+    };
+    let end = pidfd_open(process, PidfdFlags::empty()).named("pidfd_open")?;
+    let launched = receive(&ours, launch, &end);
+    if launched.is_err() {
+        // It reported an error, and ends by itself.
+        let _ = rustix::process::waitpid(Some(process), rustix::process::WaitOptions::empty());
+    }
+    let (interface, trap) = launched?;
+    Ok(Launched { process, end, interface, trap, talk: ours })
+}
+
+/// What the child sends: its interface, then the number of the descriptor of its trapped calls.
+fn receive(talk: &OwnedFd, launch: &Launch, end: &OwnedFd) -> Result<(OwnedFd, Option<Trap>), LaunchError> {
+    let mut message = [0; MESSAGE];
+    let (len, mut descriptors) = receive_with(talk, &mut message, 1)?;
+    let Some(interface) = descriptors.pop() else { return Err(refusal(&message[..len])) };
+    if !launch.trap {
+        return Ok((interface, None));
+    }
+    let (len, _) = receive_with(talk, &mut message, 0)?;
+    let Ok(number) = <[u8; 4]>::try_from(&message[..len]) else { return Err(refusal(&message[..len])) };
+    let listener =
+        duplicate(end, i32::from_ne_bytes(number)).named("taking the trapped calls (pidfd_getfd)")?;
+    Ok((interface, Some(listener.into())))
+}
+
+fn refusal(message: &[u8]) -> LaunchError {
+    match message {
+        [] => LaunchError::Prepare("the started process ended at once".into()),
+        text => LaunchError::Prepare(String::from_utf8_lossy(text).into_owned()),
+    }
+}
+
+impl Launched {
+    /// Lets the process become the program; returns when it is.
+    ///
+    /// # Errors
+    /// [`LaunchError::Program`]: there is no such program, or it can't be executed.
+    pub fn start(&self, program: &OsString) -> Result<(), LaunchError> {
+        crate::send_with(&self.talk, b"go", &[])?;
+        let mut message = [0; MESSAGE];
+        let (len, _) = receive_with(&self.talk, &mut message, 0)?;
+        match <[u8; 4]>::try_from(&message[..len]) {
+            // The program has no such descriptor.
+            _ if len == 0 => Ok(()),
+            Ok(number) => Err(LaunchError::Program {
+                program: program.to_string_lossy().into_owned(),
+                error: Errno::from_raw_os_error(i32::from_ne_bytes(number)),
+            }),
+            Err(_) => Err(HostError::Call { call: TALK, error: Errno::PROTO }.into()),
+        }
+    }
+}

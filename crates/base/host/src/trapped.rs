@@ -1,0 +1,213 @@
+//! System calls of other processes that wait for an answer (seccomp user notification), and access to the processes
+//! that made them.
+
+use crate::error::{HostError, Named};
+use crate::tap::last_error;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: the answer wakes the caller on the processor of the one who answers.
+const SYNC_WAKE_UP: u64 = 1;
+/// `PIDFD_THREAD`.
+const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
+/// Threads whose pidfds are kept.
+const THREADS: usize = 256;
+
+/// A system call that waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The kernel's name of this call.
+    pub id: u64,
+    /// The thread that made it.
+    pub thread: i32,
+    /// Its number (`SYS_*`).
+    pub number: i64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// The trapped system calls of a group of processes.
+#[derive(Debug)]
+pub struct Trap(OwnedFd);
+
+impl From<OwnedFd> for Trap {
+    fn from(listener: OwnedFd) -> Trap {
+        let trap = Trap(listener);
+        // Only faster; a kernel before 6.6 has no such flag.
+        let _ = trap.ioctl_value(libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP);
+        trap
+    }
+}
+
+/// Readable when a call waits; hung up when the last process of the group has ended.
+impl AsFd for Trap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Trap {
+    fn ioctl_value(&self, number: libc::Ioctl, value: u64) -> Result<i32, Errno> {
+        // SAFETY: the descriptor is open, and this ioctl takes a number.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), number, value) };
+        if result < 0 { Err(last_error()) } else { Ok(result) }
+    }
+
+    fn ioctl<T>(&self, number: libc::Ioctl, argument: &mut T) -> Result<i32, Errno> {
+        // SAFETY: the descriptor is open, and every caller gives the type that the number stands for.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), number, std::ptr::from_mut(argument)) };
+        if result < 0 { Err(last_error()) } else { Ok(result) }
+    }
+
+    /// The next call; `None` if the one that was announced is gone. Call it only when the descriptor is readable.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn next(&self) -> Result<Option<Call>, HostError> {
+        // SAFETY: all zeros is a valid `seccomp_notif`, which the kernel demands.
+        let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+        match self.ioctl(libc::SECCOMP_IOCTL_NOTIF_RECV, &mut call) {
+            Ok(_) => Ok(Some(Call {
+                id: call.id,
+                thread: call.pid.cast_signed(),
+                number: call.data.nr.into(),
+                arguments: call.data.args,
+            })),
+            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error).named("receiving a trapped system call"),
+        }
+    }
+
+    /// Whether a call still waits. What was read of its thread's memory before is that thread's only if it does.
+    pub fn is_waiting(&self, id: u64) -> bool {
+        let mut id = id;
+        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &mut id).is_ok()
+    }
+
+    /// Gives a call its result. Whether it still waited for one.
+    pub fn answer(&self, id: u64, result: Result<i64, Errno>) -> bool {
+        let (val, error) = match result {
+            Ok(value) => (value, 0),
+            Err(error) => (0, -error.raw_os_error()),
+        };
+        let mut response = libc::seccomp_notif_resp { id, val, error, flags: 0 };
+        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_SEND, &mut response).is_ok()
+    }
+
+    /// Lets the kernel do a call.
+    pub fn resume(&self, id: u64) {
+        let flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+        let mut response = libc::seccomp_notif_resp { id, val: 0, error: 0, flags };
+        // A call that is gone needs no answer.
+        let _ = self.ioctl(libc::SECCOMP_IOCTL_NOTIF_SEND, &mut response);
+    }
+
+    /// Gives the process a descriptor, whose number is the call's result, in one step: a signal can't come between.
+    ///
+    /// # Errors
+    /// The call is gone, or its process may have no more descriptors.
+    pub fn give(&self, id: u64, descriptor: BorrowedFd<'_>, close_on_exec: bool) -> Result<i32, Errno> {
+        let mut request = libc::seccomp_notif_addfd {
+            id,
+            flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+            srcfd: descriptor.as_raw_fd().cast_unsigned(),
+            newfd: 0,
+            newfd_flags: if close_on_exec { libc::O_CLOEXEC.cast_unsigned() } else { 0 },
+        };
+        self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ADDFD, &mut request)
+    }
+}
+
+/// Reads a thread's memory; as many bytes as are there.
+///
+/// # Errors
+/// Nothing is there, or the thread is gone.
+pub fn read_memory(thread: i32, address: u64, out: &mut [u8]) -> Result<usize, Errno> {
+    let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
+    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: out.len() };
+    if out.is_empty() {
+        return Ok(0);
+    }
+    // SAFETY: the kernel writes at most `out.len()` bytes to `out`; the other address is not in this process.
+    let count = unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(count).map_err(|_| last_error())
+}
+
+/// Writes to a thread's memory.
+///
+/// # Errors
+/// Not all of it can be written.
+pub fn write_memory(thread: i32, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
+    // SAFETY: the kernel only reads `bytes`; the other address is not in this process.
+    let count = unsafe { libc::process_vm_writev(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    match usize::try_from(count) {
+        Ok(count) if count == bytes.len() => Ok(()),
+        Ok(_) => Err(Errno::FAULT),
+        Err(_) => Err(last_error()),
+    }
+}
+
+/// Access to the descriptors of threads.
+#[derive(Debug, Default)]
+pub struct Threads(HashMap<i32, OwnedFd>);
+
+impl Threads {
+    /// A duplicate of a thread's descriptor.
+    ///
+    /// # Errors
+    /// It has no such descriptor, or is gone.
+    pub fn descriptor(&mut self, thread: i32, number: u64) -> Result<OwnedFd, Errno> {
+        let number = RawFd::try_from(number as u32).map_err(|_| Errno::BADF)?;
+        if let Some(pidfd) = self.0.get(&thread) {
+            match duplicate(pidfd, number) {
+                // Another thread may have the number now.
+                Err(Errno::SRCH) => _ = self.0.remove(&thread),
+                result => return result,
+            }
+        }
+        let pidfd = open(thread)?;
+        let descriptor = duplicate(&pidfd, number)?;
+        if self.0.len() >= THREADS {
+            self.0.clear();
+        }
+        self.0.insert(thread, pidfd);
+        Ok(descriptor)
+    }
+}
+
+/// A pidfd for a thread; for its process on kernels before 6.9.
+fn open(thread: i32) -> Result<OwnedFd, Errno> {
+    match pidfd(thread, PIDFD_THREAD) {
+        Err(Errno::INVAL) => {
+            let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
+            let status = status.map_err(|_| Errno::SRCH)?;
+            let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+            pidfd(group.ok_or(Errno::SRCH)?, 0)
+        }
+        result => result,
+    }
+}
+
+fn pidfd(process: i32, flags: libc::c_uint) -> Result<OwnedFd, Errno> {
+    // SAFETY: the call takes numbers only.
+    own(unsafe { libc::syscall(libc::SYS_pidfd_open, process, flags) })
+}
+
+/// A duplicate of a descriptor of the process of a pidfd.
+pub(crate) fn duplicate(pidfd: &OwnedFd, number: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: the call takes numbers only.
+    own(unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) })
+}
+
+fn own(result: libc::c_long) -> Result<OwnedFd, Errno> {
+    let number = RawFd::try_from(result).ok().filter(|number| *number >= 0).ok_or_else(last_error)?;
+    // SAFETY: the kernel has just opened it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}

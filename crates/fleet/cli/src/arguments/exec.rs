@@ -1,0 +1,66 @@
+//! `ringway exec`.
+
+use clap::{Args, ValueEnum};
+use ringway_exec::Cidr;
+use std::ffi::OsString;
+use std::net::IpAddr;
+
+/// Whose TCP serves the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum StackKind {
+    /// Ringway's, in user space.
+    #[default]
+    Native,
+    /// The host kernel's.
+    Kernel,
+}
+
+/// A program and its network.
+#[derive(Args)]
+#[command(after_help = "\
+docs/exec.md says what works. The exit status and signals are the program's.
+
+Examples:
+  ringway exec --port web --address 10.0.0.2/24 -- curl http://10.0.0.1/
+  ringway exec --port web --address 10.0.0.2/24 --stack kernel -- nginx -g 'daemon off;'
+  ringway exec --cc bbr --link loss=1%,delay=100ms -- curl http://198.18.0.1:8000/
+  ringway exec --port a --address fd00::2/64 --sysctl net.ipv4.tcp_rmem='4096 65536 1000000' -- iperf3 -s")]
+pub struct Exec {
+    /// The ring port of the running fabric, or the path of its socket; by default, a network with the host, which
+    /// needs root.
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<String>,
+    /// An address and the length of its prefix; may be given several times. Required with --port.
+    #[arg(long, value_name = "ADDRESS/PREFIX")]
+    pub address: Vec<Cidr>,
+    /// The gateway to other networks; one for each version of IP.
+    #[arg(long, value_name = "ADDRESS")]
+    pub gateway: Vec<IpAddr>,
+    /// A name server; may be given several times.
+    #[arg(long, value_name = "ADDRESS")]
+    pub dns: Vec<IpAddr>,
+    /// Largest IP packet in bytes.
+    #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1280..=65_521))]
+    pub mtu: u16,
+    /// Whose TCP serves the program.
+    #[arg(long, value_enum, default_value_t)]
+    pub stack: StackKind,
+    /// The congestion controller: bbr, bbr3, cubic, reno, dctcp.
+    #[arg(long, value_name = "NAME")]
+    pub cc: Option<String>,
+    /// A setting of the stack, with its name in sysctl; may be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub sysctl: Vec<String>,
+    /// An emulated link to the host, in both directions; docs/link.md has the keys.
+    #[arg(long, value_name = "KEY=VALUE,...", conflicts_with = "port")]
+    pub link: Option<String>,
+    /// Let the user be root in the program's user namespace.
+    #[arg(long)]
+    pub map_root: bool,
+    /// Print how each socket is served, and which options are not.
+    #[arg(long)]
+    pub explain: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}

@@ -1,0 +1,205 @@
+//! `ringway exec`.
+
+use crate::arguments::{Exec, StackKind, Target};
+use crate::client::Client;
+use crate::fail::Fail;
+use ringway_control::api::PortView;
+use ringway_exec::{
+    Cidr, Emulated, Ended, ExecError, LaunchError, Mode, Options, Prepared, RingDevice, Settings, TapDevice,
+    TapSettings, algorithm, prepare, sysctl,
+};
+use ringway_port::link;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+/// Networks for programs and the host are parts of this one (RFC 2544, C.2.2), of four addresses each.
+const OWN: u32 = u32::from_be_bytes([198, 18, 0, 0]);
+const NETWORKS: u32 = 1 << 15;
+/// Exit statuses for a program that can't be executed, or is not there, as a shell has them.
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// What a program's network is.
+enum Network {
+    Port(PathBuf),
+    /// An interface of the host.
+    Host {
+        tap: TapSettings,
+        link: Option<(ringway_exec::Profile, u64)>,
+    },
+}
+
+/// Runs `ringway exec`.
+pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
+    let (settings, sysctls) = settings(&exec)?;
+    let (network, addresses, gateways) = network(target, &exec)?;
+    let mode = match exec.stack {
+        StackKind::Native => Mode::Native,
+        StackKind::Kernel => Mode::Kernel,
+    };
+    let offloads = !matches!(network, Network::Host { link: Some(_), .. });
+    let prepared = prepare(Options {
+        program: exec.program,
+        mode,
+        addresses,
+        gateways,
+        dns: exec.dns,
+        mtu: exec.mtu,
+        offloads,
+        map_root: exec.map_root,
+        settings,
+        explain: exec.explain,
+        sysctls,
+    });
+    match run(prepared.map_err(failed)?, network)?.repeat() {
+        0 => Ok(()),
+        status => Err(Fail::Status(status)),
+    }
+}
+
+fn run(prepared: Prepared, network: Network) -> Result<Ended, Fail> {
+    let ended = match network {
+        Network::Port(path) => {
+            let device = RingDevice::connect(&path);
+            prepared.run(device.map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?)
+        }
+        Network::Host { tap, link } => {
+            let device = TapDevice::open(&tap).map_err(|error| {
+                Fail::Failed(format!(
+                    "{error}; a network with the host needs root, one on a fabric's port (--port) does not"
+                ))
+            })?;
+            match link {
+                None => prepared.run(device),
+                Some((profile, seed)) => {
+                    prepared.run(Emulated::new(device, &profile, seed).map_err(Fail::because)?)
+                }
+            }
+        }
+    };
+    ended.map_err(failed)
+}
+
+fn failed(error: ExecError) -> Fail {
+    let ExecError::Launch(LaunchError::Program { error: reason, .. }) = &error else {
+        return Fail::because(error);
+    };
+    let status = if reason.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    let hint = match status {
+        NOT_FOUND => "; `ringway guest exec NAME COMMAND` runs a command in a guest",
+        _ => "",
+    };
+    Fail::Failed(format!("{error}{hint}")).print(false);
+    Fail::Status(status)
+}
+
+/// The network, and the program's addresses and gateways there.
+fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAddr>), Fail> {
+    if let Some(port) = &exec.port {
+        if exec.address.is_empty() {
+            return Err(Fail::Failed("--port needs an address: --address 10.0.0.2/24".into()));
+        }
+        return Ok((Network::Port(socket(target, port)?), exec.address.clone(), exec.gateway.clone()));
+    }
+    let process = std::process::id();
+    let first = OWN + 4 * (process % NETWORKS);
+    let (host, own) = (Ipv4Addr::from(first + 1), Ipv4Addr::from(first + 2));
+    let mut gateways = exec.gateway.clone();
+    let (address, addresses) = match exec.address.as_slice() {
+        [] => {
+            gateways.insert(0, host.into());
+            ((host.into(), 30), vec![Cidr::new(own, 30)])
+        }
+        given => {
+            let Some(gateway) = exec.gateway.first() else {
+                let what = "--address without --port needs the host's address: --gateway 10.0.0.1";
+                return Err(Fail::Failed(what.into()));
+            };
+            ((*gateway, given.first().map_or(0, |cidr| cidr.prefix)), given.to_vec())
+        }
+    };
+    let link = exec.link.as_deref().map(profile).transpose()?;
+    let tap = TapSettings {
+        name: format!("rwx{process}"),
+        queues: 1,
+        mtu: exec.mtu,
+        offloads: link.is_none(),
+        mac: None,
+        address: Some(address),
+        namespace: None,
+    };
+    Ok((Network::Host { tap, link }, addresses, gateways))
+}
+
+/// The socket of a ring port.
+fn socket(target: &Target, port: &str) -> Result<PathBuf, Fail> {
+    if port.contains('/') {
+        return Ok(port.into());
+    }
+    let ports: Vec<PortView> = Client::connect(target)?.get("/v1/ports")?;
+    let shown = port.escape_debug();
+    match ports.into_iter().find(|view| view.name == port) {
+        Some(view) if view.kind == "ring" => Ok(view.peer.into()),
+        Some(view) => Err(Fail::Failed(format!(
+            "port {shown} is of kind {}; a program's port is of kind ring",
+            view.kind
+        ))),
+        None => {
+            Err(Fail::Unknown(format!("there is no port \"{shown}\"; `ringway ps` shows those there are")))
+        }
+    }
+}
+
+/// Reads the settings of the emulated link.
+fn profile(text: &str) -> Result<(ringway_exec::Profile, u64), Fail> {
+    let mut settings = link::Settings::default();
+    for word in text.split(',') {
+        let pair = word.split_once('=').filter(|(key, _)| link::Settings::KEYS.contains(key));
+        let Some((key, value)) = pair else {
+            let keys = link::Settings::KEYS.join(", ");
+            let word = word.escape_debug();
+            return Err(Fail::Failed(format!("--link: \"{word}\" is not KEY=VALUE with a key of {keys}")));
+        };
+        settings.0.insert(key.into(), value.into());
+    }
+    settings.profile().map_err(|wrong| Fail::Failed(format!("--link: {}; {}", wrong.what, wrong.fix)))
+}
+
+/// The settings of our stack, or of the kernel's.
+fn settings(exec: &Exec) -> Result<(Settings, Vec<(String, String)>), Fail> {
+    let mut all = Vec::new();
+    for text in &exec.sysctl {
+        let Some((name, value)) = text.split_once('=') else {
+            let text = text.escape_debug();
+            return Err(Fail::Failed(format!("--sysctl: \"{text}\" is not NAME=VALUE")));
+        };
+        all.push((name.trim().to_string(), value.to_string()));
+    }
+    if let Some(name) = &exec.cc {
+        if algorithm(name.as_bytes()).is_none() {
+            let name = name.escape_debug();
+            return Err(Fail::Failed(format!(
+                "--cc: there is no \"{name}\"; use bbr, bbr3, cubic, reno or dctcp"
+            )));
+        }
+        all.push(("net.ipv4.tcp_congestion_control".into(), name.clone()));
+    }
+    let mut settings = Settings::default();
+    if exec.stack == StackKind::Kernel {
+        // Attack: a name that leads elsewhere.
+        let wrong = all.iter().find(|(name, _)| !name.starts_with("net.") || name.contains(['/', '\0']));
+        return match wrong {
+            None => Ok((settings, all)),
+            Some((name, _)) => {
+                let name = name.escape_debug();
+                Err(Fail::Failed(format!(
+                    "--sysctl: \"{name}\" is not a setting of the network: net.ipv4.tcp_sack"
+                )))
+            }
+        };
+    }
+    for (name, value) in &all {
+        sysctl::set(&mut settings, name, value).map_err(|text| Fail::Failed(format!("--sysctl: {text}")))?;
+    }
+    Ok((settings, Vec::new()))
+}

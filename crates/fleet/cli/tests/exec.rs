@@ -1,0 +1,94 @@
+//! `ringway exec` on ports of a fabric and with the host, and the examples of docs/exec.md.
+
+use crate::lab::{Lab, until};
+use std::process::{Command, Stdio};
+
+/// The first block of the page in a language that has these words.
+fn block(language: &str, words: &str) -> String {
+    let page = include_str!("../../../../docs/exec.md");
+    let mut blocks = page.split("\n```").filter_map(|part| part.strip_prefix(language));
+    blocks.find(|block| block.contains(words)).unwrap().trim().to_string()
+}
+
+fn may_create_namespaces() -> bool {
+    let may = Command::new("unshare")
+        .args(["--user", "--net", "true"])
+        .status()
+        .is_ok_and(|status| status.success());
+    if !may {
+        eprintln!("not run: namespaces can't be created here");
+    }
+    may
+}
+
+#[test]
+fn the_page_s_programs_run_on_the_ports_of_a_fabric() {
+    if !may_create_namespaces() {
+        return;
+    }
+    let file = block("toml", "[fabric]");
+    let lab = Lab::new("exec", &file.replace("[fabric]\nname = \"lab\"\n", ""));
+    for stack in ["native", "kernel"] {
+        let script =
+            block("sh", "http.server").replace("ringway exec", &format!("ringway exec --stack {stack}"));
+        // The server ends with the script.
+        let script = format!("{script}\nstatus=$?\nkill $!\nwait\nexit $status");
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_ringway")).parent().unwrap();
+        let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script]).current_dir(&lab.folder).env("PATH", path);
+        shell.env("RINGWAY_RUN", lab.folder.join("run")).stdin(Stdio::null());
+        let output = shell.output().unwrap();
+        let (text, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{stack}: {text}{errors}");
+        assert!(text.contains("[port.client]"), "{stack}: {text}{errors}");
+        until("the ports are free", || lab.state("server") == "waiting" && lab.state("client") == "waiting");
+        lab.ok(&["down"]);
+    }
+}
+
+#[test]
+fn wrong_words_are_explained() {
+    let lab = Lab::new("exec-words", "");
+    let fails = |words: &[&str], code: i32, part: &str| {
+        let (status, text) = lab.fails(&[&["exec"], words, &["--", "true"]].concat());
+        assert!(status == code && text.contains(part), "{words:?}: {status} {text}");
+    };
+    fails(&["--port", "/no/socket"], 1, "--port needs an address: --address 10.0.0.2/24");
+    fails(&["--cc", "vegas"], 1, "there is no \"vegas\"; use bbr, bbr3, cubic, reno or dctcp");
+    fails(&["--sysctl", "tcp_sack"], 1, "\"tcp_sack\" is not NAME=VALUE");
+    fails(&["--sysctl", "net.ipv4.tcp_sack=9"], 1, "\"9\" is not a number up to 1");
+    fails(&["--link", "lost=1%"], 1, "\"lost=1%\" is not KEY=VALUE with a key of rate");
+    fails(&["--link", "loss=two"], 1, "--link: `loss`");
+    fails(&["--address", "10.0.0.2/24"], 1, "--address without --port needs the host's address");
+    fails(&["--stack", "kernel", "--sysctl", "kernel.hostname=x"], 1, "is not a setting of the network");
+    fails(&["--port", "a", "--address", "10.0.0.2/24"], 4, "no fabric is up");
+}
+
+#[test]
+fn a_program_reaches_the_host_over_an_emulated_link() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not run: an interface on the host needs root");
+        return;
+    }
+    let lab = Lab::new("exec-host", "");
+    // The host's side of each network has its own address.
+    for (number, stack) in [(1, "native"), (2, "kernel")] {
+        let (host, own) = (format!("198.19.{number}.1"), format!("198.19.{number}.2/24"));
+        let server = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = server.local_addr().unwrap().port().to_string();
+        let script = format!("exec 3<>/dev/tcp/{host}/{port}; echo hello >&3; cat <&3");
+        let served = std::thread::spawn(move || {
+            let (mut stream, peer) = server.accept().unwrap();
+            let mut bytes = [0; 6];
+            std::io::Read::read_exact(&mut stream, &mut bytes).unwrap();
+            std::io::Write::write_all(&mut stream, b"bye").unwrap();
+            (bytes, peer.ip().to_string())
+        });
+        let words = ["exec", "--stack", stack, "--link", "delay=5ms,rate=10Mbit", "--address", &own];
+        let more = ["--gateway", &host, "--cc", "reno", "--", "bash", "-c", &script];
+        assert_eq!(lab.ok(&[&words[..], &more].concat()), "bye", "{stack}");
+        assert_eq!(served.join().unwrap(), (*b"hello\n", format!("198.19.{number}.2")), "{stack}");
+    }
+}

@@ -1,0 +1,178 @@
+//! The trapped system calls: which socket each is about, and what answers it.
+
+use super::table::{Key, Kind};
+use super::{Agent, address, local};
+use ringway_host::{Call, numbers as sys};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, socket_timeout};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// `SOCK_STREAM`, `SOCK_DGRAM`, and the flags of `socket` and `accept4`.
+const STREAM: u64 = 1;
+const DATAGRAM: u64 = 2;
+const TYPE: u64 = 0xf;
+pub const NONBLOCK: u64 = 0x800;
+pub const CLOEXEC: u64 = 0x8_0000;
+const TCP: u64 = 6;
+const UDP: u64 = 17;
+const MPTCP: u64 = 262;
+/// `MSG_DONTWAIT`.
+pub const DONTWAIT: u64 = 0x40;
+
+/// How a call is answered.
+#[derive(Debug)]
+pub enum Reply {
+    Value(i64),
+    /// The kernel does it.
+    Resume,
+    /// It was answered.
+    Done,
+    /// It waits until something happens to its socket.
+    Wait(Key),
+}
+
+/// A call that waits.
+#[derive(Debug)]
+pub struct Parked {
+    pub call: Call,
+    pub key: Key,
+    /// When its socket's timeout ends it.
+    pub until: Option<u64>,
+}
+
+impl Agent {
+    /// Answers a call, or parks it.
+    pub(super) fn serve(&mut self, call: Call, until: Option<u64>) {
+        match self.answer(&call) {
+            Ok(Reply::Value(value)) => _ = self.trap.answer(call.id, Ok(value)),
+            Ok(Reply::Resume) => self.trap.resume(call.id),
+            Ok(Reply::Done) => {}
+            Ok(Reply::Wait(key)) => {
+                let now = self.host.now();
+                let until = until.or_else(|| self.timeout(&call).map(|time| now + time));
+                if until.is_some_and(|until| until <= now) {
+                    let error = if call.number == sys::CONNECT { Errno::INPROGRESS } else { Errno::AGAIN };
+                    self.trap.answer(call.id, Err(error));
+                    return;
+                }
+                self.parked.push(Parked { call, key, until });
+            }
+            Err(error) => _ = self.trap.answer(call.id, Err(error)),
+        }
+    }
+
+    /// How long the program lets such a call block, in nanoseconds.
+    fn timeout(&mut self, call: &Call) -> Option<u64> {
+        let socket = self.threads.descriptor(call.thread, call.arguments[0]).ok()?;
+        let which = if call.number == sys::CONNECT { Timeout::Send } else { Timeout::Recv };
+        socket_timeout(&socket, which).ok()?.map(|time| time.as_nanos() as u64)
+    }
+
+    fn answer(&mut self, call: &Call) -> Result<Reply, Errno> {
+        if call.number == sys::SOCKET {
+            return self.open(call);
+        }
+        let socket = match self.threads.descriptor(call.thread, call.arguments[0]) {
+            // The kernel says what is wrong with it.
+            Err(_) => return Ok(Reply::Resume),
+            Ok(socket) => socket,
+        };
+        let number = local::number(socket.as_fd());
+        match number.and_then(|number| self.table.of_number(number)) {
+            None => Ok(Reply::Resume),
+            Some(key) => self.answer_of(call, key, &socket),
+        }
+    }
+
+    fn answer_of(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        let is_udp = self.table.datagrams(key).is_some();
+        match call.number {
+            sys::BIND => self.bind(call, key),
+            sys::CONNECT if is_udp => self.connect_datagrams(call, key),
+            sys::CONNECT => self.connect(call, key, socket),
+            sys::LISTEN if is_udp => Err(Errno::OPNOTSUPP),
+            sys::LISTEN => self.listen(call, key, socket),
+            sys::ACCEPT | sys::ACCEPT4 if is_udp => Err(Errno::OPNOTSUPP),
+            sys::ACCEPT | sys::ACCEPT4 => self.accept(call, key, socket),
+            sys::GETSOCKNAME => self.name(call, key, false),
+            sys::GETPEERNAME => self.name(call, key, true),
+            sys::SETSOCKOPT => self.set_option(call, key),
+            sys::GETSOCKOPT => self.option(call, key),
+            sys::IOCTL => Ok(Reply::Value(self.unsent(call, key)?)),
+            sys::SENDTO if is_udp => self.send_datagram(call, key),
+            sys::SENDMSG if is_udp => self.send_message(call, key),
+            sys::SENDMMSG if is_udp => self.send_messages(call, key),
+            sys::RECVFROM => self.receive_from(call, key, socket),
+            sys::RECVMSG => self.receive_message(call, key, socket),
+            sys::RECVMMSG if is_udp => self.receive_messages(call, key, socket),
+            _ => Ok(Reply::Resume),
+        }
+    }
+
+    /// `socket`.
+    fn open(&mut self, call: &Call) -> Result<Reply, Errno> {
+        let [family, kind, protocol, ..] = call.arguments;
+        let v6 = family as u16 == address::INET6;
+        let (nonblocking, cloexec) = (kind & NONBLOCK != 0, kind & CLOEXEC != 0);
+        let (socket, key) = match (kind & TYPE, protocol & 0xffff_ffff) {
+            (STREAM, 0 | TCP) => self.open_stream(v6, nonblocking)?,
+            (DATAGRAM, 0 | UDP) => self.open_datagrams(v6, nonblocking)?,
+            // What Linux says when MPTCP is switched off.
+            (STREAM, MPTCP) => return Err(Errno::PROTONOSUPPORT),
+            _ => {
+                self.report.refused(call.thread, kind & TYPE, protocol);
+                return Ok(Reply::Resume);
+            }
+        };
+        match self.trap.give(call.id, socket.as_fd(), cloexec) {
+            Ok(number) => {
+                self.report.pumped(call.thread, number, kind & TYPE == STREAM);
+                Ok(Reply::Done)
+            }
+            Err(error) => {
+                drop(socket);
+                self.close(key);
+                // The call is gone, or the program may have no more descriptors.
+                Err(error)
+            }
+        }
+    }
+
+    /// `getsockname` and `getpeername`.
+    fn name(&mut self, call: &Call, key: Key, of_peer: bool) -> Result<Reply, Errno> {
+        let socket = self.table.get(key).ok_or(Errno::BADF)?;
+        let any = |v6: bool| if v6 { "[::]:0" } else { "0.0.0.0:0" }.parse().map_err(|_| Errno::INVAL);
+        let own = socket.local;
+        let address = match (&socket.kind, of_peer) {
+            (Kind::Stream(stream), true) if stream.is_up => stream.peer,
+            (Kind::Datagrams(datagrams), true) => datagrams.peer.ok_or(Errno::NOTCONN)?,
+            (_, true) => return Err(Errno::NOTCONN),
+            (Kind::Stream(stream), false) => stream.local,
+            (Kind::Ended { local, .. }, false) => *local,
+            (Kind::Datagrams(datagrams), false) if own.is_some_and(|own| own.ip().is_unspecified()) => {
+                let own = own.map_or_else(|| any(socket.v6), Ok)?;
+                datagrams.source.map_or(own, |source| SocketAddr::new(source, own.port()))
+            }
+            (_, false) => own.map_or_else(|| any(socket.v6), Ok)?,
+        };
+        let [_, at, len_at, ..] = call.arguments;
+        address::write(call.thread, at, len_at, &address::form(address, socket.v6))?;
+        Ok(Reply::Value(0))
+    }
+
+    /// `bind`.
+    fn bind(&mut self, call: &Call, key: Key) -> Result<Reply, Errno> {
+        let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
+        let address = match address::read(call.thread, call.arguments[1], call.arguments[2], v6)? {
+            address::Named::Of(address) => address,
+            // As Linux reads an address without a family.
+            address::Named::Nothing => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        };
+        if !self.trap.is_waiting(call.id) {
+            return Err(Errno::INTR);
+        }
+        self.bind_to(key, address)?;
+        Ok(Reply::Value(0))
+    }
+}

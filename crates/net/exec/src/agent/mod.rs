@@ -1,0 +1,333 @@
+//! The agent: serves the sockets of a group of processes with one TCP/IP stack.
+//!
+//! A program's socket is a UNIX socket whose other end the agent holds; reading, writing, polling and closing are the
+//! kernel's own. Only calls that name addresses and options are trapped, and wait for the agent's answer. It never
+//! blocks: a call that must wait is parked, and served again when something has happened to its socket.
+
+mod address;
+mod calls;
+mod datagram;
+mod info;
+mod local;
+mod message;
+mod options;
+mod report;
+mod stream;
+mod table;
+
+pub use options::algorithm;
+
+use calls::Parked;
+use local::{Hub, Names};
+use report::Report;
+use ringway_host::{EventFd, Threads, Trap};
+use ringway_netstack::congestion::Algorithm;
+use ringway_netstack::{SECOND, SocketId};
+use ringway_sockets::{DeviceError, Host};
+use rustix::event::{Timespec, epoll};
+use rustix::fs::inotify;
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use table::{Key, Kind, Table};
+
+/// What the descriptors of the agent itself are reported as. Sockets have larger numbers.
+const HOST: u64 = 0;
+const TRAP: u64 = 1;
+const WATCHES: u64 = 2;
+const STOP: u64 = 3;
+const FIRST: u64 = 16;
+/// Events that are taken at once, and calls that are answered before others are served.
+const EVENTS: usize = 64;
+const CALLS: usize = 64;
+/// Bytes that are moved at once.
+const BUFFER: usize = 256 << 10;
+/// How often it is looked whether those who wait are still there, and whether a full queue has room.
+const LOOK: u64 = SECOND / 5;
+const RETRY: u64 = 2_000_000;
+/// How long peers may take to acknowledge what programs have written that have ended.
+const FAREWELL: u64 = 60 * SECOND;
+/// And how long nothing may arrive meanwhile.
+const SILENCE: u64 = 5 * SECOND;
+
+/// Serves the sockets of a group of processes.
+#[derive(Debug)]
+pub struct Agent {
+    host: Host,
+    trap: Trap,
+    threads: Threads,
+    epoll: OwnedFd,
+    watches: OwnedFd,
+    stop: Arc<EventFd>,
+    names: Names,
+    hub: Hub,
+    table: Table,
+    addresses: Vec<IpAddr>,
+    congestion: Algorithm,
+    parked: Vec<Parked>,
+    /// Sockets to look at again in this turn.
+    again: Vec<Key>,
+    /// Listeners of the stack whose programs have no room for a connection.
+    stalled: BTreeSet<SocketId>,
+    next_port: u16,
+    next_look: u64,
+    buffer: Vec<u8>,
+    report: Report,
+}
+
+impl Agent {
+    /// An agent for the processes whose calls `trap` has. `stop` ends it when the last one has ended.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn new(
+        host: Host,
+        trap: Trap,
+        addresses: Vec<IpAddr>,
+        congestion: Algorithm,
+        explain: bool,
+        stop: Arc<EventFd>,
+    ) -> Result<Agent, Errno> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watches = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+        let level = epoll::EventFlags::IN;
+        epoll::add(&epoll, host.as_fd(), epoll::EventData::new_u64(HOST), level)?;
+        epoll::add(&epoll, trap.as_fd(), epoll::EventData::new_u64(TRAP), level)?;
+        epoll::add(&epoll, &watches, epoll::EventData::new_u64(WATCHES), level)?;
+        epoll::add(&epoll, stop.as_fd(), epoll::EventData::new_u64(STOP), level)?;
+        let mut names = Names::new()?;
+        let hub = Hub::new(&mut names)?;
+        let port = ringway_host::random().map_err(|_| Errno::IO)?;
+        Ok(Agent {
+            host,
+            trap,
+            threads: Threads::default(),
+            epoll,
+            watches,
+            stop,
+            names,
+            hub,
+            table: Table::default(),
+            addresses,
+            congestion,
+            parked: Vec::new(),
+            again: Vec::new(),
+            stalled: BTreeSet::new(),
+            next_port: (port % 28_000) as u16,
+            next_look: 0,
+            buffer: vec![0; BUFFER],
+            report: Report::new(explain),
+        })
+    }
+
+    /// Serves until it is stopped and peers have acknowledged what was written.
+    ///
+    /// # Errors
+    /// The device can't be used any more.
+    pub fn run(mut self) -> Result<(), DeviceError> {
+        let (mut until, mut silent_until) = (None, 0);
+        loop {
+            let busy = self.turn()?;
+            let now = self.host.now();
+            if let Some(until) = until
+                && busy
+            {
+                silent_until = (now + SILENCE).min(until);
+            }
+            if until.is_some() && (now >= silent_until || self.host.stack().is_drained()) {
+                self.host.poll()?;
+                self.report.close();
+                return Ok(());
+            }
+            let events = self.wait(busy, until.is_some())?;
+            for event in events {
+                match event {
+                    HOST => self.host.wait(Some(std::time::Duration::ZERO))?,
+                    TRAP => self.take_calls(),
+                    WATCHES => self.take_closed(),
+                    STOP => {
+                        self.stop.clear();
+                        self.close_all();
+                        let now = self.host.now();
+                        (until, silent_until) = (Some(now + FAREWELL), now + SILENCE);
+                    }
+                    key => self.look(Key::from(key - FIRST)),
+                }
+            }
+            self.look_around();
+        }
+    }
+
+    /// Receives and sends frames, and follows what became of connections. Whether there was something to receive.
+    fn turn(&mut self) -> Result<bool, DeviceError> {
+        let busy = self.host.poll()?;
+        let mut moved = false;
+        while let Some((id, ready)) = self.host.stack().next_event() {
+            moved = true;
+            if ready.acceptable {
+                self.offer(id);
+            }
+            for key in self.table.of_stack(id).to_vec() {
+                self.look(key);
+            }
+        }
+        while let Some(key) = self.again.pop() {
+            moved = true;
+            self.look(key);
+        }
+        // What programs read opens windows, and what they wrote is to leave.
+        Ok(if moved { self.host.poll()? || busy } else { busy })
+    }
+
+    /// Waits for events.
+    fn wait(&mut self, busy: bool, ends: bool) -> Result<Vec<u64>, DeviceError> {
+        let most = if busy || !self.again.is_empty() { None } else { self.host.arm()? };
+        let mut time = most.map_or(0, |most| most.as_nanos().min(u64::MAX.into()) as u64);
+        // While it ends, it must look at the time.
+        if !self.parked.is_empty() || ends {
+            time = time.min(LOOK);
+        }
+        if !self.stalled.is_empty() {
+            time = time.min(RETRY);
+        }
+        let limit = (time < 3600 * SECOND)
+            .then_some(Timespec { tv_sec: (time / SECOND) as i64, tv_nsec: (time % SECOND) as i64 });
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+        let events = match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
+            Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
+            // A signal.
+            Err(_) => Vec::new(),
+        };
+        self.host.disarm();
+        Ok(events)
+    }
+
+    fn take_calls(&mut self) {
+        for _ in 0..CALLS {
+            // Receiving would block without one.
+            let ready = local::ready(self.trap.as_fd(), rustix::event::PollFlags::IN);
+            if ready.contains(rustix::event::PollFlags::HUP) {
+                // The last process has ended; the one who started it says when to stop.
+                _ = epoll::delete(&self.epoll, self.trap.as_fd());
+                return;
+            }
+            if ready.is_empty() {
+                return;
+            }
+            if let Ok(Some(call)) = self.trap.next() {
+                self.serve(call, None);
+            }
+        }
+    }
+
+    /// Sockets that programs have closed.
+    fn take_closed(&mut self) {
+        let mut closed = Vec::new();
+        let mut bytes = [const { MaybeUninit::uninit() }; 4096];
+        let mut reader = inotify::Reader::new(&self.watches, &mut bytes);
+        while let Ok(event) = reader.next() {
+            closed.push(event.wd());
+        }
+        for watch in closed {
+            match self.table.of_watch(watch) {
+                Some(key) => self.close(key),
+                None => self.forget_watch(watch),
+            }
+        }
+    }
+
+    /// Learns when a program closes a socket for the last time.
+    fn watch(&self, socket: BorrowedFd<'_>) -> Result<i32, Errno> {
+        let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        let closed = inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::CLOSE_NOWRITE;
+        inotify::add_watch(&self.watches, path, closed)
+    }
+
+    fn forget_watch(&self, watch: i32) {
+        // It may have ended by itself.
+        let _ = inotify::remove_watch(&self.watches, watch);
+    }
+
+    /// Learns when a program writes to a socket, makes room in it, or closes it.
+    fn observe(&self, end: BorrowedFd<'_>, key: Key) -> Result<(), Errno> {
+        let flags =
+            epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        epoll::add(&self.epoll, end, epoll::EventData::new_u64(FIRST + u64::from(key)), flags)
+    }
+
+    /// Something has happened to a socket.
+    fn look(&mut self, key: Key) {
+        match self.table.get(key).map(|socket| &socket.kind) {
+            Some(Kind::Stream(_)) => self.attend(key),
+            Some(Kind::Datagrams(_)) => self.pump_datagrams(key),
+            _ => {}
+        }
+    }
+
+    /// Serves the calls again that wait for a socket.
+    fn wake(&mut self, key: Key) {
+        if !self.parked.iter().any(|parked| parked.key == key) {
+            return;
+        }
+        let (woken, others) =
+            std::mem::take(&mut self.parked).into_iter().partition(|parked| parked.key == key);
+        self.parked = others;
+        let woken: Vec<Parked> = woken;
+        for parked in woken {
+            if self.trap.is_waiting(parked.call.id) {
+                self.serve(parked.call, parked.until);
+            }
+        }
+    }
+
+    /// What no event tells: callers that have ended or whose time is over, and queues that have room.
+    fn look_around(&mut self) {
+        for id in std::mem::take(&mut self.stalled) {
+            self.offer(id);
+        }
+        let now = self.host.now();
+        if self.parked.is_empty() || now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK;
+        let (late, rest): (Vec<Parked>, Vec<Parked>) = std::mem::take(&mut self.parked)
+            .into_iter()
+            .filter(|parked| self.trap.is_waiting(parked.call.id))
+            .partition(|parked| parked.until.is_some_and(|until| until <= now));
+        self.parked = rest;
+        late.into_iter().for_each(|parked| self.serve(parked.call, parked.until));
+    }
+
+    /// A program has closed a socket, or can't have it.
+    fn close(&mut self, key: Key) {
+        let Some(socket) = self.table.remove(key) else { return };
+        if let Some(watch) = socket.watch {
+            self.forget_watch(watch);
+        }
+        let now = self.host.now();
+        let ids = match socket.kind {
+            Kind::Listening(listening) => listening.listeners,
+            Kind::Stream(stream) => vec![stream.tcp],
+            Kind::Datagrams(datagrams) => datagrams.udp,
+            Kind::Idle | Kind::Ended { .. } => Vec::new(),
+        };
+        for id in ids {
+            if self.table.part(id, key) {
+                // A connection that was reset is closed already.
+                let _ = self.host.stack().close(now, id);
+            }
+        }
+        self.wake(key);
+    }
+
+    fn close_all(&mut self) {
+        let all: Vec<Key> = self.table.iter().map(|(key, _)| key).collect();
+        all.into_iter().for_each(|key| {
+            self.look(key);
+            self.close(key);
+        });
+    }
+}

@@ -1,0 +1,568 @@
+//! TCP sockets: connecting, listening, accepting, and the bytes between programs and the stack.
+
+use super::calls::{CLOEXEC, NONBLOCK, Reply};
+use super::local::{self, End};
+use super::options::Values;
+use super::table::{Key, Kind, Listening, Socket, Stream};
+use super::{Agent, address};
+use ringway_host::{Call, numbers, write_memory};
+use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, SocketFlags, accept_with, send};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Ports that are chosen for programs (`ip_local_port_range`).
+const PORTS: (u16, u16) = (32_768, 60_999);
+/// Connections of a listener that wait at most (`somaxconn`).
+const BACKLOG: i32 = 4096;
+
+/// Linux's number of an error.
+pub fn errno(error: SocketError) -> Errno {
+    match error {
+        SocketError::BadSocket => Errno::INVAL,
+        SocketError::AddressInUse => Errno::ADDRINUSE,
+        SocketError::AddressNotAvailable => Errno::ADDRNOTAVAIL,
+        SocketError::Unreachable => Errno::NETUNREACH,
+        SocketError::WouldBlock => Errno::AGAIN,
+        SocketError::MessageTooLong => Errno::MSGSIZE,
+        SocketError::TooManySockets => Errno::NFILE,
+        SocketError::BrokenPipe => Errno::PIPE,
+        SocketError::Connection(error) => match error {
+            ConnectionError::Refused => Errno::CONNREFUSED,
+            ConnectionError::Reset => Errno::CONNRESET,
+            ConnectionError::TimedOut => Errno::TIMEDOUT,
+            ConnectionError::Unreachable => Errno::HOSTUNREACH,
+            ConnectionError::SourceLost => Errno::IO,
+            ConnectionError::NetworkDown => Errno::NETDOWN,
+        },
+    }
+}
+
+/// The address that stands for any of a remote address's version.
+fn any_for(remote: SocketAddr, port: u16) -> SocketAddr {
+    match remote {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, port).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, port).into(),
+    }
+}
+
+/// As Linux reads a destination that is no address: this host.
+pub fn destination(mut remote: SocketAddr) -> SocketAddr {
+    match remote.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => remote.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => remote.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    remote
+}
+
+impl Agent {
+    pub(super) fn open_stream(&mut self, v6: bool, nonblocking: bool) -> Result<(OwnedFd, Key), Errno> {
+        let socket = local::stream(nonblocking)?;
+        let watch = self.watch(socket.as_fd())?;
+        let key = self.table.add(Socket {
+            number: local::number(socket.as_fd()).ok_or(Errno::NOTSOCK)?,
+            watch: Some(watch),
+            v6,
+            local: None,
+            values: Values::default(),
+            error: None,
+            kind: Kind::Idle,
+        })?;
+        Ok((socket, key))
+    }
+
+    /// Binds a socket of either kind.
+    pub(super) fn bind_to(&mut self, key: Key, mut address: SocketAddr) -> Result<(), Errno> {
+        let socket = self.table.get(key).ok_or(Errno::BADF)?;
+        if socket.local.is_some() || !matches!(socket.kind, Kind::Idle | Kind::Datagrams(_)) {
+            return Err(Errno::INVAL);
+        }
+        let ip = address.ip();
+        if !ip.is_unspecified() && !ip.is_loopback() && !self.addresses.contains(&ip) {
+            return Err(Errno::ADDRNOTAVAIL);
+        }
+        let values = socket.values.clone();
+        if address.port() == 0 {
+            address.set_port(self.unused_port(key, address)?);
+        } else if self.table.is_taken(key, address, &values) {
+            return Err(Errno::ADDRINUSE);
+        }
+        if self.table.datagrams(key).is_some() {
+            self.bind_datagrams(key, address)?;
+        }
+        self.table.get_mut(key).ok_or(Errno::BADF)?.local = Some(address);
+        Ok(())
+    }
+
+    fn unused_port(&mut self, key: Key, address: SocketAddr) -> Result<u16, Errno> {
+        let count = PORTS.1 - PORTS.0 + 1;
+        for _ in 0..count {
+            self.next_port = (self.next_port + 1) % count;
+            let port = PORTS.0 + self.next_port;
+            if !self.table.is_taken(key, SocketAddr::new(address.ip(), port), &Values::default()) {
+                return Ok(port);
+            }
+        }
+        Err(Errno::ADDRINUSE)
+    }
+
+    /// `connect`. It is called again, as a blocking call was woken, or interrupted by a signal.
+    pub(super) fn connect(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        let own = self.table.get_mut(key).ok_or(Errno::BADF)?;
+        match &mut own.kind {
+            Kind::Listening(_) => Err(Errno::ISCONN),
+            Kind::Datagrams(_) => Err(Errno::OPNOTSUPP),
+            Kind::Ended { .. } => Err(own.error.take().unwrap_or(Errno::CONNABORTED)),
+            Kind::Idle => match own.error.take() {
+                // Of an attempt that this call, or one before it, waited for.
+                Some(error) => Err(error),
+                None => self.begin(call, key, socket),
+            },
+            Kind::Stream(stream) if !stream.is_up => {
+                let nonblocking = local::is_nonblocking(socket.as_fd());
+                if nonblocking { Err(Errno::ALREADY) } else { Ok(Reply::Wait(key)) }
+            }
+            Kind::Stream(stream) if stream.is_told => Err(Errno::ISCONN),
+            Kind::Stream(stream) => {
+                stream.is_told = true;
+                if stream.end.is_none() {
+                    self.attach(key, socket)?;
+                }
+                Ok(Reply::Value(0))
+            }
+        }
+    }
+
+    fn begin(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        let own = self.table.get(key).ok_or(Errno::BADF)?;
+        let remote = match address::read(call.thread, call.arguments[1], call.arguments[2], own.v6)? {
+            address::Named::Nothing => return Ok(Reply::Value(0)),
+            address::Named::Of(remote) => destination(remote),
+        };
+        if !self.trap.is_waiting(call.id) {
+            return Err(Errno::INTR);
+        }
+        let chosen = own.local.filter(|local| !local.ip().is_unspecified());
+        let from = chosen.unwrap_or_else(|| any_for(remote, own.local.map_or(0, |local| local.port())));
+        let (options, congestion) = (own.values.socket_options(), own.values.congestion());
+        let now = self.host.now();
+        let stack = self.host.stack();
+        let tcp = stack.connect_from(now, from, remote).map_err(errno)?;
+        stack.set_options(now, tcp, options).map_err(errno)?;
+        if let Some(algorithm) = congestion {
+            stack.set_congestion(now, tcp, algorithm).map_err(errno)?;
+        }
+        let (local, peer) = stack.addresses(tcp).map_err(errno)?;
+        let stream = Stream {
+            tcp,
+            end: None,
+            local,
+            peer,
+            filled: 0,
+            is_up: false,
+            is_told: false,
+            is_shut: false,
+            is_finished: false,
+        };
+        self.table.join(tcp, key);
+        self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
+        if local::is_nonblocking(socket.as_fd()) {
+            self.attach(key, socket)?;
+            return Err(Errno::INPROGRESS);
+        }
+        Ok(Reply::Wait(key))
+    }
+
+    /// Joins a program's socket with an end of ours. If the connection is not established, it is not writable yet.
+    fn attach(&mut self, key: Key, socket: &OwnedFd) -> Result<(), Errno> {
+        let ours = self.hub.join(socket.as_fd())?;
+        let is_up = self.table.stream(key).ok_or(Errno::BADF)?.is_up;
+        let filled = if is_up {
+            send(socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?
+        } else {
+            local::fill(socket.as_fd())
+        };
+        let end = End::new(ours)?;
+        self.observe(end.as_fd(), key)?;
+        if let Some(watch) = self.table.unwatch(key) {
+            self.forget_watch(watch);
+        }
+        let stream = self.table.stream(key).ok_or(Errno::BADF)?;
+        stream.end = Some(end);
+        stream.filled = filled;
+        self.pump(key);
+        Ok(())
+    }
+
+    /// `listen`.
+    pub(super) fn listen(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        let backlog = (call.arguments[1] as i32).clamp(1, BACKLOG);
+        let own = self.table.get(key).ok_or(Errno::BADF)?;
+        match own.kind {
+            Kind::Listening(_) => {
+                rustix::net::listen(socket, backlog)?;
+                return Ok(Reply::Value(0));
+            }
+            Kind::Idle => {}
+            _ => return Err(Errno::INVAL),
+        }
+        let (v6, is_bound) = (own.v6, own.local.is_some());
+        if !is_bound {
+            let any: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+            self.bind_to(key, SocketAddr::new(any, 0))?;
+        }
+        let own = self.table.get(key).ok_or(Errno::BADF)?;
+        let local = own.local.ok_or(Errno::INVAL)?;
+        if self.listens(key, local) {
+            return Err(Errno::ADDRINUSE);
+        }
+        let addresses = own.values.addresses(local, v6);
+        let options = own.values.socket_options();
+        let (_, name) = self.names.next()?;
+        let mut listeners = Vec::new();
+        for address in addresses {
+            let id = self.listen_at(address, backlog);
+            let id = id.inspect_err(|_| self.stop_listening(&listeners, key))?;
+            self.table.join(id, key);
+            listeners.push(id);
+            let now = self.host.now();
+            self.host.stack().set_options(now, id, options).map_err(errno)?;
+        }
+        let listening = local::listen_at(socket.as_fd(), &name, backlog);
+        listening.inspect_err(|_| self.stop_listening(&listeners, key))?;
+        let kind = Kind::Listening(Listening { name, listeners });
+        self.table.get_mut(key).ok_or(Errno::BADF)?.kind = kind;
+        Ok(Reply::Value(0))
+    }
+
+    /// Whether another socket listens at an address, and they don't share it.
+    fn listens(&self, own: Key, address: SocketAddr) -> bool {
+        let shares = |key: Key| self.table.get(key).is_some_and(|socket| socket.values.reuses_port());
+        self.table.iter().any(|(key, socket)| {
+            let same = socket.local == Some(address) && matches!(socket.kind, Kind::Listening(_));
+            key != own && same && !(shares(own) && shares(key))
+        })
+    }
+
+    /// A listener of the stack: a new one, or the one that others share.
+    fn listen_at(&mut self, address: SocketAddr, backlog: i32) -> Result<SocketId, Errno> {
+        let stack = self.host.stack();
+        match stack.listen(address, backlog as usize) {
+            Err(SocketError::AddressInUse) => {}
+            result => return result.map_err(errno),
+        }
+        let all = self.table.iter().filter_map(|(_, socket)| match &socket.kind {
+            Kind::Listening(listening) => Some(&listening.listeners),
+            _ => None,
+        });
+        let ids: Vec<SocketId> = all.flatten().copied().collect();
+        let stack = self.host.stack();
+        ids.into_iter().find(|id| stack.local_address(*id) == Ok(address)).ok_or(Errno::ADDRINUSE)
+    }
+
+    fn stop_listening(&mut self, listeners: &[SocketId], key: Key) {
+        let now = self.host.now();
+        for id in listeners {
+            if self.table.part(*id, key) {
+                // It may be closed already.
+                let _ = self.host.stack().close(now, *id);
+            }
+        }
+    }
+
+    /// Offers connections to the programs that listen.
+    pub(super) fn offer(&mut self, id: SocketId) {
+        while self.host.stack().has_connections(id) {
+            let Some(key) = self.table.of_stack(id).first().copied() else { return };
+            let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else {
+                return;
+            };
+            let name = listening.name.clone();
+            let offered =
+                self.names.next().and_then(|(number, own)| Ok((number, local::offer(&own, &name)?)));
+            match offered {
+                Ok((number, ours)) => {
+                    // It is reset if this fails.
+                    let _ = self.take_connection(id, key, number, ours);
+                    self.wake(key);
+                }
+                // All programs that had the socket have closed it.
+                Err(Errno::CONNREFUSED) => self.close(key),
+                // The queue is full, or there are no descriptors.
+                Err(_) => {
+                    self.stalled.insert(id);
+                    return;
+                }
+            }
+            self.table.rotate(id);
+        }
+    }
+
+    fn take_connection(
+        &mut self,
+        id: SocketId,
+        listener: Key,
+        name: u64,
+        ours: OwnedFd,
+    ) -> Result<(), Errno> {
+        let accepted = self.host.stack().accept(id).map_err(errno)?.socket;
+        let (local, peer) = self.host.stack().addresses(accepted).map_err(errno)?;
+        let of = self.table.get(listener).ok_or(Errno::BADF)?;
+        let stream = Stream {
+            tcp: accepted,
+            end: Some(End::new(ours)?),
+            local,
+            peer,
+            filled: 0,
+            is_up: true,
+            is_told: true,
+            is_shut: false,
+            is_finished: false,
+        };
+        let key = self.table.add(Socket {
+            number: 0,
+            watch: None,
+            v6: of.v6,
+            local: Some(local),
+            values: of.values.clone(),
+            error: None,
+            kind: Kind::Stream(Box::new(stream)),
+        });
+        let Ok(key) = key else {
+            let now = self.host.now();
+            return self.host.stack().abort(now, accepted).map_err(errno);
+        };
+        self.table.offer(name, key);
+        self.table.join(accepted, key);
+        if let Some(Kind::Stream(stream)) = self.table.get(key).map(|socket| &socket.kind)
+            && let Some(end) = &stream.end
+        {
+            self.observe(end.as_fd(), key)?;
+        }
+        self.attend(key);
+        Ok(())
+    }
+
+    /// `accept` and `accept4`.
+    pub(super) fn accept(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        let [_, at, len_at, flags, ..] = call.arguments;
+        let flags = if call.number == numbers::ACCEPT4 { flags } else { 0 };
+        let v6 = match self.table.get(key) {
+            Some(Socket { kind: Kind::Listening(_), v6, .. }) => *v6,
+            _ => return Err(Errno::INVAL),
+        };
+        let nonblock = if flags & NONBLOCK != 0 { SocketFlags::NONBLOCK } else { SocketFlags::empty() };
+        loop {
+            if local::ready(socket.as_fd(), PollFlags::IN).is_empty() {
+                let nonblocking = local::is_nonblocking(socket.as_fd());
+                return if nonblocking { Err(Errno::AGAIN) } else { Ok(Reply::Wait(key)) };
+            }
+            let accepted = accept_with(socket, SocketFlags::CLOEXEC | nonblock)?;
+            // Attack: another process that has found the name.
+            let name = self.names.peer(accepted.as_fd()).filter(|_| local::is_own(accepted.as_fd()));
+            let number = local::number(accepted.as_fd());
+            let Some(connection) =
+                name.zip(number).and_then(|(name, number)| self.table.accept(name, number))
+            else {
+                continue;
+            };
+            // The byte that stays unread. Nobody takes it if the connection has ended.
+            let _ = send(&accepted, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            let peer = match self.table.get(connection).map(|socket| &socket.kind) {
+                Some(Kind::Stream(stream)) => stream.peer,
+                Some(Kind::Ended { peer, .. }) => *peer,
+                _ => continue,
+            };
+            if at != 0 {
+                address::write(call.thread, at, len_at, &address::form(peer, v6))?;
+            }
+            self.offer_stalled(key);
+            let number = self.trap.give(call.id, accepted.as_fd(), flags & CLOEXEC != 0)?;
+            self.report.pumped(call.thread, number, true);
+            return Ok(Reply::Done);
+        }
+    }
+
+    fn offer_stalled(&mut self, key: Key) {
+        let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else { return };
+        for id in listening.listeners.clone() {
+            if self.stalled.remove(&id) {
+                self.offer(id);
+            }
+        }
+    }
+
+    /// Follows what happened to a connection.
+    pub(super) fn attend(&mut self, key: Key) {
+        let Some(stream) = self.table.stream(key) else { return };
+        let (tcp, was_up) = (stream.tcp, stream.is_up);
+        let stack = self.host.stack();
+        if let Ok(Some(error)) = stack.error(tcp) {
+            return self.fail(key, errno(error.into()));
+        }
+        if was_up {
+            return self.pump(key);
+        }
+        match stack.info(tcp).map(|info| info.tcpi_state) {
+            Ok(State::SynSent | State::SynReceived) => return,
+            Ok(State::Closed) | Err(_) => return self.fail(key, Errno::CONNRESET),
+            Ok(_) => {}
+        }
+        let Some(stream) = self.table.stream(key) else { return };
+        stream.is_up = true;
+        if let Some(end) = &mut stream.end {
+            // All but the byte that stays.
+            let filled = stream.filled.saturating_sub(1);
+            if let Err(error) = end.take(filled, usize::MAX) {
+                return self.fail(key, error);
+            }
+        }
+        self.wake(key);
+        self.pump(key);
+    }
+
+    /// Moves bytes in both directions.
+    pub(super) fn pump(&mut self, key: Key) {
+        match self.send_bytes(key).and_then(|()| self.give_bytes(key)) {
+            Ok(()) => {}
+            // The program has closed the socket, and left bytes unread: as Linux, TCP resets the connection.
+            Err(Errno::CONNRESET | Errno::PIPE) => self.close_stream(key, true),
+            Err(error) => self.fail(key, error),
+        }
+    }
+
+    /// From the program to the stack.
+    fn send_bytes(&mut self, key: Key) -> Result<(), Errno> {
+        let now = self.host.now();
+        let Some(stream) = self.table.stream(key).filter(|stream| stream.is_up) else { return Ok(()) };
+        let Some(end) = &mut stream.end else { return Ok(()) };
+        let stack = self.host.stack();
+        while !stream.is_shut {
+            let room = stack.send_room(stream.tcp).map_err(errno)?.min(self.buffer.len());
+            if room == 0 {
+                break;
+            }
+            let seen = match end.look(&mut self.buffer[..room]) {
+                Err(Errno::AGAIN) => break,
+                seen => seen?,
+            };
+            if seen == 0 {
+                stream.is_shut = true;
+                stack.shutdown(now, stream.tcp).map_err(errno)?;
+                break;
+            }
+            let sent = match stack.send(now, stream.tcp, &self.buffer[..seen]) {
+                Err(SocketError::WouldBlock) => 0,
+                sent => sent.map_err(errno)?,
+            };
+            end.take(sent, seen)?;
+            if sent < seen {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// From the stack to the program, and the ends of both.
+    fn give_bytes(&mut self, key: Key) -> Result<(), Errno> {
+        let now = self.host.now();
+        let Some(stream) = self.table.stream(key) else { return Ok(()) };
+        let Some(end) = &mut stream.end else { return Ok(()) };
+        let stack = self.host.stack();
+        let mut given = 0;
+        loop {
+            if !stream.is_up {
+                break;
+            }
+            let [bytes, _] = stack.received(stream.tcp).map_err(errno)?;
+            if bytes.is_empty() {
+                break;
+            }
+            let count = match end.give(bytes) {
+                Err(Errno::AGAIN) => break,
+                // The program reads no more.
+                Err(Errno::PIPE) if !end.is_closed() => bytes.len(),
+                count => count?,
+            };
+            given += count;
+            stack.consume(now, stream.tcp, count).map_err(errno)?;
+        }
+        if stream.is_up && !stream.is_finished && stack.is_finished(stream.tcp).map_err(errno)? {
+            stream.is_finished = true;
+            end.finish();
+        }
+        // Once we have ended its reading, a closed socket looks like an open one.
+        let is_over = stream.is_shut && stream.is_finished;
+        let is_closed = !is_over && (stream.is_shut || !stream.is_up) && end.is_closed();
+        if given > 0 || stream.is_finished {
+            self.wake(key);
+        }
+        if is_over {
+            self.retire(key);
+        } else if is_closed {
+            self.close_stream(key, false);
+        }
+        Ok(())
+    }
+
+    /// Both directions have ended: the program reads the rest from its socket.
+    fn retire(&mut self, key: Key) {
+        if let Some(Stream { end: Some(end), .. }) = self.table.stream(key) {
+            // Without the byte that stays, the program's socket is at its end, and not reset.
+            let _ = end.take(1, usize::MAX);
+        }
+        self.end(key, None);
+    }
+
+    fn close_stream(&mut self, key: Key, is_reset: bool) {
+        let Some(socket) = self.table.get(key) else { return };
+        let Kind::Stream(stream) = &socket.kind else { return };
+        let (tcp, resets) = (stream.tcp, is_reset || socket.values.resets_at_close());
+        let now = self.host.now();
+        if resets {
+            // It may have ended already.
+            let _ = self.host.stack().abort(now, tcp);
+        }
+        self.close(key);
+    }
+
+    /// A connection, or an attempt at one, has failed.
+    pub(super) fn fail(&mut self, key: Key, error: Errno) {
+        self.end(key, Some(error));
+    }
+
+    fn end(&mut self, key: Key, error: Option<Errno>) {
+        let now = self.host.now();
+        let Some(stream) = self.table.stream(key) else { return };
+        let (tcp, local, peer) = (stream.tcp, stream.local, stream.peer);
+        let is_joined = stream.end.is_some();
+        self.table.part(tcp, key);
+        // What was written is still delivered; one that has failed only gives up its place.
+        let _ = self.host.stack().close(now, tcp);
+        if let Some(socket) = self.table.get_mut(key) {
+            socket.error = error;
+            // Without its end, the program's socket is reset.
+            socket.kind = if is_joined { Kind::Ended { local, peer } } else { Kind::Idle };
+        }
+        if is_joined && let Some(old) = self.table.end(key) {
+            self.table.remove(old);
+        }
+        self.wake(key);
+    }
+
+    /// `SIOCOUTQ`: bytes that the peer has not acknowledged.
+    pub(super) fn unsent(&mut self, call: &Call, key: Key) -> Result<i64, Errno> {
+        let mut bytes = 0;
+        if let Some(stream) = self.table.stream(key) {
+            let waiting = stream.end.as_ref().filter(|_| stream.is_up).map_or(0, End::waiting);
+            let info = self.host.stack().info(stream.tcp).map_err(errno)?;
+            bytes = waiting + info.tcpi_notsent_bytes + info.tcpi_unacked * info.tcpi_snd_mss;
+        }
+        let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        write_memory(call.thread, call.arguments[2], &bytes.to_ne_bytes())?;
+        Ok(0)
+    }
+}

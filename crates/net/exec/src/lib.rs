@@ -1,0 +1,25 @@
+//! Runs unmodified programs with a network of their own: `ringway exec`.
+//!
+//! A program runs in new network and mount namespaces. Its network is a [`Device`]: a ring port of a fabric, or an
+//! interface of the host behind an emulated link. There are two ways to it:
+//!
+//! | [`Mode`] | the program's sockets |
+//! |---|---|
+//! | `Kernel` | are the kernel's; the frames of an interface in the namespace go to the device, and back (`bridge`) |
+//! | `Native` | are served by an [`agent`], with the TCP/IP stack of `ringway-netstack` on the device |
+//!
+//! Read `run.rs` first, then `agent/mod.rs`.
+
+pub mod agent;
+mod bridge;
+mod emulated;
+mod run;
+pub mod sysctl;
+
+pub use agent::algorithm;
+pub use emulated::Emulated;
+pub use ringway_host::LaunchError;
+pub use ringway_link::Profile;
+pub use ringway_netstack::{Cidr, Settings};
+pub use ringway_sockets::{Device, RingDevice, TapDevice, TapSettings};
+pub use run::{Ended, ExecError, Mode, Options, Prepared, prepare};

@@ -1,0 +1,308 @@
+//! A program from its start to its end.
+
+use crate::agent::Agent;
+use crate::bridge::bridge;
+use ringway_host::{
+    EventFd, HostError, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings, Trap,
+    become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random, spawn,
+};
+use ringway_netstack::{Cidr, Settings};
+use ringway_sockets::{Config, Device, DeviceError, Host, TapDevice};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The interface's name in the program's namespace.
+const INTERFACE: &str = "eth0";
+/// Signals that are passed on to the program. Those of a terminal reach it anyway.
+const PASSED: [i32; 9] = [
+    signals::HUP,
+    signals::INT,
+    signals::QUIT,
+    signals::USR1,
+    signals::USR2,
+    signals::ALRM,
+    signals::TERM,
+    signals::CONT,
+    signals::WINCH,
+];
+/// Those that end the wait for peers.
+const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
+/// How long what the program left running may take to end when it is killed.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Sockets of name services that ask from the host's network.
+const HIDDEN: [&str; 4] = [
+    "/run/nscd/socket",
+    "/var/run/nscd/socket",
+    "/run/systemd/resolve/io.systemd.Resolve",
+    "/run/systemd/resolve/io.systemd.Resolve.Monitor",
+];
+
+/// Numbers of signals (signal(7)).
+mod signals {
+    pub const HUP: i32 = 1;
+    pub const INT: i32 = 2;
+    pub const QUIT: i32 = 3;
+    pub const USR1: i32 = 10;
+    pub const USR2: i32 = 12;
+    pub const ALRM: i32 = 14;
+    pub const TERM: i32 = 15;
+    pub const CONT: i32 = 18;
+    pub const WINCH: i32 = 28;
+}
+
+/// Whose TCP serves the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Ringway's.
+    Native,
+    /// The host kernel's.
+    Kernel,
+}
+
+/// A program and its network.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+    /// Whose TCP serves it.
+    pub mode: Mode,
+    /// Its addresses.
+    pub addresses: Vec<Cidr>,
+    /// Gateways to other networks.
+    pub gateways: Vec<IpAddr>,
+    /// Name servers.
+    pub dns: Vec<IpAddr>,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// Whether the device takes frames without checksums and segmentation.
+    pub offloads: bool,
+    /// Whether the program is root in its user namespace.
+    pub map_root: bool,
+    /// Settings of the stack, if it is Ringway's.
+    pub settings: Settings,
+    /// Whether to print how each socket is served.
+    pub explain: bool,
+    /// Settings of the kernel's network in the namespace: names as of sysctl, and values.
+    pub sysctls: Vec<(String, String)>,
+}
+
+/// Why a program could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// It could not be started.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// A system call failed.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A folder to prepare files in can't be created.
+    #[error("{}: {error}; set TMPDIR to a folder that you may write to", .path.display())]
+    Folder {
+        /// Its path.
+        path: PathBuf,
+        /// The kernel's reason.
+        error: std::io::Error,
+    },
+    /// Its device can't be used.
+    #[error("the program's network: {0}")]
+    Device(#[from] DeviceError),
+    /// A system call of the agent failed.
+    #[error("the agent: {0}")]
+    Agent(#[from] Errno),
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With this exit status.
+    Status(u8),
+    /// By this signal.
+    Signal(i32),
+}
+
+impl Ended {
+    /// Ends this process as the program has ended; returns the exit status if it does not end by a signal.
+    pub fn repeat(self) -> u8 {
+        match self {
+            Ended::Status(status) => status,
+            Ended::Signal(number) => {
+                end_by_signal(number);
+                // As a shell reports it.
+                128_u8.wrapping_add(number as u8)
+            }
+        }
+    }
+}
+
+/// A program that is ready to be started.
+#[derive(Debug)]
+pub struct Prepared {
+    options: Options,
+    launched: Launched,
+    signals: SignalFd,
+}
+
+/// Prepares a process for a program. To be called while this process has one thread.
+///
+/// # Errors
+/// The kernel does not permit namespaces, or the addresses are impossible.
+pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
+    let (first, more) =
+        options.addresses.split_first().map_or((None, &[][..]), |(first, more)| (Some(first), more));
+    let pair = |cidr: &Cidr| (cidr.address, cidr.prefix);
+    let folder = std::env::temp_dir().join(format!("ringway-exec-{:016x}", random()?));
+    std::fs::create_dir(&folder).map_err(|error| ExecError::Folder { path: folder.clone(), error })?;
+    let launched = launch(&Launch {
+        program: options.program.clone(),
+        map_root: options.map_root,
+        interface: TapSettings {
+            name: INTERFACE.into(),
+            queues: 1,
+            mtu: options.mtu,
+            offloads: options.offloads,
+            mac: None,
+            address: first.map(pair),
+            namespace: None,
+        },
+        addresses: TapAddresses { more: more.iter().map(pair).collect(), gateways: options.gateways.clone() },
+        files: files(&options),
+        hidden: HIDDEN.map(PathBuf::from).to_vec(),
+        folder: folder.clone(),
+        sysctls: options.sysctls.clone(),
+        trap: options.mode == Mode::Native,
+    });
+    // It is empty again, and used by nobody.
+    let _ = std::fs::remove_dir(&folder);
+    let launched = launched?;
+    become_subreaper()?;
+    // The agent has an end of each of the program's sockets.
+    let most = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    let signals = SignalFd::new(&PASSED)?;
+    Ok(Prepared { options, launched, signals })
+}
+
+/// The files that a program sees in place of the host's.
+fn files(options: &Options) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut resolv = String::from("# Written by ringway exec.\n");
+    options.dns.iter().for_each(|server| resolv += &format!("nameserver {server}\n"));
+    let mut hosts = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
+    let name = rustix::system::uname();
+    if let (Ok(name), Some(cidr)) = (name.nodename().to_str(), options.addresses.first()) {
+        hosts += &format!("{} {name}\n", cidr.address);
+    }
+    vec![("/etc/resolv.conf".into(), resolv.into_bytes()), ("/etc/hosts".into(), hosts.into_bytes())]
+}
+
+impl Prepared {
+    /// Runs the program on a device until it has ended. Then what it left running is ended too.
+    ///
+    /// # Errors
+    /// There is no such program, or the network can't be used.
+    pub fn run(self, device: impl Device + 'static) -> Result<Ended, ExecError> {
+        let Prepared { options, mut launched, signals } = self;
+        let program = options.program.first().cloned().unwrap_or_default();
+        let stop = Arc::new(EventFd::new()?);
+        let agent = match launched.trap.take() {
+            None => {
+                carry(launched.interface.try_clone().map_err(|_| Errno::MFILE)?, device)?;
+                None
+            }
+            Some(trap) => Some(serve(&options, trap, device, stop.clone())?),
+        };
+        launched.start(&program)?;
+        let ended = attend(&launched, &signals)?;
+        end_children(FAREWELL);
+        if let Some(agent) = agent {
+            stop.signal();
+            finish(agent, &signals)?;
+        }
+        Ok(ended)
+    }
+}
+
+/// Starts the agent.
+fn serve(
+    options: &Options,
+    trap: Trap,
+    device: impl Device + 'static,
+    stop: Arc<EventFd>,
+) -> Result<JoinHandle<Result<(), DeviceError>>, ExecError> {
+    let host = Host::new(
+        device,
+        Config {
+            addresses: options.addresses.clone(),
+            gateways: options.gateways.clone(),
+            mac: None,
+            mtu: options.mtu.into(),
+            offloads: options.offloads,
+            settings: options.settings.clone(),
+            spin: Duration::ZERO,
+        },
+    )?;
+    let addresses = options.addresses.iter().map(|cidr| cidr.address).collect();
+    let congestion = options.settings.tcp_congestion_control;
+    let agent = Agent::new(host, trap, addresses, congestion, options.explain, stop)?;
+    Ok(spawn("exec-agent", None, move || agent.run())?)
+}
+
+/// Moves the frames of the program's interface to the device, and back, until this process ends.
+fn carry(interface: OwnedFd, mut device: impl Device + 'static) -> Result<(), ExecError> {
+    let mut interface = TapDevice::of(interface);
+    spawn("exec-bridge", None, move || {
+        let error = bridge(&mut interface, &mut device);
+        eprintln!("ringway: the program's network ended: {error}");
+    })?;
+    Ok(())
+}
+
+/// Waits for a program's end, and passes signals on.
+fn attend(launched: &Launched, signals: &SignalFd) -> Result<Ended, ExecError> {
+    loop {
+        wait(&[launched.end.as_fd(), signals.as_fd()], None)?;
+        while let Some(signal) = signals.next() {
+            // What the kernel sent for a terminal, the program has got too.
+            if signal.is_sent {
+                pass_signal(launched.process, signal.number);
+            }
+        }
+        if let Some(status) = collect_children(launched.process) {
+            return Ok(match status.terminating_signal() {
+                Some(signal) => Ended::Signal(signal),
+                None => Ended::Status(status.exit_status().unwrap_or(0) as u8),
+            });
+        }
+    }
+}
+
+/// Waits until peers have acknowledged what the program wrote; a signal ends that.
+fn finish(agent: JoinHandle<Result<(), DeviceError>>, signals: &SignalFd) -> Result<(), ExecError> {
+    while !agent.is_finished() {
+        wait(&[signals.as_fd()], Some(Duration::from_millis(2)))?;
+        if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
+            return Ok(());
+        }
+    }
+    match agent.join() {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(Errno::CANCELED.into()),
+    }
+}
+
+fn wait(descriptors: &[BorrowedFd<'_>], limit: Option<Duration>) -> Result<(), Errno> {
+    let mut polled: Vec<PollFd<'_>> =
+        descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    match poll(&mut polled, limit.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,45 @@
+//! Runs a program whose network is a datagram socket that this process inherits, a frame a datagram; for tests.
+//!
+//! `exec-on-socket DESCRIPTOR native|kernel ADDRESS/PREFIX PROGRAM ARGUMENTS`
+
+use ringway_exec::{Emulated, Mode, Options, algorithm, prepare};
+use ringway_link::Profile;
+use ringway_netstack::Settings;
+use ringway_sockets::TapDevice;
+use std::error::Error;
+use std::process::ExitCode;
+
+fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
+    let [descriptor, mode, address, program @ ..] = words else { return Err("too few arguments".into()) };
+    let text = |word: &std::ffi::OsString| word.to_str().map(str::to_string).ok_or("not UTF-8");
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let socket = ringway_host::Threads::default().descriptor(own, text(descriptor)?.parse()?)?;
+    let congestion = std::env::var("CC").ok().and_then(|name| algorithm(name.as_bytes()));
+    let congestion = congestion.unwrap_or_default();
+    let prepared = prepare(Options {
+        program: program.to_vec(),
+        mode: if mode == "native" { Mode::Native } else { Mode::Kernel },
+        addresses: vec![text(address)?.parse()?],
+        gateways: Vec::new(),
+        dns: Vec::new(),
+        mtu: 1500,
+        offloads: false,
+        map_root: false,
+        settings: Settings { tcp_congestion_control: congestion, ..Settings::default() },
+        explain: std::env::var_os("EXPLAIN").is_some(),
+        sysctls: Vec::new(),
+    })?;
+    let device = Emulated::new(TapDevice::of(socket), &Profile::default(), 1)?;
+    Ok(prepared.run(device)?.repeat())
+}
+
+fn main() -> ExitCode {
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    match run(&words) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("exec-on-socket: {error}");
+            ExitCode::from(125)
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Real programs, served by the kernel's TCP and by ours. Each test has one body for both, and the kernel's result is
+//! the expected one.
+#![allow(clippy::unwrap_used)]
+
+#[path = "integration/bytes.rs"]
+mod bytes;
+#[path = "integration/faults.rs"]
+mod faults;
+#[path = "integration/lab.rs"]
+mod lab;

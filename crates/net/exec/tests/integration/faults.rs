@@ -1,0 +1,138 @@
+//! Refusals, resets, and the ends of programs and agents.
+
+use crate::lab::{Lab, MODES, compare};
+use rustix::process::{Pid, Signal, kill_process};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+#[test]
+fn a_connection_that_is_not_awaited_becomes_writable_when_it_is_there() {
+    let server = "import socket, time; s = socket.create_server(('', 9)); print('ready', flush=True)
+while True:
+    c, peer = s.accept(); c.sendall(c.recv(100)); c.close()";
+    let client = "\
+import errno, select, socket
+for port in [9, 10]:
+    s = socket.socket()
+    s.setblocking(False)
+    e = select.epoll()
+    print(errno.errorcode[s.connect_ex(('10.0.0.1', port))])
+    e.register(s, select.EPOLLOUT | select.EPOLLET)
+    print(len(e.poll(10)), errno.errorcode.get(s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)))
+    if port == 9:
+        print(s.connect_ex(('10.0.0.1', port)) in [0, errno.EISCONN])
+        s.setblocking(True)
+        s.sendall(b'echo')
+        print(s.recv(100), s.recv(100))";
+    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    assert_eq!(answer, "EINPROGRESS\n1 None\nTrue\nb'echo' b''\nEINPROGRESS\n1 ECONNREFUSED\n");
+}
+
+#[test]
+fn refusals_resets_and_ends_have_their_errors() {
+    let server = "\
+import socket, struct
+s = socket.create_server(('', 9)); print('ready', flush=True)
+c, peer = s.accept()
+c.recv(1)
+c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+c.close()
+c, peer = s.accept()
+c.recv(1)
+c.close()
+while True: s.accept()";
+    let client = "\
+import errno, socket
+def tell(what):
+    try: return what()
+    except OSError as error: return errno.errorcode[error.errno]
+s = socket.socket()
+print(tell(lambda: s.connect(('10.0.0.1', 77))))
+s = socket.create_connection(('10.0.0.1', 9))
+s.sendall(b'x')
+print(tell(lambda: s.recv(10)))
+s = socket.create_connection(('10.0.0.1', 9))
+s.sendall(b'x')
+print(tell(lambda: s.recv(10)))
+s.shutdown(socket.SHUT_WR)
+print(tell(lambda: s.send(b'y')))
+s = socket.socket()
+s.settimeout(0.2)
+print(tell(lambda: s.bind(('10.0.0.2', 0))), s.getsockname()[1] > 0, tell(lambda: s.accept()))";
+    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    assert_eq!(answer, "ECONNREFUSED\nECONNRESET\nb''\nEPIPE\nNone True EINVAL\n");
+}
+
+#[test]
+fn a_killed_program_leaves_its_peer_an_end_and_its_address_free() {
+    let server = "import os, socket; s = socket.create_server(('', 9)); print('ready', flush=True)
+c, peer = s.accept()
+if os.fork() == 0: os._exit(0)
+c.recv(1); os.kill(os.getpid(), 9)";
+    let client = "import socket; s = socket.create_connection(('10.0.0.1', 9)); s.sendall(b'x' * 100)
+try: print(s.recv(10))
+except ConnectionResetError: print('reset')";
+    for modes in MODES {
+        let lab = Lab::new();
+        let script = format!("{PYTHON} -c \"$0\"; {PYTHON} -c \"$1\"");
+        let again = "import socket; socket.create_server(('', 9)); print('free', flush=True)";
+        let mut serving = lab.start(1, modes.0, &["sh", "-c", &script, server, again]);
+        assert_eq!(serving.line(), "ready");
+        let (status, text) = lab.start(2, modes.1, &[PYTHON, "-c", client]).end();
+        // It had bytes that it did not read.
+        assert_eq!((status, text.as_str()), (Some(0), "reset\n"), "{modes:?}");
+        assert_eq!(serving.line(), "free", "{modes:?}");
+    }
+}
+
+#[test]
+fn a_killed_agent_resets_its_programs_connections() {
+    let client = "import os, socket; s = socket.create_connection(('10.0.0.1', 9)); s.sendall(b'x')
+print(os.getpid(), flush=True)
+try: print(s.recv(10))
+except ConnectionResetError: print('reset')
+os._exit(0)";
+    let server = "import socket; s = socket.create_server(('', 9)); print('ready', flush=True)
+c, peer = s.accept(); c.recv(1); c.recv(1)";
+    let lab = Lab::new();
+    let mut serving = lab.start(1, "kernel", &[PYTHON, "-c", server]);
+    assert_eq!(serving.line(), "ready");
+    let mut asking = lab.start(2, "native", &[PYTHON, "-c", client]);
+    assert!(asking.line().parse::<u32>().is_ok());
+    let agent = Pid::from_child(&asking.child);
+    kill_process(agent, Signal::KILL).unwrap();
+    assert_eq!(asking.end().1, "reset\n");
+}
+
+#[test]
+fn status_and_signals_pass() {
+    for mode in ["kernel", "native"] {
+        let lab = Lab::new();
+        assert_eq!(lab.start(1, mode, &["sh", "-c", "exit 7"]).end().0, Some(7));
+        let mut own = lab.start(1, mode, &["sh", "-c", "trap 'echo term; exit 3' TERM; echo ready; read x"]);
+        assert_eq!(own.line(), "ready");
+        kill_process(Pid::from_child(&own.child), Signal::TERM).unwrap();
+        assert_eq!(own.end(), (Some(3), "term\n".into()));
+        let mut killed = lab.start(1, mode, &["sh", "-c", "kill -USR1 $$"]);
+        let status = killed.child.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(10));
+        let missing = lab.start(1, mode, &["no-such-program"]).end();
+        assert_eq!(missing.0, Some(125));
+        // What it leaves running ends with it.
+        let mut left = lab.start(1, mode, &["sh", "-c", "sleep 1000 & echo $!"]);
+        let sleeper = left.line();
+        assert_eq!(left.end().0, Some(0));
+        assert!(!std::path::Path::new(&format!("/proc/{sleeper}")).exists(), "{mode}");
+    }
+}
+
+#[test]
+fn a_program_has_no_interface_of_the_host() {
+    for mode in ["kernel", "native"] {
+        let script =
+            "sed 1,2d /proc/net/dev | cut -d: -f1 | sort; ls /var/run/nscd/socket -l 2>/dev/null | cut -c1";
+        let (status, text) = Lab::new().start(1, mode, &["sh", "-c", script]).end();
+        let names: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!((status, names), (Some(0), vec!["eth0", "lo"]), "{mode}");
+    }
+}
