@@ -74,8 +74,8 @@ fn late(link: &LinkView) -> impl Iterator<Item = String> {
     late.map(|(DirectionView { from, late, latest, received, .. }, ago)| {
         format!(
             "link {}, from {from}: {late} of {received} frames left over 1 ms late since its \
-             settings changed, the last one {} ago, the latest {} after its due time: its worker had no core then; see \
-             \"Accuracy\" in docs/link.md",
+             settings changed, the last one {} ago, the latest {} after its due time: its worker had no \
+             core then; see \"Accuracy\" in docs/link.md",
             link.name,
             crate::ps::span(ago),
             milliseconds(*latest)
