@@ -73,9 +73,9 @@ fn late(link: &LinkView) -> impl Iterator<Item = String> {
     let late = late.filter(|(_, ago)| *ago < RECENT);
     late.map(|(DirectionView { from, late, latest, received, .. }, ago)| {
         format!(
-            "link {}, from {from}: {late} of {received} frames left over 1 ms late since its settings \
-             changed, the last one {} ago, the latest {} after its due time: its worker had no core \
-             then; see \"Accuracy\" in docs/link.md",
+            "link {}, from {from}: {late} of {received} frames left over 1 ms late since its \
+             settings changed, the last one {} ago, the latest {} after its due time: its worker had no \
+             core then; see \"Accuracy\" in docs/link.md",
             link.name,
             crate::ps::span(ago),
             milliseconds(*latest)
@@ -203,8 +203,8 @@ mod tests {
         let link = LinkView { name: "wan".into(), directions: vec![direction, unused, long_ago] };
         let warnings: Vec<String> = late(&link).collect();
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        let begins = "link wan, from h1: 12 of 990 frames left over 1 ms late since its settings \
-             changed,                       the last one 3 s ago, the latest 4.10 ms after";
+        let begins = "link wan, from h1: 12 of 990 frames left over 1 ms late since its \
+                      settings changed, the last one 3 s ago, the latest 4.10 ms after";
         assert!(warnings[0].starts_with(begins), "{}", warnings[0]);
     }
 
