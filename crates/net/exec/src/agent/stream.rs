@@ -473,8 +473,7 @@ impl Agent {
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
         let mut given = 0;
-        let is_up = stream.is_up;
-        while is_up {
+        loop {
             let [bytes, _] = stack.received(stream.tcp).map_err(errno)?;
             if bytes.is_empty() {
                 break;
