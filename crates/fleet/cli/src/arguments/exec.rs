@@ -40,7 +40,8 @@ pub struct Exec {
     #[arg(long, value_name = "ADDRESS")]
     pub dns: Vec<IpAddr>,
     /// Largest IP packet in bytes.
-    #[arg(long, default_value_t = 1500, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1280..=65_521))]
+    #[arg(long, default_value_t = 1500, value_name = "BYTES",
+        value_parser = clap::value_parser!(u16).range(1280..=65_521))]
     pub mtu: u16,
     /// Whose TCP serves the program.
     #[arg(long, value_enum, default_value_t)]

@@ -474,9 +474,6 @@ impl Agent {
         let stack = self.host.stack();
         let mut given = 0;
         loop {
-            if !stream.is_up {
-                break;
-            }
             let [bytes, _] = stack.received(stream.tcp).map_err(errno)?;
             if bytes.is_empty() {
                 break;

@@ -118,7 +118,8 @@ while True:
     let client = "\
 import socket
 def asked(s):
-    names = ['SO_TYPE', 'SO_DOMAIN', 'SO_PROTOCOL', 'SO_ERROR', 'SO_ACCEPTCONN', 'SO_REUSEADDR', 'SO_KEEPALIVE']
+    names = ['SO_TYPE', 'SO_DOMAIN', 'SO_PROTOCOL', 'SO_ERROR', 'SO_ACCEPTCONN', 'SO_REUSEADDR']
+    names += ['SO_KEEPALIVE']
     return [s.getsockopt(socket.SOL_SOCKET, getattr(socket, name)) for name in names]
 s = socket.socket()
 print(s.getsockname(), asked(s))
@@ -188,4 +189,32 @@ print(os.getuid(), s.recv(100), open('/etc/resolv.conf').read().count('nameserve
         );
         assert_eq!(serving.end(), (Some(0), "b'hello'\n".into()));
     }
+}
+
+#[test]
+fn nginx_is_reloaded_under_requests_and_loses_none() {
+    if !rustix::process::geteuid().is_root() || !has("nginx") || !has("curl") {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("ringway-nginx-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("page"), vec![b'x'; 300_000]).unwrap();
+    let shown = folder.display();
+    let text = format!(
+        "user nobody nogroup; worker_processes 2; daemon off; pid {shown}/pid; error_log stderr;
+        events {{ worker_connections 64; }}
+        http {{ access_log off; server {{ listen 80; location / {{ root {shown}; }} }} }}"
+    );
+    std::fs::write(folder.join("conf"), text).unwrap();
+    // Its workers read as another user.
+    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let server = format!(
+        "echo ready; while [ ! -s {shown}/pid ] || ! kill -HUP $(cat {shown}/pid); do sleep 0.1; done &
+        exec nginx -c {shown}/conf"
+    );
+    let client = "curl -sS --retry-connrefused --retry 5 http://10.0.0.1/page | wc -c
+        for i in 1 2 3 4 5 6 7 8 9 10; do curl -sS http://10.0.0.1/page | wc -c; done";
+    let (_, answer) = compare(&["sh", "-c", &server], &["sh", "-c", client]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(answer, "300000\n".repeat(11));
 }
