@@ -25,7 +25,7 @@ enum Network {
     /// An interface of the host.
     Host {
         tap: TapSettings,
-        link: Option<(ringway_exec::Profile, u64)>,
+        link: Option<Box<(ringway_exec::Profile, u64)>>,
     },
 }
 
@@ -71,7 +71,8 @@ fn run(prepared: Prepared, network: Network) -> Result<Ended, Fail> {
             })?;
             match link {
                 None => prepared.run(device),
-                Some((profile, seed)) => {
+                Some(link) => {
+                    let (profile, seed) = *link;
                     prepared.run(Emulated::new(device, &profile, seed).map_err(Fail::because)?)
                 }
             }
@@ -118,7 +119,7 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
             ((*gateway, given.first().map_or(0, |cidr| cidr.prefix)), given.to_vec())
         }
     };
-    let link = exec.link.as_deref().map(profile).transpose()?;
+    let link = exec.link.as_deref().map(profile).transpose()?.map(Box::new);
     let tap = TapSettings {
         name: format!("rwx{process}"),
         queues: 1,
