@@ -149,8 +149,15 @@ mod tests {
         let text =
             "FromPort($IN) -> ToPort(b);\nc :: ControlSocket(TCP, 7);\nSocket(UDP, 1.2.3.4, 5) -> Discard;";
         let wrong = diagnostics(text, &["a", "b"]);
-        assert!(wrong[0].starts_with("f.click:2:1: ControlSocket needs an operating system, "), "{wrong:?}");
-        assert!(wrong[1].starts_with("f.click:3:1: Socket needs an operating system, "), "{wrong:?}");
+        assert!(
+            wrong[0]
+                .starts_with("f.click:2:1: ControlSocket needs an operating system; no function opens files"),
+            "{wrong:?}"
+        );
+        assert!(
+            wrong[1].starts_with("f.click:3:1: Socket needs an operating system; no function opens files"),
+            "{wrong:?}"
+        );
         assert_eq!(wrong.len(), 2, "{wrong:?}");
     }
 
