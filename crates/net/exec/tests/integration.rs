@@ -8,3 +8,5 @@ mod bytes;
 mod faults;
 #[path = "integration/lab.rs"]
 mod lab;
+#[path = "integration/programs.rs"]
+mod programs;

@@ -1,0 +1,219 @@
+//! Programs of other languages and other C libraries: statically linked, Go's, Node's; databases; sockets passed on.
+
+use crate::lab::{compare, has};
+use std::path::PathBuf;
+use std::process::Command;
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ringway-exec-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server of files in a folder with one of 2,000,001 bytes.
+fn file_server(folder: &Folder) -> String {
+    let bytes: Vec<u8> = (0..2_000_001_u32).map(|at| (at * 7 % 251) as u8).collect();
+    std::fs::write(folder.0.join("page"), bytes).unwrap();
+    format!(
+        "import functools, http.server, socketserver
+handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory='{}')
+server = socketserver.ThreadingTCPServer(('', 8000), handler)
+print('ready', flush=True)
+server.serve_forever()",
+        folder.0.display()
+    )
+}
+
+#[test]
+fn a_statically_linked_program_gets_a_file() {
+    let folder = Folder::new("static");
+    let server = file_server(&folder);
+    let script = "/bin/busybox wget -q -O - http://10.0.0.1:8000/page | md5sum; \
+        echo hello | /bin/busybox nc -w 5 10.0.0.1 8001 || echo refused";
+    let (_, answer) = compare(&[PYTHON, "-c", &server], &["sh", "-c", script]);
+    let sum = Command::new("md5sum").arg(folder.0.join("page")).output().unwrap();
+    let sum = String::from_utf8(sum.stdout).unwrap();
+    let (expected, _) = sum.split_once(' ').unwrap();
+    assert!(answer.starts_with(expected) && answer.ends_with("refused\n"), "{answer}");
+}
+
+#[test]
+fn a_static_go_program_serves_and_asks_under_its_own_signals() {
+    if !has("go") {
+        return;
+    }
+    let folder = Folder::new("go");
+    let source = r#"package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+)
+
+func main() {
+	if os.Args[1] == "serve" {
+		http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, "%d", len(body))
+		})
+		listener, err := net.Listen("tcp", ":8000")
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("ready")
+		panic(http.Serve(listener, nil))
+	}
+	var group sync.WaitGroup
+	right := make([]bool, 100)
+	for number := range right {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			body := strings.Repeat("x", 1000*number)
+			answer, err := http.Post("http://10.0.0.1:8000/", "text/plain", strings.NewReader(body))
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			text, _ := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			right[number] = string(text) == fmt.Sprint(len(body))
+		}()
+	}
+	group.Wait()
+	count := 0
+	for _, one := range right {
+		if one {
+			count++
+		}
+	}
+	fmt.Println(count)
+}
+"#;
+    std::fs::write(folder.0.join("main.go"), source).unwrap();
+    let program = folder.0.join("main");
+    let build = Command::new("go")
+        .args(["build", "-o"])
+        .args([&program, &folder.0.join("main.go")])
+        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off"), ("GOTELEMETRY", "off")])
+        .output()
+        .unwrap();
+    if !build.status.success() {
+        eprintln!("not run: {}", String::from_utf8_lossy(&build.stderr));
+        return;
+    }
+    let program = program.display().to_string();
+    assert_eq!(compare(&[&program, "serve"], &[&program, "ask"]).1, "100\n");
+}
+
+#[test]
+fn node_serves_requests() {
+    if !has("node") || !has("curl") {
+        return;
+    }
+    let server = "\
+require('http').createServer((request, response) => {
+  let length = 0;
+  request.on('data', (data) => { length += data.length; });
+  request.on('end', () => response.end(`${length}\\n`));
+}).listen(8000, () => console.log('ready'));";
+    let client = "for size in 1 70000 1000000; do
+        head -c $size /dev/zero | curl -sS --data-binary @- http://10.0.0.1:8000/; done";
+    assert_eq!(compare(&["node", "-e", server], &["sh", "-c", client]).1, "1\n70000\n1000000\n");
+}
+
+#[test]
+fn redis_answers_its_benchmark_and_saves_in_a_child() {
+    if !has("redis-server") || !has("redis-benchmark") {
+        return;
+    }
+    let folder = Folder::new("redis");
+    // Its sockets are held by the child that saves, which uses none of them.
+    let server = format!(
+        "redis-server --port 6379 --protected-mode no --save '' --dir {} >&2 &
+        until redis-cli ping 2>/dev/null | grep -q PONG; do sleep 0.05; done; echo ready; wait",
+        folder.0.display()
+    );
+    let client = "redis-benchmark -h 10.0.0.1 -n 2000 -c 20 -q -t set,get,lpush >/dev/null && echo measured
+        redis-cli -h 10.0.0.1 set key value
+        redis-cli -h 10.0.0.1 bgsave
+        until redis-cli -h 10.0.0.1 info persistence | grep -q rdb_bgsave_in_progress:0; do sleep 0.02; done
+        redis-cli -h 10.0.0.1 get key
+        redis-cli -h 10.0.0.1 info persistence | grep -o 'rdb_last_bgsave_status:[a-z]*'";
+    let (_, answer) = compare(&["sh", "-c", &server], &["sh", "-c", client]);
+    assert_eq!(
+        answer,
+        "measured\nOK\nBackground saving started\nvalue\nrdb_last_bgsave_status:ok\n"
+    );
+}
+
+#[test]
+fn an_accepted_socket_is_standard_input_of_a_shell_and_of_a_static_program() {
+    let server = "\
+import socket, subprocess
+s = socket.create_server(('', 9))
+print('ready', flush=True)
+for command in [['sh', '-c', 'read line; echo \"got $line\"'], ['/bin/busybox', 'cat']]:
+    c, peer = s.accept()
+    subprocess.run(command, stdin=c, stdout=c)
+    c.close()";
+    let client = "\
+import socket
+for text in [b'a line\\n', bytes(range(256)) * 2000]:
+    s = socket.create_connection(('10.0.0.1', 9))
+    s.sendall(text)
+    s.shutdown(socket.SHUT_WR)
+    got = b''.join(iter(lambda: s.recv(65536), b''))
+    print(len(got), got == text, got[:20] if len(got) < 20 else '')";
+    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    assert_eq!(answer, "11 False b'got a line\\n'\n512000 True \n");
+}
+
+#[test]
+fn sockets_pass_between_processes() {
+    let server = "\
+import array, os, socket
+s = socket.create_server(('', 9))
+ours, theirs = socket.socketpair()
+if os.fork() == 0:
+    ours.close()
+    for _ in range(20):
+        data, ancillary, _, _ = theirs.recvmsg(1, socket.CMSG_LEN(4))
+        c = socket.socket(fileno=array.array('i', ancillary[0][2])[0])
+        c.sendall(c.recv(100).upper())
+        c.close()
+    os._exit(0)
+print('ready', flush=True)
+for _ in range(20):
+    c, peer = s.accept()
+    ours.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [c.fileno()]))])
+    c.close()
+os.wait()";
+    let client = "\
+import socket
+for number in range(20):
+    s = socket.create_connection(('10.0.0.1', 9))
+    s.sendall(b'word %d' % number)
+    assert s.recv(100) == b'WORD %d' % number, number
+    assert s.recv(100) == b'', number
+print('all')";
+    assert_eq!(compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]).1, "all\n");
+}
