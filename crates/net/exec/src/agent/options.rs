@@ -117,6 +117,11 @@ impl Values {
         self.is_on(SO_REUSEPORT)
     }
 
+    /// Whether a socket of IPv6 does not serve IPv4.
+    pub fn is_v6_only(&self) -> bool {
+        self.is_on(IPV6_V6ONLY)
+    }
+
     /// `SO_LINGER` with no time: a close resets.
     pub fn resets_at_close(&self) -> bool {
         self.0
@@ -130,7 +135,7 @@ impl Values {
 
     /// What the stack is to listen at for an address: IPv6's unspecified one stands for IPv4's too.
     pub fn addresses(&self, local: SocketAddr, v6: bool) -> Vec<SocketAddr> {
-        let both = v6 && local.is_ipv6() && local.ip().is_unspecified() && !self.is_on(IPV6_V6ONLY);
+        let both = v6 && local.is_ipv6() && local.ip().is_unspecified() && !self.is_v6_only();
         let four = SocketAddr::from((Ipv4Addr::UNSPECIFIED, local.port()));
         [local].into_iter().chain(both.then_some(four)).collect()
     }

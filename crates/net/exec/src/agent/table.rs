@@ -268,14 +268,18 @@ impl Table {
             let listens = matches!(socket.kind, Kind::Listening(_));
             let shared = values.reuses_port() && socket.values.reuses_port();
             let reused = values.reuses_address() && socket.values.reuses_address() && !listens;
-            let collides = bound.is_some_and(|local| overlap(local.ip(), address.ip()));
+            let own_end = (address.ip(), values.is_v6_only());
+            let collides =
+                bound.is_some_and(|local| overlap((local.ip(), socket.values.is_v6_only()), own_end));
             key != own && same_kind && collides && !shared && !reused
         })
     }
 }
 
-fn overlap(one: IpAddr, other: IpAddr) -> bool {
-    one == other
-        || (one.is_unspecified() && (one.is_ipv6() || other.is_ipv4()))
-        || (other.is_unspecified() && (other.is_ipv6() || one.is_ipv4()))
+/// Whether two sockets get the same packets: each by its address, and whether it serves IPv6 only (RFC 3493, 5.3).
+fn overlap(one: (IpAddr, bool), other: (IpAddr, bool)) -> bool {
+    let covers = |(any, v6_only): (IpAddr, bool), ip: IpAddr| {
+        any.is_unspecified() && (any.is_ipv4() == ip.is_ipv4() || any.is_ipv6() && !v6_only)
+    };
+    one.0 == other.0 || covers(one, other.0) || covers(other, one.0)
 }

@@ -149,6 +149,27 @@ for kind in ['gaierror']:
 }
 
 #[test]
+fn a_socket_of_ipv6_alone_shares_its_port_with_one_of_ipv4() {
+    let server = "\
+import errno, select, socket
+def bound(family, only):
+    s = socket.socket(family)
+    if family == socket.AF_INET6: s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+    try: s.bind(('', 9))
+    except OSError as error: print(errno.errorcode[error.errno], end=' ')
+    else: s.listen()
+    return s
+all = [bound(socket.AF_INET, 0), bound(socket.AF_INET6, 1), bound(socket.AF_INET6, 0)]
+print('ready', flush=True)
+while True:
+    for s in select.select(all[:2], [], [])[0]:
+        c, peer = s.accept(); c.sendall(b'%d' % s.family); c.close()";
+    let client = "import socket; print(socket.create_connection(('10.0.0.1', 9)).recv(10))";
+    let (ready, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    assert_eq!((&*ready, &*answer), ("EADDRINUSE ready", "b'2'\n"));
+}
+
+#[test]
 fn iperf3_measures_in_both_roles() {
     if !has("iperf3") {
         return;

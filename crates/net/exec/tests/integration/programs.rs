@@ -159,10 +159,7 @@ fn redis_answers_its_benchmark_and_saves_in_a_child() {
         redis-cli -h 10.0.0.1 get key
         redis-cli -h 10.0.0.1 info persistence | grep -o 'rdb_last_bgsave_status:[a-z]*'";
     let (_, answer) = compare(&["sh", "-c", &server], &["sh", "-c", client]);
-    assert_eq!(
-        answer,
-        "measured\nOK\nBackground saving started\nvalue\nrdb_last_bgsave_status:ok\n"
-    );
+    assert_eq!(answer, "measured\nOK\nBackground saving started\nvalue\nrdb_last_bgsave_status:ok\n");
 }
 
 #[test]
