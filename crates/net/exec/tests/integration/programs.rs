@@ -149,7 +149,8 @@ fn redis_answers_its_benchmark_and_saves_in_a_child() {
     // Its sockets are held by the child that saves, which uses none of them.
     let server = format!(
         "redis-server --port 6379 --protected-mode no --save '' --dir {} >&2 &
-        until redis-cli ping 2>/dev/null | grep -q PONG; do sleep 0.05; done; echo ready; wait",
+        until redis-cli ping 2>/dev/null | grep -q PONG; do kill -0 $! || exit 1; sleep 0.05; done
+        echo ready; wait",
         folder.0.display()
     );
     let client = "redis-benchmark -h 10.0.0.1 -n 2000 -c 20 -q -t set,get,lpush >/dev/null && echo measured
