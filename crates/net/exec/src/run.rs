@@ -10,19 +10,21 @@ use ringway_netstack::{Cidr, Settings};
 use ringway_sockets::{Config, Device, DeviceError, Host, TapDevice};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The interface's name in the program's namespace.
 const INTERFACE: &str = "eth0";
 /// Signals that are passed on to the program. Those of a terminal reach it anyway.
-const PASSED: [i32; 9] = [
+const PASSED: [i32; 10] = [
     signals::HUP,
     signals::INT,
     signals::QUIT,
@@ -32,11 +34,15 @@ const PASSED: [i32; 9] = [
     signals::TERM,
     signals::CONT,
     signals::WINCH,
+    // The kernel's own is not passed on: what a program has left running has ended, and is collected.
+    signals::CHLD,
 ];
 /// Those that end the wait for peers.
 const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
 /// How long what the program left running may take to end when it is killed.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long peers may take to acknowledge what the kernel sends for a program that has ended.
+const DRAIN: Duration = Duration::from_secs(60);
 /// Sockets of name services that ask from the host's network.
 const HIDDEN: [&str; 4] = [
     "/run/nscd/socket",
@@ -54,6 +60,7 @@ mod signals {
     pub const USR2: i32 = 12;
     pub const ALRM: i32 = 14;
     pub const TERM: i32 = 15;
+    pub const CHLD: i32 = 17;
     pub const CONT: i32 = 18;
     pub const WINCH: i32 = 28;
 }
@@ -218,15 +225,52 @@ impl Prepared {
             }
             Some(trap) => Some(serve(&options, trap, device, stop.clone())?),
         };
+        let sockets = KernelSockets::of(launched.process);
         launched.start(&program)?;
         let ended = attend(&launched, &signals)?;
         end_children(FAREWELL);
-        if let Some(agent) = agent {
-            stop.signal();
-            finish(agent, &signals)?;
+        match agent {
+            Some(agent) => {
+                stop.signal();
+                finish(agent, &signals)?;
+            }
+            None => sockets.drain(&signals)?,
         }
         Ok(ended)
     }
+}
+
+/// The TCP sockets of a program's network namespace (proc_pid_net(5)). While they are open, the namespace lasts, and
+/// with it connections that the program has closed.
+struct KernelSockets(Vec<File>);
+
+impl KernelSockets {
+    fn of(process: Pid) -> KernelSockets {
+        let path = |name: &str| format!("/proc/{}/net/{name}", process.as_raw_nonzero());
+        KernelSockets(["tcp", "tcp6"].iter().filter_map(|name| File::open(path(name)).ok()).collect())
+    }
+
+    /// Waits until peers have acknowledged what the program wrote, for a minute at most; a signal ends that.
+    fn drain(mut self, signals: &SignalFd) -> Result<(), Errno> {
+        let end = Instant::now() + DRAIN;
+        while Instant::now() < end && self.0.iter_mut().any(has_unacknowledged) {
+            wait(&[signals.as_fd()], Some(Duration::from_millis(2)))?;
+            if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a list of sockets has one whose end its peer has not acknowledged: FIN-WAIT-1, CLOSING, LAST-ACK.
+fn has_unacknowledged(list: &mut File) -> bool {
+    let mut text = String::new();
+    if list.rewind().and_then(|()| list.read_to_string(&mut text)).is_err() {
+        return false;
+    }
+    let states = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(3));
+    states.into_iter().any(|state| matches!(state, "04" | "09" | "0B"))
 }
 
 /// Starts the agent.

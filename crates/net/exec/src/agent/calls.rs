@@ -50,7 +50,7 @@ impl Agent {
             Ok(Reply::Done) => {}
             Ok(Reply::Wait(key)) => {
                 let now = self.host.now();
-                let until = until.or_else(|| self.timeout(&call).map(|time| now + time));
+                let until = until.or_else(|| self.timeout(&call).map(|time| now.saturating_add(time)));
                 if until.is_some_and(|until| until <= now) {
                     let error = if call.number == sys::CONNECT { Errno::INPROGRESS } else { Errno::AGAIN };
                     self.trap.answer(call.id, Err(error));
@@ -66,7 +66,7 @@ impl Agent {
     fn timeout(&mut self, call: &Call) -> Option<u64> {
         let socket = self.threads.descriptor(call.thread, call.arguments[0]).ok()?;
         let which = if call.number == sys::CONNECT { Timeout::Send } else { Timeout::Recv };
-        socket_timeout(&socket, which).ok()?.map(|time| time.as_nanos() as u64)
+        socket_timeout(&socket, which).ok()?.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 
     fn answer(&mut self, call: &Call) -> Result<Reply, Errno> {

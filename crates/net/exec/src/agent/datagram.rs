@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The longest datagram.
 pub const LONGEST: usize = 65_507;
@@ -31,6 +31,15 @@ const MESSAGES: u64 = 1024;
 struct Taken {
     bytes: Vec<u8>,
     from: Option<SocketAddr>,
+}
+
+/// Datagrams of a program that are sent before others are served.
+const BUDGET: usize = 64;
+
+/// Whether the other end of a pair has ended writing only.
+fn is_shut(end: BorrowedFd<'_>) -> bool {
+    let both = PollFlags::RDHUP | PollFlags::HUP;
+    local::ready(end, PollFlags::RDHUP).intersection(both) == PollFlags::RDHUP
 }
 
 impl Agent {
@@ -205,11 +214,21 @@ impl Agent {
         Ok(Reply::Value(done))
     }
 
-    /// What the program wrote without an address.
+    /// What the program wrote without an address. Attack: a program that writes without pause, while others and the
+    /// stack wait.
     fn send_written(&mut self, key: Key) {
         let mut bytes = std::mem::take(&mut self.buffer);
+        let mut left = BUDGET;
         while let Some(datagrams) = self.table.datagrams(key) {
+            if left == 0 {
+                // Its edge has been seen.
+                self.again.push(key);
+                break;
+            }
+            left -= 1;
             match recv(&datagrams.ours, &mut bytes[..], RecvFlags::DONTWAIT) {
+                // It was shut down for writing: it sends no more, and may still receive.
+                Ok((0, _)) if is_shut(datagrams.ours.as_fd()) => break,
                 Ok((0, _)) | Err(Errno::CONNRESET)
                     if local::ready(datagrams.ours.as_fd(), PollFlags::empty()).contains(PollFlags::HUP) =>
                 {

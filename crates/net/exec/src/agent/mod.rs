@@ -174,7 +174,7 @@ impl Agent {
                 self.look(key);
             }
         }
-        while let Some(key) = self.again.pop() {
+        for key in std::mem::take(&mut self.again) {
             moved = true;
             self.look(key);
         }
