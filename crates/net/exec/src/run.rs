@@ -43,6 +43,8 @@ const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
 const FAREWELL: Duration = Duration::from_secs(5);
 /// How long peers may take to acknowledge what the kernel sends for a program that has ended.
 const DRAIN: Duration = Duration::from_secs(60);
+/// And how long nothing may be acknowledged meanwhile.
+const SILENCE: Duration = Duration::from_secs(5);
 /// Sockets of name services that ask from the host's network.
 const HIDDEN: [&str; 4] = [
     "/run/nscd/socket",
@@ -250,10 +252,19 @@ impl KernelSockets {
         KernelSockets(["tcp", "tcp6"].iter().filter_map(|name| File::open(path(name)).ok()).collect())
     }
 
-    /// Waits until peers have acknowledged what the program wrote, for a minute at most; a signal ends that.
+    /// Waits until peers have acknowledged what the program wrote, for a minute at most, and not while nothing is
+    /// acknowledged for five seconds; a signal ends that.
     fn drain(mut self, signals: &SignalFd) -> Result<(), Errno> {
         let end = Instant::now() + DRAIN;
-        while Instant::now() < end && self.0.iter_mut().any(has_unacknowledged) {
+        let (mut last, mut since) = (Vec::new(), Instant::now());
+        loop {
+            let left: Vec<String> = self.0.iter_mut().flat_map(unacknowledged).collect();
+            if left != last {
+                (last, since) = (left, Instant::now());
+            }
+            if last.is_empty() || Instant::now() > end || since.elapsed() > SILENCE {
+                break;
+            }
             wait(&[signals.as_fd()], Some(Duration::from_millis(2)))?;
             if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
                 break;
@@ -263,14 +274,19 @@ impl KernelSockets {
     }
 }
 
-/// Whether a list of sockets has one whose end its peer has not acknowledged: FIN-WAIT-1, CLOSING, LAST-ACK.
-fn has_unacknowledged(list: &mut File) -> bool {
+/// Numbers of bytes of the sockets in a list whose end their peers have not acknowledged: FIN-WAIT-1, CLOSING, LAST-ACK.
+fn unacknowledged(list: &mut File) -> Vec<String> {
     let mut text = String::new();
     if list.rewind().and_then(|()| list.read_to_string(&mut text)).is_err() {
-        return false;
+        return Vec::new();
     }
-    let states = text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(3));
-    states.into_iter().any(|state| matches!(state, "04" | "09" | "0B"))
+    let fields = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (address, state) = (fields.next()?.to_string(), fields.nth(1)?);
+        matches!(state, "04" | "09" | "0B")
+            .then(|| format!("{address} {}", fields.next().unwrap_or_default()))
+    };
+    text.lines().skip(1).filter_map(fields).collect()
 }
 
 /// Starts the agent.
