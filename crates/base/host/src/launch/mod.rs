@@ -98,7 +98,8 @@ pub fn launch(launch: &Launch) -> Result<Launched, LaunchError> {
     let end = pidfd_open(process, PidfdFlags::empty()).named("pidfd_open")?;
     let launched = receive(&ours, launch, &end);
     if launched.is_err() {
-        // It reported an error, and ends by itself.
+        // It reported an error, or waits for an answer that does not come.
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
         let _ = rustix::process::waitpid(Some(process), rustix::process::WaitOptions::empty());
     }
     let (interface, trap) = launched?;

@@ -156,6 +156,10 @@ impl Agent {
             }
             (_, false) => own.map_or_else(|| any(socket.v6), Ok)?,
         };
+        // The number of a thread that has ended may be another one's.
+        if !self.trap.is_waiting(call.id) {
+            return Err(Errno::INTR);
+        }
         let [_, at, len_at, ..] = call.arguments;
         address::write(call.thread, at, len_at, &address::form(address, socket.v6))?;
         Ok(Reply::Value(0))

@@ -559,6 +559,10 @@ impl Agent {
             bytes = waiting + info.tcpi_notsent_bytes + info.tcpi_unacked * info.tcpi_snd_mss;
         }
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+        // The number of a thread that has ended may be another one's.
+        if !self.trap.is_waiting(call.id) {
+            return Err(Errno::INTR);
+        }
         write_memory(call.thread, call.arguments[2], &bytes.to_ne_bytes())?;
         Ok(0)
     }
