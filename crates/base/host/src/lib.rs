@@ -13,7 +13,6 @@ mod clock;
 mod devices;
 mod error;
 mod event;
-mod farewell;
 mod fault;
 mod file;
 mod file_mapping;
@@ -32,6 +31,7 @@ mod packet_socket;
 mod pci_device;
 mod poll;
 mod preload;
+mod process_end;
 mod program_pages;
 mod raw_socket;
 mod sandbox;
@@ -54,9 +54,6 @@ pub use clock::{Clock, ticks, ticks_per_second};
 pub use devices::{NetworkDevice, network_devices};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
-pub use farewell::{
-    Arrived, SignalFd, become_subreaper, collect_children, end_by_signal, end_children, pass_signal,
-};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;
@@ -76,6 +73,9 @@ pub use packet_socket::{
 pub use pci_device::PciDevice;
 pub use poll::{PollFd, poll};
 pub use preload::{extended_state, ptrace_library};
+pub use process_end::{
+    Arrived, SignalFd, become_subreaper, collect_children, end_by_signal, end_children, pass_signal,
+};
 pub use program_pages::forget_program_pages;
 pub use raw_socket::open_raw;
 pub use sandbox::{

@@ -4,14 +4,15 @@
 use crate::error::{HostError, Named};
 use crate::tap::last_error;
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: the answer wakes the caller on the processor of the one who answers.
 const SYNC_WAKE_UP: u64 = 1;
 /// `PIDFD_THREAD`.
-const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
+const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
 /// Threads whose pidfds are kept.
 const THREADS: usize = 256;
 
@@ -84,6 +85,14 @@ impl Trap {
     pub fn is_waiting(&self, id: u64) -> bool {
         let mut id = id;
         self.ioctl(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &mut id).is_ok()
+    }
+
+    /// Fails if a call waits no longer: then its thread's memory, read before or to be written, may be another one's.
+    ///
+    /// # Errors
+    /// `EINTR`, which nobody sees.
+    pub fn check_waiting(&self, id: u64) -> Result<(), Errno> {
+        if self.is_waiting(id) { Ok(()) } else { Err(Errno::INTR) }
     }
 
     /// Gives a call its result. Whether it still waited for one.
@@ -189,25 +198,17 @@ fn open(thread: i32) -> Result<OwnedFd, Errno> {
             let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
             let status = status.map_err(|_| Errno::SRCH)?;
             let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-            pidfd(group.ok_or(Errno::SRCH)?, 0)
+            pidfd(group.ok_or(Errno::SRCH)?, PidfdFlags::empty())
         }
         result => result,
     }
 }
 
-fn pidfd(process: i32, flags: libc::c_uint) -> Result<OwnedFd, Errno> {
-    // SAFETY: the call takes numbers only.
-    own(unsafe { libc::syscall(libc::SYS_pidfd_open, process, flags) })
+fn pidfd(process: i32, flags: PidfdFlags) -> Result<OwnedFd, Errno> {
+    pidfd_open(Pid::from_raw(process).ok_or(Errno::SRCH)?, flags)
 }
 
 /// A duplicate of a descriptor of the process of a pidfd.
 pub(crate) fn duplicate(pidfd: &OwnedFd, number: RawFd) -> Result<OwnedFd, Errno> {
-    // SAFETY: the call takes numbers only.
-    own(unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) })
-}
-
-fn own(result: libc::c_long) -> Result<OwnedFd, Errno> {
-    let number = RawFd::try_from(result).ok().filter(|number| *number >= 0).ok_or_else(last_error)?;
-    // SAFETY: the kernel has just opened it for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty())
 }

@@ -23,8 +23,9 @@ use std::time::{Duration, Instant};
 
 /// The interface's name in the program's namespace.
 const INTERFACE: &str = "eth0";
-/// Signals that are passed on to the program. Those of a terminal reach it anyway.
-const PASSED: [i32; 10] = [
+/// Signals that this process takes. It passes those on to the program that another process has sent; those of a
+/// terminal reach the program anyway.
+const TAKEN: [i32; 10] = [
     signals::HUP,
     signals::INT,
     signals::QUIT,
@@ -34,13 +35,13 @@ const PASSED: [i32; 10] = [
     signals::TERM,
     signals::CONT,
     signals::WINCH,
-    // The kernel's own is not passed on: what a program has left running has ended, and is collected.
+    // An orphan of the program has ended, and is to be collected.
     signals::CHLD,
 ];
 /// Those that end the wait for peers.
 const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
 /// How long what the program left running may take to end when it is killed.
-const FAREWELL: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long peers may take to acknowledge what the kernel sends for a program that has ended.
 const DRAIN: Duration = Duration::from_secs(60);
 /// And how long nothing may be acknowledged meanwhile.
@@ -195,7 +196,7 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     // The agent has an end of each of the program's sockets.
     let most = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
-    let signals = SignalFd::new(&PASSED)?;
+    let signals = SignalFd::new(&TAKEN)?;
     Ok(Prepared { options, launched, signals })
 }
 
@@ -230,7 +231,7 @@ impl Prepared {
         let sockets = KernelSockets::of(launched.process);
         launched.start(&program)?;
         let ended = attend(&launched, &signals)?;
-        end_children(FAREWELL);
+        end_children(KILL_TIMEOUT);
         match agent {
             Some(agent) => {
                 stop.signal();
@@ -274,7 +275,8 @@ impl KernelSockets {
     }
 }
 
-/// Numbers of bytes of the sockets in a list whose end their peers have not acknowledged: FIN-WAIT-1, CLOSING, LAST-ACK.
+/// The sockets of a list whose end their peers have not acknowledged (FIN-WAIT-1, CLOSING, LAST-ACK): each with its
+/// address and its number of bytes.
 fn unacknowledged(list: &mut File) -> Vec<String> {
     let mut text = String::new();
     if list.rewind().and_then(|()| list.read_to_string(&mut text)).is_err() {

@@ -156,10 +156,7 @@ impl Agent {
             }
             (_, false) => own.map_or_else(|| any(socket.v6), Ok)?,
         };
-        // The number of a thread that has ended may be another one's.
-        if !self.trap.is_waiting(call.id) {
-            return Err(Errno::INTR);
-        }
+        self.trap.check_waiting(call.id)?;
         let [_, at, len_at, ..] = call.arguments;
         address::write(call.thread, at, len_at, &address::form(address, socket.v6))?;
         Ok(Reply::Value(0))
@@ -173,9 +170,7 @@ impl Agent {
             // As Linux reads an address without a family.
             address::Named::Nothing => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         };
-        if !self.trap.is_waiting(call.id) {
-            return Err(Errno::INTR);
-        }
+        self.trap.check_waiting(call.id)?;
         self.bind_to(key, address)?;
         Ok(Reply::Value(0))
     }

@@ -116,9 +116,7 @@ impl Agent {
     pub(super) fn connect_datagrams(&mut self, call: &Call, key: Key) -> Result<Reply, Errno> {
         let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
         let named = address::read(call.thread, call.arguments[1], call.arguments[2], v6)?;
-        if !self.trap.is_waiting(call.id) {
-            return Err(Errno::INTR);
-        }
+        self.trap.check_waiting(call.id)?;
         let Named::Of(remote) = named else {
             let datagrams = self.table.datagrams(key).ok_or(Errno::BADF)?;
             (datagrams.peer, datagrams.source) = (None, None);
@@ -167,9 +165,7 @@ impl Agent {
             Named::Of(to) => Some(to),
             Named::Nothing => None,
         };
-        if !self.trap.is_waiting(call.id) {
-            return Err(Errno::INTR);
-        }
+        self.trap.check_waiting(call.id)?;
         self.send_to(key, &bytes, to).map(Reply::Value)
     }
 
@@ -189,9 +185,7 @@ impl Agent {
                 Named::Nothing => None,
             },
         };
-        if !self.trap.is_waiting(call.id) {
-            return Err(Errno::INTR);
-        }
+        self.trap.check_waiting(call.id)?;
         self.send_to(key, &bytes, to)
     }
 

@@ -49,7 +49,7 @@ const BUFFER: usize = 256 << 10;
 const LOOK: u64 = SECOND / 5;
 const RETRY: u64 = 2_000_000;
 /// How long peers may take to acknowledge what programs have written that have ended.
-const FAREWELL: u64 = 60 * SECOND;
+const DRAIN: u64 = 60 * SECOND;
 /// And how long nothing may arrive meanwhile.
 const SILENCE: u64 = 5 * SECOND;
 
@@ -152,7 +152,7 @@ impl Agent {
                         self.stop.clear();
                         self.close_all();
                         let now = self.host.now();
-                        (until, silent_until) = (Some(now + FAREWELL), now + SILENCE);
+                        (until, silent_until) = (Some(now + DRAIN), now + SILENCE);
                     }
                     key => self.look(Key::from(key - FIRST)),
                 }

@@ -189,9 +189,7 @@ impl Agent {
         if read_memory(call.thread, at, &mut value)? < value.len() {
             return Err(Errno::FAULT);
         }
-        if !self.trap.is_waiting(call.id) {
-            return Err(Errno::INTR);
-        }
+        self.trap.check_waiting(call.id)?;
         let socket = self.table.get_mut(key).ok_or(Errno::BADF)?;
         let known = SERVED.iter().chain(KEPT).any(|(known, _)| *known == option);
         let other = [SO_LINGER, SO_MAX_PACING_RATE, TCP_CONGESTION].contains(&option);

@@ -142,9 +142,7 @@ impl Agent {
             address::Named::Nothing => return Ok(Reply::Value(0)),
             address::Named::Of(remote) => destination(remote),
         };
-        if !self.trap.is_waiting(call.id) {
-            return Err(Errno::INTR);
-        }
+        self.trap.check_waiting(call.id)?;
         let chosen = own.local.filter(|local| !local.ip().is_unspecified());
         let from = chosen.unwrap_or_else(|| any_for(remote, own.local.map_or(0, |local| local.port())));
         let (options, congestion) = (own.values.socket_options(), own.values.congestion());
@@ -559,10 +557,7 @@ impl Agent {
             bytes = waiting + info.tcpi_notsent_bytes + info.tcpi_unacked * info.tcpi_snd_mss;
         }
         let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
-        // The number of a thread that has ended may be another one's.
-        if !self.trap.is_waiting(call.id) {
-            return Err(Errno::INTR);
-        }
+        self.trap.check_waiting(call.id)?;
         write_memory(call.thread, call.arguments[2], &bytes.to_ne_bytes())?;
         Ok(0)
     }
