@@ -74,6 +74,11 @@ impl Class {
         }
     }
 
+    /// The same class under another name.
+    pub const fn named(&self, name: &'static str) -> Self {
+        Self { name, ..*self }
+    }
+
     /// With this port count code.
     pub const fn ports(mut self, code: &'static str) -> Self {
         self.ports = code;

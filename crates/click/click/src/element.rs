@@ -4,7 +4,7 @@
 //! An element is a file under `crates/click/elements/src/GROUP/`, named after it (`CheckIPHeader` in
 //! `check_ip_header.rs`). The file begins with its documentation in `//!`: a line with its arguments and its
 //! purpose, then `Ports:`, `Arguments:`, `Handlers:`; the element reference is generated from it. Then follow
-//! its [`Class`] and its type. A line in the group's `CLASSES` and a `mod` register it.
+//! its [`Class`] and its type. A `mod` in the group registers it.
 //!
 //! # Packets
 //! Packets are handled in bursts. An element overrides one of these:

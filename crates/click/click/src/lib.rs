@@ -21,6 +21,7 @@ mod handler;
 mod notifier;
 mod ordered;
 mod pieces;
+pub mod prelude;
 mod random;
 mod registry;
 mod router;

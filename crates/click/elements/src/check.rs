@@ -1,11 +1,6 @@
 //! Common code of elements that check headers: they drop packets, and count and report them by reason.
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec;
-use alloc::vec::Vec;
 use core::marker::PhantomData;
-use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_click::prelude::*;
 
 /// Counts of bad packets.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
 //! When packets that are delayed by their timestamps leave.
-use ringway_click::{Context, SECOND};
+use ringway_click::prelude::*;
 
 /// Departure times on the steady clock. Timestamps are times of day, whose clock may be set while packets wait.
 #[derive(Debug, Default)]

@@ -1,8 +1,7 @@
 //! Common code of elements that set a header field.
-use alloc::vec::Vec;
 use core::marker::PhantomData;
-use ringway_click::arg::{ArgError, Args, MANDATORY_POSITIONAL, Scope};
-use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_click::arg::{ArgError, MANDATORY_POSITIONAL, Scope};
+use ringway_click::prelude::*;
 
 /// A header field of a few bits.
 pub(crate) trait Field: 'static {

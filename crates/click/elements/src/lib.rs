@@ -1,4 +1,4 @@
-//! Click's element classes that need no operating system, one file each, in groups; each group lists its classes.
+//! Click's element classes that need no operating system, one file each, in groups.
 //!
 //! [`registry`] has all of them. The crate uses only the public interface of `ringway-click`, the runtime, so an
 //! element outside of this tree has the same abilities. Read `standard/strip.rs` first: it is a complete element.
@@ -9,6 +9,7 @@ extern crate alloc;
 
 use ringway_click::{Class, Documentation, Registry};
 
+mod aliases;
 mod analysis;
 mod aqm;
 mod check;
@@ -40,26 +41,8 @@ mod tunnel;
 
 pub use ip::parse_protocol;
 
-/// Every group's classes.
-const GROUPS: &[&[&Class]] = &[
-    control::CLASSES,
-    information::CLASSES,
-    threads::CLASSES,
-    standard::CLASSES,
-    ethernet::CLASSES,
-    ip::CLASSES,
-    icmp::CLASSES,
-    ip6::CLASSES,
-    rewriter::CLASSES,
-    analysis::CLASSES,
-    aqm::CLASSES,
-    flow::CLASSES,
-    perflow::CLASSES,
-    ids::CLASSES,
-    tcpudp::CLASSES,
-    tunnel::CLASSES,
-    ppp::CLASSES,
-];
+/// Every `CLASS` of this crate, in the order of groups and files.
+const CLASSES: &[&Class] = include!(concat!(env!("OUT_DIR"), "/classes.rs"));
 
 /// The documentation of this crate's classes.
 const DOCUMENTATION: Documentation = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));
@@ -74,9 +57,8 @@ pub fn registry() -> Registry {
 /// A registry of this crate's classes. The documentation, which is large, is not part of programs that call only this.
 pub fn classes() -> Registry {
     let mut registry = Registry::empty();
-    for group in GROUPS {
-        registry.add(group);
-    }
+    registry.add(CLASSES);
+    registry.add(aliases::ALIASES);
     registry
 }
 

@@ -1,8 +1,6 @@
 //! Operations on packets and addresses that several elements share.
-use alloc::format;
-use alloc::string::String;
 use ringway_click::arg::{ArgError, Scope, parse_int};
-use ringway_click::{Context, Element, Handler, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Ethernet, Header, Ipv4, MacAddress, vlan};
 
 /// Zero-pads a packet. Attack: without zeroing, data of an earlier packet would be sent.

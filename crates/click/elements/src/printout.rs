@@ -1,9 +1,6 @@
 //! Files and chatter channels to which elements print lines.
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Filename, Word};
-use ringway_click::{Context, Failed};
+use ringway_click::arg::{Filename, Word};
+use ringway_click::prelude::*;
 
 /// Bytes buffered before a write to the file.
 const BUFFER: usize = 1 << 16;

@@ -1,7 +1,5 @@
 //! Rates as Click's elements measure them: an exponentially weighted moving average over milliseconds.
-use alloc::format;
-use alloc::string::{String, ToString};
-use ringway_click::SECOND;
+use ringway_click::prelude::*;
 
 /// Periods per second.
 const FREQUENCY: u64 = 1000;

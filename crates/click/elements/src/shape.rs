@@ -1,9 +1,7 @@
 //! Common code of elements with a RATE: their arguments, in packets or bytes.
 use super::token_bucket::TokenBucket;
-use alloc::format;
-use alloc::string::{String, ToString};
-use ringway_click::arg::{Args, Bandwidth, Nanoseconds};
-use ringway_click::{Context, Failed, HandlerError};
+use ringway_click::arg::{Bandwidth, Nanoseconds};
+use ringway_click::prelude::*;
 
 /// A bucket of bytes may be overdrawn by one packet: a packet passes if this many tokens are available.
 pub(super) const BYTES_AT_LEAST: u32 = 131_072;

@@ -317,7 +317,8 @@ fn times_are_adjusted_either_way() {
 
 #[test]
 fn class_names_are_unique() {
-    let names: Vec<&str> = crate::GROUPS.iter().flat_map(|group| group.iter()).map(|c| c.name).collect();
+    let names: Vec<&str> =
+        crate::CLASSES.iter().chain(crate::aliases::ALIASES).map(|class| class.name).collect();
     let distinct: std::collections::BTreeSet<&str> = names.iter().copied().collect();
     assert_eq!(names.len(), distinct.len());
     assert_eq!(crate::registry().iter().count(), names.len());

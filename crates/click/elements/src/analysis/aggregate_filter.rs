@@ -4,11 +4,8 @@
 //!
 //! Arguments: rules, tried in order. ACTION is an output's number, `allow` (0), `drop` or `deny`; AGGREGATES are
 //! numbers and ranges `A-B` separated by spaces, or `all` or `-`. Packets that match no rule are dropped.
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst, sort};
+use ringway_click::prelude::*;
+use ringway_click::sort;
 use ringway_click_lang::config;
 
 pub static CLASS: Class =

@@ -11,10 +11,8 @@
 //! Handlers: `count` (remembered aggregates) (read); `clear` (write): forgets all aggregates.
 use crate::flow::table::{FlowTable, LARGEST};
 use crate::packet::divert;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Word};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::arg::Word;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("AggregateFirst", || Box::<AggregateFirst>::default()).ports("1/1-2").processing("a/ah");

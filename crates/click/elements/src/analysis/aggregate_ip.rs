@@ -16,10 +16,8 @@
 //! Handlers: `header`, `bit_offset`, `bit_length`, `field` (read).
 use super::ip_field::{Header, IpField};
 use crate::packet::divert;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Raw};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::arg::Raw;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("AggregateIP", || Box::<AggregateIp>::default()).ports("1/1-2").processing("a/ah");

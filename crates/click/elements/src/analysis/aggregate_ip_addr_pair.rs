@@ -13,12 +13,9 @@
 //!
 //! Handlers: `clear` (write): removes all pairs.
 use crate::packet::divert;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Seconds};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, OrderedMap, Packet, PacketBurst, SECOND,
-};
+use ringway_click::OrderedMap;
+use ringway_click::arg::Seconds;
+use ringway_click::prelude::*;
 use ringway_wire::Ipv4;
 
 pub static CLASS: Class = Class::new("AggregateIPAddrPair", || Box::<AggregateIpAddrPair>::default())

@@ -25,12 +25,9 @@ use super::flow_trace::{FlowTrace, Statistics};
 use super::fragments::{Fragments, Tag};
 use crate::rewriter::key::FlowKey;
 use crate::search::Search;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Seconds};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, OrderedMap, Packet, PacketBurst, SECOND,
-};
+use ringway_click::OrderedMap;
+use ringway_click::arg::Seconds;
+use ringway_click::prelude::*;
 use ringway_wire::icmp::v4::is_error;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp};

@@ -13,10 +13,8 @@
 //!
 //! Handlers: `count` (stored aggregates) (read); `clear` (write): emits all packets and removes the aggregates.
 use crate::flow::table::FlowTable;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Word};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_click::arg::Word;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("AggregateLast", || Box::<AggregateLast>::default()).ports("1/1-2").processing("h");

@@ -5,9 +5,7 @@
 //!
 //! Arguments:
 //! - `IP`: measures from the network header on; false by default.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("AggregateLength", || Box::<AggregateLength>::default()).ports("1/1-2").processing("a/ah");

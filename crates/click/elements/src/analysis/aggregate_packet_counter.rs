@@ -13,15 +13,10 @@
 //! Handlers: `count` (packets counted), `uncounted`; `received AGGREGATE`: the packet numbers that came at any input;
 //! with two or more inputs `undelivered AGGREGATE`: those that came more often at input 0 than at input 1 (read), a
 //! line each; `clear` (write).
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::ops::Bound;
-use ringway_click::arg::{Annotation, ArgError, Args, KEYWORD, Scope, Word};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, OrderedMap, PacketBurst,
-};
+use ringway_click::OrderedMap;
+use ringway_click::arg::{Annotation, ArgError, KEYWORD, Scope, Word};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("AggregatePacketCounter", || Box::<AggregatePacketCounter>::default())
     .ports("1-/=")

@@ -5,9 +5,7 @@
 //! Arguments:
 //! - `BITS`: number of the paint's low bits; 8 by default.
 //! - `INCREMENTAL`: appends them to the bits of the existing aggregate; false by default.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("AggregatePaint", || Box::<AggregatePaint>::default()).ports("1/1");
 

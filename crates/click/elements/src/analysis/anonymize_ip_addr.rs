@@ -16,10 +16,8 @@
 //! The key stays in clones of a snapshot of the function, so that an address is replaced by the same one in all of
 //! them, and their output can be compared. Where it must not be, `snapshots = false` permits no clones.
 use crate::packet::ipv4_mut;
-use alloc::boxed::Box;
-use alloc::format;
-use ringway_click::arg::{Args, Raw};
-use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::arg::Raw;
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 use ringway_wire::checksum::update_u32;
 

@@ -1,10 +1,9 @@
 //! The file in which AggregateIPFlows describes flows, as XML.
 use crate::printout::Printout;
-use alloc::format;
-use alloc::string::String;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Args, Filename, Word};
-use ringway_click::{Context, Failed, HandlerCall, SECOND};
+use ringway_click::HandlerCall;
+use ringway_click::arg::{Filename, Word};
+use ringway_click::prelude::*;
 
 /// Statistics of a flow.
 #[derive(Debug, Default)]

@@ -1,9 +1,8 @@
 //! Fields of IPv4 packets by name or position: `ip src/8`, `tcp[13]`, `transp{4:2}`, `ip[8:2] & 0x3f0`.
 use crate::ip::names::{parse_protocol, protocol_name};
-use alloc::string::ToString;
 use core::fmt;
-use ringway_click::Packet;
 use ringway_click::arg::{Scope, parse_int};
+use ringway_click::prelude::*;
 use ringway_wire::{self as wire, Ipv4, Tcp, tcp, udp};
 
 /// The header relative to which a field's offset is given.

@@ -13,10 +13,7 @@
 //! `drops` (read); `reset` (write), which begins with number 0 again.
 use crate::ip::transport::Transport;
 use crate::packet::retain_counting;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, SECOND};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Ipv6, Protocol, Sum, U32, Udp, ipv6};
 
 pub static CLASS: Class = Class::new("StoreUDPTimeSeqRecord", || Box::<StoreUdpTimeSeqRecord>::default())

@@ -12,11 +12,9 @@
 //!
 //! Handlers: `start`, `end` (read, write); `interval` (read, write), the time between; `extend_interval` (write),
 //! by how much the end is to be later.
-use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Nanoseconds, Raw};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Timestamp};
+use ringway_click::Timestamp;
+use ringway_click::arg::{Nanoseconds, Raw};
+use ringway_click::prelude::*;
 use ringway_click_lang::config::{self, Budget, VariableSyntax, Variables};
 
 pub static CLASS: Class =

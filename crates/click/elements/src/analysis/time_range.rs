@@ -6,11 +6,8 @@
 //! - `SIMPLE`: timestamps never decrease; false by default.
 //!
 //! Handlers: `first`, `last`, `range` (both), `interval` (their difference) (read); `reset` (write).
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Timestamp};
+use ringway_click::Timestamp;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("TimeRange", || Box::<TimeRange>::default()).ports("1/1");
 

@@ -8,8 +8,7 @@
 //! - `MAX_P`: initial value of the probability; 0.02 by default. It is adjusted twice a second.
 //! - The others: those of `RED`.
 use super::red::Red;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("AdaptiveRED", || Box::new(Red::adaptive())).ports("1/1-2").processing("a/ah").live();

@@ -13,13 +13,9 @@
 //! the queue sets it; packets without one pass. Afterwards that annotation says how long it was. Handlers:
 //! `target` or `codel_target`, `interval` or `codel_interval` (read, write); `drops`, `queues`, `stats` (read).
 use super::queues::Queues;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Raw};
-use ringway_click::{
-    Annotations, BEHIND, Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst,
-};
+use ringway_click::BEHIND;
+use ringway_click::arg::Raw;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("CoDel", || Box::<CoDel>::default()).ports("1/1-2").processing("l/lh").live();

@@ -1,9 +1,6 @@
 //! The queues that an element observes.
 use crate::standard::queue::Queue;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::{Context, ElementId, Failed};
+use ringway_click::prelude::*;
 
 /// Queues, given by name, or the nearest ones.
 #[derive(Debug, Default)]

@@ -20,14 +20,8 @@
 //! Handlers: `min_thresh`, `max_thresh`, `max_p` (read, write); `drops`, `avg_queue_size`, `stats`,
 //! `queues`, `config` (read).
 use super::queues::Queues;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Arg, ArgError, Args, Fixed, Raw, Scope};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND, Timer,
-};
+use ringway_click::arg::{Arg, ArgError, Fixed, Raw, Scope};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("RED", || Box::<Red>::default()).ports("1/1-2").processing("a/ah").live();

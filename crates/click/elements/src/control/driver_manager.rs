@@ -7,7 +7,6 @@
 //!
 //! Handlers: those of `Script`.
 use super::script::Script;
-use alloc::boxed::Box;
-use ringway_click::{Class, Reach};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("DriverManager", || Box::new(Script::manager())).reach(Reach::Whole);

@@ -1,9 +1,7 @@
 //! `Error(...)`: prevents the router from being built.
 //!
 //! Ports: any number of inputs and outputs, of any kind. Accepts any arguments; no handlers.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Error", || Box::<Error>::default()).ports("-/-").flow("x/y");
 

@@ -5,10 +5,8 @@
 //! Arguments:
 //! - `MESSAGE`: the text.
 //! - `TYPE`: `MESSAGE` (default), `WARNING`, or `ERROR`, which prevents the router from being built.
-use alloc::boxed::Box;
-use alloc::string::ToString;
-use ringway_click::arg::{Args, Text, Word};
-use ringway_click::{Class, Context, Element, Failed};
+use ringway_click::arg::{Text, Word};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Message", || Box::<Message>::default());
 

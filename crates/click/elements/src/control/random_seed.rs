@@ -10,11 +10,7 @@
 //! Click's.
 //!
 //! Handlers: `seed` (read, write): the last seed; an empty value chooses an unpredictable one.
-use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Reach};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("RandomSeed", || Box::<RandomSeed>::default()).phase(Class::INFO).live().reach(Reach::Each);

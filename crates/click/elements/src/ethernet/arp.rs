@@ -1,7 +1,7 @@
 //! ARP packets for IPv4 on Ethernet (RFC 826): parsing and construction.
 use crate::packet::mark_ethernet;
 use core::net::Ipv4Addr;
-use ringway_click::{Annotations, Context, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, arp};
 
 /// The ARP packet in an Ethernet frame, if it is one for IPv4 on Ethernet.

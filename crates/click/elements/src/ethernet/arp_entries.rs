@@ -1,12 +1,12 @@
 //! Addresses learned by ARP, and the packets that wait for them.
 use crate::packet::mac_text;
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
 use core::ops::Bound;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{HandlerError, OrderedMap, Packet, SECOND, Timestamp};
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
+use ringway_click::{OrderedMap, Timestamp};
 use ringway_wire::MacAddress;
 
 /// Nanoseconds per jiffy, Click's unit of time.

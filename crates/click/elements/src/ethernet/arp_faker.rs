@@ -8,10 +8,8 @@
 //!
 //! No handlers.
 use super::arp;
-use alloc::boxed::Box;
 use core::net::Ipv4Addr;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, SECOND, Timer};
+use ringway_click::prelude::*;
 use ringway_wire::MacAddress;
 
 pub static CLASS: Class =

@@ -13,13 +13,10 @@
 //! Handlers: `active` (read, write).
 use crate::packet::mac_text;
 use crate::printout::Printout;
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Timestamp};
+use ringway_click::Timestamp;
+use ringway_click::prelude::*;
 use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, arp};
 
 pub static CLASS: Class = Class::new("ARPPrint", || Box::<ArpPrint>::default()).ports("1/1");

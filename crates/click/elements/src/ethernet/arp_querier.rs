@@ -21,16 +21,10 @@ use super::arp_entries::{ArpEntries, Waiting, jiffies};
 use super::arp_table::ArpTable;
 use crate::ip::bare_prefix;
 use crate::packet::mark_ethernet;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::ToString;
-use alloc::vec::Vec;
 use core::any::Any;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Arg, Args, Nanoseconds, Prefix};
-use ringway_click::{
-    Class, Context, Element, ElementId, Failed, Handler, HandlerError, Packet, PacketBurst, SECOND, Timer,
-};
+use ringway_click::arg::{Arg, Nanoseconds, Prefix};
+use ringway_click::prelude::*;
 use ringway_wire::arp::{REPLY, REQUEST};
 use ringway_wire::{Arp, EtherType, Ethernet, Header, MacAddress, ipv4};
 

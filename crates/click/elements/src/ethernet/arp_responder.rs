@@ -10,13 +10,10 @@
 use super::arp;
 use crate::ip::{bare_prefix, prefix_text};
 use crate::packet::{divert, mac_text};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Arg, ArgError, Args, Prefix, Scope};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Packet, PacketBurst, sort};
+use ringway_click::arg::{Arg, ArgError, Prefix, Scope};
+use ringway_click::prelude::*;
+use ringway_click::sort;
 use ringway_click_lang::config;
 use ringway_wire::{MacAddress, arp::REQUEST};
 

@@ -12,11 +12,8 @@
 //!
 //! Handlers: `table`, `drops`, `count`, `length` (read); `insert`, `delete`, `clear` (write).
 use super::arp_entries::{ArpEntries, jiffies};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::any::Any;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Timer};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("ARPTable", || Box::<ArpTable>::default()).live();
 

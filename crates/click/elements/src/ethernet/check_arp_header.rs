@@ -9,10 +9,7 @@
 //!
 //! Handlers: `drops`, and with DETAILS `drop_details` (read).
 use crate::check::Check;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Arp, EtherType, Header, arp};
 
 pub static CLASS: Class = Class::new("CheckARPHeader", || Box::<CheckArpHeader>::default())

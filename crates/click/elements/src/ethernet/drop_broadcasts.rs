@@ -4,9 +4,8 @@
 //!
 //! No arguments. Handlers: `drops` (read).
 use crate::packet::divert_counting;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, PacketBurst, PacketType};
+use ringway_click::PacketType;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("DropBroadcasts", || Box::<DropBroadcasts>::default()).ports("1/1-2").processing("a/ah");

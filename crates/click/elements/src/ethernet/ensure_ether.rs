@@ -10,9 +10,7 @@
 //! before the network header; if it was stripped, it is restored. For other packets, the bytes before their network
 //! header are removed first.
 use crate::packet::mark_ethernet;
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress};
 
 pub static CLASS: Class = Class::new("EnsureEther", || Box::<EnsureEther>::default()).ports("1/1");

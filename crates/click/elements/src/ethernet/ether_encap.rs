@@ -8,10 +8,7 @@
 //!
 //! Handlers: `src`, `dst`, `ethertype` (read, write).
 use crate::packet::{mac_handler, mark_ethernet};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{EtherType, Ethernet, Header};
 
 pub static CLASS: Class = Class::new("EtherEncap", || Box::<EtherEncap>::default()).ports("1/1").live();

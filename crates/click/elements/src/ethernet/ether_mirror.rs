@@ -4,8 +4,7 @@
 //!
 //! No arguments, no handlers.
 use crate::packet::put;
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("EtherMirror", || Box::<EtherMirror>::default()).ports("1/1");
 

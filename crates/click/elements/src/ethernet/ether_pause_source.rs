@@ -14,10 +14,8 @@
 //! Handlers: `count` (read); `src`, `dst`, `pausetime`, `limit`, `active` (read, write); `reset_counts`
 //! (write).
 use crate::packet::mac_handler;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND, Timer};
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress, U16};
 
 pub static CLASS: Class = Class::new("EtherPauseSource", || Box::<EtherPauseSource>::default())

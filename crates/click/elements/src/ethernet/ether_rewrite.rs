@@ -7,10 +7,7 @@
 //!
 //! Handlers: `src`, `dst` (read, write); `drops` (read).
 use crate::packet::mac_handler;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, MacAddress};
 
 pub static CLASS: Class = Class::new("EtherRewrite", || Box::<EtherRewrite>::default()).ports("1/1").live();

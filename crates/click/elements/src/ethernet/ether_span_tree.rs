@@ -13,14 +13,8 @@
 //! `states` (read): the state of each port, one per line: `blocking`, `listening`, `learning` or `forwarding`.
 use super::ether_switch::EtherSwitch;
 use crate::standard::suppressor::Suppressor;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Word};
-use ringway_click::{
-    Class, Context, Element, ElementId, Failed, Handler, Metadata, Packet, PacketBurst, SECOND, Timer,
-};
+use ringway_click::arg::Word;
+use ringway_click::prelude::*;
 use ringway_wire::stp::{self, Bpdu, Configuration, UNITS};
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress};
 

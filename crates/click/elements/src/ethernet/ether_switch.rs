@@ -11,12 +11,9 @@
 //! other ports. Frames too short for their header are dropped.
 use crate::packet::mac_text;
 use crate::search::Search;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Seconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, OrderedMap, Packet, PacketBurst, SECOND};
+use ringway_click::OrderedMap;
+use ringway_click::arg::Seconds;
+use ringway_click::prelude::*;
 use ringway_wire::{Ethernet, Header, MacAddress};
 
 pub static CLASS: Class = Class::new("EtherSwitch", || Box::new(EtherSwitch::new(false)))

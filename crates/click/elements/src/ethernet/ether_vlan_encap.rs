@@ -15,11 +15,7 @@
 use super::vlan::Tag;
 use crate::packet::mac_handler;
 use crate::packet::{mac_text, mark_tagged};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress, Vlan, vlan::Tagged};
 
 pub static CLASS: Class =

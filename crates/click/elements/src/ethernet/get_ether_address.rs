@@ -9,9 +9,8 @@
 //! No handlers.
 use super::address_offset;
 use crate::packet::divert;
-use alloc::boxed::Box;
-use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::arg::{Annotation, MANDATORY_POSITIONAL};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("GetEtherAddress", || Box::<GetEtherAddress>::default())
     .ports("1/1-2")

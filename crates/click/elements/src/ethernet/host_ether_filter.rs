@@ -13,10 +13,8 @@
 //! for their header are filtered out.
 use crate::packet::divert;
 use crate::packet::mac_handler;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, PacketType};
+use ringway_click::PacketType;
+use ringway_click::prelude::*;
 use ringway_wire::{Ethernet, Header, MacAddress};
 
 pub static CLASS: Class = Class::new("HostEtherFilter", || Box::<HostEtherFilter>::default())

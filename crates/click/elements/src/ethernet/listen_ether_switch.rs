@@ -4,8 +4,7 @@
 //!
 //! Arguments and handlers: those of `EtherSwitch`.
 use super::ether_switch::EtherSwitch;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("ListenEtherSwitch", || Box::new(EtherSwitch::new(true)))
     .ports("-/=+")

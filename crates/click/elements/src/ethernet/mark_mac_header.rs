@@ -7,9 +7,7 @@
 //! - `LENGTH`: length of the MAC header; if not 0, the network header is marked after it. 0 by default.
 //!
 //! No handlers.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("MarkMACHeader", || Box::<MarkMacHeader>::default()).ports("1/1").live();
 

@@ -1,5 +1,4 @@
 //! Elements that read and write Ethernet headers, VLAN tags and ARP.
-use ringway_click::Class;
 use ringway_click::arg::{Annotation, ArgError, Scope, parse_int};
 
 mod arp;
@@ -30,34 +29,6 @@ pub mod strip_ether_vlan_header;
 mod vlan;
 pub mod vlan_decap;
 pub mod vlan_encap;
-
-pub const CLASSES: &[&Class] = &[
-    &arp_faker::CLASS,
-    &arp_print::CLASS,
-    &arp_querier::CLASS,
-    &arp_responder::CLASS,
-    &arp_table::CLASS,
-    &check_arp_header::CLASS,
-    &drop_broadcasts::CLASS,
-    &ensure_ether::CLASS,
-    &ether_encap::CLASS,
-    &ether_mirror::CLASS,
-    &ether_pause_source::CLASS,
-    &ether_rewrite::CLASS,
-    &ether_span_tree::CLASS,
-    &ether_switch::CLASS,
-    &ether_vlan_encap::CLASS,
-    &get_ether_address::CLASS,
-    &host_ether_filter::CLASS,
-    &listen_ether_switch::CLASS,
-    &mark_mac_header::CLASS,
-    &set_ether_address::CLASS,
-    &set_vlan_anno::CLASS,
-    &store_ether_address::CLASS,
-    &strip_ether_vlan_header::CLASS,
-    &vlan_decap::CLASS,
-    &vlan_encap::CLASS,
-];
 
 /// The offset of an address in a packet: a number, or `src` or `dst` of an Ethernet header.
 fn address_offset(text: &str, _: &Scope) -> Result<usize, ArgError> {

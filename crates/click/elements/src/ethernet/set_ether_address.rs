@@ -8,10 +8,8 @@
 //!
 //! Handlers: `addr` (read, write).
 use crate::packet::mac_handler;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::arg::{Annotation, MANDATORY_POSITIONAL};
+use ringway_click::prelude::*;
 use ringway_wire::MacAddress;
 
 pub static CLASS: Class =

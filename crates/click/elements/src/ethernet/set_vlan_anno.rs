@@ -8,10 +8,7 @@
 //!
 //! Handlers: `config` (read); `vlan_tci`, `vlan_id`, `vlan_pcp` (read, write).
 use super::vlan::{self, Tag};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SetVLANAnno", || Box::<SetVlanAnno>::default()).ports("1/1").live();
 

@@ -11,10 +11,8 @@
 use super::address_offset;
 use crate::packet::mac_handler;
 use crate::packet::{divert, put};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Annotation, Args, KEYWORD, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::arg::{Annotation, KEYWORD, MANDATORY_POSITIONAL};
+use ringway_click::prelude::*;
 use ringway_wire::MacAddress;
 
 pub static CLASS: Class =

@@ -9,9 +9,8 @@
 //! No handlers.
 use super::vlan;
 use crate::packet::{bounded, divert};
-use alloc::boxed::Box;
-use ringway_click::arg::{Args, POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::arg::POSITIONAL;
+use ringway_click::prelude::*;
 use ringway_wire::{EtherType, Ethernet, Header, vlan::Tagged};
 
 pub static CLASS: Class = Class::new("StripEtherVLANHeader", || Box::<StripEtherVlanHeader>::default())

@@ -1,9 +1,7 @@
 //! The VLAN tag that elements write: from their arguments, or from the packet's annotation.
 use crate::packet::bounded;
-use alloc::format;
-use alloc::string::{String, ToString};
-use ringway_click::arg::{Args, KEYWORD, POSITIONAL, Word};
-use ringway_click::{Annotations, Element, Handler, HandlerError, Packet};
+use ringway_click::arg::{KEYWORD, POSITIONAL, Word};
+use ringway_click::prelude::*;
 
 /// The tag control information to write.
 #[derive(Clone, Copy, Debug, Default)]

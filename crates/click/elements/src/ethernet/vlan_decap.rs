@@ -9,9 +9,7 @@
 //! No handlers.
 use super::vlan;
 use crate::packet::mark_tagged;
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{EtherType, Ethernet, Header, Vlan, vlan::Tagged};
 
 pub static CLASS: Class = Class::new("VLANDecap", || Box::<VlanDecap>::default()).ports("1/1");

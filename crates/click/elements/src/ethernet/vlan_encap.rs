@@ -11,10 +11,7 @@
 //! Handlers: `config` (read); `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan`, `ethertype` (read, write).
 use super::vlan::Tag;
 use crate::packet::mark_tagged;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{EtherType, Ethernet, Header, U16, Vlan, vlan::Tagged};
 
 pub static CLASS: Class = Class::new("VLANEncap", || Box::<VlanEncap>::default()).ports("1/1").live();

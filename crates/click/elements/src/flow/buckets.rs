@@ -1,7 +1,6 @@
 //! Buckets of a hash table, each the head of a chain. They grow without a pause: the number doubles when there are too
 //! few, and each insertion moves a few chains of the old buckets.
-use alloc::vec;
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 
 /// Initial number of buckets.
 const FIRST: usize = 64;

@@ -1,12 +1,9 @@
 //! The flow of an IP packet.
 use super::table::{Key, fold};
 use crate::rewriter::key::FlowKey;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::mem::offset_of;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use ringway_click::Packet;
+use ringway_click::prelude::*;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Ipv4, Ipv6, Protocol, Tcp, U16, ipv6};
 

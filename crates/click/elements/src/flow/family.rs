@@ -5,7 +5,7 @@ use crate::rewriter::key::FlowKey;
 use core::fmt::{Debug, Display};
 use core::net::{Ipv4Addr, Ipv6Addr};
 use ringway_click::arg::Arg;
-use ringway_click::{Annotations, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::checksum::{update_u32, update_u128};
 use ringway_wire::{Header, Ipv4, Ipv6, Protocol, U16};
 

@@ -23,17 +23,12 @@
 use super::connection::{Connection, Connection6, Ends, Headers};
 use super::ipfix::{self, End, Record};
 use super::table::{FlowTable, USUAL};
-use alloc::boxed::Box;
 use alloc::collections::BinaryHeap;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt::Write;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, LINES, PACKETS, PacketBurst, Pieces, Progress, SECOND, Timer,
-};
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
+use ringway_click::{LINES, PACKETS, Pieces, Progress};
 use ringway_wire::tcp::Flags;
 
 pub static CLASS: Class =

@@ -24,16 +24,11 @@ use super::ip_load_balancer::IpLoadBalancer;
 use crate::icmp::message::Message;
 use crate::ip::encap::Destination;
 use crate::tcpudp::template::segment_packet;
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{
-    Class, Context, Element, ElementId, Failed, HEADROOM, Handler, Metadata, OrderedMap, Packet, PacketBurst,
-    SECOND, Timer,
-};
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
+use ringway_click::{HEADROOM, OrderedMap};
 use ringway_wire::icmp::v4::ECHO_REPLY;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp};

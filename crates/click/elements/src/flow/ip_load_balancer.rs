@@ -29,17 +29,11 @@ use super::connection::Headers;
 use super::family::Family;
 use super::maglev::{self, Claim, PLACES};
 use super::table::{FlowTable, Key, USUAL};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Nanoseconds, Scope};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, PACKETS, Packet, PacketBurst, SECOND,
-    Timer,
-};
+use ringway_click::PACKETS;
+use ringway_click::arg::{Arg, ArgError, MANDATORY_POSITIONAL, Nanoseconds, Scope};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 use ringway_wire::tcp::Flags;
 

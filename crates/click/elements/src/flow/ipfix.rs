@@ -1,7 +1,6 @@
 //! Flow records as IPFIX messages (RFC 7011), with IANA's information element numbers.
 use super::connection::Ends;
-use alloc::vec::Vec;
-use ringway_click::SECOND;
+use ringway_click::prelude::*;
 use ringway_wire::tcp::Flags;
 
 /// IPFIX's version.

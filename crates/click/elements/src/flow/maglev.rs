@@ -2,8 +2,7 @@
 //! load balancer", NSDI 2016, 3.4). Servers claim table entries in turn, each in its own order; adding or removing a
 //! server changes few entries of the others.
 use super::table::fold;
-use alloc::vec;
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 
 /// Number of table entries; a prime, so that every step visits all of them.
 pub(super) const PLACES: usize = 65_537;

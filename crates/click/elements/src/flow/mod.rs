@@ -1,6 +1,4 @@
 //! Elements with per-flow state: flow statistics and load balancing.
-use ringway_click::Class;
-
 pub(crate) mod blocks;
 pub(crate) mod buckets;
 pub(crate) mod connection;
@@ -11,5 +9,3 @@ pub mod ip_load_balancer;
 mod ipfix;
 mod maglev;
 pub(crate) mod table;
-
-pub const CLASSES: &[&Class] = &[&flow_monitor::CLASS, &ip_health_check::CLASS, &ip_load_balancer::CLASS];

@@ -9,8 +9,7 @@
 //! Handlers: `drops`, and with DETAILS `drop_details` (read). The IPv4 header must be marked and checked before.
 use crate::check::{Header, HeaderCheck};
 use crate::ip::transport::Transport;
-use alloc::boxed::Box;
-use ringway_click::{Class, Metadata, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::icmp::v4;
 use ringway_wire::{Protocol, checksum};
 

@@ -15,18 +15,12 @@
 //! packets from addresses that cannot be a host's are dropped without an answer.
 use crate::ip::names::{icmp_code, icmp_type};
 use crate::ip::transport::Transport;
-use alloc::boxed::Box;
-use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::ToString;
-use alloc::vec::Vec;
 use core::cell::Cell;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Arg, Args, Ipv4List, MANDATORY_POSITIONAL, Word};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst,
-    PacketType,
-};
+use ringway_click::arg::{Arg, Ipv4List, MANDATORY_POSITIONAL, Word};
+use ringway_click::prelude::*;
+use ringway_click::{HEADROOM, PacketType};
 use ringway_wire::icmp::v4::{NEEDS_FRAGMENTATION, PARAMETER_PROBLEM, REDIRECT, UNREACHABLE, is_error};
 use ringway_wire::ipv4::{OPTIONS_LEN, option};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Sum};

@@ -10,11 +10,8 @@
 //! Handlers: `src`, `dst` (read, write).
 use super::message::Message;
 use crate::ip::names::{icmp_code, parse_icmp_type};
-use alloc::boxed::Box;
-use alloc::string::ToString;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Word};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::arg::{MANDATORY_POSITIONAL, Word};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("ICMPIPEncap", || Box::<IcmpIpEncap>::default())
     .ports("1/1")

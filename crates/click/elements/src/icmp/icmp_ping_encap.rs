@@ -8,10 +8,7 @@
 //!
 //! Handlers: `src`, `dst` (read, write).
 use super::message::Message;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("ICMPPingEncap", || Box::<IcmpPingEncap>::default())
     .ports("1/1")

@@ -6,8 +6,8 @@
 //! answered.
 use crate::ip::transport::Transport;
 use crate::packet::divert;
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst, PacketType};
+use ringway_click::PacketType;
+use ringway_click::prelude::*;
 use ringway_wire::checksum::update;
 use ringway_wire::icmp::v4::{ECHO, ECHO_REPLY};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Sum};

@@ -20,18 +20,11 @@
 //! `rtt_max` (read); `reset_counts` (write).
 use super::message::Message;
 use crate::ip::transport::Transport;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec;
-use alloc::vec::Vec;
 use core::fmt;
 use core::fmt::Write;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{
-    Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Note, NoteKind, Packet, PacketBurst,
-    SECOND, Search, Timer, Timestamp,
-};
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
+use ringway_click::{HEADROOM, Note, NoteKind, Search, Timestamp};
 use ringway_wire::icmp::v4::ECHO_REPLY;
 use ringway_wire::{Header, Icmp, Ipv4, Protocol};
 

@@ -1,9 +1,7 @@
 //! Construction of ICMP messages from packets.
 use crate::ip::encap::{Destination, Encap};
-use alloc::string::ToString;
 use core::net::Ipv4Addr;
-use ringway_click::arg::Args;
-use ringway_click::{Element, Handler, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::icmp::v4;
 use ringway_wire::{Header, Icmp, Protocol, Sum};
 

@@ -26,13 +26,9 @@ use super::streams::Streams;
 use crate::flow::connection::{Connection6, Headers};
 use crate::flow::table::USUAL;
 use crate::ip::transport::Transport;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec;
-use alloc::vec::Vec;
-use ringway_click::arg::{Arg, Args};
-use ringway_click::{Class, Context, Element, Failed, Handler, LINES, Metadata, Packet, PacketBurst};
+use ringway_click::LINES;
+use ringway_click::arg::Arg;
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Protocol, Tcp, Udp, ipv6};
 
 pub static CLASS: Class = Class::new("IDSMatcher", || Box::<IdsMatcher>::default())

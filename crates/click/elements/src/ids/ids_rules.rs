@@ -31,17 +31,11 @@ use super::rule::{Fields, NoRule, Rule};
 use super::streams::Streams;
 use crate::flow::connection::{Connection6, Headers};
 use crate::flow::table::USUAL;
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec;
-use alloc::vec::Vec;
 use core::fmt;
 use core::fmt::Write;
 use core::net::Ipv6Addr;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 use ringway_wire::Protocol;
 

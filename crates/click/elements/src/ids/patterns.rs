@@ -8,8 +8,7 @@
 //! text's length an automaton continues instead, whose time is linear for any text.
 use super::windows::{CASE, Index, Lists, Windows};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 
 /// Comparisons allowed per text, besides one per two bytes, before the search falls back to the automaton, which takes
 /// longer than them.

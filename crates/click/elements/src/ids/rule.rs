@@ -1,9 +1,6 @@
 //! Rules in the language of Snort's rule files, as far as they are understood.
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
+use ringway_click::prelude::*;
 use ringway_wire::Protocol;
 
 /// Options that say nothing about a packet.

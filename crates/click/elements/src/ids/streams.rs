@@ -1,8 +1,7 @@
 //! The last bytes of TCP connections, to find patterns that span two segments.
 use crate::flow::connection::{Connection6, Headers};
 use crate::flow::table::FlowTable;
-use alloc::vec::Vec;
-use ringway_click::{Context, Element, Handler};
+use ringway_click::prelude::*;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Tcp};
 

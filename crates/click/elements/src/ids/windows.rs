@@ -10,10 +10,8 @@
 //! A first filter fits into the first-level cache. Its hits are recorded without a branch, which would be mispredicted
 //! each time, and then sieved, again without a branch, by a second, much larger filter of up to eight bytes: in real
 //! text, four bytes of most patterns are frequent. What remains is looked up in lists.
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::vec;
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 use ringway_click::sort;
 
 /// Length of a window in bytes.

@@ -6,12 +6,9 @@
 //! Which one is meant depends on where the name is used, or on a suffix: `NAME:ip`, `NAME:ipnet`, `NAME:ip6`,
 //! `NAME:ip6net`, `NAME:eth`; `NAME:bcast` is the last address of the IPv4 prefix, `NAME:gw` its first host. A prefix
 //! with host bits defines the address too, which is preferred where both are possible.
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use ringway_click::arg::{Arg, Args, NameKind, Prefix, Prefix6};
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::arg::{Arg, NameKind, Prefix, Prefix6};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 use ringway_wire::MacAddress;
 

@@ -4,9 +4,7 @@
 //!
 //! Arguments:
 //! - `MODULUS`, `OFFSET`: read and checked.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Align", || Box::new(Align)).ports("1/1");
 

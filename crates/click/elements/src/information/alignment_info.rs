@@ -1,9 +1,7 @@
 //! `AlignmentInfo(...)`: the results of Click's `click-align`; has no effect here.
 //!
 //! Ports: none. Arguments: any.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("AlignmentInfo", || Box::new(AlignmentInfo)).reach(Reach::Each);
 

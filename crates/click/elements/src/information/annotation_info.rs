@@ -4,13 +4,9 @@
 //!
 //! Arguments: in each, a name, the annotation's offset and its size in bytes (1 by default); and
 //! - `CHECK_OVERLAP`: names of annotations that must not overlap, separated by spaces.
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Annotation, Arg, Args, NameKind, Raw, Scope};
+use ringway_click::arg::{Annotation, Arg, NameKind, Raw, Scope};
 use ringway_click::element::ANNOTATION_BYTES;
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 pub static CLASS: Class =

@@ -1,9 +1,7 @@
 //! `ClickyInfo(...)`: how the program Clicky draws a configuration; has no effect here.
 //!
 //! Ports: none. Arguments: any.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("ClickyInfo", || Box::new(ClickyInfo)).reach(Reach::Each);
 

@@ -2,7 +2,6 @@
 //!
 //! Ports: none. Arguments: any.
 use super::clicky_info::ClickyInfo;
-use alloc::boxed::Box;
-use ringway_click::{Class, Reach};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("DevirtualizeInfo", || Box::new(ClickyInfo)).reach(Reach::Each);

@@ -1,9 +1,7 @@
 //! `FlowInfo(...)`: flow codes for programs that read configurations; has no effect here.
 //!
 //! Ports: none. Arguments: any.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("FlowInfo", || Box::new(FlowInfo)).reach(Reach::Each);
 

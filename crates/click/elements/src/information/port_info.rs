@@ -5,10 +5,8 @@
 //! Arguments: in each, a name, a port and further names, like the lines of `/etc/services`; a `#` begins a comment.
 //! `PROTOCOL` is `tcp` or `udp`; without it the name is valid for both. The port may be a name that is already known.
 use crate::ip::names;
-use alloc::boxed::Box;
-use alloc::format;
-use ringway_click::arg::{Arg, Args, NameKind, Scope};
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::arg::{Arg, NameKind, Scope};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 pub static CLASS: Class =

@@ -4,12 +4,8 @@
 //!
 //! Arguments:
 //! - `ELEMENT TICKETS`: an element, or a compound for all elements in it; 1 is the default, 2 twice as much.
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Fixed};
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::arg::Fixed;
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 pub static CLASS: Class =

@@ -1,9 +1,7 @@
 //! `ScheduleLinux(...)`: yields to other processes in Click's kernel module; has no effect here.
 //!
 //! Ports: none. Arguments: any.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("ScheduleLinux", || Box::new(ScheduleLinux)).reach(Reach::Each);
 

@@ -14,13 +14,9 @@
 //! - `DETAILS`: counts bad packets by reason.
 //!
 //! Handlers: `drops`, and with DETAILS `drop_details` (read).
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Arg, ArgError, Args, Ipv4List, KEYWORD, Prefix, Scope};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::arg::{Arg, ArgError, Ipv4List, KEYWORD, Prefix, Scope};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 use ringway_wire::{Header, Ipv4, checksum};
 

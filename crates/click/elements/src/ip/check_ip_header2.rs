@@ -2,8 +2,7 @@
 //!
 //! Ports, arguments and handlers: those of `CheckIPHeader`; `CHECKSUM` is false by default.
 use super::check_ip_header::CheckIpHeader;
-use alloc::boxed::Box;
-use ringway_click::{Class, Metadata};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("CheckIPHeader2", || Box::new(CheckIpHeader::trusting()))
     .ports("1/1-2")

@@ -9,8 +9,7 @@
 //! Handlers: `drops`, and with DETAILS `drop_details` (read). The IPv4 header must be marked and checked before.
 use super::transport::Transport;
 use crate::check::{Header, HeaderCheck};
-use alloc::boxed::Box;
-use ringway_click::{Class, Metadata, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::{Header as _, Protocol, Udp};
 
 pub static CLASS: Class = Class::new("CheckUDPHeader", || Box::<HeaderCheck<Rules>>::default())

@@ -9,10 +9,7 @@
 //! Handlers: `drops` (read); `active` (read, write). The checksum is updated (RFC 1624). Packets without a complete
 //! header pass unchanged.
 use crate::packet::divert;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::Ipv4;
 
 pub static CLASS: Class =

@@ -4,8 +4,7 @@
 //! Ports, arguments and handlers: those of `UDPIPEncap`, and
 //! - `INTERVAL`: number of packets after which both ports are incremented; never if 0, as by default.
 use super::udp_ip_encap::UdpIpEncap;
-use alloc::boxed::Box;
-use ringway_click::{Class, Metadata};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("DynamicUDPIPEncap", || Box::new(UdpIpEncap::dynamic()))
     .ports("1/1")

@@ -2,7 +2,7 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, ArgError, Scope};
-use ringway_click::{Element, Handler, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Ipv4, Protocol, Sum, ipv4};
 
 /// The destination: one address, or each packet's destination annotation.

@@ -3,8 +3,7 @@
 //! Ports: one input, one output, push or pull. No arguments, no handlers. The IPv4 header must be marked. For later
 //! fragments everything after the IPv4 header is zeroed.
 use super::transport::Transport;
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Protocol, Tcp, Udp};
 
 pub static CLASS: Class =

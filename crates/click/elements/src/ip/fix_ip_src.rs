@@ -6,10 +6,8 @@
 //! - `IPADDR`: this host's address.
 //!
 //! No handlers. The mark is the FIX_IP_SRC annotation, which ICMPError sets; it is cleared.
-use alloc::boxed::Box;
 use core::net::Ipv4Addr;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::Ipv4;
 
 pub static CLASS: Class = Class::new("FixIPSrc", || Box::<FixIpSrc>::default()).ports("1/1");

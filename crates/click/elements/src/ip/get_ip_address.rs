@@ -8,10 +8,8 @@
 //! - `ANNO`: the annotation, 4 bytes; the destination annotation by default.
 //!
 //! No handlers.
-use alloc::boxed::Box;
-use alloc::string::String;
-use ringway_click::arg::{Annotation, Args, POSITIONAL};
-use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use ringway_click::arg::{Annotation, POSITIONAL};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("GetIPAddress", || Box::<GetIpAddress>::default()).ports("1/1");
 

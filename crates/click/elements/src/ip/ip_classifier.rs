@@ -19,12 +19,8 @@
 //! Handlers: `program`, `drops`, `memory` (read); `pattern0`, `pattern1`, ... (read, write). The IPv4 header must be
 //! marked.
 use super::filter::Filter;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Progress};
+use ringway_click::Progress;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("IPClassifier", || Box::<IpClassifier>::default()).ports("1/-").processing("h").live();

@@ -13,11 +13,8 @@
 //! Handlers: `src`, `dst` (read, write).
 use super::encap::Encap;
 use super::names::parse_protocol;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
-use ringway_click::arg::{ArgError, Args, KEYWORD, MANDATORY_POSITIONAL, Scope, parse_bool};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::arg::{ArgError, KEYWORD, MANDATORY_POSITIONAL, Scope, parse_bool};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("IPEncap", || Box::<IpEncap>::default()).ports("1/1").live().metadata(Metadata::Resolve);

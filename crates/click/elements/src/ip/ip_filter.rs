@@ -13,12 +13,8 @@
 //! lines and those that begin with `#` are comments. If one is wrong, nothing changes; packets wait meanwhile. The
 //! IPv4 header must be marked.
 use super::filter::Filter;
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
-use alloc::{format, vec};
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst, Progress};
+use ringway_click::Progress;
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 pub static CLASS: Class =

@@ -12,10 +12,8 @@
 //! Handlers: `drops`, `fragments` (read). Bytes before the IPv4 header stay with the first fragment.
 use super::transport::Transport;
 use crate::packet::cut_to;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::HEADROOM;
+use ringway_click::prelude::*;
 use ringway_wire::ipv4::{self, DONT_FRAGMENT, MORE_FRAGMENTS, OPTIONS_LEN};
 use ringway_wire::{Header, Ipv4, ip};
 

@@ -10,11 +10,9 @@
 //!
 //! Handlers: `drops` (read).
 use crate::packet::{divert_counting, put, u32_at};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Args, Ipv4List};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, SECOND};
+use ringway_click::arg::Ipv4List;
+use ringway_click::prelude::*;
 use ringway_wire::ipv4::option::{END, NOP, RECORD_ROUTE, TIMESTAMP};
 use ringway_wire::{Header, Ipv4};
 

@@ -9,10 +9,7 @@
 //!
 //! Handlers: `drops` (read).
 use super::check_ip_header::CheckIpHeader;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::ethernet::HEADER_LEN;
 
 pub static CLASS: Class =

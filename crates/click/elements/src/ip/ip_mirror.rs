@@ -7,9 +7,7 @@
 //! - `DST_ANNO`: whether the destination annotation is set to the new destination; true by default.
 //!
 //! No handlers. Checksums remain valid, since they don't depend on the order of fields.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Ipv4, Protocol, Udp};
 
 pub static CLASS: Class =

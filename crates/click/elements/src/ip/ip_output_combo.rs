@@ -12,11 +12,9 @@
 //!
 //! Handlers: `drops` (read): broadcasts, and packets without a complete header.
 use super::ip_gw_options::Own;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst, PacketType};
+use ringway_click::PacketType;
+use ringway_click::prelude::*;
 use ringway_wire::Ipv4;
 
 pub static CLASS: Class =

@@ -19,15 +19,10 @@
 //! Handlers: `active` (read, write).
 use super::ip_line;
 use crate::printout::Printout;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::fmt::Write;
-use ringway_click::arg::{Args, Word, parse_bool};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, Timestamp,
-};
+use ringway_click::Timestamp;
+use ringway_click::arg::{Word, parse_bool};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Ipv4, Protocol, Tcp, Udp};
 
 pub static CLASS: Class =

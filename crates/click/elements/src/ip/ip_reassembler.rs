@@ -12,16 +12,11 @@
 //! each; `drops`: dropped fragments (read). Bytes before the first fragment's header stay there. Fragments that
 //! contradict each other are dropped.
 use super::transport::Transport;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Annotation, Args, KEYWORD};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, Metadata, OrderedMap, Packet, PacketBurst, SECOND, sort,
-};
+use ringway_click::arg::{Annotation, KEYWORD};
+use ringway_click::prelude::*;
+use ringway_click::{OrderedMap, sort};
 use ringway_wire::ipv4::{DONT_FRAGMENT, RESERVED};
 use ringway_wire::{Header, Ipv4, Protocol};
 

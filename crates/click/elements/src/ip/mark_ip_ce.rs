@@ -8,10 +8,7 @@
 //!
 //! Handlers: `drops` (read). The checksum is updated.
 use crate::packet::ipv4_mut;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("MarkIPCE", || Box::<MarkIpCe>::default()).ports("1/1");
 

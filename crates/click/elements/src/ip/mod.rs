@@ -1,18 +1,15 @@
 //! Elements that read and write IPv4 headers.
 pub use names::parse_protocol;
 
-use alloc::format;
-use alloc::string::String;
 use core::net::Ipv4Addr;
-use ringway_click::Class;
 use ringway_click::arg::{Arg, ArgError, Prefix, Scope};
+use ringway_click::prelude::*;
 
 pub mod check_ip_header;
 pub mod check_ip_header2;
 pub mod check_tcp_header;
 pub mod check_udp_header;
 pub mod dec_ip_ttl;
-pub mod direct_ip_lookup;
 pub mod dynamic_udp_ip_encap;
 pub(crate) mod encap;
 pub mod erase_ip_payload;
@@ -31,13 +28,10 @@ pub mod ip_name_info;
 pub mod ip_output_combo;
 pub mod ip_print;
 pub mod ip_reassembler;
-pub mod linear_ip_lookup;
-pub mod lookup_ip_route_mp;
 pub mod mark_ip_ce;
 pub mod mark_ip_header;
 pub(crate) mod names;
 pub mod radix_ip_lookup;
-pub mod range_ip_lookup;
 mod route_lines;
 mod route_table;
 mod route_trie;
@@ -48,7 +42,6 @@ pub mod set_ip_ecn;
 pub mod set_rand_ip_address;
 pub mod set_tcp_checksum;
 pub mod set_udp_checksum;
-pub mod sorted_ip_lookup;
 pub mod static_ip_lookup;
 pub mod store_ip_address;
 pub mod strip_ip_header;
@@ -57,51 +50,6 @@ pub(crate) mod transport;
 pub mod truncate_ip_payload;
 pub mod udp_ip_encap;
 pub mod unstrip_ip_header;
-
-pub const CLASSES: &[&Class] = &[
-    &check_ip_header2::CLASS,
-    &check_ip_header::CLASS,
-    &check_tcp_header::CLASS,
-    &check_udp_header::CLASS,
-    &dec_ip_ttl::CLASS,
-    &direct_ip_lookup::CLASS,
-    &dynamic_udp_ip_encap::CLASS,
-    &erase_ip_payload::CLASS,
-    &fix_ip_src::CLASS,
-    &get_ip_address::CLASS,
-    &ip_classifier::CLASS,
-    &ip_encap::CLASS,
-    &ip_filter::CLASS,
-    &ip_fragmenter::CLASS,
-    &ip_gw_options::CLASS,
-    &ip_input_combo::CLASS,
-    &ip_mirror::CLASS,
-    &ip_name_info::CLASS,
-    &ip_output_combo::CLASS,
-    &ip_print::CLASS,
-    &ip_reassembler::CLASS,
-    &linear_ip_lookup::CLASS,
-    &lookup_ip_route_mp::CLASS,
-    &mark_ip_ce::CLASS,
-    &mark_ip_header::CLASS,
-    &radix_ip_lookup::CLASS,
-    &range_ip_lookup::CLASS,
-    &set_ip_address::CLASS,
-    &set_ip_checksum::CLASS,
-    &set_ip_dscp::CLASS,
-    &set_ip_ecn::CLASS,
-    &set_rand_ip_address::CLASS,
-    &set_tcp_checksum::CLASS,
-    &set_udp_checksum::CLASS,
-    &sorted_ip_lookup::CLASS,
-    &static_ip_lookup::CLASS,
-    &store_ip_address::CLASS,
-    &strip_ip_header::CLASS,
-    &strip_to_network_header::CLASS,
-    &truncate_ip_payload::CLASS,
-    &udp_ip_encap::CLASS,
-    &unstrip_ip_header::CLASS,
-];
 
 /// A prefix as Click prints it: with its length, or with its mask if the mask has holes.
 pub(crate) fn prefix_text(prefix: &Prefix) -> String {

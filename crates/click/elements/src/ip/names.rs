@@ -1,8 +1,7 @@
 //! Names of protocols, ports, ICMP types and codes (IANA registries, with the spelling of Click's manual).
 use crate::summary::names::{ICMP_TYPES, icmp_codes};
-use alloc::string::ToString;
 use ringway_click::arg::{Arg, ArgError, IpPort, NameKind, Scope};
-use ringway_click::{Element, Handler};
+use ringway_click::prelude::*;
 use ringway_wire::Protocol;
 
 pub(crate) const ICMP: u32 = Protocol::ICMP.0 as u32;

@@ -9,8 +9,7 @@
 //! elements that look up IPv4 routes have the same table, in which a lookup takes one to three reads for any number of
 //! routes; they differ only in name, for compatibility with existing configurations.
 use super::route_table::RouteTable;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("RadixIPLookup", || Box::new(RouteTable::new(true))).ports("1/-").processing("h");

@@ -2,19 +2,13 @@
 use super::route_lines::{DEEPER, ROOTS, RouteLines};
 use super::route_trie::{RouteTrie, networks};
 use super::{bare_prefix, prefix_text};
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use core::net::Ipv4Addr;
 use core::ops::Range;
-use ringway_click::arg::{Arg, Args, Prefix, Scope};
-use ringway_click::{
-    Context, Element, Failed, Handler, HandlerError, LINES, OrderedMap, PACKETS, Packet, PacketBurst, Pieces,
-    Progress,
-};
+use ringway_click::arg::{Arg, Prefix, Scope};
+use ringway_click::prelude::*;
+use ringway_click::{LINES, OrderedMap, PACKETS, Pieces, Progress};
 use ringway_click_lang::config;
 use ringway_frame::prefetch;
 

@@ -1,10 +1,8 @@
 //! Longest-prefix match: a trie with strides of 16, 8 and 8 bits, and prefixes expanded to slots (Srinivasan,
 //! Varghese, "Fast address lookups using controlled prefix expansion", 1999). A lookup reads one to three words.
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::vec;
-use alloc::vec::Vec;
 use core::ops::Range;
+use ringway_click::prelude::*;
 use ringway_click::{LINES, PACKETS, Progress};
 use ringway_frame::prefetch;
 

@@ -7,11 +7,9 @@
 //! - `ANNO`: the annotation, 4 bytes; the destination annotation by default.
 //!
 //! Handlers: `addr` (read, write).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Annotation, Args, KEYWORD};
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::arg::{Annotation, KEYWORD};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SetIPAddress", || Box::<SetIpAddress>::default()).ports("1/1").live();
 

@@ -3,9 +3,7 @@
 //! Ports: one input, one output, push or pull. Packets without a complete header are dropped.
 //!
 //! No arguments. Handlers: `drops` (read).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::Ipv4;
 
 pub static CLASS: Class = Class::new("SetIPChecksum", || Box::<SetIpChecksum>::default()).ports("1/1");

@@ -8,9 +8,8 @@
 //! Handlers: `dscp` (read, write). The checksum is updated.
 use crate::field::{Field, SetField};
 use crate::packet::ipv4_mut;
-use alloc::boxed::Box;
 use ringway_click::arg::{ArgError, Scope, parse_int};
-use ringway_click::{Class, Packet};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SetIPDSCP", || Box::<SetField<Dscp>>::default()).ports("1/1").live();
 

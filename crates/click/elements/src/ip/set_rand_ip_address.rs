@@ -8,11 +8,9 @@
 //!
 //! No handlers.
 use super::bare_prefix;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Prefix};
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::arg::{MANDATORY_POSITIONAL, Prefix};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SetRandIPAddress", || Box::<SetRandIpAddress>::default()).ports("1/1");
 

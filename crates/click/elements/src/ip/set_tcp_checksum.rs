@@ -8,10 +8,7 @@
 //! Handlers: `drops` (read). The IPv4 header must be marked.
 use super::transport::Transport;
 use crate::packet::retain_counting;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Protocol, Tcp};
 
 pub static CLASS: Class = Class::new("SetTCPChecksum", || Box::<SetTcpChecksum>::default())

@@ -6,8 +6,7 @@
 //! No arguments, no handlers. The IPv4 header must be marked.
 use super::transport::Transport;
 use crate::packet::divert;
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Protocol, Udp};
 
 pub static CLASS: Class = Class::new("SetUDPChecksum", || Box::<SetUdpChecksum>::default())

@@ -9,8 +9,7 @@
 //! the same table, in which a lookup takes one to three reads for any number of routes; they differ only in name, for
 //! compatibility with existing configurations.
 use super::route_table::RouteTable;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("StaticIPLookup", || Box::new(RouteTable::new(false))).ports("1/-").processing("h");

@@ -9,10 +9,9 @@
 //!
 //! No handlers.
 use crate::packet::{divert, put};
-use alloc::boxed::Box;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Arg, Args, Scope, Word};
-use ringway_click::{Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
+use ringway_click::arg::{Arg, Scope, Word};
+use ringway_click::prelude::*;
 use ringway_wire::checksum::update_u32;
 use ringway_wire::{Header, Ipv4, Protocol, Tcp, Udp};
 

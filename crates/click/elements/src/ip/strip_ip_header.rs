@@ -3,8 +3,7 @@
 //! Ports: one input, one output, push or pull. Packets without a marked header pass unchanged.
 //!
 //! No arguments, no handlers. UnstripIPHeader restores the header.
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("StripIPHeader", || Box::<StripIpHeader>::default()).ports("1/1");
 

@@ -3,8 +3,7 @@
 //! Ports: one input, one output, push or pull. Packets without a marked network header pass unchanged.
 //!
 //! No arguments, no handlers.
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("StripToNetworkHeader", || Box::<StripToNetworkHeader>::default()).ports("1/1");

@@ -9,9 +9,7 @@
 //!   default.
 //!
 //! No handlers. Length fields in headers are not changed.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::icmp::v4::{TIMESTAMP, TIMESTAMP_REPLY};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp, Udp};
 

@@ -10,10 +10,8 @@
 //! Handlers: `src`, `sport`, `dst`, `dport` (read, write).
 use super::encap::Encap;
 use super::names::{parse_port, port_handler};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, MANDATORY_POSITIONAL, NameKind};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::arg::{MANDATORY_POSITIONAL, NameKind};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Protocol, Udp};
 
 pub static CLASS: Class = Class::new("UDPIPEncap", || Box::<UdpIpEncap>::default())

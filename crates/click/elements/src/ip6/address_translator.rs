@@ -19,19 +19,13 @@
 //!
 //! Handlers: `drops`, `evictions`, `table` (read): one line per dynamic mapping: inside, mapped, and outside with
 //! PORTS.
-use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv6Addr;
 use core::ops::Bound::{Excluded, Unbounded};
-use ringway_click::arg::{Arg, Args, Scope};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, LINES, Metadata, Packet, PacketBurst, Pieces,
-    Progress,
-};
+use ringway_click::arg::{Arg, Scope};
+use ringway_click::prelude::*;
+use ringway_click::{LINES, Pieces, Progress};
 use ringway_click_lang::config;
 use ringway_wire::checksum::{update, update_u128};
 use ringway_wire::icmp::v6;

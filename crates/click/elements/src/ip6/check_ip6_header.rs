@@ -10,11 +10,9 @@
 //!
 //! Handlers: `drops` (read).
 use crate::packet::divert_counting;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use ringway_click::arg::{Arg, ArgError, Args, POSITIONAL, Scope};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_click::arg::{Arg, ArgError, POSITIONAL, Scope};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 use ringway_wire::{Header, Ipv6, ipv6};
 

@@ -5,9 +5,7 @@
 //!
 //! No arguments. Handlers: `drops` (read).
 use crate::packet::divert;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::Ipv6;
 
 pub static CLASS: Class =

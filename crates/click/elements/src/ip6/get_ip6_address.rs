@@ -6,9 +6,7 @@
 //! - `OFFSET`: offset of the address in the packet.
 //!
 //! No handlers.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("GetIP6Address", || Box::<GetIp6Address>::default()).ports("1/1");
 

@@ -10,14 +10,9 @@
 //! Handlers: `drops` (read). Errors, redirects, multicasts, broadcasts, and packets whose source is not a single node
 //! are dropped without a reply. `packet too big` answers multicasts too, so that senders find the path MTU, and so does
 //! `parameter problem` 2 if the type of the option that it reports requires that (10 in the highest bits).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use ringway_click::arg::Args;
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst,
-    PacketType,
-};
+use ringway_click::prelude::*;
+use ringway_click::{HEADROOM, PacketType};
 use ringway_wire::{Header, Icmp, Ipv6, Protocol, icmp::v6, ipv6};
 
 pub static CLASS: Class =

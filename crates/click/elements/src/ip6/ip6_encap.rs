@@ -11,12 +11,9 @@
 //!
 //! Handlers: `src`, `dst` (read, write).
 use crate::ip::names::parse_protocol;
-use alloc::boxed::Box;
-use alloc::string::ToString;
-use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Scope};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::arg::{Arg, ArgError, MANDATORY_POSITIONAL, Scope};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Ipv6, Protocol};
 
 pub static CLASS: Class =

@@ -11,11 +11,9 @@
 //! Handlers: `drops`, `fragments` (read). The header is the marked one, otherwise the one at the beginning; bytes
 //! before it stay with the first fragment.
 use crate::packet::cut_to;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::mem::offset_of;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::HEADROOM;
+use ringway_click::prelude::*;
 use ringway_wire::ipv6::{self, Fragment};
 use ringway_wire::{Header, Ipv6, Protocol};
 

@@ -3,8 +3,7 @@
 //! Ports: one input, one output, push or pull. Packets without a complete header pass unchanged.
 //!
 //! No arguments, no handlers. Checksums stay valid, since they don't depend on the order.
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Ipv6, Protocol};
 
 pub static CLASS: Class =

@@ -6,12 +6,10 @@
 //!
 //! Handlers: `drops` (read): packets that are not solicitations for one of the addresses.
 use super::neighbor;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use ringway_click::arg::{Arg, Args, Prefix6};
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, sort};
+use ringway_click::arg::{Arg, Prefix6};
+use ringway_click::prelude::*;
+use ringway_click::sort;
 use ringway_click_lang::config;
 use ringway_wire::MacAddress;
 use ringway_wire::icmp::{Neighbor, v6};

@@ -12,15 +12,9 @@
 use super::neighbor;
 use crate::packet::{mac_text, mark_ethernet};
 use crate::search::Search;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use ringway_click::arg::Args;
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, OrderedMap, Packet, PacketBurst, SECOND, Timestamp,
-};
+use ringway_click::prelude::*;
+use ringway_click::{OrderedMap, Timestamp};
 use ringway_wire::{EtherType, Ethernet, Header, MacAddress, icmp::v6, ipv6};
 
 pub static CLASS: Class = Class::new("IP6NDSolicitor", || Box::<Ip6NdSolicitor>::default())

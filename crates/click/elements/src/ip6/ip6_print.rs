@@ -8,11 +8,8 @@
 //! - `NBYTES`: maximum number of bytes printed; 1500 by default.
 //!
 //! No handlers.
-use alloc::boxed::Box;
-use alloc::string::String;
 use core::fmt::Write;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::ipv6;
 
 pub static CLASS: Class = Class::new("IP6Print", || Box::<Ip6Print>::default()).ports("1/1");

@@ -6,18 +6,12 @@
 //!
 //! Handlers: `table`, `drops` (read); `lookup` (read, with an address); `add`, `remove`, `ctrl` (write). The longest
 //! prefix that contains a packet's destination annotation decides; the annotation is set to the next hop.
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::ToString;
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv6Addr;
 use core::ops::Bound::{Excluded, Unbounded};
-use ringway_click::arg::{Arg, Args, Prefix6, Scope};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, LINES, OrderedMap, Packet,
-    PacketBurst, Pieces, Progress,
-};
+use ringway_click::arg::{Arg, Prefix6, Scope};
+use ringway_click::prelude::*;
+use ringway_click::{LINES, OrderedMap, Pieces, Progress};
 use ringway_click_lang::config;
 
 pub static CLASS: Class =

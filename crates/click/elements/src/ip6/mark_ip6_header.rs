@@ -6,9 +6,7 @@
 //! - `OFFSET`: its offset in the packet; 0 by default.
 //!
 //! No handlers.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Ipv6};
 
 pub static CLASS: Class = Class::new("MarkIP6Header", || Box::<MarkIp6Header>::default()).ports("1/1");

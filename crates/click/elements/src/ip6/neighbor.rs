@@ -1,7 +1,8 @@
 //! Neighbor discovery in Ethernet frames (RFC 4861, 4).
 use crate::packet::mark_ethernet;
 use core::net::Ipv6Addr;
-use ringway_click::{Context, HEADROOM, Packet};
+use ringway_click::HEADROOM;
+use ringway_click::prelude::*;
 use ringway_wire::icmp::{LinkOption, Neighbor, v6};
 use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv6, MacAddress, Protocol, ipv6};
 

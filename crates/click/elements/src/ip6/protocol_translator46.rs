@@ -9,8 +9,7 @@
 //! No arguments. Handlers: `drops` (read).
 use super::siit;
 use super::translator::Translator;
-use alloc::boxed::Box;
-use ringway_click::{Class, Metadata};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("ProtocolTranslator46", || Box::new(Translator::new(siit::to_six)))
     .ports("1/1")

@@ -6,10 +6,8 @@
 //! - `IPADDR`: the address.
 //!
 //! No handlers.
-use alloc::boxed::Box;
 use core::net::Ipv6Addr;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SetIP6Address", || Box::<SetIp6Address>::default()).ports("1/1");
 

@@ -7,9 +7,8 @@
 //!
 //! Handlers: `dscp` (read, write).
 use crate::field::{Field, SetField};
-use alloc::boxed::Box;
 use ringway_click::arg::{ArgError, Scope, parse_int};
-use ringway_click::{Class, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, U16};
 
 pub static CLASS: Class = Class::new("SetIP6DSCP", || Box::<SetField<Dscp>>::default()).ports("1/1").live();

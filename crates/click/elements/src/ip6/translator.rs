@@ -1,7 +1,6 @@
 //! Common code of both protocol translators: an element that translates packets, and drops untranslatable ones.
 use crate::packet::retain_counting;
-use alloc::vec::Vec;
-use ringway_click::{Context, Element, Handler, Packet, PacketBurst};
+use ringway_click::prelude::*;
 
 /// Translates packets by a function that returns `None` for packets it cannot translate.
 #[derive(Debug)]

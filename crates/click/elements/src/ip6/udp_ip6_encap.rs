@@ -10,11 +10,9 @@
 use super::ip6_encap::destination;
 use crate::ip::names::{parse_port, port_handler};
 use crate::ip6::ip6_encap::destination_handler;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::Ipv6Addr;
-use ringway_click::arg::{Args, MANDATORY_POSITIONAL, NameKind};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::arg::{MANDATORY_POSITIONAL, NameKind};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Ipv6, Protocol, U16, Udp};
 
 pub static CLASS: Class = Class::new("UDPIP6Encap", || Box::<UdpIp6Encap>::default())

@@ -5,11 +5,8 @@
 //! Handlers: `count`: flows so far; `open`: current flows; `average`, `median`: packets per current flow; `dump`: the
 //! number of current flows for each number of packets (read).
 use super::flow_space::{FlowSpace, KIND};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, sort};
+use ringway_click::prelude::*;
+use ringway_click::sort;
 
 pub static CLASS: Class = Class::new("FlowCounter", || Box::<FlowCounter>::default()).ports("1/1");
 

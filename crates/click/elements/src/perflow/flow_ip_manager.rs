@@ -15,7 +15,6 @@
 //!
 //! Handlers: `count`, `total`, `capacity`, `evictions` (read): current flows, all flows so far, CAPACITY, evictions.
 use super::manager::FlowManager;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("FlowIPManager", || Box::new(FlowManager::new(60, None))).ports("1/1");

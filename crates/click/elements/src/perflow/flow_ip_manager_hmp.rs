@@ -5,8 +5,7 @@
 //!
 //! Arguments and handlers: those of `FlowIPManager`; TIMEOUT is 0 by default.
 use super::manager::FlowManager;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 /// Printed without a timeout, as FastClick does.
 const WARNING: &str =

@@ -2,8 +2,7 @@
 //! has no effect.
 //!
 //! Ports: one input, one output, push or pull. No arguments, no handlers.
-use alloc::boxed::Box;
-use ringway_click::{Class, Element};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("FlowLock", || Box::new(FlowLock)).ports("1/1").passed();
 

@@ -2,8 +2,7 @@
 //!
 //! Ports: one input, one output, push or pull. Requires a FlowIPManager upstream. No arguments, no handlers.
 use super::flow_space::FlowSpace;
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("FlowPrint", || Box::new(FlowPrint)).ports("1/1");
 

@@ -4,8 +4,7 @@
 //! Ports: one push input, one or more push outputs. Requires a FlowIPManager upstream; without one, each packet counts
 //! as a flow. No arguments, no handlers.
 use super::flow_space::{FlowSpace, KIND};
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("FlowRoundRobinSwitch", || Box::<FlowRoundRobinSwitch>::default())
     .ports("1/1-")

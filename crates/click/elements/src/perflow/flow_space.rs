@@ -1,6 +1,6 @@
 //! An element's part of each flow's memory.
 use super::manager::{FlowManager, MANAGER};
-use ringway_click::{Annotations, Context, ElementId, Packet};
+use ringway_click::prelude::*;
 
 /// The name of such elements for [`ringway_click::Element::cast`].
 pub(super) const KIND: &str = "FlowSpace";

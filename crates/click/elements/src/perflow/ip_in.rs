@@ -7,8 +7,7 @@
 //!
 //! No arguments, no handlers.
 use crate::ip::transport::Transport;
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("IPIn", || Box::new(IpIn)).ports("1/1").metadata(Metadata::Resolve);
 

@@ -10,10 +10,7 @@
 //!
 //! Handlers: `drops` (read).
 use crate::packet::retain_counting;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::Ipv4;
 
 pub static CLASS: Class =

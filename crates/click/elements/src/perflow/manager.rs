@@ -3,13 +3,9 @@ use super::flow_space::{KIND, SIZE};
 use crate::flow::connection::{Connection, Headers};
 use crate::flow::table::FlowTable;
 use crate::packet::bounded;
-use alloc::boxed::Box;
-use alloc::vec;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, KEYWORD, POSITIONAL, Seconds};
-use ringway_click::{
-    Annotations, Context, Element, ElementId, Failed, Handler, OrderedMap, PACKETS, PacketBurst, SECOND, sort,
-};
+use ringway_click::arg::{KEYWORD, POSITIONAL, Seconds};
+use ringway_click::prelude::*;
+use ringway_click::{OrderedMap, PACKETS, sort};
 
 /// The name of flow managers for [`Element::cast`].
 pub(super) const MANAGER: &str = "FlowManager";

@@ -8,9 +8,7 @@
 //!
 //! No handlers.
 use super::flow_space::FlowSpace;
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("StoreFlowID", || Box::<StoreFlowId>::default()).ports("1/1").metadata(Metadata::Resolve);

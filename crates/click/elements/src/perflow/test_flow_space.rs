@@ -4,9 +4,7 @@
 //!
 //! Handlers: `last` (read): the count of the last packet's flow.
 use super::flow_space::{FlowSpace, KIND};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("TestFlowSpace", || Box::<TestFlowSpace>::default()).ports("1/1");
 

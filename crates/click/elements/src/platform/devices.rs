@@ -1,8 +1,6 @@
 //! Devices of existing configurations, which stand for a function's ports.
-use alloc::boxed::Box;
-use alloc::string::String;
-use ringway_click::arg::{Args, Filename, Raw};
-use ringway_click::{Class, Element};
+use ringway_click::arg::{Filename, Raw};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 /// Keywords of Click's, FastClick's and ClickOS's classes for devices that set properties of a network card. They

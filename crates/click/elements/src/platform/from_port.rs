@@ -1,10 +1,9 @@
 //! FromPort, for any platform.
 use super::devices::Naming;
 use super::{Plug, PortRing};
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Context, Element, Failed, HEADROOM, Handler, PacketBurst, Task, Timer};
+use ringway_click::HEADROOM;
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
 use ringway_frame::Offload;
 use ringway_ring::Received;
 

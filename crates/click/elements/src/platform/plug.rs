@@ -1,7 +1,6 @@
 //! What FromPort and ToPort need of their platform.
-use alloc::string::String;
 use core::fmt::Display;
-use ringway_click::{Context, Failed};
+use ringway_click::prelude::*;
 use ringway_ring::Received;
 
 /// Result of sending a frame.

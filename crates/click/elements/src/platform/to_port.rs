@@ -1,11 +1,7 @@
 //! ToPort, for any platform.
 use super::devices::Naming;
 use super::{Plug, PortRing, Pushed};
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst, Signal, Task, Timer};
+use ringway_click::prelude::*;
 
 /// Why packets are dropped.
 const REASONS: [&str; 3] = ["full", "away", "too-long"];

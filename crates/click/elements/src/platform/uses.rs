@@ -1,9 +1,7 @@
 //! The ports of a function, and which of its elements use them.
 use super::devices;
 use alloc::collections::BTreeSet;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 use ringway_click_lang::{Diagnostics, Graph, Landmark};
 
 /// The ports of a function, and the devices that stand for them.

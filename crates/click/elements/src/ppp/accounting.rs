@@ -4,9 +4,8 @@ use super::session::{Cause, Session};
 use crate::packet::mac_text;
 use crate::tunnel::pppoe_concentrator::Traffic;
 use alloc::collections::VecDeque;
-use alloc::format;
-use alloc::string::{String, ToString};
 use core::net::Ipv4Addr;
+use ringway_click::prelude::*;
 
 /// Framed-Protocol PPP, NAS-Port-Type Ethernet (RFC 2865, 5).
 const PPP: u32 = 1;

@@ -2,11 +2,9 @@
 use super::lcp::Methods;
 use super::radius::Server;
 use super::session::Settings;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::SECOND;
-use ringway_click::arg::{Args, Bandwidth, Ipv4List, Nanoseconds, Prefix, Text};
+use ringway_click::arg::{Bandwidth, Ipv4List, Nanoseconds, Prefix, Text};
+use ringway_click::prelude::*;
 
 /// Most bytes of a name.
 const LONGEST: usize = 64;

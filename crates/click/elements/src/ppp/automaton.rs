@@ -2,8 +2,7 @@
 //! up is closed.
 use super::packet::{Control, are_options, code, options};
 use super::session::Turn;
-use alloc::vec::Vec;
-use ringway_click::SECOND;
+use ringway_click::prelude::*;
 
 /// A moment that never comes.
 pub(super) const NEVER: u64 = u64::MAX;

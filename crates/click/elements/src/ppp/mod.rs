@@ -3,8 +3,6 @@
 //! `session` has one subscriber's PPP, without I/O and without a clock; `automaton` is the option negotiation that LCP,
 //! IPCP and IPV6CP share. `radius` is a client of authentication and accounting servers. The element,
 //! `pppoe_server`, connects them with packets and timers.
-use ringway_click::Class;
-
 mod accounting;
 mod arguments;
 mod automaton;
@@ -22,5 +20,3 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod users;
-
-pub const CLASSES: &[&Class] = &[&pppoe_server::CLASS];

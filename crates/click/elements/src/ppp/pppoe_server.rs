@@ -53,17 +53,10 @@ use super::users::{LONGEST_PASSWORD, Proof, Users};
 use crate::packet::mac_text;
 use crate::tunnel::pppoe::{SessionFrame, Wrong};
 use crate::tunnel::pppoe_concentrator::{PppoeConcentrator, Traffic};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
-use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, ElementId, Failed, Handler, HandlerError, LINES, Metadata, Packet, PacketBurst,
-    Pieces, Progress, SECOND, Timer,
-};
+use ringway_click::prelude::*;
+use ringway_click::{LINES, Pieces, Progress};
 use ringway_wire::tunnel::Pppoe;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress};
 

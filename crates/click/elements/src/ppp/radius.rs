@@ -5,10 +5,9 @@ use super::request::{
     ACCESS_ACCEPT, ACCESS_CHALLENGE, ACCESS_REJECT, ACCESS_REQUEST, ACCOUNTING_REQUEST, ACCOUNTING_RESPONSE,
     HEADER, Reply, Request,
 };
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::{OrderedMap, OrderedSet, SECOND};
+use ringway_click::prelude::*;
+use ringway_click::{OrderedMap, OrderedSet};
 use ringway_wire::{Header, Ipv4, Protocol, Udp};
 
 /// Attack: logins faster than the server answers. Most requests without an answer, for logins and for reports, so that

@@ -6,11 +6,9 @@ use super::login::Login;
 use super::ncp::{Four, Six};
 use super::packet::{CHAP, Control, IPCP, IPV6CP, LCP, Nonce, Outbox, PAP, code};
 use super::users::Proof;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::SECOND;
 use ringway_click::arg::Prefix6;
+use ringway_click::prelude::*;
 use ringway_wire::MacAddress;
 
 /// Attack: sessions that are opened and left. Time that a subscriber has to get an address.

@@ -1,10 +1,8 @@
 //! Subscribers' names and passwords.
 use super::packet::same;
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use md5::{Digest, Md5};
+use ringway_click::prelude::*;
 
 /// Attack: a file of any length. Most users.
 const MOST: usize = 1 << 20;

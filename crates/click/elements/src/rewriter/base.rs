@@ -4,20 +4,14 @@ use super::key::FlowKey;
 use super::mapper::{ask, mapped_outputs};
 use super::pattern::Action;
 use super::table::{Flow, FlowSet, LARGEST, Owner, Timeouts, Tracking, USUAL};
-use alloc::boxed::Box;
-use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::any::Any;
 use core::cell::RefCell;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Annotation, Args, Raw, Seconds};
-use ringway_click::{
-    Annotations, Context, Element, ElementId, Failed, Handler, HandlerError, LINES, PACKETS, Packet,
-    PacketBurst, Pieces, Progress, SECOND, Timer,
-};
+use ringway_click::arg::{Annotation, Raw, Seconds};
+use ringway_click::prelude::*;
+use ringway_click::{LINES, PACKETS, Pieces, Progress};
 use ringway_wire::icmp::v4::{ECHO, ECHO_REPLY};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol};
 

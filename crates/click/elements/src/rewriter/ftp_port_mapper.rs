@@ -11,11 +11,8 @@
 //! No handlers.
 use super::base::{Rewriter, RewriterKind};
 use super::key::FlowKey;
-use alloc::boxed::Box;
-use alloc::format;
 use core::ops::Range;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, ElementId, Failed, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::checksum::update;
 use ringway_wire::{Header, Ipv4, Protocol, Tcp};
 

@@ -17,13 +17,9 @@
 use super::base::{Rewriter, RewriterKind};
 use super::key::FlowKey;
 use crate::packet::{put, u16_at};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::mem::offset_of;
-use ringway_click::arg::{Annotation, Args, KEYWORD, Raw};
-use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::arg::{Annotation, KEYWORD, Raw};
+use ringway_click::prelude::*;
 use ringway_wire::checksum::{update, update_u32};
 use ringway_wire::icmp::v4::{ECHO, is_error};
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp, Udp};

@@ -22,7 +22,7 @@
 //! Handlers: `table`, `size`, `table_size`, `drops`, `mapping_failures`, `evictions`, `patterns` (read);
 //! `capacity`, `pattern0`, `pattern1`, ... (read, write); `clear` (write).
 use super::base::{Rewriter, RewriterKind};
-use ringway_click::{Class, Metadata};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("IPAddrPairRewriter", || Rewriter::make(RewriterKind::Pair))
     .ports("1-/1-")

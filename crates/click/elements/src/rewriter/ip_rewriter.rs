@@ -26,7 +26,7 @@
 //! `drops`, `mapping_failures`, `evictions`, `patterns` (read); `capacity`, `pattern0`, `pattern1`, ... (read,
 //! write); `clear` (write).
 use super::base::{Rewriter, RewriterKind};
-use ringway_click::{Class, Metadata};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("IPRewriter", || Rewriter::make(RewriterKind::Ip))
     .ports("1-/1-")

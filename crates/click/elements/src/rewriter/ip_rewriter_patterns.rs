@@ -6,10 +6,8 @@
 //!
 //! No handlers.
 use super::pattern::Pattern;
-use alloc::boxed::Box;
-use alloc::format;
-use ringway_click::arg::{Args, NameKind};
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::arg::NameKind;
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 pub static CLASS: Class = Class::new("IPRewriterPatterns", || Box::<IpRewriterPatterns>::default())

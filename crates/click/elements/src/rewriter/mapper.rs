@@ -5,10 +5,8 @@ use super::pattern::{Pattern, parse_pattern};
 use super::port_block_mapper::PortBlockMapper;
 use super::round_robin_ip_mapper::RoundRobinIpMapper;
 use super::source_ip_hash_mapper::SourceIpHashMapper;
-use alloc::string::String;
-use alloc::vec::Vec;
 use ringway_click::arg::Scope;
-use ringway_click::{Context, ElementId};
+use ringway_click::prelude::*;
 use ringway_wire::Protocol;
 
 /// Tells a mapper which rewriter asks it.

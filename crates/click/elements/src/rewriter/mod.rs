@@ -1,6 +1,4 @@
 //! Elements that rewrite addresses and ports, with flow tables.
-use ringway_click::Class;
-
 pub mod base;
 mod change;
 pub mod ftp_port_mapper;
@@ -20,18 +18,3 @@ pub mod source_ip_hash_mapper;
 pub mod table;
 pub mod tcp_rewriter;
 pub mod udp_rewriter;
-
-pub const CLASSES: &[&Class] = &[
-    &ftp_port_mapper::CLASS,
-    &icmp_ping_rewriter::CLASS,
-    &icmp_rewriter::CLASS,
-    &ip_addr_pair_rewriter::CLASS,
-    &ip_addr_rewriter::CLASS,
-    &ip_rewriter::CLASS,
-    &ip_rewriter_patterns::CLASS,
-    &port_block_mapper::CLASS,
-    &round_robin_ip_mapper::CLASS,
-    &source_ip_hash_mapper::CLASS,
-    &tcp_rewriter::CLASS,
-    &udp_rewriter::CLASS,
-];

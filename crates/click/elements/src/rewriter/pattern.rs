@@ -1,12 +1,10 @@
 //! How rewriters handle packets of new flows.
 use super::key::FlowKey;
 use crate::rewriter::base::Used;
-use alloc::format;
-use alloc::string::String;
 use core::fmt;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, NameKind, Prefix, Scope};
-use ringway_click::{Context, ElementId};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 use ringway_click_lang::near::proposal;
 

@@ -31,18 +31,13 @@
 //! (packets of other addresses, or to ports that are not in use) (read).
 use super::base::{Rewriter, Used};
 use super::key::FlowKey;
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::string::{String, ToString};
-use alloc::vec;
-use alloc::vec::Vec;
 use core::fmt;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Nanoseconds, Prefix, Scope};
-use ringway_click::{
-    Class, Context, Element, ElementId, Failed, Handler, HandlerError, LINES, Pieces, Progress, SECOND, Timer,
-};
+use ringway_click::arg::{Arg, ArgError, MANDATORY_POSITIONAL, Nanoseconds, Prefix, Scope};
+use ringway_click::prelude::*;
+use ringway_click::{LINES, Pieces, Progress};
 use ringway_click_lang::config;
 use ringway_wire::Protocol;
 

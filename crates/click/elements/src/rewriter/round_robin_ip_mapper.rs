@@ -9,10 +9,7 @@ use super::base::Used;
 use super::key::FlowKey;
 use super::mapper::parse_patterns;
 use super::pattern::Pattern;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("RoundRobinIPMapper", || Box::<RoundRobinIpMapper>::default());
 

@@ -13,10 +13,8 @@
 use super::base::Used;
 use super::key::FlowKey;
 use super::pattern::{Pattern, parse_pattern};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, sort};
+use ringway_click::prelude::*;
+use ringway_click::sort;
 use ringway_click_lang::config;
 
 pub static CLASS: Class = Class::new("SourceIPHashMapper", || Box::<SourceIpHashMapper>::default());

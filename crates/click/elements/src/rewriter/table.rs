@@ -8,8 +8,7 @@ use super::key::FlowKey;
 use super::sequence::Shifts;
 use crate::flow::blocks::Blocks;
 use crate::flow::buckets::{Buckets, MOVES};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 use ringway_frame::prefetch;
 
 /// Maximum number of flows. Attack: a configuration or a stream of new flows that exhausts memory.

@@ -10,13 +10,9 @@
 //! Handlers: `time` (read, write): the time that is added.
 //!
 //! Times before 1970 are negative: timestamps are treated as signed when they are adjusted and printed.
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
-use ringway_click::arg::{Arg, ArgError, Args, MANDATORY_POSITIONAL, Nanoseconds, Scope};
-use ringway_click::{
-    Annotations, Class, Context, Element, Failed, Handler, HandlerError, Interval, PacketBurst,
-};
+use ringway_click::Interval;
+use ringway_click::arg::{Arg, ArgError, MANDATORY_POSITIONAL, Nanoseconds, Scope};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("AdjustTimestamp", || Box::<AdjustTimestamp>::default()).ports("1/1");
 

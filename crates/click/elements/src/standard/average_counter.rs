@@ -6,12 +6,7 @@
 //! - `IGNORE`: number of seconds after the first packet during which nothing is counted; 0 by default.
 //!
 //! Handlers: `count`, `byte_count`, `rate`, `byte_rate` (read); `reset` (write).
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, SECOND};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("AverageCounter", || Box::<AverageCounter>::default()).ports("1/1");
 

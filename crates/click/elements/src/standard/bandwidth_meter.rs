@@ -8,8 +8,7 @@
 //! Handlers: `rate` (in bytes per second), `meters` (read).
 use super::metering::Metering;
 use crate::shape::Measure;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("BandwidthMeter", || Box::new(Metering::new(Measure::Bytes))).ports("1/2-").processing("h");

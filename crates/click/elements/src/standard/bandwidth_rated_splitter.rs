@@ -6,8 +6,7 @@
 //! Arguments: as for `BandwidthRatedUnqueue`. Handlers: `rate` (read, write).
 use super::splitter::Splitter;
 use crate::shape::Measure;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("BandwidthRatedSplitter", || Box::new(Splitter::new(Measure::Bytes)))
     .ports("1/1-2")

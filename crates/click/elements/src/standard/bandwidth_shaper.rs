@@ -9,8 +9,7 @@
 //! Handlers: `rate` (read, write), `reset` (write).
 use super::gap::Gap;
 use crate::shape::Measure;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("BandwidthShaper", || Box::new(Gap::new(Measure::Bytes)))
     .ports("1/1-2")

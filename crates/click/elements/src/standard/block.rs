@@ -7,10 +7,7 @@
 //!
 //! Handlers: `thresh` (read, write).
 use crate::packet::divert;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Block", || Box::<Block>::default()).ports("1/2").processing("h");
 

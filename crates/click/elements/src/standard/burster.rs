@@ -8,8 +8,7 @@
 //!
 //! Handlers: `interval`, `burst` (read, write); those of its task.
 use super::timed_pull::TimedPull;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Burster", || Box::new(TimedPull::new(8))).ports("1/1").processing("l/h");

@@ -8,10 +8,7 @@
 //! - `INLINE`: accepted without effect.
 //!
 //! Handlers: `active` (read, write).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Bypass", || Box::<Bypass>::default()).ports("1-2/1-2").flow("xy/[xy]x").relay(1, 0);

@@ -5,9 +5,7 @@
 //! Handlers: `drops` (read).
 use super::crc32;
 use crate::packet::divert_counting;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("CheckCRC32", || Box::<CheckCrc32>::default())
     .ports("1/1-2")

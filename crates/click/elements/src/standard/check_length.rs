@@ -7,10 +7,7 @@
 //! - `EXTRA_LENGTH`: whether the extra length annotation counts; false by default.
 //!
 //! Handlers: `length` (read, write).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("CheckLength", || Box::<CheckLength>::default())
     .ports("1/1-2")

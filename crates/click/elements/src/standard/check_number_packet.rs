@@ -12,13 +12,9 @@
 //! (read); `count` (read, write): COUNT.
 use super::record_timestamp::number;
 use crate::packet::{bounded, divert};
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::cmp::Reverse;
-use ringway_click::arg::{Args, POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::arg::POSITIONAL;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("CheckNumberPacket", || Box::<CheckNumberPacket>::default()).ports("1/1-2").processing("h");

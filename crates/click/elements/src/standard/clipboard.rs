@@ -5,10 +5,7 @@
 //!
 //! Arguments:
 //! - `RANGE`: `OFFSET/LENGTH`, in bytes.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Clipboard", || Box::<Clipboard>::default())
     .ports("2/2")

@@ -9,10 +9,7 @@
 //! A packet goes to output 1 if its weighted forward rate is above its weighted reverse rate, and one of the rates is
 //! above THRESH; otherwise to output 0. The rates are the annotations FWD_RATE and REV_RATE. Handlers: `fwd_weight`,
 //! `rev_weight`, `thresh` (read, write).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("CompareBlock", || Box::<CompareBlock>::default()).ports("1/2").processing("h");

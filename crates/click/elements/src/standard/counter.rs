@@ -11,13 +11,9 @@
 //! Handlers: `count`, `byte_count`, `rate`, `bit_rate`, `byte_rate` (read); `reset`, `reset_counts` (write);
 //! `count_call`, `byte_count_call` (read, write).
 use crate::rate::Rate;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::arg::ArgError;
-use ringway_click::arg::{Args, Raw, Scope, parse_saturating};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, PacketBurst};
+use ringway_click::HandlerCall;
+use ringway_click::arg::{ArgError, Raw, Scope, parse_saturating};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 pub static CLASS: Class = Class::new("Counter", || Box::<Counter>::default()).ports("1/1");

@@ -7,13 +7,9 @@
 //!
 //! Handlers: `delay` (read, write).
 use crate::departures::Departures;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, Interval, Note, NoteKind, Packet, PacketBurst, Search, Signal,
-    Timer,
-};
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
+use ringway_click::{Interval, Note, NoteKind, Search};
 
 pub static CLASS: Class =
     Class::new("DelayShaper", || Box::<DelayShaper>::default()).ports("1/1").processing("l");

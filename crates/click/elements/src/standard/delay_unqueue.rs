@@ -7,10 +7,9 @@
 //!
 //! Handlers: `delay` (read, write); those of its task.
 use crate::departures::Departures;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, Interval, Packet, Signal, Task, Timer};
+use ringway_click::Interval;
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("DelayUnqueue", || Box::<DelayUnqueue>::default()).ports("1/1").processing("l/h");

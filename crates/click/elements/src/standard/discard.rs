@@ -7,10 +7,7 @@
 //! - `ACTIVE`: whether it pulls; true by default.
 //!
 //! Handlers: `count` (read), `reset_counts` (write), `active` (read, write), those of its task if the input is pull.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Signal, Task};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Discard", || Box::<Discard>::default()).ports("1/0").metadata(Metadata::Ignores);

@@ -7,11 +7,8 @@
 //! - `QUANTUM`: additional bytes of an input per round; 500 by default. The first input begins with none.
 //!
 //! No handlers. Inputs that signal that they are empty are not pulled, and accumulate no credit.
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Packet, PacketBurst, Signal};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("DRRSched", || Box::<DrrSched>::default()).ports("-/1").processing("l").flags("S0");

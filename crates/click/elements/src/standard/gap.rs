@@ -1,8 +1,6 @@
 //! Common code of `Shaper` and `BandwidthShaper`.
 use crate::shape::Measure;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, PacketBurst, SECOND};
+use ringway_click::prelude::*;
 
 /// Spreads packets or bytes evenly over each second.
 #[derive(Debug, Default)]

@@ -6,9 +6,7 @@
 //! Arguments:
 //! - `OFFSET`: offset of these bytes.
 //! - `LENGTH`: their number. Shorter packets go to output 0.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("HashSwitch", || Box::<HashSwitch>::default()).ports("1/1-").processing("h");

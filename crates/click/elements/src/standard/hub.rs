@@ -1,8 +1,7 @@
 //! `Hub`: sends a copy of each packet to every output except the one with the number of its input.
 //!
 //! Ports: the same number of push inputs and push outputs. No arguments, no handlers.
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Hub", || Box::<Hub>::default()).ports("-/=").processing("h").flow("#/[^#]");

@@ -3,10 +3,8 @@
 //! Ports: any number of inputs and outputs, each push or pull. No arguments.
 //!
 //! Handlers: `count` (read): dropped packets.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, NoteKind, PacketBurst, Search};
+use ringway_click::prelude::*;
+use ringway_click::{NoteKind, Search};
 
 pub static CLASS: Class = Class::new("Idle", || Box::<Idle>::default())
     .ports("-/-")

@@ -17,12 +17,9 @@
 //! Handlers: `data`, `limit`, `burst`, `active`, `length` (read, write); `count` (read); `reset` (write);
 //! those of its task if the output is push.
 use crate::packet::bounded;
-use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, MANDATORY_POSITIONAL, Raw};
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerCall, HandlerError, Metadata};
-use ringway_click::{Note, NoteKind, PacketBurst, Search, Signal, Task};
+use ringway_click::arg::{MANDATORY_POSITIONAL, Raw};
+use ringway_click::prelude::*;
+use ringway_click::{HandlerCall, Note, NoteKind, Search};
 
 pub static CLASS: Class = Class::new("InfiniteSource", || Box::<InfiniteSource>::default())
     .ports("0/1")

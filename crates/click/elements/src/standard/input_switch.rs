@@ -7,10 +7,7 @@
 //!
 //! Handlers: `switch` (read, write), `config` (read): the input; `drops` (read).
 use super::switch::existing;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("InputSwitch", || Box::<InputSwitch>::default()).ports("-/1").processing("h").live();

@@ -37,12 +37,8 @@
 //! (read): drops by reason; `queue` (read): packets in the queue; `size` (read): packets in the queue and under way.
 //! `config` may be written while it runs: packets under way arrive as before, those in the queue stay as far as the new
 //! one has room, and counters go on.
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Arg, ArgError, Args, Bandwidth, KEYWORD, Nanoseconds, Scope};
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Timer};
+use ringway_click::arg::{Arg, ArgError, Bandwidth, KEYWORD, Nanoseconds, Scope};
+use ringway_click::prelude::*;
 use ringway_link::{Capacity, CoDelSettings, Counters, Delay, Link, Loss, MEMORY, Profile, Queue, Reason};
 
 pub static CLASS: Class =

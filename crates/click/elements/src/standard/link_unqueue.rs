@@ -8,14 +8,10 @@
 //!
 //! Handlers: `latency`, `bandwidth` (read, write); `size`: packets on their way (read); `reset` (write); those of its
 //! task. Packets on their way arrive as before when a value is written; `reset` drops them.
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Bandwidth, Nanoseconds};
-use ringway_click::{
-    Annotations, BEHIND, Class, Context, Element, Failed, Handler, HandlerError, Interval, Packet, SECOND,
-    Signal, Task, Timer,
-};
+use ringway_click::arg::{Bandwidth, Nanoseconds};
+use ringway_click::prelude::*;
+use ringway_click::{BEHIND, Interval};
 
 pub static CLASS: Class =
     Class::new("LinkUnqueue", || Box::<LinkUnqueue>::default()).ports("1/1").processing("l/h");

@@ -9,8 +9,7 @@
 //! Handlers: `rate`, `meters` (read).
 use super::metering::Metering;
 use crate::shape::Measure;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Meter", || Box::new(Metering::new(Measure::Packets))).ports("1/2-").processing("h");

@@ -1,11 +1,8 @@
 //! What `Meter` and `BandwidthMeter` share.
 use crate::rate::Rate;
 use crate::shape::Measure;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Bandwidth};
-use ringway_click::{Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::arg::Bandwidth;
+use ringway_click::prelude::*;
 
 /// Maximum number of outputs. Attack: a configuration with endless rates.
 const MOST: usize = 1024;

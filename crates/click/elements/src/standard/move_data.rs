@@ -8,9 +8,8 @@
 //! - `GROW`: whether packets too short for the destination are extended; otherwise they pass unchanged. True by
 //!   default.
 use crate::packet::{bounded, grow};
-use alloc::boxed::Box;
-use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::arg::MANDATORY_POSITIONAL;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("MoveData", || Box::<MoveData>::default()).ports("1/1").metadata(Metadata::Resolve);

@@ -4,8 +4,7 @@
 //!
 //! Arguments and handlers: those of `Queue`.
 use super::queue::{Mode, Queue};
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("MSQueue", || Box::new(Queue::of(Mode { says_full: false, ..Mode::FULL_NOTE })))

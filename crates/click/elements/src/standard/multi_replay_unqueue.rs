@@ -7,8 +7,7 @@
 //!
 //! Handlers: those of `ReplayUnqueue`.
 use super::replay::Replay;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("MultiReplayUnqueue", || Box::new(Replay::new(true)))
     .ports("1-/=")

@@ -4,9 +4,7 @@
 //!
 //! Handlers: `signal` (read): upstream's if its input is pull, otherwise downstream's: kind, word, mask and value of
 //! each word of notifiers; `*` if it is active.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Failed, Handler, Signal};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("NotifierDebug", || Box::<NotifierDebug>::default()).ports("1/1");
 

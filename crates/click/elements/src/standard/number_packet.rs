@@ -8,10 +8,7 @@
 //!
 //! Handlers: `count` (read), `reset` (write).
 use crate::packet::grow;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("NumberPacket", || Box::<NumberPacket>::default()).ports("1/1").metadata(Metadata::Resolve);

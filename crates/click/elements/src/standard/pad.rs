@@ -6,9 +6,7 @@
 //! - `LENGTH`: minimum length in bytes; by default the captured length plus the extra length annotation.
 //! - `ZERO`: accepted without effect; added bytes are always zero.
 use crate::packet::grow;
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Pad", || Box::<Pad>::default()).ports("1/1").metadata(Metadata::Resolve).live();

@@ -7,10 +7,8 @@
 //! - `ANNO`: another one-byte annotation; `PAINT` by default.
 //!
 //! Handlers: `color` (read, write).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Annotation, Args, POSITIONAL};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::arg::{Annotation, POSITIONAL};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Paint", || Box::<Paint>::default()).ports("1/1").live();
 

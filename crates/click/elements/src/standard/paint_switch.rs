@@ -5,9 +5,7 @@
 //! Arguments:
 //! - `ANNO`: another one-byte annotation; `PAINT` by default.
 use super::paint::paint_annotation;
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("PaintSwitch", || Box::<PaintSwitch>::default()).ports("1/-").processing("h");

@@ -6,10 +6,7 @@
 //!
 //! Handlers: `color` (read, write).
 use super::paint::paint_annotation;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("PaintTee", || Box::<PaintTee>::default()).ports("1/1-2").processing("a/ah");

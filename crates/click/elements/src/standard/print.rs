@@ -10,13 +10,10 @@
 //! - `ACTIVE`: whether it prints; true by default.
 //!
 //! Handlers: `active` (read, write).
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::fmt::Write;
-use ringway_click::arg::{Args, Word, parse_bool};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, Timestamp};
+use ringway_click::Timestamp;
+use ringway_click::arg::{Word, parse_bool};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Print", || Box::<Print>::default()).ports("1/1").metadata(Metadata::Resolve).live();

@@ -1,9 +1,7 @@
 //! `PrioSched`: pulls from the first input that has a packet.
 //!
 //! Ports: any number of pull inputs, one pull output. No arguments, no handlers.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst, Signal};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("PrioSched", || Box::<PrioSched>::default()).ports("-/1").processing("l").flags("S0");

@@ -7,12 +7,8 @@
 //!
 //! Handlers: `switch` (read, write), `config` (read): the input.
 use super::switch::existing;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Note, NoteKind, PacketBurst, Search, Signal,
-};
+use ringway_click::prelude::*;
+use ringway_click::{Note, NoteKind, Search};
 
 pub static CLASS: Class =
     Class::new("PullSwitch", || Box::<PullSwitch>::default()).ports("-/1").processing("l").live();

@@ -5,9 +5,7 @@
 //! Arguments:
 //! - `N`: required number of outputs.
 use super::tee::read_outputs;
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("PullTee", || Box::new(PullTee)).ports("1/1-").processing("l/lh");
 

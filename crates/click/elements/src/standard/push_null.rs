@@ -1,8 +1,7 @@
 //! `PushNull`: passes packets on unchanged.
 //!
 //! Ports: one push input, one push output. No arguments, no handlers.
-use alloc::boxed::Box;
-use ringway_click::{Class, Element};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("PushNull", || Box::new(PushNull)).ports("1/1").processing("h").passed();
 

@@ -7,12 +7,9 @@
 //!
 //! Handlers: `length`, `highwater_length`, `drops` (read); `capacity` (read, write); `reset`, `reset_counts` (write).
 //! It notifies of emptiness and fullness, so that pulling and pushing tasks can sleep.
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler};
-use ringway_click::{Note, NoteKind, Packet, PacketBurst, Search};
+use ringway_click::prelude::*;
+use ringway_click::{Note, NoteKind, Search};
 
 pub static CLASS: Class =
     Class::new("Queue", || Box::<Queue>::default()).ports("1/1-2").processing("h/lh").live();

@@ -5,8 +5,7 @@
 //!
 //! Arguments and handlers: those of `Queue`.
 use super::queue::{Mode, Queue};
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("QuickNoteQueue", || Box::new(Queue::of(Mode { patience: Some(0), ..Mode::FULL_NOTE })))

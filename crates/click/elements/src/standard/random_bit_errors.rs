@@ -8,10 +8,8 @@
 //! - `ACTIVE`: whether it does so; true by default.
 //!
 //! Handlers: `p_bit_error`, `error_kind`, `active` (read, write).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{ArgError, Args, POSITIONAL, Scope};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::arg::{ArgError, POSITIONAL, Scope};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("RandomBitErrors", || Box::<RandomBitErrors>::default())
     .ports("1/1")

@@ -9,10 +9,7 @@
 //! - `ACTIVE`: if false, all packets pass.
 //!
 //! Handlers: `sampling_prob`, `drop_prob`, `active` (read, write); `drops` (read): packets that did not pass.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("RandomSample", || Box::<RandomSample>::default()).ports("1/1-2").processing("a/ah").live();

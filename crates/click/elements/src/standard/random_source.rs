@@ -9,8 +9,7 @@
 //!
 //! Handlers: those of `InfiniteSource` but `data`.
 use super::infinite_source::InfiniteSource;
-use alloc::boxed::Box;
-use ringway_click::{Class, Metadata};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("RandomSource", || Box::new(InfiniteSource::random()))
     .ports("0/1")

@@ -1,8 +1,7 @@
 //! `RandomSwitch`: sends each packet to a random output, with equal probabilities.
 //!
 //! Ports: one push input, one or more push outputs. No arguments, no handlers.
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("RandomSwitch", || Box::<RandomSwitch>::default()).ports("1/1-").processing("h");

@@ -1,10 +1,7 @@
 //! The common part of `RatedUnqueue` and `BandwidthRatedUnqueue`.
 use crate::shape::{BYTES_AT_LEAST, Measure};
 use crate::token_bucket::TokenBucket;
-use alloc::format;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, HandlerError, PacketBurst, Signal, Task, Timer};
+use ringway_click::prelude::*;
 
 /// Pulls and pushes at a rate.
 #[derive(Debug, Default)]

@@ -17,13 +17,8 @@
 //! `reset` (write); those of its task if the output is push.
 use super::infinite_source::{DEFAULT_DATA, LARGEST};
 use crate::token_bucket::TokenBucket;
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Bandwidth};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, Metadata, Packet, PacketBurst, Task, Timer,
-};
+use ringway_click::arg::Bandwidth;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("RatedSource", || Box::<RatedSource>::default())
     .ports("0/1")

@@ -6,8 +6,7 @@
 //! Arguments: as for `RatedUnqueue`. Handlers: `rate` (read, write).
 use super::splitter::Splitter;
 use crate::shape::Measure;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("RatedSplitter", || Box::new(Splitter::new(Measure::Packets)))
     .ports("1/1-2")

@@ -10,8 +10,7 @@
 //! Handlers: `rate`, `active` (read, write); `calls` (read); those of its task.
 use super::rated_pull::RatedPull;
 use crate::shape::Measure;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("RatedUnqueue", || Box::new(RatedPull::new(Measure::Packets)))
     .ports("1/1")

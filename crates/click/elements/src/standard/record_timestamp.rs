@@ -8,12 +8,8 @@
 //!
 //! Handlers: `count` (read): number of recorded times.
 use crate::packet::bounded;
-use alloc::boxed::Box;
-use alloc::vec;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
 use ringway_click::arg::POSITIONAL;
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("RecordTimestamp", || Box::<RecordTimestamp>::default()).ports("1/1");
 

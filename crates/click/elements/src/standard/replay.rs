@@ -1,8 +1,8 @@
 //! The common part of elements that store packets and emit them repeatedly.
-use alloc::vec::Vec;
 use core::mem::take;
-use ringway_click::arg::{Args, KEYWORD, POSITIONAL, parse_int};
-use ringway_click::{BEHIND, Context, Element, Failed, Handler, Packet, SECOND, Signal, Task, Timer};
+use ringway_click::BEHIND;
+use ringway_click::arg::{KEYWORD, POSITIONAL, parse_int};
+use ringway_click::prelude::*;
 
 /// Stores the packets of its inputs, merged by timestamp, and emits them repeatedly.
 #[derive(Debug)]

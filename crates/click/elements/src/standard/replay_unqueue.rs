@@ -19,8 +19,7 @@
 //! Handlers: `count`, `loops`, `loaded` (read): stored packets, completed loops, whether all packets are stored;
 //! `stop`, `timing`, `active` (read, write): remaining loops, and the arguments; `reset` (write): loads packets again.
 use super::replay::Replay;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("ReplayUnqueue", || Box::new(Replay::new(false))).ports("1-/=").processing("l/h").flow("#/#");

@@ -7,12 +7,7 @@
 //!
 //! Handlers: `head`, `tail` (read, write).
 use crate::packet::grow;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Resize", || Box::<Resize>::default()).ports("1/1").metadata(Metadata::Resolve).live();

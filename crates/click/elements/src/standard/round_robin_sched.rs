@@ -2,9 +2,7 @@
 //!
 //! Ports: any number of pull inputs, one pull output. No arguments, no handlers. Inputs that signal that they are
 //! empty are not pulled.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst, Signal};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("RoundRobinSched", || Box::<RoundRobinSched>::default())
     .ports("-/1")

@@ -1,8 +1,7 @@
 //! `RoundRobinSwitch`: sends packets to outputs in turn.
 //!
 //! Ports: one push input, one or more push outputs. No arguments, no handlers.
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("RoundRobinSwitch", || Box::<RoundRobinSwitch>::default()).ports("1/1-").processing("h");

@@ -7,11 +7,8 @@
 //! - `VALUE`: 0 to 255.
 //!
 //! Handlers: `anno` (read): its offset; `value` (read, write).
-use alloc::boxed::Box;
-use alloc::string::ToString;
-use alloc::vec::Vec;
-use ringway_click::arg::{Annotation, Args, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::arg::{Annotation, MANDATORY_POSITIONAL};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SetAnnoByte", || Box::<SetAnnoByte>::default()).ports("1/1").live();
 

@@ -2,8 +2,7 @@
 //!
 //! Ports: one input, one output, push or pull. Packets that can't be extended are dropped.
 use super::crc32;
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("SetCRC32", || Box::<SetCrc32>::default()).ports("1/1").metadata(Metadata::Resolve);

@@ -6,10 +6,9 @@
 //! - `TYPE`: `HOST`, `BROADCAST`, `MULTICAST`, `OTHERHOST`, `OUTGOING`, `LOOPBACK` or `FASTROUTE`.
 //!
 //! No handlers.
-use alloc::boxed::Box;
-use alloc::format;
-use ringway_click::arg::{Args, Keyword};
-use ringway_click::{Class, Context, Element, Failed, PacketBurst, PacketType};
+use ringway_click::PacketType;
+use ringway_click::arg::Keyword;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SetPacketType", || Box::<SetPacketType>::default()).ports("1/1").live();
 

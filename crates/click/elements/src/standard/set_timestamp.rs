@@ -6,9 +6,8 @@
 //! - `TIMESTAMP`: seconds since 1970; now by default.
 //! - `FIRST`: sets the first timestamp annotation instead.
 //! - `DELTA`: sets it to the time since the packet's timestamp.
-use alloc::boxed::Box;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Annotations, Class, Context, Element, Failed, PacketBurst};
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SetTimestamp", || Box::<SetTimestamp>::default()).ports("1/1");
 

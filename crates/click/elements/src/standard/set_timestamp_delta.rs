@@ -7,11 +7,9 @@
 //!   own first timestamp annotation.
 //!
 //! Handlers: `first` (read): the first packet's; `reset` (write).
-use alloc::boxed::Box;
-use alloc::string::ToString;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Word};
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, PacketBurst, Timestamp};
+use ringway_click::Timestamp;
+use ringway_click::arg::Word;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("SetTimestampDelta", || Box::<SetTimestampDelta>::default()).ports("1/1");

@@ -9,8 +9,7 @@
 //! Handlers: `rate` (read, write), `reset` (write).
 use super::gap::Gap;
 use crate::shape::Measure;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Shaper", || Box::new(Gap::new(Measure::Packets))).ports("1/1-2").processing("l").live();

@@ -4,8 +4,7 @@
 //!
 //! Handlers: `count` (read): dropped packets.
 use super::idle::Idle;
-use alloc::boxed::Box;
-use ringway_click::{Class, Metadata};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SimpleIdle", || Box::new(Idle::silent()))
     .ports("-/-")

@@ -3,8 +3,7 @@
 //!
 //! Ports: any number of pull inputs, one pull output. No arguments, no handlers.
 use super::prio_sched::PrioSched;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("SimplePrioSched", || Box::new(PrioSched::asking_all())).ports("-/1").processing("l");

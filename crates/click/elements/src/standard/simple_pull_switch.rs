@@ -7,8 +7,7 @@
 //!
 //! Handlers: `switch` (read, write), `config` (read): the input.
 use super::pull_switch::PullSwitch;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("SimplePullSwitch", || Box::new(PullSwitch::silent())).ports("-/1").processing("l").live();

@@ -2,8 +2,7 @@
 //!
 //! Ports: any number of pull inputs, one pull output. No arguments, no handlers.
 use super::round_robin_sched::RoundRobinSched;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SimpleRoundRobinSched", || Box::new(RoundRobinSched::asking_all()))
     .ports("-/1")

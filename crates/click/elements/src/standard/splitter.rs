@@ -1,9 +1,7 @@
 //! Common code of `RatedSplitter` and `BandwidthRatedSplitter`.
 use crate::shape::{BYTES_AT_LEAST, Measure};
 use crate::token_bucket::TokenBucket;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 /// Passes packets up to a rate.
 #[derive(Debug, Default)]

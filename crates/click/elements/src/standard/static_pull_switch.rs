@@ -4,9 +4,7 @@
 //!
 //! Arguments:
 //! - `INPUT`: the input; negative for none.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("StaticPullSwitch", || Box::<StaticPullSwitch>::default()).ports("-/1").processing("l");

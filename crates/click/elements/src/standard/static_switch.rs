@@ -7,10 +7,7 @@
 //!
 //! Handlers: `drops` (read).
 use super::switch::Switch;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("StaticSwitch", || Box::<StaticSwitch>::default()).ports("1/-").processing("h");

@@ -8,10 +8,7 @@
 //! - `MASK`: which bits are overwritten; all by default.
 //! - `GROW`: whether packets that are too short are extended; false by default.
 use crate::packet::grow;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("StoreData", || Box::<StoreData>::default()).ports("1/1").metadata(Metadata::Resolve);

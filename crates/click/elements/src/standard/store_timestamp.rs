@@ -9,10 +9,7 @@
 //!
 //! Handlers: `drops` (read).
 use crate::packet::{grow, put, retain_counting};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, SECOND};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("StoreTimestamp", || Box::<StoreTimestamp>::default())
     .ports("1/1")

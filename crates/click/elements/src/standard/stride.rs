@@ -1,9 +1,5 @@
 //! Stride scheduling in proportion to tickets, for `StrideSched` and `StrideSwitch`.
-use alloc::format;
-use alloc::string::ToString;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, HandlerError};
+use ringway_click::prelude::*;
 
 const STRIDE: u32 = 1 << 16;
 /// Maximum number of tickets of a port.

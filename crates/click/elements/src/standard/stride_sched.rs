@@ -8,10 +8,7 @@
 //!
 //! Handlers: `tickets0`, `tickets1`, ... (read, write).
 use super::stride::Strides;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Signal};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("StrideSched", || Box::<StrideSched>::default())
     .ports("1-/1")

@@ -6,9 +6,7 @@
 //! - `LENGTH`: number of bytes; shorter packets become empty.
 //!
 //! No handlers.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Strip", || Box::<Strip>::default()).ports("1/1");
 

@@ -4,11 +4,7 @@
 //!
 //! Handlers: `active0`, `active1`, ... (read, write), one for each pair: false drops pushed packets and refuses
 //! pulls; `reset` (write): activates all pairs.
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Suppressor", || Box::<Suppressor>::default()).ports("-/=").flow("#/#");
 

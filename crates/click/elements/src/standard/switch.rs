@@ -6,10 +6,7 @@
 //! - `OUTPUT`: the output; 0 by default, negative to drop packets.
 //!
 //! Handlers: `switch` (read, write), `config` (read): the output; `drops` (read). LLRPCs: 5 reads it, 6 writes it.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, HandlerError, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Switch", || Box::<Switch>::default()).ports("1/-").processing("h").live();

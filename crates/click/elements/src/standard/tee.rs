@@ -4,9 +4,7 @@
 //!
 //! Arguments:
 //! - `N`: required number of outputs.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Tee", || Box::new(Tee)).ports("1/1-").processing("h");
 

@@ -7,12 +7,8 @@
 //! - `BUFFER`: number of buffered packets per input, which corrects minor disorder; 1 by default.
 //!
 //! Handlers: `well_ordered` (read): whether all packets were in order.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, Note, NoteKind, OrderedMap, Packet, PacketBurst, Search, Signal,
-};
+use ringway_click::prelude::*;
+use ringway_click::{Note, NoteKind, OrderedMap, Search};
 
 pub static CLASS: Class =
     Class::new("TimeSortedSched", || Box::<TimeSortedSched>::default()).ports("-/1").processing("l");

@@ -1,7 +1,7 @@
 //! What `TimedUnqueue` and `Burster` share.
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Context, Element, Failed, Handler, Interval, PacketBurst, Signal, Task, Timer};
+use ringway_click::Interval;
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
 
 /// Minimum interval, so that no configuration keeps the router busy with a timer.
 const SHORTEST: u64 = 1000;

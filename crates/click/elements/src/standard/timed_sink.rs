@@ -6,10 +6,9 @@
 //! - `INTERVAL`: time between packets; 500 ms by default.
 //!
 //! Handlers: `interval` (read, write); `count` (read).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, Interval, Metadata, Timer};
+use ringway_click::Interval;
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("TimedSink", || Box::<TimedSink>::default())
     .ports("1/0")

@@ -12,11 +12,9 @@
 //!
 //! Handlers: `data`, `interval`, `active`, `headroom`, `limit` (read, write); `count` (read); `reset` (write).
 use super::infinite_source::DEFAULT_DATA;
-use alloc::boxed::Box;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, HEADROOM, Handler, Interval, Metadata, Timer};
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
+use ringway_click::{HEADROOM, Interval};
 
 pub static CLASS: Class = Class::new("TimedSource", || Box::<TimedSource>::default())
     .ports("0/1")

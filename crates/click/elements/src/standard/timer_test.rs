@@ -8,11 +8,9 @@
 //!
 //! Handlers: `scheduled` (read, write): whether the timer is set; `expiry` (read): its next or last expiry;
 //! `schedule_after`, `unschedule` (write).
-use alloc::boxed::Box;
-use alloc::string::ToString;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Nanoseconds};
-use ringway_click::{Class, Context, Element, Failed, Handler, Timer, Timestamp};
+use ringway_click::Timestamp;
+use ringway_click::arg::Nanoseconds;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("TimerTest", || Box::<TimerTest>::default());
 

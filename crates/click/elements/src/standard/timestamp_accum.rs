@@ -4,9 +4,8 @@
 //!
 //! Handlers: `count`, `time`, `average_time` (read): packets, total seconds, and seconds per packet; `reset_counts`
 //! (write).
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, PacketBurst, Timestamp};
+use ringway_click::Timestamp;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("TimestampAccum", || Box::<TimestampAccum>::default()).ports("1/1");
 

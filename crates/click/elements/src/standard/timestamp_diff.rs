@@ -14,13 +14,10 @@
 //! microseconds; `unknown`: packets unknown to the recorder (read); `reset` (write).
 use super::record_timestamp::{RecordTimestamp, number};
 use crate::packet::{bounded, divert};
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, Word};
-use ringway_click::{Class, Context, Element, ElementId, Failed, Handler, PacketBurst, sort};
+use ringway_click::arg::Word;
+use ringway_click::prelude::*;
+use ringway_click::sort;
 
 pub static CLASS: Class =
     Class::new("TimestampDiff", || Box::<TimestampDiff>::default()).ports("1/1-2").processing("a/ah");

@@ -7,10 +7,7 @@
 //! - `EXTRA_LENGTH`: whether the removed bytes are added to the extra length annotation; true by default.
 //!
 //! Handlers: `nbytes` (read, write): LENGTH.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Truncate", || Box::<Truncate>::default()).ports("1/1").live().metadata(Metadata::Resolve);

@@ -9,10 +9,7 @@
 //!
 //! Handlers: `count` (read); `burst`, `limit`, `active` (read, write); `reset`, `reset_counts` (write); those of its
 //! task.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Signal, Task};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Unqueue", || Box::<Unqueue>::default()).ports("1/1").processing("l/h");
 

@@ -6,9 +6,7 @@
 //! - `LENGTH`: number of bytes; at most 65535.
 //!
 //! No handlers.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("Unstrip", || Box::<Unstrip>::default()).ports("1/1");
 

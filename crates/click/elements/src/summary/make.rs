@@ -2,9 +2,8 @@
 use super::field::{Field, Value};
 use super::read::Flow;
 use super::view::{SEQUENCED, place};
-use alloc::vec::Vec;
 use core::mem::offset_of;
-use ringway_click::Annotations;
+use ringway_click::prelude::*;
 use ringway_wire::checksum::checksum;
 use ringway_wire::icmp::v4;
 use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, MacAddress, Protocol, Sum, Tcp, Udp};

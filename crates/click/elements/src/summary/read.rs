@@ -3,12 +3,10 @@ use super::field::{Field, Value};
 use super::make::Maker;
 use super::names;
 use super::parse::{self, Around};
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use core::ops::Range;
-use ringway_click::{Packet, sort};
+use ringway_click::prelude::*;
+use ringway_click::sort;
 use ringway_click_lang::config;
 use ringway_wire::{Header, Protocol};
 

@@ -1,8 +1,7 @@
 //! TCP options (RFC 9293, RFC 7323, RFC 2018) as text, and back.
 use super::scan::Scan;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt::Write;
+use ringway_click::prelude::*;
 use ringway_wire::ip::options;
 use ringway_wire::tcp::option::{END, MAX_SEGMENT_SIZE, NOP, SACK, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE};
 

@@ -1,7 +1,6 @@
 use super::*;
-use alloc::string::String;
-use alloc::vec::Vec;
-use ringway_click::{Annotations, HEADROOM, Packet, Pool};
+use ringway_click::prelude::*;
+use ringway_click::{HEADROOM, Pool};
 
 /// Reads a dump's text, and writes its packets with these fields.
 fn through(dump: &str, fields: &str) -> String {

@@ -1,9 +1,8 @@
 //! The fields of a dump, read from a packet.
 use super::field::{Field, Value};
-use alloc::string::String;
 use core::fmt::Write;
 use core::mem::offset_of;
-use ringway_click::{Annotations, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::icmp::v4;
 use ringway_wire::ipv4::{DONT_FRAGMENT, FRAGMENT_OFFSET, MORE_FRAGMENTS};
 use ringway_wire::{Ethernet, Header as _, Icmp, Ipv4, Protocol, Tcp, Udp};

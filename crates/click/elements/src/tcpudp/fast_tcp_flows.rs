@@ -18,10 +18,7 @@
 use super::flows::{Flow, Flows};
 use super::pace::Pace;
 use super::template::{Ends, Template};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst, Timer};
+use ringway_click::prelude::*;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Protocol, Tcp};
 

@@ -19,10 +19,7 @@
 use super::flows::Flows;
 use super::pace::Pace;
 use super::template::{Ends, Template};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Timer};
+use ringway_click::prelude::*;
 use ringway_wire::{Protocol, Udp};
 
 pub static CLASS: Class = Class::new("FastUDPFlows", || Box::<FastUdpFlows>::default())

@@ -16,10 +16,7 @@
 //! generated, 0 before; `limit`, `reset`, `active` (write).
 use super::pace::Pace;
 use super::template::{Ends, Template};
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst, Timer};
+use ringway_click::prelude::*;
 use ringway_wire::{Protocol, Udp};
 
 pub static CLASS: Class = Class::new("FastUDPSource", || Box::<FastUdpSource>::default())

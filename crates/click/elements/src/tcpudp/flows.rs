@@ -1,8 +1,5 @@
 //! Flows for sources that generate frames in random order.
-use alloc::format;
-use alloc::vec::Vec;
-use ringway_click::Context;
-use ringway_click::arg::Args;
+use ringway_click::prelude::*;
 
 /// Maximum number of flows. Attack: a configuration that exhausts memory.
 const MOST: u32 = 1 << 20;

@@ -1,8 +1,7 @@
 //! Rate limit, total limit and rate measurement of sources.
 use crate::token_bucket::TokenBucket;
-use alloc::string::ToString;
-use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Handler, Note, NoteKind, Packet, PacketBurst, SECOND, Search, Timer};
+use ringway_click::prelude::*;
+use ringway_click::{Note, NoteKind, Search};
 
 #[derive(Debug)]
 pub(super) struct Pace {

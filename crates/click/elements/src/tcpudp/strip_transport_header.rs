@@ -3,8 +3,7 @@
 //! Ports: one input, one output, push or pull. Packets without a complete header of these protocols pass unchanged.
 //!
 //! No arguments, no handlers. UnstripTransportHeader restores the header.
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, Metadata, Packet, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::{Header, Icmp, Ipv4, Protocol, Tcp, Udp};
 
 pub static CLASS: Class = Class::new("StripTransportHeader", || Box::<StripTransportHeader>::default())

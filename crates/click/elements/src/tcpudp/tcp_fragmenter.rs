@@ -10,10 +10,8 @@
 //! lengths, sequence number and checksums its own; FIN is on the last only. What is no whole TCP segment passes. The
 //! IPv4 header must be noted. Handlers: `fragments`, `fragmented_count`, `count` (read).
 use crate::ip::transport::Transport;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Annotation, Args, KEYWORD};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, Packet, PacketBurst};
+use ringway_click::arg::{Annotation, KEYWORD};
+use ringway_click::prelude::*;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Ipv4, Protocol, Tcp};
 

@@ -5,10 +5,8 @@
 //! Handlers: `send` (write): `SADDR SPORT DADDR DPORT SEQNO ACKNO BITS [COUNT [STOP]]`. BITS are the six
 //! flags of TCP as a number; COUNT packets are sent, 1 by default; STOP says whether the driver stops then.
 use super::template::segment_packet;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::{Class, Context, Element, Handler, HandlerError, Metadata, Packet};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Ipv4, Tcp};

@@ -1,8 +1,7 @@
 //! Frames that differ in their ports only.
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::arg::Args;
-use ringway_click::{Context, HEADROOM, Packet};
+use ringway_click::HEADROOM;
+use ringway_click::prelude::*;
 use ringway_wire::checksum::update_u32;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress, Protocol, Tcp, U16, Udp};
 

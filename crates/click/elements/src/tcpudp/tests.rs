@@ -1,7 +1,6 @@
 //! Tests of sources that open connections, against a server element.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::{Class, Context, Element, Handler, Options, PacketBurst, Recorder, Router, Turn};
+use ringway_click::prelude::*;
+use ringway_click::{Options, Recorder, Router, Turn};
 use ringway_click_lang::{Anything, Source};
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Ipv4, Tcp};

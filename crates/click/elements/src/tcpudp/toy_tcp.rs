@@ -8,12 +8,9 @@
 //!
 //! Handlers: `good`, `bad`, `sent` (read): received segments without and with RST, sent segments. These counts are
 //! printed every second. After an RST the element opens a new connection.
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, IpPort};
-use ringway_click::{
-    Class, Context, Element, Failed, HEADROOM, Handler, Metadata, Packet, PacketBurst, SECOND, Timer,
-};
+use ringway_click::HEADROOM;
+use ringway_click::arg::IpPort;
+use ringway_click::prelude::*;
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Header, Tcp};
 

@@ -4,8 +4,7 @@
 //! unchanged.
 //!
 //! No arguments, no handlers.
-use alloc::boxed::Box;
-use ringway_click::{Class, Context, Element, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("UnstripTransportHeader", || Box::<UnstripTransportHeader>::default()).ports("1/1");

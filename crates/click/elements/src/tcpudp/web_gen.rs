@@ -11,16 +11,10 @@
 //! the end, it prints these numbers since the last line. An unanswered segment is retransmitted after one second, at
 //! most five times. There are at most 65536 concurrent connections.
 use super::template::segment_packet;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Args, Prefix};
-use ringway_click::{
-    BEHIND, Class, Context, Element, Failed, Handler, Metadata, OrderedMap, OrderedSet, Packet, PacketBurst,
-    SECOND, Timer,
-};
+use ringway_click::arg::Prefix;
+use ringway_click::prelude::*;
+use ringway_click::{BEHIND, OrderedMap, OrderedSet};
 use ringway_wire::tcp::Flags;
 use ringway_wire::{Ipv4, Protocol, Tcp, ipv4};
 

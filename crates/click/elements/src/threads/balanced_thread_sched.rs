@@ -8,9 +8,7 @@
 //! Arguments:
 //! - `INTERVAL`: milliseconds between two distributions, 1000 by default; has no effect.
 //! - `INCREASING`: whether the cheapest tasks come first, true by default; has no effect.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("BalancedThreadSched", || Box::new(BalancedThreadSched)).reach(Reach::Each);

@@ -2,8 +2,7 @@
 //! by one thread here, so this is output 0.
 //!
 //! Ports: one push input, one or more push outputs. No arguments, no handlers.
-use alloc::boxed::Box;
-use ringway_click::{Class, Element};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("CPUSwitch", || Box::<CpuSwitch>::default()).ports("1/1-").processing("h");

@@ -7,9 +7,8 @@
 //!
 //! No handlers.
 use crate::packet::bounded;
-use alloc::boxed::Box;
-use ringway_click::arg::{Args, KEYWORD};
-use ringway_click::{Class, Context, Element, Failed, Task};
+use ringway_click::arg::KEYWORD;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("MTDieTest", || Box::<MtDieTest>::default());
 

@@ -16,11 +16,9 @@
 //! Handlers: `count`, `dropped`, `highwater` (read): stored packets so far, dropped packets, maximum number of stored
 //! packets; `active` (read, write); those of its task.
 use crate::packet::bounded;
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, Packet, PacketBurst, Task};
+use ringway_click::arg::POSITIONAL;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Pipeliner", || Box::<Pipeliner>::default()).ports("1-/1").processing("h");

@@ -1,8 +1,6 @@
 //! Common code of elements with locks.
-use alloc::format;
-use alloc::string::String;
-use ringway_click::arg::{Args, NameKind, Word};
-use ringway_click::{Context, Element, Failed};
+use ringway_click::arg::{NameKind, Word};
+use ringway_click::prelude::*;
 
 /// Acquires or releases a lock that is never contended.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,6 @@
 //!
 //! No handlers.
 use super::spinlock::Spinlock;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SpinlockAcquire", || Box::<Spinlock>::default()).ports("1/1");

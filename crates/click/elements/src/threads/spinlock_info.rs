@@ -5,9 +5,8 @@
 //! Arguments: names.
 //!
 //! One thread runs all elements with the same lock, so no element ever waits for it.
-use alloc::boxed::Box;
-use ringway_click::arg::{Args, NameKind};
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::arg::NameKind;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("SpinlockInfo", || Box::new(SpinlockInfo)).phase(Class::INFO).reach(Reach::Each);

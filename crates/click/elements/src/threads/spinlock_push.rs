@@ -8,8 +8,7 @@
 //!
 //! No handlers.
 use super::spinlock::Spinlock;
-use alloc::boxed::Box;
-use ringway_click::Class;
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("SpinlockPush", || Box::<Spinlock>::default()).ports("1/1").processing("h");

@@ -8,10 +8,7 @@
 //! Arguments:
 //! - `ELEMENT THREAD`: an element, or a compound for all elements in it, and a thread's number. The most specific
 //!   setting applies.
-use alloc::boxed::Box;
-use alloc::format;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Reach};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 pub static CLASS: Class = Class::new("StaticThreadSched", || Box::new(StaticThreadSched)).reach(Reach::Each);

@@ -1,8 +1,6 @@
 //! Common code of decapsulating elements.
 use crate::packet::divert_counting;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, Packet, PacketBurst};
+use ringway_click::prelude::*;
 
 /// A tunnel's headers.
 pub trait Tunnel: Default + 'static {

@@ -12,9 +12,7 @@
 //! Handlers: `drops` (read): packets that were not decapsulated.
 use super::decap::{Decap, Tunnel};
 use crate::ip::transport::Transport;
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Metadata, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::checksum::checksum;
 use ringway_wire::tunnel::Gre;
 use ringway_wire::{EtherType, Header, Ipv4, Protocol, U32};

@@ -13,10 +13,7 @@
 //!
 //! Handlers: `src`, `dst` (read, write).
 use crate::ip::encap::Encap;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::checksum::checksum;
 use ringway_wire::tunnel::Gre;
 use ringway_wire::{EtherType, Header, Protocol, U16, U32};

@@ -6,8 +6,7 @@
 //!
 //! Handlers: `drops` (read): packets that were not decapsulated.
 use super::decap::{Decap, Tunnel};
-use alloc::boxed::Box;
-use ringway_click::{Annotations, Class, Metadata, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::Header;
 use ringway_wire::tunnel::Gtp;
 

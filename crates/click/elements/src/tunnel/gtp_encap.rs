@@ -5,9 +5,7 @@
 //!
 //! Arguments:
 //! - `TEID`: the tunnel endpoint identifier; if 0, the aggregate annotation.
-use alloc::boxed::Box;
-use ringway_click::arg::Args;
-use ringway_click::{Annotations, Class, Context, Element, Failed, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::tunnel::Gtp;
 
 pub static CLASS: Class =

@@ -1,6 +1,4 @@
 //! Elements that encapsulate frames, and decapsulate them.
-use ringway_click::Class;
-
 mod decap;
 pub mod gre_decap;
 pub mod gre_encap;
@@ -13,15 +11,3 @@ pub mod pppoe_encap;
 mod sessions;
 pub mod vxlan_decap;
 pub mod vxlan_encap;
-
-pub const CLASSES: &[&Class] = &[
-    &gre_decap::CLASS,
-    &gre_encap::CLASS,
-    &gtp_decap::CLASS,
-    &gtp_encap::CLASS,
-    &pppoe_concentrator::CLASS,
-    &pppoe_decap::CLASS,
-    &pppoe_encap::CLASS,
-    &vxlan_decap::CLASS,
-    &vxlan_encap::CLASS,
-];

@@ -1,5 +1,5 @@
 //! Session frames of PPP over Ethernet (RFC 2516).
-use ringway_click::{Annotations, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::tunnel::Pppoe;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, MacAddress};
 

@@ -27,17 +27,11 @@ use super::pppoe::{self, SessionFrame, Wrong};
 use super::sessions::{Delegation, Direction, Refused, Session, Sessions, name, parts};
 use crate::flow::table::USUAL;
 use crate::packet::mac_text;
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
-use ringway_click::arg::{Arg, ArgError, Args, Bandwidth, Prefix6, Scope};
-use ringway_click::{
-    Class, Context, Element, Failed, Handler, HandlerError, LINES, Metadata, OrderedSet, PACKETS, Packet,
-    PacketBurst, Pieces, Progress,
-};
+use ringway_click::arg::{Arg, ArgError, Bandwidth, Prefix6, Scope};
+use ringway_click::prelude::*;
+use ringway_click::{LINES, OrderedSet, PACKETS, Pieces, Progress};
 use ringway_click_lang::config;
 use ringway_wire::tunnel::Pppoe;
 use ringway_wire::{Header, Ipv4, Ipv6, MacAddress};

@@ -6,8 +6,7 @@
 //! Handlers: `drops` (read): invalid frames.
 use super::decap::{Decap, Tunnel};
 use super::pppoe::SessionFrame;
-use alloc::boxed::Box;
-use ringway_click::{Annotations, Class, Packet};
+use ringway_click::prelude::*;
 use ringway_wire::tunnel::Pppoe;
 
 pub static CLASS: Class =

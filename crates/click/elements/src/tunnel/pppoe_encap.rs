@@ -10,10 +10,7 @@
 //! Handlers: `src`, `dst`, `session` (read, write).
 use super::pppoe;
 use crate::packet::mac_handler;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::prelude::*;
 use ringway_wire::MacAddress;
 
 pub static CLASS: Class =

@@ -1,11 +1,10 @@
 //! Sessions of a concentrator, looked up by the subscriber's Ethernet address and session number, or by the
 //! subscriber's address or IPv6 prefix.
 use crate::flow::table::FlowTable;
-use alloc::vec::Vec;
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
-use ringway_click::SECOND;
 use ringway_click::arg::Prefix6;
+use ringway_click::prelude::*;
 use ringway_wire::MacAddress;
 
 /// Nanoseconds per tick of a token bucket.

@@ -13,9 +13,8 @@ use super::decap::{Decap, Tunnel};
 use super::vxlan_encap::LARGEST;
 use crate::ip::transport::Transport;
 use crate::packet::bounded;
-use alloc::boxed::Box;
-use ringway_click::arg::{Args, POSITIONAL};
-use ringway_click::{Annotations, Class, Metadata, Packet};
+use ringway_click::arg::POSITIONAL;
+use ringway_click::prelude::*;
 use ringway_wire::tunnel::Vxlan;
 use ringway_wire::{Ethernet, Header, Protocol, Udp};
 

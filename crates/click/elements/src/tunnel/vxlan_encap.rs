@@ -16,10 +16,8 @@
 use crate::flow::table::Key;
 use crate::ip::encap::Encap;
 use crate::packet::bounded;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-use ringway_click::arg::{Args, MANDATORY_POSITIONAL};
-use ringway_click::{Class, Context, Element, Failed, Handler, Metadata, PacketBurst};
+use ringway_click::arg::MANDATORY_POSITIONAL;
+use ringway_click::prelude::*;
 use ringway_wire::tunnel::Vxlan;
 use ringway_wire::{EtherType, Ethernet, Header, Ipv4, MacAddress, Protocol, U16, Udp};
 

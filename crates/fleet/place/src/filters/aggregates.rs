@@ -1,20 +1,14 @@
 //! Nova's host aggregates.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts of the aggregates that a VM requires
-pub struct Aggregates;
+unit! {
+    /// Only hosts of the aggregates that a VM requires
+    pub struct Aggregates = "Aggregates";
+}
 
 impl Filter for Aggregates {
-    fn name(&self) -> &'static str {
-        "Aggregates"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts of the aggregates that a VM requires"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for aggregate in context.vms().flat_map(|vm| &vm.aggregates) {
             let with = context.cluster.with("aggregate", aggregate);

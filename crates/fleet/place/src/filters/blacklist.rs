@@ -1,20 +1,14 @@
 //! Blacklists, and the hosts that a request allows and excludes.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts that are not blacklisted, and that the request allows
-pub struct Blacklist;
+unit! {
+    /// Only hosts that are not blacklisted, and that the request allows
+    pub struct Blacklist = "Blacklist";
+}
 
 impl Filter for Blacklist {
-    fn name(&self) -> &'static str {
-        "Blacklist"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts that are not blacklisted, and that the request allows"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let now = context.now;
         if !context.cluster.barred.is_empty() {

@@ -1,20 +1,14 @@
 //! A cluster in maintenance.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only highly available VMs start
-pub struct ClusterInMaintenance;
+unit! {
+    /// Only highly available VMs start
+    pub struct ClusterInMaintenance = "ClusterInMaintenance";
+}
 
 impl Filter for ClusterInMaintenance {
-    fn name(&self) -> &'static str {
-        "ClusterInMaintenance"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only highly available VMs start"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().any(|vm| !vm.ha && vm.host.is_none()) {
             kept.reject(|_| true);

@@ -1,20 +1,14 @@
 //! Compatibility versions.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts that support the VM's compatibility version
-pub struct CompatibilityVersion;
+unit! {
+    /// Only hosts that support the VM's compatibility version
+    pub struct CompatibilityVersion = "Compatibility-Version";
+}
 
 impl Filter for CompatibilityVersion {
-    fn name(&self) -> &'static str {
-        "Compatibility-Version"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts that support the VM's compatibility version"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for version in context.vms().filter_map(|vm| vm.version.as_deref()) {
             let with = context.cluster.with("version", version);

@@ -1,20 +1,14 @@
 //! CPUs.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts with at least as many non-exclusive CPUs as the VM has cores
-pub struct Cpu;
+unit! {
+    /// Only hosts with at least as many non-exclusive CPUs as the VM has cores
+    pub struct Cpu = "CPU";
+}
 
 impl Filter for Cpu {
-    fn name(&self) -> &'static str {
-        "CPU"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts with at least as many non-exclusive CPUs as the VM has cores"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let columns = &context.cluster.columns;
         let figures = columns.cpus.iter().zip(context.exclusive()).zip(&columns.largest);

@@ -1,21 +1,15 @@
 //! CPU flags.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 use std::collections::BTreeSet;
 
-/// Only hosts whose CPU has the flags that the VM needs
-pub struct CpuLevel;
+unit! {
+    /// Only hosts whose CPU has the flags that the VM needs
+    pub struct CpuLevel = "CPU-Level";
+}
 
 impl Filter for CpuLevel {
-    fn name(&self) -> &'static str {
-        "CPU-Level"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts whose CPU has the flags that the VM needs"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for flag in needed(context) {
             let with = context.cluster.with("flag", flag);

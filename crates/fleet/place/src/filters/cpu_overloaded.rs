@@ -1,24 +1,14 @@
 //! CPU load.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts whose CPUs are not overloaded for long
-pub struct CpuOverloaded;
+unit! {
+    /// Only hosts whose CPUs are not overloaded for long
+    pub struct CpuOverloaded = "CPUOverloaded", reads "HighUtilization", "CpuOverCommitDurationMinutes";
+}
 
 impl Filter for CpuOverloaded {
-    fn name(&self) -> &'static str {
-        "CPUOverloaded"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts whose CPUs are not overloaded for long"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["HighUtilization", "CpuOverCommitDurationMinutes"]
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let (high, lasting) = limits(context);
         // Hosts that were overloaded then, and still are.

@@ -3,20 +3,14 @@
 use crate::fit;
 use crate::model::Row;
 use crate::object::Pinning;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts with the CPUs that a VM is pinned to, and enough CPUs for VMs with exclusive CPUs
-pub struct CpuPinning;
+unit! {
+    /// Only hosts with the CPUs that a VM is pinned to, and enough CPUs for VMs with exclusive CPUs
+    pub struct CpuPinning = "CpuPinning";
+}
 
 impl Filter for CpuPinning {
-    fn name(&self) -> &'static str {
-        "CpuPinning"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts with the CPUs that a VM is pinned to, and enough CPUs for VMs with exclusive CPUs"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| vm.pinning == Pinning::None) {
             return;

@@ -2,20 +2,14 @@
 
 use crate::model::Row;
 use crate::object::Pinning;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts whose sockets, cores and threads suit the VM's pinning
-pub struct CpuTopology;
+unit! {
+    /// Only hosts whose sockets, cores and threads suit the VM's pinning
+    pub struct CpuTopology = "CPUTopology";
+}
 
 impl Filter for CpuTopology {
-    fn name(&self) -> &'static str {
-        "CPUTopology"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts whose sockets, cores and threads suit the VM's pinning"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| matches!(vm.pinning, Pinning::None | Pinning::Manual)) {
             return;

@@ -1,20 +1,14 @@
 //! Nova's hint `different_host`.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Excludes the hosts of the VMs that the hint names
-pub struct DifferentHost;
+unit! {
+    /// Excludes the hosts of the VMs that the hint names
+    pub struct DifferentHost = "DifferentHost";
+}
 
 impl Filter for DifferentHost {
-    fn name(&self) -> &'static str {
-        "DifferentHost"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Excludes the hosts of the VMs that the hint names"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let named = context.vms().flat_map(|vm| &vm.different_host);
         let places = named.filter_map(|name| context.model.vm(name)?.place());

@@ -1,20 +1,14 @@
 //! Emulated machines.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts whose QEMU has the VM's emulated machine
-pub struct EmulatedMachine;
+unit! {
+    /// Only hosts whose QEMU has the VM's emulated machine
+    pub struct EmulatedMachine = "Emulated-Machine";
+}
 
 impl Filter for EmulatedMachine {
-    fn name(&self) -> &'static str {
-        "Emulated-Machine"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts whose QEMU has the VM's emulated machine"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for machine in needed(context) {
             let with = context.cluster.with("machine", machine);

@@ -2,24 +2,14 @@
 
 use crate::expression::Expression;
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts for which an expression over facts holds
-pub struct Facts;
+unit! {
+    /// Only hosts for which an expression over facts holds
+    pub struct Facts = "Facts", reads "FactFilter";
+}
 
 impl Filter for Facts {
-    fn name(&self) -> &'static str {
-        "Facts"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts for which an expression over facts holds"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["FactFilter"]
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let Some(expression) = context.given("FactFilter") else { return };
         match Expression::read(expression) {

@@ -1,25 +1,15 @@
 //! Functions of a chain in different fault domains.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 use std::collections::BTreeMap;
 
-/// Limits the functions of a chain in a fault domain
-pub struct FaultDomains;
+unit! {
+    /// Limits the functions of a chain in a fault domain
+    pub struct FaultDomains = "FaultDomains", reads "FaultDomainLimit";
+}
 
 impl Filter for FaultDomains {
-    fn name(&self) -> &'static str {
-        "FaultDomains"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Limits the functions of a chain in a fault domain"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["FaultDomainLimit"]
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let limit = context.whole("FaultDomainLimit", 1) as usize;
         for (domain, count) in taken(context) {

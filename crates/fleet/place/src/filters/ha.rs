@@ -2,20 +2,14 @@
 
 use crate::model::HostSlot;
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// The self-hosted engine only on hosts with a positive score
-pub struct Ha;
+unit! {
+    /// The self-hosted engine only on hosts with a positive score
+    pub struct Ha = "HA";
+}
 
 impl Filter for Ha {
-    fn name(&self) -> &'static str {
-        "HA"
-    }
-
-    fn describes(&self) -> &'static str {
-        "The self-hosted engine only on hosts with a positive score"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if let Some(least) = least(context) {
             kept.reject(|row| context.cluster.slot(row).is_none_or(|slot| !good(slot, least)));

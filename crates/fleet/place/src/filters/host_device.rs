@@ -1,20 +1,14 @@
 //! Devices of the host.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts on which the devices of the VM are free
-pub struct HostDevice;
+unit! {
+    /// Only hosts on which the devices of the VM are free
+    pub struct HostDevice = "HostDevice";
+}
 
 impl Filter for HostDevice {
-    fn name(&self) -> &'static str {
-        "HostDevice"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts on which the devices of the VM are free"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| vm.devices.is_empty()) {
             return;

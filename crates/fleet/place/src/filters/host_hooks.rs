@@ -1,20 +1,14 @@
 //! Hooks.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts with the hooks that a VM needs
-pub struct HostHooks;
+unit! {
+    /// Only hosts with the hooks that a VM needs
+    pub struct HostHooks = "Host-hooks";
+}
 
 impl Filter for HostHooks {
-    fn name(&self) -> &'static str {
-        "Host-hooks"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts with the hooks that a VM needs"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for hook in context.vms().flat_map(|vm| &vm.hooks) {
             let with = context.cluster.with("hook", hook);

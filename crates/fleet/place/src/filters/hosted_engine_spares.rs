@@ -2,24 +2,14 @@
 
 use crate::model::Row;
 use crate::model::{GUEST_OVERHEAD, VmSlot};
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Keeps spare hosts for the self-hosted engine
-pub struct HostedEngineSpares;
+unit! {
+    /// Keeps spare hosts for the self-hosted engine
+    pub struct HostedEngineSpares = "HostedEngineSpares", reads "HeSparesCount";
+}
 
 impl Filter for HostedEngineSpares {
-    fn name(&self) -> &'static str {
-        "HostedEngineSpares"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Keeps spare hosts for the self-hosted engine"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["HeSparesCount"]
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let spares = context.whole("HeSparesCount", 0) as usize;
         if spares == 0 {

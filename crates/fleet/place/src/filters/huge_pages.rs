@@ -1,21 +1,15 @@
 //! Huge pages.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 use std::collections::BTreeMap;
 
-/// Only hosts with enough free huge pages
-pub struct HugePages;
+unit! {
+    /// Only hosts with enough free huge pages
+    pub struct HugePages = "HugePages";
+}
 
 impl Filter for HugePages {
-    fn name(&self) -> &'static str {
-        "HugePages"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts with enough free huge pages"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| vm.huge_page_kb.is_none()) {
             return;

@@ -2,20 +2,14 @@
 
 use crate::model::Row;
 use crate::os::{self, Os};
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Not hosts with an older operating system than the VM's last host
-pub struct InClusterUpgrade;
+unit! {
+    /// Not hosts with an older operating system than the VM's last host
+    pub struct InClusterUpgrade = "InClusterUpgrade";
+}
 
 impl Filter for InClusterUpgrade {
-    fn name(&self) -> &'static str {
-        "InClusterUpgrade"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Not hosts with an older operating system than the VM's last host"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for os in context.vms().filter_map(|vm| os::last(context, vm)) {
             kept.reject(|row| wrong(context, &os, row).is_some());

@@ -1,21 +1,15 @@
 //! Mediated devices.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 use std::collections::BTreeMap;
 
-/// Only hosts with enough free mediated devices
-pub struct MDevice;
+unit! {
+    /// Only hosts with enough free mediated devices
+    pub struct MDevice = "MDevice";
+}
 
 impl Filter for MDevice {
-    fn name(&self) -> &'static str {
-        "MDevice"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts with enough free mediated devices"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| vm.mdevs.is_empty()) {
             return;

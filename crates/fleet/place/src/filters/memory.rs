@@ -2,20 +2,14 @@
 
 use crate::model::Row;
 use crate::object::VmStatus;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts with enough free and schedulable memory
-pub struct Memory;
+unit! {
+    /// Only hosts with enough free and schedulable memory
+    pub struct Memory = "Memory";
+}
 
 impl Filter for Memory {
-    fn name(&self) -> &'static str {
-        "Memory"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts with enough free and schedulable memory"
-    }
-
     fn may_pass_later(&self) -> bool {
         true
     }

@@ -1,20 +1,14 @@
 //! The host a VM is on.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Not the host that the VM runs on
-pub struct Migration;
+unit! {
+    /// Not the host that the VM runs on
+    pub struct Migration = "Migration";
+}
 
 impl Filter for Migration {
-    fn name(&self) -> &'static str {
-        "Migration"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Not the host that the VM runs on"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if !context.request.stay {
             let sources: Vec<Row> = context.sources().collect();

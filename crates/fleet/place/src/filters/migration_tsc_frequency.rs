@@ -1,20 +1,14 @@
 //! Time stamp counters.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// VMs that rely on it move only between hosts with the same frequency of the time stamp counter
-pub struct MigrationTscFrequency;
+unit! {
+    /// VMs that rely on it move only between hosts with the same frequency of the time stamp counter
+    pub struct MigrationTscFrequency = "Migration-Tsc-Frequency";
+}
 
 impl Filter for MigrationTscFrequency {
-    fn name(&self) -> &'static str {
-        "Migration-Tsc-Frequency"
-    }
-
-    fn describes(&self) -> &'static str {
-        "VMs that rely on it move only between hosts with the same frequency of the time stamp counter"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for source in sources(context) {
             kept.reject(|row| !alike(context, source, row));

@@ -1,21 +1,15 @@
 //! Networks and virtual functions.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 use std::collections::BTreeMap;
 
-/// Only hosts on the VM's networks, with SR-IOV virtual functions for those of its cards that need one
-pub struct Network;
+unit! {
+    /// Only hosts on the VM's networks, with SR-IOV virtual functions for those of its cards that need one
+    pub struct Network = "Network";
+}
 
 impl Filter for Network {
-    fn name(&self) -> &'static str {
-        "Network"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts on the VM's networks, with SR-IOV virtual functions for those of its cards that need one"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| vm.nics.is_empty()) {
             return;

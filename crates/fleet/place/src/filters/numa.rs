@@ -3,20 +3,14 @@
 use crate::fit;
 use crate::model::Row;
 use crate::object::{NumaMode, Pinning, Vm};
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts whose NUMA nodes can hold those that a VM pins
-pub struct Numa;
+unit! {
+    /// Only hosts whose NUMA nodes can hold those that a VM pins
+    pub struct Numa = "NUMA";
+}
 
 impl Filter for Numa {
-    fn name(&self) -> &'static str {
-        "NUMA"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts whose NUMA nodes can hold those that a VM pins"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let pins = |vm: &Vm| vm.numa.iter().any(|node| !node.host_nodes.is_empty());
         if !context.vms().any(|vm| pins(vm) || vm.pinning == Pinning::ResizeAndPinNuma) {

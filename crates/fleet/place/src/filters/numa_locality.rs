@@ -2,24 +2,14 @@
 
 use crate::fit;
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts with a NUMA node that has the VM's CPUs, memory and port
-pub struct NumaLocality;
+unit! {
+    /// Only hosts with a NUMA node that has the VM's CPUs, memory and port
+    pub struct NumaLocality = "NumaLocality", reads "PortUtilization";
+}
 
 impl Filter for NumaLocality {
-    fn name(&self) -> &'static str {
-        "NumaLocality"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts with a NUMA node that has the VM's CPUs, memory and port"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["PortUtilization"]
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| !vm.numa_local) {
             return;

@@ -2,20 +2,14 @@
 
 use crate::model::Row;
 use crate::object::Migration;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only the hosts that a VM is pinned to
-pub struct PinToHost;
+unit! {
+    /// Only the hosts that a VM is pinned to
+    pub struct PinToHost = "PinToHost";
+}
 
 impl Filter for PinToHost {
-    fn name(&self) -> &'static str {
-        "PinToHost"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only the hosts that a VM is pinned to"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for vm in context.vms().filter(|vm| vm.migration == Migration::PinnedToHost) {
             let rows = context.rows_of(&vm.hosts);

@@ -2,24 +2,14 @@
 
 use crate::fit;
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts whose ports have bandwidth and packets a second left
-pub struct PortBudget;
+unit! {
+    /// Only hosts whose ports have bandwidth and packets a second left
+    pub struct PortBudget = "PortBudget", reads "PortUtilization";
+}
 
 impl Filter for PortBudget {
-    fn name(&self) -> &'static str {
-        "PortBudget"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts whose ports have bandwidth and packets a second left"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["PortUtilization"]
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| vm.ports.is_empty()) {
             return;

@@ -1,20 +1,14 @@
 //! Nova's hint `same_host`.
 
 use crate::model::{HostId, Row, VmSlot};
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only the hosts of the VMs that the hint names
-pub struct SameHost;
+unit! {
+    /// Only the hosts of the VMs that the hint names
+    pub struct SameHost = "SameHost";
+}
 
 impl Filter for SameHost {
-    fn name(&self) -> &'static str {
-        "SameHost"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only the hosts of the VMs that the hint names"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for vm in context.vms().filter(|vm| !vm.same_host.is_empty()) {
             let slots = vm.same_host.iter().filter_map(|name| context.model.vm(name));

@@ -1,20 +1,14 @@
 //! Hosts that are up.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts that are up
-pub struct Status;
+unit! {
+    /// Only hosts that are up
+    pub struct Status = "Status";
+}
 
 impl Filter for Status {
-    fn name(&self) -> &'static str {
-        "Status"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts that are up"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let up = &context.cluster.columns.up;
         kept.reject_each(up.iter().map(|up| !up));

@@ -2,24 +2,14 @@
 
 use crate::model::Row;
 use crate::object::VmStatus;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts that don't swap
-pub struct Swap;
+unit! {
+    /// Only hosts that don't swap
+    pub struct Swap = "Swap", reads "MaximumAllowedSwapUsage";
+}
 
 impl Filter for Swap {
-    fn name(&self) -> &'static str {
-        "Swap"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts that don't swap"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["MaximumAllowedSwapUsage"]
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         if context.vms().all(|vm| vm.status == VmStatus::Paused) {
             return;

@@ -2,24 +2,14 @@
 
 use crate::model::Row;
 use crate::ratio::Ratio;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts within the limit of virtual CPUs per CPU
-pub struct VCpuCapacity;
+unit! {
+    /// Only hosts within the limit of virtual CPUs per CPU
+    pub struct VCpuCapacity = "VCpuCapacity", reads "VCpuAllocationRatio";
+}
 
 impl Filter for VCpuCapacity {
-    fn name(&self) -> &'static str {
-        "VCpuCapacity"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts within the limit of virtual CPUs per CPU"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["VCpuAllocationRatio"]
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let ratio = context.number("VCpuAllocationRatio").unwrap_or(Ratio::whole(1));
         let columns = &context.cluster.columns;

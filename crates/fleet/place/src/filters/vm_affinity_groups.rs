@@ -2,21 +2,15 @@
 
 use crate::model::Row;
 use crate::object::Rule;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Enforced affinity between the VMs of a group
-pub struct VmAffinityGroups;
+unit! {
+    /// Enforced affinity between the VMs of a group
+    pub struct VmAffinityGroups = "VmAffinityGroups";
+}
 
 impl Filter for VmAffinityGroups {
-    fn name(&self) -> &'static str {
-        "VmAffinityGroups"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Enforced affinity between the VMs of a group"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         let Some(rules) = Rules::of(context) else { return };
         if rules.conflict.is_some() {

@@ -1,20 +1,14 @@
 //! Storage leases.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Only hosts that can take the VM's lease
-pub struct VmLeasesReady;
+unit! {
+    /// Only hosts that can take the VM's lease
+    pub struct VmLeasesReady = "VM leases ready";
+}
 
 impl Filter for VmLeasesReady {
-    fn name(&self) -> &'static str {
-        "VM leases ready"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Only hosts that can take the VM's lease"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for domain in context.vms().filter_map(|vm| vm.lease.as_deref()) {
             let with = context.cluster.with("lease", domain);

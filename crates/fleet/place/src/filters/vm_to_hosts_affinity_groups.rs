@@ -2,20 +2,14 @@
 
 use crate::model::Row;
 use crate::object::{AffinityGroup, Rule};
-use crate::unit::{Context, Filter, Kept};
+use crate::unit::{Context, Filter, Kept, unit};
 
-/// Enforced affinity of a group's VMs to its hosts
-pub struct VmToHostsAffinityGroups;
+unit! {
+    /// Enforced affinity of a group's VMs to its hosts
+    pub struct VmToHostsAffinityGroups = "VmToHostsAffinityGroups";
+}
 
 impl Filter for VmToHostsAffinityGroups {
-    fn name(&self) -> &'static str {
-        "VmToHostsAffinityGroups"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Enforced affinity of a group's VMs to its hosts"
-    }
-
     fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
         for group in groups(context) {
             kept.reject(|row| super::in_group(context, group, row) != (group.host_rule == Rule::Positive));

@@ -20,8 +20,8 @@ use crate::model::Row;
 /// The worst score of a weight whose figures have no natural limit (oVirt's `MaxSchedulerWeight`).
 pub const MAX_WEIGHT: i32 = 1000;
 
-/// Rejects hosts that can't run a group of VMs.
-pub trait Filter: Sync {
+/// What policies, documentation and the API say of a filter or weight; [`unit!`] declares it.
+pub trait Unit: Sync {
     /// Its name, used in policies.
     fn name(&self) -> &'static str;
 
@@ -29,10 +29,37 @@ pub trait Filter: Sync {
     fn describes(&self) -> &'static str;
 
     /// Names of the custom properties that it reads.
-    fn parameters(&self) -> &'static [&'static str] {
-        &[]
-    }
+    fn parameters(&self) -> &'static [&'static str];
+}
 
+/// Declares a unit: its documentation is its description, then the name in policies and the properties it reads.
+macro_rules! unit {
+    (
+        $(#[doc = $describes:literal])+
+        pub struct $unit:ident = $name:literal $(, reads $($parameter:literal),+)?;
+    ) => {
+        $(#[doc = $describes])+
+        pub struct $unit;
+
+        impl crate::unit::Unit for $unit {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn describes(&self) -> &'static str {
+                concat!($($describes),+).trim_start()
+            }
+
+            fn parameters(&self) -> &'static [&'static str] {
+                &[$($($parameter),+)?]
+            }
+        }
+    };
+}
+pub(crate) use unit;
+
+/// Rejects hosts that can't run a group of VMs.
+pub trait Filter: Unit {
     /// Whether a rejected host may pass after reservations there have ended.
     fn may_pass_later(&self) -> bool {
         false
@@ -46,18 +73,7 @@ pub trait Filter: Sync {
 }
 
 /// Scores the remaining hosts; lower is better.
-pub trait Weight: Sync {
-    /// Its name, used in policies.
-    fn name(&self) -> &'static str;
-
-    /// Its description for people.
-    fn describes(&self) -> &'static str;
-
-    /// Names of the custom properties that it reads.
-    fn parameters(&self) -> &'static [&'static str] {
-        &[]
-    }
-
+pub trait Weight: Unit {
     /// Whether all hosts have the same score for the group, so that [`Weight::weigh`] need not be called.
     fn is_neutral(&self, _: &Context<'_>) -> bool {
         false

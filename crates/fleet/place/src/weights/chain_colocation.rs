@@ -2,20 +2,14 @@
 
 use crate::filters::chain_mates;
 use crate::model::Row;
-use crate::unit::{Context, MAX_WEIGHT, Weight};
+use crate::unit::{Context, MAX_WEIGHT, Weight, unit};
 
-/// Prefers hosts of the chain's functions, adjacent ones most.
-pub struct ChainColocation;
+unit! {
+    /// Prefers hosts of the chain's functions, adjacent ones most
+    pub struct ChainColocation = "ChainColocation";
+}
 
 impl Weight for ChainColocation {
-    fn name(&self) -> &'static str {
-        "ChainColocation"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts of the chain's functions, adjacent ones most"
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let mates = chain_mates(context);
         if mates.is_empty() {

@@ -3,20 +3,14 @@
 use crate::fit;
 use crate::model::Row;
 use crate::object::{NumaMode, Vm};
-use crate::unit::{Context, MAX_WEIGHT, Weight};
+use crate::unit::{Context, MAX_WEIGHT, Weight, unit};
 
-/// Prefers hosts where CPU pinning and NUMA pinning agree.
-pub struct CpuAndNumaPinning;
+unit! {
+    /// Prefers hosts where CPU pinning and NUMA pinning agree
+    pub struct CpuAndNumaPinning = "CPU and NUMA pinning compatibility";
+}
 
 impl Weight for CpuAndNumaPinning {
-    fn name(&self) -> &'static str {
-        "CPU and NUMA pinning compatibility"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts where CPU pinning and NUMA pinning agree"
-    }
-
     fn is_neutral(&self, context: &Context<'_>) -> bool {
         !context.vms().any(|vm| is_strict(vm) && vm.numa.iter().any(|node| !node.host_nodes.is_empty()))
     }

@@ -2,24 +2,14 @@
 
 use crate::model::Row;
 use crate::ratio::Ratio;
-use crate::unit::{Context, Weight, stretch};
+use crate::unit::{Context, Weight, stretch, unit};
 
-/// Prefers hosts whose CPUs are less loaded.
-pub struct EvenDistributionCpu;
+unit! {
+    /// Prefers hosts whose CPUs are less loaded
+    pub struct EvenDistributionCpu = "OptimalForCpuEvenDistribution", reads "VCpuToPhysicalCpuRatio";
+}
 
 impl Weight for EvenDistributionCpu {
-    fn name(&self) -> &'static str {
-        "OptimalForCpuEvenDistribution"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts whose CPUs are less loaded"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["VCpuToPhysicalCpuRatio"]
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         match context.number("VCpuToPhysicalCpuRatio").filter(|ratio| !ratio.is_zero()) {
             Some(limit) => {

@@ -1,20 +1,14 @@
 //! Even distribution of memory.
 
 use crate::model::Row;
-use crate::unit::{Context, MAX_WEIGHT, Weight, round};
+use crate::unit::{Context, MAX_WEIGHT, Weight, round, unit};
 
-/// Prefers hosts with more schedulable memory.
-pub struct EvenDistributionMemory;
+unit! {
+    /// Prefers hosts with more schedulable memory
+    pub struct EvenDistributionMemory = "OptimalForMemoryEvenDistribution";
+}
 
 impl Weight for EvenDistributionMemory {
-    fn name(&self) -> &'static str {
-        "OptimalForMemoryEvenDistribution"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts with more schedulable memory"
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let schedulable = &context.cluster.columns.schedulable;
         let most = rows.iter().map(|row| schedulable[*row as usize]).max().unwrap_or(2).max(2);

@@ -1,24 +1,14 @@
 //! Even distribution of VMs.
 
 use crate::model::Row;
-use crate::unit::{Context, Weight};
+use crate::unit::{Context, Weight, unit};
 
-/// Prefers hosts with fewer VMs.
-pub struct EvenGuestDistribution;
+unit! {
+    /// Prefers hosts with fewer VMs
+    pub struct EvenGuestDistribution = "OptimalForEvenGuestDistribution", reads "SpmVmGrace";
+}
 
 impl Weight for EvenGuestDistribution {
-    fn name(&self) -> &'static str {
-        "OptimalForEvenGuestDistribution"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts with fewer VMs"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["SpmVmGrace"]
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let grace = i32::try_from(context.whole("SpmVmGrace", 5)).unwrap_or(i32::MAX);
         let columns = &context.cluster.columns;

@@ -2,21 +2,15 @@
 
 use crate::filters::chain_mates;
 use crate::model::Row;
-use crate::unit::{Context, Weight};
+use crate::unit::{Context, Weight, unit};
 use std::collections::HashMap;
 
-/// Prefers fault domains with fewer functions of the chain.
-pub struct FaultDomains;
+unit! {
+    /// Prefers fault domains with fewer functions of the chain
+    pub struct FaultDomains = "FaultDomains";
+}
 
 impl Weight for FaultDomains {
-    fn name(&self) -> &'static str {
-        "FaultDomains"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers fault domains with fewer functions of the chain"
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let mut taken: HashMap<&str, i32> = HashMap::new();
         for (_, mate) in chain_mates(context) {

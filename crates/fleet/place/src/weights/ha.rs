@@ -1,20 +1,14 @@
 //! Hosts for the self-hosted engine.
 
 use crate::model::Row;
-use crate::unit::{Context, MAX_WEIGHT, Weight, round};
+use crate::unit::{Context, MAX_WEIGHT, Weight, round, unit};
 
-/// Prefers hosts with a higher score for the self-hosted engine.
-pub struct Ha;
+unit! {
+    /// Prefers hosts with a higher score for the self-hosted engine
+    pub struct Ha = "HA";
+}
 
 impl Weight for Ha {
-    fn name(&self) -> &'static str {
-        "HA"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts with a higher score for the self-hosted engine"
-    }
-
     fn is_neutral(&self, context: &Context<'_>) -> bool {
         !context.vms().any(|vm| vm.hosted_engine)
     }

@@ -1,24 +1,14 @@
 //! Even distribution of highly available VMs.
 
 use crate::model::Row;
-use crate::unit::{Context, Weight, round};
+use crate::unit::{Context, Weight, round, unit};
 
-/// Prefers hosts with fewer highly available VMs, for highly available VMs.
-pub struct HaReservation;
+unit! {
+    /// Prefers hosts with fewer highly available VMs, for highly available VMs
+    pub struct HaReservation = "OptimalForHaReservation", reads "ScaleDown";
+}
 
 impl Weight for HaReservation {
-    fn name(&self) -> &'static str {
-        "OptimalForHaReservation"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts with fewer highly available VMs, for highly available VMs"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["ScaleDown"]
-    }
-
     fn is_neutral(&self, context: &Context<'_>) -> bool {
         !context.cluster.cluster.ha_reservation || !context.vms().any(|vm| vm.ha)
     }

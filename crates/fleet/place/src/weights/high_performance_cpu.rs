@@ -2,20 +2,14 @@
 
 use crate::model::{CpuMap, Row};
 use crate::object::Vm;
-use crate::unit::{Context, MAX_WEIGHT, Weight, stretch};
+use crate::unit::{Context, MAX_WEIGHT, Weight, stretch, unit};
 
-/// Prefers hosts with at least the sockets, cores and threads of a high-performance VM.
-pub struct HighPerformanceCpu;
+unit! {
+    /// Prefers hosts with at least the sockets, cores and threads of a high-performance VM
+    pub struct HighPerformanceCpu = "CPU for high performance VMs";
+}
 
 impl Weight for HighPerformanceCpu {
-    fn name(&self) -> &'static str {
-        "CPU for high performance VMs"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts with at least the sockets, cores and threads of a high-performance VM"
-    }
-
     fn is_neutral(&self, context: &Context<'_>) -> bool {
         !context.vms().any(applies)
     }

@@ -2,20 +2,14 @@
 
 use crate::model::Row;
 use crate::os::{self, Os};
-use crate::unit::{Context, Weight};
+use crate::unit::{Context, Weight, unit};
 
-/// Prefers hosts with a newer operating system.
-pub struct InClusterUpgrade;
+unit! {
+    /// Prefers hosts with a newer operating system
+    pub struct InClusterUpgrade = "InClusterUpgrade";
+}
 
 impl Weight for InClusterUpgrade {
-    fn name(&self) -> &'static str {
-        "InClusterUpgrade"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts with a newer operating system"
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let last = context.vms().find_map(|vm| os::last(context, vm));
         let starting = last.is_none();

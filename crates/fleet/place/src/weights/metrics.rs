@@ -2,24 +2,14 @@
 
 use crate::expression::{Expression, Number};
 use crate::model::Row;
-use crate::unit::{Context, MAX_WEIGHT, Weight};
+use crate::unit::{Context, MAX_WEIGHT, Weight, unit};
 
-/// Prefers hosts for which an expression over facts is greater (Nova's metrics weigher).
-pub struct Metrics;
+unit! {
+    /// Prefers hosts for which an expression over facts is greater (Nova's metrics weigher)
+    pub struct Metrics = "Metrics", reads "MetricsWeightSetting";
+}
 
 impl Weight for Metrics {
-    fn name(&self) -> &'static str {
-        "Metrics"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts for which an expression over facts is greater (Nova's metrics weigher)"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["MetricsWeightSetting"]
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let Some(Ok(expression)) = context.given("MetricsWeightSetting").map(Expression::read) else {
             return;

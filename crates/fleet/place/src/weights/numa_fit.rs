@@ -1,20 +1,14 @@
 //! VMs that fit a NUMA node.
 
 use crate::model::Row;
-use crate::unit::{Context, MAX_WEIGHT, Weight};
+use crate::unit::{Context, MAX_WEIGHT, Weight, unit};
 
-/// Prefers hosts where a VM without virtual NUMA nodes fits one NUMA node.
-pub struct NumaFit;
+unit! {
+    /// Prefers hosts where a VM without virtual NUMA nodes fits one NUMA node
+    pub struct NumaFit = "Fit VM to single host NUMA node";
+}
 
 impl Weight for NumaFit {
-    fn name(&self) -> &'static str {
-        "Fit VM to single host NUMA node"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts where a VM without virtual NUMA nodes fits one NUMA node"
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         for vm in context.vms().filter(|vm| vm.numa.is_empty()) {
             for (row, raw) in rows.iter().zip(&mut *raw) {

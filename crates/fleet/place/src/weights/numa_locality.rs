@@ -3,24 +3,14 @@
 use crate::fit;
 use crate::model::Row;
 use crate::object::Vm;
-use crate::unit::{Context, MAX_WEIGHT, Weight};
+use crate::unit::{Context, MAX_WEIGHT, Weight, unit};
 
-/// Prefers hosts with a NUMA node that has the function's CPUs, memory and port.
-pub struct NumaLocality;
+unit! {
+    /// Prefers hosts with a NUMA node that has the function's CPUs, memory and port
+    pub struct NumaLocality = "NumaLocality", reads "PortUtilization";
+}
 
 impl Weight for NumaLocality {
-    fn name(&self) -> &'static str {
-        "NumaLocality"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts with a NUMA node that has the function's CPUs, memory and port"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["PortUtilization"]
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let wishes = |vm: &Vm| vm.numa_local || !vm.ports.is_empty();
         if !context.vms().any(wishes) {

@@ -2,24 +2,14 @@
 
 use crate::model::Row;
 use crate::ratio::Ratio;
-use crate::unit::{Context, Weight};
+use crate::unit::{Context, Weight, unit};
 
-/// Prefers hosts with the least CPUs and memory left, in proportion.
-pub struct Packing;
+unit! {
+    /// Prefers hosts with the least CPUs and memory left, in proportion
+    pub struct Packing = "Packing", reads "VCpuAllocationRatio";
+}
 
 impl Weight for Packing {
-    fn name(&self) -> &'static str {
-        "Packing"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts with the least CPUs and memory left, in proportion"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["VCpuAllocationRatio"]
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let ratio = context.number("VCpuAllocationRatio").unwrap_or(Ratio::whole(1)).reduced();
         let (columns, exclusive) = (&context.cluster.columns, context.exclusive());

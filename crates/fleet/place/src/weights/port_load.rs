@@ -3,24 +3,14 @@
 use crate::fit;
 use crate::model::Row;
 use crate::ratio::Ratio;
-use crate::unit::{Context, MAX_WEIGHT, Weight};
+use crate::unit::{Context, MAX_WEIGHT, Weight, unit};
 
-/// Prefers hosts whose ports have more bandwidth left.
-pub struct PortLoad;
+unit! {
+    /// Prefers hosts whose ports have more bandwidth left
+    pub struct PortLoad = "PortLoad", reads "PortUtilization";
+}
 
 impl Weight for PortLoad {
-    fn name(&self) -> &'static str {
-        "PortLoad"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts whose ports have more bandwidth left"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["PortUtilization"]
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         if context.vms().all(|vm| vm.ports.is_empty()) {
             return;

@@ -1,24 +1,14 @@
 //! Consolidation by CPU load.
 
 use crate::model::Row;
-use crate::unit::{Context, MAX_WEIGHT, Weight, round};
+use crate::unit::{Context, MAX_WEIGHT, Weight, round, unit};
 
-/// Prefers hosts whose CPUs are more loaded, but not overloaded.
-pub struct PowerSavingCpu;
+unit! {
+    /// Prefers hosts whose CPUs are more loaded, but not overloaded
+    pub struct PowerSavingCpu = "OptimalForCpuPowerSaving", reads "HighUtilization";
+}
 
 impl Weight for PowerSavingCpu {
-    fn name(&self) -> &'static str {
-        "OptimalForCpuPowerSaving"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts whose CPUs are more loaded, but not overloaded"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["HighUtilization"]
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         super::load_scores(context, rows, raw, |_| 1);
         let high = context.whole("HighUtilization", i32::MAX.into());

@@ -1,24 +1,15 @@
 //! Consolidation by memory.
 
 use crate::model::Row;
-use crate::unit::{Context, MAX_WEIGHT, Weight};
+use crate::unit::{Context, MAX_WEIGHT, Weight, unit};
 
-/// Prefers hosts with less schedulable memory, but not too little.
-pub struct PowerSavingMemory;
+unit! {
+    /// Prefers hosts with less schedulable memory, but not too little
+    pub struct PowerSavingMemory = "OptimalForMemoryPowerSaving",
+        reads "MaxFreeMemoryForOverUtilized", "MinFreeMemoryForUnderUtilized";
+}
 
 impl Weight for PowerSavingMemory {
-    fn name(&self) -> &'static str {
-        "OptimalForMemoryPowerSaving"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts with less schedulable memory, but not too little"
-    }
-
-    fn parameters(&self) -> &'static [&'static str] {
-        &["MaxFreeMemoryForOverUtilized", "MinFreeMemoryForUnderUtilized"]
-    }
-
     fn weigh(&self, context: &Context<'_>, rows: &[Row], raw: &mut [i32]) {
         let low = context.whole("MaxFreeMemoryForOverUtilized", 0);
         let high = context.whole("MinFreeMemoryForUnderUtilized", i64::MAX);

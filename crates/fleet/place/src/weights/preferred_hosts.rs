@@ -1,20 +1,14 @@
 //! Preferred hosts.
 
 use crate::model::Row;
-use crate::unit::{Context, Weight};
+use crate::unit::{Context, Weight, unit};
 
-/// Prefers the hosts that a VM names, when it starts.
-pub struct PreferredHosts;
+unit! {
+    /// Prefers the hosts that a VM names, when it starts
+    pub struct PreferredHosts = "PreferredHosts";
+}
 
 impl Weight for PreferredHosts {
-    fn name(&self) -> &'static str {
-        "PreferredHosts"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers the hosts that a VM names, when it starts"
-    }
-
     fn is_neutral(&self, context: &Context<'_>) -> bool {
         !context.vms().any(|vm| !vm.runs() && !vm.hosts.is_empty())
     }

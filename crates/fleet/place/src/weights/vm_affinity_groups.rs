@@ -2,22 +2,16 @@
 
 use crate::model::{Row, VmId};
 use crate::object::{Migration, Rule};
-use crate::unit::{Context, Weight};
+use crate::unit::{Context, Weight, unit};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-/// Prefers hosts that violate only groups of low priority, and hosts with more VMs of the same group.
-pub struct VmAffinityGroups;
+unit! {
+    /// Prefers hosts that violate only groups of low priority, and hosts with more VMs of the same group
+    pub struct VmAffinityGroups = "VmAffinityGroups";
+}
 
 impl Weight for VmAffinityGroups {
-    fn name(&self) -> &'static str {
-        "VmAffinityGroups"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts that violate only groups of low priority, and hosts with more VMs of the same group"
-    }
-
     fn is_neutral(&self, context: &Context<'_>) -> bool {
         let mut groups = context.vms().flat_map(|vm| context.model.groups_of(vm));
         groups.all(|group| group.vm_rule == Rule::Disabled)

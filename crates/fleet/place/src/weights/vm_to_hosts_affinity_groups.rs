@@ -3,20 +3,14 @@
 use crate::filters::in_group;
 use crate::model::Row;
 use crate::object::Rule;
-use crate::unit::{Context, Weight};
+use crate::unit::{Context, Weight, unit};
 
-/// Prefers hosts that violate only groups of low priority.
-pub struct VmToHostsAffinityGroups;
+unit! {
+    /// Prefers hosts that violate only groups of low priority
+    pub struct VmToHostsAffinityGroups = "VmToHostsAffinityGroups";
+}
 
 impl Weight for VmToHostsAffinityGroups {
-    fn name(&self) -> &'static str {
-        "VmToHostsAffinityGroups"
-    }
-
-    fn describes(&self) -> &'static str {
-        "Prefers hosts that violate only groups of low priority"
-    }
-
     fn is_neutral(&self, context: &Context<'_>) -> bool {
         let mut groups = context.vms().flat_map(|vm| context.model.groups_of(vm));
         groups.all(|group| group.host_rule == Rule::Disabled || group.host_enforcing)

@@ -1,8 +1,8 @@
 //! Variables of a script, and the text of handlers that stands for `$(..)`.
 use super::Script;
-use alloc::string::{String, ToString};
 use core::cell::RefCell;
-use ringway_click::{Context, HandlerCall, HandlerError};
+use ringway_click::HandlerCall;
+use ringway_click::prelude::*;
 use ringway_click_lang::config::{self, Budget, VariableSyntax, Variables, expand_at};
 
 /// Maximum number of bytes that an expansion reads and writes. Attack: a variable that doubles itself in a loop.

@@ -1,7 +1,6 @@
 //! Formatting of numbers, as by C's `printf`.
-use alloc::format;
-use alloc::string::{String, ToString};
 use ringway_click::arg::parse_saturating;
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 /// Maximum field width. Attack: `%999999999d` in a script that a control connection writes.

@@ -1,8 +1,7 @@
 //! Functions of scripts: handlers that depend on nothing but their parameters.
 use super::format;
-use alloc::string::{String, ToString};
-use ringway_click::HandlerError;
 use ringway_click::arg::{parse_bool, parse_saturating};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 /// Names of the functions.

@@ -2,9 +2,8 @@
 use super::program::{End, Target};
 use super::run::Because;
 use super::{Script, function, signals};
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
-use ringway_click::{Context, Handler, HandlerError, Timestamp};
+use ringway_click::Timestamp;
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 pub(super) fn list(proxy: bool, exported: &[String]) -> Vec<Handler> {

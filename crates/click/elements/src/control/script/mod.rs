@@ -26,12 +26,9 @@ mod program;
 mod run;
 mod signals;
 
-use alloc::boxed::Box;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use program::{End, Program, Step};
-use ringway_click::arg::{Args, Raw};
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Reach, Timer};
+use ringway_click::arg::Raw;
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 use run::Because;
 

@@ -1,8 +1,6 @@
 //! Instructions of a script.
 use alloc::collections::BTreeMap;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 /// How a script ends.

@@ -1,10 +1,9 @@
 //! Executing a script.
 use super::program::{End, Step, Target};
 use super::{Script, ScriptType};
-use alloc::format;
-use alloc::string::{String, ToString};
+use ringway_click::HandlerCall;
 use ringway_click::arg::{Nanoseconds, parse_bool};
-use ringway_click::{Context, HandlerCall};
+use ringway_click::prelude::*;
 use ringway_click_lang::config;
 
 /// Maximum number of jumps without waiting.

@@ -3,8 +3,7 @@ use super::many::RULES;
 use super::primitive::{DESTINATION, FRAGMENT, PROTOCOL, SOURCE};
 use super::program::{Expression, TRANSPORT, Test};
 use alloc::collections::BTreeMap;
-use alloc::vec;
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 use ringway_click::sort;
 use ringway_wire::ipv4;
 

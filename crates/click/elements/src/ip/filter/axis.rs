@@ -1,9 +1,8 @@
 //! One field's values, divided into ranges, each with a bitmap of the blocks that have an area in that range.
 use super::area::{Area, LAST, Presence};
 use alloc::collections::BTreeMap;
-use alloc::vec;
-use alloc::vec::Vec;
 use core::ops::SubAssign;
+use ringway_click::prelude::*;
 use ringway_click::{PACKETS, sort};
 use ringway_frame::prefetch;
 

@@ -1,7 +1,6 @@
 //! Outcomes of recent flows, so that most of their packets need no search among many rules.
 use super::area::FIELDS;
-use alloc::vec;
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 use ringway_frame::prefetch;
 
 /// Sets of a cache: with four entries each, 262,144 flows in 4 MB.

@@ -2,10 +2,9 @@
 use super::area::FIELDS;
 use super::program::{self, Jump, NETWORK, Step, TRANSPORT};
 use crate::packet::u32_at;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::fmt::Write;
-use ringway_click::{Packet, sort};
+use ringway_click::prelude::*;
+use ringway_click::sort;
 use ringway_wire::ipv4;
 
 /// Minimum number of values for a binary search.

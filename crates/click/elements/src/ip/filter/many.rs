@@ -7,10 +7,9 @@ use super::block::{Block, Division, Key, LANES, Owner, spans};
 use super::cache::{Cache, Place};
 use super::decision::{Decision, Headers};
 use super::program::{Expression, Jump};
-use alloc::string::String;
-use alloc::vec::Vec;
 use arrayvec::ArrayVec;
-use ringway_click::{LINES, PACKETS, Packet, Progress};
+use ringway_click::prelude::*;
+use ringway_click::{LINES, PACKETS, Progress};
 
 /// With no more areas, each has its own bit, and none is compared.
 const ALONE: usize = 64;

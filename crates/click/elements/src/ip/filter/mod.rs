@@ -10,17 +10,14 @@ mod parse;
 mod primitive;
 mod program;
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 use cache::Cache;
 use core::fmt::Write;
 use decision::{Decision, Headers};
 use many::{Many, RULES, Rule};
 use program::{Expression, Jump, Step};
 use ringway_click::arg::{Scope, parse_int};
-use ringway_click::{Context, PACKETS, Packet, PacketBurst, Progress};
+use ringway_click::prelude::*;
+use ringway_click::{PACKETS, Progress};
 use ringway_click_lang::config;
 
 /// Maximum number of steps. Attack: a configuration that exhausts memory.

@@ -1,8 +1,7 @@
 //! Optimization of decision programs: branches skip tests whose result is known, tests are sorted, merged if one can
 //! replace two, and removed if unreachable.
 use super::program::{Jump, Step, Test};
-use alloc::vec;
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 
 /// Maximum number of paths to a step that are kept apart; beyond it, only the facts common to all paths are kept.
 const WAYS: usize = 4;

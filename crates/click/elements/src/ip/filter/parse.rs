@@ -9,11 +9,9 @@
 use super::primitive::{Data, Field, FieldKind, Header, ICMP_TYPE, Primitive, Relation, Side, protocol_text};
 use super::program::Expression;
 use crate::ip::names::{self, ICMP, TCP, TCP_OR_UDP, UDP};
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, NameKind, Prefix, Scope, parse_int};
+use ringway_click::prelude::*;
 use ringway_wire::MacAddress;
 
 /// Maximum nesting depth of expressions. Attack: a configuration of nothing but parentheses.

@@ -1,11 +1,8 @@
 //! A single condition of a filter: what of a packet is compared with what.
 use super::program::{Expression, NETWORK, TRANSPORT, Test};
 use crate::ip::names::{DCCP, ICMP, TCP, TCP_OR_UDP, TRANSPORT as ANY_TRANSPORT, UDP};
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec;
-use alloc::vec::Vec;
 use core::mem::offset_of;
+use ringway_click::prelude::*;
 use ringway_wire::{Ipv4, Tcp, ipv4};
 
 /// The words of the IPv4 header with the addresses.

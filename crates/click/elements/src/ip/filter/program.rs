@@ -1,7 +1,6 @@
 //! Decision programs: tests of four bytes of a packet, each with a branch for yes and one for no.
-use alloc::vec;
-use alloc::vec::Vec;
 use core::fmt::{self, Display};
+use ringway_click::prelude::*;
 
 /// Offsets below [`NETWORK`] count from two bytes before the MAC header.
 pub(crate) const NETWORK: u16 = 256;

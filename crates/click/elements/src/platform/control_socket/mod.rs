@@ -4,13 +4,9 @@ mod session;
 
 pub use session::{Failure, Handlers, Session};
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::string::String;
-use alloc::vec::Vec;
 use core::any::Any;
-use ringway_click::arg::Args;
-use ringway_click::{Context, Element, Failed, Handler, HandlerCall, HandlerError, Pieces, Progress, Timer};
+use ringway_click::prelude::*;
+use ringway_click::{HandlerCall, Pieces, Progress};
 
 /// Attack: endless connections. Largest number of connections at a time.
 pub const MOST: usize = 64;

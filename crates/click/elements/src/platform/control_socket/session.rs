@@ -1,8 +1,6 @@
 //! The line protocol of Click's ControlSocket, version 1.3: bytes in, bytes out.
 use super::output::Output;
-use alloc::format;
-use alloc::string::{String, ToString};
-use alloc::vec::Vec;
+use ringway_click::prelude::*;
 use ringway_click::{HandlerCall, Pieces, Progress};
 
 /// Attack: a line without an end. Largest length of a line in bytes.

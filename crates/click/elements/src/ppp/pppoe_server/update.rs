@@ -1,8 +1,7 @@
 //! Taking over the sessions of a server whose configuration is replaced.
 use super::super::session::Cause;
 use super::{Client, PppoeServer, ROUNDS};
-use alloc::vec::Vec;
-use ringway_click::Context;
+use ringway_click::prelude::*;
 
 impl PppoeServer {
     /// Takes over the sessions, and users that were written by the handler.

@@ -9,12 +9,8 @@
 //! Handlers: `program` (read): the comparisons, in words of four bytes.
 mod program;
 
-use alloc::boxed::Box;
-use alloc::format;
-use alloc::vec::Vec;
 use program::Program;
-use ringway_click::arg::Args;
-use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
+use ringway_click::prelude::*;
 
 pub static CLASS: Class =
     Class::new("Classifier", || Box::<Classifier>::default()).ports("1/-").processing("h").live();

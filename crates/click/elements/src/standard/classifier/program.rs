@@ -1,11 +1,8 @@
 //! Patterns, compiled to comparisons of words that lead to each other or to outputs.
-use alloc::format;
-use alloc::string::String;
-use alloc::vec;
-use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
 use core::fmt::Write;
+use ringway_click::prelude::*;
 
 /// Maximum offset in a packet. Attack: an offset beyond all memory.
 const FARTHEST: usize = 1 << 16;
