@@ -160,7 +160,7 @@ struct Record {
     /// The snapshot from which the function resumes.
     origin: Option<Arc<Taken>>,
     /// The snapshot that is being taken.
-    photo: Option<Photo>,
+    pending_snapshot: Option<PendingSnapshot>,
     /// The memory of a stopped function, which resumes in another fabric.
     leaving: Option<OwnedFd>,
     /// Whether the function is an instance that gets no new flows.
@@ -177,8 +177,8 @@ impl Record {
     }
 
     /// Reports that the pending snapshot won't be taken, since the function has ended.
-    fn lose_photo(&mut self) {
-        if let Some(Photo { then, .. }) = self.photo.take() {
+    fn abandon_snapshot(&mut self) {
+        if let Some(PendingSnapshot { then, .. }) = self.pending_snapshot.take() {
             let why = SnapshotError::Failed(self.function.name.clone(), "it has ended".into());
             then.fail(why.into());
         }
@@ -186,7 +186,7 @@ impl Record {
 }
 
 /// A snapshot that is being taken.
-struct Photo {
+struct PendingSnapshot {
     memory: OwnedFd,
     then: Then,
 }
@@ -304,7 +304,7 @@ impl Functions {
             fallback: String::new(),
             awaited: None,
             origin: None,
-            photo: None,
+            pending_snapshot: None,
             leaving: None,
             draining: false,
             start_limit: fabric.start_limit,
@@ -486,8 +486,8 @@ impl Functions {
                 record.fallback = shortened(&why);
             }
             (What::Runner(Said::Message(FunctionMessage::Snapshot(result))), _) => {
-                if let Some(photo) = record.photo.take() {
-                    self.taken(&name, photo, result);
+                if let Some(pending_snapshot) = record.pending_snapshot.take() {
+                    self.taken(&name, pending_snapshot, result);
                 }
             }
             (What::Late(limit), _) => {
@@ -500,7 +500,7 @@ impl Functions {
                 record.reason = shortened(&why);
             }
             (What::Runner(Said::Ended(Ended { status, last })), Life::Running { .. }) => {
-                record.lose_photo();
+                record.abandon_snapshot();
                 record.leaving = None;
                 let reason = if last.is_empty() { status } else { format!("{status}: {last}") };
                 let reason = shortened(&reason);
@@ -584,7 +584,7 @@ impl Functions {
     pub fn stop(&mut self, name: &str) -> Result<(), FunctionError> {
         let record = self.record(name)?;
         record.reason.clear();
-        record.lose_photo();
+        record.abandon_snapshot();
         record.leaving = None;
         if let Some(answer) = record.awaited.take() {
             let _ = answer.send(Err(FunctionError::Stillborn(name.into(), "it was stopped".into()).into()));

@@ -207,7 +207,7 @@ impl Service {
             return Err(Failed::Conflict(format!("{what}; plugins attached before stay")));
         }
         if sources.attached != options {
-            self.engine.note(ATTACHED, &options)?;
+            self.engine.store_value(ATTACHED, &options)?;
         }
         sources.attached = options;
         sources.started = true;

@@ -81,7 +81,7 @@ struct Sequence {
 }
 
 impl Sequence {
-    fn note(&mut self, content: Content) {
+    fn record(&mut self, content: Content) {
         match content {
             Content::Number(number) if number < self.next => {
                 self.late += 1;
@@ -302,7 +302,7 @@ impl<M: Machine> Run<'_, M> {
         while sequence.total.is_none() && !self.ends(sequence.received) {
             let before = sequence.received;
             let taken =
-                self.link.receive(self.settings.batch, &mut |bytes| sequence.note(content(bytes, run)))?;
+                self.link.receive(self.settings.batch, &mut |bytes| sequence.record(content(bytes, run)))?;
             if taken == 0 {
                 self.idle(false)?;
                 continue;
@@ -410,13 +410,13 @@ mod tests {
     fn numbers_that_are_missing_late_or_wrong_are_counted() {
         let mut sequence = Sequence::default();
         let frames = [0, 1, 4, 2, 5].map(Content::Number);
-        frames.into_iter().for_each(|frame| sequence.note(frame));
+        frames.into_iter().for_each(|frame| sequence.record(frame));
         assert_eq!((sequence.received, sequence.late, sequence.lost()), (5, 1, 1));
-        sequence.note(Content::Wrong);
-        sequence.note(Content::Foreign);
-        sequence.note(Content::Control(ANNOUNCE));
+        sequence.record(Content::Wrong);
+        sequence.record(Content::Foreign);
+        sequence.record(Content::Control(ANNOUNCE));
         assert_eq!((sequence.wrong, sequence.foreign, sequence.total), (1, 2, None));
-        sequence.note(Content::Control(10));
+        sequence.record(Content::Control(10));
         assert_eq!((sequence.received, sequence.lost(), sequence.total), (5, 5, Some(10)));
     }
 

@@ -100,7 +100,7 @@ impl Forwarder {
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
         if let Some(steer) = &port.steer {
-            (0..count).for_each(|frame| steer.note(hash.of(burst.head(frame)), source.queue));
+            (0..count).for_each(|frame| steer.record_flow(hash.of(burst.head(frame)), source.queue));
         }
         let mut delivery = Delivery {
             turn,

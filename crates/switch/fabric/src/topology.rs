@@ -148,7 +148,7 @@ impl Default for Steer {
 impl Steer {
     /// Records that flow `hash` arrived on `queue`.
     #[inline]
-    pub fn note(&self, hash: u32, queue: u16) {
+    pub fn record_flow(&self, hash: u32, queue: u16) {
         let slot = &self.flows[(hash & 255) as usize];
         let queue = u8::try_from(queue).unwrap_or(u8::MAX);
         if slot.load(Relaxed) != queue {
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn flows_use_only_open_queues() {
         let steer = Steer::default();
-        steer.note(7, 3);
+        steer.record_flow(7, 3);
         assert_eq!(steer.pick(7, 4), 3);
         steer.limit(2);
         for hash in (0..u32::MAX - 0x0100_0000).step_by(0x00ff_0001) {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 /// Largest number of frames that wait in a queue, and of buffers that are ready for further ones.
 ///
 /// Attack: a port that gets more frames than its function handles; each frame occupies 2 KB.
-pub const LANE: usize = 512;
+pub const QUEUE_FRAMES: usize = 512;
 /// Bytes of frames longer than that from which a queue has no room. What both sides do in a turn may exceed it.
 ///
 /// Attack: a port that gets more frames of 64 KB than its function handles.
@@ -29,7 +29,7 @@ struct Stock {
 
 impl Stock {
     fn room(&self) -> usize {
-        if self.long >= LONG { 0 } else { LANE.saturating_sub(self.frames.len()) }
+        if self.long >= LONG { 0 } else { QUEUE_FRAMES.saturating_sub(self.frames.len()) }
     }
 
     /// Call before the first `count` frames leave.
@@ -179,7 +179,7 @@ impl Sender {
     }
 
     /// Whether at least half of the queue's buffers hold frames that wait; the sender has `blanks` more without frames.
-    /// The receiver replaces buffers as it takes frames, so that a busy queue has fewer than [`LANE`].
+    /// The receiver replaces buffers as it takes frames, so that a busy queue has fewer than [`QUEUE_FRAMES`].
     pub fn is_half_full(&self, blanks: usize) -> bool {
         self.frame_queue.stock().is_some_and(|stock| {
             let (waiting, ready) = (stock.frames.len() + self.staged.len(), stock.blanks.len() + blanks);
@@ -276,7 +276,7 @@ impl Receiver {
         } else {
             to.extend(stock.frames.drain(..count));
         }
-        let room = LANE.saturating_sub(stock.blanks.len());
+        let room = QUEUE_FRAMES.saturating_sub(stock.blanks.len());
         stock.blanks.extend(blanks.drain(blanks.len().saturating_sub(room)..));
         let (frames, ready) = (stock.frames.len(), stock.blanks.len());
         drop(stock);
@@ -284,7 +284,7 @@ impl Receiver {
         {
             ring(&self.frame_queue.sender);
         }
-        Some(Left { frames, missing: LANE.saturating_sub(ready + frames) })
+        Some(Left { frames, missing: QUEUE_FRAMES.saturating_sub(ready + frames) })
     }
 }
 
@@ -434,7 +434,10 @@ mod tests {
         assert_eq!(bell.0.load(SeqCst), 1, "the second frame finds the receiver awake");
         assert!(!frame_queue.arm() && frame_queue.has_frames());
         let (mut got, mut blanks) = (Vec::new(), vec![pool.blank()]);
-        assert_eq!(receiver.receive(64, &mut got, &mut blanks), Some(Left { frames: 0, missing: LANE - 1 }));
+        assert_eq!(
+            receiver.receive(64, &mut got, &mut blanks),
+            Some(Left { frames: 0, missing: QUEUE_FRAMES - 1 })
+        );
         assert_eq!(got.iter().map(|owned_frame| owned_frame.data()[0]).collect::<Vec<_>>(), [0, 1]);
         sender.blanks(64, &mut blanks);
         assert_eq!(blanks.len(), 1);
@@ -455,7 +458,7 @@ mod tests {
         let mut got = Vec::new();
         assert_eq!(
             receiver.receive(1, &mut got, &mut Vec::new()),
-            Some(Left { frames: LANE - 1, missing: 1 })
+            Some(Left { frames: QUEUE_FRAMES - 1, missing: 1 })
         );
         assert!(bell.0.load(SeqCst) == 1 && frame_queue.has_room() && sender.room(2) == 1 && got.len() == 1);
     }
@@ -479,7 +482,7 @@ mod tests {
         assert!(receiver.receive(1, &mut got, &mut Vec::new()).is_some());
         assert!(bell.0.load(SeqCst) == 1 && frame_queue.has_room() && sender.room(1) > 0);
         sender.push(frame(&pool, 1));
-        assert!(sender.flush() && receiver.receive(LANE, &mut got, &mut Vec::new()).is_some());
+        assert!(sender.flush() && receiver.receive(QUEUE_FRAMES, &mut got, &mut Vec::new()).is_some());
         assert!(got.len() == sent + 1 && frame_queue.stock().is_some_and(|stock| stock.long == 0));
     }
 
@@ -512,7 +515,7 @@ mod tests {
         }
         assert!(!frame_queue.starved.load(SeqCst) && frame_queue.has_room());
         let pool = Pool::new();
-        (0..LANE).for_each(|_| sender.push(pool.blank().into()));
+        (0..QUEUE_FRAMES).for_each(|_| sender.push(pool.blank().into()));
         assert!(sender.flush() && sender.wait_for_room(), "the frame_queue is full");
         assert!(frame_queue.starved.load(SeqCst));
     }

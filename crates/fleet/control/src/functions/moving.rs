@@ -1,6 +1,6 @@
 //! Snapshots of functions, and functions that move to another fabric.
 
-use super::{FunctionError, Functions, Life, Photo, Then};
+use super::{FunctionError, Functions, Life, PendingSnapshot, Then};
 use crate::api::Departure;
 use crate::engine::Answer;
 use crate::file::Fabric;
@@ -14,22 +14,22 @@ use std::sync::Arc;
 impl Functions {
     /// Takes a snapshot of a function; the answer follows.
     pub fn snapshot(&mut self, name: &str, new: &str, answer: Answer<()>) {
-        self.photograph(name, Then::Keep(new.into(), answer));
+        self.request_snapshot(name, Then::Keep(new.into(), answer));
     }
 
     /// Stops a function in a virtual machine between two instructions, so that it can go on in another fabric; the
     /// answer follows. It is suspended, and resuming it lets it go on here.
     pub fn depart(&mut self, name: &str, answer: Answer<Departure>) {
-        self.photograph(name, Then::Leave(answer));
+        self.request_snapshot(name, Then::Leave(answer));
     }
 
-    fn photograph(&mut self, name: &str, then: Then) {
-        if let Err((error, then)) = self.begin_photo(name, then) {
+    fn request_snapshot(&mut self, name: &str, then: Then) {
+        if let Err((error, then)) = self.begin_snapshot(name, then) {
             then.fail(error);
         }
     }
 
-    fn begin_photo(&mut self, name: &str, then: Then) -> Result<(), (FunctionError, Then)> {
+    fn begin_snapshot(&mut self, name: &str, then: Then) -> Result<(), (FunctionError, Then)> {
         let Some(record) = self.records.get_mut(name) else {
             return Err((FunctionError::Unknown(name.into()), then));
         };
@@ -42,7 +42,7 @@ impl Functions {
             return Err((FunctionError::Suspended(name.into()), then));
         }
         let failed = |why: String| SnapshotError::Failed(name.into(), why).into();
-        if record.photo.is_some() {
+        if record.pending_snapshot.is_some() {
             return Err((failed("another snapshot is awaited".into()), then));
         }
         let kept = match &then {
@@ -57,13 +57,18 @@ impl Functions {
         if let Err(error) = sent {
             return Err((failed(error.to_string()), then));
         }
-        record.photo = Some(Photo { memory, then });
+        record.pending_snapshot = Some(PendingSnapshot { memory, then });
         Ok(())
     }
 
     /// A snapshot was taken, or could not be.
-    pub(super) fn taken(&mut self, name: &str, photo: Photo, result: Result<String, String>) {
-        let Photo { memory, then } = photo;
+    pub(super) fn taken(
+        &mut self,
+        name: &str,
+        pending_snapshot: PendingSnapshot,
+        result: Result<String, String>,
+    ) {
+        let PendingSnapshot { memory, then } = pending_snapshot;
         let Some(record) = self.records.get_mut(name) else { return };
         let state = match result {
             Ok(state) => state,

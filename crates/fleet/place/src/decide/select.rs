@@ -32,9 +32,9 @@ pub fn add(
         match selector {
             // Sums of ranks are small integers.
             Selector::Rank => {}
-            Selector::ScaledSum => totals.note(raw, factor, range.unsigned_abs().max(1), 1.0),
+            Selector::ScaledSum => totals.add_weight(raw, factor, range.unsigned_abs().max(1), 1.0),
             Selector::LowestSum => {
-                totals.note(raw, factor, 1, f64::from(least).abs().max(f64::from(most).abs()));
+                totals.add_weight(raw, factor, 1, f64::from(least).abs().max(f64::from(most).abs()));
             }
         }
     }
@@ -220,7 +220,7 @@ mod tests {
         cut.clear(2);
         cut.sums.copy_from_slice(&totals.sums[..2]);
         for raw in [[9, 7], [8, 10]] {
-            cut.note(&raw, 1, 10, 1.0);
+            cut.add_weight(&raw, 1, 10, 1.0);
         }
         cut
     }

@@ -27,7 +27,7 @@ impl Totals {
 
     /// Keeps the terms that a weight adds: scores, divided by `width`, times `factor`. None is larger than `most`
     /// before it is multiplied.
-    pub fn note(&mut self, raw: &[i32], factor: u32, width: u64, most: f64) {
+    pub fn add_weight(&mut self, raw: &[i32], factor: u32, width: u64, most: f64) {
         self.raw.extend_from_slice(raw);
         self.scales.push((factor, width));
         self.reach += f64::from(factor) * most;

@@ -37,7 +37,7 @@ impl Engine {
     }
 
     /// Stores a value under a name, separately from objects.
-    pub fn note<T: Serialize>(&self, name: &str, what: &T) -> Result<(), EngineError> {
+    pub fn store_value<T: Serialize>(&self, name: &str, what: &T) -> Result<(), EngineError> {
         let revision =
             self.store.transact(&[], vec![super::put(&format!("described/{name}"), what, None)])?;
         Ok(self.store.durable(revision)?)

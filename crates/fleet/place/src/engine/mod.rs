@@ -121,7 +121,7 @@ impl Engine {
             balance: balance::State::default(),
         };
         for entry in &entries {
-            inner.note(&entry.key, entry.modified, Some(&entry.value));
+            inner.record_entry(&entry.key, entry.modified, Some(&entry.value));
         }
         let newest = AtomicU64::new(inner.next - 1);
         Ok(Engine { store, inner: Mutex::new(inner), queue: Queue::default(), newest })
@@ -297,7 +297,7 @@ impl Inner {
                     if let Some(change) = decode(&event.key, event.value.as_deref()) {
                         self.model.apply(change);
                     }
-                    self.note(&event.key, event.revision, event.value.as_deref());
+                    self.record_entry(&event.key, event.revision, event.value.as_deref());
                 }
                 Ok(())
             }
@@ -309,7 +309,7 @@ impl Inner {
                 self.claims.clear();
                 self.pending.clear();
                 for entry in &entries {
-                    self.note(&entry.key, entry.modified, Some(&entry.value));
+                    self.record_entry(&entry.key, entry.modified, Some(&entry.value));
                 }
                 Ok(())
             }
@@ -318,7 +318,7 @@ impl Inner {
     }
 
     /// Records keys that the model does not hold.
-    fn note(&mut self, key: &str, revision: Revision, value: Option<&[u8]>) {
+    fn record_entry(&mut self, key: &str, revision: Revision, value: Option<&[u8]>) {
         let modified = if value.is_some() { revision } else { 0 };
         if let Some(host) = key.strip_prefix("claim/") {
             self.claims.insert(host.into(), modified);
@@ -408,7 +408,7 @@ impl Inner {
         if alone {
             for compare in &compares {
                 if compare.key.starts_with("claim/") || compare.key.starts_with("pending/") {
-                    self.note(&compare.key, revision, Some(&[]));
+                    self.record_entry(&compare.key, revision, Some(&[]));
                 }
             }
             for pending in pendings {

@@ -20,7 +20,7 @@ pub(super) struct Lease {
 
 /// Changes of a transaction or a lease, for a persistent store.
 #[derive(Clone, Debug)]
-pub(super) enum Note {
+pub(super) enum Change {
     Version(String, Version),
     Lease(LeaseId, Option<Lease>),
     /// A version that is no longer accessible.
@@ -90,7 +90,11 @@ impl State {
         }
     }
 
-    fn transact(&mut self, compares: &[Compare], ops: Vec<Op>) -> Result<(Revision, Vec<Note>), StoreError> {
+    fn transact(
+        &mut self,
+        compares: &[Compare],
+        ops: Vec<Op>,
+    ) -> Result<(Revision, Vec<Change>), StoreError> {
         if let Some(wrong) = compares.iter().find(|compare| self.modified(&compare.key) != compare.modified) {
             return Err(StoreError::Conflict(wrong.key.clone()));
         }
@@ -102,7 +106,7 @@ impl State {
             }
         }
         let revision = self.revision + 1;
-        let mut notes = Vec::new();
+        let mut changes = Vec::new();
         for op in ops {
             let (key, value, lease) = match op {
                 Op::Put { key, value, lease } => (key, Some(value), lease),
@@ -112,31 +116,31 @@ impl State {
             let before = self.keys.get(&key).and_then(|versions| versions.last()?.lease);
             let version = Version { revision, value, lease };
             self.push(&key, version.clone());
-            notes.push(Note::Version(key, version));
+            changes.push(Change::Version(key, version));
             // A lease without keys need not expire.
             if let Some(before) =
                 before.filter(|before| self.leased.get(before).is_some_and(BTreeSet::is_empty))
             {
                 self.drop_lease(before);
-                notes.push(Note::Lease(before, None));
+                changes.push(Change::Lease(before, None));
             }
         }
         self.revision = revision;
-        Ok((revision, notes))
+        Ok((revision, changes))
     }
 
     /// The whole state as changes to an empty one.
-    pub(super) fn notes(&self) -> Vec<(Revision, Vec<Note>)> {
+    pub(super) fn changes(&self) -> Vec<(Revision, Vec<Change>)> {
         let versions = self.keys.iter().flat_map(|(key, versions)| {
-            versions.iter().map(|version| Note::Version(key.clone(), version.clone()))
+            versions.iter().map(|version| Change::Version(key.clone(), version.clone()))
         });
-        let leases = self.leases.iter().map(|(id, lease)| Note::Lease(*id, Some(*lease)));
-        let notes = versions.chain(leases).chain([Note::Compact(self.oldest)]).collect();
-        vec![(self.revision, notes)]
+        let leases = self.leases.iter().map(|(id, lease)| Change::Lease(*id, Some(*lease)));
+        let changes = versions.chain(leases).chain([Change::Compact(self.oldest)]).collect();
+        vec![(self.revision, changes)]
     }
 
     /// Removes versions before a revision; returns the removed ones.
-    pub(super) fn compact(&mut self, before: Revision) -> Vec<Note> {
+    pub(super) fn compact(&mut self, before: Revision) -> Vec<Change> {
         let before = before.min(self.revision);
         let mut gone = Vec::new();
         if before <= self.oldest {
@@ -149,10 +153,10 @@ impl State {
         for key in std::mem::take(&mut self.stale) {
             let Some(versions) = self.keys.get_mut(&key) else { continue };
             let keep = versions.iter().rposition(|version| version.revision <= before).unwrap_or(0);
-            gone.extend(versions.drain(..keep).map(|version| Note::Gone(key.clone(), version.revision)));
+            gone.extend(versions.drain(..keep).map(|version| Change::Gone(key.clone(), version.revision)));
             match versions.as_slice() {
                 [only] if only.value.is_none() && only.revision <= before => {
-                    gone.push(Note::Gone(key.clone(), only.revision));
+                    gone.push(Change::Gone(key.clone(), only.revision));
                     self.keys.remove(&key);
                 }
                 [only] if only.value.is_some() => {}
@@ -178,47 +182,52 @@ impl Memory {
         look(&self.state())
     }
 
-    /// Runs a transaction and passes its changes, in order, to `note`.
-    pub(super) fn transact_noted(
+    /// Runs a transaction and passes its changes, in order, to `change`.
+    pub(super) fn transact_logged(
         &self,
         compares: &[Compare],
         ops: Vec<Op>,
-        note: impl FnOnce(Revision, Vec<Note>),
+        change: impl FnOnce(Revision, Vec<Change>),
     ) -> Result<Revision, StoreError> {
         let mut state = self.state();
-        let (revision, notes) = state.transact(compares, ops)?;
-        note(revision, notes);
+        let (revision, changes) = state.transact(compares, ops)?;
+        change(revision, changes);
         Ok(revision)
     }
 
-    pub(super) fn lease_noted(&self, ttl: u64, now: u64, note: impl FnOnce(Revision, Vec<Note>)) -> LeaseId {
+    pub(super) fn lease_logged(
+        &self,
+        ttl: u64,
+        now: u64,
+        change: impl FnOnce(Revision, Vec<Change>),
+    ) -> LeaseId {
         let mut state = self.state();
         let id = state.next_lease + 1;
         let lease = Lease { deadline: now.saturating_add(ttl), ttl };
         state.add_lease(id, lease);
-        note(state.revision, vec![Note::Lease(id, Some(lease))]);
+        change(state.revision, vec![Change::Lease(id, Some(lease))]);
         id
     }
 
-    pub(super) fn keep_noted(
+    pub(super) fn keep_logged(
         &self,
         id: LeaseId,
         now: u64,
-        note: impl FnOnce(Revision, Vec<Note>),
+        change: impl FnOnce(Revision, Vec<Change>),
     ) -> Result<(), StoreError> {
         let mut state = self.state();
         let old = *state.leases.get(&id).ok_or(StoreError::NoLease(id))?;
         let lease = Lease { deadline: now.saturating_add(old.ttl), ..old };
         state.deadlines.remove(&(old.deadline, id));
         state.add_lease(id, lease);
-        note(state.revision, vec![Note::Lease(id, Some(lease))]);
+        change(state.revision, vec![Change::Lease(id, Some(lease))]);
         Ok(())
     }
 
-    pub(super) fn expire_noted(
+    pub(super) fn expire_logged(
         &self,
         now: u64,
-        note: impl FnOnce(Revision, Vec<Note>),
+        change: impl FnOnce(Revision, Vec<Change>),
     ) -> Result<(), StoreError> {
         let mut state = self.state();
         let ended: Vec<LeaseId> =
@@ -228,24 +237,24 @@ impl Memory {
         }
         let keys = ended.iter().filter_map(|id| state.leased.get(id)).flatten();
         let ops: Vec<Op> = keys.map(|key| Op::Delete(key.clone())).collect();
-        let mut notes = Vec::new();
+        let mut changes = Vec::new();
         let mut revision = state.revision;
         if !ops.is_empty() {
-            (revision, notes) = state.transact(&[], ops)?;
+            (revision, changes) = state.transact(&[], ops)?;
         }
         for id in ended {
             state.drop_lease(id);
-            notes.push(Note::Lease(id, None));
+            changes.push(Change::Lease(id, None));
         }
-        note(revision, notes);
+        change(revision, changes);
         Ok(())
     }
 
-    pub(super) fn compact_noted(&self, before: Revision, note: impl FnOnce(Revision, Vec<Note>)) {
+    pub(super) fn compact_logged(&self, before: Revision, change: impl FnOnce(Revision, Vec<Change>)) {
         let mut state = self.state();
-        let mut notes = state.compact(before);
-        notes.push(Note::Compact(state.oldest));
-        note(state.revision, notes);
+        let mut changes = state.compact(before);
+        changes.push(Change::Compact(state.oldest));
+        change(state.revision, changes);
     }
 }
 
@@ -266,7 +275,7 @@ impl Store for Memory {
     }
 
     fn transact(&self, compares: &[Compare], ops: Vec<Op>) -> Result<Revision, StoreError> {
-        self.transact_noted(compares, ops, |_, _| {})
+        self.transact_logged(compares, ops, |_, _| {})
     }
 
     fn watch(&self, after: Revision) -> Result<Vec<Event>, StoreError> {
@@ -286,19 +295,19 @@ impl Store for Memory {
     }
 
     fn lease(&self, ttl: u64, now: u64) -> Result<LeaseId, StoreError> {
-        Ok(self.lease_noted(ttl, now, |_, _| {}))
+        Ok(self.lease_logged(ttl, now, |_, _| {}))
     }
 
     fn keep_alive(&self, lease: LeaseId, now: u64) -> Result<(), StoreError> {
-        self.keep_noted(lease, now, |_, _| {})
+        self.keep_logged(lease, now, |_, _| {})
     }
 
     fn expire(&self, now: u64) -> Result<(), StoreError> {
-        self.expire_noted(now, |_, _| {})
+        self.expire_logged(now, |_, _| {})
     }
 
     fn compact(&self, before: Revision) -> Result<(), StoreError> {
-        self.compact_noted(before, |_, _| {});
+        self.compact_logged(before, |_, _| {});
         Ok(())
     }
 

@@ -189,7 +189,7 @@ impl Found {
             }
             let head = space.read(function, at);
             match head as u8 {
-                VENDOR => found.note(space, function, at, (head >> 24) as u8)?,
+                VENDOR => found.add_capability(space, function, at, (head >> 24) as u8)?,
                 MSI_X => {
                     let table = space.read(function, at + 4);
                     let range = bar(space, function, table as u8 & 7, table & !7, 16);
@@ -206,7 +206,7 @@ impl Found {
     }
 
     /// Notes a capability of virtio, if it is the first of its type.
-    fn note(
+    fn add_capability(
         &mut self,
         space: &impl ConfigSpace,
         function: Function,

@@ -18,7 +18,7 @@ pub(crate) struct Standstill {
 
 impl Standstill {
     /// The stack is called at `now`; the last call was at `before`, and a timer was due at `due`.
-    pub(crate) fn note(&mut self, before: u64, due: Option<u64>, now: u64) {
+    pub(crate) fn observe(&mut self, before: u64, due: Option<u64>, now: u64) {
         let late = due.map_or(0, |due| now.saturating_sub(due.max(before)));
         if late >= LEAST {
             (self.end, self.total) = (now, self.total.wrapping_add((late / MS) as u32));

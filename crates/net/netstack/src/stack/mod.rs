@@ -315,7 +315,7 @@ impl Stack {
 
     /// Goes on to a time.
     fn advance(&mut self, now: u64) {
-        self.standstill.note(self.now, self.timers.next(), now);
+        self.standstill.observe(self.now, self.timers.next(), now);
         self.now = self.now.max(now);
     }
 

@@ -1,7 +1,7 @@
 //! The queues of a port that a function of this process has: frames are copied once into owned buffers, and once out of
 //! them.
 
-use crate::frame_queue::{Inside, LANE, Receiver, Sender};
+use crate::frame_queue::{Inside, QUEUE_FRAMES, Receiver, Sender};
 use ringway_frame::packet::{Blank, Lent, OwnedFrame};
 use ringway_frame::{BURST, Burst, Caps, Counters, LARGEST, Needs, Reason};
 use ringway_mem::Turn;
@@ -131,7 +131,7 @@ impl InsideTx {
 
     /// Whether at least half of the frames that the queue can hold wait.
     pub fn is_half_full(&self) -> bool {
-        2 * (self.lent.len() + self.receiver.frame_queue().waiting()) >= LANE
+        2 * (self.lent.len() + self.receiver.frame_queue().waiting()) >= QUEUE_FRAMES
     }
 
     pub fn release(&mut self, frames: usize) {

@@ -44,7 +44,7 @@ pub(super) struct Faults(Mutex<Option<Fault>>);
 
 impl Faults {
     /// Called by a worker; does not block, since the lock is held only for one store.
-    pub fn note(&self, fault: Fault) {
+    pub fn record(&self, fault: Fault) {
         if let Ok(mut place) = self.0.lock() {
             *place = Some(fault);
         }

@@ -34,7 +34,7 @@ impl Client {
         // A program that breaks its ring loses it, but the guest keeps the device.
         let broken = move |fault: Fault| match fault {
             Fault::Broken(_) => {
-                noted.note(fault);
+                noted.record(fault);
                 check.signal();
             }
             Fault::Slow => raised.raise(Gone { reason: fault.to_string(), fault: true, rest: 0 }),

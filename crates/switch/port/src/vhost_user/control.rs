@@ -129,7 +129,7 @@ impl Control {
             };
             match answered {
                 Ok(true) => {
-                    vring.note(device.position());
+                    vring.record_position(device.position());
                     vring.wrote();
                     notifier.published(0, &mut vring.view(&ring, device, counters));
                 }

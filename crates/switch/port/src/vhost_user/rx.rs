@@ -119,7 +119,7 @@ impl VringRx {
     #[inline]
     fn show(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
         if self.device.publish(ring) {
-            vring.note(self.device.position());
+            vring.record_position(self.device.position());
             vring.wrote();
             self.notifier.expect_answer(turn.now);
             self.notifier.published(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));

@@ -343,7 +343,7 @@ impl Vring {
 
     /// Records a queue's available and used positions.
     #[inline]
-    pub(super) fn note(&self, (at, used): (Cursor, Cursor)) {
+    pub(super) fn record_position(&self, (at, used): (Cursor, Cursor)) {
         let packed = self.layout.packed;
         self.state.store(at.to_base(packed), used.to_base(packed));
     }

@@ -3,7 +3,7 @@
 use ringway_click::Pool;
 use ringway_frame::add;
 use ringway_frame::packet::{Blank, OwnedFrame, PacketBurst, Unpacked};
-use ringway_port::frame_queue::{Inside, LANE, Left, Receiver, Sender};
+use ringway_port::frame_queue::{Inside, Left, QUEUE_FRAMES, Receiver, Sender};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -59,7 +59,7 @@ impl Ends {
             changes: 0,
             has_turned: false,
             handed: (0, 0),
-            missing: LANE,
+            missing: QUEUE_FRAMES,
             taken: Vec::new(),
             blanks: Vec::new(),
         }

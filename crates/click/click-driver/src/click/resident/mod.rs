@@ -19,7 +19,7 @@ use ringway_click::{
 use ringway_elements::platform::{Uses, devices};
 use ringway_frame::packet::PACKET;
 use ringway_host::{PollFd, poll};
-use ringway_port::frame_queue::{Inside, LANE};
+use ringway_port::frame_queue::{Inside, QUEUE_FRAMES};
 use ringway_spec::Function;
 use std::cell::RefCell;
 use std::os::unix::net::UnixStream;
@@ -111,7 +111,7 @@ impl Build {
     pub fn first(function: &Function, seat: Seat) -> Build {
         let Seat { ports, handlers, console, spin } = seat;
         let (place, callers) = handlers;
-        let frame_queues = LANE * 2 * ports.len() * PACKET;
+        let frame_queues = QUEUE_FRAMES * 2 * ports.len() * PACKET;
         let memory = usize::try_from(function.memory).unwrap_or(usize::MAX).max(frame_queues);
         let builder = Builder {
             reader: Reader {

@@ -44,7 +44,7 @@ impl Embedded {
 
     /// Writes a backup of the open store, replacing the file `to`.
     pub fn backup(&self, to: &Path) -> Result<Summary, StoreError> {
-        let (batch, summary) = self.memory.with(|state| (state.notes(), Summary::of(state)));
+        let (batch, summary) = self.memory.with(|state| (state.changes(), Summary::of(state)));
         write(to, &batch)?;
         Ok(summary)
     }
@@ -52,7 +52,7 @@ impl Embedded {
 
 fn write(to: &Path, batch: &Batch) -> Result<(), StoreError> {
     let mut bytes = [MAGIC, &[0; 4]].concat();
-    batch.iter().for_each(|(revision, notes)| encoding::write(&mut bytes, *revision, notes));
+    batch.iter().for_each(|(revision, changes)| encoding::write(&mut bytes, *revision, changes));
     let (head, body) = bytes.split_at_mut(MAGIC.len() + 4);
     head[MAGIC.len()..].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
     files::replace(to, |file| file.write_all_at(&bytes, 0)).map_err(io_error(to))
@@ -84,7 +84,7 @@ pub fn check(path: &Path, now: u64) -> Result<Summary, StoreError> {
 /// Writes a backup of a store that is not in use, replacing the file `to`.
 pub fn backup(path: &Path, to: &Path, now: u64) -> Result<Summary, StoreError> {
     let state = examine(path, now)?;
-    write(to, &state.notes())?;
+    write(to, &state.changes())?;
     Ok(Summary::of(&state))
 }
 
@@ -103,7 +103,7 @@ pub fn salvage(path: &Path, now: u64) -> Result<(Summary, Vec<PathBuf>, Vec<Stri
         StoreError::Damaged(format!("{what}; `ringway place store restore BACKUP` restores a backup"))
     };
     let (state, lost) = Files::read(path)?.salvage(now).map_err(hopeless)?;
-    let kept = replace(path, state.notes())?;
+    let kept = replace(path, state.changes())?;
     Ok((check(path, now)?, kept, lost))
 }
 

@@ -1,6 +1,6 @@
 //! The database: all changes except those that are only in the log.
 
-use crate::store::memory::{Lease, Note, State, Version};
+use crate::store::memory::{Change, Lease, State, Version};
 use crate::store::{LeaseId, Revision};
 use redb::{
     Database, Durability, Error, ReadableDatabase, ReadableTable, TableDefinition, TableError,
@@ -18,7 +18,7 @@ const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 const AT_ONCE: usize = 256;
 
 /// Changes by revision.
-pub(super) type Batch = Vec<(Revision, Vec<Note>)>;
+pub(super) type Batch = Vec<(Revision, Vec<Change>)>;
 
 /// The database's identity and the newest log record that it contains; none if it is not a store's database.
 pub(super) fn figures(database: &Database) -> Result<Option<(u64, u64)>, Error> {
@@ -93,29 +93,29 @@ struct Changes {
 impl Changes {
     fn of(batch: Batch) -> Changes {
         let mut changes = Changes::default();
-        for (revision, notes) in batch {
+        for (revision, logged) in batch {
             changes.revision = changes.revision.max(revision);
-            notes.into_iter().for_each(|note| changes.add(note));
+            logged.into_iter().for_each(|change| changes.add(change));
         }
         changes
     }
 
-    fn add(&mut self, note: Note) {
-        match note {
-            Note::Version(key, version) => {
+    fn add(&mut self, change: Change) {
+        match change {
+            Change::Version(key, version) => {
                 self.versions.insert((key, version.revision), Some(version));
             }
-            Note::Gone(key, revision) => {
+            Change::Gone(key, revision) => {
                 let at = (key, revision);
                 // Versions created and removed within the batch are not written.
                 if self.versions.remove(&at).flatten().is_none() {
                     self.versions.insert(at, None);
                 }
             }
-            Note::Lease(id, lease) => {
+            Change::Lease(id, lease) => {
                 self.leases.insert(id, lease);
             }
-            Note::Compact(revision) => self.oldest = Some(revision),
+            Change::Compact(revision) => self.oldest = Some(revision),
         }
     }
 }

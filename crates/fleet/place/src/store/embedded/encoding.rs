@@ -1,7 +1,7 @@
 //! Binary encoding of changes.
 
 use crate::store::Revision;
-use crate::store::memory::{Lease, Note, Version};
+use crate::store::memory::{Change, Lease, Version};
 
 const GONE: u8 = 0;
 const VALUE: u8 = 1;
@@ -9,7 +9,7 @@ const NO_VALUE: u8 = 2;
 const LEASE: u8 = 3;
 const NO_LEASE: u8 = 4;
 const COMPACT: u8 = 5;
-/// Tag before the notes of a revision.
+/// Tag before the changes of a revision.
 const REVISION: u8 = 6;
 
 fn text(bytes: &mut Vec<u8>, text: &[u8]) {
@@ -22,39 +22,39 @@ fn numbers(bytes: &mut Vec<u8>, kind: u8, numbers: &[u64]) {
     numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
 }
 
-/// Adds the notes of a revision.
-pub(super) fn write(bytes: &mut Vec<u8>, revision: Revision, notes: &[Note]) {
+/// Adds the changes of a revision.
+pub(super) fn write(bytes: &mut Vec<u8>, revision: Revision, changes: &[Change]) {
     numbers(bytes, REVISION, &[revision]);
-    for note in notes {
-        match note {
-            Note::Version(key, Version { revision, value: Some(value), lease }) => {
+    for change in changes {
+        match change {
+            Change::Version(key, Version { revision, value: Some(value), lease }) => {
                 numbers(bytes, VALUE, &[*revision, lease.unwrap_or(0)]);
                 text(bytes, key.as_bytes());
                 text(bytes, value);
             }
-            Note::Version(key, Version { revision, value: None, .. }) => {
+            Change::Version(key, Version { revision, value: None, .. }) => {
                 numbers(bytes, NO_VALUE, &[*revision]);
                 text(bytes, key.as_bytes());
             }
-            Note::Lease(id, Some(lease)) => numbers(bytes, LEASE, &[*id, lease.deadline, lease.ttl]),
-            Note::Lease(id, None) => numbers(bytes, NO_LEASE, &[*id]),
-            Note::Gone(key, revision) => {
+            Change::Lease(id, Some(lease)) => numbers(bytes, LEASE, &[*id, lease.deadline, lease.ttl]),
+            Change::Lease(id, None) => numbers(bytes, NO_LEASE, &[*id]),
+            Change::Gone(key, revision) => {
                 numbers(bytes, GONE, &[*revision]);
                 text(bytes, key.as_bytes());
             }
-            Note::Compact(revision) => numbers(bytes, COMPACT, &[*revision]),
+            Change::Compact(revision) => numbers(bytes, COMPACT, &[*revision]),
         }
     }
 }
 
 /// Decodes changes by revision; none if the bytes are invalid.
-pub(super) fn read(mut bytes: &[u8]) -> Option<Vec<(Revision, Vec<Note>)>> {
-    let mut batch: Vec<(Revision, Vec<Note>)> = Vec::new();
+pub(super) fn read(mut bytes: &[u8]) -> Option<Vec<(Revision, Vec<Change>)>> {
+    let mut batch: Vec<(Revision, Vec<Change>)> = Vec::new();
     let bytes = &mut bytes;
     while let Some((kind, rest)) = bytes.split_first() {
         *bytes = rest;
         let first = number(bytes)?;
-        let note = match *kind {
+        let change = match *kind {
             REVISION => {
                 batch.push((first, Vec::new()));
                 continue;
@@ -62,16 +62,16 @@ pub(super) fn read(mut bytes: &[u8]) -> Option<Vec<(Revision, Vec<Note>)>> {
             VALUE => {
                 let lease = Some(number(bytes)?).filter(|lease| *lease > 0);
                 let key = key(bytes)?;
-                Note::Version(key, Version { revision: first, value: Some(slice(bytes)?.into()), lease })
+                Change::Version(key, Version { revision: first, value: Some(slice(bytes)?.into()), lease })
             }
-            NO_VALUE => Note::Version(key(bytes)?, Version { revision: first, value: None, lease: None }),
-            LEASE => Note::Lease(first, Some(Lease { deadline: number(bytes)?, ttl: number(bytes)? })),
-            NO_LEASE => Note::Lease(first, None),
-            GONE => Note::Gone(key(bytes)?, first),
-            COMPACT => Note::Compact(first),
+            NO_VALUE => Change::Version(key(bytes)?, Version { revision: first, value: None, lease: None }),
+            LEASE => Change::Lease(first, Some(Lease { deadline: number(bytes)?, ttl: number(bytes)? })),
+            NO_LEASE => Change::Lease(first, None),
+            GONE => Change::Gone(key(bytes)?, first),
+            COMPACT => Change::Compact(first),
             _ => return None,
         };
-        batch.last_mut()?.1.push(note);
+        batch.last_mut()?.1.push(change);
     }
     Some(batch)
 }
@@ -98,28 +98,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn notes() -> impl Strategy<Value = Note> {
+    fn changes() -> impl Strategy<Value = Change> {
         let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..20));
         prop_oneof![
             (".{0,9}", any::<u64>(), value, any::<u64>()).prop_map(|(key, revision, value, lease)| {
                 let lease = value.is_some().then_some(lease).filter(|lease| *lease > 0);
-                Note::Version(key, Version { revision, value: value.map(Into::into), lease })
+                Change::Version(key, Version { revision, value: value.map(Into::into), lease })
             }),
             (any::<u64>(), prop::option::of(any::<(u64, u64)>())).prop_map(|(id, lease)| {
-                Note::Lease(id, lease.map(|(deadline, ttl)| Lease { deadline, ttl }))
+                Change::Lease(id, lease.map(|(deadline, ttl)| Lease { deadline, ttl }))
             }),
-            (".{0,9}", any::<u64>()).prop_map(|(key, revision)| Note::Gone(key, revision)),
-            any::<u64>().prop_map(Note::Compact),
+            (".{0,9}", any::<u64>()).prop_map(|(key, revision)| Change::Gone(key, revision)),
+            any::<u64>().prop_map(Change::Compact),
         ]
     }
 
     proptest! {
         #[test]
         fn notes_round_trip(
-            batch in prop::collection::vec((any::<u64>(), prop::collection::vec(notes(), 0..4)), 0..4),
+            batch in prop::collection::vec((any::<u64>(), prop::collection::vec(changes(), 0..4)), 0..4),
         ) {
             let mut bytes = Vec::new();
-            batch.iter().for_each(|(revision, notes)| write(&mut bytes, *revision, notes));
+            batch.iter().for_each(|(revision, changes)| write(&mut bytes, *revision, changes));
             prop_assert_eq!(format!("{:?}", read(&bytes).unwrap()), format!("{batch:?}"));
         }
 

@@ -12,7 +12,7 @@ mod writer;
 
 pub use backup::{Summary, backup, check, restore, salvage};
 
-use super::memory::{Memory, Note};
+use super::memory::{Change, Memory};
 use super::{Compare, Entry, Event, LeaseId, Op, Revision, Store, StoreError};
 use files::{Files, io_error};
 use log::Log;
@@ -203,11 +203,11 @@ impl Embedded {
     }
 
     /// Passes changes to the writer. Called while the state is locked, so in order.
-    fn note(&self) -> impl FnOnce(Revision, Vec<Note>) + '_ {
-        |revision, notes| {
+    fn log_changes(&self) -> impl FnOnce(Revision, Vec<Change>) + '_ {
+        |revision, changes| {
             if let Some(sender) = &self.sender {
                 // Waiting threads are notified when the writer ends.
-                let _ = sender.send((revision, notes));
+                let _ = sender.send((revision, changes));
             }
         }
     }
@@ -235,7 +235,7 @@ impl Store for Embedded {
 
     fn transact(&self, compares: &[Compare], ops: Vec<Op>) -> Result<Revision, StoreError> {
         self.ready()?;
-        self.memory.transact_noted(compares, ops, self.note())
+        self.memory.transact_logged(compares, ops, self.log_changes())
     }
 
     fn watch(&self, after: Revision) -> Result<Vec<Event>, StoreError> {
@@ -248,22 +248,22 @@ impl Store for Embedded {
 
     fn lease(&self, ttl: u64, now: u64) -> Result<LeaseId, StoreError> {
         self.ready()?;
-        Ok(self.memory.lease_noted(ttl, now, self.note()))
+        Ok(self.memory.lease_logged(ttl, now, self.log_changes()))
     }
 
     fn keep_alive(&self, lease: LeaseId, now: u64) -> Result<(), StoreError> {
         self.ready()?;
-        self.memory.keep_noted(lease, now, self.note())
+        self.memory.keep_logged(lease, now, self.log_changes())
     }
 
     fn expire(&self, now: u64) -> Result<(), StoreError> {
         self.ready()?;
-        self.memory.expire_noted(now, self.note())
+        self.memory.expire_logged(now, self.log_changes())
     }
 
     fn compact(&self, before: Revision) -> Result<(), StoreError> {
         self.ready()?;
-        self.memory.compact_noted(before, self.note());
+        self.memory.compact_logged(before, self.log_changes());
         Ok(())
     }
 

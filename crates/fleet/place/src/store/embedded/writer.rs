@@ -6,13 +6,13 @@ use super::database::{Batch, commit};
 use super::log::Log;
 use super::{Progress, encoding, is_full};
 use crate::store::Revision;
-use crate::store::memory::Note;
+use crate::store::memory::Change;
 use redb::{Database, Error};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 /// The changes of a revision.
-pub(super) type Noted = (Revision, Vec<Note>);
+pub(super) type Noted = (Revision, Vec<Change>);
 
 /// Limit in bytes for adding pending changes to a record.
 const RECORD: usize = 256 << 10;
@@ -116,9 +116,9 @@ impl Writer<'_> {
         let mut bytes = Vec::new();
         let mut batch = Vec::new();
         let mut next = Some(first);
-        while let Some((revision, notes)) = next {
-            encoding::write(&mut bytes, revision, &notes);
-            batch.push((revision, notes));
+        while let Some((revision, changes)) = next {
+            encoding::write(&mut bytes, revision, &changes);
+            batch.push((revision, changes));
             next = if bytes.len() < RECORD { receiver.try_recv().ok() } else { None };
         }
         let revision = batch.iter().map(|(revision, _)| *revision).max().unwrap_or(0);

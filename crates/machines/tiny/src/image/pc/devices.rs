@@ -55,20 +55,20 @@ pub fn find(line: &Line, ram: &[[u64; 2]]) -> Vec<Net<'static>> {
     let places = Places::new(ram, address_bits());
     let mut nets = Vec::new();
     for device in &line.mmio {
-        note(&mut nets, &format_args!("{:#x}", device.address), mmio(device, &places));
+        add_net(&mut nets, &format_args!("{:#x}", device.address), mmio(device, &places));
     }
     if !line.no_pci
         && let Some(space) = Space::find()
     {
         for function in functions(&space) {
-            note(&mut nets, &format_args!("PCI {function}"), pci(&space, function, &places));
+            add_net(&mut nets, &format_args!("PCI {function}"), pci(&space, function, &places));
         }
     }
     nets
 }
 
 /// Adds a device, and says on the console what it is or why it can't be used.
-fn note<E: Display>(nets: &mut Vec<Net<'static>>, place: &dyn Display, found: Result<Net<'static>, E>) {
+fn add_net<E: Display>(nets: &mut Vec<Net<'static>>, place: &dyn Display, found: Result<Net<'static>, E>) {
     // The console takes all text.
     let _ = match found {
         Ok(net) => {

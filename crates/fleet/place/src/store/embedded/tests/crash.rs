@@ -42,7 +42,7 @@ struct Known {
 
 impl Known {
     /// The changes of a step, with immediate removal of old versions.
-    fn notes(&mut self, (key, value): &Step) -> Vec<Note> {
+    fn changes(&mut self, (key, value): &Step) -> Vec<Change> {
         self.revision += 1;
         let name = format!("k{key}");
         match value {
@@ -51,11 +51,11 @@ impl Known {
         };
         let version =
             Version { revision: self.revision, value: value.as_deref().map(Into::into), lease: None };
-        let mut notes = vec![Note::Version(name.clone(), version)];
+        let mut changes = vec![Change::Version(name.clone(), version)];
         if let Some(before) = self.newest.insert(*key, self.revision) {
-            notes.push(Note::Gone(name, before));
+            changes.push(Change::Gone(name, before));
         }
-        notes
+        changes
     }
 }
 
@@ -85,7 +85,7 @@ fn run(database: &Database, path: &Path, mut known: Known, crash: &Crash) -> Kno
     let mut late: Vec<(u64, Batch)> = Vec::new();
     for (index, step) in crash.steps.iter().enumerate() {
         let (safe, before) = (known.clone(), std::fs::read(path).unwrap());
-        let batch = vec![(known.revision + 1, known.notes(step))];
+        let batch = vec![(known.revision + 1, known.changes(step))];
         let mut bytes = Vec::new();
         encoding::write(&mut bytes, known.revision, &batch[0].1);
         let large = !writer.log.can_have(bytes.len());
