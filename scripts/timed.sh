@@ -5,6 +5,7 @@
 # comes and goes from one that stays; what its first run printed is kept below target/first-runs. If the second run
 # passes, the module counts as failed all the same, except in continuous integration (CI=true): a machine that others
 # use too may stand still for longer than a peer waits.
+# With ASIDE, a folder of scripts/aside.sh, programs that simulate run beside the others, for which they don't wait.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 first_runs=${CARGO_TARGET_DIR:-$root/target}/first-runs
@@ -20,32 +21,44 @@ timed() {
   return "$code"
 }
 
-if [ "$name" != integration ]; then
-  timed "$name" "$@"
+# Runs a program, all of it or module by module.
+whole() {
+  if [ "$name" != integration ]; then
+    timed "$name" "$@"
+    return
+  fi
+  local code=0 tests of_module module kept unsteady
+  mapfile -t tests < <("$@" --list --format terse | sed -n 's/: test$//p')
+  for module in $(printf '%s\n' "${tests[@]%%::*}" | uniq); do
+    mapfile -t of_module < <(printf '%s\n' "${tests[@]}" | grep "^$module::")
+    echo "module $module"
+    if [[ $package != tests && $package != cli ]]; then
+      timed "$module" "$1" --exact "${of_module[@]}" || code=101
+      continue
+    fi
+    mkdir -p "$first_runs"
+    kept=$first_runs/$package-$module.txt
+    unsteady="unsteady: $package $module passed only in its second run"
+    timed "$module" "$1" --exact "${of_module[@]}" 2>&1 | tee "$kept"
+    [ "${PIPESTATUS[0]}" -ne 0 ] || { rm -f "$kept"; continue; }
+    echo "again: $package $module; its first run is in $kept"
+    if ! timed "$module, again" "$1" --exact "${of_module[@]}"; then
+      code=101
+    elif [ -z "${CI:-}" ]; then
+      echo "$unsteady, and counts as failed; its first run is in $kept"
+      code=101
+    else
+      echo "$unsteady; its first run is in $kept"
+    fi
+  done
+  return "$code"
+}
+
+# Packages whose tests need neither peers nor the time of day, and most of the time of which is their own computing.
+simulates=" bench click click-lang elements frame fuzz link mem my-click netstack place spec switch virtq wire "
+if [ -n "${ASIDE:-}" ] && [[ $simulates == *" $package "* ]]; then
+  . "$root/scripts/aside.sh"
+  aside "$package $name" whole "$@"
   exit
 fi
-code=0
-mapfile -t tests < <("$@" --list --format terse | sed -n 's/: test$//p')
-for module in $(printf '%s\n' "${tests[@]%%::*}" | uniq); do
-  mapfile -t of_module < <(printf '%s\n' "${tests[@]}" | grep "^$module::")
-  echo "module $module"
-  if [[ $package != tests && $package != cli ]]; then
-    timed "$module" "$1" --exact "${of_module[@]}" || code=101
-    continue
-  fi
-  mkdir -p "$first_runs"
-  kept=$first_runs/$package-$module.txt
-  unsteady="unsteady: $package $module passed only in its second run"
-  timed "$module" "$1" --exact "${of_module[@]}" 2>&1 | tee "$kept"
-  [ "${PIPESTATUS[0]}" -ne 0 ] || { rm -f "$kept"; continue; }
-  echo "again: $package $module; its first run is in $kept"
-  if ! timed "$module, again" "$1" --exact "${of_module[@]}"; then
-    code=101
-  elif [ -z "${CI:-}" ]; then
-    echo "$unsteady, and counts as failed; its first run is in $kept"
-    code=101
-  else
-    echo "$unsteady; its first run is in $kept"
-  fi
-done
-exit "$code"
+whole "$@"

@@ -29,6 +29,11 @@ struct Ran {
 
 /// Runs the program, of which the runs in `fails` fail, as a module of `package`.
 fn run(name: &str, package: &str, fails: &[u32], ci: bool) -> Ran {
+    run_by(". scripts/steps.sh; step tests scripts/timed.sh \"$0\"; summary", name, package, fails, ci)
+}
+
+/// The same as a part of this script, whose first word is the program.
+fn run_by(script: &str, name: &str, package: &str, fails: &[u32], ci: bool) -> Ran {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     // Left by an earlier test.
     let _ = std::fs::remove_dir_all(&folder);
@@ -40,11 +45,10 @@ fn run(name: &str, package: &str, fails: &[u32], ci: bool) -> Ran {
         std::fs::write(folder.join(format!("fails-{run}")), "").unwrap();
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let script = ". scripts/steps.sh; step tests scripts/timed.sh \"$0\"; summary";
     let mut shell = Command::new("bash");
     shell.args(["-c", script]).arg(&program).current_dir(root);
     shell.env("CARGO_PKG_NAME", format!("ringway-{package}")).env("CARGO_TARGET_DIR", &folder);
-    shell.env_remove("TEST_TIMES").env_remove("CI");
+    ["TEST_TIMES", "CI", "ASIDE"].into_iter().for_each(|name| _ = shell.env_remove(name));
     if ci {
         shell.env("CI", "true");
     }
@@ -103,4 +107,41 @@ fn a_module_without_real_peers_runs_once() {
     let ran = run("alone", "switch", &[1], true);
     assert_eq!(ran.end(), ("1 passed, 1 failed", 1, None));
     assert!(!ran.passed);
+}
+
+/// A step with the program, and one that waits for what ran beside it.
+const BESIDE: &str = r#"
+. scripts/steps.sh
+. scripts/aside.sh
+export ASIDE=$(mktemp -d)
+touch "$ASIDE"/{log,groups}
+trap aside_stop EXIT
+aside first sh -c 'sleep 0.2; echo one'
+step tests scripts/timed.sh "$0"
+echo two
+step beside aside_end
+summary"#;
+
+#[test]
+fn a_simulation_runs_beside_the_others_and_its_result_counts() {
+    let ran = run_by(BESIDE, "beside", "switch", &[], false);
+    assert_eq!(ran.end(), ("2 passed, 0 failed", 1, None));
+    let place = |line: &str| ran.output.lines().position(|other| other == line).unwrap();
+    let of_module = [place("module hosts"), place("this is run 1")];
+    assert!(ran.passed && of_module.is_sorted(), "{}", ran.output);
+    assert!(place("== beside") > place("two") && place("== beside") < place("one").min(of_module[0]));
+}
+
+#[test]
+fn a_simulation_that_fails_beside_the_others_has_failed() {
+    let ran = run_by(BESIDE, "beside-fails", "switch", &[1], false);
+    assert_eq!(ran.end(), ("1 passed, 1 failed", 1, None));
+    assert!(!ran.passed && ran.output.contains("aside: switch integration failed"), "{}", ran.output);
+}
+
+#[test]
+fn a_module_with_real_peers_does_not_run_beside_others() {
+    let ran = run_by(BESIDE, "not-beside", "cli", &[], false);
+    let of = |line: &str| ran.output.lines().position(|other| other == line);
+    assert!(ran.passed && of("this is run 1") < of("two"), "{}", ran.output);
 }

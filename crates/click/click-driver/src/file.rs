@@ -1,5 +1,5 @@
 //! Files that elements read and write.
-use ringway_click::{Context, Element, Handler};
+use ringway_click::{Context, Element, Failed, Handler};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Cursor, Read, Seek, SeekFrom, Stdin, Write};
 
@@ -136,6 +136,14 @@ pub enum Output {
 }
 
 impl Output {
+    /// Checks that the file can be created here.
+    ///
+    /// # Errors
+    /// It can't, which is reported.
+    pub fn check(path: &str, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if path == "-" { Ok(()) } else { cx.check_file(path) }
+    }
+
     /// Creates or truncates a file; `-` is standard output.
     ///
     /// # Errors

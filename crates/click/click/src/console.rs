@@ -43,6 +43,15 @@ pub trait Console {
         Err(format!("{name}: no files here"))
     }
 
+    /// Whether elements can open a file; asked when they are configured.
+    ///
+    /// # Errors
+    /// A message, where there are never files.
+    fn may_open(&self, name: &str) -> Result<(), String> {
+        let _ = name;
+        Ok(())
+    }
+
     /// Sends a signal to a process. Returns whether it succeeded.
     fn kill(&mut self, signal: i32, process: i32) -> bool {
         let _ = (signal, process);

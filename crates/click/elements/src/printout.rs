@@ -27,9 +27,18 @@ impl Printout {
         (self.file, self.channel) = (file.0, channel.0);
     }
 
+    fn is_file(&self) -> bool {
+        !matches!(self.file.as_str(), "" | "-")
+    }
+
+    /// Checks that the file can be created here.
+    pub(crate) fn check(&self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        if self.is_file() { cx.check_file(&self.file) } else { Ok(()) }
+    }
+
     /// Creates the file.
     pub(crate) fn create(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        if matches!(self.file.as_str(), "" | "-") {
+        if !self.is_file() {
             return Ok(());
         }
         cx.console().write_file(&self.file, b"", false).map_err(|error| cx.error(error))

@@ -252,7 +252,7 @@ fn a_wrong_file_changes_nothing() {
     lab.ok(&["up", "lab.toml", "--detach"]);
     let mut ends = Ends::of(&lab);
     let silent = format!("{}{}", good.replace("\"nat\"]", "\"late\", \"nat\"]"), {
-        function("late", "process", "FromDump(/nonexistent) -> Discard;")
+        function("late", "process", "Idle -> AggregateIPFlows(SOURCE nowhere) -> Discard;")
     });
     let wrong = [
         (good.replace("\"nat\"]", "\"nta\"]"), "there is no function \"nta\"; did you mean \"nat\"?"),

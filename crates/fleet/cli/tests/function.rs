@@ -189,13 +189,18 @@ fn change(isolation: &str) {
     write(&FIREWALL.replace("c[1] ->", "c[1] -> Nonsense ->"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
     assert!(code == 3 && words.contains("wall.click:5:9: "), "{words}");
-    // An error that only the running process finds: it may not write files. VMs and workers have no element for that.
+    // A function writes no files. VMs and workers have no element for that.
     write(&FIREWALL.replace("c[1] ->", "c[1] -> ToDump(/tmp/x) ->"));
     let (code, words) = lab.fails(&["apply", "lab.toml"]);
-    match isolation {
-        "process" => assert!(code == 1 && words.contains("function wall goes on as it was"), "{words}"),
-        _ => assert!(code == 3 && words.contains("ToDump needs an operating system"), "{words}"),
-    }
+    let why = match isolation {
+        "process" => "/tmp/x: no function opens files",
+        _ => "ToDump needs an operating system",
+    };
+    assert!(code == 3 && words.contains("wall.click:5:9: ") && words.contains(why), "{words}");
+    // An error that only the running function finds.
+    write(&FIREWALL.replace("c[1] ->", "c[1] -> AggregateIPFlows(SOURCE nowhere) ->"));
+    let (code, words) = lab.fails(&["apply", "lab.toml"]);
+    assert!(code == 1 && words.contains("function wall goes on as it was"), "{words}");
     assert_eq!(pass(&mut one, &mut two, 0x0800), Some(0x0800), "the old one goes on");
     assert_eq!(read(&lab, "allowed.count"), 2);
 
@@ -325,7 +330,7 @@ fn takes(lab: &Lab) -> bool {
     vms.as_array().unwrap().iter().any(|vm| vm["name"] == "wall" && vm["host"].is_string())
 }
 
-/// Configurations that open files or sockets fail. One that is always busy and logs without end is logged at a
+/// Configurations that open files or sockets are refused, and where they run, they can't. One that is always busy and logs without end is logged at a
 /// limited rate, passes frames, and can be stopped.
 #[test]
 fn hostile_functions_started_by_placement_are_confined() {
@@ -343,13 +348,20 @@ fn hostile_functions_started_by_placement_are_confined() {
         "InfiniteSource(LENGTH 60) -> Socket(UDP, 127.0.0.1, 9);".into(),
         "FromDump(/etc/passwd, FORCE_IP true) -> Discard;".into(),
     ] {
-        become_as(&attack);
-        until("it ends and comes again", || function(&lab)["restarts"].as_u64() > Some(0));
-        assert_ne!(function(&lab)["reason"], "", "{attack}");
-        assert!(takes(&lab) && !stolen.exists(), "{attack}");
-        lab.ok(&["function", "stop", "wall"]);
-        until("what it took is given back", || !takes(&lab));
+        std::fs::write(lab.folder.join("wall.click"), format!("{pass}{attack}")).unwrap();
+        let (code, words) = lab.fails(&["apply", "lab.toml"]);
+        let refused = words.contains("wall.click:1:") && words.contains("no function opens files or sockets");
+        assert!(code == 3 && refused, "{attack}: {words}");
     }
+    // The first is refused by the system, the second by Ringway.
+    become_as(&format!(
+        "Idle -> a :: AggregateCounter -> Discard; Script(write a.write_text_file {0}); Script(save \"x\" {0});",
+        stolen.display()
+    ));
+    until("it is refused", || lab.log().matches("stolen: ").count() > 1);
+    assert!(takes(&lab) && !stolen.exists(), "{}", lab.log());
+    lab.ok(&["function", "stop", "wall"]);
+    until("what it took is given back", || !takes(&lab));
     become_as("InfiniteSource(LENGTH 60) -> Print(loud) -> shouted :: Counter -> Discard;");
     until("the function runs", || is_running(&lab));
     let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));

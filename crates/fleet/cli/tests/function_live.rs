@@ -205,8 +205,24 @@ fn a_function_is_created_changed_and_destroyed(isolation: &str) {
     lab.ok(&["function", "destroy", "wire"]);
     assert_eq!(function(&lab, "wire"), None);
     assert_eq!(lab.fails(&["function", "destroy", "wire"]).0, 5);
-    lab.ok(&create("again", WIRE, &both, isolation));
+    let ticking = format!("{WIRE} TimedSource(0.005) -> ticks :: Counter -> Discard;");
+    lab.ok(&create("again", &ticking, &both, isolation));
+    a_suspended_source_is_made_up_for_a_second(&lab, "again");
     assert_eq!(lab.ok(&["apply", "lab.toml"]), "remove function again\n", "its file does not have it");
+}
+
+/// Overdue packets of a source that is due every 5 ms, in a function that was suspended for three seconds.
+fn a_suspended_source_is_made_up_for_a_second(lab: &Lab, name: &str) {
+    let count = || lab.ok(&["function", "read", name, "ticks.count"]).trim().parse::<u64>().unwrap();
+    let (begin, before) = (Instant::now(), count());
+    lab.ok(&["function", "suspend", name]);
+    let suspended = Instant::now();
+    std::thread::sleep(Duration::from_secs(3));
+    let still = suspended.elapsed();
+    lab.ok(&["function", "resume", name]);
+    let sent = count() - before;
+    let ran = (begin.elapsed() - still).as_millis() as u64;
+    assert!(sent <= (ran + 1000) / 5 + 5, "{sent} packets in {ran} ms");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Building routers from texts: the first one, and replacements at run time.
-use super::Host;
-use super::check::check_resident;
+use super::check::check_system;
+use super::host::{Host, Libraries};
 use ringway_click::{Clock, Console, Options, Rebuild, Registry, Router, Succession};
 use ringway_click_lang::{Diagnostics, Element, Graph, Landmark, Source};
 use ringway_elements::platform::Uses;
@@ -12,8 +12,8 @@ pub(super) const SOCKET: &str = "click_driver@@ControlSocket";
 pub(super) struct Reader {
     pub(super) registry: Registry,
     pub(super) variables: Vec<(String, String)>,
-    /// Search path for required files, in place of the environment's.
-    pub(super) path: Option<String>,
+    /// Where required files are.
+    pub(super) libraries: Libraries,
     /// Arguments of a ControlSocket each, which is added to the configuration.
     pub(super) sockets: Vec<String>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Resident {
 impl Reader {
     /// Reads a configuration: the graph, if it is valid, and the diagnostics.
     pub(super) fn read(&self, text: &str, file: &str) -> (Option<Graph>, Diagnostics) {
-        let mut host = Host::new(&self.registry).along(self.path.clone());
+        let mut host = Host::new(&self.registry).with(self.libraries.clone());
         let source = Source { variables: &self.variables, ..Source::new(text, file) };
         let mut parsed = source.read(&mut host);
         for (number, socket) in self.sockets.iter().enumerate() {
@@ -78,8 +78,8 @@ impl Builder {
         if let (Some(graph), Some(uses)) = (&graph, &self.uses) {
             uses.check(graph, file, &mut diagnostics);
         }
-        if let (Some(graph), Some(_)) = (&graph, &self.resident) {
-            check_resident(graph, &mut diagnostics);
+        if let (Some(graph), Some(_)) = (&graph, &self.uses) {
+            check_system(graph, self.resident.is_some(), &mut diagnostics);
         }
         graph.filter(|_| diagnostics.errors() == 0).ok_or_else(|| self.message(&diagnostics))
     }

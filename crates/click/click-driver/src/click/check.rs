@@ -1,7 +1,10 @@
 //! Checking a function's configuration without running it.
 use super::builder::{Builder, Reader, SOCKET};
+use super::confined::Confined;
+use super::host::Libraries;
 use super::resident::{needs_system, resident_registry};
-use super::{Machine, Terminal, function_registry};
+use super::{Machine, function_registry};
+use crate::elements::opens;
 use crate::file::NO_FILES;
 use crate::handed::{self, Handed};
 use ringway_click::{Clock, Console, PACKETS, Router};
@@ -45,21 +48,19 @@ pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
         reader: Reader {
             registry: if resident { resident_registry() } else { function_registry() },
             variables: parameters.to_vec(),
-            path: None,
+            libraries: Libraries::None,
             sockets: Vec::new(),
         },
         uses: None,
         burst: PACKETS,
-        console: Box::new(|| Box::new(Terminal) as Box<dyn Console>),
+        console: Box::new(|| Box::new(Confined) as Box<dyn Console>),
         resident: None,
     };
     let (graph, mut diagnostics) = builder.reader.read(text, file);
     let Some(graph) = graph else { return complaints(&diagnostics) };
     let uses = Uses { ports: ports.to_vec(), devices: devices.to_vec() };
     uses.check(&graph, file, &mut diagnostics);
-    if resident {
-        check_resident(&graph, &mut diagnostics);
-    }
+    check_system(&graph, resident, &mut diagnostics);
     let mut complaints = complaints(&diagnostics);
     let known =
         handed::hand(Some(Handed { ports: ports.to_vec(), devices: devices.to_vec(), ..Handed::default() }));
@@ -101,14 +102,22 @@ pub(crate) fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
     complaints
 }
 
-/// Checks that no element of a resident function needs an operating system.
-pub(super) fn check_resident(graph: &Graph, diagnostics: &mut Diagnostics) {
+/// Checks that no element of a function opens sockets or devices, and that none of a resident function needs an operating
+/// system. Elements check their files themselves.
+pub(super) fn check_system(graph: &Graph, resident: bool, diagnostics: &mut Diagnostics) {
     for element in &graph.elements {
         // The function's ControlSocket gets its connections from `control`.
         let is_own = element.name.starts_with(SOCKET) && element.class == "ControlSocket";
-        if !is_own && needs_system(&element.class) {
-            let what = format!("{} needs an operating system; {NO_FILES}", element.class);
-            diagnostics.error(element.landmark.clone(), what);
+        let class = &element.class;
+        let what = if resident && needs_system(class) {
+            "needs an operating system"
+        } else if !resident && opens(class) {
+            "opens sockets or devices"
+        } else {
+            continue;
+        };
+        if !is_own {
+            diagnostics.error(element.landmark.clone(), format!("{class} {what}; {NO_FILES}"));
         }
     }
 }
@@ -118,6 +127,10 @@ mod tests {
     use super::*;
 
     fn diagnostics(text: &str, ports: &[&str]) -> Vec<String> {
+        wrong_in(text, ports, false)
+    }
+
+    fn wrong_in(text: &str, ports: &[&str], resident: bool) -> Vec<String> {
         let ports: Vec<String> = ports.iter().map(ToString::to_string).collect();
         let parameters = [("IN".to_string(), "a".to_string())];
         let devices = [("eth0".to_string(), "a".to_string()), ("0".to_string(), "b".to_string())];
@@ -127,7 +140,7 @@ mod tests {
             parameters: &parameters,
             ports: &ports,
             devices: &devices,
-            resident: text.contains("Socket"),
+            resident,
         };
         let line = |c: Complaint| format!("{}:{}:{}: {}", c.file, c.line, c.column, c.what);
         check(configuration).into_iter().map(line).collect()
@@ -148,7 +161,7 @@ mod tests {
     fn a_resident_function_uses_no_operating_system() {
         let text =
             "FromPort($IN) -> ToPort(b);\nc :: ControlSocket(TCP, 7);\nSocket(UDP, 1.2.3.4, 5) -> Discard;";
-        let wrong = diagnostics(text, &["a", "b"]);
+        let wrong = wrong_in(text, &["a", "b"], true);
         assert!(
             wrong[0]
                 .starts_with("f.click:2:1: ControlSocket needs an operating system; no function opens files"),
@@ -159,6 +172,66 @@ mod tests {
             "{wrong:?}"
         );
         assert_eq!(wrong.len(), 2, "{wrong:?}");
+    }
+
+    /// Every element that opens something, in the process of a function.
+    #[test]
+    fn a_function_opens_no_files_sockets_or_devices() {
+        for element in [
+            "ToDump(/tmp/x)",
+            "ToIPSummaryDump(/tmp/x)",
+            "IPPrint(OUTFILE /tmp/x) -> Discard",
+            "ARPPrint(OUTFILE /tmp/x) -> Discard",
+            "AggregateIPFlows(TRACEINFO /tmp/x) -> Discard",
+            "IPFilter(file /tmp/x) -> Discard",
+        ] {
+            let text = format!("FromPort(a) -> ToPort(b);\nInfiniteSource -> c :: Counter\n  -> {element};");
+            let wrong = diagnostics(&text, &["a", "b"]);
+            assert!(wrong[0].starts_with("f.click:3:6: While configuring '"), "{wrong:?}");
+            assert!(wrong[0].ends_with(&format!("/tmp/x: {NO_FILES}")) && wrong.len() == 1, "{wrong:?}");
+        }
+        for class in ["FromDump", "FromIPSummaryDump"] {
+            let text = format!("FromPort(a) -> ToPort(b);\n{class}(/etc/passwd) -> Discard;");
+            let wrong = diagnostics(&text, &["a", "b"]);
+            let place = format!("f.click:2:1: While configuring '{class}@");
+            assert!(wrong[0].starts_with(&place) && wrong[0].ends_with(NO_FILES), "{wrong:?}");
+        }
+        for (class, arguments) in [
+            ("RawSocket", "UDP, 53"),
+            ("McastSocket", "224.0.0.5, 7, 0.0.0.0"),
+            ("ToHost", "tap0"),
+            ("ToHostSniffers", "tap0"),
+        ] {
+            let text = format!("FromPort(a) -> ToPort(b);\nIdle -> {class}({arguments});");
+            let wrong = diagnostics(&text, &["a", "b"]);
+            let line = format!("f.click:2:9: {class} opens sockets or devices; {NO_FILES}");
+            assert_eq!(wrong[0], line, "{wrong:?}");
+        }
+        for class in ["FromHost", "KernelTap", "KernelTun", "ChatterSocket", "ControlSocket"] {
+            let text = format!("FromPort(a) -> ToPort(b);\n{class}(TCP, 7);");
+            let wrong = diagnostics(&text, &["a", "b"]);
+            let line = format!("f.click:2:1: {class} opens sockets or devices; {NO_FILES}");
+            assert_eq!(wrong[0], line, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_function_prints_and_reads_what_its_configuration_has() {
+        let text = "FromPort(a) -> IPPrint(OUTFILE -) -> ToDump(-) -> ToIPSummaryDump(-) -> ToPort(b);
+            FromIPSummaryDump(DATA \"1\", FIELDS ip_len) -> AggregateCounter -> Discard;";
+        assert_eq!(diagnostics(text, &["a", "b"]), [] as [&str; 0]);
+    }
+
+    /// A configuration sent at run time reads no file of `control`, not even in part.
+    #[test]
+    fn a_function_requires_no_library() {
+        let path = std::env::temp_dir().join(format!("ringway-library-{}", std::process::id()));
+        std::fs::write(&path, "root:secret;").unwrap();
+        let text = format!("FromPort(a) -> ToPort(b);\nrequire(library \"{}\");", path.display());
+        let wrong = diagnostics(&text, &["a", "b"]);
+        std::fs::remove_file(&path).unwrap();
+        assert!(wrong[0].starts_with("f.click:2:") && wrong[0].ends_with(NO_FILES), "{wrong:?}");
+        assert!(!wrong[0].contains("secret"), "{wrong:?}");
     }
 
     #[test]

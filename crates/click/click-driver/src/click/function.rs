@@ -1,7 +1,9 @@
 //! Running a configuration as a function, controlled by a supervisor through a ControlSocket.
 use super::builder::{Builder, Reader};
 use super::check::Configuration;
-use super::{Hosted, Machine, Terminal, drive, function_registry};
+use super::confined::Confined;
+use super::host::Libraries;
+use super::{Machine, drive, function_registry};
 use ringway_click::{Clock, Console, Router};
 use ringway_elements::platform::Uses;
 use std::cell::RefCell;
@@ -23,12 +25,12 @@ pub fn run(
         reader: Reader {
             registry: function_registry(),
             variables: parameters.to_vec(),
-            path: None,
+            libraries: Libraries::None,
             sockets: vec![format!("UNIX, {}", ringway_click_lang::config::quote(socket.as_bytes()))],
         },
         uses: Some(Uses { ports: ports.to_vec(), devices: devices.to_vec() }),
         burst,
-        console: Box::new(|| Box::new(Hosted(Terminal)) as Box<dyn Console>),
+        console: Box::new(|| Box::new(Confined) as Box<dyn Console>),
         resident: None,
     };
     let graph = builder.accept(builder.reader.read(text, file), file)?;

@@ -1,6 +1,6 @@
 //! The driver's use of the operating system: time, libraries, waiting.
 use super::clickpath;
-use crate::file::{CONFIGURATION, reason};
+use crate::file::{CONFIGURATION, NO_FILES, reason};
 use ringway_click::{Registry, Router, RunTime, Time};
 use ringway_click_lang::Environment;
 use ringway_host::{PollFd, poll, read_file};
@@ -54,22 +54,30 @@ pub const PROVIDED: &[&str] = &[
     std::env::consts::ARCH,
 ];
 
+/// Where the files of `require(library NAME)` are.
+#[derive(Clone, Debug)]
+pub(super) enum Libraries {
+    /// On this path, or on `CLICKPATH` of the environment.
+    Along(Option<String>),
+    /// A function has none.
+    None,
+}
+
 /// Element classes, packages, and libraries on Click's path.
 pub struct Host<'a> {
     registry: &'a Registry,
-    /// Used instead of `CLICKPATH` of the environment.
-    path: Option<String>,
+    libraries: Libraries,
 }
 
 impl<'a> Host<'a> {
     /// An environment with these classes.
     pub fn new(registry: &'a Registry) -> Self {
-        Self { registry, path: None }
+        Self { registry, libraries: Libraries::Along(None) }
     }
 
-    /// Searches `path` in place of `CLICKPATH`.
-    pub fn along(self, path: Option<String>) -> Self {
-        Self { path, ..self }
+    /// With other libraries.
+    pub(super) fn with(self, libraries: Libraries) -> Self {
+        Self { libraries, ..self }
     }
 }
 
@@ -87,7 +95,11 @@ impl Environment for Host<'_> {
     }
 
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)> {
-        let path = clickpath::find(self.path.as_deref(), name, "conf", directory)?;
+        // Attack: a configuration sent at run time, which is checked by a process that can read any file.
+        let Libraries::Along(path) = &self.libraries else {
+            return Some((name.into(), Err(NO_FILES.into())));
+        };
+        let path = clickpath::find(path.as_deref(), name, "conf", directory)?;
         let text = read_file(Path::new(&path), CONFIGURATION).map_err(|error| reason(&error));
         Some((path, text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())))
     }

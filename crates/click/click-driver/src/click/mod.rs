@@ -2,6 +2,7 @@
 mod builder;
 mod check;
 pub mod clickpath;
+mod confined;
 mod drive;
 pub mod function;
 mod host;
@@ -21,6 +22,7 @@ use builder::{Builder, Reader};
 pub(crate) use check::complaints;
 pub use check::{Complaint, Configuration, check};
 pub use drive::drive;
+use host::Libraries;
 pub use host::{Host, Machine, PROVIDED};
 use hosted::Hosted;
 pub use options::{Options, Usage};
@@ -181,7 +183,7 @@ impl Driver<'_> {
             reader: Reader {
                 registry: std::mem::replace(&mut self.registry, Registry::empty()),
                 variables: options.variables.clone(),
-                path: options.path.clone(),
+                libraries: Libraries::Along(options.path.clone()),
                 sockets: options.sockets.clone(),
             },
             uses: None,

@@ -227,7 +227,7 @@ impl Element for FromDump {
         };
         self.capture.path = path.0;
         self.replay.configure(cx);
-        Ok(())
+        cx.check_file(&self.capture.path)
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

@@ -250,9 +250,10 @@ impl Element for FromIpSummaryDump {
         match (&self.dump.data, self.dump.path.is_empty()) {
             (Some(_), false) => Err(cx.error("FILENAME and DATA conflict")),
             (None, true) => Err(cx.error("FILENAME: required argument missing")),
-            _ => {
+            (data, _) => {
+                let is_file = data.is_none();
                 self.replay.configure(cx);
-                Ok(())
+                if is_file { cx.check_file(&self.dump.path) } else { Ok(()) }
             }
         }
     }

@@ -59,6 +59,25 @@ pub const CLASSES: &[&Class] = &[
     &to_port::CLASS,
 ];
 
+/// The classes that open sockets or devices whatever their arguments are; those of files say so when they are configured.
+const OPEN: &[&Class] = &[
+    &chatter_socket::CLASS,
+    &control_socket::CLASS,
+    &from_host::CLASS,
+    &kernel_tap::CLASS,
+    &kernel_tun::CLASS,
+    &mcast_socket::CLASS,
+    &raw_socket::CLASS,
+    &socket::CLASS,
+    &to_host::CLASS,
+    &to_host_sniffers::CLASS,
+];
+
+/// Whether a class opens sockets or devices.
+pub(crate) fn opens(class: &str) -> bool {
+    OPEN.iter().any(|own| own.name == class)
+}
+
 /// The classes for devices of existing configurations, in functions: each device stands for a port.
 pub(crate) static DEVICES: [Class; devices::COUNT] =
     devices::classes(|| Box::new(FromPort::<Plug>::of_device()), || Box::new(ToPort::<Plug>::of_device()));

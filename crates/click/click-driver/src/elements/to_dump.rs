@@ -141,7 +141,7 @@ impl Element for ToDump {
         self.header = Some(Header { nanoseconds, snap_len, link_type, ..Header::ethernet() });
         let length = snap_len.min(LONGEST);
         (self.length, self.path, self.encap_from) = (length as usize, path.0, encap_from.0);
-        Ok(())
+        Output::check(&self.path, cx)
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

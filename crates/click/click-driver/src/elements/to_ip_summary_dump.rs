@@ -143,7 +143,7 @@ impl Element for ToIpSummaryDump {
             Ok(writer) => {
                 self.multipacket &= !writer.fields.contains(&summary::Field::Count);
                 self.writer = Writer { bad_packets: bad, careful, extra_length: extra, ..writer };
-                Ok(())
+                Output::check(&self.path, cx)
             }
             Err(errors) => {
                 for error in errors {

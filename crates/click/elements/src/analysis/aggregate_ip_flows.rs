@@ -241,7 +241,7 @@ fn mark(packet: &mut Packet, tag: Tag) {
 }
 
 impl Element for AggregateIpFlows {
-    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut fragments = 30 * SECOND;
         let times = [
             ("TCP_TIMEOUT", &mut self.tcp),
@@ -260,7 +260,8 @@ impl Element for AggregateIpFlows {
         args.read("ICMP", &mut self.icmp);
         args.read("FRAGMENTS", &mut self.hold);
         self.trace.read(args);
-        args.complete()
+        args.complete()?;
+        self.trace.check(cx)
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

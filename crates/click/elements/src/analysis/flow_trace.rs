@@ -38,6 +38,11 @@ impl FlowTrace {
         self.source = source.0;
     }
 
+    /// Checks that the file can be created here.
+    pub(super) fn check(&self, cx: &mut Context<'_>) -> Result<(), Failed> {
+        self.file.as_ref().map_or(Ok(()), |file| file.check(cx))
+    }
+
     /// Creates the file and writes the opening tags.
     pub(super) fn begin(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         if !self.source.is_empty() && cx.find(&self.source).is_none() {

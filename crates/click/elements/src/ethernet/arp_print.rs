@@ -31,14 +31,15 @@ pub struct ArpPrint {
 }
 
 impl Element for ArpPrint {
-    fn configure(&mut self, args: &mut Args, _: &mut Context<'_>) -> Result<(), Failed> {
+    fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         (self.timestamp, self.active) = (true, true);
         args.read_p("LABEL", &mut self.label);
         args.read("TIMESTAMP", &mut self.timestamp);
         args.read("ETHER", &mut self.ether);
         args.read("ACTIVE", &mut self.active);
         self.printout.read(args);
-        args.complete()
+        args.complete()?;
+        self.printout.check(cx)
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {

@@ -71,6 +71,7 @@ impl Element for IpPrint {
         args.read("ACTIVE", &mut self.active);
         self.printout.read(args);
         args.complete()?;
+        self.printout.check(cx)?;
         self.bytes = usize::try_from(bytes).ok();
         let Some(contents) = form(&contents.0) else {
             let value = contents.0.to_uppercase();

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use watch::{Update, Watcher};
 
 /// Largest number of updates that are applied together, and that are queued; further ones wait in their connection.
@@ -176,6 +176,8 @@ async fn keep(
 ) {
     let accounts = Arc::new(Mutex::new(accounts));
     let mut sweep = interval(SWEEP);
+    // One is enough after the process was stopped.
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let (mut nodes, mut pods) = (Vec::new(), Vec::new());
         let batch = tokio::select! {

@@ -1,7 +1,7 @@
 //! MTU, rate, wire and delay.
 
 use super::{MS, Note, after, drain, drops, link, send};
-use crate::{Capacity, Delay, Link, Loss, Profile, ProfileError, Queue, Reason};
+use crate::{Capacity, CoDelSettings, Delay, Link, Loss, Profile, ProfileError, Queue, Reason};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -48,6 +48,30 @@ fn arrival_times_do_not_depend_on_when_one_looks() {
         times
     };
     assert_eq!(run(true), run(false));
+}
+
+/// A process that was stopped, or a clock that jumped: what was under way arrives, and the line makes up for nothing.
+#[test]
+fn a_line_does_not_make_up_for_a_standstill() {
+    let settings = CoDelSettings { target: 5 * MS, interval: 100 * MS, ecn: false };
+    let limit = Capacity::Frames(100);
+    for queue in [
+        Queue::DropTail { limit, mark: None },
+        Queue::CoDel { settings, limit },
+        Queue::FqCoDel { settings, limit, flows: 1024, quantum: 1514 },
+    ] {
+        // 1250 bytes at 10 Mb/s take 1 ms.
+        let mut link = link(Profile { rate: Some(10_000_000), queue, ..after(5 * MS) });
+        send(&mut link, 10, MS / 2, 1250);
+        let later = 600_000 * MS;
+        let there: Vec<u64> =
+            core::iter::from_fn(|| link.receive(later)).map(|(note, _)| note.number).collect();
+        assert_eq!(there, (0..10).collect::<Vec<u64>>());
+        (0..50).for_each(|number| link.send(Note::new(number, 1250), later));
+        assert!(link.receive(later).is_none());
+        let times: Vec<u64> = drain(&mut link).iter().map(|(_, at)| *at).collect();
+        assert_eq!(times, (1..=50).map(|number| later + (5 + number) * MS).collect::<Vec<u64>>());
+    }
 }
 
 #[test]

@@ -292,6 +292,19 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_was_over_long_ago_has_one_interrupt() {
+        let interrupts = Interrupts::new(false);
+        interrupts.set_interval(0, 1000, 0);
+        assert_eq!(interrupts.enable(RXT0 | TXDW, 0), Raise::NONE);
+        assert_eq!((interrupts.set(RXT0, 10), interrupts.set(TXDW, 20)), (ONE, Raise::NONE));
+        let hour = 3_600_000_000_000;
+        assert_eq!((interrupts.due(hour), interrupts.due(hour)), (ONE, Raise::NONE));
+        let _ = interrupts.read_causes();
+        assert_eq!(interrupts.set(RXT0, hour + 999), Raise::NONE, "an interval begins with it");
+        assert_eq!((interrupts.due(hour + 1000), interrupts.next_due()), (ONE, None));
+    }
+
+    #[test]
     fn msix_messages_clear_and_mask_their_cause() {
         let interrupts = Interrupts::new(true);
         interrupts.set_msix(true);

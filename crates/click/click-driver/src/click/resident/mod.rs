@@ -9,6 +9,7 @@ mod plug;
 mod to_port;
 
 use super::builder::{self, Builder, Reader};
+use super::host::Libraries;
 use super::{Machine, function_registry};
 use crate::elements;
 use crate::handed::{self, Handed};
@@ -117,7 +118,7 @@ impl Build {
             reader: Reader {
                 registry: resident_registry(),
                 variables: function.parameters.clone(),
-                path: None,
+                libraries: Libraries::None,
                 sockets: vec![format!("UNIX, {}", ringway_click_lang::config::quote(place.as_bytes()))],
             },
             uses: Some(Uses { ports: function.ports.clone(), devices: function.devices.clone() }),

@@ -51,6 +51,10 @@ impl Console for Echo {
         self.console.write_file(name, bytes, append)
     }
 
+    fn may_open(&self, name: &str) -> Result<(), String> {
+        self.console.may_open(name)
+    }
+
     fn kill(&mut self, signal: i32, process: i32) -> bool {
         self.console.kill(signal, process)
     }
