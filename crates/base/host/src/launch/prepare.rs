@@ -1,7 +1,7 @@
 //! What the child does between `fork` and `execve`.
 
 use super::{Launch, filter};
-use crate::tap::{bring_up, last_error};
+use crate::tap::{bring_up, last_error, last_with_namespace};
 use crate::{TapSettings, open_tap_with, send_with};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -47,7 +47,10 @@ pub(super) fn become_program(launch: &Launch, talk: &OwnedFd) -> ! {
 
 fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     separate(launch)?;
-    files(launch)?;
+    let shown = files(launch);
+    // It is empty again, and used by nobody.
+    let _ = std::fs::remove_dir(&launch.folder);
+    shown?;
     without_suid()?;
     bring_up("lo").map_err(|error| failed("bringing up the loopback interface", error))?;
     for (path, value) in OPEN {
@@ -61,6 +64,7 @@ fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     let queues = open_tap_with(&settings, &launch.addresses);
     let queues = queues.map_err(|error| failed("creating the program's interface", error))?;
     let queue = queues.first().ok_or_else(|| failed("creating the program's interface", Errno::NODEV))?;
+    last_with_namespace(queue).map_err(|error| failed("keeping the program's interface", error))?;
     send_with(talk, b"interface", &[queue.as_fd()]).map_err(|error| failed("handing over", error))?;
     drop(queues);
     rustix::thread::set_no_new_privs(true).map_err(|error| failed("no_new_privs", error))?;
