@@ -40,6 +40,8 @@ const TAKEN: [i32; 10] = [
 ];
 /// Those that end the wait for peers.
 const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
+/// Descriptors of the agent, if it may have as many: for all sockets of its table.
+const DESCRIPTORS: u64 = 70_000;
 /// How long what the program left running may take to end when it is killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long peers may take to acknowledge what the kernel sends for a program that has ended.
@@ -198,9 +200,10 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     }
     let launched = launched?;
     become_subreaper()?;
-    // The agent has an end of each of the program's sockets.
+    // The agent has an end of each of the program's sockets. Root may have more than the limit of its session.
     let most = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    let limit = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    let _ = limit(most.map(|most| most.max(DESCRIPTORS))).or_else(|_| limit(most));
     let signals = SignalFd::new(&TAKEN)?;
     Ok(Prepared { options, launched, signals })
 }

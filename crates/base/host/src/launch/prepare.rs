@@ -14,10 +14,12 @@ use std::path::Path;
 const NO_SUID: u64 = 2;
 const MOUNT_ATTR_SIZE: usize = 32;
 
-/// In a network of its own a program may have any port, and ask for echoes.
-const OPEN: [(&str, &[u8]); 2] = [
+/// In a network of its own a program may have any port, and ask for echoes. Its addresses of IPv6 are usable at once,
+/// without a second in which it is asked whether others have them.
+const OPEN: [(&str, &[u8]); 3] = [
     ("/proc/sys/net/ipv4/ip_unprivileged_port_start", b"0"),
     ("/proc/sys/net/ipv4/ping_group_range", b"0 2147483647"),
+    ("/proc/sys/net/ipv6/conf/default/accept_dad", b"0"),
 ];
 
 /// Why a step failed: what was tried, and the kernel's answer.

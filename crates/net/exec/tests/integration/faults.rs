@@ -86,6 +86,37 @@ except ConnectionResetError: print('reset')";
 }
 
 #[test]
+fn what_a_program_wrote_before_its_end_arrives() {
+    let server = "import socket, time; s = socket.create_server(('', 9))
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(('', 9)); print('ready', flush=True)
+c, peer = s.accept(); c.recv(1)
+# Until the writer has ended, and no room was left.
+time.sleep(0.3)
+count = 1
+while data := c.recv(65536): count += len(data)
+print(count)
+u.settimeout(5)
+print([u.recv(10) for _ in range(100)] == [b'%d' % n for n in range(100)])";
+    let client = "import os, socket, time
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.connect(('10.0.0.1', 9))
+s = socket.create_connection(('10.0.0.1', 9)); s.setblocking(False)
+count, end = 0, time.monotonic() + 0.2
+while time.monotonic() < end:
+    try: count += s.send(bytes(65536))
+    except BlockingIOError: time.sleep(0.01)
+for n in range(100): u.send(b'%d' % n)
+print(count, flush=True); os.kill(os.getpid(), 9)";
+    for modes in MODES {
+        let lab = Lab::new();
+        let mut serving = lab.start(1, modes.0, &[PYTHON, "-c", server]);
+        assert_eq!(serving.line(), "ready");
+        let mut asking = lab.start(2, modes.1, &[PYTHON, "-c", client]);
+        let written = asking.line();
+        assert_eq!(serving.end(), (Some(0), format!("{written}\nTrue\n")), "{modes:?}");
+    }
+}
+
+#[test]
 fn a_killed_agent_resets_its_programs_connections() {
     let client = "import os, socket; s = socket.create_connection(('10.0.0.1', 9)); s.sendall(b'x')
 print(os.getpid(), flush=True)
