@@ -86,6 +86,27 @@ except ConnectionResetError: print('reset')";
 }
 
 #[test]
+fn connections_ignore_addresses_that_are_sent_to() {
+    let server = "import socket; s = socket.create_server(('', 9)); print('ready', flush=True)
+while True:
+    c, peer = s.accept(); count = 0
+    while data := c.recv(65536): count += len(data)
+    c.sendall(b'%d' % count); c.close()";
+    // More than there is room for at once, so that the call waits.
+    let client = "import errno, socket
+s = socket.socket()
+try: s.sendto(b'x', ('10.0.0.1', 9))
+except OSError as error: print(errno.errorcode[error.errno])
+s.connect(('10.0.0.1', 9))
+left = 3_000_000
+while left > 0: left -= s.sendto(bytes(min(left, 500_000)), ('10.0.0.9', 99))
+s.sendmsg([b'more', b'parts'], [], 0, ('10.0.0.9', 99))
+s.shutdown(socket.SHUT_WR); print(s.recv(100))";
+    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    assert_eq!(answer, "EPIPE\nb'3000009'\n");
+}
+
+#[test]
 fn what_a_program_wrote_before_its_end_arrives() {
     let server = "import socket, time; s = socket.create_server(('', 9))
 u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(('', 9)); print('ready', flush=True)

@@ -111,7 +111,7 @@ fn sockperf_loses_no_message() {
     if !has("sockperf") {
         return;
     }
-    // Without a group to answer it, UDP needs no other option than TCP.
+    // With TCP, each of its messages names an address.
     for kind in [&["--tcp"][..], &[]] {
         let server = format!("sockperf server -p 5001 {} >&2 & sleep 0.2; echo ready; wait", kind.join(" "));
         let client =
