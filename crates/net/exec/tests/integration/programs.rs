@@ -81,7 +81,8 @@ public class Main {
         for (int number = 0; number < 24; number++) {
             int length = number * 20011 + 1;
             all.submit(() -> {
-                HttpURLConnection asked = (HttpURLConnection) new URL("http://10.0.0.1:8000/").openConnection();
+                URL page = new URL("http://10.0.0.1:8000/");
+                HttpURLConnection asked = (HttpURLConnection) page.openConnection();
                 asked.setDoOutput(true);
                 byte[] body = new byte[length];
                 for (int at = 0; at < length; at++) body[at] = (byte) (at * 7 % 251);
