@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -183,7 +184,7 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
             queues: 1,
             mtu: options.mtu,
             offloads: options.offloads,
-            mac: None,
+            mac: mac(&options.addresses),
             address: first.map(pair),
             namespace: None,
         },
@@ -206,6 +207,16 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     let _ = limit(most.map(|most| most.max(DESCRIPTORS))).or_else(|_| limit(most));
     let signals = SignalFd::new(&TAKEN)?;
     Ok(Prepared { options, launched, signals })
+}
+
+/// The link-layer address for a program's first address. Its successor at the address has the same one: neighbours
+/// don't replace one that they have confirmed less than a second ago.
+fn mac(addresses: &[Cidr]) -> Option<[u8; 6]> {
+    let mut hasher = DefaultHasher::new();
+    addresses.first()?.address.hash(&mut hasher);
+    let [a, b, c, d, e, ..] = hasher.finish().to_ne_bytes();
+    // Locally administered, of one station.
+    Some([2, a, b, c, d, e])
 }
 
 /// The files that a program sees in place of the host's.
@@ -308,7 +319,7 @@ fn host(options: &Options, device: impl Device + 'static) -> Result<Host, Device
         Config {
             addresses: options.addresses.clone(),
             gateways: options.gateways.clone(),
-            mac: None,
+            mac: mac(&options.addresses),
             mtu: options.mtu.into(),
             offloads: options.offloads,
             settings: options.settings.clone(),

@@ -1,6 +1,6 @@
 //! Refusals, resets, and the ends of programs and agents.
 
-use crate::lab::{Lab, MODES, compare};
+use crate::lab::{Lab, MODES, compare, has};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -176,6 +176,23 @@ fn status_and_signals_pass() {
         assert_eq!(left.end().0, Some(0));
         assert!(!std::path::Path::new(&format!("/proc/{sleeper}")).exists(), "{mode}");
     }
+}
+
+#[test]
+fn a_program_s_successor_has_its_link_layer_address() {
+    if !has("ip") {
+        return;
+    }
+    let lab = Lab::new();
+    let own = |number, mode| {
+        let (status, text) = lab.start(number, mode, &["ip", "-o", "link", "show", "eth0"]).end();
+        let mac = text.split_once("ether ").and_then(|(_, rest)| rest.split(' ').next().map(str::to_string));
+        assert!(status == Some(0) && mac.is_some(), "{text}");
+        mac
+    };
+    let one = own(1, "kernel");
+    assert_eq!([own(1, "native"), own(1, "kernel")], [one.clone(), one.clone()]);
+    assert_ne!(own(2, "native"), one);
 }
 
 #[test]
