@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build check fmt deny clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ bench: setup ## measure every performance target, or those in KEYS; writes targe
 
 bench-click: setup ## measure Click configurations; FASTCLICK and FASTCLICK_NOCLONE name peers
 	@./scripts/bench.sh --subject click $(KEYS)
+
+bench-exec: setup ## measure unmodified programs of `ringway exec` beside the kernel's TCP; writes target/bench/exec.json
+	@$(CARGO) build --release -p ringway-cli
+	@./scripts/bench.sh --subject exec $(KEYS)
 
 bench-functions: setup ## measure functions on a worker and in a process; writes target/bench/functions.json
 	@./scripts/bench.sh --subject functions $(KEYS)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Measures every performance target and a peer in the same run, and writes target/bench/SUBJECT.json.
-# Arguments go to ringway-bench: --subject fabric (or click, functions, vms, iommu, nic, tcp), keys, --seconds N,
+# Arguments go to ringway-bench: --subject fabric (or click, functions, vms, iommu, nic, tcp, exec), keys, --seconds N,
 # --list.
 # A timing never fails it.
 set -euo pipefail

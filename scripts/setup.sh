@@ -13,10 +13,12 @@ wanted=(
   linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump tshark:tshark
   /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk:openvswitch-switch-dpdk
   valgrind:valgrind pppd:ppp freeradius:freeradius nginx:nginx-light nfcapd:nfdump tsc:node-typescript
-  redis-server:redis-server redis-benchmark:redis-tools
+  redis-server:redis-server redis-benchmark:redis-tools wget:wget wrk:wrk ssh:openssh-client
+  sshd:openssh-server pgbench:postgresql musl-gcc:musl-tools sockperf:sockperf nc:netcat-openbsd
 )
 # Benchmarks and tests run their own: the services of newly installed ones are turned off again.
-declare -A services=([freeradius]=freeradius [nfdump]=nfdump [nginx-light]=nginx [redis-server]=redis-server)
+declare -A services=([freeradius]=freeradius [nfdump]=nfdump [nginx-light]=nginx [redis-server]=redis-server
+  [openssh-server]=ssh [postgresql]=postgresql)
 [ -e /usr/sbin/ovs-vswitchd ] || services[openvswitch-switch-dpdk]=openvswitch-switch
 # For the Kubernetes test of `make soak`; Kubernetes' own programs are in no distribution.
 [ -z "${KUBERNETES:-}" ] || needed+=(etcd:etcd-server openssl:openssl)

@@ -7,6 +7,7 @@
 mod bbr;
 mod click;
 mod entry;
+mod exec;
 mod functions;
 mod harness;
 mod huge;
@@ -41,7 +42,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Arguments {
     /// Keys, or prefixes of keys up to a dot; all if none. With `--function`, the configuration's parameters.
     keys: Vec<String>,
-    /// The subject: fabric, click, functions, vms, iommu, nic, tcp or bbr.
+    /// The subject: fabric, click, functions, vms, iommu, nic, tcp, exec or bbr.
     #[arg(long, default_value = "fabric", value_parser = subject)]
     subject: &'static str,
     /// Seconds to measure each key for.

@@ -73,6 +73,7 @@ pub const SUBJECTS: &[Subject] = &[
     Subject { name: "iommu", groups: IOMMU, document: None },
     Subject { name: "nic", groups: crate::nic::GROUPS, document: Some(crate::nic::document) },
     Subject { name: "tcp", groups: crate::tcp::GROUPS, document: None },
+    Subject { name: "exec", groups: crate::exec::GROUPS, document: None },
     Subject { name: "bbr", groups: crate::bbr::GROUPS, document: Some(crate::bbr::document) },
 ];
 

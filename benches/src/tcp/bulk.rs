@@ -88,7 +88,7 @@ impl Checked<'_> {
 }
 
 /// Seconds in which this machine's cores were not idle.
-fn machine_time() -> Result<f64, Failure> {
+pub fn machine_time() -> Result<f64, Failure> {
     let stat = std::fs::read_to_string("/proc/stat")?;
     let line = stat.lines().next().unwrap_or_default();
     let times: Vec<f64> = line.split_whitespace().skip(1).map(|time| time.parse().unwrap_or(0.0)).collect();

@@ -1,6 +1,6 @@
 //! The TCP/IP stack of programs, beside the kernel's over veth.
 
-mod bulk;
+pub mod bulk;
 pub mod ends;
 mod flood;
 pub mod memory;
@@ -72,7 +72,7 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
 }
 
 /// Two rows, or the same error for both.
-fn both(rows: Result<[Entry; 2], Failure>) -> [Result<Entry, Failure>; 2] {
+pub fn both(rows: Result<[Entry; 2], Failure>) -> [Result<Entry, Failure>; 2] {
     match rows {
         Ok(rows) => rows.map(Ok),
         Err(error) => [Err(error.to_string().into()), Err(error)],

@@ -78,6 +78,15 @@ impl TapFault {
     }
 }
 
+/// Lets an interface last until its network namespace ends, also without its queues: whoever closes the last of them
+/// does not wait then until the kernel has removed the interface, which takes tens of milliseconds.
+pub(crate) fn last_with_namespace(queue: &OwnedFd) -> Result<(), Errno> {
+    let persistent: libc::c_ulong = 1;
+    // SAFETY: the descriptor is open, and the argument is a number, not a pointer.
+    let done = unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETPERSIST, persistent) };
+    if done >= 0 { Ok(()) } else { Err(last_error()) }
+}
+
 /// The file of a network namespace: its path, or its name as in `ip netns`.
 pub fn namespace_path(namespace: &str) -> PathBuf {
     if namespace.contains('/') { namespace.into() } else { PathBuf::from("/run/netns").join(namespace) }

@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::bridge::bridge;
 use ringway_host::{
-    EventFd, HostError, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings, Trap,
+    Clock, EventFd, HostError, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings, Trap,
     become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random, spawn,
 };
 use ringway_netstack::{Cidr, Settings};
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,6 +41,8 @@ const TAKEN: [i32; 10] = [
 ];
 /// Those that end the wait for peers.
 const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
+/// Descriptors of the agent, if it may have as many: for all sockets of its table.
+const DESCRIPTORS: u64 = 70_000;
 /// How long what the program left running may take to end when it is killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long peers may take to acknowledge what the kernel sends for a program that has ended.
@@ -152,7 +155,7 @@ impl Ended {
     }
 }
 
-/// A program that is ready to be started.
+/// A program that is being prepared.
 #[derive(Debug)]
 pub struct Prepared {
     options: Options,
@@ -162,9 +165,12 @@ pub struct Prepared {
 
 /// Prepares a process for a program. To be called while this process has one thread.
 ///
+/// The preparation goes on beside the caller's: [`Prepared::run`] waits for it, and reports what went wrong.
+///
 /// # Errors
-/// The kernel does not permit namespaces, or the addresses are impossible.
+/// There can't be one more process, or a folder to prepare files in.
 pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
+    Clock::begin();
     let (first, more) =
         options.addresses.split_first().map_or((None, &[][..]), |(first, more)| (Some(first), more));
     let pair = |cidr: &Cidr| (cidr.address, cidr.prefix);
@@ -178,7 +184,7 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
             queues: 1,
             mtu: options.mtu,
             offloads: options.offloads,
-            mac: None,
+            mac: mac(&options.addresses),
             address: first.map(pair),
             namespace: None,
         },
@@ -189,15 +195,28 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
         sysctls: options.sysctls.clone(),
         trap: options.mode == Mode::Native,
     });
-    // It is empty again, and used by nobody.
-    let _ = std::fs::remove_dir(&folder);
+    if launched.is_err() {
+        // Nobody uses it.
+        let _ = std::fs::remove_dir(&folder);
+    }
     let launched = launched?;
     become_subreaper()?;
-    // The agent has an end of each of the program's sockets.
+    // The agent has an end of each of the program's sockets. Root may have more than the limit of its session.
     let most = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    let limit = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    let _ = limit(most.map(|most| most.max(DESCRIPTORS))).or_else(|_| limit(most));
     let signals = SignalFd::new(&TAKEN)?;
     Ok(Prepared { options, launched, signals })
+}
+
+/// The link-layer address for a program's first address. Its successor at the address has the same one: neighbours
+/// don't replace one that they have confirmed less than a second ago.
+fn mac(addresses: &[Cidr]) -> Option<[u8; 6]> {
+    let mut hasher = DefaultHasher::new();
+    addresses.first()?.address.hash(&mut hasher);
+    let [a, b, c, d, e, ..] = hasher.finish().to_ne_bytes();
+    // Locally administered, of one station.
+    Some([2, a, b, c, d, e])
 }
 
 /// The files that a program sees in place of the host's.
@@ -216,27 +235,29 @@ impl Prepared {
     /// Runs the program on a device until it has ended. Then what it left running is ended too.
     ///
     /// # Errors
-    /// There is no such program, or the network can't be used.
+    /// The kernel does not permit namespaces, there is no such program, or the network can't be used.
     pub fn run(self, device: impl Device + 'static) -> Result<Ended, ExecError> {
-        let Prepared { options, mut launched, signals } = self;
+        let Prepared { options, launched, signals } = self;
         let program = options.program.first().cloned().unwrap_or_default();
-        let stop = Arc::new(EventFd::new()?);
-        let agent = match launched.trap.take() {
-            None => {
-                carry(launched.interface.try_clone().map_err(|_| Errno::MFILE)?, device)?;
-                None
+        let (agent, _interface) = match options.mode {
+            Mode::Kernel => {
+                let (interface, _) = launched.prepared()?;
+                carry(interface.try_clone().map_err(|_| Errno::MFILE)?, device)?;
+                (None, interface)
             }
-            Some(trap) => Some(serve(&options, trap, device, stop.clone())?),
+            Mode::Native => {
+                let host = host(&options, device)?;
+                let (interface, trap) = launched.prepared()?;
+                let trap = trap.ok_or(Errno::PROTO)?;
+                (Some(serve(&options, trap, host)?), interface)
+            }
         };
         let sockets = KernelSockets::of(launched.process);
         launched.start(&program)?;
         let ended = attend(&launched, &signals)?;
         end_children(KILL_TIMEOUT);
         match agent {
-            Some(agent) => {
-                stop.signal();
-                finish(agent, &signals)?;
-            }
+            Some(agent) => agent.finish(&signals)?,
             None => sockets.drain(&signals)?,
         }
         Ok(ended)
@@ -291,29 +312,68 @@ fn unacknowledged(list: &mut File) -> Vec<String> {
     text.lines().skip(1).filter_map(fields).collect()
 }
 
-/// Starts the agent.
-fn serve(
-    options: &Options,
-    trap: Trap,
-    device: impl Device + 'static,
-    stop: Arc<EventFd>,
-) -> Result<JoinHandle<Result<(), DeviceError>>, ExecError> {
-    let host = Host::new(
+/// The stack on a device.
+fn host(options: &Options, device: impl Device + 'static) -> Result<Host, DeviceError> {
+    Host::new(
         device,
         Config {
             addresses: options.addresses.clone(),
             gateways: options.gateways.clone(),
-            mac: None,
+            mac: mac(&options.addresses),
             mtu: options.mtu.into(),
             offloads: options.offloads,
             settings: options.settings.clone(),
             spin: Duration::ZERO,
         },
-    )?;
+    )
+}
+
+/// An agent's thread.
+struct Serving {
+    thread: JoinHandle<Result<(), DeviceError>>,
+    stop: Arc<EventFd>,
+    /// Readable when the thread ends.
+    ended: Arc<EventFd>,
+}
+
+/// Signals when it is dropped, also by a panic.
+struct AtEnd(Arc<EventFd>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        self.0.signal();
+    }
+}
+
+/// Starts the agent.
+fn serve(options: &Options, trap: Trap, host: Host) -> Result<Serving, ExecError> {
+    let (stop, ended) = (Arc::new(EventFd::new()?), Arc::new(EventFd::new()?));
     let addresses = options.addresses.iter().map(|cidr| cidr.address).collect();
     let congestion = options.settings.tcp_congestion_control;
-    let agent = Agent::new(host, trap, addresses, congestion, options.explain, stop)?;
-    Ok(spawn("exec-agent", None, move || agent.run())?)
+    let agent = Agent::new(host, trap, addresses, congestion, options.explain, stop.clone())?;
+    let at_end = AtEnd(ended.clone());
+    let thread = spawn("exec-agent", None, move || {
+        let _at_end = at_end;
+        agent.run()
+    })?;
+    Ok(Serving { thread, stop, ended })
+}
+
+impl Serving {
+    /// Stops it, and waits until peers have acknowledged what the program wrote; a signal ends that.
+    fn finish(self, signals: &SignalFd) -> Result<(), ExecError> {
+        self.stop.signal();
+        while !self.ended.clear() {
+            wait(&[self.ended.as_fd(), signals.as_fd()], None)?;
+            if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
+                return Ok(());
+            }
+        }
+        match self.thread.join() {
+            Ok(result) => Ok(result?),
+            Err(_) => Err(Errno::CANCELED.into()),
+        }
+    }
 }
 
 /// Moves the frames of the program's interface to the device, and back, until this process ends.
@@ -342,20 +402,6 @@ fn attend(launched: &Launched, signals: &SignalFd) -> Result<Ended, ExecError> {
                 None => Ended::Status(status.exit_status().unwrap_or(0) as u8),
             });
         }
-    }
-}
-
-/// Waits until peers have acknowledged what the program wrote; a signal ends that.
-fn finish(agent: JoinHandle<Result<(), DeviceError>>, signals: &SignalFd) -> Result<(), ExecError> {
-    while !agent.is_finished() {
-        wait(&[signals.as_fd()], Some(Duration::from_millis(2)))?;
-        if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
-            return Ok(());
-        }
-    }
-    match agent.join() {
-        Ok(result) => Ok(result?),
-        Err(_) => Err(Errno::CANCELED.into()),
     }
 }
 

@@ -8,5 +8,11 @@ mod bytes;
 mod faults;
 #[path = "integration/lab.rs"]
 mod lab;
+#[path = "integration/many.rs"]
+mod many;
+#[path = "integration/names.rs"]
+mod names;
 #[path = "integration/programs.rs"]
 mod programs;
+#[path = "integration/servers.rs"]
+mod servers;

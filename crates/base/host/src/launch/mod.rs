@@ -38,23 +38,20 @@ pub struct Launch {
     pub hidden: Vec<PathBuf>,
     /// Settings of the kernel's network in the namespace: names as of sysctl, and values.
     pub sysctls: Vec<(String, String)>,
-    /// An empty folder of the caller, used to prepare the files.
+    /// An empty folder of the caller, used to prepare the files, and removed then.
     pub folder: PathBuf,
     /// Whether system calls on internet sockets are trapped.
     pub trap: bool,
 }
 
-/// A process that is ready to become the program.
+/// A process that prepares itself to become the program.
 #[derive(Debug)]
 pub struct Launched {
     /// The process.
     pub process: Pid,
     /// Readable when it has ended.
     pub end: OwnedFd,
-    /// The interface's queue; the interface exists while it is open.
-    pub interface: OwnedFd,
-    /// Its trapped calls.
-    pub trap: Option<Trap>,
+    traps: bool,
     talk: OwnedFd,
 }
 
@@ -77,10 +74,11 @@ pub enum LaunchError {
     },
 }
 
-/// Prepares a process for a program, which waits until [`Launched::start`].
+/// Starts a process that prepares itself for a program, while the caller goes on. Then it waits for
+/// [`Launched::start`].
 ///
 /// # Errors
-/// The kernel does not permit namespaces, or the interface is impossible.
+/// There can't be one more process.
 pub fn launch(launch: &Launch) -> Result<Launched, LaunchError> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
@@ -96,29 +94,7 @@ pub fn launch(launch: &Launch) -> Result<Launched, LaunchError> {
         return Err(HostError::Call { call: "fork", error: crate::tap::last_error() }.into());
     };
     let end = pidfd_open(process, PidfdFlags::empty()).named("pidfd_open")?;
-    let launched = receive(&ours, launch, &end);
-    if launched.is_err() {
-        // It reported an error, or waits for an answer that does not come.
-        let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-        let _ = rustix::process::waitpid(Some(process), rustix::process::WaitOptions::empty());
-    }
-    let (interface, trap) = launched?;
-    Ok(Launched { process, end, interface, trap, talk: ours })
-}
-
-/// What the child sends: its interface, then the number of the descriptor of its trapped calls.
-fn receive(talk: &OwnedFd, launch: &Launch, end: &OwnedFd) -> Result<(OwnedFd, Option<Trap>), LaunchError> {
-    let mut message = [0; MESSAGE];
-    let (len, mut descriptors) = receive_with(talk, &mut message, 1)?;
-    let Some(interface) = descriptors.pop() else { return Err(refusal(&message[..len])) };
-    if !launch.trap {
-        return Ok((interface, None));
-    }
-    let (len, _) = receive_with(talk, &mut message, 0)?;
-    let Ok(number) = <[u8; 4]>::try_from(&message[..len]) else { return Err(refusal(&message[..len])) };
-    let listener =
-        duplicate(end, i32::from_ne_bytes(number)).named("taking the trapped calls (pidfd_getfd)")?;
-    Ok((interface, Some(listener.into())))
+    Ok(Launched { process, end, traps: launch.trap, talk: ours })
 }
 
 fn refusal(message: &[u8]) -> LaunchError {
@@ -129,6 +105,33 @@ fn refusal(message: &[u8]) -> LaunchError {
 }
 
 impl Launched {
+    /// Waits until the process is prepared. Returns its interface's queue, and its trapped calls.
+    ///
+    /// # Errors
+    /// The kernel does not permit namespaces, or the interface is impossible.
+    pub fn prepared(&self) -> Result<(OwnedFd, Option<Trap>), LaunchError> {
+        self.receive().inspect_err(|_| {
+            // It reported an error, or waits for an answer that does not come.
+            let _ = rustix::process::kill_process(self.process, rustix::process::Signal::KILL);
+            let _ = rustix::process::waitpid(Some(self.process), rustix::process::WaitOptions::empty());
+        })
+    }
+
+    /// What the child sends: its interface, then the number of the descriptor of its trapped calls.
+    fn receive(&self) -> Result<(OwnedFd, Option<Trap>), LaunchError> {
+        let mut message = [0; MESSAGE];
+        let (len, mut descriptors) = receive_with(&self.talk, &mut message, 1)?;
+        let Some(interface) = descriptors.pop() else { return Err(refusal(&message[..len])) };
+        if !self.traps {
+            return Ok((interface, None));
+        }
+        let (len, _) = receive_with(&self.talk, &mut message, 0)?;
+        let Ok(number) = <[u8; 4]>::try_from(&message[..len]) else { return Err(refusal(&message[..len])) };
+        let listener = duplicate(&self.end, i32::from_ne_bytes(number))
+            .named("taking the trapped calls (pidfd_getfd)")?;
+        Ok((interface, Some(listener.into())))
+    }
+
     /// Lets the process become the program; returns when it is.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! What the child does between `fork` and `execve`.
 
 use super::{Launch, filter};
-use crate::tap::{bring_up, last_error};
+use crate::tap::{bring_up, last_error, last_with_namespace};
 use crate::{TapSettings, open_tap_with, send_with};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -14,10 +14,12 @@ use std::path::Path;
 const NO_SUID: u64 = 2;
 const MOUNT_ATTR_SIZE: usize = 32;
 
-/// In a network of its own a program may have any port, and ask for echoes.
-const OPEN: [(&str, &[u8]); 2] = [
+/// In a network of its own a program may have any port, and ask for echoes. Its addresses of IPv6 are usable at once,
+/// without a second in which it is asked whether others have them.
+const OPEN: [(&str, &[u8]); 3] = [
     ("/proc/sys/net/ipv4/ip_unprivileged_port_start", b"0"),
     ("/proc/sys/net/ipv4/ping_group_range", b"0 2147483647"),
+    ("/proc/sys/net/ipv6/conf/default/accept_dad", b"0"),
 ];
 
 /// Why a step failed: what was tried, and the kernel's answer.
@@ -47,7 +49,10 @@ pub(super) fn become_program(launch: &Launch, talk: &OwnedFd) -> ! {
 
 fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     separate(launch)?;
-    files(launch)?;
+    let shown = files(launch);
+    // It is empty again, and used by nobody.
+    let _ = std::fs::remove_dir(&launch.folder);
+    shown?;
     without_suid()?;
     bring_up("lo").map_err(|error| failed("bringing up the loopback interface", error))?;
     for (path, value) in OPEN {
@@ -61,6 +66,7 @@ fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     let queues = open_tap_with(&settings, &launch.addresses);
     let queues = queues.map_err(|error| failed("creating the program's interface", error))?;
     let queue = queues.first().ok_or_else(|| failed("creating the program's interface", Errno::NODEV))?;
+    last_with_namespace(queue).map_err(|error| failed("keeping the program's interface", error))?;
     send_with(talk, b"interface", &[queue.as_fd()]).map_err(|error| failed("handing over", error))?;
     drop(queues);
     rustix::thread::set_no_new_privs(true).map_err(|error| failed("no_new_privs", error))?;

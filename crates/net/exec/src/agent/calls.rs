@@ -102,6 +102,8 @@ impl Agent {
             sys::IOCTL => Ok(Reply::Value(self.unsent(call, key)?)),
             sys::SENDTO if is_udp => self.send_datagram(call, key),
             sys::SENDMSG if is_udp => self.send_message(call, key),
+            sys::SENDTO => self.send_named(call, key, socket),
+            sys::SENDMSG => self.send_message_named(call, key, socket),
             sys::SENDMMSG if is_udp => self.send_messages(call, key),
             sys::RECVFROM => self.receive_from(call, key, socket),
             sys::RECVMSG => self.receive_message(call, key, socket),

@@ -43,6 +43,8 @@ const FIRST: u64 = 16;
 /// Events that are taken at once, and calls that are answered before others are served.
 const EVENTS: usize = 64;
 const CALLS: usize = 64;
+/// How often a datagram socket that has ended is looked at: its queue never holds as many datagrams.
+const LAST_LOOKS: usize = 64;
 /// Bytes that are moved at once.
 const BUFFER: usize = 256 << 10;
 /// How often it is looked whether those who wait are still there, and whether a full queue has room.
@@ -137,7 +139,7 @@ impl Agent {
             {
                 silent_until = (now + SILENCE).min(until);
             }
-            if until.is_some() && (now >= silent_until || self.host.stack().is_drained()) {
+            if until.is_some() && (now >= silent_until || self.is_drained()) {
                 self.host.poll()?;
                 self.report.close();
                 return Ok(());
@@ -323,11 +325,27 @@ impl Agent {
         self.wake(key);
     }
 
+    /// The programs have ended: their sockets are closed, once the stack has what was written to them.
     fn close_all(&mut self) {
         let all: Vec<Key> = self.table.iter().map(|(key, _)| key).collect();
-        all.into_iter().for_each(|key| {
-            self.look(key);
-            self.close(key);
-        });
+        for key in all {
+            // A datagram socket closes itself after the last one.
+            for _ in 0..LAST_LOOKS {
+                self.look(key);
+                if self.table.datagrams(key).is_none() {
+                    break;
+                }
+            }
+            // A connection is followed as before, and closed when its last byte has found room.
+            if !self.table.stream(key).is_some_and(|stream| stream.is_up && stream.end.is_some()) {
+                self.close(key);
+            }
+        }
+    }
+
+    /// Whether all that programs have written was acknowledged.
+    fn is_drained(&mut self) -> bool {
+        let is_stream = |socket: &table::Socket| matches!(socket.kind, Kind::Stream(_));
+        self.host.stack().is_drained() && !self.table.iter().any(|(_, socket)| is_stream(socket))
     }
 }

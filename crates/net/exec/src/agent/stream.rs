@@ -1,11 +1,12 @@
 //! TCP sockets: connecting, listening, accepting, and the bytes between programs and the stack.
 
-use super::calls::{CLOEXEC, NONBLOCK, Reply};
+use super::calls::{CLOEXEC, DONTWAIT, NONBLOCK, Reply};
 use super::local::{self, End};
+use super::message::Message;
 use super::options::Values;
 use super::table::{Key, Kind, Listening, Socket, Stream};
 use super::{Agent, address};
-use ringway_host::{Call, numbers, write_memory};
+use ringway_host::{Call, numbers, read_memory, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -15,6 +16,8 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Ports that are chosen for programs (`ip_local_port_range`).
 const PORTS: (u16, u16) = (32_768, 60_999);
+/// Bytes that a call sends at most if it names an address.
+const NAMED: usize = 1 << 20;
 /// Connections of a listener that wait at most (`somaxconn`).
 const BACKLOG: i32 = 4096;
 
@@ -384,6 +387,48 @@ impl Agent {
         }
     }
 
+    /// `sendto` with an address, which TCP ignores, and a UNIX socket refuses.
+    pub(super) fn send_named(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        let [_, at, len, ..] = call.arguments;
+        // Attack: a length that nobody has. The program sends the rest in another call.
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(NAMED)];
+        if read_memory(call.thread, at, &mut bytes)? < bytes.len() {
+            return Err(Errno::FAULT);
+        }
+        self.trap.check_waiting(call.id)?;
+        self.write(key, socket, &bytes, call.arguments[3])
+    }
+
+    /// `sendmsg`. One without an address is the kernel's.
+    pub(super) fn send_message_named(
+        &mut self,
+        call: &Call,
+        key: Key,
+        socket: &OwnedFd,
+    ) -> Result<Reply, Errno> {
+        let message = Message::read(call.thread, call.arguments[1])?;
+        if message.name.0 == 0 || message.name.1 == 0 {
+            return Ok(Reply::Resume);
+        }
+        let bytes = message.gather(call.thread, NAMED)?;
+        self.trap.check_waiting(call.id)?;
+        self.write(key, socket, &bytes, call.arguments[2])
+    }
+
+    /// Writes to a connection in a program's place.
+    fn write(&mut self, key: Key, socket: &OwnedFd, bytes: &[u8], flags: u64) -> Result<Reply, Errno> {
+        if !self.table.stream(key).is_some_and(|stream| stream.is_up) {
+            return Err(Errno::PIPE);
+        }
+        match send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(sent) => Ok(Reply::Value(sent as i64)),
+            Err(Errno::AGAIN) if flags & DONTWAIT == 0 && !local::is_nonblocking(socket.as_fd()) => {
+                Ok(Reply::Wait(key))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn offer_stalled(&mut self, key: Key) {
         let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else { return };
         for id in listening.listeners.clone() {
@@ -438,6 +483,7 @@ impl Agent {
         let Some(stream) = self.table.stream(key).filter(|stream| stream.is_up) else { return Ok(()) };
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
+        let mut taken = 0;
         while !stream.is_shut {
             let room = stack.send_room(stream.tcp).map_err(errno)?.min(self.buffer.len());
             if room == 0 {
@@ -457,9 +503,14 @@ impl Agent {
                 sent => sent.map_err(errno)?,
             };
             end.take(sent, seen)?;
+            taken += sent;
             if sent < seen {
                 break;
             }
+        }
+        if taken > 0 {
+            // A call that waits for room.
+            self.wake(key);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Runs a program whose network is a datagram socket that this process inherits, a frame a datagram; for tests.
 //!
-//! `exec-on-socket DESCRIPTOR native|kernel ADDRESS/PREFIX PROGRAM ARGUMENTS`
+//! `exec-on-socket DESCRIPTOR native|kernel ADDRESS/PREFIX,... PROGRAM ARGUMENTS`
 
 use ringway_exec::{Emulated, Mode, Options, algorithm, prepare};
 use ringway_link::Profile;
@@ -19,9 +19,9 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     let prepared = prepare(Options {
         program: program.to_vec(),
         mode: if mode == "native" { Mode::Native } else { Mode::Kernel },
-        addresses: vec![text(address)?.parse()?],
+        addresses: text(address)?.split(',').map(str::parse).collect::<Result<_, _>>()?,
         gateways: Vec::new(),
-        dns: Vec::new(),
+        dns: std::env::var("DNS").ok().map(|server| server.parse()).transpose()?.into_iter().collect(),
         mtu: 1500,
         offloads: false,
         map_root: false,

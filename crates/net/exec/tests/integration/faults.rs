@@ -1,6 +1,6 @@
 //! Refusals, resets, and the ends of programs and agents.
 
-use crate::lab::{Lab, MODES, compare};
+use crate::lab::{Lab, MODES, compare, has};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -86,6 +86,58 @@ except ConnectionResetError: print('reset')";
 }
 
 #[test]
+fn connections_ignore_addresses_that_are_sent_to() {
+    let server = "import socket; s = socket.create_server(('', 9)); print('ready', flush=True)
+while True:
+    c, peer = s.accept(); count = 0
+    while data := c.recv(65536): count += len(data)
+    c.sendall(b'%d' % count); c.close()";
+    // More than there is room for at once, so that the call waits.
+    let client = "import errno, socket
+s = socket.socket()
+try: s.sendto(b'x', ('10.0.0.1', 9))
+except OSError as error: print(errno.errorcode[error.errno])
+s.connect(('10.0.0.1', 9))
+left = 3_000_000
+while left > 0: left -= s.sendto(bytes(min(left, 500_000)), ('10.0.0.9', 99))
+s.sendmsg([b'more', b'parts'], [], 0, ('10.0.0.9', 99))
+s.shutdown(socket.SHUT_WR); print(s.recv(100))";
+    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    assert_eq!(answer, "EPIPE\nb'3000009'\n");
+}
+
+#[test]
+fn what_a_program_wrote_before_its_end_arrives() {
+    let server = "import socket, time; s = socket.create_server(('', 9))
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(('', 9)); print('ready', flush=True)
+c, peer = s.accept(); c.recv(1)
+# Until the writer has ended, and no room was left.
+time.sleep(0.3)
+count = 1
+while data := c.recv(65536): count += len(data)
+print(count)
+u.settimeout(5)
+print([u.recv(10) for _ in range(100)] == [b'%d' % n for n in range(100)])";
+    let client = "import os, socket, time
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.connect(('10.0.0.1', 9))
+s = socket.create_connection(('10.0.0.1', 9)); s.setblocking(False)
+count, end = 0, time.monotonic() + 0.2
+while time.monotonic() < end:
+    try: count += s.send(bytes(65536))
+    except BlockingIOError: time.sleep(0.01)
+for n in range(100): u.send(b'%d' % n)
+print(count, flush=True); os.kill(os.getpid(), 9)";
+    for modes in MODES {
+        let lab = Lab::new();
+        let mut serving = lab.start(1, modes.0, &[PYTHON, "-c", server]);
+        assert_eq!(serving.line(), "ready");
+        let mut asking = lab.start(2, modes.1, &[PYTHON, "-c", client]);
+        let written = asking.line();
+        assert_eq!(serving.end(), (Some(0), format!("{written}\nTrue\n")), "{modes:?}");
+    }
+}
+
+#[test]
 fn a_killed_agent_resets_its_programs_connections() {
     let client = "import os, socket; s = socket.create_connection(('10.0.0.1', 9)); s.sendall(b'x')
 print(os.getpid(), flush=True)
@@ -124,6 +176,23 @@ fn status_and_signals_pass() {
         assert_eq!(left.end().0, Some(0));
         assert!(!std::path::Path::new(&format!("/proc/{sleeper}")).exists(), "{mode}");
     }
+}
+
+#[test]
+fn a_program_s_successor_has_its_link_layer_address() {
+    if !has("ip") {
+        return;
+    }
+    let lab = Lab::new();
+    let own = |number, mode| {
+        let (status, text) = lab.start(number, mode, &["ip", "-o", "link", "show", "eth0"]).end();
+        let mac = text.split_once("ether ").and_then(|(_, rest)| rest.split(' ').next().map(str::to_string));
+        assert!(status == Some(0) && mac.is_some(), "{text}");
+        mac
+    };
+    let one = own(1, "kernel");
+    assert_eq!([own(1, "native"), own(1, "kernel")], [one.clone(), one.clone()]);
+    assert_ne!(own(2, "native"), one);
 }
 
 #[test]

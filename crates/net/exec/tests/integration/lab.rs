@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,6 +27,8 @@ pub struct Lab {
     pub ends: [UnixDatagram; 2],
     /// Runs the programs as this user; as the one who runs the tests if none.
     pub user: Option<u32>,
+    /// Whether 10.0.0.1 is the second program's name server.
+    pub names: bool,
 }
 
 impl Lab {
@@ -35,10 +38,10 @@ impl Lab {
             end.set_nonblocking(true).unwrap();
             rustix::net::sockopt::set_socket_send_buffer_size(end, QUEUE).unwrap();
         }
-        Lab { ends: [one, two], user: None }
+        Lab { ends: [one, two], user: None, names: false }
     }
 
-    /// Starts a program with the address 10.0.0.1, or 10.0.0.2, in `mode`.
+    /// Starts a program with the addresses 10.0.0.1 and fd00::1, or 10.0.0.2 and fd00::2, in `mode`.
     pub fn start(&self, number: usize, mode: &str, program: &[&str]) -> Running {
         // Every started program gets both ends, and uses one.
         let end = &self.ends[number - 1];
@@ -53,7 +56,11 @@ impl Lab {
                 command
             }
         };
-        command.arg(end.as_raw_fd().to_string()).arg(mode).arg(format!("10.0.0.{number}/24"));
+        command.arg(end.as_raw_fd().to_string()).arg(mode);
+        command.arg(format!("10.0.0.{number}/24,fd00::{number}/64"));
+        if self.names && number == 2 {
+            command.env("DNS", "10.0.0.1");
+        }
         command.args(program).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
@@ -106,6 +113,51 @@ impl Drop for Running {
     }
 }
 
+/// A folder that is removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ringway-exec-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        // Programs of other users read it too.
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        Folder(path)
+    }
+
+    /// Writes a file there; returns its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.0.join(name);
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a command of the test itself; whether it succeeded.
+pub fn succeeds(command: &mut Command) -> bool {
+    let output = command.output().unwrap();
+    if !output.status.success() {
+        eprintln!("not run: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    output.status.success()
+}
+
+/// Whether it runs as root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Whether this is a long run (`make soak`).
+pub fn is_long() -> bool {
+    std::env::var_os("RINGWAY_ROUNDS").is_some()
+}
+
 /// Whether a program is installed.
 pub fn has(program: &str) -> bool {
     let found = std::env::split_paths(&std::env::var_os("PATH").unwrap())
@@ -120,9 +172,14 @@ pub fn has(program: &str) -> bool {
 /// Runs a client against a server in every pair of modes; the server's first line says that it is ready. Both outputs
 /// must be what they are with the kernel's TCP on both sides. Returns them.
 pub fn compare(server: &[&str], client: &[&str]) -> (String, String) {
+    compare_in(Lab::new, server, client)
+}
+
+/// As [`compare`], in other networks.
+pub fn compare_in(lab: impl Fn() -> Lab, server: &[&str], client: &[&str]) -> (String, String) {
     let mut expected = None;
     for modes in MODES {
-        let lab = Lab::new();
+        let lab = lab();
         let mut serving = lab.start(1, modes.0, server);
         let first = serving.line();
         let mut asking = lab.start(2, modes.1, client);

@@ -1,27 +1,9 @@
 //! Programs of other languages and other C libraries: statically linked, Go's, Node's; databases; sockets passed on.
 
-use crate::lab::{compare, has};
-use std::path::PathBuf;
+use crate::lab::{Folder, compare, has, is_long, succeeds};
 use std::process::Command;
 
 const PYTHON: &str = "/usr/bin/python3";
-
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ringway-exec-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A server of files in a folder with one of 2,000,001 bytes.
 fn file_server(folder: &Folder) -> String {
@@ -48,6 +30,98 @@ fn a_statically_linked_program_gets_a_file() {
     let sum = String::from_utf8(sum.stdout).unwrap();
     let (expected, _) = sum.split_once(' ').unwrap();
     assert!(answer.starts_with(expected) && answer.ends_with("refused\n"), "{answer}");
+}
+
+#[test]
+fn wget_gets_a_file_in_parts() {
+    if !has("wget") {
+        return;
+    }
+    let folder = Folder::new("wget");
+    let server = file_server(&folder);
+    let shown = folder.0.display();
+    let script = format!(
+        "cd {shown}; for i in 1 2 3; do wget -q -t 1 -O got http://10.0.0.1:8000/page && cmp got page; done
+        wget -nv -t 1 http://10.0.0.1:8000/missing 2>/dev/null || echo $?
+        wget -nv -t 1 http://10.0.0.1:8001/page 2>/dev/null || echo $?"
+    );
+    assert_eq!(compare(&[PYTHON, "-c", &server], &["sh", "-c", &script]).1, "8\n4\n");
+}
+
+#[test]
+fn a_java_server_answers_its_client() {
+    // Eight virtual machines take most of the time of all tests.
+    if !is_long() || !has("javac") || !has("java") {
+        return;
+    }
+    let folder = Folder::new("java");
+    let source = r#"
+import com.sun.net.httpserver.HttpServer;
+import java.io.*;
+import java.net.*;
+import java.util.concurrent.*;
+public class Main {
+    public static void main(String[] words) throws Exception {
+        if (words[0].equals("serve")) {
+            HttpServer server = HttpServer.create(new InetSocketAddress(8000), 50);
+            server.createContext("/", exchange -> {
+                byte[] body = exchange.getRequestBody().readAllBytes();
+                for (int at = 0; at < body.length; at++) body[at] ^= 0x55;
+                exchange.sendResponseHeaders(200, body.length);
+                exchange.getResponseBody().write(body);
+                exchange.close();
+            });
+            server.setExecutor(Executors.newFixedThreadPool(4));
+            server.start();
+            System.out.println("ready");
+            return;
+        }
+        ExecutorService pool = Executors.newFixedThreadPool(8);
+        ExecutorCompletionService<Boolean> all = new ExecutorCompletionService<>(pool);
+        for (int number = 0; number < 24; number++) {
+            int length = number * 20011 + 1;
+            all.submit(() -> {
+                URL page = new URL("http://10.0.0.1:8000/");
+                HttpURLConnection asked = (HttpURLConnection) page.openConnection();
+                asked.setDoOutput(true);
+                byte[] body = new byte[length];
+                for (int at = 0; at < length; at++) body[at] = (byte) (at * 7 % 251);
+                asked.getOutputStream().write(body);
+                byte[] got = asked.getInputStream().readAllBytes();
+                for (int at = 0; at < got.length; at++) got[at] ^= 0x55;
+                return java.util.Arrays.equals(body, got);
+            });
+        }
+        int right = 0;
+        for (int number = 0; number < 24; number++) if (all.take().get()) right++;
+        System.out.println(right);
+        pool.shutdown();
+    }
+}
+"#;
+    let source = folder.write("Main.java", source);
+    let shown = folder.0.display().to_string();
+    if !succeeds(Command::new("javac").args(["-d", &shown, &source])) {
+        return;
+    }
+    let java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &shown, "Main"];
+    assert_eq!(compare(&[&java[..], &["serve"]].concat(), &[&java[..], &["ask"]].concat()).1, "24\n");
+}
+
+#[test]
+fn sockperf_loses_no_message() {
+    // It takes three seconds each time.
+    if !is_long() || !has("sockperf") {
+        return;
+    }
+    // Each of its messages names an address, also with TCP.
+    for kind in ["--tcp", ""] {
+        let server = format!("sockperf server -p 5001 {kind} >&2 & sleep 0.5; echo ready; wait");
+        let client = format!("sockperf ping-pong -i 10.0.0.1 -p 5001 -t 1 {kind} | grep -o '# dropped.*= 0'");
+        let (_, answer) = compare(&["sh", "-c", &server], &["sh", "-c", &client]);
+        let line = "# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0\n";
+        assert_eq!(answer, line);
+    }
 }
 
 #[test]
@@ -110,14 +184,10 @@ func main() {
 "#;
     std::fs::write(folder.0.join("main.go"), source).unwrap();
     let program = folder.0.join("main");
-    let build = Command::new("go")
-        .args(["build", "-o"])
-        .args([&program, &folder.0.join("main.go")])
-        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off"), ("GOTELEMETRY", "off")])
-        .output()
-        .unwrap();
-    if !build.status.success() {
-        eprintln!("not run: {}", String::from_utf8_lossy(&build.stderr));
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).args([&program, &folder.0.join("main.go")]);
+    build.envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off"), ("GOTELEMETRY", "off")]);
+    if !succeeds(&mut build) {
         return;
     }
     let program = program.display().to_string();
