@@ -3,7 +3,7 @@
 use crate::agent::Agent;
 use crate::bridge::bridge;
 use ringway_host::{
-    EventFd, HostError, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings, Trap,
+    EventFd, HostError, Inside, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings, Trap,
     become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random, spawn,
 };
 use ringway_netstack::{Cidr, Settings};
@@ -12,10 +12,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{Read, Seek};
+use std::fs::{DirBuilder, File};
+use std::io::{Read, Seek, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -40,6 +41,8 @@ const TAKEN: [i32; 10] = [
 ];
 /// Those that end the wait for peers.
 const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
+/// Descriptors of the agent of a program that has as many sockets as one can serve.
+const AGENT_DESCRIPTORS: u64 = 1 << 17;
 /// How long what the program left running may take to end when it is killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long peers may take to acknowledge what the kernel sends for a program that has ended.
@@ -47,9 +50,11 @@ const DRAIN: Duration = Duration::from_secs(60);
 /// And how long nothing may be acknowledged meanwhile.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Sockets of name services that ask from the host's network.
-const HIDDEN: [&str; 4] = [
+const HIDDEN: [&str; 6] = [
     "/run/nscd/socket",
     "/var/run/nscd/socket",
+    "/run/avahi-daemon/socket",
+    "/var/run/avahi-daemon/socket",
     "/run/systemd/resolve/io.systemd.Resolve",
     "/run/systemd/resolve/io.systemd.Resolve.Monitor",
 ];
@@ -169,7 +174,8 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
         options.addresses.split_first().map_or((None, &[][..]), |(first, more)| (Some(first), more));
     let pair = |cidr: &Cidr| (cidr.address, cidr.prefix);
     let folder = std::env::temp_dir().join(format!("ringway-exec-{:016x}", random()?));
-    std::fs::create_dir(&folder).map_err(|error| ExecError::Folder { path: folder.clone(), error })?;
+    let created = DirBuilder::new().mode(0o700).create(&folder);
+    created.map_err(|error| ExecError::Folder { path: folder.clone(), error })?;
     let launched = launch(&Launch {
         program: options.program.clone(),
         map_root: options.map_root,
@@ -193,9 +199,11 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     let _ = std::fs::remove_dir(&folder);
     let launched = launched?;
     become_subreaper()?;
-    // The agent has an end of each of the program's sockets.
+    // The agent has an end of each of the program's sockets, and descriptors of its own. Only root may have more.
     let most = getrlimit(Resource::Nofile).maximum;
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    let more = most.map(|most| most.max(AGENT_DESCRIPTORS));
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: more, maximum: more })
+        .or_else(|_| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }));
     let signals = SignalFd::new(&TAKEN)?;
     Ok(Prepared { options, launched, signals })
 }
@@ -291,13 +299,19 @@ fn unacknowledged(list: &mut File) -> Vec<String> {
     text.lines().skip(1).filter_map(fields).collect()
 }
 
+/// Says at once why a program has no network any more. It goes on, and its exit status stays its own.
+fn tell(error: &DeviceError) {
+    // The program may have closed standard error.
+    let _ = writeln!(std::io::stderr(), "ringway: the program's network ended: {error}");
+}
+
 /// Starts the agent.
 fn serve(
     options: &Options,
-    trap: Trap,
+    (trap, inside): (Trap, Inside),
     device: impl Device + 'static,
     stop: Arc<EventFd>,
-) -> Result<JoinHandle<Result<(), DeviceError>>, ExecError> {
+) -> Result<JoinHandle<()>, ExecError> {
     let host = Host::new(
         device,
         Config {
@@ -312,16 +326,19 @@ fn serve(
     )?;
     let addresses = options.addresses.iter().map(|cidr| cidr.address).collect();
     let congestion = options.settings.tcp_congestion_control;
-    let agent = Agent::new(host, trap, addresses, congestion, options.explain, stop)?;
-    Ok(spawn("exec-agent", None, move || agent.run())?)
+    let agent = Agent::new(host, trap, inside, addresses, congestion, options.explain, stop)?;
+    Ok(spawn("exec-agent", None, move || {
+        if let Err(error) = agent.run() {
+            tell(&error);
+        }
+    })?)
 }
 
 /// Moves the frames of the program's interface to the device, and back, until this process ends.
 fn carry(interface: OwnedFd, mut device: impl Device + 'static) -> Result<(), ExecError> {
     let mut interface = TapDevice::of(interface);
     spawn("exec-bridge", None, move || {
-        let error = bridge(&mut interface, &mut device);
-        eprintln!("ringway: the program's network ended: {error}");
+        tell(&bridge(&mut interface, &mut device));
     })?;
     Ok(())
 }
@@ -346,17 +363,16 @@ fn attend(launched: &Launched, signals: &SignalFd) -> Result<Ended, ExecError> {
 }
 
 /// Waits until peers have acknowledged what the program wrote; a signal ends that.
-fn finish(agent: JoinHandle<Result<(), DeviceError>>, signals: &SignalFd) -> Result<(), ExecError> {
+fn finish(agent: JoinHandle<()>, signals: &SignalFd) -> Result<(), ExecError> {
     while !agent.is_finished() {
         wait(&[signals.as_fd()], Some(Duration::from_millis(2)))?;
         if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
             return Ok(());
         }
     }
-    match agent.join() {
-        Ok(result) => Ok(result?),
-        Err(_) => Err(Errno::CANCELED.into()),
-    }
+    // Of a panic the reason is printed.
+    let _ = agent.join();
+    Ok(())
 }
 
 fn wait(descriptors: &[BorrowedFd<'_>], limit: Option<Duration>) -> Result<(), Errno> {

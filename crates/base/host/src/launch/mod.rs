@@ -53,9 +53,18 @@ pub struct Launched {
     pub end: OwnedFd,
     /// The interface's queue; the interface exists while it is open.
     pub interface: OwnedFd,
-    /// Its trapped calls.
-    pub trap: Option<Trap>,
+    /// Its trapped calls, and what else the one who answers them needs.
+    pub trap: Option<(Trap, Inside)>,
     talk: OwnedFd,
+}
+
+/// What is in a program's namespaces only.
+#[derive(Debug)]
+pub struct Inside {
+    /// A socket of its network namespace, to ask about interfaces.
+    pub control: OwnedFd,
+    /// A folder without a name, for sockets that nobody else reaches.
+    pub folder: OwnedFd,
 }
 
 /// Why a program could not be started.
@@ -106,11 +115,17 @@ pub fn launch(launch: &Launch) -> Result<Launched, LaunchError> {
     Ok(Launched { process, end, interface, trap, talk: ours })
 }
 
-/// What the child sends: its interface, then the number of the descriptor of its trapped calls.
-fn receive(talk: &OwnedFd, launch: &Launch, end: &OwnedFd) -> Result<(OwnedFd, Option<Trap>), LaunchError> {
+/// What the child sends: its interface and what else is inside, then the number of the descriptor of its trapped calls.
+fn receive(
+    talk: &OwnedFd,
+    launch: &Launch,
+    end: &OwnedFd,
+) -> Result<(OwnedFd, Option<(Trap, Inside)>), LaunchError> {
     let mut message = [0; MESSAGE];
-    let (len, mut descriptors) = receive_with(talk, &mut message, 1)?;
-    let Some(interface) = descriptors.pop() else { return Err(refusal(&message[..len])) };
+    let (len, descriptors) = receive_with(talk, &mut message, 3)?;
+    let Ok([interface, control, folder]) = <[OwnedFd; 3]>::try_from(descriptors) else {
+        return Err(refusal(&message[..len]));
+    };
     if !launch.trap {
         return Ok((interface, None));
     }
@@ -118,7 +133,7 @@ fn receive(talk: &OwnedFd, launch: &Launch, end: &OwnedFd) -> Result<(OwnedFd, O
     let Ok(number) = <[u8; 4]>::try_from(&message[..len]) else { return Err(refusal(&message[..len])) };
     let listener =
         duplicate(end, i32::from_ne_bytes(number)).named("taking the trapped calls (pidfd_getfd)")?;
-    Ok((interface, Some(listener.into())))
+    Ok((interface, Some((listener.into(), Inside { control, folder }))))
 }
 
 fn refusal(message: &[u8]) -> LaunchError {

@@ -1,10 +1,11 @@
 //! What the child does between `fork` and `execve`.
 
 use super::{Launch, filter};
-use crate::tap::{bring_up, last_error};
+use crate::tap::{bring_up, control_socket, last_error};
 use crate::{TapSettings, open_tap_with, send_with};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::AddressFamily;
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -47,7 +48,7 @@ pub(super) fn become_program(launch: &Launch, talk: &OwnedFd) -> ! {
 
 fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     separate(launch)?;
-    files(launch)?;
+    let folder = files(launch)?;
     without_suid()?;
     bring_up("lo").map_err(|error| failed("bringing up the loopback interface", error))?;
     for (path, value) in OPEN {
@@ -61,8 +62,10 @@ fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     let queues = open_tap_with(&settings, &launch.addresses);
     let queues = queues.map_err(|error| failed("creating the program's interface", error))?;
     let queue = queues.first().ok_or_else(|| failed("creating the program's interface", Errno::NODEV))?;
-    send_with(talk, b"interface", &[queue.as_fd()]).map_err(|error| failed("handing over", error))?;
-    drop(queues);
+    let control = control_socket(AddressFamily::INET).map_err(|error| failed("a socket", error))?;
+    let inside = [queue.as_fd(), control.as_fd(), folder.as_fd()];
+    send_with(talk, b"interface", &inside).map_err(|error| failed("handing over", error))?;
+    drop((queues, control, folder));
     rustix::thread::set_no_new_privs(true).map_err(|error| failed("no_new_privs", error))?;
     default_signals();
     if launch.trap {
@@ -105,10 +108,16 @@ fn put(path: &str, content: &[u8]) -> Result<(), Failed> {
     written.map(drop).map_err(|error| failed(&format!("writing {path}"), error))
 }
 
-/// Shows files in place of the host's. They lie in a memory file system that has no other name afterwards.
-fn files(launch: &Launch) -> Result<(), Failed> {
+/// Shows files in place of the host's. They lie in a memory file system that has no other name afterwards. Returns its
+/// folder.
+fn files(launch: &Launch) -> Result<OwnedFd, Failed> {
     let folder = &launch.folder;
     mount(Some(c"tmpfs"), None, folder, libc::MS_NOSUID | libc::MS_NODEV, "mounting a tmpfs")?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(folder, flags, Mode::empty());
+    let opened = opened.map_err(|error| failed("opening a tmpfs", error))?;
+    let private = rustix::fs::chmod(folder, Mode::RWXU);
+    private.map_err(|error| failed("closing a tmpfs to others", error))?;
     let empty = (folder.join("empty"), Vec::new());
     let numbered = |(number, (path, content)): (usize, &(_, Vec<u8>))| {
         let (path, content): (&std::path::PathBuf, _) = (path, content);
@@ -128,7 +137,7 @@ fn files(launch: &Launch) -> Result<(), Failed> {
     if unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) } != 0 {
         return Err(failed("unmounting a tmpfs", last_error()));
     }
-    Ok(())
+    Ok(opened)
 }
 
 fn in_c(path: &Path) -> Result<CString, Failed> {
@@ -195,7 +204,14 @@ fn trap(talk: &OwnedFd) -> Result<(), Failed> {
     // SAFETY: `program` describes `steps`, which outlive the call.
     let listener = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) };
     if listener < 0 {
-        return Err(failed("trapping system calls (seccomp; Linux 5.0 or later)", last_error()));
+        let what = match last_error() {
+            Errno::BUSY => {
+                "trapping system calls (another does already, as within a program of ringway exec; \
+                use --stack kernel for one of the two)"
+            }
+            _ => "trapping system calls (seccomp; Linux 5.0 or later)",
+        };
+        return Err(failed(what, last_error()));
     }
     // `sendmsg` would be trapped.
     let number = (listener as i32).to_ne_bytes();
