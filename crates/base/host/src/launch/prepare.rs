@@ -1,6 +1,7 @@
 //! What the child does between `fork` and `execve`.
 
 use super::{Launch, filter};
+use crate::error::HostError;
 use crate::tap::{bring_up, control_socket, last_error};
 use crate::{TapSettings, open_tap_with, send_with};
 use rustix::fs::{Mode, OFlags};
@@ -20,6 +21,10 @@ const OPEN: [(&str, &[u8]); 2] = [
     ("/proc/sys/net/ipv4/ip_unprivileged_port_start", b"0"),
     ("/proc/sys/net/ipv4/ping_group_range", b"0 2147483647"),
 ];
+
+/// Sockets that another agent serves change no interface.
+const WITHIN: &str = "this is a program of ringway exec already, whose sockets have no interfaces to prepare: \
+    run the outer one with --stack kernel";
 
 /// Why a step failed: what was tried, and the kernel's answer.
 struct Failed(String);
@@ -50,7 +55,10 @@ fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     separate(launch)?;
     let folder = files(launch)?;
     without_suid()?;
-    bring_up("lo").map_err(|error| failed("bringing up the loopback interface", error))?;
+    bring_up("lo").map_err(|error| match error {
+        HostError::Tap { error: Errno::OPNOTSUPP, .. } => Failed(WITHIN.into()),
+        error => failed("bringing up the loopback interface", error),
+    })?;
     for (path, value) in OPEN {
         // Only a convenience, and a file system of a container may be read-only.
         let _ = put(path, value);
@@ -205,10 +213,7 @@ fn trap(talk: &OwnedFd) -> Result<(), Failed> {
     let listener = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) };
     if listener < 0 {
         let what = match last_error() {
-            Errno::BUSY => {
-                "trapping system calls (another does already, as within a program of ringway exec; \
-                use --stack kernel for one of the two)"
-            }
+            Errno::BUSY => "trapping system calls, which another process does already; use --stack kernel",
             _ => "trapping system calls (seccomp; Linux 5.0 or later)",
         };
         return Err(failed(what, last_error()));

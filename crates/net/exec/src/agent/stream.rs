@@ -90,13 +90,23 @@ impl Agent {
         if address.port() == 0 {
             address.set_port(self.unused_port(key, address)?);
         } else if self.table.is_taken(key, address, &values) {
-            return Err(Errno::ADDRINUSE);
+            self.look_for_closed(address.port());
+            if self.table.is_taken(key, address, &values) {
+                return Err(Errno::ADDRINUSE);
+            }
         }
         if self.table.datagrams(key).is_some() {
             self.bind_datagrams(key, address)?;
         }
         self.table.bind(key, address);
         Ok(())
+    }
+
+    /// Looks at the sockets of a port, which their program may have closed just before this call.
+    fn look_for_closed(&mut self, port: u16) {
+        self.take_closed();
+        let keys: Vec<Key> = self.table.of_port(port).map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.look(key));
     }
 
     fn unused_port(&mut self, key: Key, address: SocketAddr) -> Result<u16, Errno> {
@@ -228,11 +238,14 @@ impl Agent {
             let any: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
             self.bind_to(key, SocketAddr::new(any, 0))?;
         }
-        let own = self.table.get(key).ok_or(Errno::BADF)?;
-        let local = own.local.ok_or(Errno::INVAL)?;
+        let local = self.table.get(key).ok_or(Errno::BADF)?.local.ok_or(Errno::INVAL)?;
         if self.listens(key, local) {
-            return Err(Errno::ADDRINUSE);
+            self.look_for_closed(local.port());
+            if self.listens(key, local) {
+                return Err(Errno::ADDRINUSE);
+            }
         }
+        let own = self.table.get(key).ok_or(Errno::BADF)?;
         let addresses = own.values.addresses(local, v6);
         let options = own.values.socket_options();
         let place = self.names.place()?;
