@@ -18,8 +18,9 @@ mod file;
 mod file_mapping;
 mod foreign;
 mod grace;
-pub mod jail;
 #[cfg(target_arch = "x86_64")]
+mod interface_query;
+pub mod jail;
 pub mod kvm;
 mod launch;
 pub mod listener;
@@ -59,7 +60,8 @@ pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;
 pub use foreign::{ForeignError, memory_of};
 pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
-pub use launch::{Launch, LaunchError, Launched, launch, numbers};
+pub use interface_query::{INTERFACE_REQUEST, ask_interface, list_interfaces};
+pub use launch::{Inside, Launch, LaunchError, Launched, launch, numbers};
 pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};
 pub use memory::{
     FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_sealed, map_region, map_region_for, memfd,
@@ -92,7 +94,9 @@ pub use tap::{
     open_tap_with, tap_knows_uso, tap_read, tap_write,
 };
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
-pub use trapped::{Call, Threads, Trap, read_memory, write_memory};
+pub use trapped::{
+    Call, MEMORY_PIECES, Piece, Threads, Trap, read_memory, read_pieces, write_memory, write_pieces,
+};
 pub use tun::{TunSettings, open_tun};
 pub use unmap::close_memory;
 pub use window::Window;

@@ -363,7 +363,7 @@ struct Route6 {
 }
 
 /// A socket for ioctls about interfaces.
-fn control_socket(family: rustix::net::AddressFamily) -> Result<OwnedFd, HostError> {
+pub(crate) fn control_socket(family: rustix::net::AddressFamily) -> Result<OwnedFd, HostError> {
     let flags = rustix::net::SocketFlags::CLOEXEC;
     rustix::net::socket_with(family, rustix::net::SocketType::DGRAM, flags, None).named("socket")
 }

@@ -129,18 +129,42 @@ impl Trap {
     }
 }
 
+/// A part of a thread's memory: its address and its length.
+pub type Piece = (u64, usize);
+/// Pieces that one call reads or writes at most (`UIO_MAXIOV`).
+pub const MEMORY_PIECES: usize = 1024;
+
+/// The pieces in the kernel's form, of `most` bytes in all.
+fn remote(pieces: &[Piece], mut most: usize) -> Vec<libc::iovec> {
+    let vector = |(address, len): &Piece| {
+        let len = (*len).min(most);
+        most -= len;
+        libc::iovec { iov_base: *address as *mut c_void, iov_len: len }
+    };
+    pieces.iter().take(MEMORY_PIECES).map(vector).collect()
+}
+
 /// Reads a thread's memory; as many bytes as are there.
 ///
 /// # Errors
 /// Nothing is there, or the thread is gone.
 pub fn read_memory(thread: i32, address: u64, out: &mut [u8]) -> Result<usize, Errno> {
+    read_pieces(thread, &[(address, out.len())], out)
+}
+
+/// Reads pieces of a thread's memory in one call, [`MEMORY_PIECES`] at most; as many bytes as are there and have room.
+///
+/// # Errors
+/// Nothing is there, or the thread is gone.
+pub fn read_pieces(thread: i32, pieces: &[Piece], out: &mut [u8]) -> Result<usize, Errno> {
     let local = libc::iovec { iov_base: out.as_mut_ptr().cast(), iov_len: out.len() };
-    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: out.len() };
-    if out.is_empty() {
+    let remote = remote(pieces, out.len());
+    if out.is_empty() || remote.is_empty() {
         return Ok(0);
     }
-    // SAFETY: the kernel writes at most `out.len()` bytes to `out`; the other address is not in this process.
-    let count = unsafe { libc::process_vm_readv(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    let (at, count) = (remote.as_ptr(), remote.len() as libc::c_ulong);
+    // SAFETY: the kernel writes at most `out.len()` bytes to `out`; the other addresses are not in this process.
+    let count = unsafe { libc::process_vm_readv(thread, &raw const local, 1, at, count, 0) };
     usize::try_from(count).map_err(|_| last_error())
 }
 
@@ -149,13 +173,22 @@ pub fn read_memory(thread: i32, address: u64, out: &mut [u8]) -> Result<usize, E
 /// # Errors
 /// Not all of it can be written.
 pub fn write_memory(thread: i32, address: u64, bytes: &[u8]) -> Result<(), Errno> {
+    write_pieces(thread, &[(address, bytes.len())], bytes)
+}
+
+/// Writes bytes to pieces of a thread's memory in one call, [`MEMORY_PIECES`] at most.
+///
+/// # Errors
+/// Not all of them can be written, or have room.
+pub fn write_pieces(thread: i32, pieces: &[Piece], bytes: &[u8]) -> Result<(), Errno> {
     if bytes.is_empty() {
         return Ok(());
     }
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let remote = libc::iovec { iov_base: address as *mut c_void, iov_len: bytes.len() };
-    // SAFETY: the kernel only reads `bytes`; the other address is not in this process.
-    let count = unsafe { libc::process_vm_writev(thread, &raw const local, 1, &raw const remote, 1, 0) };
+    let remote = remote(pieces, bytes.len());
+    let (at, count) = (remote.as_ptr(), remote.len() as libc::c_ulong);
+    // SAFETY: the kernel only reads `bytes`; the other addresses are not in this process.
+    let count = unsafe { libc::process_vm_writev(thread, &raw const local, 1, at, count, 0) };
     match usize::try_from(count) {
         Ok(count) if count == bytes.len() => Ok(()),
         Ok(_) => Err(Errno::FAULT),
@@ -168,7 +201,7 @@ pub fn write_memory(thread: i32, address: u64, bytes: &[u8]) -> Result<(), Errno
 pub struct Threads(HashMap<i32, OwnedFd>);
 
 impl Threads {
-    /// A duplicate of a thread's descriptor.
+    /// A duplicate of a thread's descriptor. It is that of the caller's own only if its call still waits afterwards.
     ///
     /// # Errors
     /// It has no such descriptor, or is gone.
@@ -181,26 +214,29 @@ impl Threads {
                 result => return result,
             }
         }
-        let pidfd = open(thread)?;
+        let (pidfd, is_thread) = open(thread)?;
         let descriptor = duplicate(&pidfd, number)?;
         if self.0.len() >= THREADS {
             self.0.clear();
         }
-        self.0.insert(thread, pidfd);
+        // That of a process outlives a thread of it, whose number another may get.
+        if is_thread {
+            self.0.insert(thread, pidfd);
+        }
         Ok(descriptor)
     }
 }
 
-/// A pidfd for a thread; for its process on kernels before 6.9.
-fn open(thread: i32) -> Result<OwnedFd, Errno> {
+/// A pidfd for a thread; for its process on kernels before 6.9. And whether it is the thread's.
+fn open(thread: i32) -> Result<(OwnedFd, bool), Errno> {
     match pidfd(thread, PIDFD_THREAD) {
         Err(Errno::INVAL) => {
             let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
             let status = status.map_err(|_| Errno::SRCH)?;
             let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-            pidfd(group.ok_or(Errno::SRCH)?, PidfdFlags::empty())
+            Ok((pidfd(group.ok_or(Errno::SRCH)?, PidfdFlags::empty())?, false))
         }
-        result => result,
+        result => Ok((result?, true)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A device behind an emulated link.
 
-use ringway_frame::{Needs, Offload};
+use ringway_frame::{BURST, Needs, Offload};
 use ringway_host::Clock;
 use ringway_link::{Frame, Link, Profile, ProfileError, mark_ip, seed_of};
 use ringway_mem::Span;
@@ -83,9 +83,11 @@ impl<D: Device> Emulated<D> {
         }
     }
 
-    /// Takes what the device has received.
+    /// Takes what the device has received. Attack: a host that sends without pause; the rest waits in the device, which is
+    /// not armed while it has frames.
     fn collect(&mut self) -> Result<(), DeviceError> {
-        while let Some(received) = self.device.receive()? {
+        for _ in 0..BURST {
+            let Some(received) = self.device.receive()? else { break };
             let len = received.head.len() + received.rest.iter().map(|piece| piece.len()).sum::<usize>();
             let mut frame = vec![0; len];
             received.read(&mut frame);

@@ -3,8 +3,9 @@
 use crate::agent::Agent;
 use crate::bridge::bridge;
 use ringway_host::{
-    Clock, EventFd, HostError, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings, Trap,
-    become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random, spawn,
+    Clock, EventFd, HostError, Inside, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings,
+    Trap, become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random,
+    spawn,
 };
 use ringway_netstack::{Cidr, Settings};
 use ringway_sockets::{Config, Device, DeviceError, Host, TapDevice};
@@ -12,11 +13,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -41,8 +43,8 @@ const TAKEN: [i32; 10] = [
 ];
 /// Those that end the wait for peers.
 const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
-/// Descriptors of the agent, if it may have as many: for all sockets of its table.
-const DESCRIPTORS: u64 = 70_000;
+/// Descriptors of the agent, if it may have as many: for all sockets of its table, and its own.
+const DESCRIPTORS: u64 = 1 << 17;
 /// How long what the program left running may take to end when it is killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long peers may take to acknowledge what the kernel sends for a program that has ended.
@@ -50,9 +52,11 @@ const DRAIN: Duration = Duration::from_secs(60);
 /// And how long nothing may be acknowledged meanwhile.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Sockets of name services that ask from the host's network.
-const HIDDEN: [&str; 4] = [
+const HIDDEN: [&str; 6] = [
     "/run/nscd/socket",
     "/var/run/nscd/socket",
+    "/run/avahi-daemon/socket",
+    "/var/run/avahi-daemon/socket",
     "/run/systemd/resolve/io.systemd.Resolve",
     "/run/systemd/resolve/io.systemd.Resolve.Monitor",
 ];
@@ -175,7 +179,8 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
         options.addresses.split_first().map_or((None, &[][..]), |(first, more)| (Some(first), more));
     let pair = |cidr: &Cidr| (cidr.address, cidr.prefix);
     let folder = std::env::temp_dir().join(format!("ringway-exec-{:016x}", random()?));
-    std::fs::create_dir(&folder).map_err(|error| ExecError::Folder { path: folder.clone(), error })?;
+    let created = DirBuilder::new().mode(0o700).create(&folder);
+    created.map_err(|error| ExecError::Folder { path: folder.clone(), error })?;
     let launched = launch(&Launch {
         program: options.program.clone(),
         map_root: options.map_root,
@@ -312,6 +317,12 @@ fn unacknowledged(list: &mut File) -> Vec<String> {
     text.lines().skip(1).filter_map(fields).collect()
 }
 
+/// Says at once why a program has no network any more. It goes on, and its exit status stays its own.
+fn tell(error: &DeviceError) {
+    // The program may have closed standard error.
+    let _ = writeln!(std::io::stderr(), "ringway: the program's network ended: {error}");
+}
+
 /// The stack on a device.
 fn host(options: &Options, device: impl Device + 'static) -> Result<Host, DeviceError> {
     Host::new(
@@ -330,7 +341,7 @@ fn host(options: &Options, device: impl Device + 'static) -> Result<Host, Device
 
 /// An agent's thread.
 struct Serving {
-    thread: JoinHandle<Result<(), DeviceError>>,
+    thread: JoinHandle<()>,
     stop: Arc<EventFd>,
     /// Readable when the thread ends.
     ended: Arc<EventFd>,
@@ -346,15 +357,17 @@ impl Drop for AtEnd {
 }
 
 /// Starts the agent.
-fn serve(options: &Options, trap: Trap, host: Host) -> Result<Serving, ExecError> {
+fn serve(options: &Options, (trap, inside): (Trap, Inside), host: Host) -> Result<Serving, ExecError> {
     let (stop, ended) = (Arc::new(EventFd::new()?), Arc::new(EventFd::new()?));
     let addresses = options.addresses.iter().map(|cidr| cidr.address).collect();
     let congestion = options.settings.tcp_congestion_control;
-    let agent = Agent::new(host, trap, addresses, congestion, options.explain, stop.clone())?;
+    let agent = Agent::new(host, trap, inside, addresses, congestion, options.explain, stop.clone())?;
     let at_end = AtEnd(ended.clone());
     let thread = spawn("exec-agent", None, move || {
         let _at_end = at_end;
-        agent.run()
+        if let Err(error) = agent.run() {
+            tell(&error);
+        }
     })?;
     Ok(Serving { thread, stop, ended })
 }
@@ -369,10 +382,9 @@ impl Serving {
                 return Ok(());
             }
         }
-        match self.thread.join() {
-            Ok(result) => Ok(result?),
-            Err(_) => Err(Errno::CANCELED.into()),
-        }
+        // Of a panic the reason is printed.
+        let _ = self.thread.join();
+        Ok(())
     }
 }
 
@@ -380,8 +392,7 @@ impl Serving {
 fn carry(interface: OwnedFd, mut device: impl Device + 'static) -> Result<(), ExecError> {
     let mut interface = TapDevice::of(interface);
     spawn("exec-bridge", None, move || {
-        let error = bridge(&mut interface, &mut device);
-        eprintln!("ringway: the program's network ended: {error}");
+        tell(&bridge(&mut interface, &mut device));
     })?;
     Ok(())
 }

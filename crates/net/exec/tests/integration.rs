@@ -6,6 +6,8 @@
 mod bytes;
 #[path = "integration/faults.rs"]
 mod faults;
+#[path = "integration/hostile.rs"]
+mod hostile;
 #[path = "integration/lab.rs"]
 mod lab;
 #[path = "integration/many.rs"]

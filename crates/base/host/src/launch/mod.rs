@@ -55,6 +55,15 @@ pub struct Launched {
     talk: OwnedFd,
 }
 
+/// What is in a program's namespaces only.
+#[derive(Debug)]
+pub struct Inside {
+    /// A socket of its network namespace, to ask about interfaces.
+    pub control: OwnedFd,
+    /// A folder without a name, for sockets that nobody else reaches.
+    pub folder: OwnedFd,
+}
+
 /// Why a program could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
@@ -105,11 +114,12 @@ fn refusal(message: &[u8]) -> LaunchError {
 }
 
 impl Launched {
-    /// Waits until the process is prepared. Returns its interface's queue, and its trapped calls.
+    /// Waits until the process is prepared. Returns its interface's queue, and its trapped calls with what else the one
+    /// who answers them needs.
     ///
     /// # Errors
     /// The kernel does not permit namespaces, or the interface is impossible.
-    pub fn prepared(&self) -> Result<(OwnedFd, Option<Trap>), LaunchError> {
+    pub fn prepared(&self) -> Result<(OwnedFd, Option<(Trap, Inside)>), LaunchError> {
         self.receive().inspect_err(|_| {
             // It reported an error, or waits for an answer that does not come.
             let _ = rustix::process::kill_process(self.process, rustix::process::Signal::KILL);
@@ -117,11 +127,14 @@ impl Launched {
         })
     }
 
-    /// What the child sends: its interface, then the number of the descriptor of its trapped calls.
-    fn receive(&self) -> Result<(OwnedFd, Option<Trap>), LaunchError> {
+    /// What the child sends: its interface and what else is inside, then the number of the descriptor of its trapped
+    /// calls.
+    fn receive(&self) -> Result<(OwnedFd, Option<(Trap, Inside)>), LaunchError> {
         let mut message = [0; MESSAGE];
-        let (len, mut descriptors) = receive_with(&self.talk, &mut message, 1)?;
-        let Some(interface) = descriptors.pop() else { return Err(refusal(&message[..len])) };
+        let (len, descriptors) = receive_with(&self.talk, &mut message, 3)?;
+        let Ok([interface, control, folder]) = <[OwnedFd; 3]>::try_from(descriptors) else {
+            return Err(refusal(&message[..len]));
+        };
         if !self.traps {
             return Ok((interface, None));
         }
@@ -129,7 +142,7 @@ impl Launched {
         let Ok(number) = <[u8; 4]>::try_from(&message[..len]) else { return Err(refusal(&message[..len])) };
         let listener = duplicate(&self.end, i32::from_ne_bytes(number))
             .named("taking the trapped calls (pidfd_getfd)")?;
-        Ok((interface, Some(listener.into())))
+        Ok((interface, Some((listener.into(), Inside { control, folder }))))
     }
 
     /// Lets the process become the program; returns when it is.

@@ -11,6 +11,7 @@ pub const GETSOCKNAME: i64 = libc::SYS_getsockname;
 pub const GETPEERNAME: i64 = libc::SYS_getpeername;
 pub const SETSOCKOPT: i64 = libc::SYS_setsockopt;
 pub const GETSOCKOPT: i64 = libc::SYS_getsockopt;
+pub const SHUTDOWN: i64 = libc::SYS_shutdown;
 pub const SENDTO: i64 = libc::SYS_sendto;
 pub const RECVFROM: i64 = libc::SYS_recvfrom;
 pub const SENDMSG: i64 = libc::SYS_sendmsg;

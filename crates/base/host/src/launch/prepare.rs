@@ -1,10 +1,12 @@
 //! What the child does between `fork` and `execve`.
 
 use super::{Launch, filter};
-use crate::tap::{bring_up, last_error, last_with_namespace};
+use crate::error::HostError;
+use crate::tap::{bring_up, control_socket, last_error, last_with_namespace};
 use crate::{TapSettings, open_tap_with, send_with};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::AddressFamily;
 use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -21,6 +23,10 @@ const OPEN: [(&str, &[u8]); 3] = [
     ("/proc/sys/net/ipv4/ping_group_range", b"0 2147483647"),
     ("/proc/sys/net/ipv6/conf/default/accept_dad", b"0"),
 ];
+
+/// Sockets that another agent serves change no interface.
+const WITHIN: &str = "this is a program of ringway exec already, whose sockets have no interfaces to prepare: \
+    run the outer one with --stack kernel";
 
 /// Why a step failed: what was tried, and the kernel's answer.
 struct Failed(String);
@@ -49,12 +55,15 @@ pub(super) fn become_program(launch: &Launch, talk: &OwnedFd) -> ! {
 
 fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     separate(launch)?;
-    let shown = files(launch);
+    let folder = files(launch);
     // It is empty again, and used by nobody.
     let _ = std::fs::remove_dir(&launch.folder);
-    shown?;
+    let folder = folder?;
     without_suid()?;
-    bring_up("lo").map_err(|error| failed("bringing up the loopback interface", error))?;
+    bring_up("lo").map_err(|error| match error {
+        HostError::Tap { error: Errno::OPNOTSUPP, .. } => Failed(WITHIN.into()),
+        error => failed("bringing up the loopback interface", error),
+    })?;
     for (path, value) in OPEN {
         // Only a convenience, and a file system of a container may be read-only.
         let _ = put(path, value);
@@ -67,8 +76,10 @@ fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     let queues = queues.map_err(|error| failed("creating the program's interface", error))?;
     let queue = queues.first().ok_or_else(|| failed("creating the program's interface", Errno::NODEV))?;
     last_with_namespace(queue).map_err(|error| failed("keeping the program's interface", error))?;
-    send_with(talk, b"interface", &[queue.as_fd()]).map_err(|error| failed("handing over", error))?;
-    drop(queues);
+    let control = control_socket(AddressFamily::INET).map_err(|error| failed("a socket", error))?;
+    let inside = [queue.as_fd(), control.as_fd(), folder.as_fd()];
+    send_with(talk, b"interface", &inside).map_err(|error| failed("handing over", error))?;
+    drop((queues, control, folder));
     rustix::thread::set_no_new_privs(true).map_err(|error| failed("no_new_privs", error))?;
     default_signals();
     if launch.trap {
@@ -111,10 +122,16 @@ fn put(path: &str, content: &[u8]) -> Result<(), Failed> {
     written.map(drop).map_err(|error| failed(&format!("writing {path}"), error))
 }
 
-/// Shows files in place of the host's. They lie in a memory file system that has no other name afterwards.
-fn files(launch: &Launch) -> Result<(), Failed> {
+/// Shows files in place of the host's. They lie in a memory file system that has no other name afterwards. Returns its
+/// folder.
+fn files(launch: &Launch) -> Result<OwnedFd, Failed> {
     let folder = &launch.folder;
     mount(Some(c"tmpfs"), None, folder, libc::MS_NOSUID | libc::MS_NODEV, "mounting a tmpfs")?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(folder, flags, Mode::empty());
+    let opened = opened.map_err(|error| failed("opening a tmpfs", error))?;
+    let private = rustix::fs::chmod(folder, Mode::RWXU);
+    private.map_err(|error| failed("closing a tmpfs to others", error))?;
     let empty = (folder.join("empty"), Vec::new());
     let numbered = |(number, (path, content)): (usize, &(_, Vec<u8>))| {
         let (path, content): (&std::path::PathBuf, _) = (path, content);
@@ -134,7 +151,7 @@ fn files(launch: &Launch) -> Result<(), Failed> {
     if unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH) } != 0 {
         return Err(failed("unmounting a tmpfs", last_error()));
     }
-    Ok(())
+    Ok(opened)
 }
 
 fn in_c(path: &Path) -> Result<CString, Failed> {
@@ -201,7 +218,11 @@ fn trap(talk: &OwnedFd) -> Result<(), Failed> {
     // SAFETY: `program` describes `steps`, which outlive the call.
     let listener = unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) };
     if listener < 0 {
-        return Err(failed("trapping system calls (seccomp; Linux 5.0 or later)", last_error()));
+        let what = match last_error() {
+            Errno::BUSY => "trapping system calls, which another process does already; use --stack kernel",
+            _ => "trapping system calls (seccomp; Linux 5.0 or later)",
+        };
+        return Err(failed(what, last_error()));
     }
     // `sendmsg` would be trapped.
     let number = (listener as i32).to_ne_bytes();

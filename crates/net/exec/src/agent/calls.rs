@@ -17,8 +17,10 @@ pub const CLOEXEC: u64 = 0x8_0000;
 const TCP: u64 = 6;
 const UDP: u64 = 17;
 const MPTCP: u64 = 262;
-/// `MSG_DONTWAIT`.
+/// `MSG_DONTWAIT`, `MSG_OOB`, `MSG_ERRQUEUE`.
 pub const DONTWAIT: u64 = 0x40;
+const OOB: u64 = 1;
+const ERRQUEUE: u64 = 0x2000;
 
 /// How a call is answered.
 #[derive(Debug)]
@@ -41,25 +43,73 @@ pub struct Parked {
     pub until: Option<u64>,
 }
 
+/// A result that did not reach its call, since a signal came between. The kernel makes such a call again.
+#[derive(Debug)]
+pub struct Kept {
+    call: Call,
+    key: Key,
+    result: Result<i64, Errno>,
+    until: u64,
+}
+
+/// How long a result is kept, and how many are.
+const KEEP: u64 = ringway_netstack::SECOND / 5;
+const MOST_KEPT: usize = 64;
+
 impl Agent {
     /// Answers a call, or parks it.
     pub(super) fn serve(&mut self, call: Call, until: Option<u64>) {
-        match self.answer(&call) {
-            Ok(Reply::Value(value)) => _ = self.trap.answer(call.id, Ok(value)),
-            Ok(Reply::Resume) => self.trap.resume(call.id),
-            Ok(Reply::Done) => {}
+        let (key, reply) = match self.find(&call) {
+            Ok(Some((key, socket))) => (Some(key), self.answer(&call, key, &socket)),
+            Ok(None) if call.number == sys::SOCKET => (None, self.open(&call)),
+            Ok(None) => (None, Ok(Reply::Resume)),
+            Err(error) => (None, Err(error)),
+        };
+        let result = match reply {
+            Ok(Reply::Value(value)) => Ok(value),
+            Ok(Reply::Resume) => return self.trap.resume(call.id),
+            Ok(Reply::Done) => return,
             Ok(Reply::Wait(key)) => {
                 let now = self.host.now();
                 let until = until.or_else(|| self.timeout(&call).map(|time| now.saturating_add(time)));
-                if until.is_some_and(|until| until <= now) {
-                    let error = if call.number == sys::CONNECT { Errno::INPROGRESS } else { Errno::AGAIN };
-                    self.trap.answer(call.id, Err(error));
-                    return;
+                if until.is_none_or(|until| until > now) {
+                    return self.parked.push(Parked { call, key, until });
                 }
-                self.parked.push(Parked { call, key, until });
+                Err(if call.number == sys::CONNECT { Errno::INPROGRESS } else { Errno::AGAIN })
             }
-            Err(error) => _ = self.trap.answer(call.id, Err(error)),
+            Err(error) => Err(error),
+        };
+        if !self.trap.answer(call.id, result)
+            && let Some(key) = key
+        {
+            self.keep(Kept { call, key, result, until: self.host.now() + KEEP });
         }
+    }
+
+    /// Keeps a result for the call that is made again.
+    fn keep(&mut self, kept: Kept) {
+        // A call that was gone before anything was done for it, or whose connection waits to be accepted again.
+        let is_undone = kept.result == Err(Errno::INTR);
+        if is_undone || [sys::ACCEPT, sys::ACCEPT4].contains(&kept.call.number) {
+            return;
+        }
+        // Attack: a program that interrupts all its calls.
+        if self.kept.len() >= MOST_KEPT {
+            self.kept.remove(0);
+        }
+        self.kept.push(kept);
+    }
+
+    /// The result of this call that did not reach it.
+    fn kept(&mut self, call: &Call, key: Key) -> Option<Result<i64, Errno>> {
+        if self.kept.is_empty() {
+            return None;
+        }
+        let now = self.host.now();
+        self.kept.retain(|kept| kept.until > now);
+        let same = |kept: &Kept| kept.key == key && Call { id: call.id, ..kept.call } == *call;
+        let at = self.kept.iter().position(same)?;
+        Some(self.kept.remove(at).result)
     }
 
     /// How long the program lets such a call block, in nanoseconds.
@@ -69,19 +119,38 @@ impl Agent {
         socket_timeout(&socket, which).ok()?.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    fn answer(&mut self, call: &Call) -> Result<Reply, Errno> {
+    /// The socket that a call is about; `None`: it is none of ours.
+    fn find(&mut self, call: &Call) -> Result<Option<(Key, OwnedFd)>, Errno> {
         if call.number == sys::SOCKET {
-            return self.open(call);
+            return Ok(None);
         }
         let socket = match self.threads.descriptor(call.thread, call.arguments[0]) {
+            // It may be one of ours, whose UNIX socket the kernel must not be asked about.
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(Errno::NOBUFS),
             // The kernel says what is wrong with it.
-            Err(_) => return Ok(Reply::Resume),
+            Err(_) => return Ok(None),
             Ok(socket) => socket,
         };
-        let number = local::number(socket.as_fd());
-        match number.and_then(|number| self.table.of_number(number)) {
-            None => Ok(Reply::Resume),
-            Some(key) => self.answer_of(call, key, &socket),
+        let key = local::number(socket.as_fd()).and_then(|number| self.table.of_number(number));
+        let Some(key) = key else { return Ok(None) };
+        self.trap.check_waiting(call.id)?;
+        Ok(Some((key, socket)))
+    }
+
+    fn answer(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        if let Some(result) = self.kept(call, key) {
+            return result.map(Reply::Value);
+        }
+        let flags = match call.number {
+            sys::SENDTO | sys::RECVFROM | sys::SENDMMSG | sys::RECVMMSG => call.arguments[3],
+            sys::SENDMSG | sys::RECVMSG => call.arguments[2],
+            _ => 0,
+        };
+        match call.number {
+            // The UNIX socket has urgent data of its own, and no queue of errors.
+            sys::SENDTO | sys::SENDMSG | sys::SENDMMSG if flags & OOB != 0 => Err(Errno::OPNOTSUPP),
+            sys::RECVFROM | sys::RECVMSG | sys::RECVMMSG if flags & ERRQUEUE != 0 => Err(Errno::AGAIN),
+            _ => self.answer_of(call, key, socket),
         }
     }
 
@@ -99,7 +168,8 @@ impl Agent {
             sys::GETPEERNAME => self.name(call, key, true),
             sys::SETSOCKOPT => self.set_option(call, key),
             sys::GETSOCKOPT => self.option(call, key),
-            sys::IOCTL => Ok(Reply::Value(self.unsent(call, key)?)),
+            sys::SHUTDOWN => self.shut(call, key, socket),
+            sys::IOCTL => self.control(call, key),
             sys::SENDTO if is_udp => self.send_datagram(call, key),
             sys::SENDMSG if is_udp => self.send_message(call, key),
             sys::SENDTO => self.send_named(call, key, socket),

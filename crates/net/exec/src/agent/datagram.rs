@@ -24,8 +24,10 @@ const PEEK: u64 = 2;
 const TRUNC: u64 = 0x20;
 /// Senders that are remembered. A program's socket never holds more datagrams. Attack: a program that never asks.
 const SENDERS: usize = 1024;
-/// Messages that one call sends or receives at most (`UIO_MAXIOV`).
+/// Messages that one call sends or receives at most (`UIO_MAXIOV`), and how long that may take. Attack: as many long ones
+/// as fit, while others wait.
 const MESSAGES: u64 = 1024;
+const TIME: u64 = 5 * ringway_netstack::MS;
 
 /// What a program received.
 struct Taken {
@@ -58,6 +60,7 @@ impl Agent {
             number,
             watch: None,
             v6,
+            offered: None,
             local: None,
             values: Values::default(),
             error: None,
@@ -93,7 +96,7 @@ impl Agent {
 
     /// The stack's socket of an address that programs share.
     fn shared(&mut self, address: SocketAddr) -> Option<SocketId> {
-        let all = self.table.iter().filter_map(|(_, socket)| match &socket.kind {
+        let all = self.table.of_port(address.port()).filter_map(|(_, socket)| match &socket.kind {
             Kind::Datagrams(datagrams) => Some(datagrams.udp.clone()),
             _ => None,
         });
@@ -192,7 +195,7 @@ impl Agent {
     /// `sendmmsg`.
     pub(super) fn send_messages(&mut self, call: &Call, key: Key) -> Result<Reply, Errno> {
         let [_, at, count, ..] = call.arguments;
-        let mut done = 0;
+        let (mut done, end) = (0, self.host.now() + TIME);
         for number in 0..u64::from(count as u32).min(MESSAGES) {
             let header = at.wrapping_add(number * message::MANY);
             let sent = self.send_one(call, key, header).and_then(|sent| {
@@ -200,7 +203,12 @@ impl Agent {
                 write_memory(call.thread, place, &(sent as u32).to_ne_bytes())
             });
             match sent {
-                Ok(()) => done += 1,
+                Ok(()) => {
+                    done += 1;
+                    if self.host.now() > end {
+                        break;
+                    }
+                }
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }
@@ -341,6 +349,7 @@ impl Agent {
         let [_, at, len, flags, from, from_len] = call.arguments;
         let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
         let most = usize::try_from(len).unwrap_or(usize::MAX);
+        self.trap.check_waiting(call.id)?;
         let Some(taken) = self.take(key, socket, flags, most)? else { return Ok(Reply::Wait(key)) };
         let len = taken.bytes.len().min(most);
         write_memory(call.thread, at, &taken.bytes[..len])?;
@@ -378,7 +387,9 @@ impl Agent {
         flags: u64,
     ) -> Result<Option<i64>, Errno> {
         let socket_v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
-        let room = message.room(call.thread)?;
+        let room = message.room()?;
+        // A datagram must not be lost, nor written to another one's memory.
+        self.trap.check_waiting(call.id)?;
         let Some(taken) = self.take(key, socket, flags, room)? else { return Ok(None) };
         let name = taken.from.map_or_else(Vec::new, |from| address::form(from, socket_v6));
         let len = message.scatter(call.thread, &taken.bytes, &name)?;
@@ -395,7 +406,7 @@ impl Agent {
     ) -> Result<Reply, Errno> {
         debug_assert_eq!(call.number, numbers::RECVMMSG);
         let [_, at, count, flags, ..] = call.arguments;
-        let mut done = 0;
+        let (mut done, end) = (0, self.host.now() + TIME);
         for number in 0..u64::from(count as u32).min(MESSAGES) {
             let header = at.wrapping_add(number * message::MANY);
             let flags = if done == 0 { flags } else { flags | DONTWAIT };
@@ -406,6 +417,9 @@ impl Agent {
                     let place = header.wrapping_add(message::HEADER as u64);
                     write_memory(call.thread, place, &(len as u32).to_ne_bytes())?;
                     done += 1;
+                    if self.host.now() > end {
+                        break;
+                    }
                     self.pump_datagrams(key);
                 }
                 Ok(None) => return Ok(Reply::Wait(key)),

@@ -1,13 +1,11 @@
 //! `struct msghdr` in programs' memory, as 64-bit programs have it.
 
-use ringway_host::{read_memory, write_memory};
+use ringway_host::{MEMORY_PIECES, Piece, read_memory, read_pieces, write_memory, write_pieces};
 use rustix::io::Errno;
 
 /// Size of `struct msghdr`, and of `struct mmsghdr`.
 pub const HEADER: usize = 56;
 pub const MANY: u64 = 64;
-/// Pieces of a message (`UIO_MAXIOV`).
-const PIECES: usize = 1024;
 /// `MSG_TRUNC`.
 const TRUNC: u32 = 0x20;
 
@@ -17,7 +15,7 @@ pub struct Message {
     at: u64,
     /// Where the address is, and its length or room.
     pub name: (u64, u32),
-    pieces: Vec<(u64, usize)>,
+    pieces: Vec<Piece>,
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -35,7 +33,7 @@ impl Message {
             return Err(Errno::FAULT);
         }
         let count = usize::try_from(word(&header, 24)).unwrap_or(usize::MAX);
-        if count > PIECES {
+        if count > MEMORY_PIECES {
             return Err(Errno::MSGSIZE);
         }
         let mut list = vec![0; count * 16];
@@ -51,7 +49,7 @@ impl Message {
     }
 
     /// Bytes that the message has room for.
-    pub fn room(&self, _thread: i32) -> Result<usize, Errno> {
+    pub fn room(&self) -> Result<usize, Errno> {
         self.pieces.iter().try_fold(0_usize, |all, (_, len)| all.checked_add(*len)).ok_or(Errno::INVAL)
     }
 
@@ -61,16 +59,13 @@ impl Message {
     /// There are more, or some can't be read.
     pub fn gather(&self, thread: i32, most: usize) -> Result<Vec<u8>, Errno> {
         // Attack: lengths whose sum is huge.
-        if self.room(thread)? > most {
+        let len = self.room()?;
+        if len > most {
             return Err(Errno::MSGSIZE);
         }
-        let mut bytes = Vec::new();
-        for (at, len) in &self.pieces {
-            let begin = bytes.len();
-            bytes.resize(begin + len, 0);
-            if read_memory(thread, *at, &mut bytes[begin..])? < *len {
-                return Err(Errno::FAULT);
-            }
+        let mut bytes = vec![0; len];
+        if read_pieces(thread, &self.pieces, &mut bytes)? < len {
+            return Err(Errno::FAULT);
         }
         Ok(bytes)
     }
@@ -80,12 +75,8 @@ impl Message {
     /// # Errors
     /// Some can't be written.
     pub fn scatter(&self, thread: i32, bytes: &[u8], name: &[u8]) -> Result<usize, Errno> {
-        let mut rest = bytes;
-        for (at, len) in &self.pieces {
-            let (now, later) = rest.split_at((*len).min(rest.len()));
-            write_memory(thread, *at, now)?;
-            rest = later;
-        }
+        let (given, rest) = bytes.split_at(self.room()?.min(bytes.len()));
+        write_pieces(thread, &self.pieces, given)?;
         let (name_at, room) = self.name;
         if name_at != 0 {
             write_memory(thread, name_at, &name[..name.len().min(room as usize)])?;
@@ -95,7 +86,7 @@ impl Message {
         // No control messages, and the flags.
         write_memory(thread, self.at + 40, &[0; 8])?;
         write_memory(thread, self.at + 48, &flags.to_ne_bytes())?;
-        Ok(bytes.len() - rest.len())
+        Ok(given.len())
     }
 }
 
@@ -121,7 +112,7 @@ mod tests {
         let header = header(&mut name, &pieces);
         let at = header.as_ptr() as u64;
         let message = Message::read(own(), at).unwrap();
-        assert_eq!((message.room(own()), message.name.1), (Ok(7), 8));
+        assert_eq!((message.room(), message.name.1), (Ok(7), 8));
         assert_eq!(message.scatter(own(), b"a datagram", b"1234"), Ok(7));
         assert_eq!((&one, &two, &name), (b"a d", b"atag", b"1234\0\0\0\0"));
         assert_eq!(Message::read(own(), at).unwrap().name.1, 4);
@@ -136,7 +127,7 @@ mod tests {
             let pieces = [0x1000, len, 0x1000, len];
             let header = header(&mut [], &pieces);
             let message = Message::read(own(), header.as_ptr() as u64).unwrap();
-            assert!(message.room(own()).is_err() || message.gather(own(), 100).is_err());
+            assert!(message.room().is_err() || message.gather(own(), 100).is_err());
         }
         assert!(Message::read(own(), 8).is_err());
     }

@@ -8,6 +8,7 @@ mod address;
 mod calls;
 mod datagram;
 mod info;
+mod interface;
 mod local;
 mod message;
 mod options;
@@ -17,16 +18,17 @@ mod table;
 
 pub use options::algorithm;
 
-use calls::Parked;
+use calls::{Kept, Parked};
 use local::{Hub, Names};
 use report::Report;
-use ringway_host::{EventFd, Threads, Trap};
+use ringway_host::{EventFd, Inside, Threads, Trap};
 use ringway_netstack::congestion::Algorithm;
-use ringway_netstack::{SECOND, SocketId};
+use ringway_netstack::{MS, SECOND, SocketId};
 use ringway_sockets::{DeviceError, Host};
 use rustix::event::{Timespec, epoll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
@@ -47,9 +49,10 @@ const CALLS: usize = 64;
 const LAST_LOOKS: usize = 64;
 /// Bytes that are moved at once.
 const BUFFER: usize = 256 << 10;
+/// How long calls are answered before others are served. Attack: threads that make expensive ones.
+const CALLS_TIME: u64 = 5 * MS;
 /// How often it is looked whether those who wait are still there, and whether a full queue has room.
 const LOOK: u64 = SECOND / 5;
-const RETRY: u64 = 2_000_000;
 /// How long peers may take to acknowledge what programs have written that have ended.
 const DRAIN: u64 = 60 * SECOND;
 /// And how long nothing may arrive meanwhile.
@@ -64,12 +67,16 @@ pub struct Agent {
     epoll: OwnedFd,
     watches: OwnedFd,
     stop: Arc<EventFd>,
+    /// A socket of the programs' network namespace, to ask about interfaces.
+    control: OwnedFd,
     names: Names,
     hub: Hub,
     table: Table,
     addresses: Vec<IpAddr>,
     congestion: Algorithm,
     parked: Vec<Parked>,
+    /// Results that did not reach their calls.
+    kept: Vec<Kept>,
     /// Sockets to look at again in this turn.
     again: Vec<Key>,
     /// Listeners of the stack whose programs have no room for a connection.
@@ -81,13 +88,14 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent for the processes whose calls `trap` has. `stop` ends it when the last one has ended.
+    /// An agent for the processes whose calls `trap` has, and that are `inside`. `stop` ends it when the last one has ended.
     ///
     /// # Errors
     /// The process has no descriptors left.
     pub fn new(
         host: Host,
         trap: Trap,
+        inside: Inside,
         addresses: Vec<IpAddr>,
         congestion: Algorithm,
         explain: bool,
@@ -100,7 +108,7 @@ impl Agent {
         epoll::add(&epoll, trap.as_fd(), epoll::EventData::new_u64(TRAP), level)?;
         epoll::add(&epoll, &watches, epoll::EventData::new_u64(WATCHES), level)?;
         epoll::add(&epoll, stop.as_fd(), epoll::EventData::new_u64(STOP), level)?;
-        let mut names = Names::new()?;
+        let mut names = Names::new(inside.folder)?;
         let hub = Hub::new(&mut names)?;
         let port = ringway_host::random().map_err(|_| Errno::IO)?;
         Ok(Agent {
@@ -110,12 +118,14 @@ impl Agent {
             epoll,
             watches,
             stop,
+            control: inside.control,
             names,
             hub,
-            table: Table::default(),
+            table: Table::new(getrlimit(Resource::Nofile).current),
             addresses,
             congestion,
             parked: Vec::new(),
+            kept: Vec::new(),
             again: Vec::new(),
             stalled: BTreeSet::new(),
             next_port: (port % 28_000) as u16,
@@ -189,11 +199,9 @@ impl Agent {
         let most = if busy || !self.again.is_empty() { None } else { self.host.arm()? };
         let mut time = most.map_or(0, |most| most.as_nanos().min(u64::MAX.into()) as u64);
         // While it ends, it must look at the time.
-        if !self.parked.is_empty() || ends {
-            time = time.min(LOOK);
-        }
-        if !self.stalled.is_empty() {
-            time = time.min(RETRY);
+        if !self.parked.is_empty() || !self.stalled.is_empty() || ends {
+            let soonest = self.parked.iter().filter_map(|parked| parked.until).fold(self.next_look, u64::min);
+            time = time.min(soonest.saturating_sub(self.host.now()));
         }
         let limit = (time < 3600 * SECOND)
             .then_some(Timespec { tv_sec: (time / SECOND) as i64, tv_nsec: (time % SECOND) as i64 });
@@ -208,7 +216,11 @@ impl Agent {
     }
 
     fn take_calls(&mut self) {
-        for _ in 0..CALLS {
+        let end = self.host.now() + CALLS_TIME;
+        for number in 0..CALLS {
+            if number > 0 && self.host.now() > end {
+                return;
+            }
             // Receiving would block without one.
             let ready = local::ready(self.trap.as_fd(), rustix::event::PollFlags::IN);
             if ready.contains(rustix::event::PollFlags::HUP) {
@@ -287,18 +299,22 @@ impl Agent {
 
     /// What no event tells: callers that have ended or whose time is over, and queues that have room.
     fn look_around(&mut self) {
-        for id in std::mem::take(&mut self.stalled) {
-            self.offer(id);
-        }
         let now = self.host.now();
-        if self.parked.is_empty() || now < self.next_look {
+        let is_over = |parked: &Parked| parked.until.is_some_and(|until| until <= now);
+        let looks = now >= self.next_look;
+        if looks {
+            self.next_look = now + LOOK;
+            for id in std::mem::take(&mut self.stalled) {
+                self.offer(id);
+            }
+        }
+        if !looks && !self.parked.iter().any(is_over) {
             return;
         }
-        self.next_look = now + LOOK;
         let (late, rest): (Vec<Parked>, Vec<Parked>) = std::mem::take(&mut self.parked)
             .into_iter()
-            .filter(|parked| self.trap.is_waiting(parked.call.id))
-            .partition(|parked| parked.until.is_some_and(|until| until <= now));
+            .filter(|parked| !looks || self.trap.is_waiting(parked.call.id))
+            .partition(is_over);
         self.parked = rest;
         late.into_iter().for_each(|parked| self.serve(parked.call, parked.until));
     }
@@ -311,7 +327,10 @@ impl Agent {
         }
         let now = self.host.now();
         let ids = match socket.kind {
-            Kind::Listening(listening) => listening.listeners,
+            Kind::Listening(listening) => {
+                self.names.leave(&listening.place);
+                listening.listeners
+            }
             Kind::Stream(stream) => vec![stream.tcp],
             Kind::Datagrams(datagrams) => datagrams.udp,
             Kind::Idle | Kind::Ended { .. } => Vec::new(),

@@ -25,6 +25,7 @@ const SO_SNDBUF: (i32, i32) = (SOCKET, 7);
 const SO_RCVBUF: (i32, i32) = (SOCKET, 8);
 const SO_KEEPALIVE: (i32, i32) = (SOCKET, 9);
 const SO_LINGER: (i32, i32) = (SOCKET, 13);
+const SO_PEERCRED: (i32, i32) = (SOCKET, 17);
 const SO_REUSEPORT: (i32, i32) = (SOCKET, 15);
 const SO_ACCEPTCONN: (i32, i32) = (SOCKET, 30);
 const SO_PROTOCOL: (i32, i32) = (SOCKET, 38);
@@ -40,8 +41,12 @@ const TCP_USER_TIMEOUT: (i32, i32) = (TCP, 18);
 const TCP_NOTSENT_LOWAT: (i32, i32) = (TCP, 25);
 const IPV6_V6ONLY: (i32, i32) = (IPV6, 26);
 
-/// Options that the kernel's own socket serves: `SO_RCVTIMEO` and `SO_SNDTIMEO`, in both forms, `SO_PEERCRED`.
-const KERNEL: &[(i32, i32)] = &[(SOCKET, 20), (SOCKET, 21), (SOCKET, 66), (SOCKET, 67), (SOCKET, 17)];
+/// Options that the kernel's own socket serves: `SO_RCVTIMEO` and `SO_SNDTIMEO`, in both forms.
+const KERNEL: &[(i32, i32)] = &[(SOCKET, 20), (SOCKET, 21), (SOCKET, 66), (SOCKET, 67)];
+
+/// `SO_PEERCRED` of a socket with a network between: no process, user or group. The UNIX socket's would be the agent's,
+/// and a peer would seem to be the user who runs the program.
+const NOBODY: [i32; 3] = [0, -1, -1];
 
 /// Options that take effect, with their defaults.
 const SERVED: &[((i32, i32), i32)] = &[
@@ -200,14 +205,16 @@ impl Agent {
         match option {
             TCP_CONGESTION if algorithm(&value).is_none() => return Err(Errno::NOENT),
             SO_LINGER if value.len() < 8 => return Err(Errno::INVAL),
-            TCP_CONGESTION | SO_LINGER => {}
+            SO_LINGER => value.truncate(8),
+            TCP_CONGESTION => {}
             _ if value.len() < 4 && option.0 != IP => return Err(Errno::INVAL),
             // Linux doubles what it is told, for its own needs.
             SO_SNDBUF | SO_RCVBUF => {
                 let asked = value.first_chunk().map_or(0, |word| i32::from_ne_bytes(*word));
                 value = asked.clamp(2304, 4 << 20).saturating_mul(2).to_ne_bytes().to_vec();
             }
-            _ => {}
+            SO_MAX_PACING_RATE => value.truncate(8),
+            _ => value.truncate(4),
         }
         socket.values.0.insert(option, value);
         self.apply(key, option)?;
@@ -248,6 +255,7 @@ impl Agent {
             return Err(Errno::FAULT);
         }
         let room = usize::try_from(i32::from_ne_bytes(room)).map_err(|_| Errno::INVAL)?;
+        self.trap.check_waiting(call.id)?;
         let value = self.value(key, option)?;
         let len = value.len().min(room);
         write_memory(call.thread, at, &value[..len])?;
@@ -264,6 +272,7 @@ impl Agent {
             SO_TYPE => number(if is_udp { 2 } else { 1 }),
             SO_DOMAIN => number(if socket.v6 { 10 } else { 2 }),
             SO_PROTOCOL => number(if is_udp { 17 } else { TCP }),
+            SO_PEERCRED => Ok(NOBODY.iter().flat_map(|id| id.to_ne_bytes()).collect()),
             SO_ACCEPTCONN => number(matches!(socket.kind, Kind::Listening(_)).into()),
             TCP_INFO if !is_udp => {
                 let Kind::Stream(stream) = &socket.kind else { return Ok(info::closed()) };

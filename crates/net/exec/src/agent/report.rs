@@ -1,27 +1,60 @@
 //! What `--explain` tells: how each socket is served, and what is not.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 /// `SOCK_RAW`.
 const RAW: u64 = 3;
 
+/// Lines that wait to be printed at most. Attack: a program that fills the standard error that it shares with the agent,
+/// and reads nothing: the agent prints by another thread, and goes on.
+const LINES: usize = 256;
+/// How long the end of the report may take.
+const END: Duration = Duration::from_secs(1);
+
+/// Prints lines, and says at the end that all are.
+fn print(lines: &Receiver<String>, mut out: impl Write) {
+    for line in lines {
+        // The program may have closed it, or switched off that one waits for room.
+        let _ = writeln!(out, "ringway: {line}");
+    }
+}
+
 /// Counts, and lines if they are wanted.
 #[derive(Debug, Default)]
 pub struct Report {
-    tells: bool,
+    lines: Option<SyncSender<String>>,
+    /// Disconnected when all lines are printed.
+    printed: Option<Receiver<()>>,
+    lost: u64,
     pumped: u64,
     refused: u64,
     unserved: BTreeMap<(i32, i32), u64>,
 }
 
 impl Report {
+    /// A report that is printed to standard error, if it is wanted.
     pub fn new(tells: bool) -> Report {
-        Report { tells, ..Report::default() }
+        if tells { Report::to(std::io::stderr()) } else { Report::default() }
     }
 
-    fn tell(&self, thread: i32, text: &str) {
-        if self.tells {
-            eprintln!("ringway: {} ({thread}): {text}", name(thread));
+    fn to(out: impl Write + Send + 'static) -> Report {
+        let (lines, taken) = sync_channel(LINES);
+        let (done, printed) = sync_channel(0);
+        let printer = ringway_host::spawn("exec-report", None, move || {
+            print(&taken, out);
+            drop(done);
+        });
+        Report { lines: printer.is_ok().then_some(lines), printed: Some(printed), ..Report::default() }
+    }
+
+    fn tell(&mut self, thread: i32, text: &str) {
+        if let Some(lines) = &self.lines
+            && lines.try_send(format!("{} ({thread}): {text}", name(thread))).is_err()
+        {
+            self.lost += 1;
         }
     }
 
@@ -56,13 +89,21 @@ impl Report {
         for ((level, name), count) in &self.unserved {
             text += &format!("; option {name} of level {level} not served, {count} times");
         }
+        if self.lost > 0 {
+            text += &format!("; {} lines not printed, since nobody read them", self.lost);
+        }
         text
     }
 
     /// Prints the counts if they are wanted.
-    pub fn close(&self) {
-        if self.tells {
-            eprintln!("ringway: {}", self.summary());
+    pub fn close(&mut self) {
+        let summary = self.summary();
+        if let (Some(lines), Some(printed)) = (self.lines.take(), self.printed.take())
+            && lines.try_send(summary).is_ok()
+        {
+            drop(lines);
+            // Nothing is sent: it is the end that is waited for.
+            let _ = printed.recv_timeout(END);
         }
     }
 }
@@ -77,9 +118,37 @@ fn name(thread: i32) -> String {
 mod tests {
     use super::*;
 
+    /// What nobody reads: it blocks at once.
+    struct Full(Receiver<()>);
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            // Until the other end is dropped.
+            let _ = self.0.recv();
+            Err(std::io::ErrorKind::WouldBlock.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_holds_up_nobody() {
+        let (reads, full) = sync_channel(0);
+        let mut report = Report::to(Full(full));
+        for number in 0..LINES as i32 + 10 {
+            report.pumped(1, number, true);
+        }
+        // One line is with the one who prints.
+        assert!((9..=10).contains(&report.lost), "{}", report.lost);
+        drop(reads);
+        report.close();
+        assert!(report.summary().contains("lines not printed"));
+    }
+
     #[test]
     fn the_summary_counts_what_was_not_served() {
-        let mut report = Report::default();
+        let mut report = Report::new(false);
         report.pumped(1, 3, true);
         report.refused(1, RAW, 1);
         report.unserved((6, 31));

@@ -10,9 +10,9 @@ use ringway_host::{Call, numbers, read_memory, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, SocketFlags, accept_with, send};
+use rustix::net::{SendFlags, Shutdown, SocketFlags, accept_with, send};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Ports that are chosen for programs (`ip_local_port_range`).
 const PORTS: (u16, u16) = (32_768, 60_999);
@@ -69,11 +69,13 @@ impl Agent {
             number: local::number(socket.as_fd()).ok_or(Errno::NOTSOCK)?,
             watch: Some(watch),
             v6,
+            offered: None,
             local: None,
             values: Values::default(),
             error: None,
             kind: Kind::Idle,
-        })?;
+        });
+        let key = key.inspect_err(|_| self.forget_watch(watch))?;
         Ok((socket, key))
     }
 
@@ -91,13 +93,23 @@ impl Agent {
         if address.port() == 0 {
             address.set_port(self.unused_port(key, address)?);
         } else if self.table.is_taken(key, address, &values) {
-            return Err(Errno::ADDRINUSE);
+            self.look_for_closed(address.port());
+            if self.table.is_taken(key, address, &values) {
+                return Err(Errno::ADDRINUSE);
+            }
         }
         if self.table.datagrams(key).is_some() {
             self.bind_datagrams(key, address)?;
         }
-        self.table.get_mut(key).ok_or(Errno::BADF)?.local = Some(address);
+        self.table.bind(key, address);
         Ok(())
+    }
+
+    /// Looks at the sockets of a port, which their program may have closed just before this call.
+    fn look_for_closed(&mut self, port: u16) {
+        self.take_closed();
+        let keys: Vec<Key> = self.table.of_port(port).map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.look(key));
     }
 
     fn unused_port(&mut self, key: Key, address: SocketAddr) -> Result<u16, Errno> {
@@ -132,7 +144,7 @@ impl Agent {
             Kind::Stream(stream) => {
                 stream.is_told = true;
                 if stream.end.is_none() {
-                    self.attach(key, socket)?;
+                    self.attach_or_end(key, socket)?;
                 }
                 Ok(Reply::Value(0))
             }
@@ -171,10 +183,24 @@ impl Agent {
         self.table.join(tcp, key);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
         if local::is_nonblocking(socket.as_fd()) {
-            self.attach(key, socket)?;
+            self.attach_or_end(key, socket)?;
             return Err(Errno::INPROGRESS);
         }
         Ok(Reply::Wait(key))
+    }
+
+    /// As [`Agent::attach`]; a connection whose program can't have it is reset.
+    fn attach_or_end(&mut self, key: Key, socket: &OwnedFd) -> Result<(), Errno> {
+        let attached = self.attach(key, socket);
+        if attached.is_err()
+            && let Some(stream) = self.table.stream(key)
+        {
+            let (tcp, now) = (stream.tcp, self.host.now());
+            // It may have ended already.
+            let _ = self.host.stack().abort(now, tcp);
+            self.end(key, None);
+        }
+        attached
     }
 
     /// Joins a program's socket with an end of ours. If the connection is not established, it is not writable yet.
@@ -215,14 +241,17 @@ impl Agent {
             let any: IpAddr = if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
             self.bind_to(key, SocketAddr::new(any, 0))?;
         }
-        let own = self.table.get(key).ok_or(Errno::BADF)?;
-        let local = own.local.ok_or(Errno::INVAL)?;
+        let local = self.table.get(key).ok_or(Errno::BADF)?.local.ok_or(Errno::INVAL)?;
         if self.listens(key, local) {
-            return Err(Errno::ADDRINUSE);
+            self.look_for_closed(local.port());
+            if self.listens(key, local) {
+                return Err(Errno::ADDRINUSE);
+            }
         }
+        let own = self.table.get(key).ok_or(Errno::BADF)?;
         let addresses = own.values.addresses(local, v6);
         let options = own.values.socket_options();
-        let (_, name) = self.names.next()?;
+        let place = self.names.place()?;
         let mut listeners = Vec::new();
         for address in addresses {
             let id = self.listen_at(address, backlog);
@@ -232,9 +261,12 @@ impl Agent {
             let now = self.host.now();
             self.host.stack().set_options(now, id, options).map_err(errno)?;
         }
-        let listening = local::listen_at(socket.as_fd(), &name, backlog);
-        listening.inspect_err(|_| self.stop_listening(&listeners, key))?;
-        let kind = Kind::Listening(Listening { name, listeners });
+        if let Err(error) = local::listen_at(socket.as_fd(), &place, backlog) {
+            self.names.leave(&place);
+            self.stop_listening(&listeners, key);
+            return Err(error);
+        }
+        let kind = Kind::Listening(Listening { place, listeners });
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = kind;
         Ok(Reply::Value(0))
     }
@@ -242,7 +274,7 @@ impl Agent {
     /// Whether another socket listens at an address, and they don't share it.
     fn listens(&self, own: Key, address: SocketAddr) -> bool {
         let shares = |key: Key| self.table.get(key).is_some_and(|socket| socket.values.reuses_port());
-        self.table.iter().any(|(key, socket)| {
+        self.table.of_port(address.port()).any(|(key, socket)| {
             let same = socket.local == Some(address) && matches!(socket.kind, Kind::Listening(_));
             key != own && same && !(shares(own) && shares(key))
         })
@@ -255,7 +287,7 @@ impl Agent {
             Err(SocketError::AddressInUse) => {}
             result => return result.map_err(errno),
         }
-        let all = self.table.iter().filter_map(|(_, socket)| match &socket.kind {
+        let all = self.table.of_port(address.port()).filter_map(|(_, socket)| match &socket.kind {
             Kind::Listening(listening) => Some(&listening.listeners),
             _ => None,
         });
@@ -281,9 +313,9 @@ impl Agent {
             let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else {
                 return;
             };
-            let name = listening.name.clone();
+            let place = &listening.place.address;
             let offered =
-                self.names.next().and_then(|(number, own)| Ok((number, local::offer(&own, &name)?)));
+                self.names.next().and_then(|(number, own)| Ok((number, local::offer(&own, place)?)));
             match offered {
                 Ok((number, ours)) => {
                     // It is reset if this fails.
@@ -292,7 +324,7 @@ impl Agent {
                 }
                 // All programs that had the socket have closed it.
                 Err(Errno::CONNREFUSED) => self.close(key),
-                // The queue is full, or there are no descriptors.
+                // The queue is full, or there are no descriptors. Who accepts makes room.
                 Err(_) => {
                     self.stalled.insert(id);
                     return;
@@ -327,6 +359,7 @@ impl Agent {
             number: 0,
             watch: None,
             v6: of.v6,
+            offered: None,
             local: Some(local),
             values: of.values.clone(),
             error: None,
@@ -377,11 +410,13 @@ impl Agent {
                 Some(Kind::Ended { peer, .. }) => *peer,
                 _ => continue,
             };
-            if at != 0 {
-                address::write(call.thread, at, len_at, &address::form(peer, v6))?;
-            }
+            let named = match at {
+                0 => Ok(()),
+                _ => address::write(call.thread, at, len_at, &address::form(peer, v6)),
+            };
             self.offer_stalled(key);
-            let number = self.trap.give(call.id, accepted.as_fd(), flags & CLOEXEC != 0)?;
+            let given = named.and_then(|()| self.trap.give(call.id, accepted.as_fd(), flags & CLOEXEC != 0));
+            let number = given.inspect_err(|_| self.offer_again(key, connection, accepted.as_fd()))?;
             self.report.pumped(call.thread, number, true);
             return Ok(Reply::Done);
         }
@@ -429,6 +464,36 @@ impl Agent {
         }
     }
 
+    /// Lets a connection wait for the next `accept` again, with all that was given to the program's socket: a signal came
+    /// between, or the program may have no more descriptors.
+    fn offer_again(&mut self, listener: Key, key: Key, theirs: BorrowedFd<'_>) {
+        let again = self.replace_end(listener, key, theirs);
+        if again.is_err() {
+            self.close_stream(key, true);
+        }
+    }
+
+    fn replace_end(&mut self, listener: Key, key: Key, theirs: BorrowedFd<'_>) -> Result<(), Errno> {
+        let Some(Kind::Listening(listening)) = self.table.get(listener).map(|socket| &socket.kind) else {
+            return Err(Errno::INVAL);
+        };
+        let (number, own) = self.names.next()?;
+        let end = End::new(local::offer(&own, &listening.place.address)?)?;
+        self.observe(end.as_fd(), key)?;
+        let bytes = local::drain(theirs);
+        // They had room in a socket like it.
+        if !bytes.is_empty() && end.give(&bytes)? < bytes.len() {
+            return Err(Errno::NOBUFS);
+        }
+        let stream = self.table.stream(key).ok_or(Errno::BADF)?;
+        if stream.is_finished {
+            end.finish();
+        }
+        stream.end = Some(end);
+        self.table.offer(number, key);
+        Ok(())
+    }
+
     fn offer_stalled(&mut self, key: Key) {
         let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else { return };
         for id in listening.listeners.clone() {
@@ -459,7 +524,7 @@ impl Agent {
         if let Some(end) = &mut stream.end {
             // All but the byte that stays.
             let filled = stream.filled.saturating_sub(1);
-            if let Err(error) = end.take(filled, usize::MAX) {
+            if let Err(error) = end.take(filled, usize::MAX, &mut self.buffer) {
                 return self.fail(key, error);
             }
         }
@@ -502,7 +567,7 @@ impl Agent {
                 Err(SocketError::WouldBlock) => 0,
                 sent => sent.map_err(errno)?,
             };
-            end.take(sent, seen)?;
+            end.take(sent, seen, &mut self.buffer)?;
             taken += sent;
             if sent < seen {
                 break;
@@ -558,7 +623,7 @@ impl Agent {
     fn retire(&mut self, key: Key) {
         if let Some(Stream { end: Some(end), .. }) = self.table.stream(key) {
             // Without the byte that stays, the program's socket is at its end, and not reset.
-            let _ = end.take(1, usize::MAX);
+            let _ = end.take(1, usize::MAX, &mut [0]);
         }
         self.end(key, None);
     }
@@ -597,6 +662,31 @@ impl Agent {
             self.table.remove(old);
         }
         self.wake(key);
+    }
+
+    /// `shutdown`.
+    pub(super) fn shut(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        let how = match call.arguments[1] as i32 {
+            0 => Shutdown::Read,
+            1 => Shutdown::Write,
+            2 => Shutdown::Both,
+            _ => return Err(Errno::INVAL),
+        };
+        let own = self.table.get(key).ok_or(Errno::BADF)?;
+        match &own.kind {
+            Kind::Listening(_) if matches!(how, Shutdown::Write) => return Ok(Reply::Value(0)),
+            Kind::Idle => return Err(Errno::NOTCONN),
+            _ => {}
+        }
+        let is_connected = !matches!(&own.kind, Kind::Datagrams(datagrams) if datagrams.peer.is_none());
+        rustix::net::shutdown(socket, how)?;
+        // As in Linux, it listens no more, and who waits in `accept` is told.
+        if let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) {
+            let listeners = std::mem::take(&mut listening.listeners);
+            self.stop_listening(&listeners, key);
+        }
+        self.wake(key);
+        if is_connected { Ok(Reply::Value(0)) } else { Err(Errno::NOTCONN) }
     }
 
     /// `SIOCOUTQ`: bytes that the peer has not acknowledged.

@@ -1,16 +1,20 @@
 //! The sockets of a group of programs, and how each is found.
 
-use super::local::End;
+use super::local::{End, Place};
 use super::options::Values;
 use ringway_netstack::SocketId;
 use rustix::io::Errno;
-use rustix::net::SocketAddrUnix;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 /// Sockets of a group. Attack: a program that opens sockets without an end.
 const SOCKETS: usize = 65_536;
+/// Descriptors for other things than sockets: those of threads, of the call that is served, of the device.
+const OTHERS: usize = 320;
+/// Sockets that are watched for their closing: they are not connected. Attack: a program that closes more at once than
+/// the kernel keeps events of (`fs.inotify.max_queued_events`).
+const WATCHED: usize = 8192;
 /// Connections that have ended with an error and are still known, so that their programs can ask for it. Attack: a
 /// program that keeps many such sockets.
 const ENDED: usize = 1024;
@@ -43,7 +47,9 @@ pub struct Socket {
     pub watch: Option<i32>,
     /// Whether it is one of IPv6.
     pub v6: bool,
-    /// The address that it is bound to.
+    /// The name by which a program may accept it.
+    pub offered: Option<u64>,
+    /// The address that it is bound to, set by [`Table::bind`].
     pub local: Option<SocketAddr>,
     pub values: Values,
     /// The error that the program has not been told.
@@ -68,8 +74,8 @@ pub enum Kind {
 
 #[derive(Debug)]
 pub struct Listening {
-    /// The program's UNIX socket.
-    pub name: SocketAddrUnix,
+    /// Where the program's UNIX socket is reached.
+    pub place: Place,
     /// Listeners of the stack: one for each version of IP.
     pub listeners: Vec<SocketId>,
 }
@@ -113,26 +119,48 @@ struct Slot {
 }
 
 /// All sockets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Table {
+    most: usize,
     slots: Vec<Slot>,
     free: Vec<u32>,
     by_number: HashMap<u64, Key>,
     by_watch: HashMap<i32, Key>,
     by_name: HashMap<u64, Key>,
     by_stack: HashMap<SocketId, Vec<Key>>,
+    by_port: HashMap<u16, HashSet<Key>>,
     ended: VecDeque<Key>,
 }
 
 impl Table {
+    /// A table of as many sockets as a process with that many descriptors can serve. What it needs besides must be left:
+    /// a call whose socket can't be looked at would be left to the kernel.
+    pub fn new(descriptors: Option<u64>) -> Table {
+        let most = descriptors.map_or(SOCKETS, |most| usize::try_from(most).unwrap_or(SOCKETS));
+        Table {
+            most: most.saturating_sub(OTHERS).min(SOCKETS),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_number: HashMap::new(),
+            by_watch: HashMap::new(),
+            by_name: HashMap::new(),
+            by_stack: HashMap::new(),
+            by_port: HashMap::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
     /// Adds a socket.
     ///
     /// # Errors
     /// There are too many.
-    pub fn add(&mut self, socket: Socket) -> Result<Key, Errno> {
+    pub fn add(&mut self, mut socket: Socket) -> Result<Key, Errno> {
+        if socket.watch.is_some() && self.by_watch.len() >= WATCHED {
+            return Err(Errno::NFILE);
+        }
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.slots.len() < SOCKETS => {
+            None if self.slots.len() < self.most => {
                 self.slots.push(Slot::default());
                 self.slots.len() as u32 - 1
             }
@@ -146,8 +174,20 @@ impl Table {
         if let Some(watch) = socket.watch {
             self.by_watch.insert(watch, key);
         }
+        let local = socket.local.take();
         slot.socket = Some(socket);
+        if let Some(local) = local {
+            self.bind(key, local);
+        }
         Ok(key)
+    }
+
+    /// Binds a socket to an address.
+    pub fn bind(&mut self, key: Key, address: SocketAddr) {
+        if let Some(socket) = self.get_mut(key) {
+            socket.local = Some(address);
+            self.by_port.entry(address.port()).or_default().insert(key);
+        }
     }
 
     pub fn get(&self, key: Key) -> Option<&Socket> {
@@ -186,6 +226,17 @@ impl Table {
         if let Some(watch) = socket.watch {
             self.by_watch.remove(&watch);
         }
+        if let Some(name) = socket.offered {
+            self.by_name.remove(&name);
+        }
+        if let Some(local) = socket.local
+            && let Some(keys) = self.by_port.get_mut(&local.port())
+        {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.by_port.remove(&local.port());
+            }
+        }
         Some(socket)
     }
 
@@ -206,13 +257,20 @@ impl Table {
 
     /// A connection that a program may accept.
     pub fn offer(&mut self, name: u64, key: Key) {
+        let Some(socket) = self.get_mut(key) else { return };
+        let number = std::mem::take(&mut socket.number);
+        socket.offered = Some(name);
+        if self.by_number.get(&number) == Some(&key) {
+            self.by_number.remove(&number);
+        }
         self.by_name.insert(name, key);
     }
 
     /// A program has accepted the connection of this name.
     pub fn accept(&mut self, name: u64, number: u64) -> Option<Key> {
         let key = self.by_name.remove(&name)?;
-        self.get_mut(key)?.number = number;
+        let socket = self.get_mut(key)?;
+        (socket.number, socket.offered) = (number, None);
         self.by_number.insert(number, key);
         Some(key)
     }
@@ -251,26 +309,32 @@ impl Table {
         (self.ended.len() > ENDED).then(|| self.ended.pop_front())?
     }
 
-    /// All sockets, and whether each is for datagrams.
+    /// All sockets.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &Socket)> {
         self.slots.iter().zip(0..).filter_map(|(slot, index)| {
             Some((Key { index, generation: slot.generation }, slot.socket.as_ref()?))
         })
     }
 
+    /// The sockets that are bound to a port. Attack: a program that binds as many as it can, while each is compared with
+    /// the others.
+    pub fn of_port(&self, port: u16) -> impl Iterator<Item = (Key, &Socket)> {
+        let keys = self.by_port.get(&port).into_iter().flatten();
+        keys.filter_map(|key| Some((*key, self.get(*key)?)))
+    }
+
     /// Whether another socket of the kind prevents that one is bound to an address, as in Linux: one of the same port,
     /// and of the same address or of any, unless both may share it, and neither listens or both agree to.
     pub fn is_taken(&self, own: Key, address: SocketAddr, values: &Values) -> bool {
         let is_udp = self.get(own).is_some_and(|socket| matches!(socket.kind, Kind::Datagrams(_)));
-        self.iter().any(|(key, socket)| {
+        self.of_port(address.port()).any(|(key, socket)| {
             let same_kind = matches!(socket.kind, Kind::Datagrams(_)) == is_udp;
-            let bound = socket.local.filter(|local| local.port() == address.port());
             let listens = matches!(socket.kind, Kind::Listening(_));
             let shared = values.reuses_port() && socket.values.reuses_port();
             let reused = values.reuses_address() && socket.values.reuses_address() && !listens;
             let own_end = (address.ip(), values.is_v6_only());
             let collides =
-                bound.is_some_and(|local| overlap((local.ip(), socket.values.is_v6_only()), own_end));
+                socket.local.is_some_and(|local| overlap((local.ip(), socket.values.is_v6_only()), own_end));
             key != own && same_kind && collides && !shared && !reused
         })
     }
@@ -282,4 +346,41 @@ fn overlap(one: (IpAddr, bool), other: (IpAddr, bool)) -> bool {
         any.is_unspecified() && (any.is_ipv4() == ip.is_ipv4() || any.is_ipv6() && !v6_only)
     };
     one.0 == other.0 || covers(one, other.0) || covers(other, one.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(watch: Option<i32>, local: Option<SocketAddr>) -> Socket {
+        let (values, kind) = (Values::default(), Kind::Idle);
+        Socket { number: 0, watch, v6: false, offered: None, local, values, error: None, kind }
+    }
+
+    #[test]
+    fn a_removed_socket_leaves_nothing() {
+        let mut table = Table::new(None);
+        let local = "10.0.0.1:80".parse().unwrap();
+        let key = table.add(socket(Some(1), Some(local))).unwrap();
+        table.offer(7, key);
+        assert!(table.of_port(80).next().is_some());
+        table.remove(key).unwrap();
+        assert!(table.by_name.is_empty() && table.by_port.is_empty() && table.by_watch.is_empty());
+        assert_eq!((table.accept(7, 1), table.remove(key).is_none()), (None, true));
+    }
+
+    #[test]
+    fn sockets_and_those_that_are_watched_are_limited() {
+        let mut table = Table::new(None);
+        for watch in 0..WATCHED as i32 {
+            table.add(socket(Some(watch), None)).unwrap();
+        }
+        assert_eq!(table.add(socket(Some(-1), None)), Err(Errno::NFILE));
+        table.add(socket(None, None)).unwrap();
+        let mut small = Table::new(Some(OTHERS as u64 + 2));
+        let keys = [(); 2].map(|()| small.add(socket(None, None)).unwrap());
+        assert_eq!(small.add(socket(None, None)), Err(Errno::NFILE));
+        small.remove(keys[0]).unwrap();
+        small.add(socket(None, None)).unwrap();
+    }
 }

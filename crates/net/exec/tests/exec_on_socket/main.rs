@@ -1,19 +1,18 @@
 //! Runs a program whose network is a datagram socket that this process inherits, a frame a datagram; for tests.
 //!
-//! `exec-on-socket DESCRIPTOR native|kernel ADDRESS/PREFIX,... PROGRAM ARGUMENTS`
+//! `exec-on-socket DESCRIPTOR|tap:NAME native|kernel ADDRESS/PREFIX,... PROGRAM ARGUMENTS`
 
 use ringway_exec::{Emulated, Mode, Options, algorithm, prepare};
 use ringway_link::Profile;
 use ringway_netstack::Settings;
-use ringway_sockets::TapDevice;
+use ringway_sockets::{TapDevice, TapSettings};
 use std::error::Error;
 use std::process::ExitCode;
 
 fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     let [descriptor, mode, address, program @ ..] = words else { return Err("too few arguments".into()) };
     let text = |word: &std::ffi::OsString| word.to_str().map(str::to_string).ok_or("not UTF-8");
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    let socket = ringway_host::Threads::default().descriptor(own, text(descriptor)?.parse()?)?;
+    let descriptor = text(descriptor)?;
     let congestion = std::env::var("CC").ok().and_then(|name| algorithm(name.as_bytes()));
     let congestion = congestion.unwrap_or_default();
     let prepared = prepare(Options {
@@ -29,7 +28,22 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
         explain: std::env::var_os("EXPLAIN").is_some(),
         sysctls: Vec::new(),
     })?;
-    let device = Emulated::new(TapDevice::of(socket), &Profile::default(), 1)?;
+    let device = match descriptor.strip_prefix("tap:") {
+        Some(name) => TapDevice::open(&TapSettings {
+            name: name.into(),
+            queues: 1,
+            mtu: 1500,
+            offloads: false,
+            mac: None,
+            address: None,
+            namespace: None,
+        })?,
+        None => {
+            let own = rustix::process::getpid().as_raw_nonzero().get();
+            TapDevice::of(ringway_host::Threads::default().descriptor(own, descriptor.parse()?)?)
+        }
+    };
+    let device = Emulated::new(device, &Profile::default(), 1)?;
     Ok(prepared.run(device)?.repeat())
 }
 

@@ -43,6 +43,11 @@ impl Lab {
 
     /// Starts a program with the addresses 10.0.0.1 and fd00::1, or 10.0.0.2 and fd00::2, in `mode`.
     pub fn start(&self, number: usize, mode: &str, program: &[&str]) -> Running {
+        Running::of(self.command(number, mode, program))
+    }
+
+    /// The command that does.
+    pub fn command(&self, number: usize, mode: &str, program: &[&str]) -> Command {
         // Every started program gets both ends, and uses one.
         let end = &self.ends[number - 1];
         rustix::io::fcntl_setfd(end, rustix::io::FdFlags::empty()).unwrap();
@@ -61,10 +66,8 @@ impl Lab {
         if self.names && number == 2 {
             command.env("DNS", "10.0.0.1");
         }
-        command.args(program).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        Running { child, out }
+        command.args(program);
+        command
     }
 }
 
@@ -75,6 +78,14 @@ pub struct Running {
 }
 
 impl Running {
+    /// Runs a command.
+    pub fn of(mut command: Command) -> Running {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Running { child, out }
+    }
+
     /// The next line that it prints.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
@@ -156,6 +167,14 @@ pub fn is_root() -> bool {
 /// Whether this is a long run (`make soak`).
 pub fn is_long() -> bool {
     std::env::var_os("RINGWAY_ROUNDS").is_some()
+}
+
+/// Runs a program alone in both modes. What it prints must be the same; returns that.
+pub fn alone(program: &[&str]) -> String {
+    let [kernel, native] = ["kernel", "native"].map(|mode| Lab::new().start(1, mode, program).end());
+    assert_eq!(native, kernel);
+    assert_eq!(kernel.0, Some(0));
+    kernel.1
 }
 
 /// Whether a program is installed.
