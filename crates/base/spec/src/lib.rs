@@ -8,6 +8,7 @@
 
 pub mod addresses;
 mod chain;
+mod exec_program;
 pub mod file;
 mod function;
 mod guest;
@@ -21,6 +22,7 @@ mod switch;
 mod worker;
 
 pub use chain::Chain;
+pub use exec_program::{ExecProgram, Restart};
 pub use function::{Configuration, Function, Image, Isolation, Program};
 pub use guest::{Guest, GuestKind};
 pub use host::Host;

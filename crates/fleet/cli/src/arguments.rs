@@ -5,12 +5,16 @@ mod host;
 mod keys;
 mod link;
 mod objects;
+mod program;
+mod stack;
 
 pub use exec::{Exec, StackKind};
 pub use host::{HostCommand, Shape, Topo};
 pub use keys::FunctionKeys;
 pub use link::LinkCommand;
 pub use objects::{GuestCommand, LogOptions, PortCommand, SwitchCommand};
+pub use program::ProgramCommand;
+pub use stack::{StackCommand, Trace};
 
 use crate::place::arguments::PlaceArguments;
 use crate::tiny::arguments::TinyCommand;
@@ -199,8 +203,33 @@ Examples:
         #[command(subcommand)]
         command: HostCommand,
     },
+    /// List, show, start and stop the fabric's unmodified programs.
+    #[command(after_help = "\
+Examples:
+  ringway program list
+  ringway program restart web
+  ringway program logs web --follow")]
+    Program {
+        /// What to do.
+        #[command(subcommand)]
+        command: ProgramCommand,
+    },
     /// Run a program with a network of its own, on a port or with the host.
     Exec(Box<Exec>),
+    /// Show sockets, counters and settings of a program's TCP/IP stack, and record connections.
+    #[command(after_help = "\
+The program is one of `ringway exec` with the native stack, or one that offers its stack itself.
+
+Examples:
+  ringway stack list
+  ringway stack ss web
+  ringway stack netstat web
+  ringway stack trace web > trace.svg")]
+    Stack {
+        /// What to show.
+        #[command(subcommand)]
+        command: StackCommand,
+    },
     /// Bring up a topology of hosts, switches and links without a file, until Ctrl-C.
     Topo(Topo),
     /// Start, stop, list and show guests.

@@ -9,8 +9,10 @@ use ringway_exec::{
     TapSettings, algorithm, prepare, sysctl,
 };
 use ringway_port::link;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Networks for programs and the host are parts of this one (RFC 2544, C.2.2), of four addresses each.
 const OWN: u32 = u32::from_be_bytes([198, 18, 0, 0]);
@@ -31,12 +33,18 @@ enum Network {
 
 /// Runs `ringway exec`.
 pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
+    if let Some(name) = &exec.supervised {
+        crate::name_process(&format!("ringway {name}"));
+        // A fabric whose control process was killed leaves no program behind.
+        set_parent_process_death_signal(Some(Signal::TERM)).map_err(Fail::because)?;
+    }
     let (settings, sysctls) = settings(&exec)?;
     let (network, addresses, gateways) = network(target, &exec)?;
     let mode = match exec.stack {
         StackKind::Native => Mode::Native,
         StackKind::Kernel => Mode::Kernel,
     };
+    let query = query(&exec)?;
     let offloads = !matches!(network, Network::Host { link: Some(_), .. });
     let prepared = prepare(Options {
         program: exec.program,
@@ -50,6 +58,9 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
         settings,
         explain: exec.explain,
         sysctls,
+        query,
+        limits: exec.limit,
+        kill_after: exec.kill_after.map(|seconds| Duration::from_secs(seconds.into())),
     });
     match run(prepared.map_err(failed)?, network)?.repeat() {
         0 => Ok(()),
@@ -92,6 +103,24 @@ fn failed(error: ExecError) -> Fail {
     };
     Fail::Failed(format!("{error}{hint}")).print(false);
     Fail::Status(status)
+}
+
+/// Where `ringway stack` asks.
+fn query(exec: &Exec) -> Result<Option<PathBuf>, Fail> {
+    if exec.stack != StackKind::Native {
+        let what = "--name: `ringway stack` shows native stacks; with --stack kernel, use Linux's own tools";
+        return if exec.name.is_some() { Err(Fail::Failed(what.into())) } else { Ok(None) };
+    }
+    let file = |path: &std::ffi::OsStr| {
+        Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let like = match (&exec.supervised, &exec.port, exec.program.first()) {
+        (Some(name), ..) => name.clone(),
+        (None, Some(port), _) => file(port.as_ref()),
+        (None, None, Some(program)) => file(program),
+        (None, None, None) => String::new(),
+    };
+    crate::stack::place(exec.name.as_deref(), &like)
 }
 
 /// The network, and the program's addresses and gateways there.

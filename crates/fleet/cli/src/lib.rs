@@ -23,10 +23,12 @@ mod logs;
 mod order;
 mod place;
 mod profile;
+mod program;
 mod ps;
 mod run_data;
 mod run_function;
 mod show;
+mod stack;
 mod stats;
 mod switch;
 mod target;
@@ -116,7 +118,9 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Logs(logs) => logs::fabric(&target, json, &logs),
         Command::Link { command } => link::link(&target, json, command),
         Command::Host { command } => host::host(&target, json, command),
+        Command::Program { command } => program::program(&target, json, command),
         Command::Exec(arguments) => exec::exec(&target, *arguments),
+        Command::Stack { command } => stack::stack(json, command),
         Command::Topo(topo) => topo::topo(&target, json, topo),
         Command::Port { command } => {
             let order =

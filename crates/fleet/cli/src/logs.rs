@@ -1,11 +1,11 @@
-//! Logs: that of a fabric, and those of its guests, hosts and functions.
+//! Logs: that of a fabric, and those of its guests, hosts, functions and programs.
 
 use crate::arguments::{LogOptions, Target};
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order::{FUNCTION, GUEST, HOST, ObjectKind};
+use crate::order::{FUNCTION, GUEST, HOST, ObjectKind, PROGRAM};
 use crate::text;
-use ringway_control::api::{FabricView, FunctionView, GuestView, HostView};
+use ringway_control::api::{FabricView, FunctionView, GuestView, HostView, ProgramView};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek};
@@ -47,6 +47,14 @@ pub fn host(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Resul
     let all: Vec<HostView> = client.get(HOST.all)?;
     let found = all.into_iter().find(|host| host.name == name).ok_or_else(|| HOST.unknown(name))?;
     of_file(&mut client, (&HOST, name), &found.output, json, logs)
+}
+
+/// Prints what a program has written.
+pub fn program(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Result<(), Fail> {
+    let mut client = Client::connect(target)?;
+    let all: Vec<ProgramView> = client.get(PROGRAM.all)?;
+    let found = all.into_iter().find(|program| program.name == name).ok_or_else(|| PROGRAM.unknown(name))?;
+    of_file(&mut client, (&PROGRAM, name), &found.output, json, logs)
 }
 
 fn of_file(

@@ -27,6 +27,8 @@ pub const SNAPSHOT: ObjectKind =
     ObjectKind { word: "snapshot", all: "/v1/snapshots", list: "function snapshots" };
 /// A port.
 pub const PORT: ObjectKind = ObjectKind { word: "port", all: "/v1/ports", list: "port list" };
+/// A program.
+pub const PROGRAM: ObjectKind = ObjectKind { word: "program", all: "/v1/programs", list: "program list" };
 /// A host.
 pub const HOST: ObjectKind = ObjectKind { word: "host", all: "/v1/hosts", list: "host list" };
 

@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
 use anstream::println;
-use ringway_control::api::{ChainView, FabricView, FunctionView, GuestView, HostView, PortView};
+use ringway_control::api::{ChainView, FabricView, FunctionView, GuestView, HostView, PortView, ProgramView};
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -13,22 +13,24 @@ struct Ps {
     fabric: FabricView,
     ports: Vec<PortView>,
     hosts: Vec<HostView>,
+    programs: Vec<ProgramView>,
     guests: Vec<GuestView>,
     functions: Vec<FunctionView>,
     chains: Vec<ChainView>,
 }
 
-/// Shows a fabric with its ports, guests, functions and chains.
+/// Shows a fabric with its ports, hosts, programs, guests, functions and chains.
 pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
     let fabric: FabricView = client.get("/v1/fabric")?;
     let ports: Vec<PortView> = client.get("/v1/ports")?;
     let hosts: Vec<HostView> = client.get("/v1/hosts")?;
+    let programs: Vec<ProgramView> = client.get("/v1/programs")?;
     let guests: Vec<GuestView> = client.get("/v1/guests")?;
     let functions: Vec<FunctionView> = client.get("/v1/functions")?;
     let chains: Vec<ChainView> = client.get("/v1/chains")?;
     if json {
-        text::json(&Ps { fabric, ports, hosts, guests, functions, chains });
+        text::json(&Ps { fabric, ports, hosts, programs, guests, functions, chains });
         return Ok(());
     }
     let workers: Vec<String> = fabric
@@ -48,6 +50,10 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     if !hosts.is_empty() {
         println!();
         crate::host::table(hosts).print();
+    }
+    if !programs.is_empty() {
+        println!();
+        crate::program::table(programs).print();
     }
     if !guests.is_empty() {
         println!();

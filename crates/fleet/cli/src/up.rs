@@ -106,6 +106,7 @@ pub fn serve(
     let program = Program {
         data: of(&["data", "--log", log.word()]),
         function: of(&["run-function"]),
+        exec: of(&["exec"]),
         check: crate::function::check,
     };
     let options = Options { fabric, file, run, api, extender, host: check::host(), program };

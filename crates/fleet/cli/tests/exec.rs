@@ -10,7 +10,7 @@ fn block(language: &str, words: &str) -> String {
     blocks.find(|block| block.contains(words)).unwrap().trim().to_string()
 }
 
-fn may_create_namespaces() -> bool {
+pub fn may_create_namespaces() -> bool {
     let may = Command::new("unshare")
         .args(["--user", "--net", "true"])
         .status()

@@ -2,7 +2,7 @@
 
 use crate::file::Fabric;
 use crate::kinds::{self, PortControl};
-use ringway_spec::{Chain, Function, Guest, Host, Port, Switch, To};
+use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, Port, Switch, To};
 use std::collections::HashSet;
 
 /// New partners of ports.
@@ -23,6 +23,8 @@ pub struct Join {
 /// One change to the running fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
+    /// Ends a program.
+    RemoveProgram(String),
     /// Stops a guest.
     RemoveGuest(String),
     /// Stops a function.
@@ -53,11 +55,15 @@ pub enum Change {
     AddFunction(Function),
     /// Ends the programs of a host, and starts these.
     RunPrograms(Host),
+    /// Adds a program, and starts it if its `start` is set.
+    AddProgram(ExecProgram),
 }
 
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Change::RemoveProgram(name) => write!(f, "remove program {name}"),
+            Change::AddProgram(program) => write!(f, "add program {}", program.name),
             Change::RemoveGuest(name) => write!(f, "remove guest {name}"),
             Change::RemoveFunction(name) => write!(f, "remove function {name}"),
             Change::RemovePort(name) => write!(f, "remove port {name}"),
@@ -138,6 +144,8 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
         from.functions.iter().filter(stays).map(|function| &*function.name).collect();
     let mut changes = Vec::new();
     let gone = |name: &String, kept: &HashSet<&str>| (!kept.contains(&**name)).then(|| name.clone());
+    changes
+        .extend(programs_but(&from.programs, to, &kept_ports).map(|p| Change::RemoveProgram(p.name.clone())));
     changes.extend(from.guests.iter().filter_map(|g| gone(&g.name, &kept_guests)).map(Change::RemoveGuest));
     for port in to.ports.iter().filter(|port| kept_ports.contains(&*port.name)) {
         changes.extend(from.port(&port.name).and_then(|own| in_place(own, port, more)).unwrap_or_default());
@@ -166,7 +174,19 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     changes.extend(functions.cloned().map(Change::AddFunction));
     // After their interfaces.
     changes.extend(to.hosts.iter().filter(|host| programs(from, host)).cloned().map(Change::RunPrograms));
+    let new = programs_but(&to.programs, from, &kept_ports);
+    changes.extend(new.cloned().map(Change::AddProgram));
     changes
+}
+
+/// The programs that the other fabric has not, or whose ports change.
+fn programs_but<'p>(
+    programs: &'p [ExecProgram],
+    other: &Fabric,
+    kept_ports: &HashSet<&str>,
+) -> impl Iterator<Item = &'p ExecProgram> {
+    let stays = |p: &&ExecProgram| kept_ports.contains(&*p.port) && other.programs.contains(p);
+    programs.iter().filter(move |program| !stays(program))
 }
 
 /// The changes that remove hosts whose ports are gone, and add hosts for new ports.
@@ -262,6 +282,8 @@ fn user<'a>(fabric: &'a Fabric, port: &str) -> Option<(&'a str, Option<&'a str>)
 /// Applies a change to the description of a fabric.
 pub fn apply(fabric: &mut Fabric, change: &Change) {
     match change.clone() {
+        Change::RemoveProgram(name) => fabric.programs.retain(|program| program.name != name),
+        Change::AddProgram(program) => fabric.programs.push(program),
         Change::RemoveGuest(name) => fabric.guests.retain(|guest| guest.name != name),
         Change::RemovePort(name) => fabric.ports.retain(|port| port.name != name),
         Change::RemoveSwitch(name) => fabric.switches.retain(|switch| switch.name != name),

@@ -43,6 +43,8 @@ pub struct Program {
     pub data: Vec<OsString>,
     /// The arguments that make it a function's process.
     pub function: Vec<OsString>,
+    /// The arguments that make it run an unmodified program, before those that say which.
+    pub exec: Vec<OsString>,
     /// Returns all errors in a function's configuration.
     pub check: fn(&Function) -> Vec<Complaint>,
 }

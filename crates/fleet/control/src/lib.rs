@@ -1,5 +1,5 @@
 //! The `control` process: reads the fabric file, serves the control API, opens every descriptor, and starts
-//! guests and functions.
+//! guests, functions and programs.
 //!
 //! [`run`] is the process. `engine` is the task that owns the running fabric and moves it to the file's
 //! state; `kinds` and `lookups` have a file for each kind of port and lookup. Read `control.rs` first, then
@@ -21,6 +21,7 @@ mod lookups;
 pub mod open;
 mod pages;
 mod placement;
+mod programs;
 pub mod run_dir;
 mod snapshots;
 mod svg;

@@ -13,6 +13,8 @@ pub const FUNCTIONS: &str = "functions";
 
 /// The folder of hosts in a run directory; each has a folder there.
 pub const HOSTS: &str = "hosts";
+/// The folder of programs' logs in a run directory.
+pub const PROGRAMS: &str = "programs";
 /// The file in a host's folder that keeps its network namespace.
 const NAMESPACE: &str = "net";
 
@@ -222,6 +224,11 @@ impl RunDir {
         self.path.join(HOSTS).join(name)
     }
 
+    /// The folder of programs' logs.
+    pub fn programs(&self) -> PathBuf {
+        self.path.join(PROGRAMS)
+    }
+
     /// The folder of functions' sockets.
     pub fn functions(&self) -> PathBuf {
         self.path.join(FUNCTIONS)
@@ -239,6 +246,7 @@ impl Drop for RunDir {
         let _ = std::fs::remove_dir_all(self.path.join("guests"));
         let _ = std::fs::remove_dir_all(self.functions());
         let _ = std::fs::remove_dir_all(self.path.join(HOSTS));
+        let _ = std::fs::remove_dir_all(self.programs());
         let _ = std::fs::remove_file(lock);
         let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
         if self.made {

@@ -13,13 +13,16 @@
 pub mod agent;
 mod bridge;
 mod emulated;
+mod limits;
 mod run;
 pub mod sysctl;
 
 pub use agent::algorithm;
 pub use emulated::Emulated;
+pub use limits::Limit;
 pub use ringway_host::LaunchError;
 pub use ringway_link::Profile;
 pub use ringway_netstack::{Cidr, Settings};
+pub use ringway_sockets::query;
 pub use ringway_sockets::{Device, RingDevice, TapDevice, TapSettings};
 pub use run::{Ended, ExecError, Mode, Options, Prepared, prepare};

@@ -2,12 +2,14 @@
 
 use crate::agent::Agent;
 use crate::bridge::bridge;
+use crate::limits::{self, Limit};
 use ringway_host::{
     Clock, EventFd, HostError, Inside, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings,
     Trap, become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random,
     spawn,
 };
 use ringway_netstack::{Cidr, Settings};
+use ringway_sockets::query::About;
 use ringway_sockets::{Config, Device, DeviceError, Host, TapDevice};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -66,6 +68,7 @@ mod signals {
     pub const HUP: i32 = 1;
     pub const INT: i32 = 2;
     pub const QUIT: i32 = 3;
+    pub const KILL: i32 = 9;
     pub const USR1: i32 = 10;
     pub const USR2: i32 = 12;
     pub const ALRM: i32 = 14;
@@ -109,6 +112,12 @@ pub struct Options {
     pub explain: bool,
     /// Settings of the kernel's network in the namespace: names as of sysctl, and values.
     pub sysctls: Vec<(String, String)>,
+    /// Where `ringway stack` asks, if the stack is Ringway's.
+    pub query: Option<PathBuf>,
+    /// Limits of each of its processes.
+    pub limits: Vec<Limit>,
+    /// How long the program may go on after SIGTERM, until it is killed; for ever if none.
+    pub kill_after: Option<Duration>,
 }
 
 /// Why a program could not be run.
@@ -128,6 +137,17 @@ pub enum ExecError {
         /// The kernel's reason.
         error: std::io::Error,
     },
+    /// The socket for `ringway stack` can't be made.
+    #[error("{}: {error}; `--name NAME` chooses another name for `ringway stack`", .path.display())]
+    Query {
+        /// Its path.
+        path: PathBuf,
+        /// The kernel's reason.
+        error: std::io::Error,
+    },
+    /// A process can't be limited so.
+    #[error("the limit {0:?}: {1}; only root may set one above that of this shell, see `ulimit -a`")]
+    Limit(Limit, #[source] Errno),
     /// Its device can't be used.
     #[error("the program's network: {0}")]
     Device(#[from] DeviceError),
@@ -258,8 +278,9 @@ impl Prepared {
             }
         };
         let sockets = KernelSockets::of(launched.process);
+        limits::set(launched.process, &options.limits)?;
         launched.start(&program)?;
-        let ended = attend(&launched, &signals)?;
+        let ended = attend(&launched, &signals, options.kill_after)?;
         end_children(KILL_TIMEOUT);
         match agent {
             Some(agent) => agent.finish(&signals)?,
@@ -361,7 +382,11 @@ fn serve(options: &Options, (trap, inside): (Trap, Inside), host: Host) -> Resul
     let (stop, ended) = (Arc::new(EventFd::new()?), Arc::new(EventFd::new()?));
     let addresses = options.addresses.iter().map(|cidr| cidr.address).collect();
     let congestion = options.settings.tcp_congestion_control;
-    let agent = Agent::new(host, trap, inside, addresses, congestion, options.explain, stop.clone())?;
+    let mut agent = Agent::new(host, trap, inside, addresses, congestion, options.explain, stop.clone())?;
+    if let Some(path) = &options.query {
+        let listening = agent.listen_for_queries(path, about(options));
+        listening.map_err(|error| ExecError::Query { path: path.clone(), error })?;
+    }
     let at_end = AtEnd(ended.clone());
     let thread = spawn("exec-agent", None, move || {
         let _at_end = at_end;
@@ -388,6 +413,16 @@ impl Serving {
     }
 }
 
+fn about(options: &Options) -> About {
+    let text = |word: &OsString| word.to_string_lossy().into_owned();
+    let address = |cidr: &Cidr| format!("{}/{}", cidr.address, cidr.prefix);
+    About {
+        program: options.program.iter().map(text).collect::<Vec<_>>().join(" "),
+        process: std::process::id(),
+        addresses: options.addresses.iter().map(address).collect(),
+    }
+}
+
 /// Moves the frames of the program's interface to the device, and back, until this process ends.
 fn carry(interface: OwnedFd, mut device: impl Device + 'static) -> Result<(), ExecError> {
     let mut interface = TapDevice::of(interface);
@@ -397,14 +432,23 @@ fn carry(interface: OwnedFd, mut device: impl Device + 'static) -> Result<(), Ex
     Ok(())
 }
 
-/// Waits for a program's end, and passes signals on.
-fn attend(launched: &Launched, signals: &SignalFd) -> Result<Ended, ExecError> {
+/// Waits for a program's end, and passes signals on. Kills it if it goes on for that long after it was asked to end.
+fn attend(launched: &Launched, signals: &SignalFd, kill_after: Option<Duration>) -> Result<Ended, ExecError> {
+    let mut patience: Option<Instant> = None;
     loop {
-        wait(&[launched.end.as_fd(), signals.as_fd()], None)?;
+        let left = patience.map(|end| end.saturating_duration_since(Instant::now()));
+        wait(&[launched.end.as_fd(), signals.as_fd()], left)?;
+        if patience.is_some_and(|end| Instant::now() >= end) {
+            patience = None;
+            pass_signal(launched.process, signals::KILL);
+        }
         while let Some(signal) = signals.next() {
             // What the kernel sent for a terminal, the program has got too.
             if signal.is_sent {
                 pass_signal(launched.process, signal.number);
+                if signal.number == signals::TERM {
+                    patience = patience.or(kill_after.map(|time| Instant::now() + time));
+                }
             }
         }
         if let Some(status) = collect_children(launched.process) {

@@ -141,6 +141,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_shown_is_what_was_set() {
+        let settings =
+            Settings { tcp_sack: false, tcp_frto: false, tcp_notsent_lowat: 7, ..Settings::default() };
+        let shown = ringway_netstack::sysctls(&settings);
+        let names: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, NAMES);
+        let mut again = Settings::default();
+        for (name, value) in shown {
+            set(&mut again, name, &value).unwrap();
+        }
+        assert_eq!(again, settings);
+    }
+
+    #[test]
     fn a_wrong_setting_changes_nothing_and_is_explained() {
         let mut settings = Settings::default();
         for (name, value, part) in [

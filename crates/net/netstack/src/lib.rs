@@ -16,6 +16,7 @@
 //! | `connection` | one TCP connection: `input`, `recovery` (ACKs, RACK-TLP, PRR, F-RTO), `output`, `timers` |
 //! | `congestion` | a trait, and a file for each controller |
 //! | `demux`, `timer` | from addresses to a socket in O(1), by a keyed hash; deadlines exact to the nanosecond |
+//! | `stack/tables` | what it has, for programs that show it: sockets, counters, routes, neighbours |
 //! | `trace` | the state of one connection against time, as CSV, qlog and SVG |
 //!
 //! Positions in a stream are 64-bit offsets; sequence numbers exist only in segments. What was sent is kept
@@ -80,6 +81,7 @@ mod minmax;
 mod net;
 mod settings;
 mod stack;
+mod sysctl;
 mod timer;
 mod trace;
 mod udp;
@@ -87,8 +89,13 @@ mod udp;
 pub use connection::buffer::PIECES;
 pub use connection::shared::Source;
 pub use connection::{ConnectionError, Readiness, State, TcpInfo};
+pub use net::neighbor::Reachability;
 pub use net::route::{Cidr, CidrError};
 pub use net::{Frames, Transmit};
 pub use settings::{MS, Pacing, SECOND, Settings, SocketOptions};
-pub use stack::{Accepted, InterfaceConfig, Reader, SocketError, SocketId, Stack, Statistics};
+pub use stack::{
+    Accepted, InterfaceConfig, NeighborEntry, Reader, RouteEntry, SocketEntry, SocketError, SocketId,
+    SocketKind, Stack, Statistics, Totals,
+};
+pub use sysctl::sysctls;
 pub use trace::{Trace, TracePoint};

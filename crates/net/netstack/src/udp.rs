@@ -43,6 +43,11 @@ impl UdpSocket {
         Some((from, bytes))
     }
 
+    /// Bytes of the datagrams that wait, and what each counts besides.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
     /// Whether there is a datagram, or an error, to receive.
     pub(crate) fn is_readable(&self) -> bool {
         self.refused || !self.received.is_empty()

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | blocking, in std's shape | [`TcpStream`], [`TcpListener`], [`UdpSocket`] on a [`Network`] |
 //! | tokio's `AsyncRead` and `AsyncWrite` | the same names in [`mod@tokio`], on the same [`Network`] |
+//! | tables for other programs | [`Network::offer`], [`query`] |
 //! | polled, in the caller's thread | [`Host`] and the sockets of [`ringway_netstack::Stack`] |
 //!
 //! ```
@@ -34,6 +35,7 @@ mod error;
 mod host;
 mod mapped;
 mod network;
+pub mod query;
 #[cfg(test)]
 mod round_trips;
 mod socket;

@@ -2,11 +2,12 @@
 
 use crate::host::events;
 use crate::waiting::{Interest, Waiting};
-use crate::{Config, Device, DeviceError, Host};
+use crate::{Config, Device, DeviceError, Host, query};
 use ringway_host::{Epoll, EventFd};
 use ringway_netstack::{SocketError, SocketId, Stack};
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{JoinHandle, Thread};
@@ -186,6 +187,19 @@ impl Network {
         let result = call(core.host.stack());
         shared.leave(core);
         result
+    }
+
+    /// Offers tables of the stack, its sockets, counters, settings, to other programs of this user, such as `ringway
+    /// stack`, by a UNIX socket at `path`, until the server is dropped or the network ends.
+    ///
+    /// # Errors
+    /// The socket can't be made, or another program has it.
+    pub fn offer(&self, path: &Path, about: query::About) -> io::Result<query::Server> {
+        let handle = Arc::downgrade(&self.0);
+        query::Server::start(path, about, move |request| {
+            let network = Network(handle.upgrade()?);
+            Some(network.with(|stack| query::answer(stack, &request)))
+        })
     }
 
     /// Why the device is away, until it comes back by itself; `None` if it can be used. See [`Host::away`].

@@ -1,7 +1,8 @@
 //! `ringway exec`.
 
+use crate::values::name;
 use clap::{Args, ValueEnum};
-use ringway_exec::Cidr;
+use ringway_exec::{Cidr, Limit};
 use std::ffi::OsString;
 use std::net::IpAddr;
 
@@ -43,6 +44,9 @@ pub struct Exec {
     #[arg(long, default_value_t = 1500, value_name = "BYTES",
         value_parser = clap::value_parser!(u16).range(1280..=65_521))]
     pub mtu: u16,
+    /// Its name for `ringway stack`; by default that of the port, or of the program's file.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    pub name: Option<String>,
     /// Whose TCP serves the program.
     #[arg(long, value_enum, default_value_t)]
     pub stack: StackKind,
@@ -61,6 +65,16 @@ pub struct Exec {
     /// Print how each socket is served, and which options are not.
     #[arg(long)]
     pub explain: bool,
+    /// A limit of each of its processes: nofile=N, memory=BYTES of address space, cpu=SECONDS; may be given several
+    /// times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = Limit::parse)]
+    pub limit: Vec<Limit>,
+    /// Seconds that the program may go on after SIGTERM, until it is killed.
+    #[arg(long, value_name = "SECONDS")]
+    pub kill_after: Option<u16>,
+    /// The name of the program of a fabric that this is, which ends when its control process does.
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub supervised: Option<String>,
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,

@@ -1,5 +1,6 @@
 //! The control API: HTTP and JSON on a UNIX socket, described at `/openapi.json`.
 
+mod programs;
 mod routes;
 mod usage;
 mod view;

@@ -89,6 +89,7 @@ struct Description;
 /// The API's description.
 pub fn description() -> utoipa::openapi::OpenApi {
     let mut all = Description::openapi();
+    all.merge(super::programs::description());
     all.merge(ringway_scheduler::description());
     all
 }
@@ -132,6 +133,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/graph.svg", get(function_svg))
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
+        .merge(super::programs::routes())
         .method_not_allowed_fallback(ringway_scheduler::not_so)
         .fallback(async || Failure::Unknown(error_body("there is no such path; see /openapi.json")))
         .layer(DefaultBodyLimit::max(LARGEST))
@@ -163,7 +165,7 @@ impl IntoResponse for Failure {
 }
 
 /// Sends a request to the engine and waits for the answer.
-async fn ask<T>(inbox: &Inbox, ask: impl FnOnce(Answer<T>) -> Ask) -> Result<T, Failure> {
+pub(super) async fn ask<T>(inbox: &Inbox, ask: impl FnOnce(Answer<T>) -> Ask) -> Result<T, Failure> {
     inbox.ask(ask).await
 }
 

@@ -367,6 +367,35 @@ pub struct TableEntryView {
     pub age: Option<u32>,
 }
 
+/// An unmodified program with a network of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ProgramView {
+    /// Its name.
+    pub name: String,
+    /// `running`; `stopping`; `stopped`; `waiting`, to be started again; `ended`, by itself.
+    pub state: String,
+    /// Its port.
+    pub port: String,
+    /// Its addresses, each with the length of its prefix.
+    pub addresses: Vec<String>,
+    /// Its file and its arguments.
+    pub command: Vec<String>,
+    /// Whose TCP serves it: `native` or `kernel`.
+    pub stack: String,
+    /// Its user, if it has one of its own.
+    pub user: String,
+    /// When it is started again: `never`, `on-failure` or `always`.
+    pub restart: String,
+    /// How often it was started again by itself.
+    pub restarts: u64,
+    /// Process ID of what runs it; 0 if it does not run.
+    pub pid: u32,
+    /// How it ended last, if it does not run.
+    pub reason: String,
+    /// The file with its output.
+    pub output: String,
+}
+
 /// A host: a network namespace with interfaces of ports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct HostView {

@@ -3,13 +3,14 @@
 use super::Engine;
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
-    LinkChange, LinkView, NewClone, NewFabric, NewFunction, PortView, ProblemView, SnapshotView, StatsView,
-    TableEntryView, TableView,
+    LinkChange, LinkView, NewClone, NewFabric, NewFunction, PortView, ProblemView, ProgramView, SnapshotView,
+    StatsView, TableEntryView, TableView,
 };
 use crate::file::{self, Fabric, Outside};
 use crate::functions::{FunctionError, Functions};
 use crate::guests::GuestError;
 use crate::kinds;
+use crate::programs::Order;
 use crate::snapshots::{SnapshotError, Taken};
 use ringway_fabric::proto::{Reply, Request};
 use ringway_linux_guests::Guest;
@@ -57,6 +58,10 @@ pub enum Ask {
     Table(String, Answer<TableView>),
     /// Its hosts.
     Hosts(Answer<Vec<HostView>>),
+    /// Its programs.
+    Programs(Answer<Vec<ProgramView>>),
+    /// Give a program an order.
+    OrderProgram(String, Order, Answer<()>),
     /// Its guests.
     Guests(Answer<Vec<GuestView>>),
     /// Start a guest.
@@ -123,6 +128,7 @@ impl Engine {
                 drop(answer.send(views.map_err(|error| Failure::Conflict(error_body(error)))));
             }
             Ask::Hosts(answer) => drop(answer.send(Ok(self.host_views().await))),
+            Ask::Programs(answer) => drop(answer.send(Ok(self.program_views()))),
             Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
             Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
             Ask::Snapshots(answer) => drop(answer.send(Ok(self.functions.snapshots()))),
@@ -171,6 +177,9 @@ impl Engine {
             }
             Ask::Handlers(name, answer) => {
                 drop(answer.send(self.functions.socket(&name).map_err(Failure::from)))
+            }
+            Ask::OrderProgram(name, order, answer) => {
+                drop(answer.send(self.order_program(&name, order)));
             }
             Ask::SetCarrier(name, carrier, answer) => {
                 drop(answer.send(self.set_carrier(&name, carrier).await));

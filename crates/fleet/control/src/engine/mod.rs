@@ -8,6 +8,7 @@ mod inbox;
 mod instances;
 mod link;
 mod live;
+mod program;
 mod show;
 
 pub use command::{Answer, Ask, Failure};
@@ -21,6 +22,7 @@ use crate::functions::{FunctionError, FunctionEvent, Functions, Phase};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
 use crate::hosts::{HostFailure, Hosts};
 use crate::open::{OpenError, PeerEvent};
+use crate::programs::{ProgramFailure, Programs};
 use crate::run_dir::{self, RunDir};
 use idle::Passed;
 use instances::Multiplied;
@@ -115,6 +117,9 @@ pub enum EngineError {
     /// A host can't be added, or its programs can't run.
     #[error(transparent)]
     Host(#[from] HostFailure),
+    /// A program can't be added.
+    #[error(transparent)]
+    Program(#[from] ProgramFailure),
     /// A setting that can't change while the fabric is up.
     #[error("{0} can't change while the fabric is up; use `ringway down` and `ringway up`")]
     Fixed(&'static str),
@@ -144,6 +149,7 @@ pub struct Engine {
     epoch: u64,
     guests: Guests,
     hosts: Hosts,
+    programs: Programs,
     functions: Functions,
     run: RunDir,
     inbox: Inbox,
@@ -187,6 +193,7 @@ impl Engine {
             guests: Vec::new(),
             hosts: Vec::new(),
             functions: Vec::new(),
+            programs: Vec::new(),
             chains: Vec::new(),
             ..fabric.clone()
         };
@@ -196,6 +203,7 @@ impl Engine {
             file,
             guests: Guests::new(inbox.clone(), host.kinds),
             hosts: Hosts::default(),
+            programs: Programs::new(program.exec.clone()),
             host,
             live: BTreeMap::new(),
             page: Page::new()?,
@@ -301,6 +309,7 @@ impl Engine {
     /// Removes everything.
     pub async fn down(mut self) {
         tracing::info!("going down");
+        self.programs.remove_all().await;
         self.functions.stop_all();
         self.guests.stop_all().await;
         for live in std::mem::take(&mut self.live).into_values() {
@@ -411,6 +420,11 @@ impl Engine {
                 self.hosts.add(name, self.run.host(name), namespace)?;
             }
             Change::RunPrograms(host) => self.hosts.run(host)?,
+            Change::RemoveProgram(name) => {
+                let ending = self.programs.remove(name);
+                self.meanwhile(ending).await;
+            }
+            Change::AddProgram(program) => self.add_program(program, target)?,
             Change::AddPort(port) => {
                 let owned = self.guests.own(port, target)?;
                 self.add_port(port, &owned).await?;

@@ -250,8 +250,8 @@ fn named_by_lookups(fabric: &Fabric, diagnostics: &Diagnostics) {
 }
 
 /// Ringway's own files in a run directory.
-const OURS: [&str; 7] =
-    ["api.sock", "lock", "guests", "hosts", "functions", "placement.redb", "placement.redb.log"];
+const OURS: [&str; 8] =
+    ["api.sock", "lock", "guests", "hosts", "functions", "programs", "placement.redb", "placement.redb.log"];
 
 fn sockets(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let run = host.run_of(fabric);
@@ -326,9 +326,9 @@ fn guest_ports(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     }
 }
 
-/// A guest or a function, which owns its ports.
+/// A guest, a function or a program, which owns its ports.
 struct Owner<'a> {
-    /// `guest` or `function`.
+    /// `guest`, `function` or `program`.
     what: &'static str,
     name: &'a str,
     ports: &'a [String],
@@ -387,7 +387,7 @@ fn chain_ends(fabric: &Fabric) -> Vec<(String, &str)> {
         .collect()
 }
 
-/// Checks that ports of guests and functions have the right kind and a single owner.
+/// Checks that ports of guests, functions and programs have the right kind and a single owner.
 fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let known = KINDS.iter().chain(host.kinds).filter(|kind| kind.serves_guests());
     let for_guests: Vec<&'static str> = known.map(|kind| kind.name()).collect();
@@ -406,7 +406,13 @@ fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     });
     let ends = chain_ends(fabric);
     let mut used: HashMap<_, _> = ends.iter().map(|(end, name)| (end, ("function", *name))).collect();
-    for owner in guests.chain(functions) {
+    let programs = fabric.programs.iter().map(|program| Owner {
+        what: "program",
+        name: &program.name,
+        ports: std::slice::from_ref(&program.port),
+        kinds: &["ring"],
+    });
+    for owner in guests.chain(functions).chain(programs) {
         let Owner { what, name, ports, kinds } = owner;
         for (index, port) in ports.iter().enumerate() {
             // What a running fabric has was checked when it came.

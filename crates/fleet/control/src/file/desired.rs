@@ -2,7 +2,7 @@
 
 use crate::kinds;
 use ringway_scheduler::Placement;
-use ringway_spec::{Chain, Function, Guest, Host, HugePages, Port, Switch, Worker};
+use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, HugePages, Port, Switch, Worker};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct Fabric {
     pub hosts: Vec<Host>,
     /// Functions.
     pub functions: Vec<Function>,
+    /// Unmodified programs.
+    pub programs: Vec<ExecProgram>,
     /// Chains of functions.
     pub chains: Vec<Chain>,
     /// Its placement tables.
@@ -56,7 +58,16 @@ impl Fabric {
                 *file = folder.join(&file);
             }
         }
+        for program in &mut self.programs {
+            let own = program.folder.as_deref().unwrap_or(Path::new(""));
+            program.folder = Some(folder.join(own));
+        }
         self
+    }
+
+    /// The program of this name.
+    pub fn program(&self, name: &str) -> Option<&ExecProgram> {
+        self.programs.iter().find(|program| program.name == name)
     }
 
     /// The port of this name.

@@ -45,6 +45,9 @@ pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, diagnos
         files(guest, outside, diagnostics);
         names.user(&guest.user, &format!("guest.{}.user", guest.name), diagnostics);
     }
+    for program in &fabric.programs {
+        names.user(&program.user, &format!("program.{}.user", program.name), diagnostics);
+    }
 }
 
 /// The number of `name` in a text such as passwd(5) or group(5); `name` itself if it is a number.

@@ -4,6 +4,7 @@
 mod chain;
 mod cross_checks;
 mod desired;
+mod exec_program;
 mod external_names;
 mod function;
 mod guest;
@@ -18,6 +19,7 @@ mod request;
 mod unique;
 
 pub use desired::Fabric;
+pub(crate) use exec_program::account;
 pub(crate) use external_names::number;
 pub use function::{Complaint, KEYS as FUNCTION_KEYS};
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
@@ -127,7 +129,7 @@ pub fn read_with(
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 14] = [
+const TABLES: [&str; 15] = [
     "fabric",
     "switch",
     "port",
@@ -137,6 +139,7 @@ const TABLES: [&str; 14] = [
     "chain",
     "guest",
     "function",
+    "program",
     "worker",
     "policy",
     "cluster",
@@ -175,6 +178,9 @@ fn whole(
     }
     for section in named(top, "host", diagnostics) {
         host::host(section, (outside, diagnostics), &mut fabric, &mut links);
+    }
+    for section in named(top, "program", diagnostics) {
+        exec_program::program(section, diagnostics, &mut fabric);
     }
     for section in named(top, "guest", diagnostics) {
         fabric.guests.extend(guest::guest(section));
@@ -268,6 +274,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         guests: Vec::new(),
         hosts: Vec::new(),
         functions: Vec::new(),
+        programs: Vec::new(),
         chains: Vec::new(),
         placement: Placement::default(),
         workers: Vec::new(),

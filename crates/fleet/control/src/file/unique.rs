@@ -86,6 +86,13 @@ fn on_a_network(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
             list.extend(fabric.port(name).map(|port| (port, net.addr(), owner)));
         }
     }
+    for program in &fabric.programs {
+        let Some(port) = fabric.port(&program.port) else { continue };
+        list.extend(program.addresses.iter().enumerate().map(|(index, net)| {
+            let at = place("program", &program.name, index, diagnostics);
+            (port, net.addr(), (format!("program {}", program.name), at))
+        }));
+    }
     for function in &fabric.functions {
         let settings = function.program.iter().flat_map(|program| &program.settings);
         // The library of programs gives all addresses to the first port.
@@ -145,10 +152,12 @@ impl<'a> Networks<'a> {
     }
 }
 
-/// The place of a port's key in the file: `[host.NAME]` describes the port that is its first interface.
+/// The place of a port's key in the file: `[host.NAME]` describes the port that is its first interface, and
+/// `[program.NAME]` may describe one.
 pub(super) fn of_port(name: &str, key: &str, diagnostics: &Diagnostics) -> String {
-    let host = format!("host.{name}.{key}");
-    if diagnostics.has(&host) { host } else { format!("port.{name}.{key}") }
+    let others = ["host", "program"].map(|table| format!("{table}.{name}.{key}"));
+    let found = others.into_iter().find(|place| diagnostics.has(place));
+    found.unwrap_or_else(|| format!("port.{name}.{key}"))
 }
 
 /// The place of an address in the file; a single `address` has no index.

@@ -12,6 +12,7 @@ mod interface;
 mod local;
 mod message;
 mod options;
+mod query;
 mod report;
 mod stream;
 mod table;
@@ -20,19 +21,23 @@ pub use options::algorithm;
 
 use calls::{Kept, Parked};
 use local::{Hub, Names};
+use query::Queries;
 use report::Report;
 use ringway_host::{EventFd, Inside, Threads, Trap};
 use ringway_netstack::congestion::Algorithm;
 use ringway_netstack::{MS, SECOND, SocketId};
+use ringway_sockets::query::About;
 use ringway_sockets::{DeviceError, Host};
 use rustix::event::{Timespec, epoll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeSet;
+use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use table::{Key, Kind, Table};
 
@@ -41,6 +46,7 @@ const HOST: u64 = 0;
 const TRAP: u64 = 1;
 const WATCHES: u64 = 2;
 const STOP: u64 = 3;
+const QUERY: u64 = 4;
 const FIRST: u64 = 16;
 /// Events that are taken at once, and calls that are answered before others are served.
 const EVENTS: usize = 64;
@@ -85,6 +91,7 @@ pub struct Agent {
     next_look: u64,
     buffer: Vec<u8>,
     report: Report,
+    queries: Option<Queries>,
 }
 
 impl Agent {
@@ -132,7 +139,19 @@ impl Agent {
             next_look: 0,
             buffer: vec![0; BUFFER],
             report: Report::new(explain),
+            queries: None,
         })
+    }
+
+    /// Answers questions of `ringway stack` on a UNIX socket at a path.
+    ///
+    /// # Errors
+    /// The socket can't be made, or another program has it.
+    pub fn listen_for_queries(&mut self, path: &Path, about: About) -> io::Result<()> {
+        let queries = Queries::listen(path, about)?;
+        epoll::add(&self.epoll, &queries, epoll::EventData::new_u64(QUERY), epoll::EventFlags::IN)?;
+        self.queries = Some(queries);
+        Ok(())
     }
 
     /// Serves until it is stopped and peers have acknowledged what was written.
@@ -165,6 +184,11 @@ impl Agent {
                         self.close_all();
                         let now = self.host.now();
                         (until, silent_until) = (Some(now + DRAIN), now + SILENCE);
+                    }
+                    QUERY => {
+                        if let Some(queries) = &self.queries {
+                            queries.serve(&mut self.host);
+                        }
                     }
                     key => self.look(Key::from(key - FIRST)),
                 }

@@ -27,6 +27,9 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
         settings: Settings { tcp_congestion_control: congestion, ..Settings::default() },
         explain: std::env::var_os("EXPLAIN").is_some(),
         sysctls: Vec::new(),
+        query: std::env::var_os("QUERY").map(Into::into),
+        limits: Vec::new(),
+        kill_after: None,
     })?;
     let device = match descriptor.strip_prefix("tap:") {
         Some(name) => TapDevice::open(&TapSettings {

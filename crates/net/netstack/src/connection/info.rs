@@ -164,6 +164,21 @@ impl Connection {
         (u128::from(sample.delivered) * 1_000_000_000 / u128::from(sample.interval.max(1))) as u64
     }
 
+    /// Bytes that the peer has not acknowledged, also those that were not sent yet.
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        self.sending.end().saturating_sub(self.una)
+    }
+
+    /// The name of the congestion controller.
+    pub(crate) fn controller(&self) -> &'static str {
+        self.control.name()
+    }
+
+    /// The state of the congestion controller.
+    pub(crate) fn mode(&self) -> &'static str {
+        self.control.mode(&self.window)
+    }
+
     /// Records the state from now on, in at most so many points; 0: no more.
     pub(crate) fn set_trace(&mut self, points: usize) {
         let Tuple { local, remote } = self.tuple;

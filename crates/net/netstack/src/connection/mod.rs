@@ -308,6 +308,8 @@ pub(crate) struct Counts {
     pub reord_seen: u64,
     /// The buffers' memory when it was counted last.
     pub memory: usize,
+    /// The state in which it ended, until that is counted.
+    pub ended_in: Option<State>,
 }
 
 impl Connection {
@@ -388,6 +390,7 @@ impl Connection {
 
     /// Ends the connection.
     pub(crate) fn end_with(&mut self, error: Option<ConnectionError>) {
+        self.counts.ended_in = (self.state != State::Closed).then_some(self.state).or(self.counts.ended_in);
         self.state = State::Closed;
         self.error = self.error.or(error);
         self.timers = Timers::default();

@@ -73,6 +73,19 @@ pub(crate) struct Claim {
     pub asks: bool,
 }
 
+/// What is known about a neighbour, in the words of RFC 4861, 7.3.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reachability {
+    /// Requests were sent, and none was answered yet.
+    Incomplete,
+    /// Its address was confirmed lately.
+    Reachable,
+    /// Its address is used, but was not confirmed lately.
+    Stale,
+    /// A request that is to confirm its address was sent lately.
+    Probe,
+}
+
 /// The neighbours of one interface.
 #[derive(Debug, Default)]
 pub(crate) struct Neighbors {
@@ -265,6 +278,25 @@ impl Neighbors {
         {
             (*confirmed, *until) = (now, now + REACHABLE);
         }
+    }
+
+    /// All neighbours, their addresses, and what is known about each.
+    pub(crate) fn entries(
+        &self,
+        now: u64,
+    ) -> impl Iterator<Item = (IpAddr, Option<MacAddress>, Reachability)> {
+        self.entries.iter().map(move |(address, entry)| match entry.state {
+            State::Incomplete { .. } => (*address, None, Reachability::Incomplete),
+            State::Known { mac, until, asked, .. } => {
+                let is_asked = asked.is_some_and(|asked| now < asked + RETRANS);
+                let state = match (now < until, is_asked) {
+                    (true, _) => Reachability::Reachable,
+                    (false, true) => Reachability::Probe,
+                    (false, false) => Reachability::Stale,
+                };
+                (*address, Some(mac), state)
+            }
+        })
     }
 
     pub(crate) fn due(&self) -> Option<u64> {

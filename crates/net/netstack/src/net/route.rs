@@ -1,5 +1,6 @@
 //! Addresses with prefixes, and routes.
 
+use crate::stack::RouteEntry;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -102,6 +103,14 @@ impl Routes {
     pub(crate) fn remove(&mut self, network: Cidr, gateway: Option<IpAddr>, interface: usize) {
         self.0
             .retain(|route| (route.network, route.gateway, route.interface) != (network, gateway, interface));
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = RouteEntry> {
+        let entry = |route: &Route| {
+            let Route { network, gateway, interface } = *route;
+            RouteEntry { network, gateway, interface }
+        };
+        self.0.iter().map(entry)
     }
 
     /// The way to a destination, by a route without a gateway or with a usable one.

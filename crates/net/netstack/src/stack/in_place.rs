@@ -65,6 +65,7 @@ impl Stack {
         let Some((packet, index)) = self.in_place(interface, head, rest, offload) else { return false };
         self.advance(now);
         self.statistics.frames_in += 1;
+        self.statistics.packets_in += 1;
         self.statistics.in_place += 1;
         match reader.filter(|reader| !reader.is_full() && reader.socket.index == index) {
             Some(reader) => self.receive_for(interface, &packet, rest, reader),

@@ -69,6 +69,8 @@ impl Stack {
             looped,
             fragmented: false,
         };
+        let is_ip = matches!(ethernet.ethertype, EtherType::IPV4 | EtherType::IPV6);
+        self.statistics.packets_in += u64::from(is_ip);
         match ethernet.ethertype {
             EtherType::ARP => self.arp(interface, payload),
             EtherType::IPV4 => match Packet::parse_v4(payload) {
@@ -224,7 +226,10 @@ impl Stack {
             Protocol::ICMPV6 if packet.source.is_ipv6() && valid(Protocol::ICMPV6) => {
                 self.icmp_v6(arrival, packet);
             }
-            Protocol::TCP | Protocol::ICMPV6 => self.statistics.bad_checksum += 1,
+            Protocol::TCP | Protocol::ICMPV6 => {
+                self.statistics.bad_checksum += 1;
+                self.statistics.bad_segments += u64::from(packet.protocol == Protocol::TCP);
+            }
             _ => {
                 self.statistics.unknown_protocol += 1;
                 if !group {
@@ -236,6 +241,7 @@ impl Stack {
 
     /// `rest`: the bytes of the packet after those of its payload.
     pub(super) fn tcp(&mut self, interface: usize, packet: &Packet<'_>, rest: &[Span<'_>]) {
+        self.statistics.segments_in += 1;
         let Some((tcp, options, payload)) = Tcp::parse(packet.payload) else {
             self.statistics.bad_header += 1;
             return;
@@ -328,6 +334,7 @@ impl Stack {
         let from = SocketAddr::new(packet.source, udp.source_port.get());
         let Some(index) = self.find_udp(local, group) else {
             self.statistics.no_socket += 1;
+            self.statistics.no_udp_socket += 1;
             if !group {
                 self.unreachable(packet, super::icmp::PORT_UNREACHABLE);
             }
@@ -335,6 +342,7 @@ impl Stack {
         };
         if let Some(Socket::Udp(socket)) = &mut self.slots[index as usize].socket {
             if socket.push(from, payload) {
+                self.statistics.datagrams_in += 1;
                 self.tell(index);
             } else {
                 self.statistics.udp_dropped += 1;

@@ -50,6 +50,10 @@ impl Listener {
         }
     }
 
+    pub(super) fn backlog(&self) -> usize {
+        self.backlog
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.queue.len() >= self.backlog
     }
@@ -129,6 +133,7 @@ impl Stack {
     ) -> Option<u32> {
         connection.listener = Some(listener);
         let id = self.allocate(Socket::Tcp(Box::new(connection)))?;
+        self.totals.open(false);
         if let Some(listener) = self.listener_mut(listener) {
             listener.embryos += 1;
         }

@@ -12,9 +12,11 @@ mod neighbors;
 mod orphans;
 mod output;
 mod sockets;
+mod tables;
 
 pub use in_place::Reader;
 pub use sockets::{Accepted, SocketError};
+pub use tables::{NeighborEntry, RouteEntry, SocketEntry, SocketKind, Totals};
 
 use crate::connection::standstill::Standstill;
 use crate::connection::{Challenges, Connection, ConnectionError, Context, Progress, Readiness, State};
@@ -29,6 +31,7 @@ use crate::net::slaac::Slaac;
 use crate::net::{Frames, Link, Transmit};
 use crate::settings::Settings;
 use crate::timer::Timers;
+use crate::trace::Trace;
 use crate::udp::UdpSocket;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -82,13 +85,24 @@ pub struct InterfaceConfig {
 pub struct Statistics {
     pub frames_in: u64,
     pub frames_out: u64,
+    /// Received packets of IP, segments of TCP, and datagrams of UDP that a socket took.
+    pub packets_in: u64,
+    pub segments_in: u64,
+    pub datagrams_in: u64,
+    pub datagrams_out: u64,
+    /// Sent frames of ARP.
+    pub arp_out: u64,
     pub not_for_us: u64,
     /// Frames whose source is not an address of another host: a group's, a broadcast address, an own one.
     pub bad_source: u64,
     pub bad_header: u64,
     pub bad_checksum: u64,
+    /// Those of TCP segments.
+    pub bad_segments: u64,
     pub unknown_protocol: u64,
     pub no_socket: u64,
+    /// Those of them that were datagrams.
+    pub no_udp_socket: u64,
     pub queue_full: u64,
     pub no_route: u64,
     pub neighbor_full: u64,
@@ -192,6 +206,9 @@ pub struct Stack {
     /// ICMP errors and resets in this second.
     errors: (u64, u32),
     statistics: Statistics,
+    totals: Totals,
+    /// The trace of the last connection that was forgotten with one.
+    ended_trace: Option<(SocketId, Box<Trace>)>,
     scratch: Vec<u8>,
     now: u64,
 }
@@ -225,6 +242,8 @@ impl Stack {
             standstill: Standstill::default(),
             errors: (0, 0),
             statistics: Statistics::default(),
+            totals: Totals::default(),
+            ended_trace: None,
             scratch: Vec::new(),
             now: 0,
         }
@@ -516,6 +535,9 @@ impl Stack {
         let slot = &mut self.slots[index as usize];
         let Some(Socket::Tcp(connection)) = &mut slot.socket else { return };
         if connection.state == State::Closed {
+            if let Some(state) = connection.counts.ended_in.take() {
+                self.totals.end(state);
+            }
             self.demux.remove(index);
             self.timers.set(index, None);
             // A connection that is to be accepted stays, so that the program reads what arrived, or the error.
@@ -558,8 +580,11 @@ impl Stack {
         self.timers.set(index, None);
         self.demux.remove(index);
         let slot = &mut self.slots[index as usize];
-        if let Some(Socket::Tcp(connection)) = &slot.socket {
+        if let Some(Socket::Tcp(connection)) = &mut slot.socket {
             self.memory.discharge(connection, &self.settings.tcp_mem);
+            self.totals.add(connection);
+            let id = SocketId { index, generation: slot.generation };
+            self.ended_trace = connection.trace.take().map(|trace| (id, trace)).or(self.ended_trace.take());
         }
         slot.socket = None;
         slot.generation = slot.generation.wrapping_add(1);

@@ -71,6 +71,7 @@ impl Stack {
     }
 
     pub(super) fn enqueue_arp(&mut self, interface: usize, to: MacAddress, packet: &Arp) {
+        self.statistics.arp_out += 1;
         let source = self.interfaces[interface].mac;
         let ethernet = Ethernet { destination: to, source, ethertype: EtherType::ARP };
         self.enqueue(interface, [ethernet.bytes(), packet.bytes()].concat());

@@ -207,6 +207,7 @@ impl Stack {
         let opening = self.opening(tuple, algorithm).ok_or(SocketError::Unreachable)?;
         let connection = Connection::connect(&opening, self.now, &self.settings);
         let id = self.allocate(Socket::Tcp(Box::new(connection))).ok_or(SocketError::TooManySockets)?;
+        self.totals.open(true);
         self.demux.insert(tuple, id.index);
         self.touch(id.index);
         Ok(id)
@@ -696,7 +697,9 @@ impl Stack {
             local.set_ip(self.source_for(remote.ip())?);
         }
         let packet = super::output::datagram(local, remote, bytes).ok_or(SocketError::MessageTooLong)?;
-        self.send_packet(local.ip(), remote.ip(), Protocol::UDP, &packet)
+        self.send_packet(local.ip(), remote.ip(), Protocol::UDP, &packet)?;
+        self.statistics.datagrams_out += 1;
+        Ok(())
     }
 
     /// The oldest received datagram and its sender.

@@ -1,0 +1,71 @@
+//! Unmodified programs with a network of their own, as `ringway exec` runs them.
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// A program that the fabric starts on a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExecProgram {
+    /// The name.
+    pub name: String,
+    /// The program's file and its arguments; at least the file.
+    pub command: Vec<String>,
+    /// Its port.
+    pub port: String,
+    /// Its addresses, at least one.
+    pub addresses: Vec<IpNet>,
+    /// Gateways to other networks.
+    pub gateways: Vec<IpAddr>,
+    /// Name servers.
+    pub dns: Vec<IpAddr>,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// Whether its sockets are the kernel's, and not Ringway's.
+    pub kernel: bool,
+    /// The congestion controller, if it is not the default.
+    pub cc: Option<String>,
+    /// Settings of its network: names as of sysctl, and values.
+    pub sysctls: Vec<(String, String)>,
+    /// The user whose rights it has, if not those of the fabric.
+    pub user: Option<String>,
+    /// Its working directory; the folder of the fabric file if none.
+    pub folder: Option<PathBuf>,
+    /// Variables of its environment, in addition to the fabric's.
+    pub environment: Vec<(String, String)>,
+    /// Whether it is started again when it has ended.
+    pub restart: Restart,
+    /// Limits of each of its processes: open descriptors.
+    pub nofile: Option<u64>,
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+    /// Seconds of processor time.
+    pub cpu: Option<u64>,
+    /// Whether it is started with the fabric.
+    pub start: bool,
+}
+
+/// Whether a program that has ended is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Restart {
+    /// Never.
+    Never,
+    /// If it has failed: by its exit status, or by a signal.
+    #[default]
+    OnFailure,
+    /// Always.
+    Always,
+}
+
+impl Restart {
+    /// The words of the file.
+    pub const ALL: &[(&str, Restart)] =
+        &[("never", Restart::Never), ("on-failure", Restart::OnFailure), ("always", Restart::Always)];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        Restart::ALL.iter().find(|(_, restart)| *restart == self).map_or("", |(word, _)| word)
+    }
+}

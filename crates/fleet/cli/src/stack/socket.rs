@@ -1,0 +1,97 @@
+//! The sockets of programs whose stacks can be shown: a folder beside those of fabrics.
+
+use crate::fail::Fail;
+use ringway_control::run_dir;
+use ringway_exec::query::{About, Client, Reply, Request};
+use ringway_spec::file::either;
+use rustix::fs::Access;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The folder. No fabric has this name.
+const FOLDER: &str = ".stacks";
+const EXTENSION: &str = "stack";
+/// Most bytes of a name that was not chosen for this.
+const LONGEST: usize = 32;
+
+fn folder() -> PathBuf {
+    run_dir::base().join(FOLDER)
+}
+
+fn path(name: &str) -> PathBuf {
+    folder().join(format!("{name}.{EXTENSION}"))
+}
+
+/// Whether a program listens there.
+fn is_taken(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
+}
+
+/// Where a program of this name, or of one like that of its port or of its file, is to listen. `None`: nowhere, since
+/// this user has no folder for it.
+///
+/// # Errors
+/// Another program has the name that was chosen.
+pub fn place(chosen: Option<&str>, like: &str) -> Result<Option<PathBuf>, Fail> {
+    let made = run_dir::make_base(&run_dir::base());
+    let Some(name) = chosen else {
+        let short = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_');
+        let name: String = like.chars().filter(|byte| short(*byte)).take(LONGEST).collect();
+        let own = path(if name.is_empty() { "program" } else { &name });
+        let own = if is_taken(&own) { path(&format!("{name}-{}", std::process::id())) } else { own };
+        // The first program makes the folder.
+        let parent = if folder().exists() { folder() } else { run_dir::base() };
+        let may = made.is_ok() && rustix::fs::access(parent, Access::WRITE_OK).is_ok();
+        return Ok(may.then_some(own));
+    };
+    made.map_err(Fail::because)?;
+    let own = path(name);
+    match is_taken(&own) {
+        true => Err(Fail::Failed(format!("--name: a program {name} runs; `ringway stack list` shows all"))),
+        false => Ok(Some(own)),
+    }
+}
+
+/// Connects to the program of this name, or to the socket of this path.
+pub fn find(name: &str) -> Result<Client, Fail> {
+    let own = if name.contains('/') { name.into() } else { path(name) };
+    Client::connect(&own).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::InvalidInput => {
+            let there = match running() {
+                all if all.is_empty() => "none runs; `ringway exec --name NAME` starts one".to_string(),
+                all => format!("there is {}", either(all.iter().map(|(name, _)| &**name))),
+            };
+            Fail::Unknown(format!(
+                "there is no program \"{}\" with a native stack; {there}",
+                name.escape_debug()
+            ))
+        }
+        _ => Fail::Failed(format!("{}: {error}", own.display())),
+    })
+}
+
+/// The programs that answer, and who they are.
+pub fn running() -> Vec<(String, About)> {
+    let Ok(entries) = std::fs::read_dir(folder()) else { return Vec::new() };
+    let paths = entries.flatten().map(|entry| entry.path());
+    let about = |path: PathBuf| {
+        let name =
+            path.file_stem()?.to_str().filter(|_| path.extension().is_some_and(|end| end == EXTENSION))?;
+        let mut client = match Client::connect(&path) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                // Of a program that was killed.
+                let _ = std::fs::remove_file(&path);
+                return None;
+            }
+            client => client.ok()?,
+        };
+        match client.ask(&Request::About) {
+            Ok(Reply::About(about)) => Some((name.to_string(), about)),
+            _ => None,
+        }
+    };
+    let mut all: Vec<(String, About)> = paths.filter_map(about).collect();
+    all.sort_by(|one, other| one.0.cmp(&other.0));
+    all
+}
