@@ -309,6 +309,11 @@ impl Agent {
     /// Offers connections to the programs that listen.
     pub(super) fn offer(&mut self, id: SocketId) {
         while self.host.stack().has_connections(id) {
+            if self.table.is_full() {
+                // It waits until another socket is closed.
+                self.stalled.insert(id);
+                return;
+            }
             let Some(key) = self.table.of_stack(id).first().copied() else { return };
             let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else {
                 return;

@@ -182,6 +182,11 @@ impl Table {
         Ok(key)
     }
 
+    /// Whether no socket can be added.
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty() && self.slots.len() >= self.most
+    }
+
     /// Binds a socket to an address.
     pub fn bind(&mut self, key: Key, address: SocketAddr) {
         if let Some(socket) = self.get_mut(key) {
@@ -379,8 +384,9 @@ mod tests {
         table.add(socket(None, None)).unwrap();
         let mut small = Table::new(Some(OTHERS as u64 + 2));
         let keys = [(); 2].map(|()| small.add(socket(None, None)).unwrap());
-        assert_eq!(small.add(socket(None, None)), Err(Errno::NFILE));
+        assert_eq!((small.add(socket(None, None)), small.is_full()), (Err(Errno::NFILE), true));
         small.remove(keys[0]).unwrap();
+        assert!(!small.is_full());
         small.add(socket(None, None)).unwrap();
     }
 }
