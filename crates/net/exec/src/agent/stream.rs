@@ -91,13 +91,25 @@ impl Agent {
         if address.port() == 0 {
             address.set_port(self.unused_port(key, address)?);
         } else if self.table.is_taken(key, address, &values) {
-            return Err(Errno::ADDRINUSE);
+            self.find_closed(address.port());
+            if self.table.is_taken(key, address, &values) {
+                return Err(Errno::ADDRINUSE);
+            }
         }
         if self.table.datagrams(key).is_some() {
             self.bind_datagrams(key, address)?;
         }
         self.table.get_mut(key).ok_or(Errno::BADF)?.local = Some(address);
         Ok(())
+    }
+
+    /// Looks whether programs have closed sockets of a port: the call may have come before what tells of that.
+    fn find_closed(&mut self, port: u16) {
+        self.take_closed();
+        let has_port = |socket: &Socket| socket.local.is_some_and(|local| local.port() == port);
+        let all = self.table.iter().filter(|(_, socket)| has_port(socket));
+        let keys: Vec<Key> = all.map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.look(key));
     }
 
     fn unused_port(&mut self, key: Key, address: SocketAddr) -> Result<u16, Errno> {
