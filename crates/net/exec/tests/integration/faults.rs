@@ -179,6 +179,24 @@ fn status_and_signals_pass() {
 }
 
 #[test]
+fn a_port_is_free_as_soon_as_its_socket_is_closed() {
+    let server = "import socket
+for _ in range(50):
+    s = socket.create_server(('', 9)); s.close()
+    for number in range(2):
+        u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(('', 9)); u.close()
+s = socket.create_server(('', 9)); print('ready', flush=True)
+while True:
+    c, peer = s.accept(); s.close()
+    # As iperf3: a listener in the place of one that has accepted a connection.
+    s = socket.create_server(('', 9)); c.sendall(b'again'); c.close()";
+    let client = "import socket
+print(all(socket.create_connection(('10.0.0.1', 9)).recv(10) == b'again' for _ in range(20)))";
+    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    assert_eq!(answer, "True\n");
+}
+
+#[test]
 fn a_program_s_successor_has_its_link_layer_address() {
     if !has("ip") {
         return;
