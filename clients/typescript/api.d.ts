@@ -892,6 +892,34 @@ export interface ProcessView {
   ports: string[];
 }
 
+/** An unmodified program with a network of its own. */
+export interface ProgramView {
+  /** Its addresses, each with the length of its prefix. */
+  addresses: string[];
+  /** Its file and its arguments. */
+  command: string[];
+  /** Its name. */
+  name: string;
+  /** The file with its output. */
+  output: string;
+  /** Process ID of what runs it; 0 if it does not run. */
+  pid: number;
+  /** Its port. */
+  port: string;
+  /** How it ended last, if it does not run. */
+  reason: string;
+  /** When it is started again: `never`, `on-failure` or `always`. */
+  restart: string;
+  /** How often it was started again by itself. */
+  restarts: number;
+  /** Whose TCP serves it: `native` or `kernel`. */
+  stack: string;
+  /** `running`; `stopping`; `stopped`; `waiting`, to be started again; `ended`, by itself. */
+  state: string;
+  /** Its user, if it has one of its own. */
+  user: string;
+}
+
 /** A custom property. */
 export interface PropertyView {
   /** Default value. */
@@ -1512,6 +1540,14 @@ export class Api {
   exits(name: string): Promise<ExitsView>;
   /** Turns a port's carrier on, as the file may say it by `carrier`. */
   carrierOn(name: string): Promise<void>;
+  /** Every program. */
+  programs(): Promise<ProgramView[]>;
+  /** Asks to end, and starts again, a program. */
+  restartProgram(name: string): Promise<void>;
+  /** Starts a program. */
+  startProgram(name: string): Promise<void>;
+  /** Asks to end a program. */
+  stopProgram(name: string): Promise<void>;
   /** Takes the fabric down. The answer comes when that is done. */
   shutdown(): Promise<void>;
   /** Every snapshot. */

@@ -271,6 +271,22 @@ export class Api {
     return this.#socket.call("POST", "/v1/ports/{}/up", [name]);
   }
 
+  programs() {
+    return this.#socket.json("GET", "/v1/programs", []);
+  }
+
+  restartProgram(name) {
+    return this.#socket.call("POST", "/v1/programs/{}/restart", [name]);
+  }
+
+  startProgram(name) {
+    return this.#socket.call("POST", "/v1/programs/{}/start", [name]);
+  }
+
+  stopProgram(name) {
+    return this.#socket.call("POST", "/v1/programs/{}/stop", [name]);
+  }
+
   shutdown() {
     return this.#socket.call("POST", "/v1/shutdown", []);
   }

@@ -941,6 +941,35 @@ class ProcessView(TypedDict):
     """Ports of the guest or function."""
 
 
+class ProgramView(TypedDict):
+    """An unmodified program with a network of its own."""
+
+    addresses: list[str]
+    """Its addresses, each with the length of its prefix."""
+    command: list[str]
+    """Its file and its arguments."""
+    name: str
+    """Its name."""
+    output: str
+    """The file with its output."""
+    pid: int
+    """Process ID of what runs it; 0 if it does not run."""
+    port: str
+    """Its port."""
+    reason: str
+    """How it ended last, if it does not run."""
+    restart: str
+    """When it is started again: `never`, `on-failure` or `always`."""
+    restarts: int
+    """How often it was started again by itself."""
+    stack: str
+    """Whose TCP serves it: `native` or `kernel`."""
+    state: str
+    """`running`; `stopping`; `stopped`; `waiting`, to be started again; `ended`, by itself."""
+    user: str
+    """Its user, if it has one of its own."""
+
+
 class PropertyView(TypedDict):
     """A custom property."""
 
@@ -1761,6 +1790,23 @@ class Api:
     def carrier_on(self, name: str) -> None:
         """Turns a port's carrier on, as the file may say it by `carrier`."""
         self._socket.call("POST", "/v1/ports/{}/up", [name])
+
+    def programs(self) -> list[ProgramView]:
+        """Every program."""
+        found: list[ProgramView] = self._socket.json("GET", "/v1/programs", [])
+        return found
+
+    def restart_program(self, name: str) -> None:
+        """Asks to end, and starts again, a program."""
+        self._socket.call("POST", "/v1/programs/{}/restart", [name])
+
+    def start_program(self, name: str) -> None:
+        """Starts a program."""
+        self._socket.call("POST", "/v1/programs/{}/start", [name])
+
+    def stop_program(self, name: str) -> None:
+        """Asks to end a program."""
+        self._socket.call("POST", "/v1/programs/{}/stop", [name])
 
     def shutdown(self) -> None:
         """Takes the fabric down. The answer comes when that is done."""

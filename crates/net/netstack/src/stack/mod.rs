@@ -208,7 +208,7 @@ pub struct Stack {
     statistics: Statistics,
     totals: Totals,
     /// The trace of the last connection that was forgotten with one.
-    ended_trace: Option<(SocketId, Box<Trace>)>,
+    ended_trace: Option<Box<Trace>>,
     scratch: Vec<u8>,
     now: u64,
 }
@@ -583,8 +583,7 @@ impl Stack {
         if let Some(Socket::Tcp(connection)) = &mut slot.socket {
             self.memory.discharge(connection, &self.settings.tcp_mem);
             self.totals.add(connection);
-            let id = SocketId { index, generation: slot.generation };
-            self.ended_trace = connection.trace.take().map(|trace| (id, trace)).or(self.ended_trace.take());
+            self.ended_trace = connection.trace.take().or(self.ended_trace.take());
         }
         slot.socket = None;
         slot.generation = slot.generation.wrapping_add(1);

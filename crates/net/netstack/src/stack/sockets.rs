@@ -572,7 +572,11 @@ impl Stack {
     /// # Errors
     /// If the socket is not a connection.
     pub fn set_trace(&mut self, id: SocketId, points: usize) -> Result<(), SocketError> {
-        self.connection_mut(id)?.set_trace(points);
+        let connection = self.connection_mut(id)?;
+        connection.set_trace(points);
+        if let Some(trace) = &mut connection.trace {
+            trace.id = Some(id);
+        }
         Ok(())
     }
 

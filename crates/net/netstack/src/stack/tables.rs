@@ -197,9 +197,17 @@ impl Stack {
         self.interfaces.iter().enumerate().flat_map(of).collect()
     }
 
-    /// The trace of the last connection that was forgotten while it had one.
-    pub fn ended_trace(&self) -> Option<(SocketId, &Trace)> {
-        self.ended_trace.as_ref().map(|(id, trace)| (*id, &**trace))
+    /// The trace of the connection that had this handle when [`Stack::set_trace`] was called, and whether it has ended:
+    /// also of one that its program has closed, and of the last one that was forgotten.
+    pub fn recorded(&self, id: SocketId) -> Option<(&Trace, bool)> {
+        let slot = self.slots.get(id.index as usize).and_then(|slot| slot.socket.as_ref());
+        if let Some(Socket::Tcp(connection)) = slot
+            && let Some(trace) = connection.trace.as_deref().filter(|trace| trace.id == Some(id))
+        {
+            return Some((trace, matches!(connection.state, State::Closed | State::TimeWait)));
+        }
+        let ended = self.ended_trace.as_deref().filter(|trace| trace.id == Some(id));
+        ended.map(|trace| (trace, true))
     }
 }
 

@@ -3,6 +3,7 @@
 mod svg;
 
 use crate::congestion::State as CaState;
+use crate::stack::SocketId;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -52,6 +53,8 @@ pub struct TracePoint {
 /// trace always spans its connection from [`crate::Stack::set_trace`] on.
 #[derive(Clone, Debug)]
 pub struct Trace {
+    /// The handle of the connection when this began; it has another one once its program has closed it.
+    pub(crate) id: Option<SocketId>,
     name: &'static str,
     local: SocketAddr,
     remote: SocketAddr,
@@ -63,7 +66,7 @@ pub struct Trace {
 impl Trace {
     /// A trace of a connection with this congestion controller.
     pub(crate) fn new(name: &'static str, local: SocketAddr, remote: SocketAddr, most: usize) -> Trace {
-        Trace { name, local, remote, points: Vec::new(), most: most.max(2), interval: 0 }
+        Trace { id: None, name, local, remote, points: Vec::new(), most: most.max(2), interval: 0 }
     }
 
     /// Adds a point unless the last one is recent.

@@ -44,14 +44,9 @@ pub fn answer(stack: &mut Stack, request: &Request) -> Answer {
 }
 
 fn trace(stack: &Stack, id: SocketId) -> Answer {
-    let ended = stack.ended_trace().filter(|(ended, _)| *ended == id);
-    match (stack.trace(id), ended) {
-        (Ok(Some(trace)), _) => {
-            let is_over = stack.info(id).is_ok_and(|info| info.tcpi_state == State::Closed);
-            Answer::Trace(Box::new(trace.clone()), is_over)
-        }
-        (_, Some((_, trace))) => Answer::Trace(Box::new(trace.clone()), true),
-        _ => Answer::Reply(Reply::Error("the connection has no trace".into())),
+    match stack.recorded(id) {
+        Some((trace, has_ended)) => Answer::Trace(Box::new(trace.clone()), has_ended),
+        None => Answer::Reply(Reply::Error("the connection has no trace".into())),
     }
 }
 
