@@ -55,7 +55,8 @@ whole() {
 }
 
 # Packages whose tests need neither peers nor the time of day, and most of the time of which is their own computing.
-simulates=" bench click click-lang elements frame fuzz link mem my-click netstack place spec switch virtq wire "
+simulates=" bench click click-lang elements frame fuzz link mem my-click netstack place spec switch virtq"
+simulates+=" wire "
 if [ -n "${ASIDE:-}" ] && [[ $simulates == *" $package "* ]]; then
   . "$root/scripts/aside.sh"
   aside "$package $name" whole "$@"

@@ -1,5 +1,5 @@
 //! A router's access to output, files and devices.
-use crate::Task;
+use crate::{Context, Failed, Task};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -66,6 +66,16 @@ pub trait Console {
     /// Lists the machine's network devices; none by default.
     fn devices(&self) -> fn() -> Vec<Device> {
         Vec::new
+    }
+}
+
+impl Context<'_> {
+    /// Checks that elements can open a file here.
+    ///
+    /// # Errors
+    /// They can't, which is reported.
+    pub fn check_file(&mut self, name: &str) -> Result<(), Failed> {
+        self.console().may_open(name).map_err(|error| self.error(error))
     }
 }
 

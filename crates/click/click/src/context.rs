@@ -611,14 +611,6 @@ impl<'a> Context<'a> {
         &mut *self.router.console
     }
 
-    /// Checks that elements can open a file here.
-    ///
-    /// # Errors
-    /// They can't, which is reported.
-    pub fn check_file(&mut self, name: &str) -> Result<(), Failed> {
-        self.console().may_open(name).map_err(|error| self.error(error))
-    }
-
     /// While the router is built as a replacement: whether the running one has an element of the same name
     /// and class. [`Element::take_state`] will then be called, so resources of the other (a socket, a file)
     /// need not be opened, and can't be opened yet.

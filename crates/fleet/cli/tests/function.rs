@@ -330,8 +330,8 @@ fn takes(lab: &Lab) -> bool {
     vms.as_array().unwrap().iter().any(|vm| vm["name"] == "wall" && vm["host"].is_string())
 }
 
-/// Configurations that open files or sockets are refused, and where they run, they can't. One that is always busy and logs without end is logged at a
-/// limited rate, passes frames, and can be stopped.
+/// Configurations that open files or sockets are refused, and where they run, they can't. One that is always busy and
+/// logs without end is logged at a limited rate, passes frames, and can be stopped.
 #[test]
 fn hostile_functions_started_by_placement_are_confined() {
     let pass = "FromPort($IN) -> ToPort($OUT); FromPort($OUT) -> ToPort($IN);";
@@ -355,7 +355,8 @@ fn hostile_functions_started_by_placement_are_confined() {
     }
     // The first is refused by the system, the second by Ringway.
     become_as(&format!(
-        "Idle -> a :: AggregateCounter -> Discard; Script(write a.write_text_file {0}); Script(save \"x\" {0});",
+        "Idle -> a :: AggregateCounter -> Discard;
+         Script(write a.write_text_file {0}); Script(save \"x\" {0});",
         stolen.display()
     ));
     until("it is refused", || lab.log().matches("stolen: ").count() > 1);

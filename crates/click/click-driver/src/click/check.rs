@@ -102,8 +102,8 @@ pub(crate) fn complaints(diagnostics: &Diagnostics) -> Vec<Complaint> {
     complaints
 }
 
-/// Checks that no element of a function opens sockets or devices, and that none of a resident function needs an operating
-/// system. Elements check their files themselves.
+/// Checks that no element of a function opens sockets or devices, and that none of a resident function needs an
+/// operating system. Elements check their files themselves.
 pub(super) fn check_system(graph: &Graph, resident: bool, diagnostics: &mut Diagnostics) {
     for element in &graph.elements {
         // The function's ControlSocket gets its connections from `control`.
@@ -222,7 +222,6 @@ mod tests {
         assert_eq!(diagnostics(text, &["a", "b"]), [] as [&str; 0]);
     }
 
-    /// A configuration sent at run time reads no file of `control`, not even in part.
     #[test]
     fn a_function_requires_no_library() {
         let path = std::env::temp_dir().join(format!("ringway-library-{}", std::process::id()));

@@ -95,7 +95,7 @@ impl Environment for Host<'_> {
     }
 
     fn library(&mut self, name: &str, directory: &str) -> Option<(String, Result<String, String>)> {
-        // Attack: a configuration sent at run time, which is checked by a process that can read any file.
+        // A function that runs could not read it either.
         let Libraries::Along(path) = &self.libraries else {
             return Some((name.into(), Err(NO_FILES.into())));
         };

@@ -59,7 +59,8 @@ pub const CLASSES: &[&Class] = &[
     &to_port::CLASS,
 ];
 
-/// The classes that open sockets or devices whatever their arguments are; those of files say so when they are configured.
+/// The classes that open sockets or devices whatever their arguments are; those of files say so when they are
+/// configured.
 const OPEN: &[&Class] = &[
     &chatter_socket::CLASS,
     &control_socket::CLASS,

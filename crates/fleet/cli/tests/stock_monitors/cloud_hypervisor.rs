@@ -1,6 +1,7 @@
 //! Cloud Hypervisor, which needs KVM: its devices are on PCI, with registers beyond 4 GB, and interrupt by MSI-X.
 
-use super::frames::{PINGS, answers_pings};
+use super::frames::{PINGS, answers_pings, stack_answers_pings};
+use super::programs::{LINE, UNKNOWN, built};
 use super::{Machine, WIRE, fabric, has_kvm, installed};
 use crate::lab::Lab;
 use std::process::Command;
@@ -17,7 +18,10 @@ const MEMORY: &[&str] = &["--memory", "size=64M,shared=on"];
 fn start(lab: &Lab, words: &[&str]) -> Machine {
     Machine::start(lab, |console| {
         let mut command = Command::new(PROGRAM);
-        command.args(["--console", "off", "--kernel", "function.elf"]);
+        command.args(["--console", "off"]);
+        if !words.contains(&"--kernel") {
+            command.args(["--kernel", "function.elf"]);
+        }
         command.arg("--serial").arg(format!("file={}", console.display())).args(words);
         command
     })
@@ -75,6 +79,34 @@ fn a_function_answers_pings_on_cloud_hypervisor() {
     let append = "parameter=MAC=52:54:00:12:34:56 burst=16";
     let words = [MEMORY, &["--initramfs", "ping.click", "--cmdline", append]].concat();
     answers_pings(&lab, &mut with_ports(&lab, &["net"], ",mac=52:54:00:12:34:56", &words));
+}
+
+#[test]
+fn a_programs_stack_answers_pings_on_cloud_hypervisor() {
+    for example in ["http", "c-http"] {
+        if !can_run() {
+            return;
+        }
+        let lab = fabric(&format!("ch-{example}"), &["net"]);
+        let Some(image) = built(&lab, example) else { continue };
+        let words = [MEMORY, &["--kernel", &image, "--cmdline", LINE]].concat();
+        let mut machine = with_ports(&lab, &["net"], ",mac=52:54:00:12:34:56", &words);
+        machine.says(UNKNOWN);
+        stack_answers_pings(&lab, &mut machine);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_program_ends_cloud_hypervisor() {
+    if !can_run() {
+        return;
+    }
+    let lab = fabric("ch-program", &["net"]);
+    let Some(image) = built(&lab, "http") else { return };
+    let words = [MEMORY, &["--kernel", &image, "--cmdline", "address=10.0.0.300/24"]].concat();
+    let mut machine = with_ports(&lab, &["net"], "", &words);
+    machine.says("address");
+    assert_eq!(machine.code(), Some(0), "{}", machine.all());
 }
 
 #[test]

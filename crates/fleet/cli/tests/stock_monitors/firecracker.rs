@@ -1,6 +1,7 @@
 //! Firecracker, which needs KVM: its devices are TAPs, each of which a bridge joins to a TAP of the fabric.
 
-use super::frames::{PINGS, answers_pings};
+use super::frames::{PINGS, answers_pings, stack_answers_pings};
+use super::programs::{LINE, UNKNOWN, built};
 use super::{Machine, WIRE, fabric_of, has_kvm, installed, pair};
 use crate::lab::net::{can_create_taps, namespace, within};
 use crate::lab::{Lab, Running};
@@ -40,15 +41,23 @@ fn net(name: &str, ports: &[&str]) -> Option<Net> {
 }
 
 impl Net {
-    /// A machine with a device for each port; the console is its standard output.
+    /// A function in a machine with a device for each port.
     fn start(&self, ports: &[&str], initrd: &str, line: &str, words: &[&str]) -> Machine {
+        let source = serde_json::json!({
+            "kernel_image_path": "function.elf", "initrd_path": initrd, "boot_args": line
+        });
+        self.start_from(source, ports, words)
+    }
+
+    /// A machine with this boot source and a device for each port; the console is its standard output.
+    fn start_from(&self, source: serde_json::Value, ports: &[&str], words: &[&str]) -> Machine {
         let device = |(at, port): (usize, &&str)| {
             let (tap, mac) = (format!("vm-{port}"), format!("52:54:00:12:34:{:02x}", 0x56 + at));
             serde_json::json!({ "iface_id": port, "host_dev_name": tap, "guest_mac": mac })
         };
         let devices: Vec<_> = ports.iter().enumerate().map(device).collect();
         let machine = serde_json::json!({
-            "boot-source": { "kernel_image_path": "function.elf", "initrd_path": initrd, "boot_args": line },
+            "boot-source": source,
             "drives": [],
             "machine-config": { "vcpu_count": 1, "mem_size_mib": 64 },
             "network-interfaces": devices,
@@ -99,5 +108,29 @@ fn a_function_that_stops_ends_firecracker() {
     std::fs::write(net.lab.folder.join("stop.click"), stop).unwrap();
     let mut machine = net.start(&["net"], "stop.click", "reboot=k", &[]);
     machine.says("click: stopped");
+    assert_eq!(machine.code(), Some(0), "{}", machine.all());
+}
+
+#[test]
+fn a_programs_stack_answers_pings_on_firecracker() {
+    for (example, words) in [("http", &[][..]), ("http", &["--enable-pci"]), ("c-http", &[])] {
+        let name = format!("fc-{example}{}", words.len());
+        let Some(net) = net(&name, &["net"]) else { return };
+        let Some(image) = built(&net.lab, example) else { continue };
+        let source = serde_json::json!({ "kernel_image_path": image, "boot_args": LINE });
+        let mut machine = net.start_from(source, &["net"], words);
+        machine.says(UNKNOWN);
+        stack_answers_pings(&net.lab, &mut machine);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_program_ends_firecracker() {
+    let Some(net) = net("fc-program", &["net"]) else { return };
+    let Some(image) = built(&net.lab, "http") else { return };
+    let line = "address=10.0.0.300/24 reboot=k";
+    let source = serde_json::json!({ "kernel_image_path": image, "boot_args": line });
+    let mut machine = net.start_from(source, &["net"], &[]);
+    machine.says("address");
     assert_eq!(machine.code(), Some(0), "{}", machine.all());
 }

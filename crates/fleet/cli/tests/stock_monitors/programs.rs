@@ -4,6 +4,10 @@ use crate::lab::Lab;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The command line of a program, with a word that it does not know; what its console says of that.
+pub const LINE: &str = "address=10.0.0.9/24 gateway=10.0.0.1 quiet";
+pub const UNKNOWN: &str = "program: `quiet` on the command line has no meaning here";
+
 /// Builds an example; its image is in the fabric's folder. `None`, with a message, without what a program in C needs.
 pub fn built(lab: &Lab, name: &str) -> Option<String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

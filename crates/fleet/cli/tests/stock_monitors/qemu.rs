@@ -173,10 +173,9 @@ fn a_programs_stack_answers_pings_on_microvm_and_q35() {
             for (kind, name) in [(&MICROVM, "microvm"), (&PCI, "q35")] {
                 let lab = fabric(&format!("{example}-{name}-{}", qemu.name()), &["net"]);
                 let Some(image) = super::programs::built(&lab, example) else { continue };
-                let append = "address=10.0.0.9/24 gateway=10.0.0.1 quiet";
-                let words = ["-kernel", &image, "-append", append];
+                let words = ["-kernel", &image, "-append", super::programs::LINE];
                 let mut machine = with_ports(&qemu, &lab, kind, &["net"], &words);
-                machine.says("program: `quiet` on the command line has no meaning here");
+                machine.says(super::programs::UNKNOWN);
                 stack_answers_pings(&lab, &mut machine);
             }
         }

@@ -372,8 +372,10 @@ async fn create_function(
     State(inbox): State<Inbox>,
     new: Result<Json<NewFunction>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
-    let Json(new) = new.map_err(unread)?;
-    ask(&inbox, |answer| Ask::CreateFunction(new, answer)).await.map(|()| StatusCode::CREATED)
+    let Json(NewFunction(keys)) = new.map_err(unread)?;
+    // Long keys are parsed on this request's thread.
+    let new = file::describe_function(keys).map_err(|wrong| Failure::Wrong(error_body(wrong)))?;
+    ask(&inbox, |answer| Ask::CreateFunction(Box::new(new), answer)).await.map(|()| StatusCode::CREATED)
 }
 
 /// Stops a function and forgets it.

@@ -3,10 +3,10 @@
 use super::Engine;
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
-    LinkChange, LinkView, NewClone, NewFabric, NewFunction, PortView, ProblemView, ProgramView, SnapshotView,
-    StatsView, TableEntryView, TableView,
+    LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SnapshotView, StatsView,
+    TableEntryView, TableView,
 };
-use crate::file::{self, Fabric, Outside};
+use crate::file::{self, Described, Fabric, Outside};
 use crate::functions::{FunctionError, Functions};
 use crate::guests::GuestError;
 use crate::kinds;
@@ -79,7 +79,7 @@ pub enum Ask {
     /// Stop a function.
     StopFunction(String, Answer<()>),
     /// Create a function and start it.
-    CreateFunction(NewFunction, Answer<()>),
+    CreateFunction(Box<Described>, Answer<()>),
     /// Stop a function and forget it.
     DestroyFunction(String, Answer<()>),
     /// Take a snapshot of a function.
@@ -155,7 +155,7 @@ impl Engine {
             Ask::StopFunction(name, answer) => {
                 drop(answer.send(self.functions.stop(&name).map_err(Failure::from)))
             }
-            Ask::CreateFunction(new, answer) => self.create_function(new, answer).await,
+            Ask::CreateFunction(new, answer) => self.create_function(*new, answer).await,
             Ask::DestroyFunction(name, answer) => drop(answer.send(self.destroy_function(&name))),
             Ask::Snapshot(name, new, answer) => match names::name(&new) {
                 Ok(_) => self.functions.snapshot(&name, &new, answer),
@@ -250,8 +250,8 @@ impl Engine {
         Ok(TableView { switch: name, entries: entries.into_iter().map(view).collect() })
     }
 
-    async fn create_function(&mut self, NewFunction(keys): NewFunction, answer: Answer<()>) {
-        let function = match file::read_function(keys, &mut self.fabric, &self.host) {
+    async fn create_function(&mut self, described: Described, answer: Answer<()>) {
+        let function = match file::read_function(described, &mut self.fabric, &self.host) {
             Ok(function) => self.loaded(function).await,
             Err(wrong) => Err(wrong),
         };

@@ -23,7 +23,10 @@ pub(crate) use exec_program::account;
 pub(crate) use external_names::number;
 pub use function::{Complaint, KEYS as FUNCTION_KEYS};
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
-pub(crate) use request::{check as check_function, load as load_function, read as read_function, source};
+pub(crate) use request::{
+    Described, check as check_function, describe as describe_function, load as load_function,
+    read as read_function, source,
+};
 
 use crate::kinds::PortControl;
 use crate::lookups::LOOKUPS;

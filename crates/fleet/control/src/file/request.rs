@@ -10,6 +10,7 @@ use ringway_spec::file::{Diagnostics, Value as Values, parse};
 use ringway_spec::{Function, names};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Functions that a fabric may have when one more is requested. Attack: requests without end.
 pub const MOST: usize = 4096;
@@ -17,28 +18,50 @@ pub const MOST: usize = 4096;
 /// Longest name of a configuration's origin in bytes: Linux' `PATH_MAX`.
 const LONGEST_SOURCE: usize = 4096;
 
-/// The function that a request's keys describe, if it can be added to `fabric`.
+/// A function that a request's keys describe, and what is wrong with them.
+pub struct Described {
+    function: Function,
+    diagnostics: Diagnostics,
+}
+
+impl fmt::Debug for Described {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.function.name.fmt(f)
+    }
+}
+
+/// The function that a request's keys describe. For keys of megabytes this takes long, and it needs no fabric.
 ///
 /// # Errors
-/// All errors, except those of the configuration and of files.
-pub fn read(mut keys: Map<String, Value>, fabric: &mut Fabric, host: &Host) -> Result<Function, String> {
-    has_room(fabric)?;
+/// The keys describe none.
+pub fn describe(mut keys: Map<String, Value>) -> Result<Described, String> {
     let Some(Value::String(name)) = keys.remove("name") else {
         return Err("the function has no `name`; add \"name\": \"...\"".into());
     };
-    is_free(&name, fabric)?;
     let source = source(keys.remove("source"))?;
-    let text = file_of(&name, keys).map_err(|error| error.to_string())?;
+    let (text, click) = file_of(&name, keys).map_err(|error| error.to_string())?;
     let diagnostics = Diagnostics::default();
     let table = parse(&text, usize::MAX, &diagnostics);
     let described = named(table.get_ref(), "function", &diagnostics).pop().and_then(function);
-    match described {
-        Some(mut described) => {
-            described.configuration.source = source;
-            added(described, fabric, host, diagnostics)
-        }
-        None => Err(diagnostics.into_messages(&format!("function.{name}"))),
+    let Some(mut function) = described else {
+        return Err(diagnostics.into_messages(&format!("function.{name}")));
+    };
+    function.configuration.source = source;
+    if let Some(click) = click.filter(|_| function.configuration.text == SHORT) {
+        function.configuration.text = click;
     }
+    Ok(Described { function, diagnostics })
+}
+
+/// The function of a request, if it can be added to `fabric`.
+///
+/// # Errors
+/// All errors, except those of the configuration and of files.
+pub fn read(described: Described, fabric: &mut Fabric, host: &Host) -> Result<Function, String> {
+    let Described { function, diagnostics } = described;
+    has_room(fabric)?;
+    is_free(&function.name, fabric)?;
+    added(function, fabric, host, diagnostics)
 }
 
 /// Where a configuration comes from, as who gave it says.
@@ -84,8 +107,12 @@ fn added(
     function.ok_or_else(|| diagnostics.into_messages(&table))
 }
 
-/// The keys as a file has them.
-fn file_of(name: &str, mut keys: Map<String, Value>) -> Result<String, toml::ser::Error> {
+/// Stands for a configuration that is not empty.
+const SHORT: &str = "Idle;";
+
+/// The keys as a file has them, and the configuration's text, for which the file has [`SHORT`]: a long text takes
+/// long to write and to parse.
+fn file_of(name: &str, mut keys: Map<String, Value>) -> Result<(String, Option<String>), toml::ser::Error> {
     if let Some(text) = keys.remove("configuration").filter(|_| !keys.contains_key("click")) {
         keys.insert("click".into(), text);
     }
@@ -94,7 +121,12 @@ fn file_of(name: &str, mut keys: Map<String, Value>) -> Result<String, toml::ser
         let bytes = keys.get(key.name).and_then(Value::as_u64);
         keys.extend(bytes.map(|bytes| (key.name.into(), format!("{bytes}B").into())));
     }
-    toml::to_string(&BTreeMap::from([("function", BTreeMap::from([(name, keys)]))]))
+    let click = match keys.get_mut("click") {
+        Some(Value::String(text)) if !text.trim().is_empty() => Some(std::mem::replace(text, SHORT.into())),
+        _ => None,
+    };
+    let file = toml::to_string(&BTreeMap::from([("function", BTreeMap::from([(name, keys)]))]))?;
+    Ok((file, click))
 }
 
 /// Checks a function with a configuration that comes from a snapshot or from another fabric, by the rules of a request.
@@ -174,7 +206,7 @@ mod tests {
         let mut keys = json!({ "name": "new", "configuration": "Idle;", "ports": ["a"] });
         let (Some(keys), Value::Object(changes)) = (keys.as_object_mut(), changes) else { unreachable!() };
         keys.extend(changes);
-        read(keys.clone(), &mut fabric(), &host())
+        read(describe(keys.clone())?, &mut fabric(), &host())
     }
 
     fn messages(changes: Value) -> String {
@@ -192,6 +224,20 @@ mod tests {
         let kind = "/ports/0: port n is of kind null; a function's port is of kind ring";
         assert_eq!(ports(&["n"]), kind);
         assert_eq!(ports(&[]), "/ports: a function has 1 to 255 ports, not 0; name ring ports");
+    }
+
+    #[test]
+    fn a_configuration_is_kept_as_it_is() {
+        let long = "Idle; ".repeat(100_000);
+        for text in ["Idle;", " Idle;\r\n\t", "'''\"\"\" \\ \u{1} \u{fffd}", &long] {
+            for key in ["configuration", "click"] {
+                let keys = json!({ "name": "new", "ports": ["a"], key: text });
+                let Value::Object(keys) = keys else { unreachable!() };
+                let function = read(describe(keys).unwrap(), &mut fabric(), &host()).unwrap();
+                assert_eq!(function.configuration.text, text);
+            }
+        }
+        assert!(messages(json!({ "configuration": "\n" })).contains("click"));
     }
 
     #[test]
