@@ -10,7 +10,10 @@ use ringway_exec::{
 };
 use ringway_port::link;
 use rustix::process::{Signal, set_parent_process_death_signal};
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -27,6 +30,8 @@ enum Network {
     /// An interface of the host.
     Host {
         tap: TapSettings,
+        /// Its number, of which there is one only.
+        _number: UnixListener,
         link: Option<Box<(ringway_exec::Profile, u64)>>,
     },
 }
@@ -74,7 +79,7 @@ fn run(prepared: Prepared, network: Network) -> Result<Ended, Fail> {
             let device = RingDevice::connect(&path);
             prepared.run(device.map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?)
         }
-        Network::Host { tap, link } => {
+        Network::Host { tap, link, _number } => {
             let device = TapDevice::open(&tap).map_err(|error| {
                 Fail::Failed(format!(
                     "{error}; a network with the host needs root, one on a fabric's port (--port) does not"
@@ -131,8 +136,8 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
         }
         return Ok((Network::Port(socket(target, port)?), exec.address.clone(), exec.gateway.clone()));
     }
-    let process = std::process::id();
-    let first = OWN + 4 * (process % NETWORKS);
+    let (number, held) = own_network()?;
+    let first = OWN + 4 * number;
     let (host, own) = (Ipv4Addr::from(first + 1), Ipv4Addr::from(first + 2));
     let mut gateways = exec.gateway.clone();
     let (address, addresses) = match exec.address.as_slice() {
@@ -145,12 +150,19 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
                 let what = "--address without --port needs the host's address: --gateway 10.0.0.1";
                 return Err(Fail::Failed(what.into()));
             };
-            ((*gateway, given.first().map_or(0, |cidr| cidr.prefix)), given.to_vec())
+            // The network that they share.
+            let near = given.iter().find(|cidr| cidr.address.is_ipv4() == gateway.is_ipv4());
+            let Some(near) = near else {
+                let what =
+                    format!("--gateway {gateway} is in no network of --address: give an address of its kind");
+                return Err(Fail::Failed(what));
+            };
+            ((*gateway, near.prefix), given.to_vec())
         }
     };
     let link = exec.link.as_deref().map(profile).transpose()?.map(Box::new);
     let tap = TapSettings {
-        name: format!("rwx{process}"),
+        name: format!("rwx{number}"),
         queues: 1,
         mtu: exec.mtu,
         offloads: link.is_none(),
@@ -158,7 +170,21 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
         address: Some(address),
         namespace: None,
     };
-    Ok((Network::Host { tap, link }, addresses, gateways))
+    Ok((Network::Host { tap, link, _number: held }, addresses, gateways))
+}
+
+/// A number for a network that no other program has: while it is held, a name is taken in the host's network namespace.
+fn own_network() -> Result<(u32, UnixListener), Fail> {
+    let first = std::process::id();
+    for number in (0..NETWORKS).map(|next| first.wrapping_add(next) % NETWORKS) {
+        let name = SocketAddr::from_abstract_name(format!("ringway-exec-network/{number}"));
+        match name.and_then(|name| UnixListener::bind_addr(&name)) {
+            Ok(held) => return Ok((number, held)),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+            Err(error) => return Err(Fail::because(error)),
+        }
+    }
+    Err(Fail::Failed(format!("all {NETWORKS} networks for programs and the host are in use")))
 }
 
 /// The socket of a ring port.
@@ -232,4 +258,20 @@ fn settings(exec: &Exec) -> Result<(Settings, Vec<(String, String)>), Fail> {
         sysctl::set(&mut settings, name, value).map_err(|text| Fail::Failed(format!("--sysctl: {text}")))?;
     }
     Ok((settings, Vec::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_have_networks_of_their_own() {
+        // All of one process, whose first choice is the same.
+        let all: Vec<_> = (0..3).map(|_| own_network().unwrap_or_else(|_| panic!("no network"))).collect();
+        let numbers: std::collections::BTreeSet<u32> = all.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers.len(), 3);
+        let first = all[0].0;
+        drop(all);
+        assert_eq!(own_network().ok().map(|(number, _)| number), Some(first));
+    }
 }

@@ -83,8 +83,8 @@ impl<D: Device> Emulated<D> {
         }
     }
 
-    /// Takes what the device has received. Attack: a host that sends without pause; the rest waits in the device, which is
-    /// not armed while it has frames.
+    /// Takes what the device has received. Attack: a host that sends without pause; the rest waits in the device,
+    /// which is not armed while it has frames.
     fn collect(&mut self) -> Result<(), DeviceError> {
         for _ in 0..BURST {
             let Some(received) = self.device.receive()? else { break };

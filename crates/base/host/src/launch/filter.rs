@@ -135,8 +135,8 @@ fn steps(when: &When) -> Vec<sock_filter> {
     }
 }
 
-/// The rules for other interfaces of the kernel: those of 32-bit programs have no sockets, and others don't exist. Attack:
-/// a program that makes such a call on one of our sockets.
+/// The rules for other interfaces of the kernel: those of 32-bit programs have no sockets, and others don't exist.
+/// Attack: a program that makes such a call on one of our sockets.
 fn others() -> Vec<sock_filter> {
     let (architecture, calls) = NARROW;
     let mut steps = vec![step(LOAD, NUMBER)];

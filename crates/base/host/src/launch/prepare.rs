@@ -25,7 +25,7 @@ const OPEN: [(&str, &[u8]); 3] = [
 ];
 
 /// Sockets that another agent serves change no interface.
-const WITHIN: &str = "this is a program of ringway exec already, whose sockets have no interfaces to prepare: \
+const WITHIN: &str = "this is a program of ringway exec already, whose sockets change no interface: \
     run the outer one with --stack kernel";
 
 /// Why a step failed: what was tried, and the kernel's answer.

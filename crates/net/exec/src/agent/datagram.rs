@@ -24,8 +24,8 @@ const PEEK: u64 = 2;
 const TRUNC: u64 = 0x20;
 /// Senders that are remembered. A program's socket never holds more datagrams. Attack: a program that never asks.
 const SENDERS: usize = 1024;
-/// Messages that one call sends or receives at most (`UIO_MAXIOV`), and how long that may take. Attack: as many long ones
-/// as fit, while others wait.
+/// Messages that one call sends or receives at most (`UIO_MAXIOV`), and how long that may take. Attack: as many long
+/// ones as fit, while others wait.
 const MESSAGES: u64 = 1024;
 const TIME: u64 = 5 * ringway_netstack::MS;
 

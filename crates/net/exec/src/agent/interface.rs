@@ -1,5 +1,5 @@
-//! `ioctl` on sockets. The kernel would answer questions about interfaces with those of the agent's namespace, where the
-//! UNIX sockets were made; the program's are asked about instead, and nothing is changed.
+//! `ioctl` on sockets. The kernel would answer questions about interfaces with those of the agent's namespace, where
+//! the UNIX sockets were made; the program's are asked about instead, and nothing is changed.
 
 use super::Agent;
 use super::calls::Reply;

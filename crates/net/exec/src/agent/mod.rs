@@ -95,7 +95,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent for the processes whose calls `trap` has, and that are `inside`. `stop` ends it when the last one has ended.
+    /// An agent for the processes whose calls `trap` has, and that are `inside`. `stop` ends it when the last one has
+    /// ended.
     ///
     /// # Errors
     /// The process has no descriptors left.

@@ -8,8 +8,8 @@ use std::time::Duration;
 /// `SOCK_RAW`.
 const RAW: u64 = 3;
 
-/// Lines that wait to be printed at most. Attack: a program that fills the standard error that it shares with the agent,
-/// and reads nothing: the agent prints by another thread, and goes on.
+/// Lines that wait to be printed at most. Attack: a program that fills the standard error that it shares with the
+/// agent, and reads nothing: the agent prints by another thread, and goes on.
 const LINES: usize = 256;
 /// How long the end of the report may take.
 const END: Duration = Duration::from_secs(1);

@@ -469,8 +469,8 @@ impl Agent {
         }
     }
 
-    /// Lets a connection wait for the next `accept` again, with all that was given to the program's socket: a signal came
-    /// between, or the program may have no more descriptors.
+    /// Lets a connection wait for the next `accept` again, with all that was given to the program's socket: a signal
+    /// came between, or the program may have no more descriptors.
     fn offer_again(&mut self, listener: Key, key: Key, theirs: BorrowedFd<'_>) {
         let again = self.replace_end(listener, key, theirs);
         if again.is_err() {

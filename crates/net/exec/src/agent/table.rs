@@ -133,8 +133,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of as many sockets as a process with that many descriptors can serve. What it needs besides must be left:
-    /// a call whose socket can't be looked at would be left to the kernel.
+    /// A table of as many sockets as a process with that many descriptors can serve. What it needs besides must be
+    /// left: a call whose socket can't be looked at would be left to the kernel.
     pub fn new(descriptors: Option<u64>) -> Table {
         let most = descriptors.map_or(SOCKETS, |most| usize::try_from(most).unwrap_or(SOCKETS));
         Table {
@@ -321,8 +321,8 @@ impl Table {
         })
     }
 
-    /// The sockets that are bound to a port. Attack: a program that binds as many as it can, while each is compared with
-    /// the others.
+    /// The sockets that are bound to a port. Attack: a program that binds as many as it can, while each is compared
+    /// with the others.
     pub fn of_port(&self, port: u16) -> impl Iterator<Item = (Key, &Socket)> {
         let keys = self.by_port.get(&port).into_iter().flatten();
         keys.filter_map(|key| Some((*key, self.get(*key)?)))
