@@ -4,10 +4,11 @@ use super::calls::{CLOEXEC, NONBLOCK, Reply};
 use super::local::{self, End};
 use super::options::Values;
 use super::table::{Key, Kind, Listening, Socket, Stream};
-use super::{Agent, address};
+use super::{Agent, Look, OBSERVED, ROOM, address, data};
 use ringway_host::{Call, numbers, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
 use rustix::event::PollFlags;
+use rustix::event::epoll::modify;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with, send};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -164,6 +165,8 @@ impl Agent {
             is_told: false,
             is_shut: false,
             is_finished: false,
+            is_held: false,
+            is_full: false,
         };
         self.table.join(tcp, key);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
@@ -184,14 +187,14 @@ impl Agent {
             local::fill(socket.as_fd())
         };
         let end = End::new(ours)?;
-        self.observe(end.as_fd(), key)?;
+        self.observe(end.as_fd(), key, OBSERVED)?;
         if let Some(watch) = self.table.unwatch(key) {
             self.forget_watch(watch);
         }
         let stream = self.table.stream(key).ok_or(Errno::BADF)?;
         stream.end = Some(end);
         stream.filled = filled;
-        self.pump(key);
+        self.pump(key, Look::All);
         Ok(())
     }
 
@@ -319,6 +322,8 @@ impl Agent {
             is_told: true,
             is_shut: false,
             is_finished: false,
+            is_held: false,
+            is_full: false,
         };
         let key = self.table.add(Socket {
             number: 0,
@@ -338,9 +343,9 @@ impl Agent {
         if let Some(Kind::Stream(stream)) = self.table.get(key).map(|socket| &socket.kind)
             && let Some(end) = &stream.end
         {
-            self.observe(end.as_fd(), key)?;
+            self.observe(end.as_fd(), key, OBSERVED)?;
         }
-        self.attend(key);
+        self.attend(key, Look::All);
         Ok(())
     }
 
@@ -394,7 +399,7 @@ impl Agent {
     }
 
     /// Follows what happened to a connection.
-    pub(super) fn attend(&mut self, key: Key) {
+    pub(super) fn attend(&mut self, key: Key, look: Look) {
         let Some(stream) = self.table.stream(key) else { return };
         let (tcp, was_up) = (stream.tcp, stream.is_up);
         let stack = self.host.stack();
@@ -402,7 +407,7 @@ impl Agent {
             return self.fail(key, errno(error.into()));
         }
         if was_up {
-            return self.pump(key);
+            return self.pump(key, look);
         }
         match stack.info(tcp).map(|info| info.tcpi_state) {
             Ok(State::SynSent | State::SynReceived) => return,
@@ -419,12 +424,15 @@ impl Agent {
             }
         }
         self.wake(key);
-        self.pump(key);
+        self.pump(key, Look::All);
     }
 
-    /// Moves bytes in both directions.
-    pub(super) fn pump(&mut self, key: Key) {
-        match self.send_bytes(key).and_then(|()| self.give_bytes(key)) {
+    /// Moves bytes in the directions that may have changed.
+    fn pump(&mut self, key: Key, look: Look) {
+        let sends = look != Look::Arrived || self.table.stream(key).is_some_and(|stream| stream.is_held);
+        let sent = if sends { self.send_bytes(key, look) } else { Ok(()) };
+        let given = if look == Look::Written { sent } else { sent.and_then(|()| self.give_bytes(key)) };
+        match given {
             Ok(()) => {}
             // The program has closed the socket, and left bytes unread: as Linux, TCP resets the connection.
             Err(Errno::CONNRESET | Errno::PIPE) => self.close_stream(key, true),
@@ -433,17 +441,19 @@ impl Agent {
     }
 
     /// From the program to the stack.
-    fn send_bytes(&mut self, key: Key) -> Result<(), Errno> {
+    fn send_bytes(&mut self, key: Key, look: Look) -> Result<(), Errno> {
         let now = self.host.now();
         let Some(stream) = self.table.stream(key).filter(|stream| stream.is_up) else { return Ok(()) };
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
+        stream.is_held = false;
         while !stream.is_shut {
             let room = stack.send_room(stream.tcp).map_err(errno)?.min(self.buffer.len());
             if room == 0 {
+                stream.is_held = true;
                 break;
             }
-            let seen = match end.look(&mut self.buffer[..room]) {
+            let (seen, may_be_more) = match end.look(&mut self.buffer[..room]) {
                 Err(Errno::AGAIN) => break,
                 seen => seen?,
             };
@@ -458,6 +468,11 @@ impl Agent {
             };
             end.take(sent, seen)?;
             if sent < seen {
+                stream.is_held = true;
+                break;
+            }
+            // What is written from now on is told again, but not an end that was told with these bytes.
+            if seen < room && !may_be_more && look == Look::Written {
                 break;
             }
         }
@@ -474,10 +489,19 @@ impl Agent {
         loop {
             let [bytes, _] = stack.received(stream.tcp).map_err(errno)?;
             if bytes.is_empty() {
+                // Nothing has waited for room.
+                if given == 0 && std::mem::take(&mut stream.is_full) {
+                    modify(&self.epoll, &*end, data(key), OBSERVED)?;
+                }
                 break;
             }
             let count = match end.give(bytes) {
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => {
+                    if !std::mem::replace(&mut stream.is_full, true) {
+                        modify(&self.epoll, &*end, data(key), OBSERVED | ROOM)?;
+                    }
+                    break;
+                }
                 // The program reads no more.
                 Err(Errno::PIPE) if !end.is_closed() => bytes.len(),
                 count => count?,
