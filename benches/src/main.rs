@@ -73,6 +73,9 @@ struct Arguments {
     /// Print the resident bytes of an end of so many idle connections.
     #[arg(long, hide = true)]
     idle_connections: Option<usize>,
+    /// Be a process of `apart.*`.
+    #[arg(long, hide = true, num_args = 1..)]
+    apart: Option<Vec<String>>,
 }
 
 fn subject(name: &str) -> Result<&'static str, String> {
@@ -103,6 +106,15 @@ fn main() -> ExitCode {
     }
     if let Some(connections) = arguments.idle_connections {
         return ExitCode::from(u8::from(tcp::memory::print(connections).is_err()));
+    }
+    if let Some(words) = arguments.apart {
+        return match tcp::apart::process(&words) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("ringway-bench: {words:?}: {error}");
+                ExitCode::FAILURE
+            }
+        };
     }
     if arguments.markdown {
         let keys: Vec<_> = subject.keys().collect();

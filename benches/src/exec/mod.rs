@@ -48,7 +48,7 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     two_cores()?;
     lab::program()?;
     if output.wants("redis") || output.wants("redis.p99") {
-        let [rate, p99] = crate::tcp::both(rates::redis(plan));
+        let [rate, p99] = crate::tcp::all(rates::redis(plan));
         output.put("redis", rate);
         output.put("redis.p99", p99);
     }

@@ -102,10 +102,16 @@ pub fn pipe(slots: u32) -> Result<(Ring, Ring, Pipe), Failure> {
     let mut pipe = Pipe::new(Geometry::default());
     let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
     let ends = [0, 1].map(|_| connect(&path, options));
-    for _ in 0..2 {
-        let (newcomer, hello) = newcomer(&listener)?;
-        pipe.join(newcomer, hello)?;
-    }
+    join(&mut pipe, &listener)?;
     let [one, two] = ends.map(|end| end.join().map_err(|_| "a thread failed"));
     Ok((one??, two??, pipe))
+}
+
+/// Joins the two programs that come.
+pub fn join(pipe: &mut Pipe, listener: &RingListener) -> Result<(), Failure> {
+    for _ in 0..2 {
+        let (newcomer, hello) = newcomer(listener)?;
+        pipe.join(newcomer, hello)?;
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! The TCP/IP stack of programs, beside the kernel's over veth.
 
+pub mod apart;
 pub mod bulk;
 pub mod ends;
 mod flood;
@@ -30,6 +31,12 @@ pub const GROUPS: &[Group] = &[Group {
         ("crr", "connections a second, each with a request and a response; the kernel over veth"),
         ("synflood", "the same beside 200,000 SYNs a second of others"),
         ("many", "1000 of 10,000 connections with a request each; transactions a second of one connection"),
+        ("apart.pipe", "requests over 50 connections, the stack in the server's process; in one of its own"),
+        ("apart.pipe.one", "the same over one connection"),
+        ("apart.pipe.stream", "one stream"),
+        ("apart.switch", "`apart.pipe` through a switch"),
+        ("apart.switch.one", "the same over one connection"),
+        ("apart.switch.stream", "one stream"),
         ("idle.memory", "bytes of an idle connection's end; the kernel's slabs"),
     ],
     own_network: true,
@@ -54,14 +61,21 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
         ("idle.memory", memory::idle),
     ];
     if output.wants("bulk") || output.wants("cpu.per.gbit") {
-        let [rate, cost] = both(bulk::whole(plan));
+        let [rate, cost] = all(bulk::whole(plan));
         output.put("bulk", rate);
         output.put("cpu.per.gbit", cost);
     }
     if output.wants("rr") || output.wants("rr.p99") {
-        let [p50, p99] = both(transactions::round_trips(plan));
+        let [p50, p99] = all(transactions::round_trips(plan));
         output.put("rr", p50);
         output.put("rr.p99", p99);
+    }
+    for (keys, switch) in [(APART[0], false), (APART[1], true)] {
+        if keys.map(|key| output.wants(key)).contains(&true) {
+            for (key, row) in keys.iter().zip(all(apart::measure(plan, switch))) {
+                output.put(key, row);
+            }
+        }
     }
     for (key, measure) in each {
         if output.wants(key) {
@@ -71,10 +85,16 @@ fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Two rows, or the same error for both.
-pub fn both(rows: Result<[Entry; 2], Failure>) -> [Result<Entry, Failure>; 2] {
+/// Keys that are measured together.
+const APART: [[&str; 3]; 2] = [
+    ["apart.pipe", "apart.pipe.one", "apart.pipe.stream"],
+    ["apart.switch", "apart.switch.one", "apart.switch.stream"],
+];
+
+/// Rows, or the same error for each.
+pub fn all<const N: usize>(rows: Result<[Entry; N], Failure>) -> [Result<Entry, Failure>; N] {
     match rows {
         Ok(rows) => rows.map(Ok),
-        Err(error) => [Err(error.to_string().into()), Err(error)],
+        Err(error) => std::array::from_fn(|_| Err(error.to_string().into())),
     }
 }

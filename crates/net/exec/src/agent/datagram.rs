@@ -1,6 +1,5 @@
 //! UDP sockets.
 
-use super::Agent;
 use super::address::{self, Named};
 use super::calls::{DONTWAIT, Reply};
 use super::local;
@@ -8,6 +7,7 @@ use super::message::{self, Message};
 use super::options::Values;
 use super::stream::{destination, errno};
 use super::table::{Datagrams, Key, Kind, Socket};
+use super::{Agent, OBSERVED, ROOM};
 use ringway_host::{Call, numbers, read_memory, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId};
 use rustix::event::PollFlags;
@@ -67,7 +67,7 @@ impl Agent {
             kind: Kind::Datagrams(Box::new(datagrams)),
         })?;
         if let Some(Kind::Datagrams(datagrams)) = self.table.get(key).map(|socket| &socket.kind) {
-            self.observe(datagrams.ours.as_fd(), key)?;
+            self.observe(datagrams.ours.as_fd(), key, OBSERVED | ROOM)?;
         }
         Ok((theirs, key))
     }

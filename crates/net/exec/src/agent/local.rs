@@ -5,10 +5,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    getpeername, listen, recv, send, socket_with, socketpair, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, accept_with, bind, connect, getpeername, listen, recv, recvmsg, send, socket_with,
+    socketpair, sockopt,
 };
 use std::hash::{BuildHasher, RandomState};
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Memory of the bytes that a program has written and that are not in the stack yet. A byte that stays unread keeps a
@@ -228,10 +230,13 @@ impl End {
         Ok(End(socket))
     }
 
-    /// Looks at bytes that the program has written; none at the end.
-    pub fn look(&self, bytes: &mut [u8]) -> Result<usize, Errno> {
+    /// Looks at bytes that the program has written; none at the end. Also returns whether there may be more, although
+    /// they don't fill `bytes`: the kernel stops behind bytes that a program has sent with descriptors.
+    pub fn look(&self, bytes: &mut [u8]) -> Result<(usize, bool), Errno> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        recv(&self.0, bytes, flags).map(|(count, _)| count)
+        let mut parts = [IoSliceMut::new(bytes)];
+        let seen = recvmsg(&self.0, &mut parts, &mut RecvAncillaryBuffer::default(), flags)?;
+        Ok((seen.bytes, seen.flags.contains(ReturnFlags::CTRUNC)))
     }
 
     /// Takes `count` of `seen` bytes; `spare` is overwritten.
@@ -326,7 +331,7 @@ mod tests {
 
     fn look(end: &End) -> Result<Vec<u8>, Errno> {
         let mut bytes = [0; 100];
-        end.look(&mut bytes).map(|count| bytes[..count].to_vec())
+        end.look(&mut bytes).map(|(count, _)| bytes[..count].to_vec())
     }
 
     #[test]
@@ -346,6 +351,16 @@ mod tests {
         assert!(!end.is_closed());
         drop(theirs);
         assert!(end.is_closed());
+    }
+
+    #[test]
+    fn bytes_behind_descriptors_are_told() {
+        let (theirs, end) = joined();
+        ringway_host::send_with(theirs.as_fd(), b"one", &[theirs.as_fd()]).unwrap();
+        send(&theirs, b"two", SendFlags::empty()).unwrap();
+        let mut bytes = [0; 100];
+        assert_eq!(end.look(&mut bytes), Ok((3, true)));
+        assert_eq!(end.look(&mut bytes), Ok((3, false)));
     }
 
     #[test]
@@ -371,7 +386,7 @@ mod tests {
         assert!(filled > 0);
         assert!(!ready(theirs.as_fd(), PollFlags::OUT).contains(PollFlags::OUT));
         let mut seen = vec![0; filled];
-        assert_eq!(end.look(&mut seen), Ok(filled));
+        assert_eq!(end.look(&mut seen), Ok((filled, false)));
         take(&end, filled, filled);
         assert!(ready(theirs.as_fd(), PollFlags::OUT).contains(PollFlags::OUT));
         assert_eq!(end.waiting(), 0);

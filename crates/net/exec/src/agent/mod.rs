@@ -59,10 +59,39 @@ const BUFFER: usize = 256 << 10;
 const CALLS_TIME: u64 = 5 * MS;
 /// How often it is looked whether those who wait are still there, and whether a full queue has room.
 const LOOK: u64 = SECOND / 5;
+/// How often it is looked whether the device has gone or is back. Most of its signals are for frames.
+const CHECK: u64 = SECOND / 50;
 /// How long peers may take to acknowledge what programs have written that have ended.
 const DRAIN: u64 = 60 * SECOND;
 /// And how long nothing may arrive meanwhile.
 const SILENCE: u64 = 5 * SECOND;
+
+/// What a socket of ours is observed for, and what only while its program has no room: each call of a program that
+/// reads makes some.
+const OBSERVED: epoll::EventFlags =
+    epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
+const ROOM: epoll::EventFlags = epoll::EventFlags::OUT;
+
+/// What a socket is reported as.
+fn data(key: Key) -> epoll::EventData {
+    epoll::EventData::new_u64(FIRST + u64::from(key))
+}
+
+/// What may have changed at a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// Its program has written.
+    Written,
+    /// Something happened to it in the stack.
+    Arrived,
+    All,
+}
+
+impl Look {
+    fn of(flags: epoll::EventFlags) -> Look {
+        if flags == epoll::EventFlags::IN { Look::Written } else { Look::All }
+    }
+}
 
 /// Serves the sockets of a group of processes.
 #[derive(Debug)]
@@ -90,6 +119,9 @@ pub struct Agent {
     next_port: u16,
     next_look: u64,
     buffer: Vec<u8>,
+    /// The device's descriptors have been signaled, maybe not for a frame.
+    is_called: bool,
+    next_check: u64,
     report: Report,
     queries: Option<Queries>,
 }
@@ -112,7 +144,9 @@ impl Agent {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watches = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         let level = epoll::EventFlags::IN;
-        epoll::add(&epoll, host.as_fd(), epoll::EventData::new_u64(HOST), level)?;
+        // Its signals are never read, so that only new ones count.
+        let edge = level | epoll::EventFlags::ET;
+        epoll::add(&epoll, host.as_fd(), epoll::EventData::new_u64(HOST), edge)?;
         epoll::add(&epoll, trap.as_fd(), epoll::EventData::new_u64(TRAP), level)?;
         epoll::add(&epoll, &watches, epoll::EventData::new_u64(WATCHES), level)?;
         epoll::add(&epoll, stop.as_fd(), epoll::EventData::new_u64(STOP), level)?;
@@ -139,6 +173,8 @@ impl Agent {
             next_port: (port % 28_000) as u16,
             next_look: 0,
             buffer: vec![0; BUFFER],
+            is_called: false,
+            next_check: 0,
             report: Report::new(explain),
             queries: None,
         })
@@ -175,9 +211,9 @@ impl Agent {
                 return Ok(());
             }
             let events = self.wait(busy, until.is_some())?;
-            for event in events {
+            for (event, flags) in events {
                 match event {
-                    HOST => self.host.wait(Some(std::time::Duration::ZERO))?,
+                    HOST => self.is_called = true,
                     TRAP => self.take_calls(),
                     WATCHES => self.take_closed(),
                     STOP => {
@@ -191,7 +227,7 @@ impl Agent {
                             queries.serve(&mut self.host);
                         }
                     }
-                    key => self.look(Key::from(key - FIRST)),
+                    key => self.look(Key::from(key - FIRST), Look::of(flags)),
                 }
             }
             self.look_around();
@@ -201,6 +237,11 @@ impl Agent {
     /// Receives and sends frames, and follows what became of connections. Whether there was something to receive.
     fn turn(&mut self) -> Result<bool, DeviceError> {
         let busy = self.host.poll()?;
+        let now = self.host.now();
+        if self.is_called && !busy && now >= self.next_check {
+            (self.is_called, self.next_check) = (false, now + CHECK);
+            self.host.wait(Some(std::time::Duration::ZERO))?;
+        }
         let mut moved = false;
         while let Some((id, ready)) = self.host.stack().next_event() {
             moved = true;
@@ -208,19 +249,19 @@ impl Agent {
                 self.offer(id);
             }
             for key in self.table.of_stack(id).to_vec() {
-                self.look(key);
+                self.look(key, Look::Arrived);
             }
         }
         for key in std::mem::take(&mut self.again) {
             moved = true;
-            self.look(key);
+            self.look(key, Look::All);
         }
         // What programs read opens windows, and what they wrote is to leave.
         Ok(if moved { self.host.poll()? || busy } else { busy })
     }
 
     /// Waits for events.
-    fn wait(&mut self, busy: bool, ends: bool) -> Result<Vec<u64>, DeviceError> {
+    fn wait(&mut self, busy: bool, ends: bool) -> Result<Vec<(u64, epoll::EventFlags)>, DeviceError> {
         let most = if busy || !self.again.is_empty() { None } else { self.host.arm()? };
         let mut time = most.map_or(0, |most| most.as_nanos().min(u64::MAX.into()) as u64);
         // While it ends, it must look at the time.
@@ -228,11 +269,14 @@ impl Agent {
             let soonest = self.parked.iter().filter_map(|parked| parked.until).fold(self.next_look, u64::min);
             time = time.min(soonest.saturating_sub(self.host.now()));
         }
+        if self.is_called {
+            time = time.min(CHECK);
+        }
         let limit = (time < 3600 * SECOND)
             .then_some(Timespec { tv_sec: (time / SECOND) as i64, tv_nsec: (time % SECOND) as i64 });
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let events = match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
-            Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
+            Ok((events, _)) => events.iter().map(|event| (event.data.u64(), event.flags)).collect(),
             // A signal.
             Err(_) => Vec::new(),
         };
@@ -291,16 +335,14 @@ impl Agent {
     }
 
     /// Learns when a program writes to a socket, makes room in it, or closes it.
-    fn observe(&self, end: BorrowedFd<'_>, key: Key) -> Result<(), Errno> {
-        let flags =
-            epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(&self.epoll, end, epoll::EventData::new_u64(FIRST + u64::from(key)), flags)
+    fn observe(&self, end: BorrowedFd<'_>, key: Key, what: epoll::EventFlags) -> Result<(), Errno> {
+        epoll::add(&self.epoll, end, data(key), what)
     }
 
     /// Something has happened to a socket.
-    fn look(&mut self, key: Key) {
+    fn look(&mut self, key: Key, look: Look) {
         match self.table.get(key).map(|socket| &socket.kind) {
-            Some(Kind::Stream(_)) => self.attend(key),
+            Some(Kind::Stream(_)) => self.attend(key, look),
             Some(Kind::Datagrams(_)) => self.pump_datagrams(key),
             _ => {}
         }
@@ -375,7 +417,7 @@ impl Agent {
         for key in all {
             // A datagram socket closes itself after the last one.
             for _ in 0..LAST_LOOKS {
-                self.look(key);
+                self.look(key, Look::All);
                 if self.table.datagrams(key).is_none() {
                     break;
                 }

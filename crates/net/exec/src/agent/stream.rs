@@ -5,10 +5,11 @@ use super::local::{self, End};
 use super::message::Message;
 use super::options::Values;
 use super::table::{Key, Kind, Listening, Socket, Stream};
-use super::{Agent, address};
+use super::{Agent, Look, OBSERVED, ROOM, address, data};
 use ringway_host::{Call, numbers, read_memory, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
 use rustix::event::PollFlags;
+use rustix::event::epoll::modify;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, SocketFlags, accept_with, send};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -109,7 +110,7 @@ impl Agent {
     fn look_for_closed(&mut self, port: u16) {
         self.take_closed();
         let keys: Vec<Key> = self.table.of_port(port).map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.look(key));
+        keys.into_iter().for_each(|key| self.look(key, Look::All));
     }
 
     fn unused_port(&mut self, key: Key, address: SocketAddr) -> Result<u16, Errno> {
@@ -179,6 +180,8 @@ impl Agent {
             is_told: false,
             is_shut: false,
             is_finished: false,
+            is_held: false,
+            is_full: false,
         };
         self.table.join(tcp, key);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
@@ -213,14 +216,14 @@ impl Agent {
             local::fill(socket.as_fd())
         };
         let end = End::new(ours)?;
-        self.observe(end.as_fd(), key)?;
+        self.observe(end.as_fd(), key, OBSERVED)?;
         if let Some(watch) = self.table.unwatch(key) {
             self.forget_watch(watch);
         }
         let stream = self.table.stream(key).ok_or(Errno::BADF)?;
         stream.end = Some(end);
         stream.filled = filled;
-        self.pump(key);
+        self.pump(key, Look::All);
         Ok(())
     }
 
@@ -359,6 +362,8 @@ impl Agent {
             is_told: true,
             is_shut: false,
             is_finished: false,
+            is_held: false,
+            is_full: false,
         };
         let key = self.table.add(Socket {
             number: 0,
@@ -379,9 +384,9 @@ impl Agent {
         if let Some(Kind::Stream(stream)) = self.table.get(key).map(|socket| &socket.kind)
             && let Some(end) = &stream.end
         {
-            self.observe(end.as_fd(), key)?;
+            self.observe(end.as_fd(), key, OBSERVED)?;
         }
-        self.attend(key);
+        self.attend(key, Look::All);
         Ok(())
     }
 
@@ -484,7 +489,8 @@ impl Agent {
         };
         let (number, own) = self.names.next()?;
         let end = End::new(local::offer(&own, &listening.place.address)?)?;
-        self.observe(end.as_fd(), key)?;
+        // What the stack holds follows at once.
+        self.observe(end.as_fd(), key, OBSERVED | ROOM)?;
         let bytes = local::drain(theirs);
         // They had room in a socket like it.
         if !bytes.is_empty() && end.give(&bytes)? < bytes.len() {
@@ -495,6 +501,7 @@ impl Agent {
             end.finish();
         }
         stream.end = Some(end);
+        stream.is_full = true;
         self.table.offer(number, key);
         Ok(())
     }
@@ -509,7 +516,7 @@ impl Agent {
     }
 
     /// Follows what happened to a connection.
-    pub(super) fn attend(&mut self, key: Key) {
+    pub(super) fn attend(&mut self, key: Key, look: Look) {
         let Some(stream) = self.table.stream(key) else { return };
         let (tcp, was_up) = (stream.tcp, stream.is_up);
         let stack = self.host.stack();
@@ -517,7 +524,7 @@ impl Agent {
             return self.fail(key, errno(error.into()));
         }
         if was_up {
-            return self.pump(key);
+            return self.pump(key, look);
         }
         match stack.info(tcp).map(|info| info.tcpi_state) {
             Ok(State::SynSent | State::SynReceived) => return,
@@ -534,12 +541,15 @@ impl Agent {
             }
         }
         self.wake(key);
-        self.pump(key);
+        self.pump(key, Look::All);
     }
 
-    /// Moves bytes in both directions.
-    pub(super) fn pump(&mut self, key: Key) {
-        match self.send_bytes(key).and_then(|()| self.give_bytes(key)) {
+    /// Moves bytes in the directions that may have changed.
+    fn pump(&mut self, key: Key, look: Look) {
+        let sends = look != Look::Arrived || self.table.stream(key).is_some_and(|stream| stream.is_held);
+        let sent = if sends { self.send_bytes(key, look) } else { Ok(()) };
+        let given = if look == Look::Written { sent } else { sent.and_then(|()| self.give_bytes(key)) };
+        match given {
             Ok(()) => {}
             // The program has closed the socket, and left bytes unread: as Linux, TCP resets the connection.
             Err(Errno::CONNRESET | Errno::PIPE) => self.close_stream(key, true),
@@ -548,18 +558,20 @@ impl Agent {
     }
 
     /// From the program to the stack.
-    fn send_bytes(&mut self, key: Key) -> Result<(), Errno> {
+    fn send_bytes(&mut self, key: Key, look: Look) -> Result<(), Errno> {
         let now = self.host.now();
         let Some(stream) = self.table.stream(key).filter(|stream| stream.is_up) else { return Ok(()) };
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
         let mut taken = 0;
+        stream.is_held = false;
         while !stream.is_shut {
             let room = stack.send_room(stream.tcp).map_err(errno)?.min(self.buffer.len());
             if room == 0 {
+                stream.is_held = true;
                 break;
             }
-            let seen = match end.look(&mut self.buffer[..room]) {
+            let (seen, may_be_more) = match end.look(&mut self.buffer[..room]) {
                 Err(Errno::AGAIN) => break,
                 seen => seen?,
             };
@@ -575,6 +587,11 @@ impl Agent {
             end.take(sent, seen, &mut self.buffer)?;
             taken += sent;
             if sent < seen {
+                stream.is_held = true;
+                break;
+            }
+            // What is written from now on is told again, but not an end that was told with these bytes.
+            if seen < room && !may_be_more && look == Look::Written {
                 break;
             }
         }
@@ -595,10 +612,19 @@ impl Agent {
         loop {
             let [bytes, _] = stack.received(stream.tcp).map_err(errno)?;
             if bytes.is_empty() {
+                // Nothing has waited for room.
+                if given == 0 && std::mem::take(&mut stream.is_full) {
+                    modify(&self.epoll, &*end, data(key), OBSERVED)?;
+                }
                 break;
             }
             let count = match end.give(bytes) {
-                Err(Errno::AGAIN) => break,
+                Err(Errno::AGAIN) => {
+                    if !std::mem::replace(&mut stream.is_full, true) {
+                        modify(&self.epoll, &*end, data(key), OBSERVED | ROOM)?;
+                    }
+                    break;
+                }
                 // The program reads no more.
                 Err(Errno::PIPE) if !end.is_closed() => bytes.len(),
                 count => count?,

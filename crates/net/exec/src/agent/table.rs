@@ -96,6 +96,10 @@ pub struct Stream {
     pub is_shut: bool,
     /// The peer sends no more, and the program was told.
     pub is_finished: bool,
+    /// The stack has no room for what the program has written.
+    pub is_held: bool,
+    /// The program has no room for what has arrived, and it is told when there is some.
+    pub is_full: bool,
 }
 
 #[derive(Debug)]
