@@ -1,8 +1,8 @@
 //! Tables of a running stack for other programs: sockets, counters, settings, routes, neighbours, traces.
 //!
 //! A [`Server`] listens on a UNIX socket that its user alone may use; a [`Client`] asks. A question is a line of JSON,
-//! and so is its answer. The stack only copies figures, of a bounded number of sockets a question; the text is made on the
-//! server's thread.
+//! and so is its answer. The stack only copies figures, of a bounded number of sockets a question; the text is made on
+//! the server's thread.
 
 mod answer;
 mod client;
