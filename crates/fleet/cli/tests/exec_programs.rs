@@ -74,7 +74,8 @@ fn the_example_s_programs_serve_and_ask_and_follow_orders() {
 /// What `apply` does with programs, and `down`.
 fn changes(lab: &Lab) {
     let client = find(lab, "client")["pid"].clone();
-    let deaf = "\n[program.deaf]\ncommand = [\"sh\", \"-c\", \"trap '' TERM; setsid sh -c \\\"trap '' TERM HUP; \
+    let deaf = "\n[program.deaf]\ncommand = [\"sh\", \"-c\", \"trap '' TERM; \
+        setsid sh -c \\\"trap '' TERM HUP; \
         echo child \\\\$\\\\$; while :; do sleep 0.1; done\\\" & while :; do sleep 0.1; done\"]\n\
         switch = \"main\"\naddress = \"10.0.0.3/24\"\n";
     lab.write(&(example().replace("1024", "1000") + deaf));
@@ -105,7 +106,8 @@ fn programs_that_end_are_started_again_as_their_files_say() {
     }
     let program = |name: &str, last: u8, command: &str, keys: &str| {
         format!(
-            "[program.{name}]\nswitch = \"main\"\naddress = \"10.0.0.{last}/24\"\ncommand = {command}\n{keys}\n"
+            "[program.{name}]\nswitch = \"main\"\naddress = \"10.0.0.{last}/24\"\n\
+             command = {command}\n{keys}\n"
         )
     };
     let file = [

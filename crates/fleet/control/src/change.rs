@@ -174,8 +174,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     changes.extend(functions.cloned().map(Change::AddFunction));
     // After their interfaces.
     changes.extend(to.hosts.iter().filter(|host| programs(from, host)).cloned().map(Change::RunPrograms));
-    let new = programs_but(&to.programs, from, &kept_ports);
-    changes.extend(new.cloned().map(Change::AddProgram));
+    changes.extend(programs_but(&to.programs, from, &kept_ports).cloned().map(Change::AddProgram));
     changes
 }
 

@@ -512,8 +512,7 @@ mod tests {
             changed: EventFd::new().unwrap(),
         };
         shared.end(Ok(ExitStatus::from_raw(status << 8)), false);
-        let status = shared.lock().clone();
-        status
+        shared.status.into_inner().unwrap()
     }
 
     #[test]

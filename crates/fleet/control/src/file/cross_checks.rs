@@ -446,6 +446,11 @@ fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
             }
         }
     }
+    names_and_cores(fabric, host, diagnostics);
+}
+
+/// Checks that no guest has a function's name, and that the cores of functions exist.
+fn names_and_cores(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     for function in &fabric.functions {
         if fabric.guest(&function.name).is_some() {
             let at = diagnostics.of(&format!("function.{}", function.name));

@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 
 pub struct Ring;
 
-/// A port that the file does not name, for an end of a function in a chain, or for a program. Without a socket it is for
-/// a function of the data process.
+/// A port that the file does not name, for an end of a function in a chain, or for a program. Without a socket it is
+/// for a function of the data process.
 pub fn of_function(name: &str, socket: Option<Socket>, to: To) -> Port {
     let settings = Settings { slots: SLOTS, slot_size: SLOT_SIZE };
     Port { socket, ..Port::new(name, Kind::new(KIND.name, &settings), Some(to)) }

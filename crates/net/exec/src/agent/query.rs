@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 type Question = (Request, SyncSender<Answer>);
 
-/// Questions to the stack, which come from the thread of a server. That waits for each answer, so that there is one at a
-/// time.
+/// Questions to the stack, which come from the thread of a server. That waits for each answer, so that there is one
+/// at a time.
 #[derive(Debug)]
 pub struct Queries {
     questions: Receiver<Question>,

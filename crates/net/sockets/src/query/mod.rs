@@ -1,8 +1,8 @@
 //! Tables of a running stack for other programs: sockets, counters, settings, routes, neighbours, traces.
 //!
-//! A [`Server`] listens on a UNIX socket that its user alone may use; a [`Client`] asks. A question is a line of JSON, and
-//! so is its answer. The stack only copies figures, of a bounded number of sockets a question; the text is made on the
-//! server's thread.
+//! A [`Server`] listens on a UNIX socket that its user alone may use; a [`Client`] asks. A question is a line of JSON,
+//! and so is its answer. The stack only copies figures, of a bounded number of sockets a question; the text is made on
+//! the server's thread.
 
 mod answer;
 mod client;
@@ -165,14 +165,15 @@ macro_rules! info {
 
 info! {
     tcpi_retransmits tcpi_probes tcpi_backoff tcpi_options_timestamps tcpi_options_sack tcpi_options_ecn
-    tcpi_options_ecn_seen tcpi_options_syn_data tcpi_snd_wscale tcpi_rcv_wscale tcpi_rto tcpi_ato tcpi_snd_mss
-    tcpi_rcv_mss tcpi_unacked tcpi_sacked tcpi_lost tcpi_retrans tcpi_last_data_sent tcpi_last_data_recv
-    tcpi_last_ack_recv tcpi_pmtu tcpi_rcv_ssthresh tcpi_rtt tcpi_rttvar tcpi_min_rtt tcpi_snd_ssthresh tcpi_snd_cwnd
-    tcpi_advmss tcpi_rcv_rtt tcpi_rcv_space tcpi_total_retrans tcpi_pacing_rate tcpi_max_pacing_rate
-    tcpi_delivery_rate tcpi_delivery_rate_app_limited tcpi_bytes_acked tcpi_bytes_received tcpi_bytes_sent
-    tcpi_bytes_retrans tcpi_segs_out tcpi_segs_in tcpi_data_segs_in tcpi_data_segs_out tcpi_notsent_bytes
-    tcpi_delivered tcpi_delivered_ce tcpi_dsack_dups tcpi_reord_seen tcpi_rcv_ooopack tcpi_snd_wnd tcpi_rcv_wnd
-    tcpi_total_rto tcpi_reordering tcpi_busy_time tcpi_rwnd_limited tcpi_sndbuf_limited
+    tcpi_options_ecn_seen tcpi_options_syn_data tcpi_snd_wscale tcpi_rcv_wscale tcpi_rto tcpi_ato
+    tcpi_snd_mss tcpi_rcv_mss tcpi_unacked tcpi_sacked tcpi_lost tcpi_retrans tcpi_last_data_sent
+    tcpi_last_data_recv tcpi_last_ack_recv tcpi_pmtu tcpi_rcv_ssthresh tcpi_rtt tcpi_rttvar tcpi_min_rtt
+    tcpi_snd_ssthresh tcpi_snd_cwnd tcpi_advmss tcpi_rcv_rtt tcpi_rcv_space tcpi_total_retrans
+    tcpi_pacing_rate tcpi_max_pacing_rate tcpi_delivery_rate tcpi_delivery_rate_app_limited
+    tcpi_bytes_acked tcpi_bytes_received tcpi_bytes_sent tcpi_bytes_retrans tcpi_segs_out tcpi_segs_in
+    tcpi_data_segs_in tcpi_data_segs_out tcpi_notsent_bytes tcpi_delivered tcpi_delivered_ce
+    tcpi_dsack_dups tcpi_reord_seen tcpi_rcv_ooopack tcpi_snd_wnd tcpi_rcv_wnd tcpi_total_rto
+    tcpi_reordering tcpi_busy_time tcpi_rwnd_limited tcpi_sndbuf_limited
 }
 
 #[cfg(test)]
