@@ -178,8 +178,9 @@ pub fn serve(places: &dyn Places, port: u16, words: &[&str]) -> Result<Running, 
     let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
     let running = Running::start(&mut places.command(0, &words)?)?;
     let at = format!("/dev/tcp/{}/{port}", places.server());
-    let wait = format!("until (exec 3<>{at}) 2>/dev/null; do sleep 0.02; done");
-    ask(places, &["timeout", "10", "bash", "-c", &wait], Duration::ZERO)?;
+    let wait =
+        format!("for i in {{1..400}}; do (exec 3<>{at}) 2>/dev/null && exit; sleep 0.02; done; exit 1");
+    ask(places, &["bash", "-c", &wait], Duration::ZERO)?;
     Ok(running)
 }
 
