@@ -68,7 +68,7 @@ impl Ports {
         std::fs::write(&file, fabric)?;
         let mut command = Command::new(program()?);
         command.arg("up").arg(&file);
-        let fabric = Running::start(&mut command)?;
+        let fabric = Running::start(&command)?;
         let ports = Ports { fabric, folder, joined, stack };
         let end = Instant::now() + PATIENCE;
         while [0, 1].iter().any(|place| !ports.socket(*place).exists()) {
@@ -153,9 +153,11 @@ impl Places for Spaces {
 pub struct Running(Child);
 
 impl Running {
-    /// Starts it. Its output is discarded.
-    pub fn start(command: &mut Command) -> Result<Running, Failure> {
-        Ok(Running(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+    /// Starts it. Its output is discarded. It ends with this process.
+    pub fn start(command: &Command) -> Result<Running, Failure> {
+        let mut kept = Command::new("setpriv");
+        kept.args(["--pdeathsig", "TERM", "--"]).arg(command.get_program()).args(command.get_args());
+        Ok(Running(kept.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 }
 
@@ -176,10 +178,11 @@ impl Drop for Running {
 /// Starts a server, and waits until it accepts connections at a port.
 pub fn serve(places: &dyn Places, port: u16, words: &[&str]) -> Result<Running, Failure> {
     let words: Vec<&OsStr> = words.iter().map(OsStr::new).collect();
-    let running = Running::start(&mut places.command(0, &words)?)?;
+    let running = Running::start(&places.command(0, &words)?)?;
     let at = format!("/dev/tcp/{}/{port}", places.server());
-    let wait = format!("until (exec 3<>{at}) 2>/dev/null; do sleep 0.02; done");
-    ask(places, &["timeout", "10", "bash", "-c", &wait], Duration::ZERO)?;
+    let wait =
+        format!("for i in {{1..400}}; do (exec 3<>{at}) 2>/dev/null && exit; sleep 0.02; done; exit 1");
+    ask(places, &["bash", "-c", &wait], Duration::ZERO)?;
     Ok(running)
 }
 

@@ -161,9 +161,9 @@ fn nginx_with(plan: &Plan, closes: bool) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let shown = folder.path().display();
     std::fs::write(folder.path().join("page"), vec![b'x'; 1024])?;
-    // Each side has a server of its own.
+    // Each side has a server of its own. It removes its file with the process number, so that must be one of ours.
     let conf = format!(
-        "worker_processes 1; daemon off; pid /dev/null; error_log stderr crit; user root;
+        "worker_processes 1; daemon off; pid {shown}/pid; error_log stderr crit; user root;
         events {{ worker_connections 512; }}
         http {{ access_log off; keepalive_requests 1000000000; server {{ listen 8080 backlog=1024;
         location / {{ root {shown}; }} }} }}"

@@ -2,7 +2,7 @@
 
 use crate::error::{HostError, Named};
 use crate::tap::last_error;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -91,11 +91,11 @@ pub fn end_by_signal(number: i32) {
     }
 }
 
-/// Collects children that have ended; the status of `wanted` if it is one of them.
+/// Collects children that have ended, of any process group; the status of `wanted` if it is one of them.
 pub fn collect_children(wanted: Pid) -> Option<WaitStatus> {
     let mut found = None;
     loop {
-        match waitpid(None, WaitOptions::NOHANG) {
+        match wait(WaitOptions::NOHANG) {
             Ok(Some((process, status))) if process == wanted => found = Some(status),
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             Ok(None) | Err(_) => return found,
@@ -116,7 +116,7 @@ pub fn end_children(limit: Duration) {
             // It may have ended already.
             let _ = kill_process(*process, Signal::KILL);
         }
-        match waitpid(None, WaitOptions::NOHANG) {
+        match wait(WaitOptions::NOHANG) {
             Err(rustix::io::Errno::CHILD) => return,
             Ok(Some(_)) => {}
             _ => std::thread::sleep(Duration::from_millis(1)),

@@ -170,11 +170,15 @@ fn status_and_signals_pass() {
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(10));
         let missing = lab.start(1, mode, &["no-such-program"]).end();
         assert_eq!(missing.0, Some(125));
-        // What it leaves running ends with it.
-        let mut left = lab.start(1, mode, &["sh", "-c", "sleep 1000 & echo $!"]);
-        let sleeper = left.line();
-        assert_eq!(left.end().0, Some(0));
-        assert!(!std::path::Path::new(&format!("/proc/{sleeper}")).exists(), "{mode}");
+        // In a process group of its own.
+        assert_eq!(lab.start(1, mode, &["timeout", "20", "sh", "-c", "exit 5"]).end().0, Some(5));
+        // What it leaves running ends with it, also in a session of its own.
+        for sleeping in ["sleep 1000", "setsid sleep 1000"] {
+            let mut left = lab.start(1, mode, &["sh", "-c", &format!("{sleeping} & echo $!")]);
+            let sleeper = left.line();
+            assert_eq!(left.end().0, Some(0));
+            assert!(!std::path::Path::new(&format!("/proc/{sleeper}")).exists(), "{mode}: {sleeping}");
+        }
     }
 }
 
