@@ -4,12 +4,14 @@ use super::ends::{Ends, SERVER, Veth, connect, host};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::harness::fabric::Harness;
+use crate::harness::program::pipe;
 use crate::harness::{LOAD, Pinned, WORKER, times};
 use crate::machine;
 use crate::plan::Plan;
 use ringway_netstack::{SocketError, SocketId};
 use ringway_port::ring::open::Program;
-use ringway_sockets::{Config, Host, Network, SocketOptions};
+use ringway_ring_client::Ring;
+use ringway_sockets::{Cidr, Config, Host, Network, RingDevice, SocketOptions};
 use ringway_spec::Poll;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -175,11 +177,13 @@ pub fn round_trips(plan: &Plan) -> Result<[Entry; 2], Failure> {
     }
     let note = "both ends in one thread, which polls, as does our worker; steps: a blocking thread each";
     let mut entry = p50.entry("us", Better::Less).ratio_at_most(0.5).note(note);
-    for spin in [0, 50] {
-        let [ours, peer] = blocking(&plan.part(0.3), Duration::from_micros(spin))?;
+    let through = |spin| (format!("blocking, ours spins {spin} us"), Some(Duration::from_micros(spin)));
+    for (name, spin) in [through(0), through(50), ("blocking, a pipe in the switch's place".into(), None)] {
+        let part = plan.part(0.3);
+        let [ours, peer] = spin.map_or_else(|| on_pipe(&part), |spin| blocking(&part, spin))?;
         let figures =
             [("us", ours[0]), ("p99, us", ours[1]), ("peer, us", peer[0]), ("peer, p99, us", peer[1])];
-        entry = entry.step(format!("blocking, ours spins {spin} us"), &figures);
+        entry = entry.step(name, &figures);
     }
     Ok([entry, p99.entry("us", Better::Less).ratio_at_most(0.5).note(note)])
 }
@@ -189,7 +193,20 @@ fn blocking(plan: &Plan, spin: Duration) -> Result<[[f64; 2]; 2], Failure> {
     let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     let mut one = |last| host(&mut harness, last, |config| config.spin = spin);
     let ((one, _first), (two, _second)) = (one(1)?, one(2)?);
-    let ours = connect(&Network::start(one)?, &Network::start(two)?)?;
+    beside_veth(plan, connect(&Network::start(one)?, &Network::start(two)?)?)
+}
+
+/// As [`blocking`], on a pipe.
+fn on_pipe(plan: &Plan) -> Result<[[f64; 2]; 2], Failure> {
+    let (one, two, _pipe) = pipe(512)?;
+    let network = |ring: Ring, last: u8| {
+        Network::new(RingDevice::from(ring), Config::new(Cidr::new([10, 96, 0, last], 24)))
+    };
+    beside_veth(plan, connect(&network(one, 1)?, &network(two, 2)?)?)
+}
+
+/// Medians of p50 and p99 of ours, and of the kernel's over veth.
+fn beside_veth(plan: &Plan, ours: Ends) -> Result<[[f64; 2]; 2], Failure> {
     let veth = Veth::new(true)?;
     let (client, server) = veth.connect(&veth.listen()?)?;
     let mut figures = [[const { Vec::new() }; 2], [const { Vec::new() }; 2]];

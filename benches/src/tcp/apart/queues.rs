@@ -312,3 +312,39 @@ impl Stack {
 
 const _: () = assert!(CONNECTIONS <= 64 && BULK < CONNECTIONS && TOTAL.is_multiple_of(4096));
 const _: () = assert!(8 * (WORDS + 2 * CONNECTIONS * QUEUE_WORDS) <= CONTROL);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared() -> Shared {
+        let file = memfd("queues-test", TOTAL).unwrap();
+        Shared::new(&file, [EventFd::new().unwrap().into_fd(), EventFd::new().unwrap().into_fd()]).unwrap()
+    }
+
+    #[test]
+    fn bytes_pass_in_order_and_room_is_asked_for() {
+        let (shared, queue) = (shared(), 2 * CONNECTIONS - 1);
+        let bytes: Vec<u8> = (0..SIZE + 1000).map(|at| (at % 251) as u8).collect();
+        let mut out = vec![0; SIZE];
+        assert_eq!(shared.push(queue, &bytes[..1000]), 1000);
+        assert_eq!(shared.pop(queue, &mut out[..600]), (600, false));
+        // Around the end, until it is full.
+        assert_eq!(shared.push_or_wait(queue, &bytes[1000..]), SIZE - 400);
+        assert_eq!(shared.pop(queue, &mut out), (SIZE, true));
+        assert!(out == bytes[600..SIZE + 600]);
+        assert_eq!(shared.pop(queue, &mut out), (0, false));
+    }
+
+    #[test]
+    fn a_side_sleeps_only_if_nothing_is_marked() {
+        let shared = shared();
+        assert!(shared.may_sleep(PROGRAM));
+        shared.mark(PROGRAM, 3);
+        shared.mark(PROGRAM, 50);
+        shared.wake(PROGRAM).unwrap();
+        assert_eq!(shared.sleeps(PROGRAM).load(SeqCst), 0);
+        assert!(!shared.may_sleep(PROGRAM) && shared.may_sleep(STACK));
+        assert_eq!(numbers(shared.marked(PROGRAM).swap(0, SeqCst)).collect::<Vec<_>>(), [3, 50]);
+    }
+}
