@@ -79,6 +79,25 @@ fn a_network_s_tables_are_those_of_its_sockets() {
 }
 
 #[test]
+fn attempts_that_fail_and_connections_that_are_reset_are_counted() {
+    let folder = Folder::new("ends");
+    let (web, other, _server) = offered(&folder);
+    assert_eq!(TcpStream::connect(&web, "10.0.0.2:81").unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    let listener = TcpListener::bind(&web, "0.0.0.0:80").unwrap();
+    let mut stream = TcpStream::connect(&other, "10.0.0.1:80").unwrap();
+    let (mut accepted, _) = listener.accept().unwrap();
+    accepted.write_all(b"two").unwrap();
+    stream.read_exact(&mut [0; 1]).unwrap();
+    // A peer that closes with unread bytes resets the connection.
+    drop(stream);
+    assert_eq!(accepted.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    let counters = Client::connect(&folder.path()).unwrap().counters().unwrap();
+    let tcp = &counters["Tcp"];
+    let names = ["ActiveOpens", "PassiveOpens", "AttemptFails", "EstabResets", "CurrEstab"];
+    assert_eq!(names.map(|name| tcp[name]), [1, 1, 1, 1, 0]);
+}
+
+#[test]
 fn a_trace_outlives_its_connection() {
     let folder = Folder::new("trace");
     let (web, other, _server) = offered(&folder);
