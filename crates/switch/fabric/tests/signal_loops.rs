@@ -2,15 +2,20 @@
 //! programs wake their worker no more often than their frames do.
 #![allow(clippy::unwrap_used)]
 
+mod front_end;
+
+use front_end::{RINGS, SIZE, set_up_with, transmitter};
 use ringway_fabric::Fabric;
 use ringway_fabric::session_limit::{EACH, MOST, TICK};
 use ringway_frame::Counters;
-use ringway_host::{Clock, EventFd, Mapping, memfd, receive_with, send_with, wait_readable};
-use ringway_port::{e1000, source};
+use ringway_host::{Clock, EventFd, Mapping, map_region, memfd, receive_with, send_with, wait_readable};
+use ringway_mem::Memory;
+use ringway_port::{e1000, source, vhost_user};
 use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
 use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
 use ringway_switch::learning;
 use ringway_vfio_user::{Client, IrqAction, IrqData, Packet, SetIrqs, Transport, pci};
+use ringway_virtq::Buffer;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -248,4 +253,60 @@ fn programs_whose_interrupts_are_each_others_kicks_wake_the_worker_no_more_than_
     frames_alone_wake([&forth, &back, &back, &forth]);
     let all = EventFd::new().unwrap();
     frames_alone_wake([&all; 4]);
+}
+
+/// Two guests whose interrupts are each other's kicks, or their own, send. Their queues are woken no more often than by
+/// frames, and others are served.
+fn guests_are_bounded([kick_a, call_a, kick_b, call_b]: [&EventFd; 4]) {
+    const FRAMES: u64 = 32;
+    let page: Arc<Vec<Counters>> = Arc::new((0..6).map(|_| Counters::default()).collect());
+    let mut fabric = rings(&page);
+    let guest = vhost_user::Settings {
+        server: true,
+        mac: None,
+        mtu: None,
+        without: Vec::new(),
+        memory: vhost_user::MEMORY,
+        carrier: true,
+    };
+    let mut fronts = Vec::new();
+    let of = [("c", kick_a, call_a, 4), ("d", kick_b, call_b, 5)];
+    let files = [(); 2].map(|()| memfd("guest", SIZE).unwrap());
+    for (file, (name, kick, call, counters)) in files.iter().zip(of) {
+        let port = Port::new(name, Kind::new("vhost-user", &guest), Some(To::Switch("theirs".into())));
+        fabric.add_port(port, counters).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        fabric.attach(name, vec![theirs.into()]).unwrap();
+        let copy = |event: &EventFd| event.as_fd().try_clone_to_owned().ok();
+        fronts.push(served(&mut fabric, || set_up_with(ours, file, || (copy(kick), copy(call)))));
+    }
+    let memories = files
+        .each_ref()
+        .map(|file| Memory::new(vec![map_region(file, 0, SIZE as u64, 0, 0).unwrap()]).unwrap());
+    let mut drivers = memories.each_ref().map(transmitter);
+    let (others, count) = (|| page[3].rx_frames.load(Relaxed), |port: usize| &page[port]);
+    for number in 0..FRAMES {
+        let at = number as usize % 2;
+        let buffer = Buffer { address: RINGS as u64, len: 100, write: false };
+        assert!(drivers[at].add(&[buffer], None).is_some());
+        drivers[at].publish();
+        [kick_a, kick_b][at].signal();
+        wait("a frame is taken", || drivers[at].take_used().unwrap().is_some());
+    }
+    // A loop would go on now.
+    let before = others();
+    wait("frames of others", || others() > before + 2000);
+    let kicks = count(4).kicks.load(Relaxed) + count(5).kicks.load(Relaxed);
+    let interrupts = count(4).interrupts.load(Relaxed) + count(5).interrupts.load(Relaxed);
+    assert!(interrupts > 0, "frames are announced");
+    assert!((1..=6 * FRAMES + 16).contains(&kicks), "{kicks} kicks for {FRAMES} frames");
+    drop(fronts);
+}
+
+#[test]
+fn guests_whose_interrupts_are_kicks_wake_the_worker_no_more_than_frames_do() {
+    let [a, b] = [(); 2].map(|()| EventFd::new().unwrap());
+    guests_are_bounded([&a, &a, &b, &b]);
+    let [forth, back] = [(); 2].map(|()| EventFd::new().unwrap());
+    guests_are_bounded([&forth, &back, &back, &forth]);
 }

@@ -35,6 +35,15 @@ impl Transport for Stream {
 
 /// Sets up a session whose rings run.
 pub fn set_up(socket: UnixStream, file: &OwnedFd) -> Frontend<Stream> {
+    set_up_with(socket, file, || (None, None))
+}
+
+/// As [`set_up`], with a kick and a call descriptor for each ring.
+pub fn set_up_with(
+    socket: UnixStream,
+    file: &OwnedFd,
+    descriptors: impl Fn() -> (Option<OwnedFd>, Option<OwnedFd>),
+) -> Frontend<Stream> {
     let fd = file.try_clone().unwrap();
     let region = MemoryRegion { guest: 0, size: SIZE as u64, user: USER, offset: 0 };
     let mut front = Frontend::negotiate(Stream(socket), virtio::VERSION_1, protocol::REPLY_ACK).unwrap();
@@ -43,7 +52,8 @@ pub fn set_up(socket: UnixStream, file: &OwnedFd) -> Frontend<Stream> {
         let at = USER + u64::from(index) * 0x1_0000;
         let addresses =
             VringAddr { index, flags: 0, descriptors: at, available: at + 0x4000, used: at + 0x8000, log: 0 };
-        front.start(Vring { size: RING, addresses, base: 0, kick: None, call: None }).unwrap();
+        let (kick, call) = descriptors();
+        front.start(Vring { size: RING, addresses, base: 0, kick, call }).unwrap();
     }
     front
 }
