@@ -30,7 +30,7 @@ pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> 
     let folder = Folder::new()?;
     let mut harness = Harness::start(&[WORKER], 4, Poll::Adaptive)?;
     let listen = |name: &str| RingListener::bind(&folder.path().join(name), Default::default());
-    let doors = [("in", listen("in")?), ("out", listen("out")?)];
+    let sockets = [("in", listen("in")?), ("out", listen("out")?)];
     let kind = |name: &str| match name {
         "load" => {
             let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
@@ -51,8 +51,8 @@ pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> 
     let end = Instant::now() + PATIENCE;
     while sent(&mut function)? == 0 {
         turn(&mut function);
-        for (name, door) in &doors {
-            programs.extend(welcome(&mut harness, name, door)?);
+        for (name, listener) in &sockets {
+            programs.extend(welcome(&mut harness, name, listener)?);
         }
         if Instant::now() > end {
             return Err("no frame comes through the function".into());

@@ -175,9 +175,9 @@ impl FabricFunction {
         parameters: &[(&str, &str)],
     ) -> Result<(), Failure> {
         let path = |name: &str| self.folder.path().join(name);
-        let mut doors = Vec::new();
+        let mut sockets = Vec::new();
         for name in ports {
-            doors.push((*name, RingListener::bind(&path(name), Default::default())?));
+            sockets.push((*name, RingListener::bind(&path(name), Default::default())?));
         }
         let file = path(&format!("{}.click", ports.join("-")));
         std::fs::write(&file, text)?;
@@ -186,14 +186,14 @@ impl FabricFunction {
         command.arg("--function").arg(&file).current_dir(self.folder.path()).stdin(Stdio::null());
         command.args(parameters.iter().map(|(name, value)| format!("{name}={value}")));
         self.processes.push(command.spawn()?);
-        self.attach(&doors, || Ok(()))
+        self.attach(&sockets, || Ok(()))
     }
 
     /// Starts a wire in a VM of its own, as a program on two ports.
     fn start_vm(&mut self, ends: &[String; 2]) -> Result<(), Failure> {
         let paths: [PathBuf; 2] = ends.each_ref().map(|name| self.folder.path().join(name));
         let listen = |at: usize| RingListener::bind(&paths[at], Default::default());
-        let doors = [(&*ends[0], listen(0)?), (&*ends[1], listen(1)?)];
+        let sockets = [(&*ends[0], listen(0)?), (&*ends[1], listen(1)?)];
         let handlers = self.folder.path().join(format!("{}.handlers", ends[0]));
         let listener = UnixListener::bind(&handlers)?;
         let order = Order {
@@ -210,21 +210,21 @@ impl FabricFunction {
         self.processes.push(child);
         let (link, keeper) = link.ok_or("it has no link")?;
         self.links.push(link);
-        self.attach(&doors, || open_doors(&keeper, &paths))
+        self.attach(&sockets, || open_doors(&keeper, &paths))
     }
 
     /// Waits until a function is on both of its ports; `serve` answers its requests meanwhile.
     fn attach(
         &mut self,
-        doors: &[(&str, RingListener)],
+        sockets: &[(&str, RingListener)],
         mut serve: impl FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let end = Instant::now() + PATIENCE;
-        let all = self.programs.len() + doors.len();
+        let all = self.programs.len() + sockets.len();
         while self.programs.len() < all {
             serve()?;
-            for (name, door) in doors {
-                self.programs.extend(welcome(&mut self.harness, name, door)?);
+            for (name, listener) in sockets {
+                self.programs.extend(welcome(&mut self.harness, name, listener)?);
             }
             if Instant::now() > end {
                 return Err("the function's process does not connect".into());

@@ -41,8 +41,8 @@ fn greeted(mut newcomer: Newcomer) -> Result<(Newcomer, Hello), Failure> {
 }
 
 /// Accepts a program that waits at a ring port's socket, if there is one, and gives it a ring.
-pub fn welcome(harness: &mut Harness, name: &str, door: &RingListener) -> Result<Option<Program>, Failure> {
-    let Some(newcomer) = door.accept()? else { return Ok(None) };
+pub fn welcome(harness: &mut Harness, name: &str, listener: &RingListener) -> Result<Option<Program>, Failure> {
+    let Some(newcomer) = listener.accept()? else { return Ok(None) };
     let (newcomer, hello) = greeted(newcomer)?;
     let program = newcomer.welcome(&hello, &Geometry::default())?;
     attach(harness, name, &program)?;

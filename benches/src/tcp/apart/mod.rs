@@ -124,7 +124,7 @@ struct Pair {
 
 /// Where a program finds its ring and its queues, and the number of its pair.
 struct Place {
-    door: String,
+    socket: String,
     queues: String,
     number: u8,
 }
@@ -147,38 +147,38 @@ impl Network {
     fn start(&mut self, number: u8, ways: [Way; 2]) -> Result<Pair, Failure> {
         let path = |name: &str| self.folder.path().join(format!("{name}{number}"));
         let with_ring = ways[0] != Way::Kernel;
-        let doors = match &self.switch {
+        let sockets = match &self.switch {
             _ if !with_ring => Vec::new(),
             Some(_) => vec![path("client"), path("server")],
             None => vec![path("pipe")],
         };
-        let listeners = doors.iter().map(|door| RingListener::bind(door, Default::default()));
+        let listeners = sockets.iter().map(|socket| RingListener::bind(socket, Default::default()));
         let listeners: Vec<RingListener> = listeners.collect::<Result<_, _>>()?;
         let mut running = Vec::new();
         for (side, way) in ways.into_iter().enumerate() {
-            let door = doors.get(side).or(doors.first()).map(|door| door.display().to_string());
+            let socket = sockets.get(side).or(sockets.first()).map(|socket| socket.display().to_string());
             let queues = path(["queues-client", "queues-server"][side]);
             let space = (way == Way::Kernel).then(|| &self.veth.spaces[side]);
             let place =
-                Place { door: door.unwrap_or_default(), queues: queues.display().to_string(), number };
+                Place { socket: socket.unwrap_or_default(), queues: queues.display().to_string(), number };
             running.push(Running::start(side, way, &place, space)?);
         }
         if let Some(harness) = &mut self.switch {
-            for (door, side) in listeners.iter().zip(["client", "server"]) {
+            for (socket, side) in listeners.iter().zip(["client", "server"]) {
                 let name = format!("{side}{number}");
                 let port = Port::new(&name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into())));
                 harness.add_port(Port { hold: Some(super::ends::HOLD), ..port })?;
                 let program = loop {
-                    if let Some(program) = welcome(harness, &name, door)? {
+                    if let Some(program) = welcome(harness, &name, socket)? {
                         break program;
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 };
                 self.programs.push(program);
             }
-        } else if let [door] = &listeners[..] {
+        } else if let [socket] = &listeners[..] {
             let mut pipe = Pipe::new(Geometry::default());
-            join(&mut pipe, door)?;
+            join(&mut pipe, socket)?;
             self.pipes.push(pipe);
         }
         let [mut client, mut server]: [Running; 2] = running.try_into().map_err(|_| "two sides")?;
@@ -193,7 +193,7 @@ impl Running {
     fn start(
         side: usize,
         way: Way,
-        Place { door, queues, number }: &Place,
+        Place { socket, queues, number }: &Place,
         space: Option<&Space>,
     ) -> Result<Running, Failure> {
         let part = ["client", "server"][side];
@@ -204,8 +204,8 @@ impl Running {
         let address = SocketAddr::from(address).to_string();
         let program = match way {
             Way::Kernel => vec![part, "kernel", &address],
-            Way::InProcess => vec![part, "in-process", door, own, &address],
-            Way::Agent => vec!["exec", door, own, part, "kernel", &address],
+            Way::InProcess => vec![part, "in-process", socket, own, &address],
+            Way::Agent => vec!["exec", socket, own, part, "kernel", &address],
             Way::Queues => vec![part, "queues", queues],
         };
         let own_path = std::env::current_exe()?;
@@ -219,7 +219,7 @@ impl Running {
         };
         let mut children = Vec::new();
         if way == Way::Queues {
-            children.push(command(&["stack", part, door, own, queues, &address]).spawn()?);
+            children.push(command(&["stack", part, socket, own, queues, &address]).spawn()?);
         }
         let mut child = command(&program).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take().ok_or("no pipe")?, child.stdout.take().ok_or("no pipe")?);
@@ -290,8 +290,8 @@ impl Pair {
     }
 }
 
-fn host(door: &str, own: &str) -> Result<Host, Failure> {
-    let device = RingDevice::connect_with(door.as_ref(), ring())?;
+fn host(socket: &str, own: &str) -> Result<Host, Failure> {
+    let device = RingDevice::connect_with(socket.as_ref(), ring())?;
     Ok(Host::new(device, Config::new(own.parse()?))?)
 }
 
@@ -315,9 +315,9 @@ fn connect_when_told() -> Result<(), Failure> {
 pub fn process(words: &[String]) -> Result<(), Failure> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
-        ["exec", door, own, ref program @ ..] => exec(door, own, program),
-        ["stack", part, door, own, path, address] => {
-            queues::Stack::run(host(door, own)?, path.as_ref(), address.parse()?, part == "server")
+        ["exec", socket, own, ref program @ ..] => exec(socket, own, program),
+        ["stack", part, socket, own, path, address] => {
+            queues::Stack::run(host(socket, own)?, path.as_ref(), address.parse()?, part == "server")
         }
         ["server", "queues", path] => {
             let queues = queues::Queues::open(path.as_ref(), false)?;
@@ -327,8 +327,8 @@ pub fn process(words: &[String]) -> Result<(), Failure> {
         ["server", "kernel", address] => {
             programs::serve(Box::new(Kernel::accept(address.parse()?, || print("ready"))?))
         }
-        ["server", "in-process", door, own, address] => {
-            let host = host(door, own)?;
+        ["server", "in-process", socket, own, address] => {
+            let host = host(socket, own)?;
             programs::serve(Box::new(InProcess::accept(host, address.parse()?, || print("ready"))?))
         }
         ["client", ref way @ ..] => client(way),
@@ -342,8 +342,8 @@ fn client(way: &[&str]) -> Result<(), Failure> {
             connect_when_told()?;
             Box::new(Kernel::connect(address.parse()?)?)
         }
-        ["in-process", door, own, address] => {
-            let host = host(door, own)?;
+        ["in-process", socket, own, address] => {
+            let host = host(socket, own)?;
             connect_when_told()?;
             Box::new(InProcess::connect(host, address.parse()?)?)
         }
@@ -358,7 +358,7 @@ fn client(way: &[&str]) -> Result<(), Failure> {
 }
 
 /// As `ringway exec`.
-fn exec(door: &str, own: &str, program: &[&str]) -> Result<(), Failure> {
+fn exec(socket: &str, own: &str, program: &[&str]) -> Result<(), Failure> {
     let own_path = std::env::current_exe()?.into_os_string();
     let words = ["--apart"].iter().chain(program).map(std::ffi::OsString::from);
     let prepared = prepare(Options {
@@ -373,7 +373,10 @@ fn exec(door: &str, own: &str, program: &[&str]) -> Result<(), Failure> {
         settings: Settings::default(),
         explain: false,
         sysctls: Vec::new(),
+        query: None,
+        limits: Vec::new(),
+        kill_after: None,
     })?;
-    prepared.run(RingDevice::connect_with(door.as_ref(), ring())?)?;
+    prepared.run(RingDevice::connect_with(socket.as_ref(), ring())?)?;
     Ok(())
 }

@@ -221,9 +221,9 @@ pub struct Stack {
 impl Stack {
     /// Serves a program, which asks at `path`.
     pub fn run(mut host: Host, path: &Path, address: SocketAddr, listens: bool) -> Result<(), Failure> {
-        let door = UnixListener::bind(path)?;
+        let clients = UnixListener::bind(path)?;
         let listener = if listens { Some(host.stack().listen(address, CONNECTIONS)?) } else { None };
-        let (socket, _) = door.accept()?;
+        let (socket, _) = clients.accept()?;
         let file = memfd("queues", TOTAL)?;
         let calls = [EventFd::new()?.into_fd(), EventFd::new()?.into_fd()];
         send_with(socket.as_fd(), &[0], &[file.as_fd(), calls[0].as_fd(), calls[1].as_fd()])?;
