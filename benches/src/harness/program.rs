@@ -41,7 +41,11 @@ fn greeted(mut newcomer: Newcomer) -> Result<(Newcomer, Hello), Failure> {
 }
 
 /// Accepts a program that waits at a ring port's socket, if there is one, and gives it a ring.
-pub fn welcome(harness: &mut Harness, name: &str, listener: &RingListener) -> Result<Option<Program>, Failure> {
+pub fn welcome(
+    harness: &mut Harness,
+    name: &str,
+    listener: &RingListener,
+) -> Result<Option<Program>, Failure> {
     let Some(newcomer) = listener.accept()? else { return Ok(None) };
     let (newcomer, hello) = greeted(newcomer)?;
     let program = newcomer.welcome(&hello, &Geometry::default())?;

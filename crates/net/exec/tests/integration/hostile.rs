@@ -608,13 +608,8 @@ fn a_lost_device_is_told_and_the_program_goes_on() {
     }
 }
 
-#[test]
-fn nothing_leaves_by_an_interface_of_the_host() {
-    if !geteuid().is_root() || !has("unshare") || !has("ip") {
-        return;
-    }
-    // What a program may try. Names would be asked from the host's network by a service of the host.
-    let program = "\
+/// What a program may try. Names would be asked from the host's network by a service of the host.
+const TRIES: &str = "\
 import fcntl, socket, struct
 def tried(what):
     try: what()
@@ -643,8 +638,9 @@ for path in ['/run/nscd/socket', '/run/systemd/resolve/io.systemd.Resolve', '/ru
 tried(lambda: socket.socket(socket.AF_UNIX).connect('\\0ringway-host'))
 tried(lambda: socket.getaddrinfo('nobody.example', 80))
 print(sorted(name for _, name in socket.if_nameindex()))";
-    // The host: an interface whose frames are counted, and name services that say when they are asked.
-    let host = "\
+
+/// The host: an interface whose frames are counted, and name services that say when they are asked.
+const COUNTING_HOST: &str = "\
 import os, socket, subprocess, sys
 asked = []
 services = ['nscd/socket', 'systemd/resolve/io.systemd.Resolve', 'avahi-daemon/socket']
@@ -667,7 +663,9 @@ for s in asked:
 before = state()
 socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.2', 80))
 print(state() != before)";
-    let around = "\
+
+/// Prepares the host's interface, then runs it.
+const COUNTED: &str = "\
 mount -t tmpfs none /run && mount -t sysfs none /sys
 ip link add rwout type veth peer name rwfar
 for name in rwout rwfar; do echo 1 > /proc/sys/net/ipv6/conf/$name/disable_ipv6; ip link set $name up; done
@@ -675,11 +673,17 @@ ip addr add 192.0.2.1/24 dev rwout
 ip neigh add 192.0.2.2 lladdr 2:0:0:0:0:2 dev rwout
 ip route add default via 192.0.2.2
 exec \"$@\"";
+
+#[test]
+fn nothing_leaves_by_an_interface_of_the_host() {
+    if !geteuid().is_root() || !has("unshare") || !has("ip") {
+        return;
+    }
     for mode in ["kernel", "native"] {
         let lab = Lab::new();
-        let inner = lab.command(1, mode, &[PYTHON, "-c", program]);
+        let inner = lab.command(1, mode, &[PYTHON, "-c", TRIES]);
         let mut command = Command::new("unshare");
-        command.args(["--net", "--mount", "sh", "-ec", around, "sh", PYTHON, "-c", host]);
+        command.args(["--net", "--mount", "sh", "-ec", COUNTED, "sh", PYTHON, "-c", COUNTING_HOST]);
         command.arg(inner.get_program()).args(inner.get_args());
         // The host's sockets are in another namespace of networks than those that the test made before.
         let (status, text) = Running::of(command).end();
