@@ -31,7 +31,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use table::{Key, Kind, Table};
@@ -75,6 +75,8 @@ pub struct Agent {
     parked: Vec<Parked>,
     /// Results that did not reach their calls.
     kept: Vec<Kept>,
+    /// The datagrams that the call that is served has received, and their senders.
+    taken: Vec<(Vec<u8>, SocketAddr)>,
     /// Sockets to look at again in this turn.
     again: Vec<Key>,
     /// Listeners of the stack whose programs have no room for a connection.
@@ -125,6 +127,7 @@ impl Agent {
             congestion,
             parked: Vec::new(),
             kept: Vec::new(),
+            taken: Vec::new(),
             again: Vec::new(),
             stalled: BTreeSet::new(),
             next_port: (port % 28_000) as u16,
