@@ -52,13 +52,14 @@ pub struct Kept {
     until: u64,
 }
 
-/// How long a result is kept, and how many are.
-const KEEP: u64 = ringway_netstack::SECOND / 5;
+/// How long a result is kept, and how many are. The caller may have to wait for a processor.
+const KEEP: u64 = 2 * ringway_netstack::SECOND;
 const MOST_KEPT: usize = 64;
 
 impl Agent {
     /// Answers a call, or parks it.
     pub(super) fn serve(&mut self, call: Call, until: Option<u64>) {
+        self.taken.clear();
         let (key, reply) = match self.find(&call) {
             Ok(Some((key, socket))) => (Some(key), self.answer(&call, key, &socket)),
             Ok(None) if call.number == sys::SOCKET => (None, self.open(&call)),
@@ -82,6 +83,9 @@ impl Agent {
         if !self.trap.answer(call.id, result)
             && let Some(key) = key
         {
+            if !self.taken.is_empty() {
+                return self.give_back(key);
+            }
             self.keep(Kept { call, key, result, until: self.host.now() + KEEP });
         }
     }

@@ -318,6 +318,13 @@ impl Agent {
         }
     }
 
+    /// Lets datagrams be received again that did not reach their call.
+    pub(super) fn give_back(&mut self, key: Key) {
+        for (bytes, from) in std::mem::take(&mut self.taken) {
+            self.give_datagram(key, bytes, from);
+        }
+    }
+
     /// Takes the next datagram, or bytes of a stream, for a program. `None`: the program is to wait.
     fn take(&mut self, key: Key, socket: &OwnedFd, flags: u64, most: usize) -> Result<Option<Taken>, Errno> {
         let own = self.table.get_mut(key).ok_or(Errno::BADF)?;
@@ -339,6 +346,11 @@ impl Agent {
         };
         bytes.truncate(taken);
         let from = self.table.datagrams(key).and_then(|datagrams| datagrams.sender(before, peek.is_empty()));
+        if peek.is_empty()
+            && let Some(from) = from
+        {
+            self.taken.push((bytes.clone(), from));
+        }
         // There may be room for one that was held.
         self.again.push(key);
         Ok(Some(Taken { bytes, from }))

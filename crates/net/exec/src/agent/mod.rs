@@ -35,7 +35,7 @@ use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeSet;
 use std::io;
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -112,6 +112,8 @@ pub struct Agent {
     parked: Vec<Parked>,
     /// Results that did not reach their calls.
     kept: Vec<Kept>,
+    /// The datagrams that the call that is served has received, and their senders.
+    taken: Vec<(Vec<u8>, SocketAddr)>,
     /// Sockets to look at again in this turn.
     again: Vec<Key>,
     /// Listeners of the stack whose programs have no room for a connection.
@@ -168,6 +170,7 @@ impl Agent {
             congestion,
             parked: Vec::new(),
             kept: Vec::new(),
+            taken: Vec::new(),
             again: Vec::new(),
             stalled: BTreeSet::new(),
             next_port: (port % 28_000) as u16,
