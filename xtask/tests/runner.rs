@@ -149,7 +149,8 @@ fn a_module_with_real_peers_does_not_run_beside_others() {
 #[test]
 fn a_documentation_test_does_not_run_beside_others() {
     // Its program, `rust_out`, is removed when its runner ends.
-    let removed = r#"sh -c 'cp "$0" "${0%/*}/rust_out"; scripts/timed.sh "${0%/*}/rust_out"; rm "${0%/*}/rust_out"' "$0""#;
+    let removed =
+        r#"sh -c 'cd "${0%/*}"; cp "$0" rust_out; "$1" ./rust_out; rm rust_out' "$0" $PWD/scripts/timed.sh"#;
     let script = BESIDE.replace(r#"scripts/timed.sh "$0""#, removed);
     let ran = run_by(&script, "documentation", "switch", &[], false);
     assert_eq!(ran.end(), ("2 passed, 0 failed", 1, None));
