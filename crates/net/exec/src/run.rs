@@ -434,12 +434,12 @@ fn carry(interface: OwnedFd, mut device: impl Device + 'static) -> Result<(), Ex
 
 /// Waits for a program's end, and passes signals on. Kills it if it goes on for that long after it was asked to end.
 fn attend(launched: &Launched, signals: &SignalFd, kill_after: Option<Duration>) -> Result<Ended, ExecError> {
-    let mut patience: Option<Instant> = None;
+    let mut kill_at: Option<Instant> = None;
     loop {
-        let left = patience.map(|end| end.saturating_duration_since(Instant::now()));
+        let left = kill_at.map(|end| end.saturating_duration_since(Instant::now()));
         wait(&[launched.end.as_fd(), signals.as_fd()], left)?;
-        if patience.is_some_and(|end| Instant::now() >= end) {
-            patience = None;
+        if kill_at.is_some_and(|end| Instant::now() >= end) {
+            kill_at = None;
             pass_signal(launched.process, signals::KILL);
         }
         while let Some(signal) = signals.next() {
@@ -447,7 +447,7 @@ fn attend(launched: &Launched, signals: &SignalFd, kill_after: Option<Duration>)
             if signal.is_sent {
                 pass_signal(launched.process, signal.number);
                 if signal.number == signals::TERM {
-                    patience = patience.or(kill_after.map(|time| Instant::now() + time));
+                    kill_at = kill_at.or(kill_after.map(|time| Instant::now() + time));
                 }
             }
         }

@@ -8,7 +8,7 @@ use crate::programs::{Order, Phase, Shown};
 use ringway_spec::ExecProgram;
 
 impl Engine {
-    /// Adds a program, whose port there is.
+    /// Adds a program to its port, which exists.
     pub(super) fn add_program(&mut self, program: &ExecProgram, target: &Fabric) -> Result<(), EngineError> {
         let port = target.port(&program.port);
         let socket = port.and_then(|port| port.socket.as_ref()).map(|socket| socket.path.clone());

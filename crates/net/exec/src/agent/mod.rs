@@ -72,8 +72,8 @@ const OBSERVED: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
 const ROOM: epoll::EventFlags = epoll::EventFlags::OUT;
 
-/// What a socket is reported as.
-fn data(key: Key) -> epoll::EventData {
+/// What an event of a socket carries.
+fn event_data(key: Key) -> epoll::EventData {
     epoll::EventData::new_u64(FIRST + u64::from(key))
 }
 
@@ -84,6 +84,7 @@ enum Look {
     Written,
     /// Something happened to it in the stack.
     Arrived,
+    /// Anything: both directions are looked at.
     All,
 }
 
@@ -122,7 +123,7 @@ pub struct Agent {
     next_look: u64,
     buffer: Vec<u8>,
     /// The device's descriptors have been signaled, maybe not for a frame.
-    is_called: bool,
+    is_signaled: bool,
     next_check: u64,
     report: Report,
     queries: Option<Queries>,
@@ -176,7 +177,7 @@ impl Agent {
             next_port: (port % 28_000) as u16,
             next_look: 0,
             buffer: vec![0; BUFFER],
-            is_called: false,
+            is_signaled: false,
             next_check: 0,
             report: Report::new(explain),
             queries: None,
@@ -216,7 +217,7 @@ impl Agent {
             let events = self.wait(busy, until.is_some())?;
             for (event, flags) in events {
                 match event {
-                    HOST => self.is_called = true,
+                    HOST => self.is_signaled = true,
                     TRAP => self.take_calls(),
                     WATCHES => self.take_closed(),
                     STOP => {
@@ -241,8 +242,8 @@ impl Agent {
     fn turn(&mut self) -> Result<bool, DeviceError> {
         let busy = self.host.poll()?;
         let now = self.host.now();
-        if self.is_called && !busy && now >= self.next_check {
-            (self.is_called, self.next_check) = (false, now + CHECK);
+        if self.is_signaled && !busy && now >= self.next_check {
+            (self.is_signaled, self.next_check) = (false, now + CHECK);
             self.host.wait(Some(std::time::Duration::ZERO))?;
         }
         let mut moved = false;
@@ -272,7 +273,7 @@ impl Agent {
             let soonest = self.parked.iter().filter_map(|parked| parked.until).fold(self.next_look, u64::min);
             time = time.min(soonest.saturating_sub(self.host.now()));
         }
-        if self.is_called {
+        if self.is_signaled {
             time = time.min(CHECK);
         }
         let limit = (time < 3600 * SECOND)
@@ -339,7 +340,7 @@ impl Agent {
 
     /// Learns when a program writes to a socket, makes room in it, or closes it.
     fn observe(&self, end: BorrowedFd<'_>, key: Key, what: epoll::EventFlags) -> Result<(), Errno> {
-        epoll::add(&self.epoll, end, data(key), what)
+        epoll::add(&self.epoll, end, event_data(key), what)
     }
 
     /// Something has happened to a socket.

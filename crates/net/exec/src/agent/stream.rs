@@ -5,7 +5,7 @@ use super::local::{self, End};
 use super::message::Message;
 use super::options::Values;
 use super::table::{Key, Kind, Listening, Socket, Stream};
-use super::{Agent, Look, OBSERVED, ROOM, address, data};
+use super::{Agent, Look, OBSERVED, ROOM, address, event_data};
 use ringway_host::{Call, numbers, read_memory, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
 use rustix::event::PollFlags;
@@ -614,14 +614,14 @@ impl Agent {
             if bytes.is_empty() {
                 // Nothing has waited for room.
                 if given == 0 && std::mem::take(&mut stream.is_full) {
-                    modify(&self.epoll, &*end, data(key), OBSERVED)?;
+                    modify(&self.epoll, &*end, event_data(key), OBSERVED)?;
                 }
                 break;
             }
             let count = match end.give(bytes) {
                 Err(Errno::AGAIN) => {
                     if !std::mem::replace(&mut stream.is_full, true) {
-                        modify(&self.epoll, &*end, data(key), OBSERVED | ROOM)?;
+                        modify(&self.epoll, &*end, event_data(key), OBSERVED | ROOM)?;
                     }
                     break;
                 }

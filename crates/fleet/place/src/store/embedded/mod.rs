@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use writer::Noted;
+use writer::Logged;
 
 /// Damage of a store's files.
 #[derive(Debug, thiserror::Error)]
@@ -135,7 +135,7 @@ impl Reached {
 /// A store in files.
 pub struct Embedded {
     memory: Memory,
-    sender: Option<Sender<Noted>>,
+    sender: Option<Sender<Logged>>,
     progress: Arc<Progress>,
     writer: Option<JoinHandle<()>>,
     cut: Option<u64>,

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 /// The changes of a revision.
-pub(super) type Noted = (Revision, Vec<Change>);
+pub(super) type Logged = (Revision, Vec<Change>);
 
 /// Limit in bytes for adding pending changes to a record.
 const RECORD: usize = 256 << 10;
@@ -37,7 +37,7 @@ pub(super) fn run(
     open: &Open,
     database: Database,
     log: Log,
-    receiver: &Receiver<Noted>,
+    receiver: &Receiver<Logged>,
     progress: &Progress,
 ) {
     let result = std::thread::scope(|scope| {
@@ -112,7 +112,7 @@ pub(super) struct Writer<'p> {
 
 impl Writer<'_> {
     /// Writes the first change and all pending ones; returns their newest revision.
-    fn write(&mut self, first: Noted, receiver: &Receiver<Noted>) -> Result<Revision, String> {
+    fn write(&mut self, first: Logged, receiver: &Receiver<Logged>) -> Result<Revision, String> {
         let mut bytes = Vec::new();
         let mut batch = Vec::new();
         let mut next = Some(first);
