@@ -190,7 +190,7 @@ impl World {
         // A chunk for the least that each connection has, and one that is read in part.
         let most = FULL + CONNECTIONS * 2 * CHUNK;
         assert!(!self.has_little || self.stack.memory() <= most, "{}", self.stack.memory());
-        // It also receives what it sends to its own addresses.
+        // The stack also receives what it sends to its own addresses.
         assert!(self.stack.statistics().frames_in >= self.received);
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 pub enum NoDriver {
     /// The kernel's headers are not installed.
     Headers(String),
-    /// It does not compile, or not without a warning.
+    /// The driver does not compile, or not without a warning.
     Build(String),
 }
 

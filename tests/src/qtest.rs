@@ -89,7 +89,7 @@ impl Qtest {
 
 impl Drop for Qtest {
     fn drop(&mut self) {
-        // It may have ended.
+        // QEMU may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

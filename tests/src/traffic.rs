@@ -87,7 +87,7 @@ fn measured(from: &impl Runs, options: &str, bound: Duration) -> Result<Transfer
 
 fn transfer(text: &str) -> Result<Transfer, String> {
     let tail = || text.chars().rev().take(300).collect::<Vec<_>>().into_iter().rev().collect::<String>();
-    // It may print a warning first.
+    // The program may print a warning first.
     let json = text.find('{').and_then(|at| text.get(at..)).unwrap_or(text);
     let value: Value = serde_json::from_str(json).map_err(|_| tail())?;
     if let Some(error) = value.get("error").and_then(Value::as_str) {

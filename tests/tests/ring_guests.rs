@@ -54,7 +54,7 @@ impl Bench {
             let socket = self.fabric.socket("ring.sock");
             spec.program = Some(self.qemu.clone());
             spec.interfaces[0].attachment = Attachment::VfioUser { socket, driver: UIO.into() };
-            // It is no network interface.
+            // The device is no network interface.
             (spec.interfaces[0].address, spec.interfaces[0].mac) = (None, None);
             spec.drivers = vec!["uio".into()];
             spec.carried = vec![env!("CARGO_BIN_EXE_guest_ring").into(), self.frames.clone()];

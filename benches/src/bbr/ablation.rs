@@ -1,6 +1,6 @@
 //! What exact time, large buffers and pacing are worth: a program that polls our stack, with one of them worse.
 
-use super::flow::{PATIENCE, Traffic, accept, receive};
+use super::flow::{SOCKET_TIMEOUT, Traffic, accept, receive};
 use super::lab::{Bench, Cell, Schedule};
 use super::{Rows, scaled};
 use crate::Failure;
@@ -121,7 +121,7 @@ fn rate(cell: &Cell, ablation: Ablation, seed: u64, schedule: Schedule) -> Resul
         let receiver = scope.spawn(move || -> Result<(), Failure> {
             let _pinned = Pinned::to(WORKER)?;
             let Some((stream, _)) = accept(stop, || listener.accept())? else { return Ok(()) };
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
             receive(stream, traffic, stop)
         });
         let sender = scope.spawn(move || {

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Bytes of a call.
 const BLOCK: usize = 128 << 10;
 /// How long a call blocks before it looks whether to stop.
-pub const PATIENCE: Duration = Duration::from_millis(50);
+pub const SOCKET_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Received bytes.
 #[derive(Debug, Default)]
@@ -60,12 +60,12 @@ impl<'a> Flow<'a> {
                 let sender = move |_: &Traffic, stop: &AtomicBool| {
                     let stream = ringway_sockets::TcpStream::connect(from, server)?;
                     stream.set_congestion(algorithm)?;
-                    stream.set_write_timeout(Some(PATIENCE))?;
+                    stream.set_write_timeout(Some(SOCKET_TIMEOUT))?;
                     send(stream, stop)
                 };
                 let receiver = move |traffic: &Traffic, stop: &AtomicBool| {
                     let Some((stream, _)) = accept(stop, || listener.accept())? else { return Ok(()) };
-                    stream.set_read_timeout(Some(PATIENCE))?;
+                    stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
                     receive(stream, traffic, stop)
                 };
                 Ok((Box::new(sender), Box::new(receiver)))
@@ -79,13 +79,13 @@ impl<'a> Flow<'a> {
                     set_tcp_congestion(&stream, name)?;
                     // What was not sent yet at the end is discarded.
                     set_socket_linger(&stream, Some(Duration::ZERO))?;
-                    stream.set_write_timeout(Some(PATIENCE))?;
+                    stream.set_write_timeout(Some(SOCKET_TIMEOUT))?;
                     send(stream, stop)
                 };
                 let receiver = move |traffic: &Traffic, stop: &AtomicBool| {
                     let Some((stream, _)) = accept(stop, || listener.accept())? else { return Ok(()) };
                     stream.set_nonblocking(false)?;
-                    stream.set_read_timeout(Some(PATIENCE))?;
+                    stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
                     receive(stream, traffic, stop)
                 };
                 Ok((Box::new(sender), Box::new(receiver)))

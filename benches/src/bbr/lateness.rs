@@ -1,7 +1,7 @@
 //! How long after its due time a timer is handled: those that pace a connection, for a program that polls our stack and
 //! for one that sleeps. Their peers are threads that do nothing else: one reads the clock, the other sleeps.
 
-use super::flow::{PATIENCE, Traffic, accept, receive};
+use super::flow::{SOCKET_TIMEOUT, Traffic, accept, receive};
 use super::lab::{Bench, Cell};
 use super::{Rows, scaled};
 use crate::Failure;
@@ -58,7 +58,7 @@ impl Sender {
         while begin.elapsed() < time {
             self.turn(&mut times)?;
             if asleep {
-                self.host.wait(Some(PATIENCE))?;
+                self.host.wait(Some(SOCKET_TIMEOUT))?;
             }
         }
         Ok(times)
@@ -129,7 +129,7 @@ pub fn rows(plan: &Plan) -> Rows {
         let receiver = scope.spawn(|| -> Result<(), Failure> {
             let _pinned = Pinned::to(WORKER)?;
             let Some((stream, _)) = accept(&stop, || listener.accept())? else { return Ok(()) };
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(SOCKET_TIMEOUT))?;
             receive(stream, &traffic, &stop)
         });
         let measure = || -> Result<(), Failure> {

@@ -131,7 +131,7 @@ impl Spaces {
 
 impl Drop for Spaces {
     fn drop(&mut self) {
-        // It ends with its ports' namespaces otherwise, but not at once, and the next one has the same name.
+        // A fabric ends with its ports' namespaces otherwise, but not at once, and the next one has the same name.
         let _ = net::ip("link del vkb");
     }
 }
@@ -163,7 +163,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The program may have ended already.
         let _ = signal(&self.0, Signal::TERM);
         let end = Instant::now() + PATIENCE;
         while self.0.try_wait().is_ok_and(|status| status.is_none()) {

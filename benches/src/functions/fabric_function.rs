@@ -269,7 +269,7 @@ fn on_worker(text: String) -> Function {
 impl Drop for FabricFunction {
     fn drop(&mut self) {
         for process in &mut self.processes {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = process.kill();
             let _ = process.wait();
         }

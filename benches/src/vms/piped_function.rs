@@ -242,7 +242,7 @@ impl PipedFunction {
             if now > TIMEOUT {
                 return Err("no frame comes through the function".into());
             }
-            // It may still ask for something.
+            // The function may still ask for something.
             self.serve()?;
             came = self.exchange(now >= next)?;
             if now >= next {
@@ -309,7 +309,7 @@ pub fn answered(mut stream: UnixStream) -> Result<(), Failure> {
 
 impl Drop for PipedFunction {
     fn drop(&mut self) {
-        // It may have ended already. Its link ends it too, also the process within a container's `unshare`.
+        // The process may have ended already. Its link ends it too, also the process within a container's `unshare`.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -3,7 +3,7 @@
 //! address in hexadecimal. Prints `offered` when the buffer is posted, and then `a frame came` or `nothing
 //! came`.
 //!
-//! It writes registers through the device's configuration space (virtio 1.3, 4.1.4.9), which needs no
+//! The program writes registers through the device's configuration space (virtio 1.3, 4.1.4.9), which needs no
 //! mapping.
 use ringway_host::{map_region, memfd};
 use ringway_mem::{Hint, Memory, SpanMut};

@@ -253,7 +253,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // It may have ended; `ringway exec` ends its program when it gets this signal.
+            // The process may have ended; `ringway exec` ends its program when it gets this signal.
             let process = rustix::process::Pid::from_child(child);
             let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
             let _ = child.wait();

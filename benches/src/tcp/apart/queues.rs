@@ -143,7 +143,7 @@ impl Queues {
         let (_, descriptors) = receive_with(socket.as_fd(), &mut [0], 3)?;
         let [file, program, stack]: [OwnedFd; 3] = descriptors.try_into().map_err(|_| "no descriptors")?;
         let epoll = Epoll::new()?;
-        // It is never read.
+        // The descriptor is never read.
         epoll.add_edge(program.as_fd(), CALL)?;
         let mut queues = Queues { shared: Shared::new(&file, [program, stack])?, epoll };
         let (mut seen, mut ready) = ([false; CONNECTIONS], Vec::new());

@@ -38,7 +38,7 @@ pub enum OpenError {
         /// The path.
         path: PathBuf,
     },
-    /// It has no listener, but belongs to another user.
+    /// The socket has no listener, but belongs to another user.
     #[error("{}: a leftover socket of user {owner} is there; remove it or use another path", .path.display())]
     Foreign {
         /// The path.

@@ -104,7 +104,7 @@ fn end(path: &Path, signal: Signal, limit: Duration) -> bool {
             return true;
         }
         for pid in all.iter().filter(|pid| !told.contains(pid)) {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = kill_process(*pid, signal);
         }
         told = all;
@@ -129,7 +129,7 @@ pub fn remove_namespace(path: &Path) {
         // SAFETY: the path ends with a zero and outlives the call. It fails if the file is not mounted on.
         unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) };
     }
-    // It may be gone already.
+    // The folder may be gone already.
     let _ = std::fs::remove_file(path);
 }
 

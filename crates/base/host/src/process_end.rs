@@ -113,7 +113,7 @@ pub fn end_children(limit: Duration) {
         let all: Vec<Pid> =
             children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
         for process in &all {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = kill_process(*process, Signal::KILL);
         }
         match wait(WaitOptions::NOHANG) {

@@ -46,7 +46,7 @@ pub fn withhold_descriptors() {
 const DESCRIPTORS: u64 = 256;
 
 /// Confines a function's process in the same way: as `user` if started by root, with `memory` bytes at most.
-/// It may accept connections on its sockets.
+/// The process may accept connections on its sockets.
 pub fn confine_function(user: u32, memory: u64) -> Result<Confinement, HostError> {
     // Elements use the standard library's clock. To measure the ticks would take longer than the rest of the start.
     crate::clock::Clock::ask_kernel();

@@ -204,7 +204,7 @@ impl Threads {
     /// A duplicate of a thread's descriptor. It is that of the caller's own only if its call still waits afterwards.
     ///
     /// # Errors
-    /// It has no such descriptor, or is gone.
+    /// The process has no such descriptor, or is gone.
     pub fn descriptor(&mut self, thread: i32, number: u64) -> Result<OwnedFd, Errno> {
         let number = RawFd::try_from(number as u32).map_err(|_| Errno::BADF)?;
         if let Some(pidfd) = self.0.get(&thread) {

@@ -88,7 +88,7 @@ pub(crate) mod tests {
         }
         let (held, holds) = sync_channel(0);
         later(Box::new(Held(holds)));
-        // It was received: the thread is blocked in it.
+        // The message was received: the thread is blocked in the closure.
         let _ = held.send(());
         Hold(Some(held))
     }

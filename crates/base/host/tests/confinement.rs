@@ -102,7 +102,7 @@ fn monitor(fence: fn() -> Result<MonitorFence, HostError>) {
     let event = EventFd::new().expect("an eventfd").as_fd().try_clone_to_owned().expect("a copy");
     let doorbell = machine.space().add_doorbell(0xd000_0000, event).expect("a doorbell");
     machine.space().remove_doorbell(&doorbell).expect("no doorbell");
-    // It begins where it has no memory.
+    // The doorbell's address has no memory.
     assert!(!machine.run().map(drop).is_err_and(is_denied), "it runs");
     assert!(machine.enter_pvh(0, 0).is_err_and(is_denied), "its registers can't be changed");
 }

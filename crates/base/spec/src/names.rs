@@ -29,7 +29,7 @@ pub fn shown(text: &str) -> String {
 /// The name of a part of a fabric: safe in messages, file names and thread names.
 ///
 /// # Errors
-/// It has other characters, or too many.
+/// The name has other characters, or too many.
 pub fn name(text: &str) -> Result<&str, Wrong> {
     let is_good = text.len() <= 64
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
@@ -40,7 +40,7 @@ pub fn name(text: &str) -> Result<&str, Wrong> {
 /// The name of a configuration's parameter.
 ///
 /// # Errors
-/// It has other characters than a variable of Click's language.
+/// The name has other characters than a variable of Click's language.
 pub fn parameter(text: &str) -> Result<&str, Wrong> {
     let is_good = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     let wrong = || (format!("{} can't be a parameter", shown(text)), "use letters, digits and `_`".into());
@@ -99,7 +99,7 @@ fn file_name(text: &str) -> bool {
 /// The path of a UNIX socket, possibly relative to the run directory; `example` is for the remedy.
 ///
 /// # Errors
-/// It names a folder, or is too long for a socket's address.
+/// The path names a folder, or is too long for a socket's address.
 pub fn socket_path<'t>(text: &'t str, example: &str) -> Result<&'t Path, Wrong> {
     if text.len() > SOCKET_PATH {
         let fix = format!("a UNIX socket's path has {SOCKET_PATH} at most");
@@ -117,7 +117,7 @@ pub fn socket_path<'t>(text: &'t str, example: &str) -> Result<&'t Path, Wrong> 
 /// The path of a run directory.
 ///
 /// # Errors
-/// It is relative, `/`, or has a component `..`, so that it isn't the folder it seems to be.
+/// The path is relative, `/`, or has a component `..`, so that it isn't the folder it seems to be.
 pub fn run_directory(text: &str) -> Result<PathBuf, Wrong> {
     let path = Path::new(text);
     let wrong = |fix: &str| Err((format!("{} can't be a run directory", shown(text)), fix.into()));

@@ -139,7 +139,7 @@ impl Output {
     /// Checks that the file can be created here.
     ///
     /// # Errors
-    /// It can't, which is reported.
+    /// The file can't be opened, which is reported.
     pub fn check(path: &str, cx: &mut Context<'_>) -> Result<(), Failed> {
         if path == "-" { Ok(()) } else { cx.check_file(path) }
     }

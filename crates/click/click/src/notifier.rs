@@ -18,7 +18,7 @@ pub enum NoteKind {
 /// How a search for notifiers continues at one that it found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Search {
-    /// It ends there.
+    /// The search ends there.
     #[default]
     Stop,
     /// Continues behind it too.

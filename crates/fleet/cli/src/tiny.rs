@@ -36,7 +36,7 @@ pub fn tiny(json: bool, command: TinyCommand) -> Result<(), Fail> {
         TinyCommand::Build { folder, output, library, .. } if c::is_program(&folder) => {
             let (built, name) = c::build(&folder, library, LINK)?;
             let finished = finish(&built, &folder, output, &name, json);
-            // It is in a folder of the library's.
+            // The image is in a folder of the library's.
             let _ = std::fs::remove_file(built);
             finished
         }

@@ -38,7 +38,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // It may have been removed already.
+        // The folder may have been removed already.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -75,7 +75,7 @@ pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
                 topo.ping.is_some() || topo.shell.is_some() || !commands.is_empty() || used.is_err();
             *told.lock().unwrap_or_else(PoisonError::into_inner) = used;
             if is_over {
-                // It may be going down already.
+                // The fabric may be going down already.
                 let _ = Client::to(socket).and_then(|mut client| client.post("/v1/shutdown"));
             }
         };

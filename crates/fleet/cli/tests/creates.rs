@@ -54,7 +54,7 @@ fn thousands_of_requests_at_once_are_served_or_refused_with_a_reason() {
         let request =
             |number: &usize| (*number, ask(&lab, "POST", "/v1/functions", &request(*number, isolation)));
         let asked: Vec<_> = numbers.iter().map(request).collect();
-        // It answers, and frames pass.
+        // The function answers, and frames pass.
         assert!(lab.ok(&["ps"]).contains("left"));
         assert!(send(&mut left, round));
         assert_eq!(next(&mut right, LONG), Some(round), "frames pass");

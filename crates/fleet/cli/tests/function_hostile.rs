@@ -162,7 +162,7 @@ fn deaf(lab: &Lab) -> UnixStream {
     let mut socket = UnixStream::connect(lab.socket("functions/f.sock")).unwrap();
     socket.set_nonblocking(true).unwrap();
     let (end, mut full) = (Instant::now() + LONG, 0);
-    // It must stay full for a while: the function reads as long as it can answer.
+    // The channel must stay full for a while: the function reads as long as it can answer.
     while full < 20 {
         match socket.write("READ list\r\n".repeat(100).as_bytes()) {
             Ok(_) => full = 0,
@@ -170,7 +170,7 @@ fn deaf(lab: &Lab) -> UnixStream {
                 full += 1;
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // It may be closed, too.
+            // The channel may be closed, too.
             Err(_) => break,
         }
         assert!(Instant::now() < end, "it reads without end");

@@ -150,7 +150,7 @@ fn a_function_killed_while_it_is_updated_has_the_old_configuration_or_the_new_on
                 updating.join().unwrap()
             });
             rig.is_whole();
-            // It has the new configuration exactly if that was the answer.
+            // The function has the new configuration exactly if that was the answer.
             last = if status == 204 { new } else { last };
             let path = format!("functions/one/handlers/{last}.count");
             assert_eq!(ask(&rig.lab, "GET", &path, &Value::Null).0, 200, "round {round}: {status}");
@@ -196,7 +196,7 @@ fn a_function_killed_while_it_is_created_leaves_nothing() {
                 creating.join().unwrap()
             });
             if status == 201 {
-                // It ran before it was killed, and so comes back.
+                // The function ran before it was killed, and so comes back.
                 until("it runs again", || is_running(&rig.lab, "new"));
                 destroy();
             } else {

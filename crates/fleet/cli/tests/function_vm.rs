@@ -155,7 +155,7 @@ fn a_function_moves_to_another_fabric_with_its_state_and_its_frames() {
         }
         came == kept
     });
-    // It has memory of its own, and so moves again: its former fabric has its port free.
+    // The function has memory of its own, and so moves again: its former fabric has its port free.
     let back = here.socket("api.sock");
     there.ok(&["function", "migrate", "one", "--to", back.to_str().unwrap()]);
     assert!(count(&here, "one") >= kept && function(&there, "one").is_null());

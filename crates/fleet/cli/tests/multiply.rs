@@ -282,7 +282,7 @@ fn a_function_multiplies_and_shrinks_without_loss() {
         assert!((200..240).all(|flow| ends.instance(flow) != 2), "{isolation}: it gets no new flows");
         crate::lab::until("its last flow has ended, and it is stopped", || states(&lab)[1] == "dormant");
         assert!(drops(&lab).is_empty(), "{isolation}: {:?}", drops(&lab));
-        // It starts again.
+        // The function starts again.
         ends.load(300..340, "it multiplies again", || states(&lab)[1] == "running");
         ends.finish();
         assert!(drops(&lab).is_empty(), "{isolation}: {:?}", drops(&lab));
@@ -367,7 +367,7 @@ fn instances_are_killed_while_the_function_multiplies_and_shrinks() {
     until("it shrinks", || matches!(&*states(&lab)[1], "draining" | "dormant"));
     if states(&lab)[1] == "draining" {
         let pid = find(&lab, "fw/2")["pid"].to_string();
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let _ = Command::new("kill").args(["-9", &pid]).status().unwrap();
     }
     until("it is not started again", || states(&lab)[1] == "dormant");

@@ -99,7 +99,7 @@ fn a_real_guest_is_placed_runs_and_releases_its_resources() {
     let row = top["processes"].as_array().unwrap().iter().find(|row| row["name"] == "left").cloned().unwrap();
     let pid = &lab.json(&["guest", "list"])[0]["pid"];
     assert!(&row["pid"] == pid && row["kind"] == lab.json(&["guest", "list"])[0]["kind"], "{row}");
-    // It has booted Linux.
+    // The guest has booted Linux.
     assert!(row["memory"].as_u64().unwrap() > 8 << 20, "{row}");
     let running = lab.host();
     assert_eq!((&running["vms"], &running["pending"]), (&1.into(), &0.into()), "{running}");

@@ -238,7 +238,7 @@ fn a_monitor_killed_while_it_arrives_leaves_the_function_where_it_was() {
         kill(process);
         let (status, refused) = answer(asked);
         if status == 201 {
-            // It had arrived before: it is started there from its configuration.
+            // The function had arrived before: it is started there from its configuration.
             until("it runs there", || is_running(&there, "one"));
             there.ok(&["function", "destroy", "one"]);
         } else {
@@ -298,7 +298,7 @@ fn a_move_whose_command_is_killed_leaves_the_function_where_it_can_go_on() {
         command.env("RINGWAY_RUN", here.folder.join("run")).stdout(Stdio::null()).stderr(Stdio::null());
         let mut command = command.spawn().unwrap();
         spin(Duration::from_millis(4) * round);
-        // It may have ended.
+        // The process may have ended.
         let _ = command.kill();
         command.wait().unwrap();
         let mut back = None;

@@ -119,7 +119,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let router = api::router(inbox).merge(place::router(place.clone()));
     // The extender's address is logged before `ready` is called.
     extender.iter().for_each(send_address);
-    // It ends with this process.
+    // The thread ends with this process.
     extender.map(|listener| place::extender_thread(listener, place.clone())).transpose()?;
     let kept = place::keep(place);
     let served = tokio::spawn(place::serve(socket, |_| None, router, place::Bounds::of_api(), async {

@@ -81,7 +81,7 @@ pub enum FunctionError {
     /// An operation on a snapshot failed.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// It has a program's image, and so no configuration.
+    /// The function has a program's image, and so no configuration.
     #[error("function {0} is a program, which has no configuration and no handlers")]
     Program(String),
     /// The running function refused a new configuration, and keeps the old one.
@@ -436,7 +436,7 @@ impl Functions {
                     later(&self.inbox, limit, Message::Function(late));
                 }
             }
-            // It is removed: see `abandon_failed`.
+            // The function is removed: see `abandon_failed`.
             Err(error) if record.awaited.is_some() => {
                 (record.life, record.reason) = (Life::Waiting, error.to_string());
             }
@@ -572,8 +572,8 @@ impl Functions {
         if let Life::Running { runner, .. } = &record.life
             && record.launches != launch
         {
-            // It ended behind its answer, and was started with the former configuration. That is no failure of its
-            // own: the next start is not delayed.
+            // The process ended behind its answer, and was started with the former configuration. That is no failure
+            // of its own: the next start is not delayed.
             record.quick = 0;
             runner.kill();
         }
@@ -669,7 +669,7 @@ impl Functions {
     ) -> Result<impl Future<Output = Result<(), FunctionError>> + use<>, FunctionError> {
         let record = self.record(name)?;
         if record.leaving.is_some() {
-            // It would go on here, while the other fabric takes it over.
+            // The function would go on here, while the other fabric takes it over.
             return Err(FunctionError::Suspended(name.into()));
         }
         let title = Function { configuration: to.clone(), ..record.function.clone() }.title().to_string();
@@ -705,7 +705,7 @@ impl Functions {
         taken_over?;
         record.function.configuration = to.clone();
         match &record.life {
-            // It was started with the old configuration; its restart uses the new one.
+            // The process was started with the old configuration; its restart uses the new one.
             Life::Running { up: false, runner, .. } => {
                 runner.kill();
                 record.quick = 0;
@@ -732,7 +732,7 @@ impl Functions {
             Life::Waiting | Life::Running { up: false, .. } if record.failing => Err(record.ended()),
             Life::Running { suspended: true, .. } => Err(FunctionError::Suspended(name.into())),
             Life::Running { .. } => Ok((record.socket.clone(), record.launches)),
-            // It answers once it is restarted.
+            // The function answers once it is restarted.
             Life::Waiting => Ok((record.socket.clone(), record.launches + 1)),
         }
     }
@@ -761,7 +761,7 @@ impl Functions {
     pub fn wanted(&mut self, name: &str) {
         if self.records.get(name).is_some_and(|record| matches!(record.life, Life::Dormant)) {
             tracing::info!(function = name, "it is needed");
-            // It can't run already.
+            // The function can't run already.
             let _ = self.start(name);
         }
     }

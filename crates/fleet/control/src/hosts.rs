@@ -117,7 +117,7 @@ impl Program {
 
     fn signal(&self, signal: Signal) {
         if let ProgramState::Running(pid) = self.state() {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = kill_process_group(pid, signal);
         }
     }

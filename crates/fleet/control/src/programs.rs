@@ -66,16 +66,16 @@ pub enum Order {
 /// What a program does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It does not run: it was stopped, or not started.
+    /// The program does not run: it was stopped, or not started.
     #[default]
     Stopped,
-    /// It runs, as the child of this process.
+    /// The program runs, as the child of this process.
     Running(u32),
-    /// It was asked to end.
+    /// The program was asked to end.
     Stopping(u32),
-    /// It has ended, and will be started again.
+    /// The program has ended, and will be started again.
     Waiting,
-    /// It has ended.
+    /// The program has ended.
     Ended,
 }
 
@@ -89,7 +89,7 @@ pub struct Status {
     /// How it ended last.
     pub reason: String,
     is_wanted: bool,
-    /// It is to end first.
+    /// The program is to end first.
     is_restarted: bool,
     is_removed: bool,
 }
@@ -107,7 +107,7 @@ struct Shared {
 
 struct Record {
     shared: Arc<Shared>,
-    /// It is over once the thread has ended.
+    /// The restart is over once the thread has ended.
     over: watch::Receiver<()>,
 }
 
@@ -355,7 +355,7 @@ impl Shared {
             });
             match left {
                 Some((Duration::ZERO, signal)) => {
-                    // It may have ended.
+                    // The program may have ended.
                     let _ = pidfd_send_signal(&watched, signal);
                     if signal == Signal::KILL {
                         let _ = kill_process_group(pid, signal);

@@ -34,7 +34,7 @@ pub enum SnapshotError {
          snapshots are taken"
     )]
     Unwanted(String),
-    /// It can't be taken.
+    /// The snapshot can't be taken.
     #[error("the state of function {0} can't be taken, and it goes on as it was: {1}")]
     Failed(String, String),
     /// A clone needs as many ports as its original.

@@ -138,7 +138,7 @@ pub(crate) fn follow(service: &Service, now: &Placement) -> Result<Outcome, Fail
             Ok(()) => outcome.changes.push(format!("{} {kind} {name}", step.verb())),
             Err(error) => {
                 outcome.refused.push(format!("{kind} {name} is left as it was: {error}"));
-                // It is still to be removed.
+                // The object is still to be removed.
                 match kind {
                     "cluster" => left.clusters.insert(name.into()),
                     _ => left.policies.insert(name.into()),

@@ -101,7 +101,7 @@ impl FabricHandle {
         let Some(machine) = self.machine(name)? else {
             return Err(Failed::Unknown(nothing_to_start(name, known.is_some())));
         };
-        // It can't be moved, whether or not an operator described it.
+        // The guest can't be moved, whether or not an operator described it.
         let vm = Vm { migration: Migration::PinnedToHost, ..known.unwrap_or_else(|| vm(&machine)) };
         let request = PlaceRequest {
             vms: vec![name.into()],

@@ -130,7 +130,7 @@ impl Service {
             let ours = self.link.get().map(|link| Ok::<_, Failed>((link, link.machine(&action.name)?)));
             let done = match ours.transpose() {
                 Ok(Some((link, Some(machine)))) if machine.runs => {
-                    // It uses nothing here once it has ended, which the next measurement sees.
+                    // The machine uses nothing here once it has ended, which the next measurement sees.
                     link.stop(&action.name)
                 }
                 Ok(_) if executor == Some(Executor::Inventory) => {

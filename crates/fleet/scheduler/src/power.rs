@@ -157,7 +157,7 @@ pub(crate) mod tests {
         std::thread::spawn(move || sender.send(std::fs::read(end)));
         let child = hook("child", &format!("exec 3> {}; sleep 1000 & wait", fifo.display()), 500);
         assert!(child.switch("h1", true).unwrap_err().contains("it took longer"));
-        // It may have been killed before it opened the FIFO.
+        // The program may have been killed before it opened the FIFO.
         drop(std::fs::File::options().read(true).write(true).open(&fifo).unwrap());
         assert_eq!(ended.recv_timeout(Duration::from_secs(60)).unwrap().unwrap(), b"");
         let none = PowerHook { program: folder.join("none"), limit_ms: 1 };

@@ -394,7 +394,7 @@ fn slow_senders_are_disconnected() {
         let mut stream = TcpStream::connect(api.extender).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         stream.write_all(begin.as_bytes()).unwrap();
-        // It is closed eventually; a loaded machine may take longer.
+        // The connection is closed eventually; a loaded machine may take longer.
         let dribbled =
             (0..2000).take_while(|_| !is_over(&mut stream) && stream.write_all(b"x").is_ok()).count();
         assert!(dribbled < 2000, "{name}: it is still open");

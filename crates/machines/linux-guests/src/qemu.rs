@@ -222,16 +222,16 @@ fn asked(program: &Path, options: &[&str]) -> Option<String> {
 
 /// Milliseconds that QEMU waits for an answer of a card's port. After its default, five seconds, it gives up the card,
 /// and at the first message itself: too early on a machine that boots many guests at once.
-const CARD_PATIENCE: u32 = 60_000;
+const CARD_TIMEOUT_MS: u32 = 60_000;
 /// The property for it, which a QEMU may lack.
-const PATIENCE: &str = "x-msg-timeout";
+const CARD_TIMEOUT: &str = "x-msg-timeout";
 
 /// An emulated card. Only JSON describes its socket.
 fn card(socket: &Path, help: &str) -> Vec<String> {
     let socket = serde_json::json!({ "type": "unix", "path": socket.display().to_string() });
     let mut device = serde_json::json!({ "driver": "vfio-user-pci", "socket": socket });
-    if help.contains(PATIENCE) {
-        device[PATIENCE] = CARD_PATIENCE.into();
+    if help.contains(CARD_TIMEOUT) {
+        device[CARD_TIMEOUT] = CARD_TIMEOUT_MS.into();
     }
     vec!["-device".into(), device.to_string()]
 }

@@ -46,7 +46,7 @@ fn kept(kernel: &Path, cache: &Path) -> io::Result<PathBuf> {
         let new = cache.join(format!("new-{}-{key}", std::process::id()));
         let made = decompress(&read_file(kernel, LARGEST)?, &new).and_then(|()| fs::rename(&new, &to));
         if let Err(error) = made {
-            // It may not be there.
+            // The file may not be there.
             let _ = fs::remove_file(&new);
             return Err(error);
         }

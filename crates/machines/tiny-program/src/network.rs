@@ -336,7 +336,7 @@ impl NetworkState {
         let NetworkState { stack, closing, budget, cost, .. } = self;
         closing.retain(|&(id, due)| {
             if due <= now {
-                // It may have ended already.
+                // The connection may have ended already.
                 let _ = stack.abort(now, id);
             } else if !is_sent(stack, id) {
                 return true;
@@ -494,7 +494,7 @@ impl Network {
             let id = open(&mut network.stack, (Ipv4Addr::UNSPECIFIED, port).into())?;
             Ok::<_, SocketError>((id, network.stack.local_address(id)?.port()))
         })?;
-        // It is closed if the second one fails.
+        // The first socket is closed if the second one fails.
         let sockets = Sockets::new(self, [first]);
         let second =
             self.with(|network, _| open(&mut network.stack, (Ipv6Addr::UNSPECIFIED, port).into()))?;

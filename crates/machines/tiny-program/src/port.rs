@@ -252,7 +252,7 @@ impl Port {
     /// Sends a frame. `false`: there is no room. It leaves at the end of the turn, or with the 64th frame.
     ///
     /// # Errors
-    /// It is too long.
+    /// The frame is too long.
     pub fn try_send(&mut self, frame: &[u8]) -> Result<bool, Error> {
         self.with(|port| port.push(&[&[Span::of(frame)]], [0; 10]))
     }
@@ -260,7 +260,7 @@ impl Port {
     /// As [`Port::try_send`], but waits for room.
     ///
     /// # Errors
-    /// It is too long.
+    /// The frame is too long.
     pub async fn send(&mut self, frame: &[u8]) -> Result<(), Error> {
         poll_fn(|cx| match self.try_send(frame) {
             Ok(true) => Poll::Ready(Ok(())),

@@ -25,7 +25,7 @@ const SLEEP: u64 = 1_000_000;
 /// How often the channel is looked at while tasks are busy, in nanoseconds.
 const BUSY: u64 = 20_000;
 /// Sleeps until the last messages were taken, before a program ends anyway.
-const FAREWELL: u32 = 100;
+const LAST_SLEEPS: u32 = 100;
 
 /// What a program has of its machine.
 pub(crate) struct Host<M> {
@@ -80,7 +80,7 @@ where
     F: Future<Output = Result<(), Error>> + 'static,
 {
     let mut runtime = Runtime::new(host, monitor, start);
-    // It may be large, and the stack is not.
+    // The program's state may be large, and the stack is not.
     let mut main = Box::pin(main(runtime.program()));
     match runtime.block_on(main.as_mut()) {
         Ok(result) => runtime.end(result),
@@ -145,7 +145,7 @@ impl<M: Machine> Runtime<M> {
             self.shared.state.borrow_mut().wrong(&error.to_string());
         }
         self.put();
-        self.farewell();
+        self.wait_for_monitor();
         if result.is_ok() { End::Returned } else { End::Failed }
     }
 
@@ -199,8 +199,8 @@ impl<M: Machine> Runtime<M> {
 
     /// Waits until the monitor has taken the last messages. Connections are cut: what has no room in the ports and
     /// windows is lost, and the streams that tasks still have get no FIN.
-    fn farewell(&mut self) {
-        for _ in 0..FAREWELL {
+    fn wait_for_monitor(&mut self) {
+        for _ in 0..LAST_SLEEPS {
             if self.exchange().is_err() {
                 return;
             }
@@ -209,7 +209,7 @@ impl<M: Machine> Runtime<M> {
                 return;
             }
             match state.monitor.arm() {
-                Ok(true) => self.machine.park((SLEEP / u64::from(FAREWELL)) as u32),
+                Ok(true) => self.machine.park((SLEEP / u64::from(LAST_SLEEPS)) as u32),
                 Ok(false) => {}
                 Err(Broken::Index | Broken::Buffer) => return,
             }

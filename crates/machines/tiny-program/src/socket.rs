@@ -262,7 +262,7 @@ impl TcpStream {
     /// Gives the connection up: the peer gets a reset.
     pub fn abort(self) {
         let Socket { network, id, .. } = &self.socket;
-        // It may have ended already.
+        // The connection may have ended already.
         let _ = network.with(|network, now| network.stack.abort(now, *id));
     }
 }

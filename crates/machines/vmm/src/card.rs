@@ -63,7 +63,7 @@ pub enum CardError {
     /// The registers are not those of a card.
     #[error("the port describes registers that no card has")]
     Registers,
-    /// It has no message signalled interrupts.
+    /// The card has no message signalled interrupts.
     #[error("the card has no message signalled interrupts")]
     NoMsi,
 }

@@ -1,6 +1,6 @@
 //! The monitor of tiny guests: one virtual machine with one CPU, on KVM.
 //!
-//! It is no general hypervisor. A machine has memory, a console of one port, an exit port, a port to sleep at, and
+//! This is no general hypervisor. A machine has memory, a console of one port, an exit port, a port to sleep at, and
 //! what is added to it: more memory, such as a ring port's, doorbells, and the card of an `e1000` port or the ring of a
 //! `ring-pci` port. There is no interrupt controller and no firmware: an image begins at its PVH entry, and a device
 //! wakes a guest that sleeps. Read `vm.rs` first. [`FunctionVm`] runs a Click configuration, or a program's image, in

@@ -99,7 +99,7 @@ pub(crate) const fn decimal(text: &str) -> u64 {
 /// Why an image can't be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It is no ELF image, or does not fit into the memory.
+    /// The file is no ELF image, or does not fit into the memory.
     #[error("the image can't be loaded: {0}")]
     Image(#[from] linux_loader::loader::Error),
     /// The image has no PVH entry.

@@ -139,7 +139,7 @@ impl SnapshotRequest {
         self.with(|state| state.file.take())
     }
 
-    /// It was taken, or could not be. Returns when the guest may go on.
+    /// The snapshot was taken, or could not be. Returns when the guest may go on.
     pub fn taken(&self, result: Result<Snapshot, String>) {
         self.with(|state| {
             state.freeze &= result.is_ok();

@@ -117,7 +117,7 @@ pub struct Vm {
     /// Bytes that it wrote to its console.
     written: usize,
     snapshot_request: Arc<SnapshotRequest>,
-    /// It resumes from a snapshot, whose file has the pages that it has not written.
+    /// The machine resumes from a snapshot, whose file has the pages that it has not written.
     is_clone: bool,
 }
 
@@ -136,7 +136,7 @@ impl SharedMachine {
 
     /// The eventfd wakes the guest no more.
     pub fn remove_wake(&self, eventfd: BorrowedFd<'_>) {
-        // It is only watched by us, and so can be removed.
+        // The eventfd is only watched by us, and so can be removed.
         let _ = self.epoll.delete(eventfd);
     }
 }
@@ -260,7 +260,7 @@ impl Vm {
 
     /// Makes writes of four bytes to an address signal an eventfd.
     pub fn add_doorbell(&mut self, address: u64, eventfd: OwnedFd) -> Result<(), VmError> {
-        // It stays until the machine is gone.
+        // The doorbell stays until the machine is gone.
         self.machine.space().add_doorbell(address, eventfd)?;
         Ok(())
     }

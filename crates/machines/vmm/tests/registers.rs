@@ -177,7 +177,7 @@ fn any_access_while_a_snapshot_is_awaited_takes_one_or_ends_the_guest() {
                 refused += 1;
                 assert!(error.to_string().contains("outside its memory"), "{round}: {error}");
             }
-            // It ended without one.
+            // The guest ended without a report.
             Err(_) => without += 1,
         }
     }

@@ -201,7 +201,7 @@ fn a_clone_of_a_snapshot_of_hours_ago_has_the_time_of_now_and_timers_that_are_no
     let seconds = |program: &mut _| read(program, "s.run").trim().parse::<f64>().unwrap();
     let before = seconds(&mut program);
     let (snapshot, file) = original.snapshot().unwrap();
-    // It was taken three hours earlier.
+    // The snapshot was taken three hours earlier.
     let mut text = serde_json::to_value(&snapshot).unwrap();
     let wall = text["wall"]["secs"].as_u64().unwrap();
     text["wall"]["secs"] = (wall - 3 * 3600).into();

@@ -1,6 +1,6 @@
 //! A sans-I/O TCP/IP stack: IPv4 and IPv6 on Ethernet, ARP, neighbour discovery, ICMP, UDP, TCP.
 //!
-//! It has no clock, no randomness and no I/O of its own: every call takes the time in nanoseconds, a stack gets
+//! The stack has no clock, no randomness and no I/O of its own: every call takes the time in nanoseconds, a stack gets
 //! its seed once, and frames go in and out in bursts with virtio-net offload metadata. Equal calls give equal
 //! results, so a whole network runs in virtual time.
 //!

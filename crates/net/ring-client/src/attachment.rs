@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Delays in nanoseconds before a port is retried: the first one, and the largest.
 pub(crate) const PAUSES: (u64, u64) = (10_000_000, 1_000_000_000);
 /// Time limit for receiving a ring once the reply has begun.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The state of an attachment.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Attachment {
             return;
         }
         if let State::Requested(coming) = std::mem::replace(&mut self.state, State::Away) {
-            match coming.ring_by(Some(PATIENCE), map) {
+            match coming.ring_by(Some(TIMEOUT), map) {
                 Ok(ring) => {
                     self.since = now;
                     self.become_as(State::Up(ring));

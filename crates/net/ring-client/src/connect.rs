@@ -87,7 +87,7 @@ pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) 
         wait_readable(socket, end)?;
         let received = receive_with(socket.as_fd(), &mut bytes[filled..], Welcome::DESCRIPTORS);
         let (count, mut new) = match received {
-            // It was closed before it read the request.
+            // The server closed before it read the request.
             Err(HostError::Call { error: Errno::CONNRESET, .. }) => return Err(RingError::Closed),
             received => received?,
         };
@@ -161,10 +161,10 @@ mod tests {
         tell_late(&own, long(), Duration::ZERO, || told += 1).unwrap();
         tell_late(&own, None, Duration::from_millis(1), || told += 1).unwrap();
         assert_eq!(told, 2);
-        // It gives up itself before.
+        // The client gives up itself before.
         tell_late(&own, Instant::now().checked_add(Duration::ZERO), UNANNOUNCED, || told += 1).unwrap();
         assert_eq!(told, 2);
-        // It has an answer.
+        // The client has an answer.
         (&other).write_all(&[0]).unwrap();
         tell_late(&own, None, Duration::from_secs(3600), || told += 1).unwrap();
         assert_eq!(told, 2);

@@ -27,9 +27,9 @@ struct Calls {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Reads {
-    /// It waits for bytes.
+    /// The reader waits for bytes.
     Waits,
-    /// It comes after they arrived.
+    /// The reader comes after the bytes arrived.
     Later,
     /// The same, and it uses them where they are, as by `TcpStream::read_in_place`.
     InPlace,

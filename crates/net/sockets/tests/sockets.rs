@@ -275,7 +275,7 @@ fn a_polled_host_sleeps_until_a_deadline_or_a_frame() {
     assert_eq!(server.arm().unwrap(), None);
     server.poll().unwrap();
     assert_eq!(server.stack().received(accepted).unwrap()[0], b"hello");
-    // It is woken by the next one.
+    // The waiting thread is woken by the next connection.
     let sleeper = std::thread::spawn(move || {
         while server.stack().received(accepted).unwrap()[0].len() < 10 {
             server.wait(None).unwrap();

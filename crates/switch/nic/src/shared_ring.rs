@@ -1,9 +1,9 @@
 //! A PCI device whose memory is a program's ring (netmap's ptnet): the program maps BAR 2, and frames pass without any
 //! access to a register.
 //!
-//! It has the identity and the layout of QEMU's shared memory device (ivshmem, revision 1: registers in BAR 0, vectors
-//! in BAR 1, memory in BAR 2), with two registers more, [`RESET`] and [`STATUS`]. One message-signalled interrupt
-//! announces received frames and room to send. There is no DMA and no interrupt pin.
+//! The device has the identity and the layout of QEMU's shared memory device (ivshmem, revision 1: registers in BAR 0,
+//! vectors in BAR 1, memory in BAR 2), with two registers more, [`RESET`] and [`STATUS`]. One message-signalled
+//! interrupt announces received frames and room to send. There is no DMA and no interrupt pin.
 
 use crate::device::{Accesses, Area};
 use crate::pci::{self, Bar, Capability, ConfigSpace, Identity, Space};

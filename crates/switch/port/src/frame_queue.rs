@@ -361,7 +361,7 @@ impl Inside {
         drop(own);
         drop(former);
         self.changes.fetch_add(1, SeqCst);
-        // It may wait for room in the former queue.
+        // A sender may wait for room in the former queue.
         self.bell.wake();
     }
 

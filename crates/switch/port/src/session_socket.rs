@@ -15,7 +15,7 @@ pub enum SocketError {
     /// The peer sends requests and never reads the replies.
     #[error("the peer does not read the replies to its messages")]
     Deaf,
-    /// It sent a descriptor whose use may block for as long as the peer likes.
+    /// The peer sent a descriptor whose use may block for as long as the peer likes.
     #[error(
         "the peer sent a descriptor that is neither memory (a memfd, or a file on tmpfs or hugetlbfs) nor {0}"
     )]

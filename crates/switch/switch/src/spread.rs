@@ -339,7 +339,7 @@ mod tests {
         spread.assign(0b011, 0b111, at(4));
         assert!((0..500).all(|flow| go(flow + 500, 5) == new[flow as usize]));
         assert!((1000..1500).all(|flow| go(flow, 5) != 2));
-        // It is gone: only its flows move.
+        // One port is gone: only its flows move.
         spread.assign(0b011, 0b011, at(6));
         for (flow, own) in (500..).zip(&new) {
             let now = go(flow, 7);

@@ -88,7 +88,7 @@ impl RegionInfo {
     pub const READ: u32 = 1;
     /// The region can be written.
     pub const WRITE: u32 = 2;
-    /// It can be mapped; a descriptor comes with the reply.
+    /// The region can be mapped; a descriptor comes with the reply.
     pub const MMAP: u32 = 4;
     /// Capabilities follow.
     pub const CAPS: u32 = 8;

@@ -43,7 +43,7 @@ enum When {
     Is(u32, &'static [u32]),
     /// The argument of this number, a pointer, is not null, or the one of that number has this bit.
     NotNull(u32, Option<(u32, u32)>),
-    /// It is `ioctl`, about a socket's bytes or about interfaces.
+    /// The call is `ioctl`, about a socket's bytes or about interfaces.
     Control,
     /// Never: it fails as on a kernel that doesn't have it.
     Missing,
@@ -69,7 +69,7 @@ const RULES: &[(libc::c_long, When)] = &[
     (libc::SYS_sendmmsg, When::Always),
     (libc::SYS_recvmmsg, When::Always),
     (libc::SYS_ioctl, When::Control),
-    // It would make sockets that no filter sees.
+    // io_uring would make sockets that no filter sees.
     (libc::SYS_io_uring_setup, When::Missing),
 ];
 

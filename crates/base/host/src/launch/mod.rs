@@ -121,7 +121,7 @@ impl Launched {
     /// The kernel does not permit namespaces, or the interface is impossible.
     pub fn prepared(&self) -> Result<(OwnedFd, Option<(Trap, Inside)>), LaunchError> {
         self.receive().inspect_err(|_| {
-            // It reported an error, or waits for an answer that does not come.
+            // The child reported an error, or waits for an answer that does not come.
             let _ = rustix::process::kill_process(self.process, rustix::process::Signal::KILL);
             let _ = rustix::process::waitpid(Some(self.process), rustix::process::WaitOptions::empty());
         })

@@ -56,7 +56,7 @@ pub(super) fn become_program(launch: &Launch, talk: &OwnedFd) -> ! {
 fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     separate(launch)?;
     let folder = files(launch);
-    // It is empty again, and used by nobody.
+    // The folder is empty again, and used by nobody.
     let _ = std::fs::remove_dir(&launch.folder);
     let folder = folder?;
     without_suid()?;

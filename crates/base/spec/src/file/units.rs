@@ -61,7 +61,7 @@ pub type Wrong = (String, String);
 /// Checks the value of a key, which `show` writes as the user does.
 ///
 /// # Errors
-/// It is out of range.
+/// The value is out of range.
 pub fn within(
     key: &str,
     value: u64,
@@ -127,7 +127,7 @@ pub fn bits(text: &str) -> Result<u64, Wrong> {
 /// A share: `1%` or `0.01`; up to `100%`.
 ///
 /// # Errors
-/// It is no number, or out of range, or 1 without a unit, which is 1% for tc and would be 100% here.
+/// The text is no number, or out of range, or 1 without a unit, which is 1% for tc and would be 100% here.
 pub fn share(text: &str) -> Result<f64, Wrong> {
     let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let value = plain(number.trim()).map(|value| value / unit);

@@ -19,7 +19,7 @@
 //!   there is neither.
 //! - `VERBOSE`: whether connections are reported; false by default.
 //!
-//! It never blocks: a pushed packet is dropped if the socket has no room, or if there is no connection.
+//! The element never blocks: a pushed packet is dropped if the socket has no room, or if there is no connection.
 //! Handlers: `drops` (read).
 mod system_socket;
 

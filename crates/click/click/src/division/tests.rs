@@ -74,7 +74,7 @@ fn router_wide_elements_run_on_the_first_thread() {
     members[4].reach = Reach::Each;
     members[4].configuration = "a 1, b 2";
     members[2].thread = Some(1);
-    // It is requested on another thread by name, and the script mentions it.
+    // The element is requested on another thread by name, and the script mentions it.
     assert_eq!(homes(&members, &[], true), [Some(0), Some(0), Some(1), Some(0), None]);
     // An element that mentions the script is on the script's thread, whatever is requested.
     members[2].configuration = "s.run";

@@ -11,7 +11,7 @@ pub enum HandlerError {
     NoElement(String),
     /// There is no such handler: its full name, and whether it was to be read or written.
     NoHandler(String, &'static str),
-    /// It takes no parameters: its full name.
+    /// The handler with this full name takes no parameters.
     NoParameters(String),
     /// The element is running: its full name. Writes are deferred instead.
     Busy(String),

@@ -8,9 +8,9 @@ use alloc::string::String;
 pub struct HandlerInfo {
     /// Its name.
     pub name: Cow<'static, str>,
-    /// It can be read.
+    /// The handler can be read.
     pub readable: bool,
-    /// It can be written.
+    /// The handler can be written.
     pub writable: bool,
     /// Reading takes parameters.
     pub parameters: bool,
@@ -22,15 +22,15 @@ pub struct HandlerInfo {
     pub expensive: bool,
     /// The written value is ignored.
     pub button: bool,
-    /// It is a Boolean.
+    /// The value is a Boolean.
     pub checkbox: bool,
     /// User interfaces need not show it.
     pub uncommon: bool,
-    /// It is there for old configurations only.
+    /// The handler is there for old configurations only.
     pub deprecated: bool,
-    /// It is read from inside the configuration only.
+    /// The handler is read from inside the configuration only.
     pub read_private: bool,
-    /// It is written from inside the configuration only.
+    /// The handler is written from inside the configuration only.
     pub write_private: bool,
 }
 

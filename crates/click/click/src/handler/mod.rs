@@ -282,7 +282,7 @@ impl Handler {
         Self::new("*".into(), action(read), action(write))
     }
 
-    /// It can be written as well.
+    /// The handler can be written as well.
     pub fn writes<E: Element>(
         self,
         write: impl Fn(&mut E, &str, &mut Context<'_>) -> Result<(), HandlerError> + 'static,
@@ -360,7 +360,7 @@ impl Handler {
         self
     }
 
-    /// It is a Boolean.
+    /// The value is a Boolean.
     pub fn checkbox(mut self) -> Self {
         self.0.info.checkbox = true;
         self
@@ -372,13 +372,13 @@ impl Handler {
         self
     }
 
-    /// It is there for old configurations only.
+    /// The handler is there for old configurations only.
     pub fn deprecated(mut self) -> Self {
         self.0.info.deprecated = true;
         self
     }
 
-    /// It can be read and written from inside the configuration only.
+    /// The handler can be read and written from inside the configuration only.
     pub fn private(mut self) -> Self {
         (self.0.info.read_private, self.0.info.write_private) = (true, true);
         self

@@ -101,7 +101,7 @@ pub(crate) struct Info {
 
 /// A running configuration.
 ///
-/// It and its packets belong to one thread. The caller drives it by calling [`Router::turn`] repeatedly.
+/// A router and its packets belong to one thread. The caller drives it by calling [`Router::turn`] repeatedly.
 #[expect(clippy::vec_box, reason = "bursts are handed on by pointer")]
 pub struct Router {
     elements: Vec<Option<Box<dyn Element>>>,

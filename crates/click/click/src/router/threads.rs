@@ -125,7 +125,7 @@ impl Router {
         }
         self.stop_element = self.stop_element.filter(|id| self.element(*id).is_some());
         self.homes = Some(Box::new(Homes { division: division.clone(), own, threads: None, drops: [0; 2] }));
-        // It has configured the same elements as the other threads, and a RandomSeed among them.
+        // This thread has configured the same elements as the other threads, and a RandomSeed among them.
         self.random().diverge(own);
     }
 

@@ -40,7 +40,7 @@ pub static CLASS: Class = Class::new("ARPQuerier", || Box::<ArpQuerier>::default
 struct Hop {
     ip: Ipv4Addr,
     header: Ethernet,
-    /// It counts for later bursts before this time in jiffies, unless the entries have another version.
+    /// The header counts for later bursts before this time in jiffies, unless the entries have another version.
     until: u64,
     version: u64,
 }

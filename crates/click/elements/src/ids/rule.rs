@@ -23,7 +23,7 @@ const SILENT: [&str; 11] = [
 pub(super) enum NoRule {
     /// The rule is wrong.
     Wrong(String),
-    /// It needs something that is not supported.
+    /// The rule needs something that is not supported.
     Unsupported(String),
 }
 

@@ -53,7 +53,7 @@ impl Uses {
     /// Checks that the function has a port of this name.
     ///
     /// # Errors
-    /// It has none.
+    /// The element has none.
     pub fn check_port(&self, port: &str) -> Result<(), String> {
         if self.ports.iter().any(|own| own == port) {
             return Ok(());

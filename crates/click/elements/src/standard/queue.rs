@@ -6,7 +6,7 @@
 //! - `CAPACITY`: maximum number of packets; 1000 by default.
 //!
 //! Handlers: `length`, `highwater_length`, `drops` (read); `capacity` (read, write); `reset`, `reset_counts` (write).
-//! It notifies of emptiness and fullness, so that pulling and pushing tasks can sleep.
+//! A queue notifies of emptiness and fullness, so that pulling and pushing tasks can sleep.
 use alloc::collections::VecDeque;
 use ringway_click::prelude::*;
 use ringway_click::{Note, NoteKind, Search};

@@ -205,7 +205,7 @@ fn trace(options: &Trace) -> Result<(), Fail> {
             break text;
         }
     };
-    // It may have ended.
+    // The program may have ended.
     let _ = client.ask(&Request::Record(id, 0));
     match &options.output {
         Some(path) => {

@@ -35,7 +35,7 @@ fn lengths() -> impl Iterator<Item = (usize, usize)> {
 
 fn peer(lab: &Lab, namespace: &str, interface: &str) -> Script {
     let mut peer = Script::start(namespace, &lab.folder, PEER, &[interface]);
-    // It listens once it answers.
+    // The server listens once it answers.
     assert_eq!(peer.ask("take 1 0 0"), "same");
     peer
 }

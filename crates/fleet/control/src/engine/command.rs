@@ -343,7 +343,7 @@ impl Engine {
     fn suspend_function(&mut self, name: &str, suspend: bool) -> Result<(), FunctionError> {
         self.functions.suspend(name, suspend)?;
         for other in self.fabric.members(name).filter(|other| other.name != name) {
-            // It may not run.
+            // The function may not run.
             let _ = self.functions.suspend(&other.name, suspend);
         }
         Ok(())

@@ -67,7 +67,7 @@ pub fn read(described: Described, fabric: &mut Fabric, host: &Host) -> Result<Fu
 /// Where a configuration comes from, as who gave it says.
 ///
 /// # Errors
-/// It is no text, or too long. Attack: a name of megabytes in every list of functions.
+/// The value is no text, or too long. Attack: a name of megabytes in every list of functions.
 pub fn source(source: Option<Value>) -> Result<Option<String>, String> {
     match source {
         None | Some(Value::Null) => Ok(None),

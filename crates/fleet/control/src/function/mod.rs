@@ -83,7 +83,7 @@ pub enum Order {
 pub enum FunctionMessage {
     /// The configuration is running.
     Up,
-    /// It runs as a process instead of a virtual machine, for this reason.
+    /// The function runs as a process instead of a virtual machine, for this reason.
     Fallback(String),
     /// The configuration can't run, with the reason.
     Wrong(String),

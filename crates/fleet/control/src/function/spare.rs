@@ -68,7 +68,7 @@ impl Spare {
 impl Drop for Spare {
     fn drop(&mut self) {
         if let Some((mut child, _)) = self.0.take() {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }

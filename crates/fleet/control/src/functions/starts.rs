@@ -64,7 +64,7 @@ impl Functions {
 
     /// Starts a function whose turn it is. Returns its name if it is removed instead.
     fn launch_next(&mut self, name: &str) -> Option<String> {
-        // It may have been stopped meanwhile.
+        // The function may have been stopped meanwhile.
         let record = self.records.get(name).filter(|record| matches!(record.life, Life::Queued))?;
         if record.awaited.as_ref().is_some_and(|answer| answer.is_closed()) {
             return self.abandon(name, "its client is gone".into());
@@ -227,7 +227,7 @@ mod tests {
             let turn = crowd.functions.records[&name].turn;
             crowd.functions.handle_event(FunctionEvent::failed(&name, turn, "it is not permitted"));
         };
-        // It was up: the next start is a matter of milliseconds, and requests wait for it.
+        // The function was up: the next start is a matter of milliseconds, and requests wait for it.
         fail(&mut crowd);
         assert!(crowd.functions.socket(&name).is_ok());
         let says = "function f0 does not run: it is not permitted; it is tried again";
@@ -236,7 +236,7 @@ mod tests {
         crowd.functions.handle_event(again);
         assert!(crowd.functions.socket(&name).is_ok());
         assert!(matches!(crowd.functions.start(&name), Err(FunctionError::Already(_))));
-        // It does not come up, now and at the next trial.
+        // The function does not come up, now and at the next trial.
         fail(&mut crowd);
         assert_eq!(crowd.functions.socket(&name).unwrap_err().to_string(), says);
         let again = crowd.event(|event| matches!(event.what, What::Again)).await;
@@ -257,7 +257,7 @@ mod tests {
         crowd.functions.updated(&name, launch, text("Idle; // 1")).unwrap();
         assert!(crowd.say(&name, FunctionMessage::Up).is_empty());
         assert_eq!(crowd.states(), [0, 0, 1]);
-        // It ended behind its answer, and is up again.
+        // The process ended behind its answer, and is up again.
         crowd.functions.updated(&name, launch - 1, text("Idle; // 2")).unwrap();
         let end = crowd.event(|event| matches!(event.what, What::Runner(Said::Ended(_)))).await;
         assert!(crowd.functions.handle_event(end).is_empty());

@@ -43,7 +43,7 @@ impl Functions {
     /// Whether its configuration runs.
     ///
     /// # Errors
-    /// It has ended, or does not exist.
+    /// The function has ended, or does not exist.
     pub fn is_up(&self, name: &str) -> Result<bool, FunctionError> {
         let record = self.records.get(name).ok_or_else(|| FunctionError::Unknown(name.into()))?;
         match &record.life {

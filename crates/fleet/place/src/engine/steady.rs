@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 impl Engine {
     /// The next time at which a round of balancing may differ from one at `now`, if nothing changes before.
-    /// It is `now` if external units are attached, since these may depend on the clock.
+    /// That is `now` if external units are attached, since these may depend on the clock.
     pub fn steady_until(&self, cluster: &str, now: u64) -> Result<u64, EngineError> {
         const MINUTES: &str = "CpuOverCommitDurationMinutes";
         let inner = self.current()?;

@@ -9,16 +9,16 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostStatus {
-    /// It runs guests.
+    /// The host runs guests.
     #[default]
     Up,
-    /// It is being emptied: it gets no new VMs, and its VMs are moved away.
+    /// The host is being emptied: it gets no new VMs, and its VMs are moved away.
     PreparingForMaintenance,
-    /// It is empty on purpose.
+    /// The host is empty on purpose.
     Maintenance,
-    /// It is switched off.
+    /// The host is switched off.
     Down,
-    /// It does not answer.
+    /// The host does not answer.
     NonResponsive,
 }
 

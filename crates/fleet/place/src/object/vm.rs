@@ -19,14 +19,14 @@ pub enum VmKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VmStatus {
-    /// It does not run.
+    /// The VM does not run.
     #[default]
     Down,
-    /// It runs.
+    /// The VM runs.
     Up,
-    /// It is paused, with its memory on its host.
+    /// The VM is paused, with its memory on its host.
     Paused,
-    /// It is being migrated to another host.
+    /// The VM is being migrated to another host.
     Migrating,
 }
 
@@ -74,7 +74,7 @@ pub enum NumaMode {
     /// The memory must come from the nodes.
     #[default]
     Strict,
-    /// It is spread over the nodes.
+    /// The memory is spread over the nodes.
     Interleave,
     /// The memory should come from the nodes.
     Preferred,

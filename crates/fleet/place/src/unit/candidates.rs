@@ -98,7 +98,7 @@ impl Kept {
         let need = context.need;
         self.reject_each(figures.clone().map(|figures| wrong(figures, &need)));
         for row in spared {
-            // It remains unless its own needs are wrong.
+            // The host remains unless its own needs are wrong.
             if let Some(verdict) = self.verdicts.get_mut(row as usize).filter(|verdict| **verdict != 0) {
                 *verdict = 0;
                 self.left += 1;

@@ -207,7 +207,7 @@ impl Accounts {
         let Some(mut made) = made.ok().filter(|vm| has_room && vm.check().is_ok()) else {
             return self.skip();
         };
-        // It runs, even if the policy that it names does not exist.
+        // The pod runs, even if the policy that it names does not exist.
         made.policy = made.policy.filter(|policy| model.policy(policy).is_some());
         let made = bound(made, node);
         if known != Some(&made) {

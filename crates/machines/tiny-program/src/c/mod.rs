@@ -49,8 +49,8 @@ use ringway_tiny::{FunctionStart, Machine, Monitor};
 /// A turn is due after so many nanoseconds without one.
 const TURN: u64 = 20_000;
 /// How long the program's last bytes may take when it has ended.
-const FAREWELL: Duration = Duration::from_secs(2);
-const FAREWELL_STEP: Duration = Duration::from_millis(1);
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+const DRAIN_STEP: Duration = Duration::from_millis(1);
 /// Bytes that are copied at once.
 const PIECE: usize = 64 << 10;
 /// Longest path.
@@ -379,11 +379,11 @@ impl<M: Machine> Calls<M> {
         if let Some(network) = self.network.clone() {
             let drained = async {
                 while !network.with(|network, _| network.stack.is_drained()) {
-                    program.sleep(FAREWELL_STEP).await;
+                    program.sleep(DRAIN_STEP).await;
                 }
             };
             // What a peer does not take in time is lost.
-            self.block_on(program.timeout(FAREWELL, drained))?;
+            self.block_on(program.timeout(DRAIN_TIME, drained))?;
         }
         Err(Stop::End(self.runtime.end(result)))
     }

@@ -438,7 +438,7 @@ impl Drop for Socket {
         if let Kind::Stream(stream) = &self.kind
             && self.resets
         {
-            // It may have ended already.
+            // The connection may have ended already.
             let _ = stream.with(|stack, now, id| stack.abort(now, id));
         }
     }

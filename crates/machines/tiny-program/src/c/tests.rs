@@ -258,7 +258,7 @@ fn a_client_connects_with_and_without_waiting() {
     let parts = program.words(&[answer + 32, 2, answer, 20]);
     assert_eq!(program.ok(number::READV, &[stream, parts, 2]), 7);
     assert_eq!((program.get(answer, 5), program.get(answer + 32, 2)), (b"bytes".to_vec(), b"8 ".to_vec()));
-    // It is bound before, and reset when it is closed.
+    // The socket is bound before, and reset when it is closed.
     let bound = program.socket(1);
     let local = program.address("10.0.0.2:5555");
     program.ok(number::BIND, &[bound, local, 16]);

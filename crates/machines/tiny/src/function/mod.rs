@@ -35,7 +35,7 @@ const SHORTEST: u64 = 20_000;
 /// Longest sleep in microseconds.
 const SLEEP: u64 = 1_000_000;
 /// Sleeps until the last messages were taken, before a guest that can't run ends anyway.
-const FAREWELL: u32 = 100;
+const LAST_SLEEPS: u32 = 100;
 
 /// What a guest of a function has of its machine.
 pub struct Host<M> {
@@ -79,12 +79,12 @@ pub fn run<M: Machine + 'static>(
             let microseconds = |ticks: u64| (u128::from(ticks) * 1_000_000 / u128::from(hz.max(1))) as u32;
             platform::with(|platform| platform.send(&ToMonitor::Up(stages.map(microseconds))));
             drive(&Rc::new(RefCell::new(router)), &platform);
-            platform.borrow_mut().farewell();
+            platform.borrow_mut().wait_for_monitor();
             FunctionEnd::Stopped
         }
         Err(why) => {
             platform::with(|platform| platform.wrong(why.trim_end()));
-            platform.borrow_mut().farewell();
+            platform.borrow_mut().wait_for_monitor();
             FunctionEnd::Wrong
         }
     }
@@ -196,14 +196,14 @@ impl<M: Machine> Platform<M> {
     }
 
     /// Waits until the monitor has taken the last messages.
-    fn farewell(&mut self) {
-        for _ in 0..FAREWELL {
+    fn wait_for_monitor(&mut self) {
+        for _ in 0..LAST_SLEEPS {
             self.exchange();
             let waiting = platform::with(|platform| platform.monitor.waiting());
             if self.broken || waiting == Some(0) {
                 return;
             }
-            self.sleep(SLEEP * 1000 / u64::from(FAREWELL));
+            self.sleep(SLEEP * 1000 / u64::from(LAST_SLEEPS));
         }
     }
 }

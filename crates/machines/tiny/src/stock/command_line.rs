@@ -1,7 +1,8 @@
 //! The command line of a function's image under another monitor.
 //!
-//! It has words of the form `key=value`. Double quotes keep spaces within a word, and a backslash takes the character
-//! behind it as it is. Monitors and their users add words for other kernels; those with other keys are left aside.
+//! The line has words of the form `key=value`. Double quotes keep spaces within a word, and a backslash takes the
+//! character behind it as it is. Monitors and their users add words for other kernels; those with other keys are left
+//! aside.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

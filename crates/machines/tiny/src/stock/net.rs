@@ -209,7 +209,7 @@ impl<'m> Net<'m> {
     /// Resets the device and starts it (virtio 1.3, 3.1.1).
     ///
     /// # Errors
-    /// It can't be used.
+    /// The device can't be used.
     pub fn new(mut transport: Box<dyn Transport>, memory: &'m NetMemory) -> Result<Net<'m>, DeviceError> {
         match Net::start(&mut *transport, memory) {
             Ok((features, mac, [rx, tx])) => {

@@ -174,7 +174,7 @@ impl Found {
     /// Reads the function's capabilities.
     ///
     /// # Errors
-    /// It is no modern device, or its registers can't be reached.
+    /// The device is no modern one, or its registers can't be reached.
     pub fn read(space: &impl ConfigSpace, function: Function) -> Result<Found, PciError> {
         let mut found = Found::default();
         if space.read(function, COMMAND) & HAS_CAPABILITIES == 0 {

@@ -111,7 +111,7 @@ pub enum DeviceError {
     Reset,
     /// The device does not accept these features.
     Features(u64),
-    /// It lacks this queue, or does not start it.
+    /// The device lacks this queue, or does not start it.
     Queue(u16),
     /// The memory of a queue is not a ring.
     Layout(LayoutError),

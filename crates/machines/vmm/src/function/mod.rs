@@ -216,7 +216,7 @@ impl FunctionVm {
         let window = Window::new((ports * PORT_ROOM).min(WINDOW_MOST) + CHANNEL_ROOM)?;
         shared.space.add_window(WINDOW, &window)?;
         let file = memfd("channel", Channel::bytes()? as usize)?;
-        // It is the first, and so at the window's begin.
+        // The channel is the first, and so at the window's begin.
         let region = window.sealed(&file)?.ok_or(HostError::TooManyMappings)?;
         let channel = Channel::create(region)?;
         let (kick, call) = (EventFd::new()?, EventFd::new()?);
@@ -619,7 +619,7 @@ mod tests {
             assert!((490..=LINES[1] + 3 * LINES[0]).contains(&plain), "{plain} in three seconds");
             assert!((2..=3).contains(&notes), "{notes}");
             assert!(waited > 0, "the guest has waited");
-            // It is silent from now on: what it has sent is handled, and what was suppressed is told.
+            // The guest is silent from now on: what it has sent is handled, and what was suppressed is told.
             for second in 4..8 {
                 (0..600).for_each(|_| {
                     talk.say(&[], second * 1000 * MILLISECOND).unwrap();

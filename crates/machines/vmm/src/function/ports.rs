@@ -240,7 +240,7 @@ fn place(
         }
     };
     let undo = |error: HostError| {
-        // It was just added.
+        // The memory was just added.
         let _ = slot.map(|slot| shared.space.remove_memory(slot));
         error
     };

@@ -150,7 +150,7 @@ impl Network {
     pub fn run(&mut self, lines: [String; 2], devices: [Device; 2]) -> [Outcome; 2] {
         let [left, right] = lines;
         let second = guest(&self.folder.join("right"), devices[1], &format!("mac={} {right}", mac("right")));
-        // It has announced itself, so that no frame is flooded: flooded ones do not wait for room.
+        // The guest has announced itself, so that no frame is flooded: flooded ones do not wait for room.
         let is_known = |network: &Network| {
             let table = network.fabric.table("main").unwrap();
             second.is_finished() || table.iter().any(|entry| entry.mac == mac("right"))

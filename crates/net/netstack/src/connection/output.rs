@@ -311,7 +311,7 @@ impl Connection {
             Next { start: self.nxt, end: fresh, again: false, probe: false }
         } else {
             let Some(last) = self.board.last().filter(|last| last.fate == Fate::InFlight) else {
-                // It was received, and something before it was not: the timeout is left.
+                // The last segment was received, and something before it was not: the timeout is left.
                 self.arm_retransmission(cx.now);
                 return true;
             };

@@ -382,7 +382,7 @@ impl Scoreboard {
         if self.records().record(number).end > end {
             self.split(end);
         }
-        // It may end where it begins: then it is the one before that was split.
+        // The range may end where it begins: then it is the one before that was split.
         let record = *self.records().record(number);
         self.change(number, Record { fate: Fate::InFlight, retransmitted: true, stamp, ..record });
     }

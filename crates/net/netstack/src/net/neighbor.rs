@@ -65,11 +65,11 @@ pub(crate) enum Lookup {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub mac: MacAddress,
-    /// It answers a request. Believed only if one was sent.
+    /// This is an answer to a request, believed only if one was sent.
     pub solicited: bool,
-    /// It replaces another address (RFC 4861, 4.4). ARP's do.
+    /// The address replaces another one (RFC 4861, 4.4). ARP's always do.
     pub overrides: bool,
-    /// It asks for our address, so that an answer will follow.
+    /// The sender asks for our address, so that an answer will follow.
     pub asks: bool,
 }
 

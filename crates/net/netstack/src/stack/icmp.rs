@@ -39,7 +39,7 @@ pub(super) fn solicited(address: IpAddr) -> Option<Ipv6Addr> {
 /// A message with its checksum.
 fn message(header: Icmp, body: &[u8], sum: Sum) -> Vec<u8> {
     let mut bytes = [header.bytes(), body].concat();
-    // It is longer than a header.
+    // The message is longer than a header.
     let _ = Icmp::fill_checksum(&mut bytes, sum);
     bytes
 }

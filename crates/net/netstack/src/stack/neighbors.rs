@@ -53,7 +53,7 @@ impl Stack {
     /// list again until the neighbour answers or is given up, or until the cache has room.
     pub(super) fn neighbor_of(&mut self, index: u32, interface: usize) -> Option<MacAddress> {
         let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket else { return None };
-        // It ended while it was in a list.
+        // The connection ended while it was in a list.
         if connection.state == State::Closed {
             return None;
         }
@@ -114,7 +114,7 @@ impl Stack {
             let (rank, refused) = (parked.rank, parked.refused + 1);
             match self.neighbor(interface, address, rank) {
                 Lookup::Full => {}
-                // It needs no entry: the address is one of our own now.
+                // No entry is needed: the address is one of our own now.
                 Lookup::Known(..) => {
                     self.unpark(interface, address, false);
                     continue;

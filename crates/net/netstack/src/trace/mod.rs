@@ -48,7 +48,7 @@ pub struct TracePoint {
 
 /// Records the state of a connection.
 ///
-/// It has a limited number of points. When it is full, every second one is removed, and from then on points
+/// A trace has a limited number of points. When it is full, every second one is removed, and from then on points
 /// are recorded half as often, except where `mode`, `ca_state` or the number of retransmissions changes. So a
 /// trace always spans its connection from [`crate::Stack::set_trace`] on.
 #[derive(Clone, Debug)]

@@ -98,7 +98,7 @@ impl RingDevice {
         if self.path.is_none() {
             return Err(error.into());
         }
-        // It is of this ring, not of the next.
+        // The piece is of this ring, not of the next.
         self.error = None;
         self.lending = Lending::default();
         self.attachment.lose(&error, self.clock.now());

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long an answer may take: a program that stands still gives none.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to a server.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ impl Client {
     /// Nobody listens at the path, or this user may not connect.
     pub fn connect(path: &Path) -> io::Result<Client> {
         let stream = UnixStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         Ok(Client { stream: BufReader::new(stream) })
     }
 

@@ -15,7 +15,7 @@ const LONGEST: u64 = 4096;
 /// Bytes of an answer at most.
 pub(super) const LONGEST_ANSWER: usize = 64 << 20;
 /// How long a client may be silent. Attack: one that keeps others waiting.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers questions on a UNIX socket, until it is dropped.
 #[derive(Debug)]
@@ -96,8 +96,8 @@ fn converse(
     about: &About,
     answer: &mut impl FnMut(Request) -> Option<Answer>,
 ) -> io::Result<bool> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut stream = BufReader::new(stream);
     loop {
         let mut line = Vec::new();

@@ -270,7 +270,7 @@ fn a_program_that_is_started_again_finds_a_new_ring() {
     for round in 0..3 {
         let mut program = open(&mut client, &region);
         assert_eq!(program.receive(), None, "no frame of a former program");
-        // It dies with frames in both rings.
+        // The program dies with frames in both rings.
         program.send(&frame(60, round));
         assert!(client.transport().rig.put(&frame(60, round)));
         if round == 1 {

@@ -9,7 +9,7 @@ use ringway_click_lang::config;
 pub(super) enum End {
     /// Its end is reached; a packet is passed on.
     End,
-    /// It exits; a packet is dropped.
+    /// The script exits; a packet is dropped.
     Exit,
     /// The script ends and requests a driver stop.
     Stop,

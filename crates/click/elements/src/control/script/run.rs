@@ -21,7 +21,7 @@ pub(super) enum Because {
     Router,
     /// The script's timer expired.
     Timer,
-    /// It was started, or a jump was requested.
+    /// The script was started, or a jump was requested.
     Jump,
 }
 

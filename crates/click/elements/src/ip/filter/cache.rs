@@ -171,7 +171,7 @@ mod tests {
             check(&mut (0..packets).map(|number| if number % 100 < known { number % 10 } else { number }));
         }
         assert_eq!(cache.memory(), memory);
-        // It is used again once flows repeat.
+        // The cache is used again once flows repeat.
         let [found, others] = pass(&mut cache, (0..40 * PERIOD).map(|number| number % 1000));
         assert!(found > 20 * PERIOD && others < 2 * PERIOD, "{others} not found, {found} found");
     }

@@ -46,7 +46,7 @@ pub trait Listener: Default + 'static {
     /// Listens.
     ///
     /// # Errors
-    /// It can't; it has been reported.
+    /// The socket can't be opened, which has been reported.
     fn open(&mut self, cx: &mut Context<'_>) -> Result<(), Failed>;
 
     /// Accepts the next connection, given `connected` existing ones that must stay.

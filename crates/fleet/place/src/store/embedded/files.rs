@@ -39,7 +39,7 @@ pub(super) fn io_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
 /// Opens a file with permissions for its owner only: names and locations are confidential.
 pub(super) fn private(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
-    // It may have other permissions.
+    // An older file may have other permissions.
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
 }
