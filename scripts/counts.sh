@@ -58,6 +58,7 @@ measure() {
   for size in 64 1500; do
     count "ring.$size" "$frames" through::relay "$target/ring-bench" --count "$frames" "$size"
   done
+  count pipe.64 "$frames" pipe::pass "$target/ring-bench" pipe --count "$frames" 64
   for case in one many many.vlan; do
     count "switch.$case" "$frames" count_switch::look_up "$target/count_switch" "$case" "$frames"
   done
@@ -66,7 +67,7 @@ measure() {
   for size in 64 1500; do
     calls "tap.$size.calls" 640 "$target/count_ports" "tap.$size"
   done
-  for case in source classifier chain router filter nat; do
+  for case in source mirror classifier chain router filter nat lb flowmon ids; do
     count "click.$case" "$frames" count_elements::run "$target/count_elements" "$case" "$frames"
   done
   count tcp.bulk 10000 count_tcp::run "$target/count_tcp" bulk 10000

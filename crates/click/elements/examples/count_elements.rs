@@ -62,6 +62,22 @@ const CASES: &[(&str, &str)] = &[
              deny icmp,
              allow all) -> Unstrip(14)",
     ),
+    ("mirror", "EtherMirror"),
+    (
+        "lb",
+        "Strip(14) -> CheckIPHeader -> lb :: IPLoadBalancer(172.16.0.2, 10.9.0.1, 10.9.0.2, 10.9.0.3);
+         Idle -> [1] lb; lb[1] -> Discard; lb[0] -> Unstrip(14)",
+    ),
+    (
+        "flowmon",
+        "Strip(14) -> CheckIPHeader -> monitor :: FlowMonitor;
+         monitor[1] -> Discard; monitor[0] -> Unstrip(14)",
+    ),
+    (
+        "ids",
+        "Strip(14) -> CheckIPHeader -> ids :: IDSMatcher(attack, exploit, \\<00ff00ff>, passwd, NOCASE false);
+         ids[1] -> Discard; ids[0] -> Unstrip(14)",
+    ),
     (
         "nat",
         "Strip(14) -> CheckIPHeader -> nat :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop);

@@ -12,7 +12,9 @@ pub use exec::{Exec, StackKind};
 pub use host::{HostCommand, Shape, Topo};
 pub use keys::FunctionKeys;
 pub use link::LinkCommand;
-pub use objects::{GuestCommand, LogOptions, PortCommand, SwitchCommand};
+pub use objects::{
+    ChainCommand, GuestCommand, LogOptions, PortCommand, SnapshotCommand, SwitchCommand, WorkerCommand,
+};
 pub use program::ProgramCommand;
 pub use stack::{StackCommand, Trace};
 
@@ -181,6 +183,37 @@ Examples:
         /// What to show.
         #[command(subcommand)]
         command: SwitchCommand,
+    },
+    /// List and show chains of functions.
+    #[command(after_help = "\
+Examples:
+  ringway chain list
+  ringway chain show web")]
+    Chain {
+        /// What to show.
+        #[command(subcommand)]
+        command: ChainCommand,
+    },
+    /// List and show the threads that move frames.
+    #[command(after_help = "\
+Examples:
+  ringway worker list
+  ringway worker show w0")]
+    Worker {
+        /// What to show.
+        #[command(subcommand)]
+        command: WorkerCommand,
+    },
+    /// List, show and remove snapshots of functions in VMs.
+    #[command(after_help = "\
+Examples:
+  ringway function snapshot wall warm   take one
+  ringway snapshot list
+  ringway snapshot remove warm")]
+    Snapshot {
+        /// What to do.
+        #[command(subcommand)]
+        command: SnapshotCommand,
     },
     /// Show and change emulated links.
     #[command(after_help = "\
@@ -488,7 +521,7 @@ Examples:
     Create(CreateFunction),
     /// Take a snapshot of a function in a VM, which runs on.
     #[command(after_help = "\
-Snapshots are kept in memory until `ringway function forget`, or until the fabric goes down.
+Snapshots are kept in memory until `ringway snapshot remove`, or until the fabric goes down.
 
 Examples:
   ringway function snapshot wall warm")]
@@ -497,21 +530,6 @@ Examples:
         name: String,
         /// The snapshot's name.
         snapshot: String,
-    },
-    /// List the snapshots.
-    #[command(after_help = "\
-Examples:
-  ringway function snapshots
-  ringway function snapshots --json")]
-    Snapshots,
-    /// Remove snapshots. Their clones run on.
-    #[command(after_help = "\
-Examples:
-  ringway function forget warm")]
-    Forget {
-        /// The snapshots.
-        #[arg(required = true)]
-        names: Vec<String>,
     },
     /// Create a function that goes on from a snapshot, with other ports.
     #[command(after_help = "\

@@ -14,7 +14,6 @@ use ringway_click_driver::click::{self, Configuration};
 use ringway_click_driver::golden;
 use ringway_control::api::{
     Departure, FunctionView, GraphView, HandlerValue, NewClone, NewConfiguration, NewFunction, NewSnapshot,
-    SnapshotView,
 };
 use ringway_control::file::Complaint;
 use ringway_host::read_whole;
@@ -59,11 +58,6 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
         FunctionCommand::Create(new) => create(target, new),
         FunctionCommand::Snapshot { name, snapshot } => Client::connect(target)?
             .post_only(&FUNCTION.path(&name, "snapshot")?, &NewSnapshot { name: snapshot }),
-        FunctionCommand::Snapshots => snapshots(target, json),
-        FunctionCommand::Forget { names } => {
-            let mut client = Client::connect(target)?;
-            names.iter().try_for_each(|name| client.delete(&SNAPSHOT.object(name)?))
-        }
         FunctionCommand::Clone { snapshot, name, ports } => {
             Client::connect(target)?.post_only(&SNAPSHOT.path(&snapshot, "clone")?, &NewClone { name, ports })
         }
@@ -130,21 +124,6 @@ fn migrate(target: &Target, name: &str, to: PathBuf) -> Result<(), Fail> {
         return Err(wrong.map(|wrong| format!("the fabric of {shown} refuses it: {wrong}\n{name} {state}")));
     }
     here.delete(&FUNCTION.object(name)?)
-}
-
-fn snapshots(target: &Target, json: bool) -> Result<(), Fail> {
-    let all: Vec<SnapshotView> = Client::connect(target)?.get("/v1/snapshots")?;
-    if json {
-        text::json(&all);
-        return Ok(());
-    }
-    let mut table = Table::new(&["SNAPSHOT", "FUNCTION", "PORTS", ">MB"]);
-    for SnapshotView { name, function, ports, bytes } in all {
-        let megabytes = format!("{:.1}", bytes as f64 / f64::from(1 << 20));
-        table.row(vec![cell(name), cell(function), cell(ports.join(" ")), cell(megabytes)]);
-    }
-    table.print();
-    Ok(())
 }
 
 /// The result of a test, as JSON.

@@ -4,6 +4,7 @@
 
 mod advice;
 mod arguments;
+mod chain;
 mod check;
 mod click;
 mod click_tools;
@@ -28,6 +29,7 @@ mod ps;
 mod run_data;
 mod run_function;
 mod show;
+mod snapshot;
 mod stack;
 mod stats;
 mod switch;
@@ -38,6 +40,7 @@ mod top;
 mod topo;
 mod up;
 mod values;
+mod worker;
 
 use arguments::{Arguments, Command, GuestCommand, PluginHost, PortCommand};
 use clap::{CommandFactory, Parser};
@@ -115,6 +118,9 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Graph { seconds } => graph::graph(&target, json, seconds),
         Command::Profile { name, seconds } => profile::profile(&target, json, &name, seconds),
         Command::Switch { command } => switch::switch(&target, json, command),
+        Command::Chain { command } => chain::chain(&target, json, command),
+        Command::Worker { command } => worker::worker(&target, json, command),
+        Command::Snapshot { command } => snapshot::snapshot(&target, json, command),
         Command::Logs(logs) => logs::fabric(&target, json, &logs),
         Command::Link { command } => link::link(&target, json, command),
         Command::Host { command } => host::host(&target, json, command),

@@ -23,8 +23,9 @@ pub const GUEST: ObjectKind = ObjectKind { word: "guest", all: "/v1/guests", lis
 /// A function.
 pub const FUNCTION: ObjectKind = ObjectKind { word: "function", all: "/v1/functions", list: "function list" };
 /// A snapshot.
-pub const SNAPSHOT: ObjectKind =
-    ObjectKind { word: "snapshot", all: "/v1/snapshots", list: "function snapshots" };
+pub const SNAPSHOT: ObjectKind = ObjectKind { word: "snapshot", all: "/v1/snapshots", list: "snapshot list" };
+/// A chain.
+pub const CHAIN: ObjectKind = ObjectKind { word: "chain", all: "/v1/chains", list: "chain list" };
 /// A port.
 pub const PORT: ObjectKind = ObjectKind { word: "port", all: "/v1/ports", list: "port list" };
 /// A program.

@@ -65,7 +65,7 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
     }
     if !chains.is_empty() {
         println!();
-        self::chains(chains).print();
+        crate::chain::table(chains).print();
     }
     Ok(())
 }
@@ -93,16 +93,6 @@ fn port_table(ports: Vec<PortView>) -> Table {
             cell(port.peer),
             cell(detail),
         ]);
-    }
-    table
-}
-
-fn chains(chains: Vec<ChainView>) -> Table {
-    let mut table = Table::new(&["CHAIN", "STATE", "PATH", "REASON"]);
-    for ChainView { name, state, mut ports, functions, reason } in chains {
-        let last = ports.pop();
-        let path: Vec<String> = ports.into_iter().chain(functions).chain(last).collect();
-        table.row(vec![cell(name), text::state(&state), cell(path.join(" - ")), cell(reason)]);
     }
     table
 }

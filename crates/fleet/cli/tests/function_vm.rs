@@ -23,10 +23,10 @@ fn clones_go_on_from_a_snapshot_with_ports_of_their_own() {
     exchange(&mut one);
     let before = count(&lab, "one");
     lab.ok(&["function", "snapshot", "one", "warm"]);
-    let snapshots = lab.json(&["function", "snapshots"]);
+    let snapshots = lab.json(&["snapshot", "list"]);
     assert_eq!((&snapshots[0]["name"], &snapshots[0]["function"]), (&"warm".into(), &"one".into()));
     assert!(snapshots[0]["bytes"].as_u64().unwrap() > 0, "{snapshots}");
-    assert!(lab.ok(&["function", "snapshots"]).contains("warm"));
+    assert!(lab.ok(&["snapshot", "list"]).contains("warm"));
     // The original runs on, and the snapshot does not change.
     exchange(&mut one);
     assert!(count(&lab, "one") > before);
@@ -42,7 +42,7 @@ fn clones_go_on_from_a_snapshot_with_ports_of_their_own() {
     assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     until("it runs again", || is_running(&lab, "two") && function(&lab, "two")["pid"] != pid);
     exchange(&mut program(&lab, "two"));
-    lab.ok(&["function", "forget", "warm"]);
+    lab.ok(&["snapshot", "remove", "warm"]);
     exchange(&mut program(&lab, "three"));
     let gone = lab.fails(&["function", "clone", "warm", "four", "--port", "one"]).1;
     assert!(gone.contains("there is no snapshot \"warm\""), "{gone}");
@@ -69,7 +69,7 @@ fn a_clone_has_memory_of_its_own_only_where_it_writes() {
     let packets = |name: &str| lab.ok(&["function", "read", name, "q.length"]).trim().to_string();
     until("its queue is full", || packets("one") == "20000");
     lab.ok(&["function", "snapshot", "one", "warm"]);
-    let bytes = lab.json(&["function", "snapshots"])[0]["bytes"].as_u64().unwrap();
+    let bytes = lab.json(&["snapshot", "list"])[0]["bytes"].as_u64().unwrap();
     assert!(bytes > 28 << 20, "the packets are in the snapshot: {bytes}");
     lab.ok(&["function", "clone", "warm", "two", "--port", "two"]);
     exchange(&mut program(&lab, "two"));
@@ -95,7 +95,7 @@ fn what_can_not_be_snapshotted_or_cloned_is_refused_with_a_reason() {
     assert!(
         why(&["function", "clone", "a", "new", "--port", "three"]).contains("there is no snapshot \"a\"")
     );
-    assert!(why(&["function", "forget", "a"]).contains("there is no snapshot \"a\""));
+    assert!(why(&["snapshot", "remove", "a"]).contains("there is no snapshot \"a\""));
     lab.ok(&["function", "suspend", "one"]);
     assert!(why(&["function", "snapshot", "one", "a"]).contains("is suspended"));
     lab.ok(&["function", "resume", "one"]);
@@ -105,7 +105,7 @@ fn what_can_not_be_snapshotted_or_cloned_is_refused_with_a_reason() {
     assert!(why(&[&clone[..], &["--port", "one-far"]].concat()).contains("with 1 ports, not 2"));
     lab.ok(&clone);
     assert!(why(&["function", "snapshot", "new", "b"]).contains("it is a clone"));
-    assert_eq!(lab.json(&["function", "snapshots"]).as_array().unwrap().len(), 1);
+    assert_eq!(lab.json(&["snapshot", "list"]).as_array().unwrap().len(), 1);
 }
 
 /// A function that keeps frames until its handler `u.active` says otherwise.

@@ -28,6 +28,19 @@ switch = \"main\"
 [function.wall]
 click = \"FromPort(in) -> Discard;\"
 port = \"in\"
+[port.one]
+kind = \"ring\"
+socket = \"one.sock\"
+[port.two]
+kind = \"ring\"
+socket = \"two.sock\"
+[chain.web]
+ports = [\"one\", \"two\"]
+functions = [\"pass\"]
+[function.pass]
+ports = [\"outside\", \"inside\"]
+isolation = \"worker\"
+click = \"FromPort(outside) -> ToPort(inside); FromPort(inside) -> ToPort(outside);\"
 ";
 
 /// The value of a key in what `show` prints.
@@ -39,7 +52,10 @@ fn value(shown: &str, key: &str) -> Option<String> {
 fn up(name: &str) -> Lab {
     let lab = Lab::new(name, FILE);
     lab.ok(&["up", "lab.toml", "--detach"]);
-    until("the function runs", || lab.json(&["function", "list"])[0]["state"] == "running");
+    until("the functions run", || {
+        let all = lab.json(&["function", "list"]);
+        all.as_array().unwrap().iter().all(|function| function["state"] == "running")
+    });
     lab
 }
 
@@ -63,6 +79,18 @@ fn every_noun_lists_and_shows_its_objects() {
     assert_eq!(lab.json(&["switch", "show", "main"]), switch);
     assert_eq!(lab.json(&["switch", "list"])[0]["ports"], switch["ports"]);
     assert_eq!(lab.ok(&["switch", "list"]), "SWITCH  LOOKUP    PORTS\nmain    learning  a in\n");
+    let worker = &lab.json(&["worker", "list"])[0];
+    let name = worker["name"].as_str().unwrap();
+    assert_eq!(lab.json(&["worker", "show", name])["queues"], worker["queues"]);
+    assert_eq!(value(&lab.ok(&["worker", "show", name]), "name").as_deref(), Some(name));
+    assert!(lab.ok(&["worker", "list"]).starts_with("WORKER  QUEUES  ACTIVE"));
+    let chain = serde_json::json!({
+        "name": "web", "state": "up", "ports": ["one", "two"], "functions": ["pass"], "reason": "",
+    });
+    until("the chain is up", || lab.json(&["chain", "show", "web"]) == chain);
+    assert_eq!(lab.json(&["chain", "list"])[0], chain);
+    assert!(lab.ok(&["chain", "list"]).contains("one - pass - two"));
+    assert_eq!(lab.ok(&["snapshot", "list"]), "SNAPSHOT  FUNCTION  PORTS  MB\n");
     let links: Value = lab.json(&["link", "list"]);
     assert_eq!(links[0]["name"], "wan");
     assert!(lab.ok(&["link", "list", "wan"]).contains("delay=1ms"));
@@ -73,6 +101,9 @@ fn every_noun_lists_and_shows_its_objects() {
         ("host", "host list"),
         ("guest", "guest list"),
         ("function", "function list"),
+        ("chain", "chain list"),
+        ("worker", "worker list"),
+        ("snapshot", "snapshot list"),
     ] {
         let (code, words) = lab.fails(&[noun, "show", "no\u{1b}ne"]);
         let expected =

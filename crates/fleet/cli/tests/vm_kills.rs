@@ -68,7 +68,7 @@ fn a_monitor_killed_during_a_snapshot_comes_back_and_the_snapshot_is_whole_or_no
         spin(Duration::from_micros(400) * round);
         kill(process);
         let (status, body) = answer(asked);
-        let kept = lab.json(&["function", "snapshots"]);
+        let kept = lab.json(&["snapshot", "list"]);
         let is_kept = kept.as_array().unwrap().iter().any(|snapshot| snapshot["name"] == name.as_str());
         assert_eq!(is_kept, status == 201, "{body}");
         if is_kept {

@@ -14,13 +14,13 @@ const MOST: usize = 256;
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// No snapshot has this name.
-    #[error("there is no snapshot \"{0}\"; `ringway function snapshots` shows those there are")]
+    #[error("there is no snapshot \"{0}\"; `ringway snapshot list` shows those there are")]
     Unknown(String),
     /// One has this name.
-    #[error("there is a snapshot {0} already; `ringway function forget {0}` removes it")]
+    #[error("there is a snapshot {0} already; `ringway snapshot remove {0}` removes it")]
     Already(String),
     /// There are too many.
-    #[error("there are {MOST} snapshots; remove one with `ringway function forget NAME`")]
+    #[error("there are {MOST} snapshots; remove one with `ringway snapshot remove NAME`")]
     Many,
     /// Only virtual machines have snapshots.
     #[error("function {0} is not in a VM; only functions with isolation \"vm\" have snapshots, and move")]

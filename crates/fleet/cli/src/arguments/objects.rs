@@ -52,6 +52,73 @@ Examples:
     },
 }
 
+/// What to show of chains.
+#[derive(Subcommand)]
+pub enum ChainCommand {
+    /// List the chains: their state, their ports and functions in order.
+    #[command(after_help = "\
+Examples:
+  ringway chain list
+  ringway chain list --json")]
+    List,
+    /// Show a chain, and which of its functions does not run.
+    #[command(after_help = "\
+Examples:
+  ringway chain show web")]
+    Show {
+        /// The chain.
+        name: String,
+    },
+}
+
+/// What to show of workers.
+#[derive(Subcommand)]
+pub enum WorkerCommand {
+    /// List the workers, which move frames: their queues, and how busy they are.
+    #[command(after_help = "\
+Examples:
+  ringway worker list
+  ringway worker list --json")]
+    List,
+    /// Show a worker: the queues that it serves and polls, its turns and sleeps, the time of turns that moved frames.
+    #[command(after_help = "\
+Examples:
+  ringway worker show w0
+  ringway worker show w0 --json")]
+    Show {
+        /// The worker.
+        name: String,
+    },
+}
+
+/// What to do with snapshots.
+#[derive(Subcommand)]
+pub enum SnapshotCommand {
+    /// List the snapshots.
+    #[command(after_help = "\
+Examples:
+  ringway snapshot list
+  ringway snapshot list --json")]
+    List,
+    /// Show a snapshot: its function and ports, the memory that it keeps.
+    #[command(after_help = "\
+Examples:
+  ringway snapshot show warm")]
+    Show {
+        /// The snapshot.
+        name: String,
+    },
+    /// Remove snapshots. Their clones run on.
+    #[command(after_help = "\
+Examples:
+  ringway snapshot remove warm")]
+    Remove {
+        /// The snapshots.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+}
+
 /// What to show of a switch.
 #[derive(Subcommand)]
 pub enum SwitchCommand {

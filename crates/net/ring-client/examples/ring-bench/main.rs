@@ -23,7 +23,8 @@ struct Arguments {
     /// Milliseconds per slice.
     #[arg(long, default_value_t = 200)]
     millis: u64,
-    /// Only moves so many frames of SIZE bytes on one thread, for callgrind.
+    /// Only moves so many frames of SIZE bytes on one thread, for callgrind: through a switch, or with the key `pipe`
+    /// through a pipe.
     #[arg(long, num_args = 2, value_names = ["FRAMES", "SIZE"])]
     count: Option<Vec<usize>>,
 }
@@ -31,7 +32,7 @@ struct Arguments {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Arguments { key, slices, millis, count } = Arguments::parse();
     if let Some(&[frames, size]) = count.as_deref() {
-        return through::count(size, frames);
+        return if key == "pipe" { pipe::count(size, frames) } else { through::count(size, frames) };
     }
     let plan = bench::Plan { slices, slice: std::time::Duration::from_millis(millis) };
     let wanted = |name: &str| name.starts_with(&key);

@@ -40,6 +40,22 @@ pub fn rate(size: u16, slots: u32, touch: bool, plan: &Plan) -> Result<Figures, 
     Ok(Figures { unit: "Mpps", ours, peer: Vec::new(), more: true })
 }
 
+/// Moves so many frames of `size` bytes on one thread, for callgrind, which counts the instructions of [`pass`].
+pub fn count(size: usize, frames: usize) -> Result<(), Box<dyn Error>> {
+    let (size, mut moved) = (u16::try_from(size)?, 0);
+    let (mut sender, mut receiver, _pipe) = pair::pipe(512)?;
+    while moved < frames as u64 {
+        moved += pass(&mut sender, &mut receiver, size)?;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn pass(sender: &mut Ring, receiver: &mut Ring, size: u16) -> Result<u64, Box<dyn Error>> {
+    send(sender, size, true)?;
+    receive(receiver, size, true)
+}
+
 fn send(ring: &mut Ring, size: u16, touch: bool) -> Result<(), RingError> {
     let room = ring.tx.room(BURST)?.min(BURST);
     for ahead in 0..room {

@@ -1,0 +1,35 @@
+//! `ringway chain`: chains of functions between two ports.
+
+use crate::arguments::{ChainCommand, Target};
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::order::CHAIN;
+use crate::show;
+use crate::text::{self, Table, cell};
+use ringway_control::api::ChainView;
+
+/// Runs `ringway chain`.
+pub fn chain(target: &Target, json: bool, command: ChainCommand) -> Result<(), Fail> {
+    match command {
+        ChainCommand::List => {
+            let chains: Vec<ChainView> = Client::connect(target)?.get(CHAIN.all)?;
+            match json {
+                true => text::json(&chains),
+                false => table(chains).print(),
+            }
+            Ok(())
+        }
+        ChainCommand::Show { name } => show::show(&CHAIN, target, json, &name),
+    }
+}
+
+/// The chains as `ringway ps` shows them.
+pub fn table(chains: Vec<ChainView>) -> Table {
+    let mut table = Table::new(&["CHAIN", "STATE", "PATH", "REASON"]);
+    for ChainView { name, state, mut ports, functions, reason } in chains {
+        let last = ports.pop();
+        let path: Vec<String> = ports.into_iter().chain(functions).chain(last).collect();
+        table.row(vec![cell(name), text::state(&state), cell(path.join(" - ")), cell(reason)]);
+    }
+    table
+}

@@ -1,0 +1,46 @@
+//! `ringway worker`: the threads that move frames.
+
+use crate::arguments::{Target, WorkerCommand};
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::show;
+use crate::text::{self, Table, cell};
+use ringway_control::api::{FabricView, WorkerView};
+
+/// Runs `ringway worker`.
+pub fn worker(target: &Target, json: bool, command: WorkerCommand) -> Result<(), Fail> {
+    let FabricView { workers, uptime, .. } = Client::connect(target)?.get("/v1/fabric")?;
+    match command {
+        WorkerCommand::List if json => text::json(&workers),
+        WorkerCommand::List => table(workers, uptime).print(),
+        WorkerCommand::Show { name } => {
+            let found = workers.into_iter().find(|worker| worker.name == name);
+            let found = found.ok_or_else(|| {
+                let name = name.escape_debug();
+                Fail::Unknown(format!(
+                    "there is no worker \"{name}\"; `ringway worker list` shows those there are"
+                ))
+            })?;
+            show::print(&serde_json::to_value(found).map_err(Fail::because)?, json);
+        }
+    }
+    Ok(())
+}
+
+/// `uptime`: nanoseconds since the fabric came up, of which each worker's busy ones are a share.
+fn table(workers: Vec<WorkerView>, uptime: u64) -> Table {
+    let mut table = Table::new(&["WORKER", ">QUEUES", ">ACTIVE", ">TURNS", ">SLEEPS", ">BUSY", "NOTE"]);
+    for WorkerView { name, queues, active, turns, sleeps, busy, note } in workers {
+        let share = format!("{:.1}%", busy as f64 / uptime.max(1) as f64 * 100.0);
+        table.row(vec![
+            cell(name),
+            cell(queues),
+            cell(active),
+            cell(turns),
+            cell(sleeps),
+            cell(share),
+            cell(note),
+        ]);
+    }
+    table
+}
