@@ -67,7 +67,7 @@ measure() {
   for size in 64 1500; do
     calls "tap.$size.calls" 640 "$target/count_ports" "tap.$size"
   done
-  for case in source mirror classifier chain router filter nat lb flowmon ids; do
+  for case in source mirror classifier chain router filter nat lb flowmon ids link bras.down; do
     count "click.$case" "$frames" count_elements::run "$target/count_elements" "$case" "$frames"
   done
   count tcp.bulk 10000 count_tcp::run "$target/count_tcp" bulk 10000

@@ -83,14 +83,22 @@ const CASES: &[(&str, &str)] = &[
         "Strip(14) -> CheckIPHeader -> nat :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop);
          Idle -> [1] nat; nat[1] -> Discard; nat[0] -> Unstrip(14)",
     ),
+    ("link", "LinkEmulator(DELAY 100us)"),
+    (
+        "bras.down",
+        "Strip(14) -> CheckIPHeader
+         -> [1] bras :: PPPoEConcentrator(02:00:00:00:00:02, 02:00:00:00:00:01 1 172.16.0.2 10Gbps);
+         Idle -> bras; bras[0] -> Discard; bras[1] -> Null",
+    ),
 ];
 
 fn text(elements: &str, frames: &str) -> Result<String, std::fmt::Error> {
     let mut data = String::new();
     FRAME.iter().try_for_each(|byte| write!(data, "{byte:02x}"))?;
     Ok(format!(
-        "InfiniteSource(DATA \\<{data}>, LIMIT {frames}, BURST {BURST}, STOP true)
-         -> {elements} -> out :: Discard"
+        "InfiniteSource(DATA \\<{data}>, LIMIT {frames}, BURST {BURST})
+         -> {elements} -> out :: Discard;
+         DriverManager(wait 1s, stop)"
     ))
 }
 
