@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build check fmt deny clean
+.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build check fmt deny msrv clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,9 +87,14 @@ check: setup ## tidy, formatting, lints; no tests
 fmt: ## format the code
 	@$(CARGO) fmt
 
-deny: setup ## licences, sources and advisories of every dependency, by cargo-deny
+deny: setup ## licences, sources and advisories of every dependency by cargo-deny, unused ones by cargo-shear
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked cargo-deny
+	@command -v cargo-shear >/dev/null || $(CARGO) install --locked cargo-shear
 	@$(CARGO) deny check
+	@$(CARGO) shear
+
+msrv: setup ## check with the oldest Rust that Cargo.toml permits (rust-version)
+	@./scripts/msrv.sh
 
 clean: ## remove what was built
 	@$(CARGO) clean

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The long tests: those of `make test` with many more rounds, ring code under Miri, and cargo-deny's check of
-# dependencies. A step runs even if an earlier one failed; the last line counts tests. RINGWAY_ROUNDS, PROPTEST_CASES
+# The long tests: those of `make test` with many more rounds, ring code under Miri, checks of dependencies, and the
+# oldest Rust. A step runs even if an earlier one failed; the last line counts tests. RINGWAY_ROUNDS, PROPTEST_CASES
 # and RINGWAY_STEPS (of random front-ends and drivers, ten million by default, about half an hour) limit it.
 set -uo pipefail
 [ -z "${KUBERNETES:-}" ] || { KUBERNETES=$(realpath -- "$KUBERNETES"); export KUBERNETES; }
@@ -26,4 +26,5 @@ fi
 step "Miri" ./scripts/miri.sh
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 step "dependencies" make deny
+step "oldest Rust" ./scripts/msrv.sh
 summary

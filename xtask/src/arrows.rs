@@ -15,7 +15,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("link", &["frame", "wire"]),
     ("ring", &["mem"]),
     ("elements", &["click", "link", "ring"]),
-    ("virtq", &["mem", "ring"]),
+    ("virtq", &["mem"]),
     ("nic", &["mem", "frame", "ring", "wire"]),
     ("vhost-user", &[]),
     ("vfio-user", &[]),
