@@ -371,6 +371,7 @@ fn exec(socket: &str, own: &str, program: &[&str]) -> Result<(), Failure> {
         offloads: true,
         map_root: false,
         settings: Settings::default(),
+        sequence_secret: None,
         explain: false,
         sysctls: Vec::new(),
         query: None,

@@ -4,7 +4,6 @@ use crate::arguments::Target;
 use crate::fail::Fail;
 use crate::input;
 use crate::text;
-use anstream::println;
 use ringway_control::api::ProblemView;
 use ringway_control::file::{Fabric, Host, LARGEST, Outside, read_with};
 use ringway_control::run_dir;

@@ -2,7 +2,6 @@
 
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
-use anstream::println;
 use anstyle::Style;
 use ringway_host::jail::{ControlGroup, Fence, Limits, can_change_user, fence};
 use ringway_host::{Access, Machine, kvm};

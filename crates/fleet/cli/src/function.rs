@@ -9,7 +9,7 @@ use crate::order::{FUNCTION, SNAPSHOT};
 use crate::run_function;
 use crate::show;
 use crate::text::{self, Table, cell};
-use anstream::{eprintln, print, println};
+use anstream::eprintln;
 use ringway_click_driver::click::{self, Configuration};
 use ringway_click_driver::golden;
 use ringway_control::api::{

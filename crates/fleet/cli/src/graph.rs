@@ -4,7 +4,6 @@ use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::text;
-use anstream::print;
 use ringway_control::api::FabricGraphView;
 
 /// Prints the drawing of a fabric, or the counts in it.

@@ -7,7 +7,6 @@ use crate::logs;
 use crate::order::HOST;
 use crate::show;
 use crate::text::{self, Table, cell};
-use anstream::println;
 use ringway_control::api::HostView;
 use ringway_spec::file::either;
 use serde::Serialize;

@@ -2,6 +2,16 @@
 //!
 //! Each command has a file named after it; `arguments` declares all of them. Read `arguments.rs` first.
 
+/// Prints to standard output; ends the program if nobody reads it.
+macro_rules! print {
+    ($($text:tt)*) => { $crate::text::print(format_args!($($text)*)) };
+}
+/// As `print!`, with a line's end.
+macro_rules! println {
+    () => { $crate::text::print(format_args!("\n")) };
+    ($($text:tt)*) => { $crate::text::print(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 mod advice;
 mod arguments;
 mod chain;
@@ -50,6 +60,7 @@ use ringway_control::kinds::PortControl;
 use ringway_scheduler::plugins::{Folder, Options, become_host};
 use std::ffi::{CString, OsString};
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -86,7 +97,11 @@ pub fn main(kinds: Kinds) -> ExitCode {
     }
     let arguments = Arguments::try_parse().unwrap_or_else(|error| advice::explain(&error, &words));
     let json = arguments.json;
-    exit(run(arguments), json)
+    match catch_unwind(AssertUnwindSafe(|| run(arguments))) {
+        Ok(result) => exit(result, json),
+        Err(reason) if reason.is::<text::ClosedOutput>() => ExitCode::FAILURE,
+        Err(reason) => resume_unwind(reason),
+    }
 }
 
 /// Names this process for `ps`; one that /proc/self/exe started would be called `exe`. The kernel keeps 15 bytes.

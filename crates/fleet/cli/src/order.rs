@@ -4,7 +4,6 @@ use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::text;
-use anstream::println;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -138,7 +138,7 @@ fn card(from: &ExitsView, to: &ExitsView, elapsed: Duration) -> Card {
 
 fn show(profile: &Profile) {
     let Profile { guest, runner, seconds, inside, outside, cards } = profile;
-    anstream::println!("{guest}, {runner}, for {seconds:.1} s\n");
+    println!("{guest}, {runner}, for {seconds:.1} s\n");
     let mut table = Table::new(&["TIME", ">PERCENT", "OF"]);
     let own = "the guest's processors, as its kernel counts";
     let host = "a processor of this host";
@@ -158,7 +158,7 @@ fn show(profile: &Profile) {
     table.print();
     for Card { port, frames, exits, interrupts } in cards {
         let [frames, exits, interrupts] = [frames, exits, interrupts].map(|rate| short(*rate));
-        anstream::println!("\n{port}: {frames} frames/s, {exits} exits/s, {interrupts} interrupts/s");
+        println!("\n{port}: {frames} frames/s, {exits} exits/s, {interrupts} interrupts/s");
     }
 }
 

@@ -4,7 +4,6 @@ use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
-use anstream::println;
 use ringway_control::api::{ChainView, FabricView, FunctionView, GuestView, HostView, PortView, ProgramView};
 use serde::Serialize;
 

@@ -6,7 +6,6 @@ use crate::fail::Fail;
 use crate::order::SNAPSHOT;
 use crate::show;
 use crate::text::{self, Table, cell};
-use anstream::println;
 use ringway_control::api::SnapshotView;
 
 /// Runs `ringway snapshot`.

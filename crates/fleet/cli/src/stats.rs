@@ -43,7 +43,7 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
             text::json(&view);
         } else {
             exits(&view).print();
-            anstream::println!("{}", summary(&view));
+            println!("{}", summary(&view));
         }
         return Ok(());
     }

@@ -1,9 +1,9 @@
 //! Output: aligned columns, with colours on a terminal, for people; JSON for programs.
 
-use anstream::{print, println};
 use anstyle::{AnsiColor, Style};
 use ringway_spec::{printable, printable_lines};
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::panic::resume_unwind;
 
 /// Headings.
 pub const HEAD: Style = Style::new().bold();
@@ -15,6 +15,27 @@ pub const FAIR: Style = AnsiColor::Yellow.on_default();
 pub const BAD: Style = AnsiColor::Red.on_default().bold();
 /// Text without colour.
 pub const PLAIN: Style = Style::new();
+
+/// What unwinds the program when nobody reads its output any more, as with `ringway ps | head -1`: what it holds is
+/// given back, and nothing is said.
+pub struct ClosedOutput;
+
+/// Prints to standard output, for the crate's `print!` and `println!`.
+pub fn print(arguments: std::fmt::Arguments<'_>) {
+    ended_with(anstream::stdout().write_fmt(arguments));
+}
+
+fn ended_with(written: std::io::Result<()>) {
+    match written {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => resume_unwind(Box::new(ClosedOutput)),
+        // A full disk: the program can't do what it was started for.
+        Err(error) => {
+            anstream::eprintln!("{BAD}error:{BAD:#} standard output: {error}");
+            resume_unwind(Box::new(ClosedOutput));
+        }
+    }
+}
 
 /// Prints JSON on a separate line.
 pub fn json<T: serde::Serialize>(value: &T) {
@@ -36,7 +57,7 @@ pub fn warn(what: &str) {
 pub fn foreign(text: &str) {
     match std::io::stdout().is_terminal() {
         true => print!("{}", printable_lines(text)),
-        false => std::print!("{text}"),
+        false => ended_with(std::io::stdout().write_all(text.as_bytes())),
     }
 }
 

@@ -6,7 +6,6 @@ mod template;
 
 use crate::fail::Fail;
 use crate::run_function::check_image;
-use anstream::println;
 use arguments::TinyCommand;
 use ringway_host::read_file;
 use ringway_vmm::LARGEST_IMAGE;

@@ -7,7 +7,6 @@ use crate::fail::Fail;
 use crate::host;
 use crate::text;
 use crate::up::{FabricPaths, serve};
-use anstream::println;
 use ringway_control::run_dir;
 use ringway_port::link::Settings;
 use std::collections::BTreeMap;
@@ -48,7 +47,7 @@ pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
     let name = target.fabric.as_deref().unwrap_or(NAME);
     let text = describe(&topo, name)?;
     if topo.print {
-        anstream::print!("{text}");
+        print!("{text}");
         return Ok(());
     }
     let commands = topo.exec.iter().map(|line| command(line, topo.hosts)).collect::<Result<Vec<_>, _>>()?;

@@ -6,7 +6,6 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::guest_start::{is_lost, reason_and_console, wait_until_started};
 use crate::text;
-use anstream::println;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
 use ringway_control::file::Fabric;
 use ringway_control::{Options, Program, run_dir};

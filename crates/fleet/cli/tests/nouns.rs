@@ -170,3 +170,15 @@ fn a_fabric_that_logs_to_a_pipe_says_so() {
     lab.ok(&["down"]);
     up.wait().unwrap();
 }
+
+#[test]
+fn a_command_whose_output_nobody_reads_ends_without_a_word() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ringway"));
+    let mut child = child.arg("openapi").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(
+        (ended.status.code(), String::from_utf8_lossy(&ended.stderr).into_owned()),
+        (Some(1), String::new())
+    );
+}

@@ -108,6 +108,8 @@ pub struct Options {
     pub map_root: bool,
     /// Settings of the stack, if it is Ringway's.
     pub settings: Settings,
+    /// The secret of sequence numbers and timestamps, which programs that follow each other at an address share.
+    pub sequence_secret: Option<[u64; 2]>,
     /// Whether to print how each socket is served.
     pub explain: bool,
     /// Settings of the kernel's network in the namespace: names as of sysctl, and values.
@@ -355,6 +357,7 @@ fn host(options: &Options, device: impl Device + 'static) -> Result<Host, Device
             mtu: options.mtu.into(),
             offloads: options.offloads,
             settings: options.settings.clone(),
+            sequence_secret: options.sequence_secret,
             spin: Duration::ZERO,
         },
     )

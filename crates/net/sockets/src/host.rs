@@ -32,6 +32,8 @@ pub struct Config {
     pub offloads: bool,
     /// Settings of the stack.
     pub settings: Settings,
+    /// The secret of hosts that had these addresses before, see [`Stack::set_sequence_secret`]; a random one if none.
+    pub sequence_secret: Option<[u64; 2]>,
     /// How long a blocked call polls the device before it sleeps. Sleeping costs microseconds, polling a
     /// core.
     pub spin: Duration,
@@ -47,6 +49,7 @@ impl Config {
             mtu: 1500,
             offloads: true,
             settings: Settings::default(),
+            sequence_secret: None,
             spin: Duration::ZERO,
         }
     }
@@ -119,6 +122,9 @@ impl Host {
     /// If the operating system has no descriptors or random numbers.
     pub fn new(device: impl Device + 'static, config: Config) -> Result<Host, DeviceError> {
         let mut stack = Stack::new(config.settings, [random()?, random()?]);
+        if let Some(secret) = config.sequence_secret {
+            stack.set_sequence_secret(secret);
+        }
         let [a, b, c, d, e, ..] = random()?.to_ne_bytes();
         let number = stack.add_interface(InterfaceConfig {
             // Locally administered, of one station.

@@ -5,7 +5,6 @@ use super::output;
 use super::source::Source;
 use crate::fail::Fail;
 use crate::{guest_start, text};
-use anstream::println;
 use ringway_place::engine::{HostRow, MigrationState, Object};
 use ringway_place::object::{Blacklist, HostStatus};
 use ringway_scheduler::{DrainRequest, DrainView};

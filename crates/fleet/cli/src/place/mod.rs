@@ -99,7 +99,7 @@ fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool)
             if json {
                 text::json(&revision);
             } else {
-                anstream::println!("{count} objects are in, revision {}", revision.revision);
+                println!("{count} objects are in, revision {}", revision.revision);
             }
             Ok(())
         }
@@ -118,7 +118,7 @@ fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool)
 fn explain(source: &mut Source, what: &str, host: Option<&str>, json: bool) -> Result<(), Fail> {
     let (explained, note) = explained(source, what)?;
     if let (Some(note), false) = (note, json) {
-        anstream::println!("{note}");
+        println!("{note}");
     }
     output::explain(&explained, host, json)
 }

@@ -5,7 +5,6 @@ use super::source::Source;
 use super::{drain, output, show};
 use crate::fail::Fail;
 use crate::text;
-use anstream::println;
 use ringway_place::engine::Object;
 use ringway_place::object::{Blacklist, Load};
 use ringway_scheduler::{Clock, StatusView};

@@ -2,7 +2,6 @@
 
 use crate::fail::Fail;
 use crate::text::{self, BAD, GOOD, Table, cell};
-use anstream::println;
 use ringway_place::decide::{Choice, HostTrace, Trace};
 use ringway_place::engine::{Action, ActionKind, BalanceStep, Changed, HostRow, MigrationState, WhyNot};
 use ringway_place::object::HostStatus;

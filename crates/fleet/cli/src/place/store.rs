@@ -5,7 +5,6 @@ use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::text;
-use anstream::println;
 use ringway_control::run_dir;
 use ringway_place::store::{Embedded, Summary, backup, check, restore, salvage};
 use ringway_scheduler::{BackupRequest, Clock, StoreView};

@@ -4,12 +4,11 @@ mod netstat;
 mod socket;
 mod ss;
 
-pub use socket::place;
+pub use socket::{place, sequence_secret};
 
 use crate::arguments::{StackCommand, Trace};
 use crate::fail::Fail;
 use crate::text::{self, Table, cell};
-use anstream::println;
 use ringway_exec::query::{About, Neighbor, Reply, Request, Route, Socket};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -212,7 +211,7 @@ fn trace(options: &Trace) -> Result<(), Fail> {
             std::fs::write(path, last).map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))
         }
         None => {
-            anstream::print!("{last}");
+            print!("{last}");
             Ok(())
         }
     }

@@ -3,15 +3,18 @@
 use crate::fail::Fail;
 use ringway_control::run_dir;
 use ringway_exec::query::{About, Client, Reply, Request};
+use ringway_host::{OwnFile, open_own, random};
 use ringway_spec::file::either;
-use rustix::fs::Access;
-use std::io::ErrorKind;
+use rustix::fs::{Access, CWD, RenameFlags, renameat_with};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// The folder. No fabric has this name.
 const FOLDER: &str = ".stacks";
 const EXTENSION: &str = "stack";
+/// The file of [`sequence_secret`], readable by its owner only.
+const SECRET: &str = ".sequence-secret";
 /// Most bytes of a name that was not chosen for this.
 const LONGEST: usize = 32;
 
@@ -51,6 +54,43 @@ pub fn place(chosen: Option<&str>, like: &str) -> Result<Option<PathBuf>, Fail> 
         true => Err(Fail::Failed(format!("--name: a program {name} runs; `ringway stack list` shows all"))),
         false => Ok(Some(own)),
     }
+}
+
+/// The secret of the sequence numbers of this user's programs: a program that follows another one at its address goes
+/// on where that was, and peers that remember the former's connections accept the new ones at once. `None`: this user
+/// has no folder for it, and each program has a secret of its own.
+pub fn sequence_secret() -> Option<[u64; 2]> {
+    run_dir::make_base(&run_dir::base()).ok()?;
+    let path = run_dir::base().join(SECRET);
+    match read_secret(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let words = [random().ok()?, random().ok()?];
+            let new = path.with_extension(std::process::id().to_string());
+            let mut file = open_own(&new, OwnFile::Rewrite, 0o600).ok()?;
+            let written = file.write_all(&words.map(u64::to_ne_bytes).concat());
+            // Only a whole file gets the name; if another program was first, its file stays.
+            let named = renameat_with(CWD, &new, CWD, &path, RenameFlags::NOREPLACE);
+            match written.is_ok() && named.is_ok() {
+                true => Some(words),
+                false => {
+                    // A file that is left only takes room.
+                    let _ = std::fs::remove_file(&new);
+                    read_secret(&path).ok()
+                }
+            }
+        }
+        read => read.ok(),
+    }
+}
+
+fn read_secret(path: &Path) -> std::io::Result<[u64; 2]> {
+    let (mut file, mut words) = (open_own(path, OwnFile::Read, 0)?, [0; 2]);
+    for word in &mut words {
+        let mut bytes = [0; 8];
+        file.read_exact(&mut bytes)?;
+        *word = u64::from_ne_bytes(bytes);
+    }
+    Ok(words)
 }
 
 /// Connects to the program of this name, or to the socket of this path.

@@ -2,7 +2,6 @@
 
 use super::{LIBRARY, TARGET, in_file, write};
 use crate::fail::Fail;
-use anstream::println;
 use std::path::{Path, PathBuf};
 
 /// The main function of the new program.

@@ -25,6 +25,7 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
         offloads: false,
         map_root: false,
         settings: Settings { tcp_congestion_control: congestion, ..Settings::default() },
+        sequence_secret: None,
         explain: std::env::var_os("EXPLAIN").is_some(),
         sysctls: Vec::new(),
         query: std::env::var_os("QUERY").map(Into::into),

@@ -181,6 +181,8 @@ struct Slot {
 pub struct Stack {
     settings: Settings,
     secret: Secret,
+    /// Of sequence numbers and timestamps.
+    sequence: Secret,
     random: Random,
     interfaces: Vec<Interface>,
     routes: Routes,
@@ -224,6 +226,7 @@ impl Stack {
             reassembly: Reassembly::new(settings.ipfrag_high_thresh, settings.ipfrag_time),
             settings,
             secret,
+            sequence: secret,
             interfaces: Vec::new(),
             routes: Routes::default(),
             slots: Vec::new(),
@@ -247,6 +250,13 @@ impl Stack {
             scratch: Vec::new(),
             now: 0,
         }
+    }
+
+    /// Sequence numbers and timestamps of connections depend on this secret instead of the stack's seed, and on the
+    /// time. With the secret and the clock of a stack that had the same addresses before, they go on from where its
+    /// connections were, so that a peer's TIME-WAIT doesn't take them for old ones (RFC 6191).
+    pub fn set_sequence_secret(&mut self, secret: [u64; 2]) {
+        self.sequence = Secret(secret);
     }
 
     /// Adds an interface; returns its number.

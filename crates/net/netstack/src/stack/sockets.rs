@@ -98,7 +98,7 @@ impl Stack {
             interface: hop.interface,
             iss: self.initial_sequence_number(&tuple),
             // RFC 7323, 5.4: timestamps of connections to the same host stay monotonic.
-            ts_offset: self.secret.hash(&[a, b, c, d, 4]) as u32,
+            ts_offset: self.sequence.hash(&[a, b, c, d, 4]) as u32,
             path_mss: (interface.mtu - ip - HEADER_LEN) as u64,
             options: SocketOptions::default(),
             algorithm,
@@ -110,7 +110,7 @@ impl Stack {
     /// RFC 6528: a clock of 4 us, and a secret offset for each connection.
     pub(super) fn initial_sequence_number(&self, tuple: &Tuple) -> u32 {
         let [a, b, c, d, e] = tuple.words();
-        let offset = self.secret.hash(&[a, b, c, d, e, 3]) as u32;
+        let offset = self.sequence.hash(&[a, b, c, d, e, 3]) as u32;
         offset.wrapping_add((self.now / 4000) as u32)
     }
 
