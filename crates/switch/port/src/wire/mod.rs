@@ -100,6 +100,8 @@ impl Limits {
 struct Open {
     datagrams: Option<Datagrams>,
     stream: Option<Arc<OwnedFd>>,
+    /// Number of the stream, from 1.
+    number: u64,
     /// A worker found the stream closed or broken.
     is_gone: AtomicBool,
 }

@@ -20,6 +20,8 @@ struct WirePeer {
     shared: Arc<Shared>,
     settings: Settings,
     is_attached: bool,
+    /// Number of streams so far.
+    streams: u64,
 }
 
 fn open(context: Context<'_>) -> Opened {
@@ -43,14 +45,15 @@ fn open(context: Context<'_>) -> Opened {
             rx: Box::new(WireRx::new(shared.clone(), &settings, ringway_host::random()?)),
         },
     };
-    Ok((Box::new(WirePeer { shared, settings, is_attached: false }), vec![queue]))
+    Ok((Box::new(WirePeer { shared, settings, is_attached: false, streams: 0 }), vec![queue]))
 }
 
 impl Peer for WirePeer {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let open = if self.settings.encapsulation == Encapsulation::Tcp {
             let [stream] = exactly(KIND.name, descriptors)?;
-            Open { stream: Some(Arc::new(stream)), ..Open::default() }
+            self.streams += 1;
+            Open { stream: Some(Arc::new(stream)), number: self.streams, ..Open::default() }
         } else {
             let source_ports = usize::from(self.settings.source_ports);
             let given = descriptors.len();

@@ -23,10 +23,9 @@ const AGAIN: u64 = 100_000;
 impl Shared {
     /// The stream and its number, unless it is broken.
     #[inline]
-    fn stream<'t>(&self, turn: &'t Turn<'_>) -> Option<(&'t Arc<OwnedFd>, usize)> {
+    fn stream<'t>(&self, turn: &'t Turn<'_>) -> Option<(&'t Arc<OwnedFd>, u64)> {
         let open = self.open.read(turn);
-        let number = std::ptr::from_ref(open).addr();
-        open.stream.as_ref().filter(|_| !open.is_gone.load(Relaxed)).map(|stream| (stream, number))
+        open.stream.as_ref().filter(|_| !open.is_gone.load(Relaxed)).map(|stream| (stream, open.number))
     }
 
     /// Reports that the stream has ended.
@@ -47,7 +46,7 @@ pub(super) struct StreamRx {
     start: usize,
     end: usize,
     /// The stream that they are for.
-    number: usize,
+    number: u64,
     due: Option<u64>,
 }
 
@@ -154,7 +153,7 @@ pub(super) struct StreamTx {
     start: usize,
     end: usize,
     /// The stream that they are from.
-    number: usize,
+    number: u64,
 }
 
 /// Why there is no frame yet.
