@@ -16,6 +16,9 @@ pub const DATAGRAMS: usize = 32;
 pub const DATAGRAM_SEGMENTS: usize = 64;
 /// Bytes of a socket's buffers, if the process may exceed the system's limit.
 const BUFFER: c_int = 8 << 20;
+/// Smallest MTU of a path: Linux's `min_pmtu`, and RFC 8200, 5.
+const LEAST_MTU_V4: u32 = 552;
+const LEAST_MTU_V6: u32 = 1280;
 /// After this time without an answer, the kernel gives up a TCP connection; in milliseconds.
 const SILENCE: u32 = 10_000;
 
@@ -260,7 +263,9 @@ pub fn path_mtu(socket: BorrowedFd<'_>, ipv6: bool) -> Option<u32> {
     let pointer = std::ptr::from_mut(&mut value);
     // SAFETY: the kernel writes at most `size` bytes, an `int`.
     let got = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, pointer.cast(), &mut size) };
-    (got == 0).then_some(value).and_then(|value| u32::try_from(value).ok()).filter(|mtu| *mtu > 0)
+    // After its interface went, a socket tells the MTU of a device that takes nothing until it sends again.
+    let least = if ipv6 { LEAST_MTU_V6 } else { LEAST_MTU_V4 };
+    (got == 0).then_some(value).and_then(|value| u32::try_from(value).ok()).filter(|mtu| *mtu >= least)
 }
 
 /// Prepares a connected TCP socket: small frames leave at once, and a connection whose peer is silent ends.
@@ -515,9 +520,8 @@ mod tests {
             let total: usize = got.iter().map(|(_, bytes)| bytes.len()).sum();
             assert_eq!((total, got[0].0.segment, got[0].0.tos), (250, 100, 0));
             assert!(receive(&receiver).is_empty());
-            let none = receive_datagrams(receiver.as_fd(), &[SpanMut::of(&mut [0; 10])], &mut [
-                Received::default()
-            ]);
+            let none =
+                receive_datagrams(receiver.as_fd(), &[SpanMut::of(&mut [0; 10])], &mut [Received::default()]);
             assert_eq!(none, Err(DatagramFault::Again));
             assert!(is_writable(filled.as_fd()));
         }

@@ -55,8 +55,8 @@ pub use budget::Budget;
 pub use clock::{Clock, ticks, ticks_per_second};
 pub use datagram::{
     DATAGRAM_SEGMENTS, DATAGRAMS, DatagramFault, Datagrams, Received, SenderSettings, is_writable,
-    open_datagram_receiver, open_datagram_sender, path_mtu, prepare_stream, receive_datagrams, send_datagrams,
-    stream_receive, stream_send,
+    open_datagram_receiver, open_datagram_sender, path_mtu, prepare_stream, receive_datagrams,
+    send_datagrams, stream_receive, stream_send,
 };
 pub use devices::{NetworkDevice, network_devices};
 pub use error::HostError;

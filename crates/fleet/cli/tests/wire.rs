@@ -177,7 +177,8 @@ fn a_cut_tcp_connection_is_made_again() {
     lab.ok(&["up", "--detach", "lab.toml"]);
     until("a ping is answered", || can_ping(&left, "10.98.0.2", ""));
     stream(&left, &right, "10.98.0.2", &lab.folder);
-    let of_wire = || String::from_utf8(within(&hosts.near, "ss -Htn state established dport = 4790")).unwrap();
+    let of_wire =
+        || String::from_utf8(within(&hosts.near, "ss -Htn state established dport = 4790")).unwrap();
     let before = of_wire();
     assert_eq!(before.lines().count(), 1, "{before}");
     within(&hosts.near, "ss -K dport = 4790");

@@ -49,8 +49,7 @@ impl PortControl for Wire {
     }
 
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
-        let encapsulation =
-            section.word("encapsulation", ENCAPSULATIONS).unwrap_or(Encapsulation::Vxlan);
+        let encapsulation = section.word("encapsulation", ENCAPSULATIONS).unwrap_or(Encapsulation::Vxlan);
         let (peer, local) = addresses(section);
         let (port, local_port) = ports(section, encapsulation);
         let vni = section.number("vni", 0..=0xff_ffff);
@@ -74,8 +73,7 @@ impl PortControl for Wire {
             dscp: section.parsed("dscp", "0", dscp).unwrap_or(Dscp::Fixed(0)),
             ttl: section.number("ttl", 1..=255).map(|ttl| ttl as u8),
             server: section.word("role", &[("server", true), ("client", false)]).unwrap_or(false),
-            namespace: section
-                .parsed("namespace", "red", |text| names::namespace(text).map(String::from)),
+            namespace: section.parsed("namespace", "red", |text| names::namespace(text).map(String::from)),
         };
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues: 1 }
     }
@@ -113,7 +111,11 @@ impl PortControl for Wire {
         };
         let name = ENCAPSULATIONS.iter().find(|(_, known)| *known == encapsulation);
         let name = name.map_or("", |(name, _)| name);
-        if encapsulation.has_network() { format!("{name} {vni} to {peer}") } else { format!("{name} to {peer}") }
+        if encapsulation.has_network() {
+            format!("{name} {vni} to {peer}")
+        } else {
+            format!("{name} to {peer}")
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use super::stream::{StreamRx, StreamTx};
 use super::{Datagrams, Encapsulation, Limits, Open, Settings, Shared};
 use crate::Queue;
 use crate::peer::{Alarm, Context, Gone, Opened, Peer, PeerError, PortKind, State, exactly};
-use ringway_frame::CountersRef;
+use ringway_frame::{CountersRef, LARGEST};
 use ringway_mem::Published;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -61,7 +61,7 @@ impl Peer for WirePeer {
             let wanted = super::RECEIVERS + source_ports;
             let wrong = PeerError::Descriptors { kind: KIND.name, wanted, given };
             let datagrams = datagrams.ok_or(wrong)?;
-            let largest = datagrams.largest(Limits::of(&self.settings)).unwrap_or_default();
+            let largest = datagrams.largest(Limits::of(&self.settings)).unwrap_or(LARGEST);
             self.shared.largest.store(largest, Relaxed);
             Open { datagrams: Some(datagrams), ..Open::default() }
         };

@@ -34,7 +34,8 @@ fn upper(head: &[u8], len: usize) -> Option<Upper> {
         }
         EtherType::IPV6 => {
             let packet = ipv6::Packet::parse(inner.payload)?;
-            let (ip, found) = (packet.header, packet.upper().filter(|upper| !upper.fragment && !upper.routed)?);
+            let (ip, found) =
+                (packet.header, packet.upper().filter(|upper| !upper.fragment && !upper.routed)?);
             let start = head.len() - found.payload.len();
             let end = at + ipv6::HEADER_LEN + usize::from(ip.payload_length.get());
             let payload = end.checked_sub(start).filter(|_| end <= len)?;
