@@ -216,3 +216,88 @@ fn the_two_hosts_of_the_documentation_reach_each_other() {
         lab.ok(&["--fabric", name, "down"]);
     }
 }
+
+/// Open vSwitch in user space, in the namespace of a host.
+struct OpenVswitch {
+    host: String,
+    database: String,
+    _processes: Vec<Running>,
+}
+
+impl OpenVswitch {
+    /// Starts it with a bridge `phy` that has the host's card and its address, and a bridge `br0` with a tunnel.
+    fn start(host: &str, folder: &Path, tunnel: &str) -> OpenVswitch {
+        let path = |name: &str| folder.join(name).display().to_string();
+        let database = format!("unix:{}", path("db.sock"));
+        let mut ovs = OpenVswitch { host: host.into(), database, _processes: Vec::new() };
+        let (file, log) = (path("conf.db"), "-vconsole:off");
+        ovs.run(folder, &format!("ovsdb-tool create {file} /usr/share/openvswitch/vswitch.ovsschema"));
+        ovs.serve(folder, &format!("exec ovsdb-server {file} --remote=p{} {log}", ovs.database));
+        until("the database answers", || folder.join("db.sock").exists());
+        ovs.run(folder, &ovs.vsctl("--no-wait init"));
+        ovs.serve(folder, &format!("exec ovs-vswitchd {} --disable-system {log}", ovs.database));
+        let bridge = |name| format!("add-br {name} -- set bridge {name} datapath_type=netdev");
+        ovs.run(folder, &ovs.vsctl(&format!("{} -- add-port phy eth0", bridge("phy"))));
+        let options = format!("type={tunnel} options:remote_ip=192.0.2.1 options:key=42");
+        let port = format!("add-port br0 t -- set interface t {options}");
+        ovs.run(folder, &ovs.vsctl(&format!("{} -- {port}", bridge("br0"))));
+        ovs.run(folder, "ip addr flush dev eth0; ip addr add 192.0.2.2/24 dev phy; ip link set phy up");
+        ovs.run(folder, "ip addr add 10.98.0.2/24 dev br0; ip link set br0 mtu 1450 up");
+        ovs
+    }
+
+    fn vsctl(&self, words: &str) -> String {
+        format!("ovs-vsctl --db={} --timeout=20 {words}", self.database)
+    }
+
+    fn shell(&self, folder: &Path, script: &str) -> Command {
+        let mut command = shell(&self.host, script);
+        for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR"] {
+            command.env(name, folder);
+        }
+        command
+    }
+
+    fn run(&self, folder: &Path, script: &str) {
+        let output = self.shell(folder, script).output().unwrap();
+        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn serve(&mut self, folder: &Path, script: &str) {
+        let child = self.shell(folder, script).stdin(Stdio::null()).spawn().unwrap();
+        self._processes.push(Running(child));
+    }
+}
+
+#[test]
+fn open_vswitch_is_a_peer_by_vxlan_and_geneve() {
+    if !can_create_taps() {
+        return;
+    }
+    if !Path::new("/usr/share/openvswitch/vswitch.ovsschema").exists() {
+        eprintln!("not run: openvswitch-switch is not installed");
+        return;
+    }
+    for tunnel in ["vxlan", "geneve"] {
+        let hosts = Hosts::new();
+        let (_keeper, guest) = namespace();
+        // Its packets from and to the card are complete: it takes them from a packet socket.
+        within(&hosts.near, "ethtool -K eth0 tx off");
+        within(&hosts.far, "ethtool -K eth0 tx off");
+        let keys = "peer = \"192.0.2.2\"\nlocal = \"192.0.2.1\"\nvni = 42";
+        let file = [
+            wire("w", &hosts.near, &format!("{keys}\nencapsulation = \"{tunnel}\"")),
+            tap("t", &guest, "10.98.0.1/24") + "mtu = 1450\n",
+            "[patch.p]\nports = [\"w\", \"t\"]\n".into(),
+        ];
+        let lab = Lab::new(&format!("wire-{tunnel}"), &file.concat());
+        let _ovs = OpenVswitch::start(&hosts.far, &lab.folder, tunnel);
+        lab.ok(&["up", "--detach", "lab.toml"]);
+        until("a ping is answered", || can_ping(&guest, "10.98.0.2", ""));
+        assert!(can_ping(&hosts.far, "10.98.0.1", ""));
+        within(&hosts.far, "ethtool -K br0 tx off");
+        stream(&guest, &hosts.far, "10.98.0.2", &lab.folder);
+        stream(&hosts.far, &guest, "10.98.0.1", &lab.folder);
+        assert_eq!(drops(&lab, "bad-tunnel"), "");
+    }
+}

@@ -95,6 +95,10 @@ impl PortControl for Wire {
     /// One end of a wire: where it listens, in which namespace, and for UDP which peer it hears.
     fn claims(&self, port: &Port) -> Option<(&'static str, String)> {
         let Settings { encapsulation, local, peer, namespace, .. } = port.kind.settings().ok()?;
+        if peer.ip().is_unspecified() {
+            // Its error is reported already.
+            return None;
+        }
         let place = namespace.map(|namespace| format!(" in {namespace}")).unwrap_or_default();
         let protocol = if encapsulation == Encapsulation::Tcp { "TCP" } else { "UDP" };
         Some(("peer", format!("{} at {protocol} {local}{place}", peer.ip())))
@@ -156,7 +160,7 @@ fn addresses(section: &mut Section<'_>) -> (IpAddr, IpAddr) {
         let what = format!("{local} and the peer's address {peer} are of different versions of IP");
         section.error("local", what, "use two addresses of the same version");
     }
-    let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let peer = peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     (peer, local.filter(|local| local.is_ipv4() == peer.is_ipv4()).unwrap_or_else(|| any(&peer)))
 }
 

@@ -1,7 +1,7 @@
 //! The wire: frames to and from one peer over UDP (VXLAN, Geneve, or a frame a datagram) or TCP.
 //!
-//! `codec.rs` has the headers, `send.rs` and `receive.rs` the queues of UDP, `stream.rs` those of TCP. Control opens the
-//! sockets (`open.rs`), since the data process can't.
+//! `codec.rs` has the headers, `send.rs` and `receive.rs` the queues of UDP, `stream.rs` those of TCP. Control opens
+//! the sockets (`open.rs`), since the data process can't.
 
 mod codec;
 pub mod open;

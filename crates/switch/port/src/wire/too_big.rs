@@ -12,8 +12,8 @@ pub const LONGEST: usize = Ethernet::LEN + 8 + 1280;
 /// TTL and hop limit of answers.
 const TTL: u8 = 64;
 
-/// The answer to a frame that begins with `frame`, at least [`LONGEST`] bytes of it, of which the wire carries frames of
-/// `most` bytes. `None` if the packet may be fragmented, or must not be answered.
+/// The answer to a frame that begins with `frame`, at least [`LONGEST`] bytes of it; the wire carries frames of `most`
+/// bytes. `None` if the packet may be fragmented, or must not be answered.
 pub fn answer(frame: &[u8], most: usize) -> Option<Vec<u8>> {
     let (ethernet, rest) = Ethernet::split(frame)?;
     if ethernet.source.is_group() || ethernet.destination.is_group() {
