@@ -29,6 +29,7 @@ pub mod vhost_user;
 pub mod virtq;
 pub mod vm_channel;
 pub mod vm_image;
+pub mod wire_datagrams;
 
 /// One target.
 #[derive(Clone, Copy)]
@@ -70,4 +71,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "virtq", run: virtq::run, seeds: virtq::seeds },
     Target { name: "vm_channel", run: vm_channel::run, seeds: vm_channel::seeds },
     Target { name: "vm_image", run: vm_image::run, seeds: vm_image::seeds },
+    Target { name: "wire_datagrams", run: wire_datagrams::run, seeds: wire_datagrams::seeds },
 ];

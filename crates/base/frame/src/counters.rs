@@ -61,6 +61,15 @@ reasons! {
     Early = "early",
     /// A frame of a protocol between neighbours, such as PAUSE, which a switch does not forward (IEEE 802.1Q, 8.6.3).
     Reserved = "reserved",
+    /// What a tunnel carries violates its rules: a truncated header, reserved flags, an unknown version or payload, or a
+    /// mark of congestion on a packet that can't have one (RFC 6040, 4.2).
+    BadTunnel = "bad-tunnel",
+    /// A frame of another network than the tunnel's (VNI).
+    WrongNetwork = "wrong-network",
+    /// A tunnel's header has a critical option, none of which is known (RFC 8926, 3.5.1).
+    CriticalOption = "critical-option",
+    /// A datagram for a tunnel from an address that is not the peer's.
+    WrongPeer = "wrong-peer",
 }
 
 /// Counters of one queue. One thread writes at a time; any thread or process may read. Each field is an

@@ -57,6 +57,13 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>) -> Result<(), HostError> {
         .named("making a descriptor non-blocking")
 }
 
+impl From<Epoll> for OwnedFd {
+    /// Readable while one of the set is.
+    fn from(epoll: Epoll) -> OwnedFd {
+        epoll.0
+    }
+}
+
 impl AsFd for Epoll {
     /// Readable while one of the set is.
     fn as_fd(&self) -> BorrowedFd<'_> {

@@ -10,6 +10,7 @@ mod allocator;
 mod background_close;
 mod budget;
 mod clock;
+mod datagram;
 mod devices;
 mod error;
 mod event;
@@ -52,6 +53,11 @@ pub use allocator::{give_memory_back, keep_little_memory};
 pub use background_close::{BackgroundClose, Duplicates};
 pub use budget::Budget;
 pub use clock::{Clock, ticks, ticks_per_second};
+pub use datagram::{
+    DATAGRAM_SEGMENTS, DATAGRAMS, DatagramFault, Datagrams, Received, SenderSettings, is_writable,
+    open_datagram_receiver, open_datagram_sender, path_mtu, prepare_stream, receive_datagrams,
+    send_datagrams, stream_receive, stream_send,
+};
 pub use devices::{NetworkDevice, network_devices};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};

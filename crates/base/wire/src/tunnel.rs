@@ -1,4 +1,4 @@
-//! Headers of tunnels: GRE (RFC 2784, RFC 2890), VXLAN (RFC 7348), PPPoE (RFC 2516),
+//! Headers of tunnels: GRE (RFC 2784, RFC 2890), VXLAN (RFC 7348), Geneve (RFC 8926), PPPoE (RFC 2516),
 //! GTP-U (3GPP TS 29.281).
 
 use crate::{EtherType, Ethernet, U16, U32};
@@ -46,6 +46,70 @@ impl Vxlan {
     pub const PORT: u16 = 4789;
     /// Flag: the network identifier is valid.
     pub const VALID: u8 = 0x08;
+}
+
+/// The header of Geneve; options follow.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct Geneve {
+    /// Version, two bits, and the length of the options in units of four bytes.
+    pub version_length: u8,
+    /// Flags.
+    pub flags: u8,
+    /// Type of the payload.
+    pub protocol: EtherType,
+    /// The network identifier, 24 bits, and a reserved byte.
+    pub vni: U32,
+}
+
+impl Geneve {
+    /// The UDP port of Geneve (RFC 8926, 3.3).
+    pub const PORT: u16 = 6081;
+    /// Type of the payload: Ethernet frames.
+    pub const ETHERNET: EtherType = EtherType::new(0x6558);
+    /// Flag: a message for the tunnel's endpoint.
+    pub const CONTROL: u8 = 0x80;
+    /// Flag: an option is critical.
+    pub const CRITICAL: u8 = 0x40;
+
+    /// Version, which is 0.
+    #[inline]
+    pub fn version(&self) -> u8 {
+        self.version_length >> 6
+    }
+
+    /// Length of the options in bytes.
+    #[inline]
+    pub fn options_len(&self) -> usize {
+        usize::from(self.version_length & 0x3f) * 4
+    }
+}
+
+/// The header of a Geneve option; its data follows.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
+#[repr(C)]
+pub struct GeneveOption {
+    /// The namespace of the type.
+    pub class: U16,
+    /// The type, with [`GeneveOption::CRITICAL`].
+    pub kind: u8,
+    /// Three reserved bits, and the length of the data in units of four bytes.
+    pub length: u8,
+}
+
+impl GeneveOption {
+    /// Flag of the type: a receiver that doesn't know the option drops the packet.
+    pub const CRITICAL: u8 = 0x80;
+
+    /// Length of the data in bytes.
+    #[inline]
+    pub fn data_len(&self) -> usize {
+        usize::from(self.length & 0x1f) * 4
+    }
 }
 
 /// The mandatory header of GTP-U (3GPP TS 29.281, 5.1).

@@ -38,3 +38,4 @@ mod tiny;
 mod vm_kills;
 mod vm_kvm;
 mod vm_memory;
+mod wire;

@@ -1,12 +1,13 @@
 //! The kinds of port in the data path, one row each.
 
-use crate::{PortKind, e1000, link, null, ring, ring_pci, source, tap, vhost_user};
+use crate::{PortKind, e1000, link, null, ring, ring_pci, source, tap, vhost_user, wire};
 
 /// Every kind. A pipe has no row: its programs' frames do not pass the data path.
 pub const KINDS: &[PortKind] = &[
     vhost_user::KIND,
     e1000::KIND,
     tap::KIND,
+    wire::KIND,
     ring::KIND,
     ring_pci::KIND,
     link::KIND,

@@ -19,6 +19,7 @@ mod session_socket;
 pub mod source;
 pub mod tap;
 pub mod vhost_user;
+pub mod wire;
 
 pub use doorbell::{Doorbell, Silent};
 pub use kinds::KINDS;

@@ -20,6 +20,8 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_recvfrom,
     libc::SYS_sendmsg,
     libc::SYS_sendto,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
     libc::SYS_getsockopt,
     libc::SYS_getsockname,
     libc::SYS_getpeername,

@@ -11,6 +11,7 @@ mod ring_pci;
 mod source;
 mod tap;
 mod vhost_user;
+mod wire;
 
 use crate::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
@@ -27,6 +28,7 @@ pub const KINDS: &[&dyn PortControl] = &[
     &vhost_user::VhostUser,
     &e1000::E1000,
     &tap::Tap,
+    &wire::Wire,
     &ring::Ring,
     &ring_pci::RingPci,
     &link::Link,

@@ -1,0 +1,207 @@
+//! Frames that arrive as datagrams, and answers to frames that were too long.
+
+use super::{ANSWERS, Codec, Settings, Shared, too_big, unfinished};
+use ringway_frame::{BURST, Burst, Needs, Offload, Reason, TxQueue};
+use ringway_host::{DATAGRAMS, HostError, Mapping, Received, receive_datagrams};
+use ringway_mem::{Hint, Memory, Published, SpanMut, Turn};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Distance of two buffers: 64 KB and some cache lines, so that their first ones are in different sets of the cache.
+const STRIDE: usize = (64 << 10) + 5 * 64;
+/// Room for an answer.
+const ANSWER: usize = too_big::LONGEST.next_multiple_of(64);
+const ANSWERS_AT: usize = DATAGRAMS * STRIDE;
+const ARENA: usize = ANSWERS_AT + ANSWERS * ANSWER;
+/// Largest number of refused datagrams in one turn. Attack: a buffer of many datagrams that yield no frame.
+const BROKEN: usize = 256;
+/// Strangers' datagrams are looked for once in this many receptions.
+const STRANGERS: u32 = 64;
+
+/// A received buffer that has further datagrams.
+#[derive(Clone, Copy)]
+struct Buffer {
+    at: usize,
+    len: usize,
+    segment: usize,
+    tos: u8,
+}
+
+/// A frame that was not released yet.
+struct Held {
+    at: u64,
+    len: u32,
+    offload: Offload,
+}
+
+pub(super) struct WireTx {
+    shared: Arc<Shared>,
+    codec: Codec,
+    peer: IpAddr,
+    /// Never replaced; published, so that frames in it may be borrowed for a turn.
+    arena: Published<Memory>,
+    buffers: VecDeque<Buffer>,
+    held: VecDeque<Held>,
+    answers: Vec<Vec<u8>>,
+    receptions: u32,
+}
+
+impl WireTx {
+    pub fn new(shared: Arc<Shared>, settings: &Settings) -> Result<WireTx, HostError> {
+        let arena = Memory::new(vec![Mapping::private(ARENA)?.region()]).unwrap_or_default();
+        Ok(WireTx {
+            shared,
+            codec: Codec::new(settings.encapsulation, settings.vni, settings.dscp),
+            peer: settings.peer.ip(),
+            arena: Published::new(Arc::new(arena)),
+            buffers: VecDeque::with_capacity(DATAGRAMS),
+            held: VecDeque::with_capacity(BURST),
+            answers: Vec::new(),
+            receptions: 0,
+        })
+    }
+
+    /// Takes answers, which are few, into their part of the arena.
+    fn take_answers<'t>(&mut self, arena: &'t Memory, burst: &mut Burst<'t>) {
+        if let Ok(mut answers) = self.shared.answers.try_lock() {
+            std::mem::swap(&mut *answers, &mut self.answers);
+        }
+        for (number, answer) in self.answers.drain(..).enumerate() {
+            let at = (ANSWERS_AT + number * ANSWER) as u64;
+            let Some(space) = arena.span_mut(at, answer.len() as u32, &mut Hint::default()) else { return };
+            space.write(&answer);
+            let held = Held { at, len: answer.len() as u32, offload: Offload::default() };
+            // One that the burst has no room for is in the next one.
+            let _ = burst.push(held.offload, space.as_span());
+            self.held.push_back(held);
+        }
+    }
+
+    /// Receives buffers; `false` if there are none.
+    fn receive(&mut self, turn: &Turn<'_>, arena: &Memory) -> bool {
+        let Some(datagrams) = self.shared.datagrams(turn) else { return false };
+        let mut out = [Received::default(); DATAGRAMS];
+        let Some(all) = arena.span_mut(0, ANSWERS_AT as u32, &mut Hint::default()) else { return false };
+        let spaces: [SpanMut<'_>; DATAGRAMS] =
+            std::array::from_fn(|slot| all.split(slot * STRIDE).1.split(STRIDE).0);
+        self.receptions = self.receptions.wrapping_add(1);
+        if self.receptions.is_multiple_of(STRANGERS) {
+            self.refuse_strangers(turn, &spaces);
+        }
+        let received = receive_datagrams(datagrams.receiver.as_fd(), &spaces, &mut out).unwrap_or(0);
+        for (slot, one) in out[..received].iter().enumerate() {
+            let datagrams = one.len.div_ceil(one.segment.max(1)).max(1) as usize;
+            let reason = match one.from {
+                from if from != self.peer => Reason::WrongPeer,
+                _ if one.truncated => Reason::Long,
+                // Attack: a datagram without a byte.
+                _ if one.len == 0 => Reason::Short,
+                _ => {
+                    let (len, segment) = (one.len as usize, one.segment.max(1) as usize);
+                    self.buffers.push_back(Buffer { at: slot * STRIDE, len, segment, tos: one.tos });
+                    continue;
+                }
+            };
+            self.shared.counters.drop_tx(reason, datagrams);
+        }
+        received > 0
+    }
+
+    /// Counts datagrams that others sent.
+    #[cold]
+    fn refuse_strangers(&self, turn: &Turn<'_>, spaces: &[SpanMut<'_>]) -> bool {
+        let Some(datagrams) = self.shared.datagrams(turn) else { return false };
+        let mut out = [Received::default(); DATAGRAMS];
+        let received = receive_datagrams(datagrams.strangers.as_fd(), spaces, &mut out).unwrap_or(0);
+        let count = |one: &Received| one.len.div_ceil(one.segment.max(1)).max(1) as usize;
+        let count: usize = out[..received].iter().map(count).sum();
+        self.shared.counters.drop_tx(Reason::WrongPeer, count);
+        received > 0
+    }
+
+    /// Takes frames from the received buffers.
+    fn unpack<'t>(&mut self, arena: &'t Memory, burst: &mut Burst<'t>) {
+        let largest = self.shared.largest.load(Relaxed) as usize;
+        let mut broken = 0;
+        while burst.room() > 0 && self.held.len() < BURST && broken < BROKEN {
+            let Some(buffer) = self.buffers.front_mut() else { return };
+            let len = buffer.segment.min(buffer.len);
+            let (at, tos) = (buffer.at as u64, buffer.tos);
+            (buffer.at, buffer.len) = (buffer.at + len, buffer.len - len);
+            if buffer.len == 0 {
+                self.buffers.pop_front();
+            }
+            let Some(datagram) = arena.span_mut(at, len as u32, &mut Hint::default()) else { return };
+            let frame = match self.codec.decapsulate(datagram, tos) {
+                Ok(frame) => frame,
+                Err(reason) => {
+                    self.shared.counters.drop_tx(reason, 1);
+                    broken += 1;
+                    continue;
+                }
+            };
+            let offload = unfinished::offload(frame, largest);
+            let Ok(offload) = offload.check(frame.len() as u32, Needs::ALL) else {
+                self.shared.counters.drop_tx(Reason::BadOffload, 1);
+                broken += 1;
+                continue;
+            };
+            let at = at + (len - frame.len()) as u64;
+            self.held.push_back(Held { at, len: frame.len() as u32, offload });
+            // The burst may have other queues' frames already; a frame that doesn't fit is in the next burst.
+            if burst.push(offload, frame).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl TxQueue for WireTx {
+    fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
+        let arena: &'t Memory = self.arena.read(turn);
+        for held in &self.held {
+            let frame = arena.span(held.at, held.len, &mut Hint::default());
+            if frame.is_none_or(|frame| burst.push(held.offload, frame).is_err()) {
+                return;
+            }
+        }
+        if self.held.is_empty() {
+            self.take_answers(arena, burst);
+        }
+        // Buffers are used again when all of their frames are released.
+        if self.buffers.is_empty() && (!self.held.is_empty() || !self.receive(turn, arena)) {
+            return;
+        }
+        self.unpack(arena, burst);
+    }
+
+    fn release(&mut self, _turn: &Turn<'_>, frames: usize) {
+        self.held.drain(..frames.min(self.held.len()));
+    }
+
+    fn arm(&mut self, turn: &Turn<'_>) -> bool {
+        if !self.held.is_empty() || !self.buffers.is_empty() {
+            return false;
+        }
+        if self.shared.answers.try_lock().is_ok_and(|answers| !answers.is_empty()) {
+            return false;
+        }
+        let Some(datagrams) = self.shared.datagrams(turn) else { return true };
+        // Strangers' datagrams would keep the worker awake; those that arrive later wake it once for each turn.
+        let arena = self.arena.read(turn);
+        let space = arena.span_mut(0, STRIDE as u32, &mut Hint::default());
+        if space.is_some_and(|space| self.refuse_strangers(turn, &[space])) {
+            return false;
+        }
+        // The descriptor is reported at once if there is a datagram already.
+        self.shared.doorbell.watch(datagrams.readable.clone());
+        true
+    }
+
+    fn disarm(&mut self, _turn: &Turn<'_>) {
+        self.shared.doorbell.unwatch();
+    }
+}

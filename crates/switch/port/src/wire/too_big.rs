@@ -1,0 +1,206 @@
+//! Answers to frames that are too long for the wire: "fragmentation needed" (RFC 1191) and "packet too big" (RFC 4443),
+//! from the address that the packet was for, as Linux's tunnels send them.
+
+use ringway_wire::icmp::{v4, v6};
+use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, Ipv6, Protocol, Sum, ipv4, vlan};
+
+/// Bytes of the packet that an answer quotes: all answers fit into the smallest MTU (RFC 1812, 4.3.2.3; RFC 4443, 2.4).
+const QUOTED_V4: usize = 576 - Ipv4::LEN - Icmp::LEN;
+const QUOTED_V6: usize = 1280 - Ipv6::LEN - Icmp::LEN;
+/// Longest answer, with two tags.
+pub const LONGEST: usize = Ethernet::LEN + 8 + 1280;
+/// TTL and hop limit of answers.
+const TTL: u8 = 64;
+
+/// The answer to a frame that begins with `frame`, at least [`LONGEST`] bytes of it; the wire carries frames of `most`
+/// bytes. `None` if the packet may be fragmented, or must not be answered.
+pub fn answer(frame: &[u8], most: usize) -> Option<Vec<u8>> {
+    let (ethernet, rest) = Ethernet::split(frame)?;
+    if ethernet.source.is_group() || ethernet.destination.is_group() {
+        return None;
+    }
+    let inner = vlan::untag(ethernet.ethertype, rest)?;
+    let link = frame.len() - inner.payload.len();
+    let mtu = most.checked_sub(link)?;
+    let mut out = frame[..link].to_vec();
+    let header = Ethernet::of_mut(&mut out)?;
+    (header.source, header.destination) = (ethernet.destination, ethernet.source);
+    match inner.ethertype {
+        EtherType::IPV4 => answer_v4(inner.payload, mtu, out),
+        EtherType::IPV6 => answer_v6(inner.payload, mtu, out),
+        _ => None,
+    }
+}
+
+/// Whether an address is one host's.
+fn is_host_v4(address: std::net::Ipv4Addr) -> bool {
+    !address.is_multicast() && !address.is_broadcast() && !address.is_unspecified() && !address.is_loopback()
+}
+
+fn answer_v4(packet: &[u8], mtu: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
+    let (ip, _, payload) = Ipv4::parse(packet).filter(|(ip, ..)| ip.version() == 4)?;
+    let is_error = ip.protocol == Protocol::ICMP && payload.first().is_none_or(|kind| v4::is_error(*kind));
+    let may_fragment = ip.fragment.get() & ipv4::DONT_FRAGMENT == 0;
+    let are_hosts = is_host_v4(ip.source_addr()) && is_host_v4(ip.destination_addr());
+    if may_fragment || ip.is_later_fragment() || is_error || !are_hosts {
+        return None;
+    }
+    let quoted = &packet[..packet.len().min(QUOTED_V4)];
+    let mut header = Ipv4 {
+        total_length: ((Ipv4::LEN + Icmp::LEN + quoted.len()) as u16).into(),
+        fragment: ipv4::DONT_FRAGMENT.into(),
+        ttl: TTL,
+        protocol: Protocol::ICMP,
+        source: ip.destination,
+        destination: ip.source,
+        ..Ipv4::EMPTY
+    };
+    header.fill_checksum(&[]);
+    out.extend_from_slice(header.bytes());
+    let message = out.len();
+    let mut icmp = Icmp { kind: v4::UNREACHABLE, code: v4::NEEDS_FRAGMENTATION, ..Icmp::default() };
+    icmp.sequence_number.set(mtu.min(usize::from(u16::MAX)) as u16);
+    out.extend_from_slice(icmp.bytes());
+    out.extend_from_slice(quoted);
+    Icmp::fill_checksum(&mut out[message..], Sum::new())?;
+    Some(out)
+}
+
+fn answer_v6(packet: &[u8], mtu: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
+    let ip = ringway_wire::ipv6::Packet::parse(packet)?;
+    let (source, destination) = (ip.header.source_addr(), ip.header.destination_addr());
+    // Packets to groups are answered too (RFC 4443, 2.4), but their answers need an address of our own.
+    if source.is_multicast() || source.is_unspecified() || destination.is_multicast() {
+        return None;
+    }
+    let upper = ip.upper();
+    if upper.is_some_and(|upper| {
+        upper.protocol == Protocol::ICMPV6 && upper.payload.first().is_none_or(|kind| *kind < v6::ECHO)
+    }) {
+        return None;
+    }
+    let quoted = &packet[..packet.len().min(QUOTED_V6)];
+    let len = Icmp::LEN + quoted.len();
+    let header = Ipv6 {
+        payload_length: (len as u16).into(),
+        next_header: Protocol::ICMPV6,
+        hop_limit: TTL,
+        source: ip.header.destination,
+        destination: ip.header.source,
+        ..Ipv6::EMPTY
+    };
+    out.extend_from_slice(header.bytes());
+    let message = out.len();
+    let mut icmp = Icmp { kind: v6::PACKET_TOO_BIG, ..Icmp::default() };
+    icmp.set_rest(mtu as u32);
+    out.extend_from_slice(icmp.bytes());
+    out.extend_from_slice(quoted);
+    Icmp::fill_checksum(&mut out[message..], header.pseudo_header(Protocol::ICMPV6, len as u32))?;
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_wire::{MacAddress, checksum};
+
+    const HERE: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+    const THERE: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
+
+    fn frame(tags: usize, ethertype: EtherType, packet: &[u8]) -> Vec<u8> {
+        let mut types = vec![EtherType::VLAN; tags];
+        types.push(ethertype);
+        let mut out = Ethernet { destination: THERE, source: HERE, ethertype: types[0] }.bytes().to_vec();
+        for ethertype in &types[1..] {
+            out.extend_from_slice(&[0, 7]);
+            out.extend_from_slice(ethertype.bytes());
+        }
+        out.extend_from_slice(packet);
+        out
+    }
+
+    fn packet_v4(protocol: Protocol, fragment: u16, source: u32) -> Vec<u8> {
+        let mut header = Ipv4 {
+            total_length: 2000.into(),
+            fragment: fragment.into(),
+            ttl: 9,
+            protocol,
+            source: source.into(),
+            destination: 0x0a00_0002.into(),
+            ..Ipv4::EMPTY
+        };
+        header.fill_checksum(&[]);
+        [header.bytes(), &[3; 1980]].concat()
+    }
+
+    #[test]
+    fn a_packet_that_must_stay_whole_is_answered_by_its_destination() {
+        for tags in 0..3 {
+            let packet = packet_v4(Protocol::UDP, ipv4::DONT_FRAGMENT, 0x0a00_0001);
+            let answer = answer(&frame(tags, EtherType::IPV4, &packet), 1464).unwrap();
+            let (ethernet, rest) = Ethernet::split(&answer).unwrap();
+            assert_eq!((ethernet.source, ethernet.destination), (THERE, HERE));
+            let inner = vlan::untag(ethernet.ethertype, rest).unwrap();
+            assert_eq!(inner.tags, tags);
+            let (ip, options, message) = Ipv4::parse(inner.payload).unwrap();
+            assert!(ip.is_checksum_valid(options) && checksum::checksum(message) == 0);
+            assert_eq!((ip.source.get(), ip.destination.get()), (0x0a00_0002, 0x0a00_0001));
+            assert_eq!(inner.payload.len(), 576);
+            let (icmp, quoted) = Icmp::split(message).unwrap();
+            assert_eq!((icmp.kind, icmp.code), (v4::UNREACHABLE, v4::NEEDS_FRAGMENTATION));
+            assert_eq!(usize::from(icmp.sequence_number.get()), 1450 - 4 * tags);
+            assert_eq!(quoted, &packet[..quoted.len()]);
+        }
+    }
+
+    #[test]
+    fn what_must_not_be_answered_is_not() {
+        let df = ipv4::DONT_FRAGMENT;
+        let host = 0x0a00_0001;
+        let silent = |packet: Vec<u8>| answer(&frame(0, EtherType::IPV4, &packet), 1464).is_none();
+        assert!(!silent(packet_v4(Protocol::TCP, df, host)));
+        assert!(silent(packet_v4(Protocol::TCP, 0, host)), "it may be fragmented");
+        assert!(silent(packet_v4(Protocol::TCP, df | 9, host)), "a later fragment");
+        assert!(silent(packet_v4(Protocol::ICMP, df, host)), "an error: its type is 3");
+        assert!(silent(packet_v4(Protocol::TCP, df, 0xe000_0001)), "from a group");
+        let packet = packet_v4(Protocol::TCP, df, host);
+        let mut to_group = frame(0, EtherType::IPV4, &packet);
+        to_group[0] |= 1;
+        assert!(answer(&to_group, 1464).is_none());
+        assert!(answer(&frame(0, EtherType::ARP, &packet), 1464).is_none());
+        for len in 0..60 {
+            let cut = frame(0, EtherType::IPV4, &packet)[..len].to_vec();
+            assert_eq!(answer(&cut, 1464).is_some(), len >= 34, "{len}");
+        }
+    }
+
+    #[test]
+    fn a_packet_of_ipv6_is_answered_within_the_smallest_mtu() {
+        let packet = |next_header, kind: u8| {
+            let header = Ipv6 {
+                payload_length: 1960.into(),
+                next_header,
+                hop_limit: 9,
+                source: 1.into(),
+                destination: 2.into(),
+                ..Ipv6::EMPTY
+            };
+            let mut packet = [header.bytes(), &[0; 1960]].concat();
+            packet[Ipv6::LEN] = kind;
+            packet
+        };
+        let good = packet(Protocol::UDP, 0);
+        let made = answer(&frame(1, EtherType::IPV6, &good), 1464).unwrap();
+        let made = &made[18..];
+        let (ip, message) = Ipv6::split(made).unwrap();
+        assert_eq!((made.len(), ip.source.get(), ip.destination.get()), (1280, 2, 1));
+        let mut sum = ip.pseudo_header(Protocol::ICMPV6, message.len() as u32);
+        sum.add(message);
+        assert!(sum.is_valid());
+        let (icmp, quoted) = Icmp::split(message).unwrap();
+        assert_eq!((icmp.kind, icmp.rest()), (v6::PACKET_TOO_BIG, 1446));
+        assert_eq!(quoted, &good[..quoted.len()]);
+        let of = |kind| answer(&frame(0, EtherType::IPV6, &packet(Protocol::ICMPV6, kind)), 1464);
+        assert!(of(v6::ECHO).is_some() && of(v6::TIME_EXCEEDED).is_none());
+    }
+}
