@@ -1,6 +1,8 @@
 //! A keyed hash for demultiplexing, sequence numbers and cookies; a generator for everything that only has to
 //! differ.
 
+use crate::codec::{Bound, Field, Reader};
+use alloc::vec::Vec;
 use core::hash::Hasher;
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -37,5 +39,16 @@ impl Random {
     /// A number below `limit`, which is not 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
+    }
+}
+
+/// It goes on with other numbers.
+impl Field for Random {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.clone().next().put(to);
+    }
+
+    fn take(from: &mut Reader<'_>, _: Bound) -> Option<Random> {
+        Some(Random::new(u64::take(from, Bound::Any)?))
     }
 }

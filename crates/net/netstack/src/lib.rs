@@ -16,6 +16,7 @@
 //! | `connection` | one TCP connection: `input`, `recovery` (ACKs, RACK-TLP, PRR, F-RTO), `output`, `timers` |
 //! | `congestion` | a trait, and a file for each controller |
 //! | `demux`, `timer` | from addresses to a socket in O(1), by a keyed hash; deadlines exact to the nanosecond |
+//! | `codec`, `connection/repair`, `stack/repair` | a connection as bytes, so that it moves to another stack |
 //! | `stack/tables` | what it has, for programs that show it: sockets, counters, routes, neighbours |
 //! | `trace` | the state of one connection against time, as CSV, qlog and SVG |
 //!
@@ -72,6 +73,7 @@
 
 extern crate alloc;
 
+mod codec;
 pub mod congestion;
 mod connection;
 mod demux;
@@ -94,8 +96,8 @@ pub use net::route::{Cidr, CidrError};
 pub use net::{Frames, Transmit};
 pub use settings::{MS, Pacing, SECOND, Settings, SocketOptions};
 pub use stack::{
-    Accepted, InterfaceConfig, NeighborEntry, Reader, RouteEntry, SocketEntry, SocketError, SocketId,
-    SocketKind, Stack, Statistics, Totals,
+    Accepted, Diverted, InterfaceConfig, NeighborEntry, Reader, RepairError, RouteEntry, SocketEntry,
+    SocketError, SocketId, SocketKind, Stack, Statistics, Totals,
 };
 pub use sysctl::sysctls;
 pub use trace::{Trace, TracePoint};

@@ -1,6 +1,9 @@
 //! The minimum or maximum of a value over a sliding window, in constant space (Kathleen Nichols' algorithm, as
 //! in Linux's `win_minmax`): the best value, and the best of two later parts of the window.
 
+use crate::codec::{Bound, Field, Reader};
+use alloc::vec::Vec;
+
 /// A value and when it was measured, in the unit of the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sample {
@@ -56,6 +59,21 @@ impl MinMax {
             self.0[2] = new;
         }
         self.get()
+    }
+}
+
+/// The bound is that of the values.
+impl Field for MinMax {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.0.map(|Sample { at, value }| (at, value)).put(to);
+    }
+
+    fn take(from: &mut Reader<'_>, bound: Bound) -> Option<MinMax> {
+        let mut samples = [Sample::default(); 3];
+        for sample in &mut samples {
+            *sample = Sample { at: u64::take(from, Bound::Any)?, value: u64::take(from, bound)? };
+        }
+        Some(MinMax(samples))
     }
 }
 

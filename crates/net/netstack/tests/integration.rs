@@ -12,6 +12,7 @@ mod neighbors;
 mod orphans;
 mod packets;
 mod ports;
+mod repair;
 mod sequence;
 mod sources;
 mod standstill;

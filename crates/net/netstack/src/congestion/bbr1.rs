@@ -4,9 +4,11 @@
 use super::pacing::{self, Pacing, UNIT, rate};
 use super::policer::Policer;
 use super::{Congestion, RateSample, State, Window};
+use crate::codec::{BYTES, Bound, COUNT, Field, RATE, SPAN_OR_NONE, STREAM, fields, variants};
 use crate::hash::Random;
 use crate::minmax::MinMax;
 use crate::settings::{MS, SECOND};
+use alloc::vec::Vec;
 
 /// `2 / ln 2`: doubles the rate in each round; and its inverse, which drains the queue that this made.
 const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
@@ -370,6 +372,10 @@ impl Congestion for Bbr1 {
         "bbr1"
     }
 
+    fn save(&self, to: &mut Vec<u8>) {
+        self.put(to);
+    }
+
     fn mode(&self, _window: &Window) -> &'static str {
         match self.mode {
             Mode::Startup => "startup",
@@ -440,3 +446,32 @@ impl Congestion for Bbr1 {
         Some(pacing::min_tso_segs(window))
     }
 }
+
+variants!(Mode { Startup, Drain, ProbeBw, ProbeRtt });
+fields!(Aggregation { since: Bound::Past, acked: BYTES, extra: BYTES, slot: Bound::Most(1), rounds: COUNT });
+fields!(Bbr1 {
+    mode: Bound::Any,
+    pacing_gain: Bound::Most(16 * UNIT),
+    cwnd_gain: Bound::Most(HIGH_GAIN),
+    random: Bound::Any,
+    bw: RATE,
+    rounds: STREAM,
+    round_start: Bound::Any,
+    round_end: STREAM,
+    min_rtt: SPAN_OR_NONE,
+    min_rtt_at: Bound::Past,
+    probe_rtt_done: Bound::Deadline,
+    probe_rtt_round_done: Bound::Any,
+    full_bw: RATE,
+    full_bw_rounds: COUNT,
+    full_bw_reached: Bound::Any,
+    cycle: Bound::Most(CYCLE.len() as u64 - 1),
+    cycle_at: Bound::Past,
+    pacing: Bound::Any,
+    idle_restart: Bound::Any,
+    prior_cwnd: BYTES,
+    previous: Bound::Any,
+    packet_conservation: Bound::Any,
+    policer: Bound::Any,
+    aggregation: Bound::Any,
+});

@@ -5,9 +5,14 @@
 
 use super::pacing::{self, Pacing, UNIT, rate};
 use super::{Congestion, RateSample, State, Window};
+use crate::codec::{
+    BYTES, BYTES_OR_NONE, Bound, COUNT, Field, RATE, RATE_OR_NONE, SPAN, SPAN_OR_NONE, STREAM, fields,
+    variants,
+};
 use crate::hash::Random;
 use crate::minmax::MinMax;
 use crate::settings::{MS, SECOND};
+use alloc::vec::Vec;
 
 /// `StartupPacingGain`, 2.77 (`bbr_startup_pacing_gain`), and the draft's `DrainPacingGain`, 0.5; google/bbr's
 /// `bbr_drain_gain` is 0.35.
@@ -484,6 +489,10 @@ impl Congestion for Bbr3 {
         "bbr3"
     }
 
+    fn save(&self, to: &mut Vec<u8>) {
+        self.put(to);
+    }
+
     fn mode(&self, _window: &Window) -> &'static str {
         match self.mode {
             Mode::Startup => "startup",
@@ -560,3 +569,49 @@ impl Congestion for Bbr3 {
 fn is_too_high(sample: &RateSample) -> bool {
     sample.lost * 100 > sample.tx_in_flight * LOSS_THRESHOLD
 }
+
+variants!(Mode { Startup, Drain, Down, Cruise, Refill, Up, ProbeRtt });
+variants!(Phase { Starting, Feedback, Stopping, Refilling });
+fields!(Bbr3 {
+    mode: Bound::Any,
+    phase: Bound::Any,
+    random: Bound::Any,
+    max_bw: RATE,
+    cycles: STREAM,
+    rounds: STREAM,
+    round_start: Bound::Any,
+    round_end: STREAM,
+    loss_round_start: Bound::Any,
+    loss_round_end: STREAM,
+    loss_in_round: Bound::Any,
+    loss_events: COUNT,
+    bw_latest: RATE,
+    in_flight_latest: BYTES,
+    bw_short: RATE_OR_NONE,
+    in_flight_short: BYTES_OR_NONE,
+    in_flight_long: BYTES_OR_NONE,
+    full_bw: RATE,
+    full_bw_rounds: COUNT,
+    full_bw_now: Bound::Any,
+    full_bw_reached: Bound::Any,
+    min_rtt: SPAN_OR_NONE,
+    min_rtt_at: Bound::Past,
+    probe_rtt_min: SPAN_OR_NONE,
+    probe_rtt_min_at: Bound::Past,
+    probe_rtt_done: Bound::Deadline,
+    probe_rtt_round_done: Bound::Any,
+    cycle_at: Bound::Past,
+    probe_wait: SPAN,
+    rounds_since_probe: STREAM,
+    probe_samples: Bound::Any,
+    up_rounds: Bound::Most(30),
+    up_acked: BYTES,
+    up_count: Bound::OrNone(&Bound::Positive(1 << 40)),
+    extra_acked: BYTES,
+    extra_since: Bound::Past,
+    extra: BYTES,
+    prior_cwnd: BYTES,
+    previous: Bound::Any,
+    idle_restart: Bound::Any,
+    pacing: Bound::Any,
+});

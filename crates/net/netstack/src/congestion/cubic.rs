@@ -2,7 +2,9 @@
 
 use super::hystart::HyStart;
 use super::{Congestion, RateSample, Window};
+use crate::codec::{BYTES, Bound, Field, RATE, SPAN, fields};
 use crate::settings::MS;
+use alloc::vec::Vec;
 
 /// The multiplicative decrease, 0.7, in tenths (RFC 9438, 4.6).
 const BETA: u64 = 7;
@@ -59,6 +61,10 @@ impl Cubic {
 impl Congestion for Cubic {
     fn name(&self) -> &'static str {
         "cubic"
+    }
+
+    fn save(&self, to: &mut Vec<u8>) {
+        self.put(to);
     }
 
     fn ssthresh(&mut self, _now: u64, window: &Window) -> u64 {
@@ -122,6 +128,17 @@ fn cube_root(number: u128) -> u64 {
     }
     low as u64
 }
+
+fields!(Cubic {
+    hystart: Bound::Any,
+    w_max: BYTES,
+    epoch: Bound::Deadline,
+    k: SPAN,
+    origin: BYTES,
+    w_est: BYTES,
+    cwnd_prior: BYTES,
+    rest: RATE,
+});
 
 #[cfg(test)]
 mod tests {

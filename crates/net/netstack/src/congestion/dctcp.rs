@@ -1,6 +1,8 @@
 //! DCTCP (RFC 8257): reduces the window by the fraction of marked bytes.
 
 use super::{Congestion, RateSample, Reno, State, Window};
+use crate::codec::{BYTES, Bound, Field, STREAM, fields};
+use alloc::vec::Vec;
 
 /// Fractions are in units of 1/1024; the gain `g` is 1/16 (RFC 8257, 4.2).
 const UNIT: u64 = 1024;
@@ -28,6 +30,10 @@ impl Default for Dctcp {
 impl Congestion for Dctcp {
     fn name(&self) -> &'static str {
         "dctcp"
+    }
+
+    fn save(&self, to: &mut Vec<u8>) {
+        self.put(to);
     }
 
     fn ssthresh(&mut self, _now: u64, window: &Window) -> u64 {
@@ -64,6 +70,14 @@ impl Congestion for Dctcp {
         true
     }
 }
+
+fields!(Dctcp {
+    alpha: Bound::Most(UNIT),
+    window_end: STREAM,
+    acked: BYTES,
+    marked: BYTES,
+    reno: Bound::Any,
+});
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! HyStart++ (RFC 9406): ends the initial slow start when round-trip times grow, before packets are lost.
 
 use super::{RateSample, Window};
+use crate::codec::{BYTES, Bound, COUNT, SPAN_OR_NONE, STREAM, fields};
 use crate::settings::MS;
 
 /// Bounds of the growth that ends slow start, and the share of the last round's minimum that it is between them
@@ -15,6 +16,13 @@ const CSS_GROWTH_DIVISOR: u64 = 4;
 /// Rounds of conservative slow start.
 const CSS_ROUNDS: u32 = 5;
 
+/// Conservative slow start: the round-trip time before it, and rounds that are left.
+#[derive(Clone, Copy, Debug)]
+struct Conservative {
+    baseline: u64,
+    rounds: u32,
+}
+
 /// The state of the initial slow start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HyStart {
@@ -24,7 +32,7 @@ pub(super) struct HyStart {
     current_min: u64,
     samples: u32,
     /// In conservative slow start: the minimum that began it, and rounds left.
-    conservative: Option<(u64, u32)>,
+    conservative: Option<Conservative>,
     /// Acknowledged bytes of conservative slow start that the window has not grown by yet.
     rest: u64,
 }
@@ -72,19 +80,19 @@ impl HyStart {
             None if self.last_min != u64::MAX => {
                 let growth = (self.last_min / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
                 if self.current_min >= self.last_min + growth {
-                    self.conservative = Some((self.current_min, CSS_ROUNDS));
+                    self.conservative = Some(Conservative { baseline: self.current_min, rounds: CSS_ROUNDS });
                 }
             }
             // The growth was temporary.
-            Some((baseline, _)) if self.current_min < baseline => self.conservative = None,
+            Some(Conservative { baseline, .. }) if self.current_min < baseline => self.conservative = None,
             _ => {}
         }
     }
 
     fn end_round(&mut self, window: &mut Window) {
-        if let Some((baseline, rounds)) = self.conservative {
-            self.conservative = Some((baseline, rounds - 1));
-            if rounds == 1 {
+        if let Some(conservative) = &mut self.conservative {
+            conservative.rounds -= 1;
+            if conservative.rounds == 0 {
                 window.ssthresh = window.cwnd;
             }
         }
@@ -92,6 +100,16 @@ impl HyStart {
         self.round_end = window.delivered + window.in_flight;
     }
 }
+
+fields!(Conservative { baseline: SPAN_OR_NONE, rounds: Bound::Positive(CSS_ROUNDS as u64) });
+fields!(HyStart {
+    round_end: STREAM,
+    last_min: SPAN_OR_NONE,
+    current_min: SPAN_OR_NONE,
+    samples: COUNT,
+    conservative: Bound::Any,
+    rest: BYTES,
+});
 
 #[cfg(test)]
 mod tests {

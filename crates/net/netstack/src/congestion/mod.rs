@@ -13,8 +13,12 @@ mod pacing;
 mod policer;
 mod reno;
 
+use crate::codec::{
+    BYTES, BYTES_OR_NONE, Bound, Field, Reader, SPAN, SPAN_OR_NONE, STREAM, fields, variants,
+};
 pub use crate::connection::rate::RateSample;
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 pub use bbr1::Bbr1;
 pub use bbr3::Bbr3;
 use core::fmt::Debug;
@@ -97,6 +101,9 @@ impl Window {
 pub trait Congestion: Debug + Send {
     /// Its name in `TCP_CONGESTION`.
     fn name(&self) -> &'static str;
+
+    /// Appends its state, for a connection that moves to another stack.
+    fn save(&self, to: &mut Vec<u8>);
 
     /// The state that traces show.
     fn mode(&self, window: &Window) -> &'static str {
@@ -183,6 +190,20 @@ impl Algorithm {
         Algorithm::ALL.iter().copied().find(|algorithm| algorithm.name() == name)
     }
 
+    /// A controller with the state that [`Congestion::save`] wrote.
+    pub(crate) fn restore(self, from: &mut Reader<'_>) -> Option<Box<dyn Congestion>> {
+        fn take<T: Congestion + Field + 'static>(from: &mut Reader<'_>) -> Option<Box<dyn Congestion>> {
+            Some(Box::new(T::take(from, Bound::Any)?))
+        }
+        match self {
+            Algorithm::Reno => take::<Reno>(from),
+            Algorithm::Cubic => take::<Cubic>(from),
+            Algorithm::Bbr1 => take::<Bbr1>(from),
+            Algorithm::Bbr3 => take::<Bbr3>(from),
+            Algorithm::Dctcp => take::<Dctcp>(from),
+        }
+    }
+
     /// A controller for a new connection; `seed` is random.
     pub fn build(self, seed: u64) -> Box<dyn Congestion> {
         match self {
@@ -194,6 +215,28 @@ impl Algorithm {
         }
     }
 }
+
+variants!(State { Open, Disorder, Cwr, Recovery, Loss });
+variants!(Algorithm { Reno, Cubic, Bbr1, Bbr3, Dctcp });
+fields!(Window {
+    cwnd: Bound::Positive(1 << 40),
+    ssthresh: BYTES_OR_NONE,
+    pacing_rate: Bound::Any,
+    max_pacing_rate: Bound::Any,
+    mss: Bound::Positive(1 << 16),
+    in_flight: BYTES,
+    srtt: SPAN,
+    min_rtt: SPAN_OR_NONE,
+    prior_cwnd: BYTES,
+    delivered: STREAM,
+    lost: STREAM,
+    cwnd_limited: Bound::Any,
+    state: Bound::Any,
+    tso_goal: Bound::Positive(1 << 20),
+    initial: BYTES,
+    release_at: Bound::Deadline,
+    app_limited: Bound::Any,
+});
 
 #[cfg(test)]
 pub(crate) mod tests {

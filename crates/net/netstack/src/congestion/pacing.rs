@@ -2,6 +2,7 @@
 //! constants are those of Linux's `net/ipv4/tcp_bbr.c`; google/bbr's has the same, except for `bbr_min_tso_rate`.
 
 use super::Window;
+use crate::codec::{Bound, fields};
 use crate::settings::{MS, SECOND};
 
 /// A gain of 1 (`BBR_UNIT`).
@@ -50,7 +51,12 @@ pub(super) fn min_tso_segs(window: &Window) -> u64 {
     if window.pacing_rate < 150_000 { 1 } else { 2 }
 }
 
+/// More than any path carries, in bytes a second: products of a rate with a time or a gain don't overflow.
+const FASTEST: u128 = 1 << 50;
+
 /// Bytes a second.
 pub(super) fn rate(bytes: u64, time: u64) -> u64 {
-    (u128::from(bytes) * u128::from(SECOND) / u128::from(time.max(1))) as u64
+    (u128::from(bytes) * u128::from(SECOND) / u128::from(time.max(1))).min(FASTEST) as u64
 }
+
+fields!(Pacing { initial_gain: Bound::Most(16 * UNIT), has_seen_rtt: Bound::Any });

@@ -2,7 +2,8 @@
 //! constants are those of Linux's `net/ipv4/tcp_bbr.c` (`bbr_lt_...`).
 
 use super::{RateSample, Window};
-use crate::settings::{MS, SECOND};
+use crate::codec::{Bound, COUNT, RATE, STREAM, fields};
+use crate::settings::MS;
 
 /// Rounds of an interval: at least, at most (`bbr_lt_intvl_min_rtts`, and four times as many).
 const ROUNDS: (u32, u32) = (4, 16);
@@ -78,7 +79,7 @@ impl Policer {
         if delivered == 0 || lost * 256 < LOSS * delivered || time < MS {
             return false;
         }
-        let rate = (u128::from(delivered) * u128::from(SECOND) / u128::from(time)) as u64;
+        let rate = super::pacing::rate(delivered, time);
         let difference = rate.abs_diff(self.rate);
         if self.rate > 0 && (difference * RATIO <= self.rate || difference <= DIFFERENCE) {
             (self.rate, self.used, self.rounds) = ((rate + self.rate) / 2, true, 0);
@@ -89,3 +90,13 @@ impl Policer {
         false
     }
 }
+
+fields!(Policer {
+    sampling: Bound::Any,
+    used: Bound::Any,
+    rate: RATE,
+    rounds: COUNT,
+    since: Bound::Past,
+    delivered: STREAM,
+    lost: STREAM,
+});

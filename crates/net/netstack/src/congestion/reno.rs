@@ -1,6 +1,8 @@
 //! Reno (RFC 5681, 3.1), counting bytes (RFC 3465).
 
 use super::{Congestion, RateSample, Window};
+use crate::codec::{BYTES, Field, fields};
+use alloc::vec::Vec;
 
 /// The controller.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,6 +14,10 @@ pub struct Reno {
 impl Congestion for Reno {
     fn name(&self) -> &'static str {
         "reno"
+    }
+
+    fn save(&self, to: &mut Vec<u8>) {
+        self.put(to);
     }
 
     fn ssthresh(&mut self, _now: u64, window: &Window) -> u64 {
@@ -34,6 +40,8 @@ impl Congestion for Reno {
         }
     }
 }
+
+fields!(Reno { acked: BYTES });
 
 #[cfg(test)]
 mod tests {

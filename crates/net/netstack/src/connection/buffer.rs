@@ -1,6 +1,8 @@
 //! The byte streams of a connection: sent bytes until they are acknowledged, received bytes until they are
 //! read.
 
+mod saved;
+
 use super::chunks::{CHUNK, Chunks, FIRST};
 use super::payload::Payload;
 use super::shared::{Runs, Source};
@@ -59,6 +61,11 @@ impl SendBuffer {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The offset of the first byte.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
     }
 
     /// The offset after the last byte.

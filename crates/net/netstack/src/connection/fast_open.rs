@@ -2,6 +2,8 @@
 
 use super::options::{Cookie, OPTIONS, Options};
 use super::{Connection, Context, FIRST, Segment, State};
+use crate::codec::{Bound, Field, Reader};
+use alloc::vec::Vec;
 
 /// The state of one connection.
 #[derive(Clone, Debug, Default)]
@@ -109,5 +111,20 @@ impl Connection {
         // As in Linux: all of it.
         self.fast_open.is_syn_data_acked = self.nxt > FIRST + 1 && self.offset(segment.ack) >= self.nxt;
         self.board.lose_all(false);
+    }
+}
+
+/// What is left of it after the handshake.
+impl Field for FastOpen {
+    fn put(&self, to: &mut Vec<u8>) {
+        (self.is_accepted, self.is_syn_data_acked).put(to);
+        self.syn_data_end.put(to);
+    }
+
+    fn take(from: &mut Reader<'_>, _: Bound) -> Option<FastOpen> {
+        let (is_accepted, is_syn_data_acked) = <(bool, bool)>::take(from, Bound::Any)?;
+        let syn_data_end = u64::take(from, Bound::Most(FIRST + (1 << 16)))?;
+        let is_known = syn_data_end > FIRST || is_accepted || !is_syn_data_acked;
+        is_known.then(|| FastOpen { is_accepted, is_syn_data_acked, syn_data_end, ..FastOpen::default() })
     }
 }

@@ -1,6 +1,7 @@
 //! What limits the rate of a connection, and for how long (Linux's `tcp_chrono`).
 
 use super::Connection;
+use crate::codec::{Bound, STREAM, fields, variants};
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +68,15 @@ impl Connection {
         self.limits.set(limit, now);
     }
 }
+
+variants!(Limit { Nothing, Network, Receiver, SendBuffer });
+fields!(Limits {
+    now: Bound::Any,
+    since: Bound::Past,
+    times: STREAM,
+    window_full: Bound::Any,
+    wants_room: Bound::Any,
+});
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@ mod output;
 pub(crate) mod payload;
 pub(crate) mod rate;
 mod recovery;
+pub(crate) mod repair;
 mod rtt;
 mod scoreboard;
 pub(crate) mod shared;

@@ -2,6 +2,7 @@
 //! smaller ones used if none passes, so that it works although ICMP messages are lost.
 
 use super::{Connection, Context};
+use crate::codec::{Bound, STREAM, fields};
 use crate::congestion::State as CaState;
 use crate::settings::Settings;
 
@@ -112,3 +113,12 @@ impl Connection {
         self.update_window();
     }
 }
+
+fields!(MtuSearch {
+    enabled: Bound::Any,
+    low: Bound::Most(1 << 16),
+    high: Bound::Most(1 << 16),
+    probe: Bound::Any,
+    again_at: Bound::Deadline,
+});
+fields!(MtuProbe { start: STREAM, end: STREAM, size: Bound::Positive(1 << 17), is_lost: Bound::Any });

@@ -1,5 +1,7 @@
 //! Delivery-rate samples (draft-cheng-iccrg-delivery-rate-estimation-02).
 
+use crate::codec::{BYTES, Bound, STREAM, fields};
+
 /// The state of a connection when a segment was sent: what a later sample is compared with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
@@ -128,3 +130,21 @@ impl Rate {
         }
     }
 }
+
+fields!(Stamp {
+    sent_at: Bound::Past,
+    first_sent_at: Bound::Past,
+    delivered: STREAM,
+    delivered_at: Bound::Past,
+    app_limited: Bound::Any,
+    in_flight: BYTES,
+    lost: STREAM,
+});
+fields!(Rate {
+    delivered: STREAM,
+    delivered_at: Bound::Past,
+    first_sent_at: Bound::Past,
+    app_limited: STREAM,
+    delivered_ce: STREAM,
+    lost: STREAM,
+});

@@ -6,6 +6,7 @@ use super::rate::RateSample;
 use super::scoreboard::{Fate, Record};
 use super::timers::Kind;
 use super::{Connection, Context, State};
+use crate::codec::{BYTES, BYTES_OR_NONE, Bound, SPAN, STREAM, fields};
 use crate::congestion::State as CaState;
 use crate::memory::Supply;
 use crate::settings::MS;
@@ -15,6 +16,9 @@ use ringway_wire::tcp::Flags;
 pub(super) const DUP_THRESH: u64 = 3;
 /// Limit of the reordering metric (Linux's `tcp_max_reordering`).
 const MAX_REORDERING: u64 = 300;
+
+/// More than any window.
+const LARGEST: u128 = 1 << 40;
 
 /// RACK's state (RFC 8985, 6).
 #[derive(Clone, Copy, Debug, Default)]
@@ -601,7 +605,8 @@ impl Connection {
         let (threshold, prior) = (self.window.ssthresh, self.window.prior_cwnd.max(1));
         let send = if in_flight > threshold {
             let target = (u128::from(recovery.prr_delivered) * u128::from(threshold)).div_ceil(prior.into());
-            (target as u64).saturating_sub(recovery.prr_out)
+            // Attack: a connection that came from another stack with a tiny window before its reduction.
+            (target.min(LARGEST) as u64).saturating_sub(recovery.prr_out)
         } else {
             let mut send = recovery.prr_delivered.saturating_sub(recovery.prr_out);
             send = send.max(acked.sample.acked_sacked);
@@ -681,3 +686,34 @@ fn deliver(
         (rack.sent_at, rack.end, rack.rtt) = (record.stamp.sent_at, record.end, rtt);
     }
 }
+
+fields!(Rack {
+    sent_at: Bound::Past,
+    end: STREAM,
+    rtt: SPAN,
+    fack: STREAM,
+    lowest: STREAM,
+    reordering_seen: Bound::Any,
+    steps: Bound::Most(64),
+    persist: Bound::Most(16),
+});
+fields!(Recovery {
+    state: Bound::Any,
+    high_seq: STREAM,
+    dupacks: STREAM,
+    dup_bytes: BYTES,
+    rack: Bound::Any,
+    prior_ssthresh: BYTES_OR_NONE,
+    prr_delivered: Bound::Most(1 << 32),
+    prr_out: STREAM,
+    undo_marker: STREAM,
+    undo_retrans: STREAM,
+    retrans_stamp: Bound::Any,
+    frto: Bound::Any,
+    frto_high: STREAM,
+    tail_probe: STREAM,
+    tail_probe_sent: Bound::Any,
+    last_rate: Bound::Any,
+    echo: Bound::Any,
+});
+fields!(LastRate { delivered: STREAM, interval: Bound::Any, is_app_limited: Bound::Any });

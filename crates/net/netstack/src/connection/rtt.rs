@@ -1,5 +1,6 @@
 //! The retransmission timeout (RFC 6298) and the minimum round-trip time.
 
+use crate::codec::{Bound, SPAN, SPAN_OR_NONE, fields};
 use crate::minmax::MinMax;
 use crate::settings::{MS, SECOND};
 
@@ -83,6 +84,15 @@ impl Rtt {
         2 * self.srtt + if one_segment { 200 * MS } else { 2 * MS }
     }
 }
+
+fields!(Rtt {
+    srtt: SPAN,
+    rttvar: SPAN,
+    latest: SPAN,
+    min: SPAN_OR_NONE,
+    base: Bound::Positive(TCP_RTO_MAX),
+    backoff: Bound::Most(64),
+});
 
 #[cfg(test)]
 mod tests {

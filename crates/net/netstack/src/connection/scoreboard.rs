@@ -1,6 +1,7 @@
 //! What was sent and is not yet acknowledged: one record for each run of bytes with the same fate.
 
 use super::rate::Stamp;
+use crate::codec::{BYTES, Bound, Field, Reader, fields, variants};
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
@@ -23,6 +24,8 @@ pub(crate) enum Fate {
     Lost,
     Sacked,
 }
+
+variants!(Fate { InFlight, Lost, Sacked });
 
 /// Bytes that were sent together.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -600,6 +603,59 @@ impl Scoreboard {
     /// Removes everything.
     pub(crate) fn clear(&mut self) {
         *self = Scoreboard::default();
+    }
+}
+
+/// A record without its place, which is behind that of the one before it.
+struct Moved {
+    len: u64,
+    fate: Fate,
+    retransmitted: bool,
+    stamp: Stamp,
+}
+
+fields!(Moved { len: BYTES, fate: Bound::Any, retransmitted: Bound::Any, stamp: Bound::Any });
+
+impl Scoreboard {
+    /// Writes the records.
+    pub(crate) fn save(&self, to: &mut Vec<u8>) {
+        self.len().put(to);
+        for Record { start, end, fate, retransmitted, stamp } in (0..self.len()).filter_map(|at| self.at(at))
+        {
+            Moved { len: end - start, fate, retransmitted, stamp }.put(to);
+        }
+    }
+
+    /// The records that [`Scoreboard::save`] wrote, which are those of `start .. end`. `newest` has the largest
+    /// counters of the connection.
+    pub(crate) fn restore(from: &mut Reader<'_>, start: u64, end: u64, newest: &Stamp) -> Option<Scoreboard> {
+        let mut new = Scoreboard::default();
+        let mut at = start;
+        let mut in_flight: Vec<(u64, u64, u32)> = Vec::new();
+        for _ in 0..usize::take(from, Bound::Most(RECORDS as u64))? {
+            let Moved { len, fate, retransmitted, stamp } = Moved::take(from, Bound::Any)?;
+            if len == 0 || stamp.delivered > newest.delivered || stamp.lost > newest.lost {
+                return None;
+            }
+            let record = Record { start: at, end: at + len, fate, retransmitted, stamp };
+            at = record.end;
+            new.count(&record);
+            let records = new.records();
+            let number = records.store(record);
+            records.order.push_back(number);
+            match fate {
+                Fate::InFlight => in_flight.push((stamp.sent_at, record.start, number)),
+                Fate::Lost => records.lose(number),
+                Fate::Sacked => {}
+            }
+        }
+        // Attack: records in the opposite order, each of which would look for its place from the end.
+        in_flight.sort_unstable();
+        for (_, _, number) in in_flight {
+            let records = new.records();
+            records.link(number, records.newest);
+        }
+        (at == end).then_some(new)
     }
 }
 

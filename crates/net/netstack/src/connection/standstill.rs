@@ -27,6 +27,11 @@ impl Standstill {
 }
 
 impl Connection {
+    /// It belongs to this stack from now on, whose standstills until now are not its own.
+    pub(super) fn join_standstills(&mut self, cx: &Context<'_>) {
+        self.timers.stood_still = cx.standstill.total;
+    }
+
     /// Moves what is measured from a time in the past by the time that was lost since the last call.
     pub(super) fn skip_standstill(&mut self, cx: &Context<'_>) {
         let lost = cx.standstill.total.wrapping_sub(self.timers.stood_still);

@@ -2,6 +2,7 @@
 
 use super::rtt::TCP_RTO_MAX;
 use super::{Connection, ConnectionError, Context, State};
+use crate::codec::{Bound, COUNT, STREAM, fields, variants};
 use crate::congestion::State as CaState;
 use crate::settings::SECOND;
 
@@ -226,3 +227,21 @@ impl Connection {
         self.timers.keepalive = Some(cx.now + cx.settings.tcp_keepalive_intvl.max(SECOND));
     }
 }
+
+variants!(Kind { Timeout, Probe, Reordering, Window });
+variants!(Probe { Alive, Tail });
+fields!(Timers {
+    retransmit: Bound::Deadline,
+    delayed_ack: Bound::Deadline,
+    keepalive: Bound::Deadline,
+    cork: Bound::Deadline,
+    release: Bound::Deadline,
+    time_wait: Bound::Deadline,
+    probe: Bound::Any,
+    resend_syn: Bound::Any,
+    early_ack: STREAM,
+    probes: COUNT,
+    unanswered_since: Bound::Past,
+    opened: Bound::Any,
+    stood_still: Bound::Any,
+});

@@ -1,6 +1,7 @@
 //! Moderation of the receive buffer (Linux's `tcp_moderate_rcvbuf`): it grows with the rate of the connection.
 
 use super::{Connection, Context};
+use crate::codec::{BYTES, Bound, SPAN, fields};
 use crate::memory::Supply;
 
 /// What was received and read in the last round trip.
@@ -95,6 +96,16 @@ impl Connection {
         (self.tuning.arrived_since, self.tuning.arrived) = (now, 0);
     }
 }
+
+fields!(Tuning {
+    rtt: SPAN,
+    since: Bound::Past,
+    copied: BYTES,
+    over: Bound::Past,
+    space: BYTES,
+    arrived_since: Bound::Past,
+    arrived: BYTES,
+});
 
 #[cfg(test)]
 mod tests {

@@ -269,6 +269,11 @@ impl Stack {
         let _ = self.send_found(interface, (to, found), &header, &bytes);
     }
 
+    /// The path carries less than a segment that we sent.
+    pub(super) fn path_error(&mut self, quoted: &Packet<'_>, mtu: Option<usize>) {
+        self.icmp_error(quoted, mtu, Meaning::Other);
+    }
+
     /// An ICMP error about a packet that we sent, or that someone claims we did.
     fn icmp_error(&mut self, quoted: &Packet<'_>, mtu: Option<usize>, meaning: Meaning) {
         let Some([a, b, c, d, e, f, g, h]) = quoted.payload.first_chunk::<8>().copied() else { return };
@@ -284,6 +289,9 @@ impl Stack {
             return;
         }
         let Some(index) = self.demux.find(&Tuple { local, remote }) else { return };
+        if mtu.is_some() && self.divert(index, quoted, &[], mtu) {
+            return;
+        }
         let seq = u32::from_be_bytes([e, f, g, h]);
         let ip = Network::headers_len(local.ip()) - Ethernet::LEN;
         let known = self.with(index, |connection, cx| {

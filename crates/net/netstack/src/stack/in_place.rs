@@ -1,15 +1,12 @@
 //! Segments whose bytes go from the device's memory to the receive buffer, or to the program's, in one copy.
 
-use super::input::Arrival;
 use super::{Socket, SocketId, Stack};
 use crate::connection::payload::Payload;
-use crate::demux::Tuple;
 use crate::net::ip::Packet;
-use core::net::SocketAddr;
 use ringway_frame::Offload;
 use ringway_mem::Span;
+use ringway_wire::Tcp;
 use ringway_wire::tcp::Flags;
-use ringway_wire::{EtherType, Ethernet, Header, Protocol, Tcp};
 
 /// Where a program waits for bytes of a connection. What arrives in order is copied there, instead of to the receive
 /// buffer.
@@ -105,30 +102,11 @@ impl Stack {
         rest: &[Span<'_>],
         offload: Offload,
     ) -> Option<(Packet<'a>, u32)> {
-        let port = self.interfaces.get(interface)?;
-        let (ethernet, bytes) = Ethernet::split(head)?;
         let trusted = offload.needs_checksum() || offload.is_checked();
-        if ethernet.destination != port.mac || ethernet.source.is_group() || !trusted {
-            return None;
-        }
-        let rest: usize = rest.iter().map(|span| span.len()).sum();
-        let packet = match ethernet.ethertype {
-            EtherType::IPV4 => Packet::head_v4(bytes, rest)?,
-            EtherType::IPV6 => Packet::head_v6(bytes, rest)?,
-            _ => return None,
-        };
-        let arrival = Arrival { interface, group: false, trusted, looped: false, fragmented: false };
-        if !self.is_for_us(arrival, packet.destination) || !self.is_host(interface, packet.source) {
-            return None;
-        }
-        let (tcp, _, _) = Tcp::parse(packet.payload)?;
-        let tuple = Tuple {
-            local: SocketAddr::new(packet.destination, tcp.destination_port.get()),
-            remote: SocketAddr::new(packet.source, tcp.source_port.get()),
-        };
-        let index = self.demux.find(&tuple)?;
+        let rest = rest.iter().map(|span| span.len()).sum();
+        let (packet, tcp, index) = self.segment_of(interface, head, rest).filter(|_| trusted)?;
         let Some(Socket::Tcp(connection)) = &self.slots.get(index as usize)?.socket else { return None };
         let plain = ![Flags::SYN, Flags::RST].into_iter().any(|flag| tcp.flags.has(flag));
-        (plain && connection.is_synchronized() && packet.protocol == Protocol::TCP).then_some((packet, index))
+        (plain && connection.is_synchronized()).then_some((packet, index))
     }
 }

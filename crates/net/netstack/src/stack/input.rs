@@ -261,6 +261,9 @@ impl Stack {
             ce: packet.tos & 3 == CE,
         };
         if let Some(index) = self.demux.find(&tuple) {
+            if self.divert(index, packet, rest, None) {
+                return;
+            }
             if self.is_reused(index, &segment) {
                 self.with(index, |connection, _| connection.end_with(None));
             } else {

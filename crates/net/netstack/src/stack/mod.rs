@@ -11,16 +11,18 @@ mod listen;
 mod neighbors;
 mod orphans;
 mod output;
+mod repair;
 mod sockets;
 mod tables;
 
 pub use in_place::Reader;
+pub use repair::{Diverted, RepairError};
 pub use sockets::{Accepted, SocketError};
 pub use tables::{NeighborEntry, RouteEntry, SocketEntry, SocketKind, Totals};
 
 use crate::connection::standstill::Standstill;
 use crate::connection::{Challenges, Connection, ConnectionError, Context, Progress, Readiness, State};
-use crate::demux::Demux;
+use crate::demux::{Demux, Tuple};
 use crate::hash::{Random, Secret};
 use crate::memory::Memory;
 use crate::net::dhcp::Dhcp;
@@ -162,6 +164,8 @@ pub(crate) enum Socket {
     Tcp(Box<Connection>),
     Listener(Box<Listener>),
     Udp(Box<UdpSocket>),
+    /// A connection that has left the stack; see [`Stack::detach`].
+    Moved(Box<Tuple>),
 }
 
 #[derive(Debug, Default)]
@@ -199,6 +203,8 @@ pub struct Stack {
     looped: VecDeque<(usize, Vec<u8>, Offload)>,
     /// Connections that their programs have closed, and their generations, in this order. Some have ended since.
     orphans: VecDeque<(u32, u32)>,
+    /// What arrived for connections that have left.
+    diverted: VecDeque<Diverted>,
     reassembly: Reassembly,
     challenges: Challenges,
     memory: Memory,
@@ -238,6 +244,7 @@ impl Stack {
             spare: VecDeque::new(),
             looped: VecDeque::new(),
             orphans: VecDeque::new(),
+            diverted: VecDeque::new(),
             challenges: Challenges::default(),
             memory: Memory::default(),
             cookies: Cookies::default(),

@@ -465,6 +465,7 @@ impl Stack {
                 remove(&mut self.datagrams, port, id.index);
                 self.release(id.index);
             }
+            Socket::Moved(_) => self.release(id.index),
             Socket::Tcp(_) => {
                 self.slots[id.index as usize].generation = id.generation.wrapping_add(1);
                 let Some(Socket::Tcp(connection)) = &mut self.slots[id.index as usize].socket else {
@@ -541,7 +542,7 @@ impl Stack {
                     Readiness { acceptable: !listener.queue.is_empty(), ..Readiness::default() }
                 }
                 Some(Socket::Udp(udp)) => Readiness { readable: udp.is_readable(), ..Readiness::default() },
-                Some(Socket::Tcp(_)) | None => Readiness::default(),
+                Some(Socket::Tcp(_) | Socket::Moved(_)) | None => Readiness::default(),
             };
             if ready != Readiness::default() {
                 return Some((id, ready));
@@ -648,6 +649,7 @@ impl Stack {
     pub fn local_address(&self, id: SocketId) -> Result<SocketAddr, SocketError> {
         Ok(match self.socket(id)? {
             Socket::Tcp(connection) => connection.tuple.local,
+            Socket::Moved(tuple) => tuple.local,
             Socket::Listener(listener) => listener.local,
             Socket::Udp(udp) => udp.local,
         })

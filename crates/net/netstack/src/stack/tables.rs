@@ -104,14 +104,19 @@ impl Totals {
     /// A connection is forgotten.
     pub(super) fn add(&mut self, connection: &Connection) {
         let counts = &connection.counts;
-        self.segs_out += counts.segs_out;
-        self.retrans_segs += counts.retrans;
-        self.timeouts += counts.timeouts;
-        self.dsack_recv += counts.dsack_dups;
-        self.ofo_queue += u64::from(counts.rcv_ooopack);
-        self.reordered += counts.reord_seen;
-        self.bytes_received += counts.bytes_received;
-        self.bytes_sent += counts.bytes_sent;
+        // Attack: a connection that came from another stack brings its own counts.
+        for (total, count) in [
+            (&mut self.segs_out, counts.segs_out),
+            (&mut self.retrans_segs, counts.retrans),
+            (&mut self.timeouts, counts.timeouts),
+            (&mut self.dsack_recv, counts.dsack_dups),
+            (&mut self.ofo_queue, counts.rcv_ooopack.into()),
+            (&mut self.reordered, counts.reord_seen),
+            (&mut self.bytes_received, counts.bytes_received),
+            (&mut self.bytes_sent, counts.bytes_sent),
+        ] {
+            *total = total.wrapping_add(count);
+        }
     }
 
     /// A connection was opened.
@@ -160,6 +165,7 @@ impl Stack {
                     let (queued, backlog) = (listener.queue.len(), listener.backlog());
                     SocketEntry { id, local: listener.local, kind: SocketKind::Listener { queued, backlog } }
                 }
+                Socket::Moved(_) => return None,
                 Socket::Udp(udp) => {
                     let kind = SocketKind::Udp { unread: udp.held(), dropped: udp.dropped };
                     SocketEntry { id, local: udp.local, kind }

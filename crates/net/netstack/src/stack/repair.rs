@@ -1,0 +1,243 @@
+//! Connections that move from one stack to another, as with Linux's `TCP_REPAIR`; and what arrives for them meanwhile.
+
+use super::input::Arrival;
+use super::{QUEUE, Socket, SocketError, SocketId, Stack};
+use crate::connection::Connection;
+use crate::connection::repair::Saved;
+use crate::demux::Tuple;
+use crate::net::ip::Packet;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use ringway_mem::Span;
+use ringway_wire::{EtherType, Ethernet, Header, Protocol, Tcp};
+
+/// A connection could not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RepairError {
+    /// It is not established, or has ended, or its peer is this host, or a number of it is beyond the limits of what
+    /// [`Stack::attach`] accepts.
+    #[error("this connection can't move to another stack")]
+    NotMovable,
+    /// The bytes are not what [`Stack::detach`] returned.
+    #[error("these bytes are not the state of a connection")]
+    Invalid,
+    /// The stack can't have it.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+}
+
+/// What arrived for a connection that has left a stack: a segment, or an error about one that says what the path
+/// carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diverted {
+    socket: SocketId,
+    /// Those of the segment.
+    source: IpAddr,
+    destination: IpAddr,
+    tos: u8,
+    bytes: Vec<u8>,
+    mtu: Option<usize>,
+}
+
+impl Diverted {
+    /// The handle of the connection in the stack that it has left.
+    pub fn socket(&self) -> SocketId {
+        self.socket
+    }
+}
+
+impl Stack {
+    /// Takes a connection out of the stack, and returns its state, for [`Stack::attach`] of another one with the same
+    /// address and the same clock. The peer sees nothing of it: bytes that it has not acknowledged, and those that were
+    /// not read, move too. What arrives meanwhile is sent again.
+    ///
+    /// The handle keeps the addresses: no other connection can have them, and what arrives for the connection is not
+    /// answered, but returned by [`Stack::next_diverted`]. It serves for [`Stack::close`] only, which frees them; or
+    /// the connection comes back by [`Stack::attach`] and has it again.
+    ///
+    /// # Errors
+    /// If the socket is not a connection, or this one can't move; it stays as it is then.
+    pub fn detach(&mut self, now: u64, id: SocketId) -> Result<Vec<u8>, RepairError> {
+        self.advance(now);
+        let connection = self.connection(id)?;
+        let tuple = connection.tuple;
+        if self.is_to_itself(id)? {
+            return Err(RepairError::NotMovable);
+        }
+        let bytes = connection.save().ok_or(RepairError::NotMovable)?;
+        // What would be refused elsewhere stays here.
+        self.rebuild(&bytes).map_err(|_| RepairError::NotMovable)?;
+        self.timers.set(id.index, None);
+        let slot = &mut self.slots[id.index as usize];
+        if let Some(Socket::Tcp(connection)) = &mut slot.socket {
+            self.memory.discharge(connection, &self.settings.tcp_mem);
+            self.ended_trace = connection.trace.take().or(self.ended_trace.take());
+        }
+        slot.socket = Some(Socket::Moved(Box::new(tuple)));
+        Ok(bytes)
+    }
+
+    /// Makes a connection of what [`Stack::detach`] returned. `now` is not before the time of that. Its readiness is
+    /// told anew. Attack: bytes of another process, which may be anything: they are refused, or make a connection that
+    /// can do no more than a peer and a program can.
+    ///
+    /// # Errors
+    /// If there is such a connection, the stack has no such address, or the bytes are no connection. Nothing is done
+    /// then.
+    pub fn attach(&mut self, now: u64, bytes: &[u8]) -> Result<SocketId, RepairError> {
+        self.advance(now);
+        let connection = self.rebuild(bytes)?;
+        let (tuple, interface) = (connection.tuple, connection.interface);
+        let id = match self.demux.find(&tuple) {
+            Some(index) if self.is_moved(index) => {
+                let slot = &mut self.slots[index as usize];
+                slot.socket = Some(Socket::Tcp(Box::new(connection)));
+                SocketId { index, generation: slot.generation }
+            }
+            Some(_) => return Err(SocketError::AddressInUse.into()),
+            None => {
+                let socket = Socket::Tcp(Box::new(connection));
+                let id = self.allocate(socket).ok_or(SocketError::TooManySockets)?;
+                self.demux.insert(tuple, id.index);
+                id
+            }
+        };
+        self.touch(id.index);
+        let (own, others) = self.diverted.drain(..).partition(|diverted| diverted.socket == id);
+        self.diverted = others;
+        let own: VecDeque<Diverted> = own;
+        own.iter().for_each(|diverted| _ = self.receive_diverted(now, interface, diverted));
+        Ok(id)
+    }
+
+    /// The connection that was saved.
+    fn rebuild(&mut self, bytes: &[u8]) -> Result<Connection, RepairError> {
+        let saved = Saved::new(bytes, self.now).ok_or(RepairError::Invalid)?;
+        let Tuple { local, remote } = saved.tuple;
+        if !self.interfaces.iter().any(|interface| interface.has(local.ip())) {
+            return Err(SocketError::AddressNotAvailable.into());
+        }
+        let opening = self.opening(saved.tuple, saved.algorithm).ok_or(SocketError::Unreachable)?;
+        if !self.is_host(opening.interface, remote.ip()) {
+            return Err(SocketError::Unreachable.into());
+        }
+        let cx = crate::connection::Context {
+            now: self.now,
+            settings: &self.settings,
+            challenges: &mut self.challenges,
+            memory: &mut self.memory,
+            standstill: self.standstill,
+        };
+        Connection::restore(saved, &opening, &cx).ok_or(RepairError::Invalid)
+    }
+
+    /// Whether a connection has left the stack.
+    fn is_moved(&self, index: u32) -> bool {
+        matches!(self.slots[index as usize].socket, Some(Socket::Moved(_)))
+    }
+
+    /// Keeps a packet for a connection that has left; `false`: it has not. Attack: segments that nobody fetches; those
+    /// that are too many are dropped and counted.
+    pub(super) fn divert(
+        &mut self,
+        index: u32,
+        packet: &Packet<'_>,
+        rest: &[Span<'_>],
+        mtu: Option<usize>,
+    ) -> bool {
+        if !self.is_moved(index) {
+            return false;
+        }
+        if self.diverted.len() >= QUEUE {
+            self.statistics.queue_full += 1;
+            return true;
+        }
+        let mut bytes = packet.payload.to_vec();
+        for span in rest {
+            let from = bytes.len();
+            bytes.resize(from + span.len(), 0);
+            span.read(&mut bytes[from..]);
+        }
+        let socket = SocketId { index, generation: self.slots[index as usize].generation };
+        let Packet { source, destination, tos, .. } = *packet;
+        self.diverted.push_back(Diverted { socket, source, destination, tos, bytes, mtu });
+        true
+    }
+
+    /// What arrived for connections that have left the stack, the oldest first.
+    pub fn next_diverted(&mut self) -> Option<Diverted> {
+        self.diverted.pop_front()
+    }
+
+    /// Receives what arrived at another stack for a connection that has moved to this one. `false`: it is not here, and
+    /// nothing was done.
+    pub fn receive_diverted(&mut self, now: u64, interface: usize, diverted: &Diverted) -> bool {
+        let &Diverted { source, destination, tos, ref bytes, mtu, .. } = diverted;
+        let Some([a, b, c, d]) = bytes.first_chunk::<4>() else { return false };
+        let ports = [[*a, *b], [*c, *d]].map(u16::from_be_bytes);
+        let ends = (SocketAddr::new(source, ports[0]), SocketAddr::new(destination, ports[1]));
+        // An error quotes a segment that we sent.
+        let (remote, local) = if mtu.is_some() { (ends.1, ends.0) } else { ends };
+        let Some(index) = self.demux.find(&Tuple { local, remote }) else { return false };
+        if !matches!(self.slots[index as usize].socket, Some(Socket::Tcp(_))) {
+            return false;
+        }
+        self.advance(now);
+        let packet = Packet {
+            source,
+            destination,
+            protocol: Protocol::TCP,
+            tos,
+            ttl: 0,
+            payload: bytes,
+            fragment: None,
+            bytes,
+        };
+        match mtu {
+            Some(_) => self.path_error(&packet, mtu),
+            None => self.tcp(interface, &packet, &[]),
+        }
+        true
+    }
+
+    /// Whether a frame is a segment of a connection of this stack, so that a caller gives other frames to another one
+    /// with the same address. `head` has all headers of the frame, and may have all of it; `rest` is the length of the
+    /// rest. Segments in fragments are none.
+    pub fn is_for_connection(&self, interface: usize, head: &[u8], rest: usize) -> bool {
+        let found = self.segment_of(interface, head, rest);
+        found.is_some_and(|(_, _, index)| matches!(self.slots[index as usize].socket, Some(Socket::Tcp(_))))
+    }
+
+    /// The packet of a frame to this host that is a segment of a connection: its header, and the connection's number.
+    pub(super) fn segment_of<'a>(
+        &self,
+        interface: usize,
+        head: &'a [u8],
+        rest: usize,
+    ) -> Option<(Packet<'a>, &'a Tcp, u32)> {
+        let port = self.interfaces.get(interface)?;
+        let (ethernet, bytes) = Ethernet::split(head)?;
+        if ethernet.destination != port.mac || ethernet.source.is_group() {
+            return None;
+        }
+        let packet = match ethernet.ethertype {
+            EtherType::IPV4 => Packet::head_v4(bytes, rest)?,
+            EtherType::IPV6 => Packet::head_v6(bytes, rest)?,
+            _ => return None,
+        };
+        let arrival = Arrival { interface, group: false, trusted: true, looped: false, fragmented: false };
+        let is_ours = packet.protocol == Protocol::TCP && self.is_for_us(arrival, packet.destination);
+        if !is_ours || !self.is_host(interface, packet.source) {
+            return None;
+        }
+        let (tcp, _, _) = Tcp::parse(packet.payload)?;
+        let tuple = Tuple {
+            local: SocketAddr::new(packet.destination, tcp.destination_port.get()),
+            remote: SocketAddr::new(packet.source, tcp.source_port.get()),
+        };
+        let index = self.demux.find(&tuple)?;
+        Some((packet, tcp, index))
+    }
+}
