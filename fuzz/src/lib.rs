@@ -8,6 +8,7 @@ pub mod fabric_file;
 pub mod headers;
 pub mod iotlb;
 pub mod ip_filter;
+pub mod moved_connection;
 pub mod nic_registers;
 pub mod nic_rtl8139;
 pub mod offload;
@@ -50,6 +51,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "headers", run: headers::run, seeds: headers::seeds },
     Target { name: "iotlb", run: iotlb::run, seeds: iotlb::seeds },
     Target { name: "ip_filter", run: ip_filter::run, seeds: ip_filter::seeds },
+    Target { name: "moved_connection", run: moved_connection::run, seeds: moved_connection::seeds },
     Target { name: "nic_registers", run: nic_registers::run, seeds: nic_registers::seeds },
     Target { name: "nic_rtl8139", run: nic_rtl8139::run, seeds: nic_rtl8139::seeds },
     Target { name: "offload", run: offload::run, seeds: offload::seeds },

@@ -77,7 +77,7 @@ fn mutate(name: &str) {
     // run for minutes of simulated time, in each case.
     let cases = match name {
         "pppoe_server" => cases / 20,
-        "stack_frames" | "tcp_segments" => cases / 4,
+        "moved_connection" | "stack_frames" | "tcp_segments" => cases / 4,
         _ if name.starts_with("place_") => cases / 4,
         _ => cases,
     };
@@ -105,7 +105,8 @@ macro_rules! targets {
 }
 
 targets! {
-    click_language control_socket fabric_file headers iotlb ip_filter nic_registers nic_rtl8139 offload pcap
+    click_language control_socket fabric_file headers iotlb ip_filter moved_connection nic_registers
+    nic_rtl8139 offload pcap
     pcapng place_expression place_inventory place_policy place_trace pppoe_server ring ring_device
     stack_frames stock_machine summary_dump tcp_segments vfio_user_session vhost_user virtq vm_channel
     vm_image
