@@ -5,4 +5,5 @@ mod command;
 mod common;
 mod hostile;
 mod logged;
+mod resume;
 mod transfer;

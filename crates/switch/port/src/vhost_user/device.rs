@@ -23,6 +23,7 @@ use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{
     Device, Iotlb, Kick, Log as LogPlace, MemoryRegion, Offer, Packet, Refused, Ring, SharedRegion,
 };
+use ringway_virtq::PackedRing;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -47,6 +48,8 @@ struct RingSlot {
     is_waiting: bool,
     /// Whether the ring is started, but its start position is not determined yet.
     is_fresh: bool,
+    /// Whether the ring was served in this session.
+    was_served: bool,
     /// IOTLB misses of the ring's queue.
     miss_queue: Arc<MissQueue>,
     /// Its kick descriptor, while the session thread watches it.
@@ -117,6 +120,7 @@ impl Guest {
             ring: None,
             is_waiting: false,
             is_fresh: false,
+            was_served: false,
             miss_queue: Arc::new(MissQueue::new(wakeup.clone())),
             kick: None,
             known: 0,
@@ -174,7 +178,7 @@ impl Guest {
         self.session.end();
         self.iotlb = DeviceIotlb::default();
         (self.mtu, self.rarp, self.config_change_pending) = (None, None, false);
-        self.slots.iter_mut().for_each(|slot| slot.kick = None);
+        self.slots.iter_mut().for_each(|slot| (slot.kick, slot.was_served) = (None, false));
     }
 
     /// Records the RX rings that were kicked. Each kick is reported once; prefetching follows.
@@ -424,7 +428,8 @@ impl Guest {
     /// Starts serving a ring whose addresses are granted.
     fn begin(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
         if std::mem::take(&mut self.slots[index].is_fresh) {
-            let position = self.position(ring);
+            let position = self.position(index, ring);
+            self.slots[index].was_served = true;
             if self.control_ring() == Some(index) {
                 self.begin_control(position != Ring::first(self.features));
             }
@@ -443,7 +448,7 @@ impl Guest {
     }
 
     /// The available position at which a ring starts.
-    fn position(&self, ring: &Ring) -> u16 {
+    fn position(&self, index: usize, ring: &Ring) -> u16 {
         let Some(addresses) = ring.addresses else { return 0 };
         if self.features & virtio::RING_PACKED == 0 {
             // The used index follows two bytes of flags (virtio 1.3, 2.7.8). DPDK's virtio-user sets base 0 even to
@@ -454,6 +459,15 @@ impl Guest {
         }
         let first = Ring::first(self.features);
         let base = ring.base.unwrap_or(first);
+        if base != 0 && base != first {
+            return base;
+        }
+        // A former back-end may have served the ring and crashed: the front-end then knows only where the driver began.
+        // Control commands are chains, and buffers used in order leave no trace: neither shows a position.
+        let shows = self.features & virtio::IN_ORDER == 0 && self.control_ring() != Some(index);
+        if shows && !self.slots[index].was_served {
+            return self.resumed(ring.size, addresses.descriptors);
+        }
         if base != 0 {
             return base;
         }
@@ -461,6 +475,16 @@ impl Guest {
         // new ring from one that wrapped: the descriptor was used once before the wrap counter can be 0 there.
         let flags = addresses.descriptors.checked_add(14).and_then(|flags| self.word(flags));
         if flags.unwrap_or_default() & DESC_F_USED == 0 { first } else { base }
+    }
+
+    /// The position of a packed ring that a former back-end served.
+    fn resumed(&self, size: u16, descriptors: u64) -> u16 {
+        let word = |index: u16, offset| {
+            let at = descriptors.checked_add(16 * u64::from(index) + offset);
+            at.and_then(|at| self.word(at)).unwrap_or_default()
+        };
+        // Attack: a large ring takes long to read. Each ring is read once a session, on the session's thread.
+        PackedRing::resume(size, &|index| (word(index, 12), word(index, 14))).to_base(true)
     }
 }
 

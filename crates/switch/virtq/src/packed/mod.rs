@@ -2,6 +2,7 @@
 
 mod device;
 mod driver;
+mod resume;
 mod ring;
 
 pub use driver::PackedDriver;

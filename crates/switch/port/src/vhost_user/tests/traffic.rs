@@ -169,3 +169,36 @@ fn an_interrupt_that_is_also_the_kick_wakes_the_worker_no_more_than_frames_do() 
         assert_eq!(counters.faults.load(std::sync::atomic::Ordering::Relaxed), 0);
     }
 }
+
+/// QEMU doesn't know a packed ring's position after its back-end crashed, and sends the first one again.
+#[test]
+fn packed_rings_go_on_after_a_crash_at_every_index_and_wrap() {
+    let file = ringway_host::memfd("guest", SIZE).unwrap();
+    let memory = Memory::new(vec![ringway_host::map_region(&file, 0, SIZE as u64, 0, 0).unwrap()]).unwrap();
+    let layout = Layout { packed: true, size: 256, event_idx: true, indirect: true };
+    let (mut rx, mut tx) = (driver(&memory, &layout, 0), driver(&memory, &layout, 1));
+    let features = virtio::VERSION_1 | virtio::EVENT_IDX | virtio::INDIRECT_DESC | virtio::RING_PACKED;
+    let (receive, send) = (
+        Buffer { address: BUFFERS[0], len: 2048, write: true },
+        Buffer { address: BUFFERS[1], len: HEADER as u32 + 100, write: false },
+    );
+    // Receive buffers that no back-end has taken wait during each crash.
+    (0..7).for_each(|_| assert!(rx.add(&[receive], None).is_some()));
+    for crash in 0..600 {
+        let (mut backend, mut queues, counters): (Backend, _, _) = port();
+        let mut front = Frontend::negotiate(Wire::new(&mut backend), features, protocol::REPLY_ACK).unwrap();
+        front.set_memory(share(&file)).unwrap();
+        // Frames that were sent during the crash, none at times.
+        let frames = crash % 4;
+        (0..frames).for_each(|_| assert!(tx.add(&[send], None).is_some()));
+        (0..frames).for_each(|_| assert!(rx.add(&[receive], None).is_some()));
+        (rx.publish(), tx.publish());
+        start(&mut front, 0, true);
+        start(&mut front, 1, true);
+        let mut reader = Reader::register().unwrap();
+        assert_eq!(reflect(&mut reader, &mut queues[0]), frames, "crash {crash}");
+        let count = |driver: &mut Driver<'_>| std::iter::from_fn(|| driver.take_used().unwrap()).count();
+        assert_eq!((count(&mut tx), count(&mut rx)), (frames, frames), "crash {crash}");
+        assert_eq!(counters.faults.load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+}
