@@ -59,9 +59,9 @@ impl Lap<'_> {
     }
 
     /// Offset of the first buffer that is not used, if each buffer has one descriptor. `Err` if several used chains
-    /// have more: a used entry overwrites only a chain's first descriptor, and the last one, which still looks available,
-    /// has the same id. One such descriptor is a buffer whose used entry the device was about to make visible, after
-    /// those that follow, and whose id was used just before.
+    /// have more: a used entry overwrites only a chain's first descriptor, and the last one, which still looks
+    /// available, has the same id. One such descriptor is a buffer whose used entry the device was about to make
+    /// visible, after those that follow, and whose id was used just before.
     fn first_unused(&self) -> Result<u16, Chained> {
         let (mut offset, mut used, mut rests) = (0, None, 0);
         let mut unused = None;
