@@ -109,5 +109,5 @@ targets! {
     nic_rtl8139 offload pcap
     pcapng place_expression place_inventory place_policy place_trace pppoe_server ring ring_device
     stack_frames stock_machine summary_dump tcp_segments vfio_user_session vhost_user virtq vm_channel
-    vm_image
+    vm_image wire_datagrams
 }
