@@ -61,7 +61,8 @@ reasons! {
     Early = "early",
     /// A frame of a protocol between neighbours, such as PAUSE, which a switch does not forward (IEEE 802.1Q, 8.6.3).
     Reserved = "reserved",
-    /// What a tunnel carries violates its rules: a truncated header, reserved flags, an unknown version or payload, or a
+    /// What a tunnel carries violates its rules: a truncated header, reserved flags, an unknown version or
+    /// payload, or a
     /// mark of congestion on a packet that can't have one (RFC 6040, 4.2).
     BadTunnel = "bad-tunnel",
     /// A frame of another network than the tunnel's (VNI).

@@ -1,9 +1,9 @@
 //! State as bytes, for connections that move to another stack (see [`crate::Stack::detach`]). Each field of a
 //! structure is named once, with what its value may be.
 //!
-//! Attack: bytes that another process wrote. A number outside its bounds is refused; the bounds are chosen so that sums
-//! and products of what is accepted don't overflow. What must hold between several numbers is checked by `connection/repair.rs`. Nothing is
-//! longer than the bytes that say so.
+//! Attack: bytes that another process wrote. A number outside its bounds is refused; the bounds are chosen so that
+//! sums and products of what is accepted don't overflow. What must hold between several numbers is checked by
+//! `connection/repair.rs`. Nothing is longer than the bytes that say so.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -268,7 +268,7 @@ impl WireRx {
             let flow = Flow::parse(&burst.head(index)[..len]);
             let hash = flow.map_or(0, |flow| flow.symmetric_hash(self.key));
             // The upper half of a product: without a division.
-            let port = ((hash >> 32) * ports as u64 >> 32) as u8;
+            let port = (((hash >> 32) * ports as u64) >> 32) as u8;
             set |= 1 << port;
             self.ports.push(port);
         }
