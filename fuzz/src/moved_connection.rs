@@ -73,7 +73,7 @@ impl World {
             self.hosts[from].transmit(self.now, 0, &mut frames);
             for (frame, offload) in frames.iter() {
                 self.count += 1;
-                if !loses || self.count % 11 > 0 {
+                if !loses || !self.count.is_multiple_of(11) {
                     self.hosts[1 - from].receive(self.now, 0, frame, offload);
                 }
             }

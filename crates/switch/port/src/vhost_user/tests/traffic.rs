@@ -192,7 +192,8 @@ fn packed_rings_go_on_after_a_crash_at_every_index_and_wrap() {
         let frames = crash % 4;
         (0..frames).for_each(|_| assert!(tx.add(&[send], None).is_some()));
         (0..frames).for_each(|_| assert!(rx.add(&[receive], None).is_some()));
-        (rx.publish(), tx.publish());
+        rx.publish();
+        tx.publish();
         start(&mut front, 0, true);
         start(&mut front, 1, true);
         let mut reader = Reader::register().unwrap();
