@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
@@ -49,7 +49,7 @@ impl Client {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fail::because)?;
         let sender = runtime.block_on(async {
-            let stream = tokio::net::UnixStream::connect(&socket).await.map_err(|error| {
+            let stream = connected(&socket).await.map_err(|error| {
                 let what = format!("no fabric answers on {}: {error}", socket.display());
                 match error.kind() {
                     std::io::ErrorKind::PermissionDenied => {
@@ -175,6 +175,20 @@ impl Client {
     }
 }
 
+/// Connects. While thousands connect at once the socket's backlog is full; it is tried again until it has room, or for
+/// [`QUIET`] if the fabric accepts nobody.
+async fn connected(socket: &Path) -> std::io::Result<tokio::net::UnixStream> {
+    let end = Instant::now() + QUIET;
+    loop {
+        match tokio::net::UnixStream::connect(socket).await {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < end => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            done => return done,
+        }
+    }
+}
+
 fn gone(error: &hyper::Error, socket: &Path) -> Fail {
     Fail::NotUp(match error.is_parse() {
         true => format!("{} is no control socket; name api.sock of a run directory", socket.display()),
@@ -184,4 +198,35 @@ fn gone(error: &hyper::Error, socket: &Path) -> Fail {
             format!("the fabric on {} went away without an answer; {fix}", socket.display())
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn a_full_backlog_is_waited_for() {
+        let folder = std::env::temp_dir().join(format!("ringway-backlog-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("api.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let first = UnixStream::connect(&path).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let joined = runtime.block_on(async {
+            assert!(
+                tokio::net::UnixStream::connect(&path)
+                    .await
+                    .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock),
+                "the backlog is full"
+            );
+            let mut waiting = pin!(connected(&path));
+            assert!(timeout(Duration::from_millis(30), waiting.as_mut()).await.is_err(), "it waits");
+            listener.accept().unwrap();
+            waiting.await
+        });
+        assert!(joined.is_ok() && first.peer_addr().is_ok());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }
