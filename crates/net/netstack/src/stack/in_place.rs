@@ -103,8 +103,11 @@ impl Stack {
         offload: Offload,
     ) -> Option<(Packet<'a>, u32)> {
         let trusted = offload.needs_checksum() || offload.is_checked();
+        if !trusted {
+            return None;
+        }
         let rest = rest.iter().map(|span| span.len()).sum();
-        let (packet, tcp, index) = self.segment_of(interface, head, rest).filter(|_| trusted)?;
+        let (packet, tcp, index) = self.segment_of(interface, head, rest)?;
         let Some(Socket::Tcp(connection)) = &self.slots.get(index as usize)?.socket else { return None };
         let plain = ![Flags::SYN, Flags::RST].into_iter().any(|flag| tcp.flags.has(flag));
         (plain && connection.is_synchronized()).then_some((packet, index))
