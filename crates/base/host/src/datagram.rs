@@ -68,6 +68,13 @@ pub struct Received {
     pub truncated: bool,
 }
 
+impl Received {
+    /// Number of datagrams in the buffer; an empty one is a datagram too.
+    pub fn datagrams(&self) -> usize {
+        self.len.div_ceil(self.segment.max(1)).max(1) as usize
+    }
+}
+
 impl Default for Received {
     fn default() -> Received {
         Received { len: 0, segment: 0, tos: 0, from: IpAddr::V4(Ipv4Addr::UNSPECIFIED), truncated: false }

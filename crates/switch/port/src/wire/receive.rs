@@ -93,7 +93,6 @@ impl WireTx {
         }
         let received = receive_datagrams(datagrams.receiver.as_fd(), &spaces, &mut out).unwrap_or(0);
         for (slot, one) in out[..received].iter().enumerate() {
-            let datagrams = one.len.div_ceil(one.segment.max(1)).max(1) as usize;
             let reason = match one.from {
                 from if from != self.peer => Reason::WrongPeer,
                 _ if one.truncated => Reason::Long,
@@ -105,7 +104,7 @@ impl WireTx {
                     continue;
                 }
             };
-            self.shared.counters.drop_tx(reason, datagrams);
+            self.shared.counters.drop_tx(reason, one.datagrams());
         }
         received > 0
     }
@@ -116,8 +115,7 @@ impl WireTx {
         let Some(datagrams) = self.shared.datagrams(turn) else { return false };
         let mut out = [Received::default(); DATAGRAMS];
         let received = receive_datagrams(datagrams.strangers.as_fd(), spaces, &mut out).unwrap_or(0);
-        let count = |one: &Received| one.len.div_ceil(one.segment.max(1)).max(1) as usize;
-        let count: usize = out[..received].iter().map(count).sum();
+        let count = out[..received].iter().map(Received::datagrams).sum();
         self.shared.counters.drop_tx(Reason::WrongPeer, count);
         received > 0
     }

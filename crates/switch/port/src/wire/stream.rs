@@ -157,7 +157,7 @@ pub(super) struct StreamTx {
 }
 
 /// Why there is no frame yet.
-enum None {
+enum NoFrame {
     /// More bytes are needed.
     Incomplete,
     /// No frame has this length.
@@ -210,16 +210,16 @@ impl StreamTx {
     }
 
     /// The next frame among the received bytes.
-    fn next(&mut self, arena: &Memory) -> Result<Held, None> {
+    fn next(&mut self, arena: &Memory) -> Result<Held, NoFrame> {
         let bytes = (self.end - self.start) as u32;
-        let all = arena.span(self.start as u64, bytes, &mut Hint::default()).ok_or(None::Incomplete)?;
-        let length = u32::from_be_bytes(all.read_array::<LENGTH>().ok_or(None::Incomplete)?);
+        let all = arena.span(self.start as u64, bytes, &mut Hint::default()).ok_or(NoFrame::Incomplete)?;
+        let length = u32::from_be_bytes(all.read_array::<LENGTH>().ok_or(NoFrame::Incomplete)?);
         // Attack: a length that no frame has, for which the port would wait, or keep memory, for ever.
         if !(ethernet::HEADER_LEN as u32..=LARGEST).contains(&length) {
-            return Err(None::Wrong(length));
+            return Err(NoFrame::Wrong(length));
         }
         if all.len() - LENGTH < length as usize {
-            return Err(None::Incomplete);
+            return Err(NoFrame::Incomplete);
         }
         let at = (self.start + LENGTH) as u64;
         self.start += LENGTH + length as usize;
@@ -237,8 +237,8 @@ impl StreamTx {
                         return;
                     }
                 }
-                Err(None::Incomplete) => return,
-                Err(None::Wrong(length)) => {
+                Err(NoFrame::Incomplete) => return,
+                Err(NoFrame::Wrong(length)) => {
                     (self.start, self.end) = (0, 0);
                     let reason = format!("the peer announced a frame of {length} bytes");
                     return self.shared.lose(turn, reason, true);
