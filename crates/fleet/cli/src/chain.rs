@@ -1,7 +1,6 @@
 //! `ringway chain`: chains of functions between two ports.
 
 use crate::arguments::{ChainCommand, Target};
-use crate::client::Client;
 use crate::fail::Fail;
 use crate::order::CHAIN;
 use crate::show;
@@ -11,14 +10,7 @@ use ringway_control::api::ChainView;
 /// Runs `ringway chain`.
 pub fn chain(target: &Target, json: bool, command: ChainCommand) -> Result<(), Fail> {
     match command {
-        ChainCommand::List => {
-            let chains: Vec<ChainView> = Client::connect(target)?.get(CHAIN.all)?;
-            match json {
-                true => text::json(&chains),
-                false => table(chains).print(),
-            }
-            Ok(())
-        }
+        ChainCommand::List => show::list(&CHAIN, target, json, table),
         ChainCommand::Show { name } => show::show(&CHAIN, target, json, &name),
     }
 }

@@ -61,7 +61,7 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
         offloads,
         map_root: exec.map_root,
         settings,
-        sequence_secret: crate::stack::sequence_secret(),
+        sequence_secret: (exec.stack == StackKind::Native).then(crate::stack::sequence_secret).flatten(),
         explain: exec.explain,
         sysctls,
         query,

@@ -1,7 +1,6 @@
 //! `ringway program`: unmodified programs of the fabric.
 
 use crate::arguments::{ProgramCommand, Target};
-use crate::client::Client;
 use crate::fail::Fail;
 use crate::logs;
 use crate::order::PROGRAM;
@@ -13,14 +12,7 @@ use ringway_control::api::ProgramView;
 pub fn program(target: &Target, json: bool, command: ProgramCommand) -> Result<(), Fail> {
     let order = |names: Vec<String>, words| PROGRAM.order::<ProgramView>(target, json, &names, words);
     match command {
-        ProgramCommand::List => {
-            let programs: Vec<ProgramView> = Client::connect(target)?.get(PROGRAM.all)?;
-            match json {
-                true => text::json(&programs),
-                false => table(programs).print(),
-            }
-            Ok(())
-        }
+        ProgramCommand::List => show::list(&PROGRAM, target, json, table),
         ProgramCommand::Show { name } => show::show(&PROGRAM, target, json, &name),
         ProgramCommand::Logs { name, logs } => logs::program(target, json, &name, &logs),
         ProgramCommand::Start { names } => order(names, ("start", "starting")),

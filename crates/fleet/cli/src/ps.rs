@@ -3,6 +3,8 @@
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::order::PORT;
+use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{ChainView, FabricView, FunctionView, GuestView, HostView, PortView, ProgramView};
 use serde::Serialize;
@@ -71,12 +73,7 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
 
 /// Lists the ports.
 pub fn ports(target: &Target, json: bool) -> Result<(), Fail> {
-    let ports: Vec<PortView> = Client::connect(target)?.get("/v1/ports")?;
-    match json {
-        true => text::json(&ports),
-        false => port_table(ports).print(),
-    }
-    Ok(())
+    show::list(&PORT, target, json, port_table)
 }
 
 fn port_table(ports: Vec<PortView>) -> Table {

@@ -5,7 +5,24 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::order::ObjectKind;
 use crate::text::{self, Table, cell};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+/// Lists all objects of a kind: as JSON, or in a table.
+pub fn list<View: Serialize + DeserializeOwned>(
+    kind: &ObjectKind,
+    target: &Target,
+    json: bool,
+    table: fn(Vec<View>) -> Table,
+) -> Result<(), Fail> {
+    let all: Vec<View> = Client::connect(target)?.get(kind.all)?;
+    match json {
+        true => text::json(&all),
+        false => table(all).print(),
+    }
+    Ok(())
+}
 
 /// Shows the object `name`.
 pub fn show(kind: &ObjectKind, target: &Target, json: bool, name: &str) -> Result<(), Fail> {

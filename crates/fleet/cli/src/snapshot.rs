@@ -5,20 +5,13 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::order::SNAPSHOT;
 use crate::show;
-use crate::text::{self, Table, cell};
+use crate::text::{Table, cell};
 use ringway_control::api::SnapshotView;
 
 /// Runs `ringway snapshot`.
 pub fn snapshot(target: &Target, json: bool, command: SnapshotCommand) -> Result<(), Fail> {
     match command {
-        SnapshotCommand::List => {
-            let all: Vec<SnapshotView> = Client::connect(target)?.get(SNAPSHOT.all)?;
-            match json {
-                true => text::json(&all),
-                false => table(all).print(),
-            }
-            Ok(())
-        }
+        SnapshotCommand::List => show::list(&SNAPSHOT, target, json, table),
         SnapshotCommand::Show { name } => show::show(&SNAPSHOT, target, json, &name),
         SnapshotCommand::Remove { names } => {
             let mut client = Client::connect(target)?;
