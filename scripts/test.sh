@@ -10,14 +10,13 @@ triple=$(rustc -vV | sed -n 's/^host: //p')
 runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$triple")_RUNNER
 TEST_TIMES=$(mktemp)
 ASIDE=$(mktemp -d)
-touch "$ASIDE"/{log,groups}
+touch "$ASIDE"/{log,groups,times}
 export TEST_TIMES ASIDE
 trap 'aside_stop; rm -f "$TEST_TIMES" "$log"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 step "tidy" cargo xtask tidy
 step "format" cargo fmt --check
-step "lints" cargo clippy --workspace --all-targets -- -D warnings
 step "without an operating system" cargo xtask bare
 step "test programs" cargo test --workspace --no-run
 if command -v valgrind >/dev/null; then
@@ -25,11 +24,14 @@ if command -v valgrind >/dev/null; then
 else
   echo "== instructions a frame: left out; valgrind is missing"
 fi
+# After the counts, for which Cargo builds in another folder: by then the tests' Cargo has released the folder of both.
+aside "lints" cargo clippy --workspace --all-targets -- -D warnings
+aside "models of loom" ./scripts/loom.sh ringway-mem ringway-ring
 # The other tests of migration are in `make soak`.
 step "tests" env "$runner=$PWD/scripts/timed.sh" cargo test --workspace --no-fail-fast -- \
   --skip a_guest_is_moved_while --skip a_guest_behind_virtio_s_iommu_is_moved_while
 step "Python package, installed" env RINGWAY="$target/debug/ringway" ./scripts/python.sh
-step "instructions a frame, and simulations, which ran beside the tests" aside_end
+step "instructions a frame, lints and simulations, which ran beside the tests" aside_end
 echo "== times of test programs of 5 s and more"
 sort -rn "$TEST_TIMES" | awk '$1 >= 5'
 summary

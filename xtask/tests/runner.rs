@@ -114,7 +114,7 @@ const BESIDE: &str = r#"
 . scripts/steps.sh
 . scripts/aside.sh
 export ASIDE=$(mktemp -d)
-touch "$ASIDE"/{log,groups}
+touch "$ASIDE"/{log,groups,times}
 trap aside_stop EXIT
 aside first sh -c 'sleep 0.2; echo one'
 step tests scripts/timed.sh "$0"
@@ -130,6 +130,7 @@ fn a_simulation_runs_beside_the_others_and_its_result_counts() {
     let of_module = [place("module hosts"), place("this is run 1")];
     assert!(ran.passed && of_module.is_sorted(), "{}", ran.output);
     assert!(place("== beside") > place("two") && place("== beside") < place("one").min(of_module[0]));
+    assert!(ran.output.contains(" s  first, beside the tests\n"), "{}", ran.output);
 }
 
 #[test]
