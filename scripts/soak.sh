@@ -24,6 +24,7 @@ else
   echo "== Kubernetes: left out; KUBERNETES=FOLDER names the folder of kube-apiserver and kube-scheduler"
 fi
 step "Miri" ./scripts/miri.sh
+step "models of loom" env LOOM_MAX_PREEMPTIONS=4 ./scripts/loom.sh
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 step "dependencies" make deny
 step "oldest Rust" ./scripts/msrv.sh

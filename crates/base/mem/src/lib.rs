@@ -5,15 +5,19 @@
 //! mappings of its IOMMU; [`Translate`] turns a peer's addresses into spans. State shared with workers is
 //! published by pointer ([`Published`]) and read within a [`Turn`]; a thread that replaces such state waits
 //! until the turns of its readers have ended, then frees it. Read `span.rs` first, then `turn.rs`.
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, ringway_loom)), no_std)]
 
 extern crate alloc;
 
 mod dirty;
 pub mod iotlb;
 mod memory;
+#[cfg(all(test, ringway_loom))]
+mod models;
 mod orphan;
 mod span;
+#[doc(hidden)]
+pub mod sync;
 mod translate;
 mod turn;
 mod words;

@@ -1,13 +1,13 @@
 //! The turn as grace period: each reader stores its turn's number, and a thread that replaces a value waits
 //! for the numbers to change.
 
+use crate::sync::{AtomicPtr, AtomicU64, Counter, Ordering, compiler_fence, fence};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering, compiler_fence, fence};
 
 /// Largest number of threads that can read published values at the same time.
-pub const READERS: usize = 64;
+pub const READERS: usize = if cfg!(ringway_loom) { 2 } else { 64 };
 
 /// An unassigned slot.
 const FREE: u64 = u64::MAX;
@@ -34,7 +34,12 @@ impl Readers {
 struct ReaderSlot(AtomicU64);
 
 // One domain for the whole process, so that turns of different domains can't be confused.
+#[cfg(not(ringway_loom))]
 static SLOTS: [ReaderSlot; READERS] = [const { ReaderSlot(AtomicU64::new(FREE)) }; READERS];
+#[cfg(ringway_loom)]
+loom::lazy_static! {
+    static ref SLOTS: [ReaderSlot; READERS] = core::array::from_fn(|_| ReaderSlot(AtomicU64::new(FREE)));
+}
 
 /// A thread's registration as a reader. Dropping it frees the slot.
 #[derive(Debug)]
@@ -52,7 +57,7 @@ impl Reader {
             slot.0.compare_exchange(FREE, QUIET, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         })?;
         // Turn numbers are unique across all users of a slot.
-        static SERIAL: AtomicU64 = AtomicU64::new(0);
+        static SERIAL: Counter = Counter::new(0);
         let number = SERIAL.fetch_add(1, Ordering::Relaxed) << 40;
         Some(Reader { slot, number, _not_sync: PhantomData })
     }
@@ -137,7 +142,7 @@ impl Snapshot {
     pub fn passed(&self) -> bool {
         self.0
             .iter()
-            .zip(&SLOTS)
+            .zip(SLOTS.iter())
             .all(|(&turn, slot)| turn == QUIET || turn == FREE || slot.0.load(Ordering::Acquire) != turn)
     }
 }

@@ -1,9 +1,9 @@
 //! Integers in shared memory, which both sides of a ring access atomically.
 
 use crate::span::{SpanMut, prefetch, prefetch_write};
+use crate::sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 mod sealed {
     /// An integer with an atomic type of its size.

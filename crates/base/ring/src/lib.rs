@@ -6,6 +6,8 @@
 #![cfg_attr(not(test), no_std)]
 
 mod layout;
+#[cfg(all(test, ringway_loom))]
+mod models;
 mod notifier;
 
 pub use layout::{

@@ -6,7 +6,7 @@
 //! flag disables them (*suppress*); and enabling the other side's notifications only before sleeping
 //! (*poll*).
 
-use core::sync::atomic::{Ordering, fence};
+use ringway_mem::sync::{Ordering, fence};
 
 /// One side of a ring, for notifications.
 pub trait View {

@@ -2,9 +2,9 @@
 
 use crate::log_limit::LogLimit;
 use ringway_host::{Epoll, EventFd, HostError};
+use ringway_mem::sync::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use ringway_port::Doorbell;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of queues per worker.
@@ -12,63 +12,40 @@ pub const QUEUES: usize = 8192;
 /// The key under which epoll reports the worker's own wake-up.
 const WAKE_UP: u64 = u64::MAX;
 
-/// A worker's wake-ups. Only our own threads write its bits, so no peer can slow the worker down by them.
-pub struct Wakeup {
-    bits: Box<[AtomicU64]>,
+/// The queues that rang, and whether their worker sleeps.
+struct Bits {
+    words: Box<[AtomicU64]>,
     any: AtomicBool,
     asleep: AtomicBool,
-    epoll: Epoll,
-    wake_up: EventFd,
 }
 
-impl Wakeup {
-    /// A wakeup for [`QUEUES`] queues.
-    pub fn new() -> Result<Arc<Wakeup>, HostError> {
-        let (epoll, wake_up) = (Epoll::new()?, EventFd::new()?);
-        epoll.add_edge(wake_up.as_fd(), WAKE_UP)?;
-        let bits = (0..QUEUES / 64).map(|_| AtomicU64::new(0)).collect();
-        Ok(Arc::new(Wakeup {
-            bits,
-            any: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
-            epoll,
-            wake_up,
-        }))
+impl Bits {
+    fn new(queues: usize) -> Bits {
+        let words = (0..queues / 64).map(|_| AtomicU64::new(0)).collect();
+        Bits { words, any: AtomicBool::new(false), asleep: AtomicBool::new(false) }
     }
 
-    /// Makes the worker poll queue `bit` in its next turn.
-    pub fn ring(&self, bit: usize) {
-        if let Some(word) = self.bits.get(bit / 64) {
+    fn set(&self, bit: usize) {
+        if let Some(word) = self.words.get(bit / 64) {
             word.fetch_or(1 << (bit % 64), SeqCst);
         }
-        self.wake();
     }
 
-    /// Makes the worker begin another turn.
-    pub fn wake(&self) {
+    /// Makes the worker begin another turn; returns whether it must be woken.
+    fn wake(&self) -> bool {
         self.any.store(true, SeqCst);
         // The worker sets `asleep` before its last check of `any`, so either this thread sees `asleep` or the worker
         // sees `any`.
-        if self.asleep.load(SeqCst) {
-            self.wake_up.signal();
-        }
+        self.asleep.load(SeqCst)
     }
 
-    /// Makes the worker begin another turn, even if a former thread of it consumed a wake-up.
-    pub fn rouse(&self) {
-        self.any.store(true, SeqCst);
-        self.wake_up.signal();
-    }
-
-    /// Calls `each` for every queue that rang since the last call; returns whether any queue rang or any thread woke
-    /// the worker. Costs one load if none did.
     #[inline]
-    pub fn collect(&self, mut each: impl FnMut(usize)) -> bool {
+    fn collect(&self, mut each: impl FnMut(usize)) -> bool {
         if !self.any.load(SeqCst) {
             return false;
         }
         self.any.store(false, SeqCst);
-        for (index, word) in self.bits.iter().enumerate() {
+        for (index, word) in self.words.iter().enumerate() {
             if word.load(SeqCst) == 0 {
                 continue;
             }
@@ -81,14 +58,61 @@ impl Wakeup {
         true
     }
 
+    /// Calls `wait` unless a thread woke the worker since [`Bits::collect`].
+    fn sleep(&self, wait: impl FnOnce()) {
+        self.asleep.store(true, SeqCst);
+        if !self.any.load(SeqCst) {
+            wait();
+        }
+        self.asleep.store(false, SeqCst);
+    }
+}
+
+/// A worker's wake-ups. Only our own threads write its bits, so no peer can slow the worker down by them.
+pub struct Wakeup {
+    bits: Bits,
+    epoll: Epoll,
+    wake_up: EventFd,
+}
+
+impl Wakeup {
+    /// A wakeup for [`QUEUES`] queues.
+    pub fn new() -> Result<Arc<Wakeup>, HostError> {
+        let (epoll, wake_up) = (Epoll::new()?, EventFd::new()?);
+        epoll.add_edge(wake_up.as_fd(), WAKE_UP)?;
+        Ok(Arc::new(Wakeup { bits: Bits::new(QUEUES), epoll, wake_up }))
+    }
+
+    /// Makes the worker poll queue `bit` in its next turn.
+    pub fn ring(&self, bit: usize) {
+        self.bits.set(bit);
+        self.wake();
+    }
+
+    /// Makes the worker begin another turn.
+    pub fn wake(&self) {
+        if self.bits.wake() {
+            self.wake_up.signal();
+        }
+    }
+
+    /// Makes the worker begin another turn, even if a former thread of it consumed a wake-up.
+    pub fn rouse(&self) {
+        self.bits.wake();
+        self.wake_up.signal();
+    }
+
+    /// Calls `each` for every queue that rang since the last call; returns whether any queue rang or any thread woke
+    /// the worker. Costs one load if none did.
+    #[inline]
+    pub fn collect(&self, each: impl FnMut(usize)) -> bool {
+        self.bits.collect(each)
+    }
+
     /// Sleeps until a watched descriptor becomes readable, a thread rings or wakes, or `timeout` nanoseconds have
     /// passed. Calls `each` for every queue whose descriptor became readable.
     pub fn sleep(&self, timeout: Option<u64>, mut each: impl FnMut(usize)) {
-        self.asleep.store(true, SeqCst);
-        if !self.any.load(SeqCst) {
-            self.wait(timeout, &mut each);
-        }
-        self.asleep.store(false, SeqCst);
+        self.bits.sleep(|| self.wait(timeout, &mut each));
     }
 
     fn wait(&self, timeout: Option<u64>, each: &mut impl FnMut(usize)) {
@@ -180,6 +204,54 @@ impl Doorbell for Line {
 impl Drop for Line {
     fn drop(&mut self) {
         self.replace(None);
+    }
+}
+
+/// loom runs these in each order that the memory model permits.
+#[cfg(all(test, ringway_loom))]
+mod models {
+    use super::*;
+    use loom::sync::Notify;
+
+    /// Two threads ring a queue each, and wake the worker as `wake` says; it sleeps until both rang. loom finds a sleep
+    /// from which nobody wakes.
+    fn rung(wake: fn(&Bits) -> bool) {
+        loom::model(move || {
+            let shared = Arc::new((Bits::new(64), Notify::new()));
+            let ring = |bit| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    shared.0.set(bit);
+                    if wake(&shared.0) {
+                        shared.1.notify();
+                    }
+                })
+            };
+            let threads = [ring(3), ring(7)];
+            let mut seen = [0; 8];
+            while seen[3] + seen[7] < 2 {
+                if !shared.0.collect(|bit| seen[bit] += 1) {
+                    shared.0.sleep(|| shared.1.wait());
+                }
+            }
+            assert_eq!((seen[3], seen[7]), (1, 1));
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn every_queue_that_rings_is_polled_once() {
+        rung(Bits::wake);
+    }
+
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn a_ring_that_looks_for_sleepers_too_early_is_found() {
+        rung(|bits| {
+            let asleep = bits.asleep.load(SeqCst);
+            bits.wake();
+            asleep
+        });
     }
 }
 

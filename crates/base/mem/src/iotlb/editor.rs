@@ -3,10 +3,10 @@
 use super::map::{Entry, Map};
 use super::{Access, Iotlb};
 use crate::memory::{Kept, Memory, Region};
+use crate::sync::{AtomicU64, Counter, Ordering};
 use crate::turn::{Published, Retired};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a range can't be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Editor {
 impl Editor {
     /// An empty IOTLB for `memory`, of at most `max_entries` entries.
     pub fn new(memory: Arc<Memory>, max_entries: usize) -> Editor {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static NEXT: Counter = Counter::new(1);
         let map = Arc::new(Map::default());
         let shared = Arc::new(Iotlb {
             id: NEXT.fetch_add(1, Ordering::Relaxed),

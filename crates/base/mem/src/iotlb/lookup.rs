@@ -4,11 +4,11 @@ use super::map::Entry;
 use super::{Access, Iotlb, Map};
 use crate::memory::Window;
 use crate::span::{Span, SpanMut};
+use crate::sync::Ordering;
 use crate::translate::{Fault, KEPT, Translate};
 use crate::turn::Turn;
 use alloc::boxed::Box;
 use core::ptr::NonNull;
-use core::sync::atomic::Ordering;
 
 /// Pages in a queue's cache: enough for a ring of 1024 buffers of a page each.
 const PAGES: usize = 1024;

@@ -17,9 +17,9 @@ pub use lookup::{Lookaside, Lookup, MISSED, Missed};
 pub use map::Map;
 
 use crate::memory::Memory;
+use crate::sync::{AtomicU64, Ordering};
 use crate::turn::Published;
 use alloc::sync::Arc;
-use core::sync::atomic::AtomicU64;
 
 /// Default limit on the entries of one guest.
 pub const ENTRIES: usize = 65_536;
@@ -77,6 +77,6 @@ impl Iotlb {
     /// Number of mappings: a miss at this version is still a miss.
     #[inline]
     pub fn version(&self) -> u64 {
-        self.version.load(core::sync::atomic::Ordering::SeqCst)
+        self.version.load(Ordering::SeqCst)
     }
 }

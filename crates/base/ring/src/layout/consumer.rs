@@ -4,7 +4,7 @@ use super::Broken;
 use super::memory::{RingMemory, Side, Word};
 use super::producer::{is_requested, request_wake, stored_index};
 use super::slot::Slot;
-use core::sync::atomic::Ordering;
+use ringway_mem::sync::Ordering;
 
 /// A consumer's private state. The consumer owns the slots from its own index up to the producer's.
 #[derive(Clone, Debug)]

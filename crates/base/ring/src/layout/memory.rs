@@ -4,7 +4,7 @@ use super::geometry::{CELLS, CLOSED, Geometry, Header, LayoutError, PAGE, RingKi
 use super::slot::Slot;
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence};
+use ringway_mem::sync::{AtomicU32, AtomicU64, Ordering, compiler_fence};
 use ringway_mem::{Region, Span, SpanMut};
 
 /// Index of the ring that the program (a pipe's first end) fills.

@@ -3,7 +3,7 @@
 use super::Broken;
 use super::memory::{RingMemory, Side, Word};
 use super::slot::Slot;
-use core::sync::atomic::Ordering;
+use ringway_mem::sync::Ordering;
 
 /// A producer's private state. The consumer owns the slots from its index up to the published index.
 #[derive(Clone, Debug)]
