@@ -12,6 +12,7 @@ mod scale;
 mod tap;
 mod vhost;
 mod virtio_user;
+mod wire;
 
 use crate::Failure;
 use crate::plan::Plan;
@@ -199,6 +200,20 @@ const FABRIC: &[Group] = &[
         own_network: true,
         costs: 3.0,
         run: tap::run,
+        ..QUIET
+    },
+    Group {
+        name: "wire",
+        keys: &[
+            ("wire.codec", "frames of 64 B put into VXLAN and taken out, in memory"),
+            (
+                "wire.udp",
+                "one TCP stream between namespaces, two TAP and two wire ports (VXLAN); the kernel's VXLAN",
+            ),
+        ],
+        own_network: true,
+        costs: 3.0,
+        run: wire::run,
         ..QUIET
     },
     Group {
