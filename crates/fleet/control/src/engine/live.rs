@@ -7,14 +7,18 @@ use crate::kinds::{self, PortControl};
 use crate::open::{Opener, PeerEvent, What};
 use crate::pages;
 use ringway_fabric::LogLimit;
-use ringway_fabric::proto::{Event, PortState, Request};
+use ringway_fabric::proto::{Event, PortState, Reply, Request};
 use ringway_host::BackgroundClose;
 use ringway_spec::Port;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::pin::Pin;
 use std::time::Duration;
+
+/// What waits for a reply of `data`.
+type Waiting = Pin<Box<dyn Future<Output = Result<Reply, DataError>> + Send>>;
 
 /// Largest number of records of a peer: those of the most rings and regions of memory that a port may have.
 const RECORDS: usize = 8192;
@@ -184,36 +188,39 @@ impl Engine {
     }
 
     /// Adds the ports to a restarted `data` process, and then their peers, if their descriptors were kept. Frames wait
-    /// until all are there: none finds its destination missing.
+    /// until all are there: none finds its destination missing. Requests are sent without waiting for each reply.
     pub(super) async fn resume_ports(&mut self) {
         let ports = self.fabric.ports.clone();
-        let is_there =
-            |engine: &Engine, port: &Port| engine.live.get(&port.name).is_some_and(|live| live.queues > 0);
-        let ports: Vec<Port> = ports.into_iter().filter(|port| is_there(self, port)).collect();
-        for port in &ports {
+        let is_there = |port: &Port| self.live.get(&port.name).is_some_and(|live| live.queues > 0);
+        let ports: Vec<Port> = ports.into_iter().filter(is_there).collect();
+        let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
+        let mut added = Vec::new();
+        for port in ports {
             let Some(live) = self.live.get_mut(&port.name) else { continue };
             live.state = None;
-            let request = Request::AddPort { port: port.clone(), counters: live.counters };
             if live.kept.is_empty() && live.serial != 0 {
                 live.gone("the data process was started again");
             }
-            if let Err(error) = self.call(&port.name, request).await {
-                tracing::error!(%error, "port {} is lost", port.name);
+            let (name, counters) = (port.name.clone(), live.counters);
+            added.push((name, self.ask(Request::AddPort { port, counters }, Vec::new())));
+        }
+        let hold = |held| Request::Hold { ports: names.clone(), held, watched: false };
+        added.push(("all".into(), self.ask(hold(true), Vec::new())));
+        let resumed: Vec<_> = names.iter().map(|name| (name.clone(), self.resume_peer(name))).collect();
+        for (name, answer) in added {
+            if let Err(error) = self.meanwhile(answer).await {
+                tracing::error!(%error, "port {name} is lost");
             }
         }
-        let names: Vec<String> = ports.into_iter().map(|port| port.name).collect();
-        let hold = |held| Request::Hold { ports: names.clone(), held, watched: false };
-        if let Err(error) = self.call("ports", hold(true)).await {
-            tracing::warn!(%error, "frames pass before all ports are there");
-        }
-        for name in &names {
-            if let Err(error) = self.resume_peer(name).await {
-                if matches!(error, EngineError::Data(_, DataError::Gone)) {
-                    // It ended again; the next one is told the same.
-                    return;
+        for (name, answer) in resumed {
+            match self.meanwhile(answer).await {
+                Ok(_) => {}
+                // It ended again; the next one is told the same.
+                Err(DataError::Gone) => return,
+                Err(error) => {
+                    tracing::warn!(port = name, %error, "the peer can't go on");
+                    self.lost(&name, &error.to_string());
                 }
-                tracing::warn!(port = name, %error, "the peer can't go on");
-                self.lost(name, &error.to_string());
             }
         }
         if let Err(error) = self.call("ports", hold(false)).await {
@@ -221,18 +228,31 @@ impl Engine {
         }
     }
 
-    /// Attaches a port's peer to a restarted `data`, if its descriptors were kept.
-    async fn resume_peer(&mut self, name: &str) -> Result<(), EngineError> {
-        let Some(live) = self.live.get(name).filter(|live| !live.kept.is_empty()) else { return Ok(()) };
-        let copy = |all: &[OwnedFd]| all.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
-        let failed = |error: io::Error| EngineError::Data(name.into(), DataError::Start(error));
-        let records = live.records.iter().map(|(key, (bytes, held))| Ok((*key, bytes.clone(), copy(held)?)));
-        let records = records.collect::<io::Result<Vec<_>>>().map_err(failed)?;
-        let kept = copy(&live.kept).map_err(failed)?;
-        for (key, bytes, held) in records {
-            self.hand(name, Request::Restore { port: name.into(), key, bytes }, held).await?;
+    /// Sends a request to `data`; returns what waits for its reply.
+    fn ask(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Waiting {
+        match self.data.as_mut().ok_or(DataError::Gone).and_then(|data| data.call(request, descriptors)) {
+            Ok(answer) => Box::pin(answer),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
         }
-        self.hand(name, Request::Attach { port: name.into(), resumed: true }, kept).await.map(drop)
+    }
+
+    /// Attaches a port's peer to a restarted `data`, if its descriptors were kept.
+    fn resume_peer(&mut self, name: &str) -> Waiting {
+        let Some(live) = self.live.get(name).filter(|live| !live.kept.is_empty()) else {
+            return Box::pin(std::future::ready(Ok(Reply::Done)));
+        };
+        let copy = |all: &[OwnedFd]| all.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+        let records = live.records.iter().map(|(key, (bytes, held))| Ok((*key, bytes.clone(), copy(held)?)));
+        let copied = records.collect::<io::Result<Vec<_>>>().and_then(|records| Ok((records, copy(&live.kept)?)));
+        let (records, kept) = match copied {
+            Ok(copied) => copied,
+            Err(error) => return Box::pin(std::future::ready(Err(DataError::Refused(error.to_string())))),
+        };
+        for (key, bytes, held) in records {
+            // If it is refused, so is the peer.
+            drop(self.ask(Request::Restore { port: name.into(), key, bytes }, held));
+        }
+        self.ask(Request::Attach { port: name.into(), resumed: true }, kept)
     }
 
     /// Keeps what a port's peer told `data`.

@@ -180,6 +180,11 @@ impl Guest {
     /// Until it ends with `false`, rings start where a former data path ended, and settings are those that it recorded.
     pub(super) fn set_resuming(&mut self, resuming: bool) {
         self.is_resuming = resuming;
+        // Nobody uses former descriptions of rings that are restored: workers' turns are waited for once.
+        match self.held.take() {
+            None if resuming => self.held = Some(Vec::new()),
+            retired => drop(ringway_host::reclaim_all(retired.unwrap_or_default())),
+        }
         let mut word = 0;
         self.first_counters(|counters| word = counters.settings.load(Relaxed));
         if resuming && let Some(settings) = Settings::from_word(word, self.config.queues) {
@@ -305,14 +310,21 @@ impl Guest {
     /// Publishes those of the given rings that are started. Attack: messages that affect every ring; workers' turns
     /// are waited for once for all of them.
     fn publish_each(&mut self, indices: impl Iterator<Item = usize>) {
-        self.held = Some(Vec::new());
+        let outer = self.held.replace(Vec::new());
         for index in indices {
             // A ring outside the new memory rests until the front-end sets another address.
             if self.slots[index].ring.is_some() && self.publish(index).is_err() {
                 self.park(index);
             }
         }
-        ringway_host::reclaim_all(self.held.take().unwrap_or_default());
+        let retired = self.held.take().unwrap_or_default();
+        match outer {
+            Some(mut all) => {
+                all.extend(retired);
+                self.held = Some(all);
+            }
+            None => drop(ringway_host::reclaim_all(retired)),
+        }
     }
 
     /// Turns the carrier on or off: without one, no ring is used. Returns whether this is a change.
