@@ -1,6 +1,7 @@
 //! A running `ringway`.
 use crate::eventually;
 use ringway_linux_guests::{Attachment, Guest, Interface, Runner, Spec, image};
+use rustix::process::Pid;
 use serde_json::Value;
 use std::fs::File;
 use std::io;
@@ -109,6 +110,19 @@ impl Fabric {
         // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Kills its data process, and waits until another one is there.
+    pub fn kill_data(&self) {
+        let data = || {
+            let ps = self.ask(&["ps", "--json"]).ok()?;
+            Pid::from_raw(i32::try_from(ps["fabric"]["data_pid"].as_i64()?).ok()?)
+        };
+        let Some(pid) = data() else { return };
+        // It may have ended already.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        let is_there = eventually(BOOT, || data().is_some_and(|new| new != pid));
+        assert!(is_there, "no other data process");
     }
 
     /// A counter of port `name`, summed over its queues.

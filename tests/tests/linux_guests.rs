@@ -191,6 +191,25 @@ fn qemu_is_plugged_in_and_out() {
     assert_eq!(fabric.counted("plugged", "faults").unwrap(), 0);
 }
 
+/// The data process is killed under a transfer: the guests' connections go on, User-Mode Linux's too, which can't
+/// connect to a port again.
+#[test]
+fn guests_go_on_when_the_data_process_is_killed() {
+    for kind in kinds() {
+        let folder = Folder::new("killed").unwrap();
+        let fabric = Fabric::up(folder.path(), "killed", &two_ports()).unwrap();
+        let left = fabric.guest(kind, "left", 1, &[]);
+        let right = fabric.guest(kind, "right", 2, &[]);
+        assert!(reaches(&left, "10.99.0.2"), "no ping at first");
+        for round in 0..rounds(3) {
+            fabric.kill_data();
+            assert!(reaches(&left, "10.99.0.2"), "no ping after kill {round}");
+            assert!(reaches(&right, "10.99.0.1"), "no ping back after kill {round}");
+        }
+        talk(&left, &right, ["10.99.0.1", "10.99.0.2"]);
+    }
+}
+
 /// After a crash and restart of `ringway`, QEMU reconnects, and its guest continues to send.
 #[test]
 fn qemu_outlives_the_back_end() {

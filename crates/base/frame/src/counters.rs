@@ -73,8 +73,8 @@ reasons! {
     WrongPeer = "wrong-peer",
 }
 
-/// Counters of one queue. One thread writes at a time; any thread or process may read. Each field is an
-/// 8-byte little-endian number that only grows.
+/// Counters of one queue, and the state from which a restarted data path resumes. One thread writes at a time; any
+/// thread or process may read. Each counter is an 8-byte little-endian number that only grows.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Counters {
@@ -116,8 +116,30 @@ pub struct Counters {
     pub moved: AtomicU64,
     /// Pauses of the peer's session: it was woken too often without a message.
     pub session_pauses: AtomicU64,
+    /// Not a counter: what a restarted data path needs of the port's session; 0: nothing. Only the first queue's is used.
+    pub session: AtomicU64,
+    /// Not a counter: settings that the peer made by commands.
+    pub settings: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; Counters::WORDS - 17 - 2 * Reason::COUNT],
+    pub spare: [AtomicU64; 128 / 8 * 4 - 19 - 2 * Reason::COUNT],
+    /// Not a counter: where the ring of frames from the peer is.
+    pub tx_place: RingPlace,
+    /// Not a counter: where the ring of frames to the peer is.
+    pub rx_place: RingPlace,
+    /// Not a counter: where the port's ring of commands is. Only the first queue's is used.
+    pub control_place: RingPlace,
+}
+
+/// Where a ring is, for a data path that is started again after it crashed; its kind of port knows the words' meaning.
+/// In cache lines of its own: a worker writes them every burst.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct RingPlace {
+    /// Its positions; 0: none.
+    pub position: AtomicU64,
+    /// A word of the ring that is written last.
+    pub first: AtomicU64,
+    spare: [AtomicU64; 14],
 }
 
 // No padding: every byte is a word of a counter.
@@ -131,7 +153,7 @@ pub fn add(counter: &AtomicU64, count: u64) {
 
 impl Counters {
     /// Number of 8-byte words of one queue's counters.
-    pub const WORDS: usize = 64;
+    pub const WORDS: usize = 112;
 
     /// The counters in shared memory, from the first aligned address on.
     #[inline]

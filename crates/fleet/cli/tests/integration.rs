@@ -4,6 +4,7 @@
 mod chain;
 mod clients;
 mod creates;
+mod data_kills;
 mod detach;
 mod docs;
 mod exec;

@@ -2,10 +2,10 @@
 
 use crate::fabric::{Done, Fabric, FabricError, Job};
 use crate::page::SharedPage;
-use crate::proto::{Call, DataMessage, Reply, Request};
+use crate::proto::{Call, DataMessage, Event, Reply, Request};
 use crate::stream::{MessageStream, StreamError};
 use ringway_host::{Clock, EventFd, HostError, wait_readable};
-use ringway_port::PortKind;
+use ringway_port::{Keeper, Kept, PortKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,11 +42,13 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
     ringway_host::catch_sigbus()?;
     // Confines the process before the first thread is created, so that every thread is confined.
     ringway_host::confine_data()?;
-    let fabric = Fabric::start(&workers, page, seed, more)?;
+    let outlet = Arc::new(Outlet { stream, sending: Mutex::default() });
+    let mut fabric = Fabric::start(&workers, page, seed, more)?;
+    fabric.keep_in(outlet.clone());
     let wakeup = fabric.wakeup().clone();
     let (ended, end) = channel();
-    let (clock, leader, sending) = (Clock::new(), Mutex::default(), Mutex::default());
-    let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, stream, sending, clock, leader, ended });
+    let (clock, leader) = (Clock::new(), Mutex::default());
+    let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, outlet, clock, leader, ended });
     data.reply(call.id, Reply::Done)?;
     let watched = Arc::downgrade(&data);
     let look = move || _ = watched.upgrade().inspect(Data::look_at_leader);
@@ -87,13 +89,35 @@ struct Leader {
     since: u64,
 }
 
+/// The stream to `control`.
+struct Outlet {
+    /// Only the leader receives from it.
+    stream: MessageStream,
+    sending: Mutex<()>,
+}
+
+impl Outlet {
+    fn send(&self, message: &DataMessage, fds: &[OwnedFd]) -> Result<(), StreamError> {
+        let _sending = locked(&self.sending);
+        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        self.stream.send(message, &fds)
+    }
+}
+
+impl Keeper for Outlet {
+    fn keep(&self, port: &str, key: u32, message: Option<(&[u8], &[OwnedFd])>) {
+        let bytes = message.map(|(bytes, _)| bytes.to_vec());
+        let event = DataMessage::Event(Event::Kept { port: port.into(), key, bytes });
+        // Without `control`, this process ends.
+        let _ = self.send(&event, message.map_or(&[], |(_, fds)| fds));
+    }
+}
+
 struct Data {
     /// No thread holds this lock while it waits for a worker or a peer.
     fabric: Mutex<Fabric>,
     wakeup: Arc<EventFd>,
-    /// Only the leader receives from it.
-    stream: MessageStream,
-    sending: Mutex<()>,
+    outlet: Arc<Outlet>,
     clock: Clock,
     leader: Mutex<Leader>,
     ended: Sender<Result<(), DataError>>,
@@ -140,8 +164,7 @@ impl Data {
     }
 
     fn send(&self, message: &DataMessage) -> Result<(), DataError> {
-        let _sending = locked(&self.sending);
-        Ok(self.stream.send(message, &[])?)
+        Ok(self.outlet.send(message, &[])?)
     }
 
     fn reply(&self, id: u64, reply: Reply) -> Result<(), DataError> {
@@ -157,7 +180,7 @@ impl Data {
                 fabric.sessions().map(|(id, fd)| (id, fd.clone())).unzip();
             let pause = fabric.pause();
             drop(fabric);
-            let mut sockets = vec![self.stream.as_fd(), self.wakeup.as_fd()];
+            let mut sockets = vec![self.outlet.stream.as_fd(), self.wakeup.as_fd()];
             sockets.extend(sessions.iter().map(|session| session.as_fd()));
             let ready = wait_readable(&sockets, Some(pause.map_or(ROUND, |pause| pause.min(ROUND))))?;
             drop(sockets);
@@ -253,7 +276,7 @@ impl Data {
 
     /// Handles the requests of `control`.
     fn handle_requests(&self, number: u64) -> Result<After, DataError> {
-        let (Call { id, request }, descriptors) = match self.stream.receive::<Call>() {
+        let (Call { id, request }, descriptors) = match self.outlet.stream.receive::<Call>() {
             Ok(received) => received,
             // `control` is gone, so no further request can come.
             Err(StreamError::Closed) => {
@@ -271,8 +294,9 @@ impl Data {
                 let name = port.name.clone();
                 return self.work(number, &name, Job::Change(Box::new(port)), Some(id));
             }
-            Request::Attach { port } => {
-                return self.work(number, &port, Job::Attach(descriptors), Some(id));
+            Request::Attach { port, resumed } => {
+                let job = locked(&self.fabric).attachment(&port, resumed, descriptors);
+                return self.work(number, &port, job, Some(id));
             }
             Request::Detach { port } => return self.work(number, &port, Job::Detach, Some(id)),
             Request::StartFunction { number: function, function: what, handlers } => {
@@ -311,6 +335,9 @@ impl Data {
             Request::AddSwitch(switch) => fabric.add_switch(switch)?,
             Request::RemoveSwitch { name } => fabric.remove_switch(&name)?,
             Request::AddPort { port, counters } => fabric.add_port(port, counters)?,
+            Request::Restore { port, key, bytes } => {
+                fabric.restore(&port, Kept { key, bytes, fds: descriptors })?;
+            }
             Request::Watch { worker, thread } => {
                 let files = descriptors.try_into();
                 let files = files.map_err(|_| FabricError::Limit("two files belong to a thread"))?;

@@ -21,7 +21,7 @@ use functions::FunctionRecord;
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
 use ringway_mem::Published;
-use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PortKind};
+use ringway_port::{Context, Doorbell, Exits, KINDS, Keeper, Kept, Peer, PortKind};
 use ringway_spec::{self as spec, MacAddress, To};
 use ringway_switch::{FlowHash, LOOKUPS, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
@@ -93,6 +93,8 @@ struct Record {
     peer: Option<Box<dyn Peer>>,
     /// Jobs to do after that, each with its call.
     jobs: VecDeque<(Job, Option<u64>)>,
+    /// What was kept of its peer by a former process.
+    kept: Vec<Kept>,
     /// Whether the port is being removed.
     leaving: bool,
     /// Set while its frames stay where they are.
@@ -146,6 +148,8 @@ pub struct Fabric {
     reports: Reports,
     /// Functions that multiply, by name.
     instances: BTreeMap<String, Arc<Instances>>,
+    /// Keeps what peers tell.
+    keeper: Option<Arc<dyn Keeper>>,
 }
 
 impl Fabric {
@@ -191,7 +195,13 @@ impl Fabric {
             functions,
             reports,
             instances: BTreeMap::new(),
+            keeper: None,
         })
+    }
+
+    /// Keeps what the peers of ports that are added from now on tell.
+    pub fn keep_in(&mut self, keeper: Arc<dyn Keeper>) {
+        self.keeper = Some(keeper);
     }
 
     /// Adds a switch without ports.
@@ -239,7 +249,13 @@ impl Fabric {
         let counters = self.counters(first as usize, queues)?;
         let lines = self.lines(&spec, queues)?;
         let doorbells = lines.iter().map(|(_, _, line)| line.clone() as Arc<dyn Doorbell>).collect();
-        let context = Context { port: &spec, doorbells, counters: &counters, check: &self.wakeup };
+        let context = Context {
+            port: &spec,
+            doorbells,
+            counters: &counters,
+            check: &self.wakeup,
+            keeper: self.keeper.as_ref(),
+        };
         let (peer, queues) = match (kind.open)(context) {
             Ok(made) => made,
             Err(error) => {
@@ -272,6 +288,7 @@ impl Fabric {
             steer,
             peer: Some(peer),
             jobs: VecDeque::new(),
+            kept: Vec::new(),
             leaving: false,
             held: None,
             session: None,

@@ -54,6 +54,18 @@ pub enum Request {
     Attach {
         /// The port's name.
         port: String,
+        /// Whether a former `data` process had the peer, with what [`Request::Restore`] passed since then.
+        #[serde(default)]
+        resumed: bool,
+    },
+    /// A message of [`Event::Kept`], with its descriptors; in the order of the keys.
+    Restore {
+        /// The port's name.
+        port: String,
+        /// Its key.
+        key: u32,
+        /// The message.
+        bytes: Vec<u8>,
     },
     /// Detaches the peer, which is gone or must go.
     Detach {
@@ -211,6 +223,15 @@ pub enum Event {
     Pressed {
         /// The function's name in the file.
         function: String,
+    },
+    /// What a port's peer told, with the descriptors that came with it: another `data` process needs it to go on.
+    Kept {
+        /// The port's name.
+        port: String,
+        /// It replaces what was kept under the same key.
+        key: u32,
+        /// The message; `None`: what was kept counts no longer.
+        bytes: Option<Vec<u8>>,
     },
     /// A worker has started.
     Worker {

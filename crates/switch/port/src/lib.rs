@@ -24,7 +24,8 @@ pub mod wire;
 pub use doorbell::{Doorbell, Silent};
 pub use kinds::KINDS;
 pub use peer::{
-    Alarm, Context, Exits, Gone, NoPeer, Opened, Peer, PeerError, PortKind, RegisterExits, State, exactly,
+    Alarm, Context, Exits, Gone, Keeper, Kept, NoPeer, Opened, Peer, PeerError, PortKind, RegisterExits,
+    State, exactly,
 };
 pub use session_socket::SocketError;
 

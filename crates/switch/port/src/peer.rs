@@ -32,6 +32,26 @@ pub struct Context<'a> {
     pub counters: &'a [CountersRef],
     /// Signalled when [`Peer::check`] must be called.
     pub check: &'a Arc<EventFd>,
+    /// Keeps what peers tell, for a data path that is started again.
+    pub keeper: Option<&'a Arc<dyn Keeper>>,
+}
+
+/// Keeps messages and descriptors of peers outside this process, so that another one can go on if this one crashes.
+pub trait Keeper: Send + Sync {
+    /// Keeps a message of the peer of `port` under `key`, in place of a former one; without one, forgets it. When this
+    /// returns, it outlives this process.
+    fn keep(&self, port: &str, key: u32, message: Option<(&[u8], &[OwnedFd])>);
+}
+
+/// A message that was kept.
+#[derive(Debug)]
+pub struct Kept {
+    /// Its key.
+    pub key: u32,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its descriptors.
+    pub fds: Vec<OwnedFd>,
 }
 
 impl Context<'_> {
@@ -49,6 +69,15 @@ pub trait Peer: Send {
     /// # Errors
     /// The descriptors are not those that the kind needs, or are unusable.
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError>;
+
+    /// Attaches a peer again that was attached when the former data path ended; `kept` is what was kept of it, in the
+    /// order of the keys.
+    ///
+    /// # Errors
+    /// As [`Peer::attach`], or the peer can't go on. It is then detached.
+    fn resume(&mut self, _kept: Vec<Kept>, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+        self.attach(descriptors)
+    }
 
     /// Detaches the peer. When this returns, no worker touches its memory.
     fn detach(&mut self);

@@ -110,12 +110,27 @@ impl SessionSocket {
             Err(error) => return Err(error.into()),
         };
         self.received = self.received.wrapping_add(1);
+        let kinds = self.admit(&fds, accepted, in_use);
+        match kinds {
+            Ok(kinds) => Ok(Some(Received { count, fds, kinds })),
+            Err(error) => {
+                self.closer.close(fds);
+                Err(error)
+            }
+        }
+    }
+
+    /// Checks descriptors of the peer, and returns their kinds.
+    pub fn admit<'a, I: Iterator<Item = BorrowedFd<'a>>>(
+        &mut self,
+        fds: &[OwnedFd],
+        accepted: &Accepted,
+        in_use: impl Fn() -> I,
+    ) -> Result<Vec<FdKind>, SocketError> {
         let usable = |kind: &FdKind| *kind == FdKind::Memory || accepted.kinds.contains(kind);
         let kinds = fds.iter().map(|fd| FdKind::of(fd.as_fd()).filter(usable));
-        let Some(kinds) = kinds.collect::<Option<Vec<FdKind>>>() else {
-            self.closer.close(fds);
-            return Err(SocketError::Descriptor(accepted.names));
-        };
+        let kinds = kinds.collect::<Option<Vec<FdKind>>>();
+        let kinds = kinds.ok_or(SocketError::Descriptor(accepted.names))?;
         for (fd, kind) in fds.iter().zip(&kinds) {
             match kind {
                 FdKind::Memory => self.memory.push(fd.try_clone()?),
@@ -125,7 +140,7 @@ impl SessionSocket {
         if self.duplicates.is_stuck() {
             return Err(SocketError::Unclosed);
         }
-        Ok(Some(Received { count, fds, kinds }))
+        Ok(kinds)
     }
 
     /// Number of receive calls that returned bytes, or the end of a session.
@@ -155,6 +170,12 @@ impl SessionSocket {
             },
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Closes the socket as the end of a process does; another descriptor of it stays connected.
+    #[cfg(test)]
+    pub fn crash(&mut self) {
+        self.stream = None;
     }
 
     /// Ends the session, whose own descriptors are closed by now.

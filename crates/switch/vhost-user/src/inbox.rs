@@ -72,6 +72,22 @@ impl Inbox {
         }
     }
 
+    /// The one message that `bytes` are.
+    pub fn whole(bytes: &[u8], fds: Vec<OwnedFd>) -> Result<Message, CodecError> {
+        let mut inbox = Inbox::default();
+        let head = bytes.len().min(HEADER);
+        inbox.space()[..head].copy_from_slice(&bytes[..head]);
+        let mut message = inbox.filled(head, fds)?;
+        let rest = &bytes[head..];
+        if message.is_none() && !rest.is_empty() {
+            let space = inbox.space();
+            let count = rest.len().min(space.len());
+            space[..count].copy_from_slice(&rest[..count]);
+            message = inbox.filled(count, Vec::new())?;
+        }
+        message.ok_or(CodecError::Truncated)
+    }
+
     /// Call at the end of the stream. An error if the stream ended within a message.
     pub fn ended(&self) -> Result<(), CodecError> {
         if self.is_partial() { Err(CodecError::Truncated) } else { Ok(()) }

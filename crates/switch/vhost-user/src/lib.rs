@@ -14,6 +14,7 @@ pub mod feature;
 mod frontend;
 mod header;
 mod inbox;
+mod journal;
 mod payload;
 mod reply;
 mod request;
@@ -25,6 +26,7 @@ pub use codec::CodecError;
 pub use frontend::{Frontend, FrontendError, Transport, Vring};
 pub use header::{DESCRIPTORS, HEADER, Header, PAYLOAD, Packet, name};
 pub use inbox::{Inbox, Message};
+pub use journal::Record;
 pub use payload::{
     BASELINE_REGIONS, CONFIG, Config, Inflight, Iotlb, Log, MemoryRegion, SharedRegion, VringAddr, VringFd,
     VringState,

@@ -4,6 +4,7 @@ use crate::codec::CodecError;
 use crate::feature::{protocol, virtio};
 use crate::header::{Packet, name};
 use crate::inbox::Message;
+use crate::journal::{Journal, Note, Record};
 use crate::payload::{CONFIG, Config, Iotlb, Log, MemoryRegion, SharedRegion, VringFd, VringState};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -143,6 +144,8 @@ pub struct Session {
     rings: Vec<Ring>,
     /// Whether the current message removed translations.
     revoked: bool,
+    /// Present if what is needed to restore the session is recorded.
+    journal: Option<Journal>,
 }
 
 const STATUS_NEEDS_RESET: u8 = 0x40;
@@ -153,7 +156,24 @@ impl Session {
     /// A new connection.
     pub fn new(offer: Offer) -> Session {
         let rings = vec![Ring::default(); usize::from(offer.rings)];
-        Session { offer, features: 0, protocol: 0, status: 0, rings, revoked: false }
+        Session { offer, features: 0, protocol: 0, status: 0, rings, revoked: false, journal: None }
+    }
+
+    /// Records what is needed to restore the session in another process.
+    pub fn record(&mut self) {
+        self.journal = Some(Journal::default());
+    }
+
+    /// The message that is handled next was recorded under `key`.
+    pub fn recorded(&mut self, key: u32) {
+        self.journal.iter_mut().for_each(|journal| journal.former = Some(key));
+    }
+
+    /// The records that are new or changed since the last call, in this order.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        let Some(journal) = &mut self.journal else { return Vec::new() };
+        journal.former = None;
+        std::mem::take(&mut journal.records)
     }
 
     /// The descriptors of the rings.
@@ -178,6 +198,7 @@ impl Session {
         if header.reply {
             return Err(SessionError::Unasked { request });
         }
+        let note = self.journal.as_ref().map(|_| Note::of(request, &payload, &fds));
         let result = Request::decode(request, &payload, fds)
             .map_err(SessionError::from)
             .map(|message| (message.has_reply(), message))
@@ -186,6 +207,11 @@ impl Session {
         let acknowledge = header.need_reply && self.protocol & protocol::REPLY_ACK != 0;
         let number = |value| Some(Reply::Number(value).encode(request));
         let revoked = std::mem::take(&mut self.revoked);
+        if result.is_ok()
+            && let (Some(journal), Some(note)) = (&mut self.journal, note)
+        {
+            journal.write(note, &self.rings);
+        }
         match result {
             Ok((_, Some(reply))) => {
                 Ok(Outcome { answer: Some(reply.encode(request)), refused: None, revoked })

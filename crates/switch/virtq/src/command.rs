@@ -3,7 +3,7 @@
 
 use crate::chain::{CHAIN, Chain, Piece, Sink};
 use crate::error::QueueError;
-use crate::format::{Cursor, Format, Used};
+use crate::format::{Cursor, Format, Progress, Used};
 use crate::layout::Ring;
 use crate::signals::Signals;
 use crate::tx::with;
@@ -42,6 +42,11 @@ impl CommandDevice {
     /// Positions of the first unanswered chain and of the next used entry.
     pub fn position(&self) -> (Cursor, Cursor) {
         (self.at, self.used.position())
+    }
+
+    /// How far the device is.
+    pub fn progress(&self) -> Progress {
+        self.used.progress(self.at)
     }
 
     /// Copies the next command into `command`, truncated to the slice's length. Returns the command's full

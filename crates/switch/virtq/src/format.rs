@@ -99,6 +99,19 @@ pub(crate) trait Format<'t>: Copy {
     fn wants_interrupt(&self, signalled: Cursor, used: &Used) -> bool;
 }
 
+/// How far a device is: what another one needs to go on in its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The first buffer that is not used.
+    pub at: Cursor,
+    /// Position of the next used entry.
+    pub used: Cursor,
+    /// Used entries before this position are visible to the driver for certain.
+    pub visible: Cursor,
+    /// Packed: the word to store at `visible`, which makes the entries from there on visible.
+    pub first: u64,
+}
+
 /// A device's position in the used entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
@@ -122,6 +135,12 @@ impl Used {
     /// Position of the next used entry.
     pub fn position(&self) -> Cursor {
         self.at
+    }
+
+    /// The progress of a device whose first unused buffer is at `at`.
+    #[inline]
+    pub(crate) fn progress(&self, at: Cursor) -> Progress {
+        Progress { at, used: self.at, visible: self.published, first: self.first }
     }
 
     /// Whether all written entries are visible.

@@ -1,7 +1,7 @@
 //! Sizes of a ring's areas.
 
 use crate::error::LayoutError;
-use crate::format::{Cursor, Format, Used};
+use crate::format::{Cursor, Format, Progress, Used};
 use crate::logged::LoggedRing;
 use crate::packed::PackedRing;
 use crate::split::SplitRing;
@@ -111,6 +111,26 @@ impl<'t> Ring<'t> {
             Ring::Split(ring) => ring.publish(&mut Used::new(used)),
             Ring::Logged(ring) if ring.split().is_some() => ring.publish(&mut Used::new(used)),
             Ring::Packed(_) | Ring::Logged(_) => {}
+        }
+    }
+
+    /// Ends the last burst of a device that is gone, and that recorded its [`Progress`] before it published.
+    /// Returns the positions from which another device goes on.
+    pub fn complete(&self, progress: Progress) -> (Cursor, Cursor) {
+        let packed = match self {
+            Ring::Split(_) => None,
+            Ring::Packed(ring) => Some(ring),
+            Ring::Logged(ring) => ring.packed(),
+        };
+        match packed {
+            Some(ring) => {
+                let at = ring.complete(&progress);
+                (at, at)
+            }
+            None => {
+                self.publish_used_before(progress.used);
+                (progress.at, progress.used)
+            }
         }
     }
 

@@ -29,7 +29,7 @@ pub use command::CommandDevice;
 pub use descriptor::{INDIRECT, NEXT, WRITE};
 pub use driver::{Buffer, Driver, Indirect};
 pub use error::{LayoutError, QueueError};
-pub use format::{Cursor, Used};
+pub use format::{Cursor, Progress, Used};
 pub use layout::{Areas, LARGEST, Layout, Lengths, Ring};
 pub use logged::{LoggedRing, Tracker};
 pub use packed::{PackedDriver, PackedRing};

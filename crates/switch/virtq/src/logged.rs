@@ -122,6 +122,14 @@ impl<'t> LoggedRing<'t> {
             Plain::Packed(_) => None,
         }
     }
+
+    /// The ring, if it is a packed one.
+    pub(crate) fn packed(&self) -> Option<&PackedRing<'t>> {
+        match &self.ring {
+            Plain::Split(_) => None,
+            Plain::Packed(ring) => Some(ring),
+        }
+    }
 }
 
 impl<'t> Format<'t> for LoggedRing<'t> {

@@ -2,7 +2,7 @@
 
 use crate::chain::{CHAIN, Chain, MAX_LOOKUP, Piece, Sink, bounded};
 use crate::error::QueueError;
-use crate::format::{Cursor, End, Format, Head, Used};
+use crate::format::{Cursor, End, Format, Head, Progress, Used};
 use crate::layout::Ring;
 use crate::prefetch::prefetch_translations;
 use crate::signals::Signals;
@@ -118,6 +118,18 @@ impl RxDevice {
     #[inline]
     pub fn position(&self) -> (Cursor, Cursor) {
         (self.at, self.used.at)
+    }
+
+    /// How far the device is.
+    #[inline]
+    pub fn progress(&self) -> Progress {
+        self.used.progress(self.at)
+    }
+
+    /// Whether there are written frames that are not published yet.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        !self.used.is_published()
     }
 
     /// Reserves buffers for frames of these lengths (without header), at most [`FRAMES`]. Returns the number
@@ -403,7 +415,7 @@ impl RxDevice {
     /// Publishes the written frames. Returns whether there were any.
     #[inline]
     pub fn publish(&mut self, ring: &Ring<'_>) -> bool {
-        let any = !self.used.is_published();
+        let any = self.holds();
         if any {
             with!(ring, ring => ring.publish(&mut self.used));
         }

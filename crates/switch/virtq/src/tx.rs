@@ -2,7 +2,7 @@
 
 use crate::chain::{CHAIN, Chain, Piece, Sink};
 use crate::error::QueueError;
-use crate::format::{Cursor, End, Format, Head, Used};
+use crate::format::{Cursor, End, Format, Head, Progress, Used};
 use crate::layout::Ring;
 use crate::prefetch::prefetch_translations;
 use crate::signals::Signals;
@@ -124,6 +124,12 @@ impl TxDevice {
     #[inline]
     pub fn position(&self) -> (Cursor, Cursor) {
         (self.at, self.used.at)
+    }
+
+    /// How far the device is.
+    #[inline]
+    pub fn progress(&self) -> Progress {
+        self.used.progress(self.at)
     }
 
     /// Shows up to `max` chains (at most [`BATCH`]), from the first unreleased one on, to `look`, without

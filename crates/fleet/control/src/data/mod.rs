@@ -5,7 +5,7 @@ mod page;
 pub use page::{Page, PageError};
 
 use crate::engine::{Inbox, Message, Undelivered};
-use ringway_fabric::proto::{Call, DataMessage, Reply, Request};
+use ringway_fabric::proto::{Call, DataMessage, Event, Reply, Request};
 use ringway_fabric::{MessageStream, StreamError};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -188,10 +188,14 @@ fn read(stream: &MessageStream, pending: &Pending, inbox: &Inbox) {
                     let _ = answer.send(reply);
                 }
             }
-            Ok((DataMessage::Event(event), _)) => {
+            Ok((DataMessage::Event(event), descriptors)) => {
+                let message = match event {
+                    Event::Kept { port, key, bytes } => Message::Kept { port, key, bytes, descriptors },
+                    event => Message::FromData(event),
+                };
                 // Attack: a `data` process that was taken over and sends endless events. Dropping one would leave a
                 // port without its peer: the process is started again instead, with all ports as described.
-                if inbox.send(Message::FromData(event)) == Err(Undelivered::Full) {
+                if inbox.send(message) == Err(Undelivered::Full) {
                     tracing::error!("the data process sends more events than can be handled");
                     return;
                 }

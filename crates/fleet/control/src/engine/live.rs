@@ -7,13 +7,21 @@ use crate::kinds::{self, PortControl};
 use crate::open::{Opener, PeerEvent, What};
 use crate::pages;
 use ringway_fabric::LogLimit;
-use ringway_fabric::proto::{Event, PortState, Request};
+use ringway_fabric::proto::{Event, PortState, Reply, Request};
 use ringway_host::BackgroundClose;
 use ringway_spec::Port;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::pin::Pin;
 use std::time::Duration;
+
+/// What waits for a reply of `data`.
+type Waiting = Pin<Box<dyn Future<Output = Result<Reply, DataError>> + Send>>;
+
+/// Largest number of records of a peer: those of the most rings and regions of memory that a port may have.
+const RECORDS: usize = 8192;
 
 /// Run-time state of a port, in addition to its configuration.
 pub struct Live {
@@ -29,6 +37,8 @@ pub struct Live {
     serial: u64,
     /// Duplicates of the descriptors that `data` has, if a restarted `data` can continue with them.
     kept: Vec<OwnedFd>,
+    /// What its peer told `data`, with the descriptors: a restarted `data` needs it to go on.
+    records: BTreeMap<u32, (Vec<u8>, Vec<OwnedFd>)>,
     closer: BackgroundClose,
     /// The state that `data` last reported.
     pub state: Option<PortState>,
@@ -57,8 +67,10 @@ impl Live {
 
     /// Closes the peer's descriptors. Attack: as in [`ringway_host::Duplicates`].
     fn forget(&mut self) {
-        if !self.kept.is_empty() {
-            self.closer.close(std::mem::take(&mut self.kept));
+        let mut all = std::mem::take(&mut self.kept);
+        all.extend(std::mem::take(&mut self.records).into_values().flat_map(|(_, descriptors)| descriptors));
+        if !all.is_empty() {
+            self.closer.close(all);
         }
     }
 
@@ -103,6 +115,7 @@ impl Engine {
             epoch: self.epoch,
             serial: 0,
             kept: Vec::new(),
+            records: BTreeMap::new(),
             closer: BackgroundClose::default(),
             state: None,
             reason: String::new(),
@@ -174,27 +187,88 @@ impl Engine {
         self.call(&port.name, Request::ChangePort { port: port.clone() }).await.map(drop)
     }
 
-    /// Adds a port to a restarted `data` process, with its peer if the peer's descriptors were kept.
-    pub(super) async fn resume_port(&mut self, port: &Port) -> Result<(), EngineError> {
-        let Some(live) = self.live.get_mut(&port.name) else { return Ok(()) };
-        if live.queues == 0 {
-            return Ok(());
+    /// Adds the ports to a restarted `data` process, and then their peers, if their descriptors were kept. Frames wait
+    /// until all are there: none finds its destination missing. Requests are sent without waiting for each reply.
+    pub(super) async fn resume_ports(&mut self) {
+        let ports = self.fabric.ports.clone();
+        let is_there = |port: &Port| self.live.get(&port.name).is_some_and(|live| live.queues > 0);
+        let ports: Vec<Port> = ports.into_iter().filter(is_there).collect();
+        let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
+        let mut added = Vec::new();
+        for port in ports {
+            let Some(live) = self.live.get_mut(&port.name) else { continue };
+            live.state = None;
+            if live.kept.is_empty() && live.serial != 0 {
+                live.gone("the data process was started again");
+            }
+            let (name, counters) = (port.name.clone(), live.counters);
+            added.push((name, self.ask(Request::AddPort { port, counters }, Vec::new())));
         }
-        let request = Request::AddPort { port: port.clone(), counters: live.counters };
-        live.state = None;
-        let kept: Vec<OwnedFd> = live.kept.iter().filter_map(|kept| kept.try_clone().ok()).collect();
-        if kept.is_empty() && live.serial != 0 {
-            live.gone("the data process was started again");
+        let hold = |held| Request::Hold { ports: names.clone(), held, watched: false };
+        added.push(("all".into(), self.ask(hold(true), Vec::new())));
+        let resumed: Vec<_> = names.iter().map(|name| (name.clone(), self.resume_peer(name))).collect();
+        for (name, answer) in added {
+            if let Err(error) = self.meanwhile(answer).await {
+                tracing::error!(%error, "port {name} is lost");
+            }
         }
-        self.call(&port.name, request).await?;
-        if !kept.is_empty() {
-            self.attach(&port.name, kept).await?;
+        for (name, answer) in resumed {
+            match self.meanwhile(answer).await {
+                Ok(_) => {}
+                // It ended again; the next one is told the same.
+                Err(DataError::Gone) => return,
+                Err(error) => {
+                    tracing::warn!(port = name, %error, "the peer can't go on");
+                    self.lost(&name, &error.to_string());
+                }
+            }
         }
-        Ok(())
+        if let Err(error) = self.call("ports", hold(false)).await {
+            tracing::error!(%error, "no frame passes");
+        }
     }
 
-    async fn attach(&mut self, name: &str, descriptors: Vec<OwnedFd>) -> Result<(), EngineError> {
-        self.hand(name, Request::Attach { port: name.into() }, descriptors).await.map(drop)
+    /// Sends a request to `data`; returns what waits for its reply.
+    fn ask(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Waiting {
+        match self.data.as_mut().ok_or(DataError::Gone).and_then(|data| data.call(request, descriptors)) {
+            Ok(answer) => Box::pin(answer),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    /// Attaches a port's peer to a restarted `data`, if its descriptors were kept.
+    fn resume_peer(&mut self, name: &str) -> Waiting {
+        let Some(live) = self.live.get(name).filter(|live| !live.kept.is_empty()) else {
+            return Box::pin(std::future::ready(Ok(Reply::Done)));
+        };
+        let copy = |all: &[OwnedFd]| all.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+        let records = live.records.iter().map(|(key, (bytes, held))| Ok((*key, bytes.clone(), copy(held)?)));
+        let copied = records.collect::<io::Result<Vec<_>>>().and_then(|records| Ok((records, copy(&live.kept)?)));
+        let (records, kept) = match copied {
+            Ok(copied) => copied,
+            Err(error) => return Box::pin(std::future::ready(Err(DataError::Refused(error.to_string())))),
+        };
+        for (key, bytes, held) in records {
+            // If it is refused, so is the peer.
+            drop(self.ask(Request::Restore { port: name.into(), key, bytes }, held));
+        }
+        self.ask(Request::Attach { port: name.into(), resumed: true }, kept)
+    }
+
+    /// Keeps what a port's peer told `data`.
+    pub(super) fn keep(&mut self, port: &str, key: u32, bytes: Option<Vec<u8>>, descriptors: Vec<OwnedFd>) {
+        let live = self.live.get_mut(port).filter(|live| live.serial != 0);
+        // The port or the peer is gone.
+        let Some(live) = live else { return };
+        let former = match bytes {
+            // Attack: a `data` process that was taken over. Without the record the peer can't go on after a restart.
+            Some(_) if live.records.len() >= RECORDS => Some((Vec::new(), descriptors)),
+            Some(bytes) => live.records.insert(key, (bytes, descriptors)),
+            None => live.records.remove(&key),
+        };
+        if let Some((_, former)) = former {
+            live.closer.close(former);
+        }
     }
 
     /// Handles an event from a port's opener.
@@ -228,7 +302,8 @@ impl Engine {
                 if keep {
                     live.kept = descriptors.iter().filter_map(|held| held.try_clone().ok()).collect();
                 }
-                let (inbox, request) = (self.inbox.clone(), Request::Attach { port: name.clone() });
+                let (inbox, request) =
+                    (self.inbox.clone(), Request::Attach { port: name.clone(), resumed: false });
                 self.post(request, descriptors, move |attached| {
                     // Once nobody listens, the fabric is going down.
                     let _ = inbox.send(Message::Attached { port: name, epoch, serial, attached });
@@ -281,6 +356,8 @@ impl Engine {
                 }
                 live.state = Some(state);
             }
+            // It comes with descriptors, as another message.
+            Event::Kept { .. } => {}
             Event::Wanted { port } => self.wanted(&port),
             Event::Pressed { function } => self.pressed(&function),
             Event::Worker { worker, thread } => self.watch(worker, thread).await,
@@ -313,7 +390,7 @@ impl Engine {
     fn rest(&mut self, name: &str, reason: &str, time: Duration) {
         let Some(live) = self.live.get_mut(name) else { return };
         live.reason = format!("{reason}; the next may come {} s later", time.as_millis().div_ceil(1000));
-        live.kept.clear();
+        live.forget();
         live.resting = true;
         let rested = Message::Rested { port: name.into(), epoch: live.epoch };
         later(&self.inbox, time, rested);

@@ -41,6 +41,17 @@ pub enum Message {
     Ask(Ask),
     /// An event from `data`.
     FromData(Event),
+    /// What a port's peer told `data`: what a restarted `data` needs to go on with it.
+    Kept {
+        /// The port.
+        port: String,
+        /// It replaces what was kept under the same key.
+        key: u32,
+        /// The message; `None`: what was kept counts no longer.
+        bytes: Option<Vec<u8>>,
+        /// Its descriptors.
+        descriptors: Vec<OwnedFd>,
+    },
     /// A `data` process ended.
     DataEnded {
         /// Number of the process since the start of `control`.
@@ -129,7 +140,7 @@ pub enum EngineError {
 /// last value.
 const RESTARTS: [u64; 5] = [0, 100, 500, 2_000, 10_000];
 /// If `data` ran for this long, the next restart is immediate again.
-const STABLE: Duration = Duration::from_secs(60);
+const STABLE: Duration = Duration::from_secs(1);
 
 /// The running fabric.
 pub struct Engine {
@@ -262,6 +273,7 @@ impl Engine {
     async fn happened(&mut self, message: Message) {
         match message {
             Message::FromData(event) => self.handle_event(event).await,
+            Message::Kept { port, key, bytes, descriptors } => self.keep(&port, key, bytes, descriptors),
             Message::DataEnded { generation, status } => self.data_ended(generation, &status),
             Message::StartData => self.restart_data().await,
             Message::Peer(event) => self.peer(event).await,
@@ -563,10 +575,6 @@ impl Engine {
                 tracing::error!(%error, "switch {} is lost", switch.name);
             }
         }
-        for port in self.fabric.ports.clone() {
-            if let Err(error) = self.resume_port(&port).await {
-                tracing::error!(%error, "port {} is lost", port.name);
-            }
-        }
+        self.resume_ports().await;
     }
 }

@@ -13,7 +13,7 @@ pub async fn serve(mut engine: EngineHandle, mut listener: Watched<Listener>) {
     loop {
         match listener.until(|listener| listener.accept().map_err(io::Error::other)).await {
             Ok(socket) => {
-                engine.arrived(vec![socket], false);
+                engine.arrived(vec![socket], true);
                 engine.wait().await;
             }
             Err(error) => engine.report(error).await,
@@ -29,7 +29,7 @@ pub async fn connect(mut engine: EngineHandle, path: PathBuf) {
         match listener::connect(&path) {
             Ok(socket) => {
                 (retry, reported) = (Retry::default(), false);
-                engine.arrived(vec![socket], false);
+                engine.arrived(vec![socket], true);
                 engine.wait().await;
             }
             Err(error) if !reported => {

@@ -8,7 +8,7 @@ use crate::worker::Command;
 use ringway_frame::add;
 use ringway_host::Budget;
 use ringway_port::frame_queue::Inside;
-use ringway_port::{Doorbell, Gone, Peer, State};
+use ringway_port::{Doorbell, Gone, Kept, Peer, State};
 use ringway_spec::{self as spec, Port, To};
 use ringway_switch::{Lookup, PortId};
 use std::os::fd::OwnedFd;
@@ -27,6 +27,8 @@ pub enum Job {
     Check,
     /// Attach a peer with these descriptors.
     Attach(Vec<OwnedFd>),
+    /// Attach the peer again that a former process had, with what was kept of it.
+    Resume(Vec<Kept>, Vec<OwnedFd>),
     /// Detach the peer, which is gone or must go.
     Detach,
     /// Detach the peer, which exceeded its budget.
@@ -97,10 +99,16 @@ impl Work {
                 self.no_message = self.peer.received() == before;
             }
             Job::Check => self.checked = self.peer.check(),
-            Job::Attach(descriptors) => {
+            Job::Attach(_) | Job::Resume(..) => {
                 self.peer.detach();
                 self.budget.iter().for_each(|budget| budget.renew());
-                let attached = self.peer.attach(std::mem::take(descriptors));
+                let attached = match &mut self.job {
+                    Job::Resume(kept, descriptors) => {
+                        self.peer.resume(std::mem::take(kept), std::mem::take(descriptors))
+                    }
+                    Job::Attach(descriptors) => self.peer.attach(std::mem::take(descriptors)),
+                    _ => Ok(()),
+                };
                 let failed =
                     |error: ringway_port::PeerError| FabricError::Port(self.port.clone(), error.to_string());
                 self.result = attached.map_err(failed);
@@ -210,7 +218,7 @@ impl Fabric {
             result = self.place(&port, &job, sources);
         }
         let Some(record) = self.ports.get_mut(&port) else { return (Vec::new(), None) };
-        if matches!(job, Job::Attach(_)) || peer.session().is_none() {
+        if matches!(job, Job::Attach(_) | Job::Resume(..)) || peer.session().is_none() {
             // Without another descriptor the session is only checked periodically.
             let session = peer.session().and_then(|fd| fd.try_clone_to_owned().ok());
             record.session = session.map(Arc::new);
@@ -383,6 +391,24 @@ impl Fabric {
     /// Attaches a peer to a port, with these descriptors.
     pub fn attach(&mut self, name: &str, descriptors: Vec<OwnedFd>) -> Result<(), FabricError> {
         self.now(name, Job::Attach(descriptors)).map(drop)
+    }
+
+    /// Passes what was kept of a port's peer by a former process, message by message.
+    ///
+    /// # Errors
+    /// There is no such port.
+    pub fn restore(&mut self, name: &str, kept: Kept) -> Result<(), FabricError> {
+        let record = self.ports.get_mut(name);
+        let record = record.ok_or_else(|| FabricError::Unknown("port", name.into()))?;
+        record.kept.push(kept);
+        Ok(())
+    }
+
+    /// The job that attaches a peer, or, if it is `resumed`, attaches it again with what [`Fabric::restore`] passed.
+    pub fn attachment(&mut self, name: &str, resumed: bool, descriptors: Vec<OwnedFd>) -> Job {
+        let kept =
+            self.ports.get_mut(name).map(|record| std::mem::take(&mut record.kept)).unwrap_or_default();
+        if resumed { Job::Resume(kept, descriptors) } else { Job::Attach(descriptors) }
     }
 
     /// Detaches a port's peer, which is gone or must go.

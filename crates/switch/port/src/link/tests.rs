@@ -28,7 +28,8 @@ fn open(pairs: &[(&str, &str)]) -> (Box<dyn Peer>, Queue, CountersRef) {
 fn open_with(port: &Port, now: Now) -> (Box<dyn Peer>, Queue, CountersRef) {
     let (check, counters) = (Arc::new(EventFd::new().unwrap()), CountersRef::private());
     let doorbells: Vec<Arc<dyn Doorbell>> = vec![Arc::new(Silent)];
-    let context = Context { port, doorbells, counters: std::slice::from_ref(&counters), check: &check };
+    let context =
+        Context { port, doorbells, counters: std::slice::from_ref(&counters), check: &check, keeper: None };
     let (peer, mut queues) = open_at(context, now).unwrap();
     (peer, queues.pop().unwrap(), counters)
 }

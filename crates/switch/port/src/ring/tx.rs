@@ -77,6 +77,11 @@ impl RingTx {
             self.inside = None;
             let consumer = Consumer::new(&open.memory, TX);
             self.counted = consumer.next();
+            if consumer.next() != 0 {
+                // The ring was served before. The former data path may have ended between moving an index and waking
+                // the program, which one descriptor does for both rings.
+                open.signal(&self.shared.config.counters);
+            }
             self.consumer = Some(consumer);
             self.session = number;
             self.ends.clear();

@@ -58,8 +58,13 @@ fn rig(settings: Settings) -> Rig {
     let port = ringway_spec::Port::new("p", Kind::new(KIND.name, &settings), None);
     assert_eq!(port.notify, Notify::default());
     let doorbells = vec![bell.clone() as Arc<dyn Doorbell>];
-    let context =
-        Context { port: &port, doorbells, counters: std::slice::from_ref(&counters), check: &check };
+    let context = Context {
+        port: &port,
+        doorbells,
+        counters: std::slice::from_ref(&counters),
+        check: &check,
+        keeper: None,
+    };
     let (port, queues) = Port::new(context).unwrap();
     let queue = queues.into_iter().next().unwrap();
     Rig { port, queue, settings, counters, bell, reader: Reader::register().unwrap() }

@@ -3,13 +3,16 @@
 use super::device::Guest;
 use super::{Config, offer};
 use crate::session_socket::{Accepted, Received, SessionSocket, SocketError};
-use crate::{Doorbell, Queue, State};
+use crate::{Doorbell, Keeper, Kept, Queue, State};
 use ringway_frame::{CountersRef, add};
 use ringway_host::{Clock, FdKind};
 use ringway_vhost_user::feature::protocol;
-use ringway_vhost_user::{BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Session, SessionError};
+use ringway_vhost_user::{
+    BackendRequest, CodecError, DESCRIPTORS, Inbox, Offer, Record, Session, SessionError,
+};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Messages handled before other ports are served. Attack: a front-end that sends endlessly would block the
 /// session thread for all other ports.
@@ -52,12 +55,19 @@ pub enum BackendError {
     /// The file behind the guest's memory, or its log, shrank.
     #[error("the guest's memory or its dirty log was lost: its file shrank")]
     Lost,
+    /// The data path ended while it handled a message of the front-end.
+    #[error("the data process ended while it handled a message of the front-end, which must connect again")]
+    Interrupted,
 }
 
 impl BackendError {
     /// Whether the front-end or its guest broke the protocol.
     pub fn is_fault(&self) -> bool {
-        !matches!(self, BackendError::Socket(error) if !error.is_fault())
+        match self {
+            BackendError::Socket(error) => error.is_fault(),
+            BackendError::Interrupted => false,
+            _ => true,
+        }
     }
 }
 
@@ -74,7 +84,14 @@ pub struct Backend {
     connection: Option<Connection>,
     refused: Option<SessionError>,
     socket: SessionSocket,
+    /// Keeps the sessions of the port of this name.
+    keeper: Option<(String, Arc<dyn Keeper>)>,
 }
+
+/// State of the session in the port's counters: everything that the front-end told is kept, or a message is being
+/// handled.
+const OPEN: u64 = 1;
+const BUSY: u64 = 2;
 
 impl Backend {
     pub(super) fn new(
@@ -92,6 +109,7 @@ impl Backend {
             connection: None,
             refused: None,
             socket: SessionSocket::default(),
+            keeper: None,
         };
         (backend, queues)
     }
@@ -100,9 +118,60 @@ impl Backend {
     /// wait until the one that is served is gone.
     pub fn connect(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
         self.disconnect();
+        self.device.forget_places();
+        self.begin(stream)
+    }
+
+    fn begin(&mut self, stream: OwnedFd) -> Result<(), BackendError> {
         self.device.begin_session(self.socket.connect(stream)?).map_err(SocketError::from)?;
-        let session = Session::new(self.offer);
+        let mut session = Session::new(self.offer);
+        if self.keeper.is_some() {
+            session.record();
+        }
         self.connection = Some(Connection { inbox: Inbox::default(), session });
+        self.counters.session.store(OPEN, Ordering::Release);
+        Ok(())
+    }
+
+    /// Keeps sessions in `keeper`, as those of port `name`.
+    pub(super) fn keep_in(&mut self, name: &str, keeper: Arc<dyn Keeper>) {
+        self.keeper = Some((name.into(), keeper));
+    }
+
+    /// Goes on with a session that a former data path began, on the same socket, with what was kept of it. After an
+    /// error there is no front-end.
+    pub fn resume(&mut self, stream: OwnedFd, kept: Vec<Kept>) -> Result<(), BackendError> {
+        self.disconnect();
+        let before = self.counters.session.load(Ordering::Acquire);
+        if before == 0 && kept.is_empty() {
+            return self.connect(stream);
+        }
+        if before != OPEN {
+            return Err(BackendError::Interrupted);
+        }
+        let result = self.begin(stream).and_then(|()| self.restore(kept));
+        self.device.set_resuming(false);
+        if result.is_err() {
+            self.disconnect();
+        }
+        result
+    }
+
+    fn restore(&mut self, kept: Vec<Kept>) -> Result<(), BackendError> {
+        let Some(Connection { session, .. }) = &mut self.connection else { return Ok(()) };
+        self.device.set_resuming(true);
+        for Kept { key, bytes, fds } in kept {
+            let device = &self.device;
+            let in_use = || session.descriptors().chain(device.descriptors());
+            self.socket.admit(&fds, &ACCEPTED, in_use)?;
+            let message = Inbox::whole(&bytes, fds).map_err(SessionError::from)?;
+            session.recorded(key);
+            // Only replies that the front-end has already got.
+            session.handle(message, &mut self.device)?;
+            self.socket.handled();
+            // They are kept already.
+            session.take_records();
+        }
         Ok(())
     }
 
@@ -132,6 +201,8 @@ impl Backend {
 
     fn receive(&mut self) -> Result<(), BackendError> {
         let Some(Connection { inbox, session }) = &mut self.connection else { return Ok(()) };
+        // Until everything is kept that is received from here on, another process can't go on with the session.
+        self.counters.session.store(BUSY, Ordering::Release);
         self.device.drain_kicks();
         let clock = Clock::new();
         let until = clock.now().saturating_add(SHARE);
@@ -160,6 +231,7 @@ impl Backend {
                 Some(answer) => self.socket.send(&answer.bytes, &[], self.device.budget())?,
                 None => {}
             }
+            keep(self.keeper.as_ref(), session.take_records());
             self.refused = outcome.refused.or(self.refused.take());
             if clock.now() >= until {
                 break;
@@ -169,7 +241,12 @@ impl Backend {
             self.device.revoke();
             self.socket.send(&held, &[], self.device.budget())?;
         }
-        self.look_around(clock.now())
+        let is_partial = inbox.is_partial();
+        self.look_around(clock.now())?;
+        if !is_partial {
+            self.counters.session.store(OPEN, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// The work after messages: that of the device, and a check for violations of the guest.
@@ -199,6 +276,7 @@ impl Backend {
     pub fn disconnect(&mut self) {
         if let Some(mut connection) = self.connection.take() {
             connection.session.end(&mut self.device);
+            self.counters.session.store(0, Ordering::Release);
         }
         self.device.clear();
         self.socket.disconnect();
@@ -227,6 +305,13 @@ impl Backend {
     /// Number of queue pairs that the guest receives on now, counted from the first without a gap.
     pub fn receiving(&self) -> u16 {
         self.device.receiving()
+    }
+
+    /// Ends as a process that is killed does.
+    #[cfg(test)]
+    pub(super) fn crash(mut self) {
+        self.connection = None;
+        self.socket.crash();
     }
 
     /// Sends unanswered misses again, as at `now`.
@@ -259,6 +344,16 @@ impl Backend {
         if self.connection.as_ref().is_some_and(agreed) {
             self.device.send_request(&BackendRequest::ConfigChange.encode());
         }
+    }
+}
+
+/// Keeps records of a session.
+fn keep(keeper: Option<&(String, Arc<dyn Keeper>)>, records: Vec<Record>) {
+    let Some((port, keeper)) = keeper else { return };
+    for Record { key, packet } in records {
+        keeper.keep(port, key, packet.as_ref().map(|packet| (&*packet.bytes, &*packet.fds)));
+        // Attack: as for memory in messages that were not handled; `control` has duplicates of all.
+        drop(packet);
     }
 }
 

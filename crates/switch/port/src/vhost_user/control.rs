@@ -39,7 +39,31 @@ pub(super) struct Settings {
     pub announce: bool,
 }
 
+/// Bits of [`Settings::to_word`] behind those of the address and of the number of pairs.
+const HAS_MAC: u64 = 1 << 56;
+const ANNOUNCES: u64 = 1 << 57;
+const IS_SET: u64 = 1 << 63;
+
 impl Settings {
+    /// The settings as a word, never 0.
+    pub(super) fn to_word(self) -> u64 {
+        let [a, b, c, d, e, f] = self.mac.unwrap_or_default();
+        let mac = u64::from_le_bytes([a, b, c, d, e, f, self.pairs as u8, 0]);
+        let has_mac = if self.mac.is_some() { HAS_MAC } else { 0 };
+        mac | has_mac | if self.announce { ANNOUNCES } else { 0 } | IS_SET
+    }
+
+    /// The settings of a word, if it has any that are possible with at most `most` pairs.
+    pub(super) fn from_word(word: u64, most: u16) -> Option<Settings> {
+        let [mac @ .., pairs, _] = word.to_le_bytes();
+        let pairs = u16::from(pairs);
+        if word & IS_SET == 0 || !(1..=most).contains(&pairs) {
+            return None;
+        }
+        let mac = (word & HAS_MAC != 0).then_some(mac);
+        Some(Settings { pairs, mac, announce: word & ANNOUNCES != 0 })
+    }
+
     /// Executes a command of `len` bytes, the first of which are in `command`.
     fn obey(&mut self, most: u16, command: [u8; COMMAND], len: u64) -> u8 {
         let [class, what, data @ ..] = command;
@@ -129,7 +153,7 @@ impl Control {
             };
             match answered {
                 Ok(true) => {
-                    vring.record_position(device.position());
+                    vring.record(device.progress());
                     vring.wrote();
                     notifier.published(0, &mut vring.view(&ring, device, counters));
                 }

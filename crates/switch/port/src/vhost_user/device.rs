@@ -12,7 +12,7 @@ use super::iommu::{Iommu, MissQueue, Outbox, Wakeup};
 use super::rarp::Rarp;
 use super::rx::VringRx;
 use super::tx::VringTx;
-use super::vring::{Vring, VringError, VringState};
+use super::vring::{Vring, VringError, VringState, Which};
 use super::{Config, config_space};
 use crate::{Doorbell, Queue};
 use ringway_frame::{Counters, CountersRef};
@@ -26,6 +26,7 @@ use ringway_vhost_user::{
 use ringway_virtq::PackedRing;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A packed ring's descriptor flag (virtio 1.3, 2.8.1).
 const DESC_F_USED: u16 = 1 << 15;
@@ -48,6 +49,8 @@ struct RingSlot {
     is_waiting: bool,
     /// Whether the ring is started, but its start position is not determined yet.
     is_fresh: bool,
+    /// Whether it starts where a former data path ended.
+    resumes: bool,
     /// Whether the ring was served in this session.
     was_served: bool,
     /// IOTLB misses of the ring's queue.
@@ -78,6 +81,8 @@ pub(super) struct Guest {
     /// The front-end's limit for frames to the guest.
     mtu: Option<u16>,
     rarp: Option<Rarp>,
+    /// Whether a session is restored that a former data path began.
+    is_resuming: bool,
 }
 
 /// The IOTLB of a device behind an IOMMU, and pending work for it.
@@ -113,13 +118,23 @@ impl Guest {
         let wakeup = Wakeup::default();
         let alarm = wakeup.clone();
         let budget = Arc::new(Budget::new(move || alarm.get().into_iter().for_each(EventFd::signal)));
-        let slot = |_| RingSlot {
+        let first = counters.first().cloned().unwrap_or_else(CountersRef::private);
+        let state = |index: usize| {
+            let which = if index.is_multiple_of(2) { Which::Rx } else { Which::Tx };
+            let (counters, which) = match counters.get(index / 2) {
+                Some(counters) if index < 2 * usize::from(offer.queues) => (counters.clone(), which),
+                _ => (first.clone(), Which::Control),
+            };
+            VringState::new(&budget, counters, which)
+        };
+        let slot = |index: u16| RingSlot {
             published: Arc::new(Published::new(Arc::new(None))),
             described: Arc::new(None),
-            state: Arc::new(VringState::new(&budget)),
+            state: Arc::new(state(usize::from(index))),
             ring: None,
             is_waiting: false,
             is_fresh: false,
+            resumes: false,
             was_served: false,
             miss_queue: Arc::new(MissQueue::new(wakeup.clone())),
             kick: None,
@@ -146,6 +161,7 @@ impl Guest {
             config_change_pending: false,
             mtu: None,
             rarp: None,
+            is_resuming: false,
         };
         (guest, queues)
     }
@@ -153,6 +169,31 @@ impl Guest {
     /// Begins a session on `socket`.
     pub(super) fn begin_session(&mut self, socket: BorrowedFd<'_>) -> Result<(), HostError> {
         self.session.begin(socket)
+    }
+
+    /// Forgets what was recorded about the rings of a former session.
+    pub(super) fn forget_places(&self) {
+        self.slots.iter().for_each(|slot| slot.state.forget());
+        self.first_counters(|counters| counters.settings.store(0, Relaxed));
+    }
+
+    /// Until it ends with `false`, rings start where a former data path ended, and settings are those that it recorded.
+    pub(super) fn set_resuming(&mut self, resuming: bool) {
+        self.is_resuming = resuming;
+        // Nobody uses former descriptions of rings that are restored: workers' turns are waited for once.
+        match self.held.take() {
+            None if resuming => self.held = Some(Vec::new()),
+            retired => drop(ringway_host::reclaim_all(retired.unwrap_or_default())),
+        }
+        let mut word = 0;
+        self.first_counters(|counters| word = counters.settings.load(Relaxed));
+        if resuming && let Some(settings) = Settings::from_word(word, self.config.queues) {
+            self.settings = settings;
+        }
+    }
+
+    fn first_counters(&self, with: impl FnOnce(&Counters)) {
+        self.counters.first().inspect(|counters| with(counters));
     }
 
     /// The session's epoll: readable while a message, a command or other work may be pending.
@@ -200,6 +241,7 @@ impl Guest {
         let Some(control) = &mut self.control else { return };
         let editor = self.iotlb.iommu.as_ref().map(|iommu| &iommu.editor);
         let more = control.serve(&mut self.settings, most, counters, editor);
+        counters.settings.store(self.settings.to_word(), Relaxed);
         if self.settings.pairs != before {
             self.publish_receivers();
         }
@@ -268,14 +310,21 @@ impl Guest {
     /// Publishes those of the given rings that are started. Attack: messages that affect every ring; workers' turns
     /// are waited for once for all of them.
     fn publish_each(&mut self, indices: impl Iterator<Item = usize>) {
-        self.held = Some(Vec::new());
+        let outer = self.held.replace(Vec::new());
         for index in indices {
             // A ring outside the new memory rests until the front-end sets another address.
             if self.slots[index].ring.is_some() && self.publish(index).is_err() {
                 self.park(index);
             }
         }
-        ringway_host::reclaim_all(self.held.take().unwrap_or_default());
+        let retired = self.held.take().unwrap_or_default();
+        match outer {
+            Some(mut all) => {
+                all.extend(retired);
+                self.held = Some(all);
+            }
+            None => drop(ringway_host::reclaim_all(retired)),
+        }
     }
 
     /// Turns the carrier on or off: without one, no ring is used. Returns whether this is a change.
@@ -427,7 +476,12 @@ impl Guest {
 
     /// Starts serving a ring whose addresses are granted.
     fn begin(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
-        if std::mem::take(&mut self.slots[index].is_fresh) {
+        if std::mem::take(&mut self.slots[index].resumes) {
+            (self.slots[index].is_fresh, self.slots[index].was_served) = (false, true);
+            self.slots[index].ring = Some(ring.clone());
+            let vring = self.describe(index);
+            vring.iter().flatten().for_each(Vring::resume);
+        } else if std::mem::take(&mut self.slots[index].is_fresh) {
             let position = self.position(index, ring);
             self.slots[index].was_served = true;
             if self.control_ring() == Some(index) {
@@ -546,11 +600,14 @@ impl Device for Guest {
     fn start(&mut self, index: usize, ring: &Ring) -> Result<(), Refused> {
         check_kick(ring)?;
         self.slots[index].is_fresh = true;
+        self.slots[index].resumes = self.is_resuming && self.slots[index].state.resume();
         if self.is_granted(ring) {
             return self.begin(index, ring);
         }
-        // Clears a fault of a former driver, though the ring's start position is not determined yet.
-        self.slots[index].state.restart(ring.base.unwrap_or(Ring::first(self.features)), self.features);
+        if !self.slots[index].resumes {
+            // Clears a fault of a former driver, though the ring's start position is not determined yet.
+            self.slots[index].state.restart(ring.base.unwrap_or(Ring::first(self.features)), self.features);
+        }
         self.slots[index].ring = Some(ring.clone());
         self.publish(index).inspect_err(|_| self.slots[index].ring = None)
     }
@@ -586,7 +643,8 @@ impl Device for Guest {
         }
         self.slots[index].is_waiting = false;
         self.set_iommu();
-        match ring.filter(|_| std::mem::take(&mut self.slots[index].is_fresh)) {
+        let resumes = std::mem::take(&mut self.slots[index].resumes);
+        match ring.filter(|_| std::mem::take(&mut self.slots[index].is_fresh) && !resumes) {
             // The ring was started but never served.
             Some(ring) => ring.base.unwrap_or(Ring::first(self.features)),
             None => self.slots[index].state.position(),

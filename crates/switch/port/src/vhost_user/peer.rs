@@ -2,7 +2,7 @@
 
 use super::{Backend, Config, Settings, Without};
 use crate::Queue;
-use crate::peer::{Context, Gone, Peer, PeerError, PortKind, State, exactly};
+use crate::peer::{Context, Gone, Kept, Peer, PeerError, PortKind, State, exactly};
 use ringway_host::Clock;
 use ringway_spec::Port;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,7 +23,10 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
         memory: settings.memory,
         carrier: settings.carrier,
     };
-    let (backend, queues) = super::new(config, context.doorbells, context.counters.to_vec());
+    let (mut backend, queues) = super::new(config, context.doorbells, context.counters.to_vec());
+    if let Some(keeper) = context.keeper {
+        backend.keep_in(&context.port.name, keeper.clone());
+    }
     Ok((Box::new(backend), queues))
 }
 
@@ -31,6 +34,11 @@ impl Peer for Backend {
     fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let [socket] = exactly(KIND.name, descriptors)?;
         self.connect(socket).map_err(PeerError::kind)
+    }
+
+    fn resume(&mut self, kept: Vec<Kept>, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+        let [socket] = exactly(KIND.name, descriptors)?;
+        Backend::resume(self, socket, kept).map_err(PeerError::kind)
     }
 
     fn detach(&mut self) {

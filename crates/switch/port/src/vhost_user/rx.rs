@@ -118,8 +118,9 @@ impl VringRx {
 
     #[inline]
     fn show(&mut self, turn: &Turn<'_>, vring: &Vring, ring: &Ring<'_>) {
-        if self.device.publish(ring) {
-            vring.record_position(self.device.position());
+        if self.device.holds() {
+            vring.record(self.device.progress());
+            self.device.publish(ring);
             vring.wrote();
             self.notifier.expect_answer(turn.now);
             self.notifier.published(turn.now, &mut vring.view(ring, &mut self.device, &self.counters));

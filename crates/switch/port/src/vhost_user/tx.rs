@@ -103,7 +103,7 @@ impl VringTx {
         for reason in self.skips.take(count.saturating_sub(frames)) {
             self.counters.drop_tx(reason, 1);
         }
-        vring.record_position(self.device.position());
+        vring.record(self.device.progress());
         if count >= MANY && self.device.may_hold(ring, count) {
             self.held_until = turn.now.saturating_add(HOLD);
         } else {

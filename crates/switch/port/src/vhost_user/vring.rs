@@ -6,7 +6,7 @@ mod tests;
 use super::iommu::Granted;
 use super::log::{Log, Logging};
 use super::rarp::Rarp;
-use ringway_frame::{Caps, Counters, LARGEST, Needs, Reason, add};
+use ringway_frame::{Caps, Counters, CountersRef, LARGEST, Needs, Reason, RingPlace, add};
 use ringway_host::{Account, Budget, Signal, SignalError};
 use ringway_mem::iotlb::{Access, Editor};
 use ringway_mem::{DirtyLog, Kept, Memory, Region};
@@ -14,11 +14,11 @@ use ringway_ring::{Policy, View};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Kick, Ring as RingConfig};
 use ringway_virtq::{
-    Areas, Cursor, Layout, LayoutError, PackedRing, QueueError, Ring, RxHeader, Signals, SplitRing,
+    Areas, Cursor, Layout, LayoutError, PackedRing, Progress, QueueError, Ring, RxHeader, Signals, SplitRing,
 };
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Bytes of `virtio_net_hdr` in its legacy form, without `num_buffers` (virtio 1.3, 5.1.6).
 const LEGACY_HEADER: u32 = 10;
@@ -50,15 +50,27 @@ pub(super) enum VringError {
     Layout(#[from] LayoutError),
 }
 
-/// State that a ring's queue keeps for the session thread and for the ring's next description. In cache lines of its
-/// own: a worker reads and writes it every burst.
-#[derive(Debug, Default)]
+/// Which of a port's rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    Rx,
+    Tx,
+    Control,
+}
+
+/// Bits of a recorded position: that there is one, and that its used position is valid.
+const RECORDED: u64 = 1 << 48;
+const USED_VALID: u64 = 1 << 49;
+
+/// State that a ring's queue keeps for the session thread, for the ring's next description, and for a data path that
+/// is started again. In cache lines of its own: a worker reads and writes it every burst.
+#[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct VringState {
-    /// Available position in bits 0 to 15, used position in bits 16 to 31, each in the format of a vring base.
-    place: AtomicU32,
-    /// Whether the used position in `place` is valid.
-    used: AtomicU8,
+    /// Has the place of the ring, which outlives this process. Its position has the available position in bits 0 to
+    /// 15, the used one in bits 16 to 31 and the visible one in bits 32 to 47, each in the format of a vring base.
+    counters: CountersRef,
+    which: Which,
     /// The violation that broke the ring, as [`QueueError`]'s number; 0: none.
     fault: AtomicU8,
     /// Process-wide count of lost mappings at the last check that found none of this guest's lost.
@@ -69,8 +81,37 @@ pub(super) struct VringState {
 
 impl VringState {
     /// State of a ring whose wake-ups of the guest are charged to `budget`.
-    pub(super) fn new(budget: &Arc<Budget>) -> VringState {
-        VringState { budget: budget.clone(), ..VringState::default() }
+    pub(super) fn new(budget: &Arc<Budget>, counters: CountersRef, which: Which) -> VringState {
+        let (fault, losses) = (AtomicU8::new(0), AtomicU64::new(0));
+        VringState { counters, which, fault, losses, budget: budget.clone() }
+    }
+
+    #[inline]
+    fn place(&self) -> &RingPlace {
+        match self.which {
+            Which::Rx => &self.counters.rx_place,
+            Which::Tx => &self.counters.tx_place,
+            Which::Control => &self.counters.control_place,
+        }
+    }
+
+    /// Forgets the position, which belonged to a former front-end.
+    pub(super) fn forget(&self) {
+        self.place().position.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a former data path recorded the position; clears the fault that it may have found, if so.
+    pub(super) fn resume(&self) -> bool {
+        let is_there = self.place().position.load(Ordering::Acquire) & RECORDED != 0;
+        if is_there {
+            self.fault.store(0, Ordering::Release);
+        }
+        is_there
+    }
+
+    #[inline]
+    fn position_word(&self) -> u64 {
+        self.place().position.load(Ordering::Relaxed)
     }
 
     /// Restarts the ring at `position` and clears its fault.
@@ -78,14 +119,17 @@ impl VringState {
         // A packed ring's used position starts equal to its available position; a split ring's used index is in its
         // memory.
         let packed = features & virtio::RING_PACKED != 0;
-        self.place.store(u32::from(position) | u32::from(position) << 16, Ordering::Relaxed);
-        self.used.store(u8::from(packed), Ordering::Relaxed);
+        let position = u64::from(position);
+        let used = if packed { USED_VALID } else { 0 };
+        self.place().first.store(0, Ordering::Relaxed);
+        let word = position | position << 16 | position << 32 | used | RECORDED;
+        self.place().position.store(word, Ordering::Release);
         self.fault.store(0, Ordering::Release);
     }
 
     /// The available position: descriptors made available from here on have not been used.
     pub(super) fn position(&self) -> u16 {
-        self.place.load(Ordering::Relaxed) as u16
+        self.position_word() as u16
     }
 
     /// Marks the ring as broken by `error`.
@@ -99,9 +143,15 @@ impl VringState {
     }
 
     #[inline]
-    fn store(&self, available: u16, used: u16) {
-        self.place.store(u32::from(available) | u32::from(used) << 16, Ordering::Relaxed);
-        self.used.store(1, Ordering::Relaxed);
+    fn store(&self, progress: Progress, packed: bool) {
+        let [at, used, visible] = [progress.at, progress.used, progress.visible].map(|at| at.to_base(packed));
+        let place = self.place();
+        if packed {
+            place.first.store(progress.first, Ordering::Relaxed);
+        }
+        let positions = u64::from(at) | u64::from(used) << 16 | u64::from(visible) << 32;
+        // After the used entries were written, and before they are published.
+        place.position.store(positions | RECORDED | USED_VALID, Ordering::Release);
     }
 }
 
@@ -314,9 +364,9 @@ impl Vring {
     /// Positions at which a queue starts: the available one and the used one.
     pub(super) fn places(&self) -> (Cursor, Cursor) {
         let Layout { packed, size, .. } = self.layout;
-        let place = self.state.place.load(Ordering::Relaxed);
+        let place = self.state.position_word();
         let at = Cursor::from_base(place as u16, packed, size);
-        if self.state.used.load(Ordering::Relaxed) != 0 {
+        if place & USED_VALID != 0 {
             return (at, Cursor::from_base((place >> 16) as u16, packed, size));
         }
         match self.ring().and_then(|ring| ring.used_index()) {
@@ -327,7 +377,7 @@ impl Vring {
 
     /// Publishes used descriptors that the ring's former queue held back.
     pub(super) fn settle(&self) {
-        if self.state.used.load(Ordering::Relaxed) != 0
+        if self.state.position_word() & USED_VALID != 0
             && !self.is_broken()
             && let Some(ring) = self.ring()
         {
@@ -341,11 +391,33 @@ impl Vring {
         self.layout.size
     }
 
-    /// Records a queue's available and used positions.
+    /// Records how far a queue is; call it before published entries become visible. A data path that is started again
+    /// goes on there: a frame whose entry was recorded is not taken or written again.
     #[inline]
-    pub(super) fn record_position(&self, (at, used): (Cursor, Cursor)) {
-        let packed = self.layout.packed;
-        self.state.store(at.to_base(packed), used.to_base(packed));
+    pub(super) fn record(&self, progress: Progress) {
+        self.state.store(progress, self.layout.packed);
+    }
+
+    /// Goes on where a former data path ended: returns the buffers of its last burst to the driver, and wakes it, since
+    /// the last interrupt may be missing.
+    pub(super) fn resume(&self) {
+        let Some(ring) = self.ring() else { return };
+        let word = self.state.position_word();
+        if word & USED_VALID != 0 {
+            let Layout { packed, size, .. } = self.layout;
+            let [at, used, visible] =
+                [word, word >> 16, word >> 32].map(|base| Cursor::from_base(base as u16, packed, size));
+            let first = self.state.place().first.load(Ordering::Relaxed);
+            let (at, used) = ring.complete(Progress { at, used, visible, first });
+            self.record(Progress { at, used, visible: used, first: 0 });
+        }
+        if let Some(logging) = &self.logging {
+            logging.mark_ring();
+        }
+        self.wrote();
+        if let Some(call) = &self.call {
+            call.send();
+        }
     }
 
     /// Whether the ring was broken, under this description or an earlier one.

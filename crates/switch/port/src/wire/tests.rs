@@ -43,7 +43,7 @@ impl Side {
         let (check, counters) = (Arc::new(EventFd::new().unwrap()), CountersRef::private());
         let doorbells: Vec<Arc<dyn Doorbell>> = vec![Arc::new(Silent)];
         let counters_of = std::slice::from_ref(&counters);
-        let context = Context { port: &port, doorbells, counters: counters_of, check: &check };
+        let context = Context { port: &port, doorbells, counters: counters_of, check: &check, keeper: None };
         let (peer, mut queues) = (KIND.open)(context).unwrap();
         Side { peer, queue: queues.pop().unwrap(), counters }
     }

@@ -24,7 +24,7 @@ impl PackedRing<'_> {
 
     /// The second word of a used descriptor.
     #[inline]
-    fn used_rest(wrap: bool, id: u16, len: u32) -> u64 {
+    pub(super) fn used_rest(wrap: bool, id: u16, len: u32) -> u64 {
         let flags = PackedRing::used(wrap) | if len > 0 { WRITE } else { 0 };
         Descriptor { address: 0, len, flags, other: id }.packed_rest()
     }

@@ -2,7 +2,7 @@
 
 use super::ring::{AVAIL, PackedRing, USED};
 use crate::descriptor::NEXT;
-use crate::format::Cursor;
+use crate::format::{Cursor, Progress};
 
 /// A descriptor's id and flags.
 #[derive(Clone, Copy)]
@@ -127,5 +127,70 @@ impl PackedRing<'_> {
         };
         let descriptors = Lap { read, size, start };
         descriptors.at(descriptors.first_unused().unwrap_or_else(|Chained| descriptors.first_unused_chain()))
+    }
+
+    /// As [`crate::Ring::complete`]; returns the position of the first buffer that is not used.
+    pub(crate) fn complete(&self, progress: &Progress) -> Cursor {
+        let Progress { at, used, visible, first } = *progress;
+        // A device publishes as the last step, so only the first descriptor of the burst can be in its former state.
+        if visible != used && self.flags(visible) == PackedRing::available(visible.wrap) {
+            self.descriptors.release_second(usize::from(visible.index), first);
+            return used;
+        }
+        self.return_unrecorded(at)
+    }
+
+    /// Returns buffers to the driver, without content, for which a device wrote used entries from the second one on,
+    /// before it recorded its progress. The entries overwrote descriptors, so that these buffers can't be taken again;
+    /// and a frame that is in one of them is still in the ring that it came from, or is lost.
+    fn return_unrecorded(&self, at: Cursor) -> Cursor {
+        if self.flags(at) != PackedRing::available(at.wrap) {
+            return at;
+        }
+        let (mut next, id) = self.behind_chain(at);
+        let mut ends = at;
+        let mut steps = 0;
+        // Attack: descriptors that change while they are read, or all have the flags of used ones.
+        while steps < self.size && self.flags(next) == PackedRing::used(next.wrap) {
+            let used = self.id(next);
+            self.descriptors.set_second(usize::from(next.index), PackedRing::used_rest(next.wrap, used, 0));
+            self.advance(&mut next, 1);
+            // A used entry replaces the first descriptor of its chain. The driver can't have used the id again.
+            if self.flags(next) == PackedRing::available(next.wrap) {
+                let (behind, last) = self.behind_chain(next);
+                next = if last == used { behind } else { next };
+            }
+            (ends, steps) = (next, steps + 1);
+        }
+        if ends == at {
+            return at;
+        }
+        self.descriptors.release_second(usize::from(at.index), PackedRing::used_rest(at.wrap, id, 0));
+        ends
+    }
+
+    /// The position behind the chain that begins at `at`, and the chain's id.
+    fn behind_chain(&self, at: Cursor) -> (Cursor, u16) {
+        let mut next = at;
+        for _ in 1..self.size {
+            let (id, flags) = (self.id(next), self.all_flags(next));
+            self.advance(&mut next, 1);
+            if flags & NEXT == 0 || self.flags(next) == PackedRing::used(next.wrap) {
+                return (next, id);
+            }
+        }
+        (next, 0)
+    }
+
+    fn flags(&self, at: Cursor) -> u16 {
+        self.all_flags(at) & (AVAIL | USED)
+    }
+
+    fn all_flags(&self, at: Cursor) -> u16 {
+        (self.descriptors.second(usize::from(at.index)) >> 48) as u16
+    }
+
+    fn id(&self, at: Cursor) -> u16 {
+        (self.descriptors.second(usize::from(at.index)) >> 32) as u16
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod commands;
 mod hostile;
+mod resume;
 pub(crate) mod session;
 pub(crate) mod slow;
 mod traffic;

@@ -1,6 +1,6 @@
 //! Tests of a queue of the port, with a driver at the other end of the ring.
 
-use super::{Space, Vring, VringState};
+use super::{Space, Vring, VringState, Which};
 use crate::vhost_user::log::Log;
 use crate::vhost_user::rx::VringRx;
 use crate::vhost_user::tx::VringTx;
@@ -48,7 +48,7 @@ impl Bench {
         config.addresses = Some(VringAddr { index: 0, flags: 0, descriptors, used, available, log: 0 });
         config.call = Some(Arc::new(call.as_fd().try_clone_to_owned().unwrap()));
         config.enabled = true;
-        let state = Arc::new(VringState::default());
+        let state = Arc::new(VringState::new(&Arc::default(), CountersRef::private(), Which::Rx));
         state.restart(RingConfig::first(features), features);
         let bench = Bench {
             memory: Arc::new(memory),
