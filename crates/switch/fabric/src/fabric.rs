@@ -2,6 +2,7 @@
 
 mod functions;
 mod instances;
+mod quarantine;
 mod takeover;
 mod work;
 
@@ -18,6 +19,7 @@ use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
 use functions::FunctionRecord;
+use quarantine::Quarantine;
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
 use ringway_mem::Published;
@@ -105,6 +107,8 @@ struct Record {
     /// Limit of the peer's cost; only if it shares memory.
     budget: Option<Arc<Budget>>,
     place: Option<InstanceSide>,
+    /// Set once its peer's memory held a worker.
+    quarantine: Option<Quarantine>,
     faults: CountersRef,
     /// The port's state as last reported.
     reported: (ringway_port::State, String),
@@ -295,6 +299,7 @@ impl Fabric {
             session_limit: SessionLimit::default(),
             budget,
             place,
+            quarantine: None,
             faults,
             reported,
             log,
@@ -350,7 +355,9 @@ impl Fabric {
         for _ in 0..queues {
             let fewest = || {
                 let taken = |worker: &WorkerRecord| worker.bits.iter().filter(|bit| **bit).count();
-                (0..self.workers.len()).min_by_key(|&worker| taken(&self.workers[worker])).unwrap_or(0)
+                let workers = (0..self.workers.len())
+                    .filter(|&worker| self.workers[worker].spec.name != quarantine::WORKER);
+                workers.min_by_key(|&worker| taken(&self.workers[worker])).unwrap_or(0)
             };
             let worker = named.unwrap_or_else(fewest);
             let bits = &mut self.workers[worker].bits;
@@ -439,7 +446,7 @@ impl Fabric {
         self.watchdog.watch(&self.workers[worker].spec.name, &handle.gauges);
         self.workers[worker].handle = handle;
         self.report_lost_functions(worker);
-        let is_its = |record: &Record| record.slots.iter().any(|slot| slot.worker == worker);
+        let is_its = |record: &Record| record.all_slots().any(|slot| slot.worker == worker);
         self.ports.iter().filter(|(_, record)| is_its(record)).map(|(name, _)| name.clone()).collect()
     }
 
@@ -451,8 +458,18 @@ impl Fabric {
         // First RX queue and number of queues of each port.
         let mut queues = BTreeMap::new();
         for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
-            queues.insert(&**name, (topology.rx.len() as u32, record.rx.len() as u32));
+            let first = topology.rx.len() as u32;
             topology.rx.extend(record.rx.iter().cloned());
+            let place = match &record.quarantine {
+                Some(quarantine) => {
+                    topology.rx.push(quarantine.rx.clone());
+                    let hold = record.spec.hold.unwrap_or_else(|| worker_hold(record, &self.workers));
+                    quarantine.publish(&mut topology, record, hold, first);
+                    (topology.rx.len() as u32 - 1, 1)
+                }
+                None => (first, record.rx.len() as u32),
+            };
+            queues.insert(&**name, place);
         }
         for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
             // Until its receiver is there, a port is not in the topology: its frames would come back to it.
@@ -484,6 +501,7 @@ impl Fabric {
                 steer: record.steer.clone(),
                 budget: record.budget.clone(),
                 place: record.place.clone(),
+                is_suspect: record.quarantine.is_some(),
             }));
         }
         self.published.replace(Arc::new(topology)).leave();

@@ -78,7 +78,7 @@ impl Forwarder {
         meter.at(Access::of(source.port));
         let mut burst = Burst::begin(storage);
         source.tx.take(turn, &mut burst);
-        let burst = if meter.is_close() { own.copy(&burst) } else { touched(burst, port) };
+        let (burst, is_own) = before_locks(burst, own, port, meter);
         let count = burst.len();
         if count == 0 {
             return source.rest(turn.now, topology);
@@ -115,6 +115,7 @@ impl Forwarder {
             due,
             combining,
             meter,
+            is_own,
         };
         let mut done = 0;
         while done < count {
@@ -131,8 +132,7 @@ impl Forwarder {
         let counters = &source.counters;
         add(&counters.bursts, 1);
         add(&counters.tx_frames, done as u64);
-        let moved = if done == count { bytes } else { bytes_of(&burst, 0, done) };
-        add(&counters.tx_bytes, moved);
+        add(&counters.tx_bytes, if done == count { bytes } else { bytes_of(&burst, 0, done) });
         if done > 0 {
             source.waiting = None;
             return Served::Moved(done);
@@ -312,6 +312,22 @@ fn look_up<'w>(
     None
 }
 
+/// What must be read of a burst before a destination is locked; returns whether its frames are in our own memory.
+#[inline]
+fn before_locks<'b>(
+    burst: Burst<'b>,
+    own: &'b mut PrivateCopy,
+    port: Option<&Port>,
+    meter: &Meter,
+) -> (Burst<'b>, bool) {
+    let is_shared = port.is_some_and(|port| port.budget.is_some());
+    if meter.is_close() || port.is_some_and(|port| port.is_suspect) {
+        (own.copy(&burst), true)
+    } else {
+        (touched(burst, is_shared), !is_shared)
+    }
+}
+
 /// Size of the smallest pages.
 const PAGE: usize = 4096;
 
@@ -320,8 +336,8 @@ const PAGE: usize = 4096;
 /// Attack: frames in pages that the peer takes away, so that the copy blocks, and with it the destination, which is
 /// locked meanwhile. Here no destination is locked yet, and only the source can be whose memory blocks.
 #[inline]
-fn touched<'t>(burst: Burst<'t>, port: Option<&Port>) -> Burst<'t> {
-    if port.is_none_or(|port| port.budget.is_none()) {
+fn touched(burst: Burst<'_>, is_shared: bool) -> Burst<'_> {
+    if !is_shared {
         return burst;
     }
     for piece in (0..burst.len()).flat_map(|frame| burst.tail(frame)) {
@@ -351,6 +367,8 @@ struct Delivery<'d, 'b, 't> {
     due: &'d mut Vec<(u64, Arc<RxSlot>)>,
     combining: &'d mut usize,
     meter: &'d Meter,
+    /// Whether the frames are in our own memory.
+    is_own: bool,
 }
 
 impl<'d> Delivery<'d, '_, '_> {
@@ -392,9 +410,17 @@ impl<'d> Delivery<'d, '_, '_> {
         (self.source.flooded, self.source.missed.frames) = (0, 0);
         self.copy(lists, &mut open, unsuited.as_mut(), cut.at);
         self.count_drops(lists, &open, unsuited.as_ref().map(|unsuited| &unsuited.to), start, &cut);
-        self.release(cut.at - start);
+        // Attack: a peer that takes its rings away. The destinations of a port in quarantine are unlocked before.
+        let is_suspect = self.port.is_suspect;
+        if !is_suspect {
+            self.release(cut.at - start);
+        }
         for to in unsuited.iter_mut().map(|unsuited| &mut unsuited.to).chain(&mut open) {
             self.publish(to);
+        }
+        if is_suspect {
+            drop((open, unsuited));
+            self.release(cut.at - start);
         }
         cut.at
     }
@@ -462,8 +488,11 @@ impl<'d> Delivery<'d, '_, '_> {
     /// Records in the meter that frames are copied next: from the source's memory, unless they are in ours already.
     #[inline]
     fn copies_to(&self, slot: &RxSlot) {
-        let is_own = self.meter.is_close();
-        self.meter.at(if is_own { Access::of(slot.port) } else { Access::copy(self.source.port, slot.port) });
+        self.meter.at(if self.is_own {
+            Access::of(slot.port)
+        } else {
+            Access::copy(self.source.port, slot.port)
+        });
     }
 
     #[inline]

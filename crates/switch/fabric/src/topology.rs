@@ -43,6 +43,8 @@ pub struct Port {
     pub budget: Option<Arc<Budget>>,
     /// Its place, if it is an end of a function that multiplies.
     pub place: Option<InstanceSide>,
+    /// Whether its frames are copied to our own memory before a destination is locked.
+    pub is_suspect: bool,
 }
 
 /// A port whose frames stay where they are for now.

@@ -13,6 +13,7 @@ pub mod offload;
 mod pci_session;
 mod peer;
 pub mod pipe;
+mod relay;
 pub mod ring;
 pub mod ring_pci;
 mod session_socket;
@@ -27,6 +28,7 @@ pub use peer::{
     Alarm, Context, Exits, Gone, Keeper, Kept, NoPeer, Opened, Peer, PeerError, PortKind, RegisterExits,
     State, exactly,
 };
+pub use relay::relay;
 pub use session_socket::SocketError;
 
 use ringway_frame::{RxQueue, TxQueue};

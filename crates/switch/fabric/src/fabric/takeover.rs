@@ -29,7 +29,7 @@ impl Fabric {
             if let Some(closely_until) = closely_until {
                 self.have_inherit(worker, closely_until);
                 // A queue that was moved may be another worker's by now.
-                let slots = self.ports.values().flat_map(|record| &record.slots);
+                let slots = self.ports.values().flat_map(super::Record::all_slots);
                 slots.for_each(|slot| slot.line.wake());
             }
             // If it has too many former threads, one that ends signals the alarm again.
@@ -60,7 +60,7 @@ impl Fabric {
         record.predecessors.push(blocked.gauges.clone());
         tracing::warn!(worker = name, "a peer's memory blocks the thread; another one takes over its queues");
         let own = |slot: &&super::QueueSlot| slot.worker == worker && !slot.is_taken;
-        for slot in self.ports.values().flat_map(|record| &record.slots).filter(own) {
+        for slot in self.ports.values().flat_map(super::Record::all_slots).filter(own) {
             let (bit, source) = (slot.bit, slot.source.clone());
             self.workers[worker].handle.send(Command::Add { bit, worker, source });
         }
@@ -69,7 +69,7 @@ impl Fabric {
                 Command::Add { .. } => {}
                 // It may still be in use, until the turn of the blocked thread ends.
                 Command::Remove { bit, to } => {
-                    let mut slots = self.ports.values().flat_map(|record| &record.slots);
+                    let mut slots = self.ports.values().flat_map(super::Record::all_slots);
                     let slot = slots.find(|slot| (slot.worker, slot.bit) == (worker, bit));
                     let _ = to.try_send(slot.map(|slot| slot.source.clone()));
                 }
@@ -220,6 +220,39 @@ mod tests {
     }
 
     #[test]
+    fn a_port_in_quarantine_holds_nobody_else() {
+        let page = page();
+        let (mut fabric, blocking) = fabric(&["w"], &page);
+        let is_moved = |fabric: &mut Fabric| fabric.ports["slow"].worker() != Some(0);
+        let budget = fabric.budget(fabric.ports["slow"].id);
+        let record = fabric.ports.get_mut("slow").unwrap();
+        record.budget = Some(budget.clone());
+        let slot = RxSlot::new(Box::new(blocking.clone()), record.id, record.faults.clone(), None);
+        record.rx = vec![Arc::new(slot)];
+        fabric.publish();
+        budget.charge(fabric.clock.now(), 1_000_000_000);
+        until(&mut fabric, "its queues move", is_moved);
+        assert_eq!(fabric.state().ports[2].worker, super::super::quarantine::WORKER);
+        // Its next peer is accepted, and blocks an access while frames are flooded to all ports.
+        budget.renew();
+        blocking.blocks.store(true, Relaxed);
+        let (before, polled) = (page[1].rx_frames.load(Relaxed), blocking.polled.load(Relaxed));
+        until(&mut fabric, "its memory is accessed", |_| blocking.polled.load(Relaxed) > polled);
+        let thread = fabric.workers[0].handle.gauges.thread.load(Relaxed);
+        until(&mut fabric, "frames of others", |_| page[1].rx_frames.load(Relaxed) > before + 2000);
+        until(&mut fabric, "another thread takes over", |fabric| !fabric.workers[1].predecessors.is_empty());
+        assert!(fabric.workers[0].predecessors.is_empty());
+        assert_eq!(fabric.workers[0].handle.gauges.thread.load(Relaxed), thread);
+        blocking.blocks.store(false, Relaxed);
+        until(&mut fabric, "the blocked thread ends", |fabric| fabric.workers[1].predecessors.is_empty());
+        // An operator's change waits until the quarantine ends.
+        fabric.move_port("slow", Some("w")).unwrap();
+        assert_eq!(fabric.ports["slow"].worker(), Some(1));
+        fabric.remove_port("slow").unwrap();
+        fabric.remove_port("load").unwrap();
+    }
+
+    #[test]
     fn the_other_queues_of_a_blocked_worker_are_served_by_another_thread() {
         let page = page();
         let (mut fabric, blocking) = fabric(&["w"], &page);
@@ -275,7 +308,8 @@ mod tests {
         let (before, waiting) = (frames(), sent());
         until(&mut fabric, "frames while it is blocked", |_| frames() > before + 1000);
         let held = fabric.state().workers[0].held.clone();
-        assert!(held.contains("a copy from port sender to port receiver"), "{held}");
+        // A source's frames are in our own memory: it is the receiver's that blocks.
+        assert!(held.contains("the memory of port receiver"), "{held}");
         assert_eq!(sent(), waiting, "the burst that is copied stays in hand");
         blocking.blocks.store(false, Relaxed);
         until(&mut fabric, "the blocked thread ends", |fabric| fabric.workers[0].predecessors.is_empty());

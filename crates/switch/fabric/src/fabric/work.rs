@@ -151,9 +151,16 @@ impl Fabric {
         if let Job::Move(Some(worker)) = &job {
             self.worker(worker)?;
         }
+        let ends = matches!(job, Job::Attach(_)) && self.end_quarantine(name);
         let record = self.ports.get_mut(name).filter(|record| !record.leaving);
         let record = record.ok_or_else(|| FabricError::Unknown("port", name.into()))?;
         match (record.peer.take(), job) {
+            (Some(peer), job) if ends => {
+                // Its queues go back before it gets its peer.
+                record.jobs.push_front((job, call));
+                let home = record.spec.worker.clone();
+                Ok(Some(self.prepare(name, peer, Job::Move(home), None)))
+            }
             (Some(peer), job) => Ok(Some(self.prepare(name, peer, job, call))),
             // The port is being checked, or will be soon.
             (None, Job::Check | Job::Serve) => Ok(None),
@@ -183,7 +190,9 @@ impl Fabric {
         if let Some(record) = self.ports.get_mut(name)
             && matches!(job, Job::Remove | Job::Renew | Job::Move(_))
         {
-            for slot in &mut record.slots {
+            let quarantine = record.quarantine.as_mut().map(|quarantine| &mut quarantine.slot);
+            let quarantine = quarantine.filter(|_| !matches!(job, Job::Move(_)));
+            for slot in record.slots.iter_mut().chain(quarantine) {
                 slot.is_taken = true;
                 taken.push(self.workers[slot.worker].handle.take_back(slot.bit));
             }
@@ -274,13 +283,15 @@ impl Fabric {
         add(&record.faults.faults, 1);
         record.reported = record.peer.as_ref()?.state();
         let rest = record.budget.as_ref().map_or(0, |budget| budget.rest(now));
+        self.quarantine(name);
         Some(Event::Detached { port: name.into(), reason: HELD.into(), fault: true, rest })
     }
 
     /// Completes the removal of a port that is no longer in use.
     fn removed(&mut self, name: &str, job: &Job, call: Option<u64>) -> Vec<Done> {
         let Some(record) = self.ports.remove(name) else { return Vec::new() };
-        let Record { id, spec, counters, slots, jobs, .. } = record;
+        let Record { id, spec, counters, mut slots, quarantine, jobs, .. } = record;
+        slots.extend(quarantine.map(|quarantine| quarantine.slot));
         slots.iter().for_each(|slot| slot.line.unwatch());
         self.free_bits(slots.iter().map(|slot| (slot.worker, slot.bit)));
         self.watchdog.name(id, None);
@@ -312,7 +323,9 @@ impl Fabric {
     /// Passes a port's sources to their new workers, or back to the previous ones if the new ones have no room.
     fn place(&mut self, name: &str, job: &Job, sources: Vec<SharedSource>) -> Result<(), FabricError> {
         let Job::Move(worker) = job else { return Ok(()) };
-        let found = self.take_bits(worker.as_deref(), sources.len());
+        let is_suspect = self.ports.get(name).is_some_and(|record| record.quarantine.is_some());
+        let named = if is_suspect { Some(super::quarantine::WORKER) } else { worker.as_deref() };
+        let found = self.take_bits(named, sources.len());
         let Some(record) = self.ports.get_mut(name) else { return Ok(()) };
         if sources.len() < record.slots.len() {
             self.free_bits(found.into_iter().flatten());

@@ -161,6 +161,7 @@ impl Bench {
                 held: None,
                 steer,
                 budget: None,
+                is_suspect: false,
                 place: None,
             };
             topology.ports.push(Some(Arc::new(port)));
