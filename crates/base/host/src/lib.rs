@@ -17,6 +17,7 @@ mod event;
 mod fault;
 mod file;
 mod file_mapping;
+mod fixed_mapping;
 mod foreign;
 mod grace;
 #[cfg(target_arch = "x86_64")]
@@ -36,6 +37,7 @@ mod preload;
 mod process_end;
 mod program_pages;
 mod raw_socket;
+mod robust_lock;
 mod sandbox;
 mod signal;
 mod socket;
@@ -64,6 +66,7 @@ pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;
+pub use fixed_mapping::{FixedAccess, FixedMapping, constant_memfd};
 pub use foreign::{ForeignError, memory_of};
 pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
 pub use interface_query::{INTERFACE_REQUEST, ask_interface, list_interfaces};
@@ -86,6 +89,7 @@ pub use process_end::{
 };
 pub use program_pages::forget_program_pages;
 pub use raw_socket::open_raw;
+pub use robust_lock::{LockError, RobustGuard, RobustLock};
 pub use sandbox::{
     Confinement, MonitorFence, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors,
 };
