@@ -6,6 +6,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// How a mapping may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,7 @@ pub enum FixedAccess {
 pub struct FixedMapping {
     base: NonNull<u8>,
     len: usize,
+    access: FixedAccess,
 }
 
 // SAFETY: an address range; nothing is touched through it here.
@@ -45,7 +47,7 @@ impl FixedMapping {
         if needed > size {
             return Err(HostError::TooShort { size, needed });
         }
-        // What is never written is shared in any case; before Linux 6.7, a file that nobody can write is mapped so only.
+        // What is never written is shared in any case. Before Linux 6.7, a file that nobody can write is mapped so.
         let (protection, sharing) = match access {
             FixedAccess::Code => (ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE),
             FixedAccess::Data => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
@@ -55,7 +57,7 @@ impl FixedMapping {
         // SAFETY: the flag makes the kernel refuse a place where something else is.
         let base = unsafe { rustix::mm::mmap(place, len, protection, flags, &file, 0) };
         let base = base.named("mmap at a fixed address")?.cast::<u8>();
-        let mapping = NonNull::new(base).map(|base| FixedMapping { base, len });
+        let mapping = NonNull::new(base).map(|base| FixedMapping { base, len, access });
         // A kernel before 4.17 does not know the flag, and chooses another place.
         let there = mapping.filter(|mapping| mapping.base.addr().get() == address);
         there.ok_or(HostError::Impossible { offset: 0, len: needed })
@@ -69,6 +71,28 @@ impl FixedMapping {
     /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Four bytes of data, which all processes access as this.
+    pub fn word(&self, offset: usize) -> Option<&AtomicU32> {
+        let at = self.place(offset, size_of::<AtomicU32>())?;
+        // SAFETY: within the mapping, which is writable and lives longer, and aligned; accesses are atomic.
+        Some(unsafe { at.cast::<AtomicU32>().as_ref() })
+    }
+
+    /// Eight bytes of data, which all processes access as this.
+    pub fn long_word(&self, offset: usize) -> Option<&AtomicU64> {
+        let at = self.place(offset, size_of::<AtomicU64>())?;
+        // SAFETY: as in `word`.
+        Some(unsafe { at.cast::<AtomicU64>().as_ref() })
+    }
+
+    /// The address of `len` bytes of data, a multiple of their length.
+    pub(crate) fn place(&self, offset: usize, len: usize) -> Option<NonNull<u8>> {
+        let fits =
+            offset.checked_add(len).is_some_and(|end| end <= self.len) && offset.is_multiple_of(8.min(len));
+        // SAFETY: within the mapping.
+        (fits && self.access == FixedAccess::Data).then(|| unsafe { self.base.add(offset) })
     }
 
     /// Whether it has no bytes.
@@ -119,8 +143,13 @@ mod tests {
         // SAFETY: within the mapping, which nobody else uses.
         unsafe { mapping.base().add(4096).write(7) };
         assert_eq!(other.words()[512].load(std::sync::atomic::Ordering::Relaxed), 7);
+        assert_eq!(mapping.word(4096).unwrap().load(std::sync::atomic::Ordering::Relaxed), 7);
+        assert_eq!(mapping.long_word(4096).unwrap().load(std::sync::atomic::Ordering::Relaxed), 7);
+        assert!(mapping.word(8190).is_none() && mapping.word(2).is_none() && mapping.long_word(4).is_none());
+        assert!(mapping.word(8192).is_none() && mapping.word(usize::MAX).is_none());
         drop(mapping);
-        drop(FixedMapping::new(&file, PLACE, 4096, FixedAccess::Code).unwrap());
+        let code = FixedMapping::new(&file, PLACE, 4096, FixedAccess::Code).unwrap();
+        assert!(code.word(0).is_none(), "it can't be written");
     }
 
     #[test]

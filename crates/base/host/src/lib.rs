@@ -19,6 +19,7 @@ mod file;
 mod file_mapping;
 mod fixed_mapping;
 mod foreign;
+mod futex;
 mod grace;
 #[cfg(target_arch = "x86_64")]
 mod interface_query;
@@ -68,6 +69,7 @@ pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;
 pub use fixed_mapping::{FixedAccess, FixedMapping, constant_memfd};
 pub use foreign::{ForeignError, memory_of};
+pub use futex::{wait_word, wake_word};
 pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
 pub use interface_query::{INTERFACE_REQUEST, ask_interface, list_interfaces};
 pub use launch::{Inside, Launch, LaunchError, Launched, launch, numbers};

@@ -51,12 +51,12 @@ fn check(call: &'static str, result: c_int) -> Result<(), HostError> {
 }
 
 impl RobustLock {
-    /// Makes a lock at the begin of memory that nobody uses yet.
+    /// Makes a lock in memory that nobody uses yet, `offset` bytes from its begin.
     ///
     /// # Errors
     /// If the memory has one already, or the C library refuses.
-    pub fn create(mapping: &Arc<FixedMapping>) -> Result<RobustLock, HostError> {
-        let lock = RobustLock::attach(mapping)?;
+    pub fn create(mapping: &Arc<FixedMapping>, offset: usize) -> Result<RobustLock, HostError> {
+        let lock = RobustLock::attach(mapping, offset)?;
         // A lock is not made anew while others have it.
         let words = size_of::<pthread_mutex_t>() / size_of::<AtomicU32>();
         let is_used = (0..words).any(|word| {
@@ -88,13 +88,24 @@ impl RobustLock {
     /// The lock that another process made there.
     ///
     /// # Errors
-    /// If the memory is too short or not writable as a whole page.
-    pub fn attach(mapping: &Arc<FixedMapping>) -> Result<RobustLock, HostError> {
-        if mapping.len() < size_of::<pthread_mutex_t>() {
-            let (size, needed) = (mapping.len() as u64, size_of::<pthread_mutex_t>() as u64);
-            return Err(HostError::TooShort { size, needed });
-        }
-        Ok(RobustLock { at: mapping.base().cast(), _mapping: mapping.clone() })
+    /// If the memory is too short or can't be written.
+    pub fn attach(mapping: &Arc<FixedMapping>, offset: usize) -> Result<RobustLock, HostError> {
+        let len = size_of::<pthread_mutex_t>();
+        let impossible = HostError::Impossible { offset: offset as u64, len: len as u64 };
+        let at = mapping.place(offset, len).ok_or(impossible)?;
+        Ok(RobustLock { at: at.cast(), _mapping: mapping.clone() })
+    }
+
+    /// Takes the lock if nobody has it, or if the one who had it has ended: for a lock that protects no data.
+    pub fn take_over(&self) -> Option<RobustGuard<'_>> {
+        // SAFETY: as in `lock`.
+        let taken = match unsafe { libc::pthread_mutex_trylock(self.at.as_ptr()) } {
+            0 => true,
+            // SAFETY: this thread holds it.
+            libc::EOWNERDEAD => unsafe { libc::pthread_mutex_consistent(self.at.as_ptr()) == 0 },
+            _ => false,
+        };
+        taken.then_some(RobustGuard { lock: self, _thread: PhantomData })
     }
 
     /// Waits for the lock, and takes it.
@@ -145,7 +156,7 @@ mod tests {
         struct Number(UnsafeCell<u64>);
         // SAFETY: it is used within the lock.
         unsafe impl Sync for Number {}
-        let lock = RobustLock::create(&mapping(PLACE)).unwrap();
+        let lock = RobustLock::create(&mapping(PLACE), 0).unwrap();
         let number = Number(UnsafeCell::new(0));
         let count = |number: &Number| {
             for _ in 0..10_000 {
@@ -160,14 +171,14 @@ mod tests {
         assert_eq!(lock.lock().err(), Some(LockError::Held));
         drop(guard);
         assert!(lock.lock().is_ok());
-        assert!(RobustLock::create(&lock._mapping).is_err(), "there is one");
+        assert!(RobustLock::create(&lock._mapping, 0).is_err(), "there is one");
     }
 
     #[test]
     fn a_lock_whose_holder_ended_is_lost_for_all() {
         let mapping = mapping(PLACE + 0x1_0000);
-        let lock = RobustLock::create(&mapping).unwrap();
-        let other = RobustLock::attach(&mapping).unwrap();
+        let lock = RobustLock::create(&mapping, 0).unwrap();
+        let other = RobustLock::attach(&mapping, 0).unwrap();
         // A thread that ends with the lock is to the kernel what a process is that ends with it.
         std::thread::scope(|scope| scope.spawn(|| std::mem::forget(lock.lock())).join()).unwrap();
         assert_eq!(other.lock().err(), Some(LockError::Lost));
@@ -176,5 +187,24 @@ mod tests {
             std::thread::scope(|scope| scope.spawn(|| lock.lock().err()).join()).unwrap(),
             Some(LockError::Lost)
         );
+    }
+
+    #[test]
+    fn a_lock_that_protects_nothing_is_taken_over() {
+        let mapping = mapping(PLACE + 0x2_0000);
+        assert!(RobustLock::create(&mapping, 4090).is_err() && RobustLock::create(&mapping, 4).is_err());
+        let lock = RobustLock::create(&mapping, 64).unwrap();
+        let guard = lock.take_over().unwrap();
+        let elsewhere = |lock: &RobustLock| {
+            std::thread::scope(|scope| scope.spawn(|| lock.take_over().is_some()).join()).unwrap()
+        };
+        assert!(!elsewhere(&lock) && lock.take_over().is_none());
+        drop(guard);
+        assert!(elsewhere(&lock));
+        for _ in 0..3 {
+            let end = || std::mem::forget(lock.take_over());
+            std::thread::scope(|scope| scope.spawn(end).join()).unwrap();
+            assert!(elsewhere(&lock));
+        }
     }
 }

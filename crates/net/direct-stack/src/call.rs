@@ -1,6 +1,6 @@
 //! How the image is called.
 
-use ringway_netstack::{ConnectionError, RepairError, SocketError};
+use ringway_netstack::{ConnectionError, RepairError, SocketError, SocketId};
 
 /// The addresses of the rings' memory, which are the same in each process: far above the image's heap.
 pub const PORT_AT: u64 = 0x7210_0000_0000;
@@ -76,14 +76,12 @@ impl Flags {
     pub const KICK_PORT: Flags = Flags(1);
     /// The agent is to be notified.
     pub const KICK_AGENT: Flags = Flags(2);
-    /// Sockets became ready: whoever waits for one looks again.
-    pub const WAKE: Flags = Flags(4);
     /// A socket can be read.
-    pub const READABLE: Flags = Flags(8);
+    pub const READABLE: Flags = Flags(4);
     /// It can be written.
-    pub const WRITABLE: Flags = Flags(16);
+    pub const WRITABLE: Flags = Flags(8);
     /// It has ended.
-    pub const CLOSED: Flags = Flags(32);
+    pub const CLOSED: Flags = Flags(16);
 
     /// Adds `other` if `holds`.
     pub fn with(self, other: Flags, holds: bool) -> Flags {
@@ -116,8 +114,15 @@ pub struct Call {
     pub result: i64,
     /// [`Flags`].
     pub flags: u64,
+    /// Which connections became ready: the bits of their places, see [`bit`].
+    pub ready: u64,
     /// When the image is to be called again although nothing arrives; the largest number if never.
     pub deadline: u64,
+}
+
+/// The bit of a connection, which several of them share.
+pub fn bit(socket: SocketId) -> u32 {
+    socket.index() as u32 % u64::BITS
 }
 
 /// Errors in the order of their numbers, from -1 downwards.

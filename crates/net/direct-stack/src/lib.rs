@@ -16,5 +16,5 @@ mod call;
 mod end;
 mod shared;
 
-pub use call::{AGENT_AT, Call, Flags, Operation, PORT_AT, result_code, result_of};
+pub use call::{AGENT_AT, Call, Flags, Operation, PORT_AT, bit, result_code, result_of};
 pub use shared::{Arguments, Shared};

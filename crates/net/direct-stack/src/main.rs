@@ -55,9 +55,10 @@ unsafe extern "C" fn direct_call(call: *mut Call) {
         }
         (Some(operation), Some(shared)) => {
             let (now, socket, number) = (call.now, call.socket, call.numbers[0]);
-            let answer = shared.call(operation, &mut Arguments { now, socket, input, output, number });
-            call.deadline = shared.deadline();
-            answer
+            let mut arguments = Arguments { now, socket, input, output, number };
+            let (result, flags, ready) = shared.call(operation, &mut arguments);
+            (call.ready, call.deadline) = (ready, shared.deadline());
+            (result, flags)
         }
         _ => (Err(RepairError::Invalid), Flags::default()),
     };

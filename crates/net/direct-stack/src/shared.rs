@@ -1,6 +1,6 @@
 //! The stack that processes share.
 
-use crate::call::{Flags, Operation};
+use crate::call::{Flags, Operation, bit};
 use crate::end::{End, Output, Taken, take};
 use alloc::vec::Vec;
 use ringway_frame::{BURST, LARGEST, Offload};
@@ -72,16 +72,17 @@ impl Shared {
         is_ring
     }
 
-    /// Does what a call says, and then what is due. The result, and what the caller is to do.
+    /// Does what a call says, and then what is due. The result, what the caller is to do, and the bits of connections
+    /// that became ready.
     pub fn call(
         &mut self,
         operation: Operation,
         with: &mut Arguments<'_>,
-    ) -> (Result<u64, RepairError>, Flags) {
+    ) -> (Result<u64, RepairError>, Flags, u64) {
         let now = with.now;
         let (result, mut flags) = self.operate(operation, with);
         if operation == Operation::Arm || operation == Operation::Saved {
-            return (result, flags);
+            return (result, flags, 0);
         }
         self.stack.expire(now);
         if let Some(end) = &mut self.port {
@@ -89,13 +90,13 @@ impl Shared {
             self.stack.transmit(now, 0, &mut output);
             self.full = output.full;
         }
-        let mut woken = false;
-        while self.stack.next_event().is_some() {
-            woken = true;
+        let mut ready = 0;
+        while let Some((socket, _)) = self.stack.next_event() {
+            ready |= 1 << bit(socket);
         }
-        flags = flags.with(Flags::WAKE, woken);
         flags = flags.with(Flags::KICK_PORT, self.port.as_mut().is_some_and(End::publish));
-        (result, flags.with(Flags::KICK_AGENT, self.agent.as_mut().is_some_and(End::publish)))
+        flags = flags.with(Flags::KICK_AGENT, self.agent.as_mut().is_some_and(End::publish));
+        (result, flags, ready)
     }
 
     fn operate(

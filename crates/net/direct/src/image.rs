@@ -31,6 +31,9 @@ const DATA_END: usize = number(env!("DIRECT_DATA_END"));
 /// Most memory for the heap.
 const MOST: usize = 2 << 30;
 const PAGE: usize = 4096;
+/// Offsets in the data's first page: the two locks. The words of `waiting.rs` follow.
+const LOCK: usize = 0;
+const LEAD: usize = 64;
 /// Bytes of a connection's state that are copied by one call.
 const PART: usize = 1 << 20;
 
@@ -95,8 +98,8 @@ pub struct Turn {
     pub kick_port: bool,
     /// The agent is to be notified.
     pub kick_agent: bool,
-    /// Connections became ready, of this process or of others.
-    pub wake: bool,
+    /// Connections became ready, of this process or of others: bits that several share.
+    pub ready: u64,
     /// When the stack is to be run although nothing arrives.
     pub deadline: Option<u64>,
 }
@@ -116,7 +119,9 @@ pub struct Ready {
 #[derive(Debug)]
 pub struct Image {
     lock: RobustLock,
-    data: Arc<FixedMapping>,
+    /// Held by the one who sleeps for all; see `waiting.rs`.
+    pub(crate) lead: RobustLock,
+    pub(crate) data: Arc<FixedMapping>,
     _text: FixedMapping,
     rings: Mutex<Vec<FixedMapping>>,
 }
@@ -133,8 +138,8 @@ impl Image {
         }
         let text = FixedMapping::new(&files.text, TEXT_AT, TEXT_END - TEXT_AT, FixedAccess::Code)?;
         let data = Arc::new(FixedMapping::new(&files.data, DATA_AT, len, FixedAccess::Data)?);
-        let lock = RobustLock::attach(&data)?;
-        Ok(Image { lock, data, _text: text, rings: Mutex::default() })
+        let (lock, lead) = (RobustLock::attach(&data, LOCK)?, RobustLock::attach(&data, LEAD)?);
+        Ok(Image { lock, lead, data, _text: text, rings: Mutex::default() })
     }
 
     /// Makes the stack, with the [configuration](ringway_netstack::Stack::configuration) of the agent's. One process
@@ -143,7 +148,8 @@ impl Image {
     /// # Errors
     /// If it was made already, or the configuration is none.
     pub fn begin(&self, configuration: &[u8], seed: [u64; 2]) -> Result<(), DirectError> {
-        RobustLock::create(&self.data)?;
+        RobustLock::create(&self.data, LOCK)?;
+        RobustLock::create(&self.data, LEAD)?;
         let end = (DATA_AT + self.data.len()) as u64;
         let call = Call { socket: end, input: input(configuration), numbers: seed, ..Call::default() };
         self.lock()?.call(Operation::Begin, call).0.map(drop).map_err(|_| DirectError::Invalid)
@@ -209,7 +215,7 @@ impl Locked<'_> {
         let turn = Turn {
             kick_port: flags.has(Flags::KICK_PORT),
             kick_agent: flags.has(Flags::KICK_AGENT),
-            wake: flags.has(Flags::WAKE),
+            ready: call.ready,
             deadline: (call.deadline != u64::MAX).then_some(call.deadline),
         };
         (result_of(call.result), flags, turn)

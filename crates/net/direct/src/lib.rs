@@ -21,6 +21,9 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod image;
+mod waiting;
 
 pub use image::{DirectError, Files, Image, Locked, Ready, RingPlace, Turn};
+pub use ringway_direct_stack::bit;
 pub use ringway_host::LockError;
+pub use waiting::{Bells, Member, Watch};

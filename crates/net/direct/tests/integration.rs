@@ -7,3 +7,5 @@ mod lab;
 mod one_process;
 #[path = "integration/processes.rs"]
 mod processes;
+#[path = "integration/waiting.rs"]
+mod waiting;

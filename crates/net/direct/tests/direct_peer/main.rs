@@ -1,35 +1,49 @@
 //! A process that shares a stack with others, for the tests.
 //!
-//! `direct-peer ROLE SOCKET TEXT DATA PORT AGENT PORT-LENGTH AGENT-LENGTH`, with the numbers of descriptors. Roles:
-//! `echo` returns what the connection receives; `hold` says `held` within its turn, and stays there; `idle` says `idle`
-//! outside of it, and stays there. It ends with 3 if the stack is lost.
+//! `direct-peer ROLE SOCKET PORT-LENGTH AGENT-LENGTH`, with a socket as standard input by which the files come, and the
+//! descriptors that notify. Roles: `echo` returns what the connection receives; `wait` does so and sleeps while there is
+//! nothing; `watch` does it in an event loop. `send` sends a megabyte, and then says `idle`; `hold` says `held` within
+//! its turn; `idle` says `idle` outside of it. These three stay then. It ends with 3 if the stack is lost.
 
-use ringway_direct::{Files, Image, LockError, Locked, RingPlace};
-use ringway_host::Clock;
+use ringway_direct::{Bells, Files, Image, LockError, Member, RingPlace, Watch, bit};
+use ringway_host::receive_with;
 use ringway_netstack::{SocketError, SocketId};
 use std::error::Error;
-use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Bytes of the role `send`.
+const SENT: usize = 1_000_000;
+
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [role, socket, text, data, port, agent, port_len, agent_len] = &words[..] else {
-        return Err("eight arguments are needed".into());
+    let [role, socket, port_len, agent_len] = &words[..] else {
+        return Err("four arguments are needed".into());
     };
-    let open =
-        |number: &String| OpenOptions::new().read(true).write(true).open(format!("/proc/self/fd/{number}"));
-    let text = File::open(format!("/proc/self/fd/{text}"))?;
-    let image = Image::map(&Files { text: text.into(), data: open(data)?.into() })?;
-    image.map_ring(RingPlace::Port, open(port)?, port_len.parse()?)?;
-    image.map_ring(RingPlace::Agent, open(agent)?, agent_len.parse()?)?;
-    match role.as_str() {
-        "echo" => echo(&image, SocketId::from_bits(socket.parse()?)),
+    let (_, files) = receive_with(std::io::stdin().as_fd(), &mut [0], 8)?;
+    let [text, data, port, agent, bells @ ..]: [OwnedFd; 8] =
+        files.try_into().map_err(|_| "not the descriptors")?;
+    let image = Image::map(&Files { text, data })?;
+    image.map_ring(RingPlace::Port, port, port_len.parse()?)?;
+    image.map_ring(RingPlace::Agent, agent, agent_len.parse()?)?;
+    let member = Member::new(image, Bells::from(bells));
+    let socket = SocketId::from_bits(socket.parse()?);
+    let played = match role.as_str() {
+        "echo" => echo(&member, socket, Some(Duration::ZERO)),
+        "wait" => echo(&member, socket, None),
+        "watch" => watch(&member, socket),
+        "send" => send(&member, socket),
         "hold" => {
-            let _locked = image.lock()?;
+            let _locked = member.image().lock()?;
             stay("held")
         }
         _ => stay("idle"),
+    };
+    match played {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) if matches!(error.downcast_ref(), Some(LockError::Lost)) => Ok(3.into()),
+        Err(error) => Err(error),
     }
 }
 
@@ -41,38 +55,64 @@ fn stay(word: &str) -> ! {
     }
 }
 
-/// Returns what a connection receives, until its end.
-fn echo(image: &Image, socket: SocketId) -> Result<ExitCode, Box<dyn Error>> {
-    let (clock, mut bytes, mut waiting) = (Clock::new(), vec![0; 20_000], 0..0);
+/// Returns what a connection receives, until its end; sleeps while there is nothing, or looks again and again.
+fn echo(member: &Member, socket: SocketId, most: Option<Duration>) -> Result<(), Box<dyn Error>> {
+    let mut bytes = vec![0; 20_000];
+    let pause = || std::thread::sleep(Duration::from_micros(100));
     loop {
-        let mut locked = match image.lock() {
-            Ok(locked) => locked,
-            Err(LockError::Lost) => return Ok(3.into()),
+        let mut rest = match member.recv(socket, &mut bytes, most)? {
+            Ok(0) => break,
+            Ok(count) => &bytes[..count],
+            Err(SocketError::WouldBlock) => {
+                pause();
+                continue;
+            }
             Err(error) => return Err(error.into()),
         };
+        while !rest.is_empty() {
+            match member.send(socket, rest, most)? {
+                Ok(sent) => rest = &rest[sent..],
+                Err(SocketError::WouldBlock) => pause(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    member.turn(|locked, now| locked.shutdown(now, socket))??;
+    Ok(member.turn(|locked, now| locked.close(now, socket))??)
+}
+
+/// As `echo`, with calls that don't wait, when the connection became ready.
+fn watch(member: &Member, socket: SocketId) -> Result<(), Box<dyn Error>> {
+    let (mut bytes, mut waiting, mut watch) = (vec![0; 20_000], 0..0, Watch::default());
+    loop {
+        let now = Some(Duration::ZERO);
         if waiting.is_empty() {
-            match locked.recv(clock.now(), socket, &mut bytes).0 {
-                Ok(0) => return end(locked, clock.now(), socket),
+            match member.recv(socket, &mut bytes, now)? {
+                Ok(0) => break,
                 Ok(count) => waiting = 0..count,
                 Err(SocketError::WouldBlock) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let before = waiting.start;
-        match locked.send(clock.now(), socket, &bytes[waiting.clone()]).0 {
-            Ok(count) => waiting.start += count,
-            Err(SocketError::WouldBlock) => {}
+        match member.send(socket, &bytes[waiting.clone()], now)? {
+            Ok(sent) if sent > 0 => {
+                waiting.start += sent;
+                continue;
+            }
+            Ok(_) | Err(SocketError::WouldBlock) => {}
             Err(error) => return Err(error.into()),
         }
-        drop(locked);
-        if waiting.start == before {
-            std::thread::sleep(Duration::from_micros(100));
-        }
+        member.watch(&mut watch, 1 << bit(socket), None)?;
     }
+    member.turn(|locked, now| locked.shutdown(now, socket))??;
+    Ok(member.turn(|locked, now| locked.close(now, socket))??)
 }
 
-fn end(mut locked: Locked<'_>, now: u64, socket: SocketId) -> Result<ExitCode, Box<dyn Error>> {
-    locked.shutdown(now, socket).0?;
-    locked.close(now, socket).0?;
-    Ok(ExitCode::SUCCESS)
+/// Sends zeros, and does nothing more with the stack.
+fn send(member: &Member, socket: SocketId) -> Result<(), Box<dyn Error>> {
+    let (bytes, mut sent) = (vec![0; SENT], 0);
+    while sent < SENT {
+        sent += member.send(socket, &bytes[sent..], None)??;
+    }
+    stay("idle")
 }

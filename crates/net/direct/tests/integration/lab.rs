@@ -1,12 +1,13 @@
 //! An agent with a port, and a peer behind the port.
 
-use ringway_direct::{Files, Image, RingPlace};
+use ringway_direct::{Bells, Files, Image, RingPlace};
 use ringway_frame::{Needs, Offload};
-use ringway_host::{Mapping, memfd, pass_on};
+use ringway_host::{EventFd, Mapping, memfd, send_with};
 use ringway_mem::Span;
 use ringway_netstack::{Cidr, InterfaceConfig, MS, Settings, SocketId, Stack, Transmit};
 use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +20,8 @@ pub struct Wire {
     tx: Producer,
     rx: Consumer,
     frame: Vec<u8>,
+    /// Notifies the processes, if they ask for it.
+    bell: Option<EventFd>,
     pub file: OwnedFd,
     pub len: usize,
 }
@@ -33,7 +36,7 @@ impl Wire {
         let memory = RingMemory::create(region, &geometry).unwrap();
         let [tx, rx] = if is_program { [TX, RX] } else { [RX, TX] };
         let (tx, rx) = (Producer::new(&memory, tx), Consumer::new(&memory, rx));
-        Wire { memory, tx, rx, frame: vec![0; 1 << 17], file, len }
+        Wire { memory, tx, rx, frame: vec![0; 1 << 17], bell: None, file, len }
     }
 
     /// Gives a stack what arrived, and sends what it sends. Whether there was anything.
@@ -48,8 +51,10 @@ impl Wire {
         stack.expire(now);
         stack.transmit(now, 0, self);
         any |= self.tx.is_pending();
-        self.rx.publish(&self.memory);
-        self.tx.publish(&self.memory);
+        let asks = self.rx.publish(&self.memory);
+        if self.tx.publish(&self.memory) || asks {
+            self.bell.iter().for_each(EventFd::signal);
+        }
         any
     }
 }
@@ -78,10 +83,11 @@ pub struct Lab {
     pub now: u64,
     pub agent: Stack,
     pub far: Stack,
-    pub image: Image,
+    pub image: Arc<Image>,
     pub files: Files,
     pub agent_wire: Wire,
     pub far_wire: Wire,
+    bells: [OwnedFd; 4],
     _place: MutexGuard<'static, ()>,
 }
 
@@ -89,9 +95,13 @@ impl Lab {
     pub fn new() -> Lab {
         let place = PLACE.lock().unwrap_or_else(PoisonError::into_inner);
         let (agent, far) = (host(1), host(2));
-        let (agent_wire, far_wire) = (Wire::new(true), Wire::new(false));
+        let (mut agent_wire, mut far_wire) = (Wire::new(true), Wire::new(false));
+        let bells = [0; 4].map(|_| EventFd::new().unwrap().into_fd());
+        for wire in [&mut agent_wire, &mut far_wire] {
+            wire.bell = Some(bells[0].try_clone().unwrap().into());
+        }
         let files = Files::create(64 << 20).unwrap();
-        let image = Image::map(&files).unwrap();
+        let image = Arc::new(Image::map(&files).unwrap());
         image.begin(&agent.configuration(), [1, 2]).unwrap();
         image.map_ring(RingPlace::Port, &far_wire.file, far_wire.len).unwrap();
         image.map_ring(RingPlace::Agent, &agent_wire.file, agent_wire.len).unwrap();
@@ -99,7 +109,7 @@ impl Lab {
         locked.attach_ring(RingPlace::Port, far_wire.len, false).unwrap();
         locked.attach_ring(RingPlace::Agent, agent_wire.len, true).unwrap();
         drop(locked);
-        Lab { now: 1, agent, far, image, files, agent_wire, far_wire, _place: place }
+        Lab { now: 1, agent, far, image, files, agent_wire, far_wire, bells, _place: place }
     }
 
     /// Passes frames until there are none, and goes on to the next deadline or by a millisecond at most.
@@ -133,15 +143,20 @@ impl Lab {
 
     /// Starts a process with the image that plays a role with a connection; see `direct_peer/main.rs`.
     pub fn spawn(&self, role: &str, socket: SocketId) -> Child {
+        let (own, theirs) = UnixStream::pair().unwrap();
+        let files = [&self.files.text, &self.files.data, &self.far_wire.file, &self.agent_wire.file];
+        let files = files.iter().map(|file| file.as_fd());
+        let all: Vec<_> = files.chain(self.bells.iter().map(AsFd::as_fd)).collect();
+        send_with(&own, &[0], &all).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_direct-peer"));
         command.arg(role).arg(socket.to_bits().to_string());
-        for file in [&self.files.text, &self.files.data, &self.far_wire.file, &self.agent_wire.file] {
-            let file = file.try_clone().unwrap();
-            command.arg(file.as_raw_fd().to_string());
-            pass_on(&mut command, file);
-        }
         command.arg(self.far_wire.len.to_string()).arg(self.agent_wire.len.to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// The descriptors that notify, for one more process.
+    pub fn bells(&self) -> Bells {
+        self.bells.each_ref().map(|bell| bell.try_clone().unwrap()).into()
     }
 
     /// Moves a connection of the agent to the image.

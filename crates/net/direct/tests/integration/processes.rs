@@ -9,22 +9,29 @@ use std::process::Child;
 use std::time::Duration;
 
 /// A lab whose time is that of the processes.
-fn lab() -> (Lab, Clock) {
+pub fn lab() -> (Lab, Clock) {
     let (mut lab, clock) = (Lab::new(), Clock::new());
     lab.now = clock.now();
     (lab, clock)
 }
 
 /// One turn of the agent, of its peer, and of the process that runs the image's timers, at the clock's time.
-fn turn(lab: &mut Lab, clock: &Clock) -> bool {
+pub fn turn(lab: &mut Lab, clock: &Clock) -> bool {
     lab.now = lab.now.max(clock.now());
     lab.image.lock().unwrap().run(lab.now);
     let any = lab.agent_wire.pass(lab.now, &mut lab.agent);
     lab.far_wire.pass(lab.now, &mut lab.far) | any
 }
 
-/// The peer sends streams of `len` bytes on these sockets, and reads them when they return.
-fn exchange(lab: &mut Lab, clock: &Clock, sockets: &[SocketId], len: u64) {
+/// The peer sends streams of `len` bytes on these sockets, and reads them when they return, with turns of the agent and
+/// of the peer.
+pub fn exchange_by(
+    lab: &mut Lab,
+    clock: &Clock,
+    sockets: &[SocketId],
+    len: u64,
+    turn: impl Fn(&mut Lab, &Clock) -> bool,
+) {
     let mut counts = vec![(0, 0); sockets.len()];
     // A limit that ends a test which would never end.
     let until = clock.now() + 120 * SECOND;
@@ -41,8 +48,12 @@ fn exchange(lab: &mut Lab, clock: &Clock, sockets: &[SocketId], len: u64) {
     }
 }
 
+fn exchange(lab: &mut Lab, clock: &Clock, sockets: &[SocketId], len: u64) {
+    exchange_by(lab, clock, sockets, len, turn);
+}
+
 /// Waits until a process says its word.
-fn said(child: &mut Child) -> String {
+pub fn said(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     line.trim().into()
