@@ -1,9 +1,9 @@
 //! A process that shares a stack with others, for the tests.
 //!
 //! `direct-peer ROLE SOCKET PORT-LENGTH AGENT-LENGTH`, with a socket as standard input by which the files come, and the
-//! descriptors that notify. Roles: `echo` returns what the connection receives; `wait` does so and sleeps while there is
-//! nothing; `watch` does it in an event loop. `send` sends a megabyte, and then says `idle`; `hold` says `held` within
-//! its turn; `idle` says `idle` outside of it. These three stay then. It ends with 3 if the stack is lost.
+//! descriptors that notify. Roles: `echo` returns what the connection receives; `wait` does so and sleeps while there
+//! is nothing; `watch` does it in an event loop. `send` sends a megabyte, and then says `idle`; `hold` says `held`
+//! within its turn; `idle` says `idle` outside of it. These three stay then. It ends with 3 if the stack is lost.
 
 use ringway_direct::{Bells, Files, Image, LockError, Member, RingPlace, Watch, bit};
 use ringway_host::receive_with;
