@@ -243,7 +243,7 @@ impl Member {
         mut call: impl FnMut(&mut Locked<'_>, u64) -> (Option<T>, Turn),
     ) -> Result<Option<T>, LockError> {
         let until = most.map_or(u64::MAX, |most| self.now().saturating_add(most.as_nanos() as u64));
-        let mut has_led = false;
+        let mut has_waited = false;
         let result = loop {
             let mut locked = match self.lock() {
                 Ok(locked) => locked,
@@ -258,13 +258,13 @@ impl Member {
                 self.finish(turn);
                 break Ok(result);
             }
+            has_waited = true;
             let Some(lead) = self.image.lead.take_over() else {
                 drop(locked);
                 self.finish(turn);
                 self.follow(bit, seen, until);
                 continue;
             };
-            has_led = true;
             let planned = self.plan(&turn, until, now);
             self.planned().store(planned, SeqCst);
             self.long_word(LEADS_FOR).store(if bit == ANY { u64::MAX } else { 1 << bit }, SeqCst);
@@ -278,7 +278,9 @@ impl Member {
             self.planned().store(0, SeqCst);
             drop(lead);
         };
-        if has_led {
+        // It led, or was woken to lead. If the lead is not free, whoever has it passes it on.
+        if has_waited && let Some(lead) = self.image.lead.take_over() {
+            drop(lead);
             self.pass_lead();
         }
         result
@@ -296,8 +298,11 @@ impl Member {
             self.bells.attendant.signal();
         }
         self.sleepers(bit).fetch_add(1, SeqCst);
-        let most = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(self.now())));
-        wait_word(self.changes(bit), seen, most);
+        // Whoever leaves the lead from here on wakes this thread.
+        if self.image.lead.take_over().is_none() {
+            let most = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(self.now())));
+            wait_word(self.changes(bit), seen, most);
+        }
         self.sleepers(bit).fetch_sub(1, SeqCst);
     }
 
@@ -314,7 +319,7 @@ impl Member {
         bells.get(1).is_some_and(|bell| bell.readable) && self.bells.attendant.clear()
     }
 
-    /// The lead is free: a thread that waits takes it, or else the attendant does, in a while.
+    /// After the lead was left: a thread that waits takes it, or else the attendant does, in a while.
     fn pass_lead(&self) {
         for bit in (0..=ANY).filter(|bit| self.sleepers(*bit).load(SeqCst) > 0) {
             self.changes(bit).fetch_add(1, SeqCst);

@@ -55,6 +55,10 @@ fn processes_that_sleep_are_woken_by_one_of_them() {
     let (mut lab, clock) = lab();
     let (children, sockets) = waiters(&mut lab, 3);
     exchange(&mut lab, &clock, &sockets, 500_000);
+    // Each exchange begins when all sleep, or are about to, without an attendant.
+    for round in 0..60 {
+        exchange(&mut lab, &clock, &sockets[round % 3..], 1 + round as u64 * 50);
+    }
     for socket in &sockets {
         lab.far.shutdown(lab.now, *socket).unwrap();
     }
