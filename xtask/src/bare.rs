@@ -7,6 +7,7 @@ const TARGET: &str = "x86_64-unknown-none";
 const CRATES: &[&str] = &[
     "wire",
     "mem",
+    "bare",
     "frame",
     "netstack",
     "ring",
@@ -19,6 +20,7 @@ const CRATES: &[&str] = &[
     "tiny",
     "tiny-program",
     "tiny-program/c",
+    "direct-stack",
 ];
 
 /// Builds the crates, and features behind their names; compiler errors are the findings.

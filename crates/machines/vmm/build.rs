@@ -10,7 +10,8 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const TINY: [&str; 2] = ["tiny", "image"];
 const CLICK: [&str; 2] = ["click", "image,click"];
 /// Crates of which the images consist.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
+    "base/bare",
     "base/frame",
     "base/mem",
     "base/ring",

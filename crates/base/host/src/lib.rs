@@ -17,7 +17,9 @@ mod event;
 mod fault;
 mod file;
 mod file_mapping;
+mod fixed_mapping;
 mod foreign;
+mod futex;
 mod grace;
 #[cfg(target_arch = "x86_64")]
 mod interface_query;
@@ -36,6 +38,7 @@ mod preload;
 mod process_end;
 mod program_pages;
 mod raw_socket;
+mod robust_lock;
 mod sandbox;
 mod signal;
 mod socket;
@@ -64,7 +67,9 @@ pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;
+pub use fixed_mapping::{FixedAccess, FixedMapping, constant_memfd};
 pub use foreign::{ForeignError, memory_of};
+pub use futex::{wait_word, wake_word};
 pub use grace::{Leftovers, grace, graces, reclaim, reclaim_after, reclaim_all};
 pub use interface_query::{INTERFACE_REQUEST, ask_interface, list_interfaces};
 pub use launch::{Inside, Launch, LaunchError, Launched, launch, numbers};
@@ -86,6 +91,7 @@ pub use process_end::{
 };
 pub use program_pages::forget_program_pages;
 pub use raw_socket::open_raw;
+pub use robust_lock::{LockError, RobustGuard, RobustLock};
 pub use sandbox::{
     Confinement, MonitorFence, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors,
 };

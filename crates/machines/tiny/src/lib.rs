@@ -9,8 +9,6 @@
 
 extern crate alloc;
 
-#[cfg(target_arch = "x86_64")]
-mod bytes;
 pub mod channel;
 mod clock;
 #[cfg(feature = "stock")]

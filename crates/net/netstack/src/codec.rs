@@ -181,21 +181,31 @@ impl<T: Field, const N: usize> Field for [T; N] {
     }
 }
 
-impl Field for SocketAddr {
+impl Field for IpAddr {
     fn put(&self, to: &mut Vec<u8>) {
-        match self.ip() {
+        match self {
             IpAddr::V4(address) => (4u8, address.octets()).put(to),
             IpAddr::V6(address) => (6u8, address.octets()).put(to),
         }
+    }
+
+    fn take(from: &mut Reader<'_>, _: Bound) -> Option<IpAddr> {
+        match u8::take(from, Bound::Any)? {
+            4 => Some(IpAddr::V4(Ipv4Addr::from(from.array::<4>()?))),
+            6 => Some(IpAddr::V6(Ipv6Addr::from(from.array::<16>()?))),
+            _ => None,
+        }
+    }
+}
+
+impl Field for SocketAddr {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.ip().put(to);
         self.port().put(to);
     }
 
     fn take(from: &mut Reader<'_>, _: Bound) -> Option<SocketAddr> {
-        let address = match u8::take(from, Bound::Any)? {
-            4 => IpAddr::V4(Ipv4Addr::from(from.array::<4>()?)),
-            6 => IpAddr::V6(Ipv6Addr::from(from.array::<16>()?)),
-            _ => return None,
-        };
+        let address = IpAddr::take(from, Bound::Any)?;
         Some(SocketAddr::new(address, u16::take(from, Bound::Positive(u64::MAX))?))
     }
 }

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use ringway_frame::{Needs, Offload};
 use ringway_netstack::congestion::Algorithm;
 use ringway_netstack::{
-    Frames, MS, RepairError, SECOND, Settings, SocketError, SocketId, SocketOptions, Source, Stack, State,
-    TcpInfo,
+    ConnectionError, Diverted, Frames, MS, RepairError, SECOND, Settings, SocketError, SocketId,
+    SocketOptions, Source, Stack, State, TcpInfo,
 };
 use std::sync::Arc;
 
@@ -331,6 +331,9 @@ fn what_arrives_for_a_connection_that_has_left_is_given_to_the_caller() {
     let error = needs_fragmentation(&quoted, 1000);
     network.hosts[0].receive(now, 0, &error, Offload::default());
     let diverted = network.hosts[0].next_diverted().unwrap();
+    let bytes = diverted.to_bytes();
+    assert_eq!(Diverted::from_bytes(&bytes).as_ref(), Some(&diverted));
+    assert!((0..bytes.len()).all(|len| Diverted::from_bytes(&bytes[..len]).is_none()));
     assert!(other.receive_diverted(now, 0, &diverted));
     assert_eq!(other.info(moved).unwrap().tcpi_pmtu, 1000);
 
@@ -349,6 +352,34 @@ fn what_arrives_for_a_connection_that_has_left_is_given_to_the_caller() {
     other.close(now, moved).unwrap();
     assert_eq!(other.close(now, moved), Err(SocketError::BadSocket));
     assert!(other.connect_from(now, ends.0, ends.1).is_ok());
+}
+
+#[test]
+fn the_peer_of_a_connection_whose_stack_is_lost_is_reset() {
+    // With a listener on the port, and without.
+    for listens in [false, true] {
+        for moved in 0..2 {
+            let line = Line { delay: MS, ..Line::default() };
+            let mut network = Network::new(&settings(Algorithm::Cubic, 7), line, 5);
+            let sockets: [SocketId; 2] = network.connect("10.0.0.2:80").into();
+            settle(&mut network);
+            let now = network.now;
+            let (socket, peer) = (sockets[moved], sockets[1 - moved]);
+            let ends = network.hosts[moved].addresses(socket).unwrap();
+            network.hosts[moved].detach(now, socket).unwrap();
+            if listens {
+                let _ = network.hosts[moved].listen(ends.0, 4);
+            }
+            assert_eq!(network.hosts[moved].lose(now, peer), Err(SocketError::BadSocket));
+            assert_eq!(network.hosts[moved].lose(now, socket), Ok(()));
+            assert_eq!(network.hosts[moved].lose(now, socket), Err(SocketError::BadSocket));
+            network.run(now + 10 * MS);
+            let error = network.hosts[1 - moved].error(peer).unwrap();
+            assert_eq!(error, Some(ConnectionError::Reset), "{listens} {moved}");
+            // The addresses are free.
+            assert!(network.hosts[moved].connect_from(now, ends.0, ends.1).is_ok());
+        }
+    }
 }
 
 /// An ICMP message from 10.0.0.2 to 10.0.0.1 that a packet is too large for a path.

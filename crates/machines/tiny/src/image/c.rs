@@ -4,7 +4,6 @@
 //! arguments where those of a function in C are; a call that fails returns -1, and `errno` says why.
 
 use super::Start;
-use super::heap::image_end;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,6 +12,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
+use ringway_bare::heap::image_end;
 use ringway_mem::Region;
 
 // `vfork` has an instruction of its own in klibc, and can't be one of these calls: it fails.

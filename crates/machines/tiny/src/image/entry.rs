@@ -176,7 +176,7 @@ impl Start {
                 start.line = core::str::from_utf8(bytes).unwrap_or("line=invalid");
             }
             let (map, entries) = (long(at + 40), word(at + 48));
-            let (image, mut parts) = (super::heap::image_end(), 0);
+            let (image, mut parts) = (ringway_bare::heap::image_end(), 0);
             for entry in (0..u64::from(entries)).map(|index| map + 24 * index) {
                 let (base, end) = (long(entry), long(entry).saturating_add(long(entry + 8)));
                 if word(entry + 16) != 1 {

@@ -7,7 +7,6 @@
 #[cfg(feature = "c")]
 pub mod c;
 mod entry;
-mod heap;
 mod machine;
 #[cfg(feature = "stock")]
 pub mod pc;
@@ -15,6 +14,7 @@ pub mod pc;
 use crate::channel::Channel;
 use crate::{Doorbell, FunctionStart};
 use alloc::boxed::Box;
+use ringway_bare::heap;
 
 pub use entry::Start;
 pub use machine::{Guest, exit, out, region, ticks};

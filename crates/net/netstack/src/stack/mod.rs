@@ -2,6 +2,7 @@
 
 mod announce;
 mod auto;
+mod configuration;
 mod cookie;
 mod fast_open;
 mod icmp;

@@ -197,23 +197,30 @@ impl Stack {
         }
         let flags = if reset.ack.is_some() { Flags::RST.with(Flags::ACK) } else { Flags::RST };
         let tcp = Tcp {
-            source_port: U16::new(tuple.local.port()),
-            destination_port: U16::new(tuple.remote.port()),
             sequence_number: U32::new(reset.seq),
             acknowledgment_number: U32::new(reset.ack.unwrap_or(0)),
             flags,
             ..Tcp::EMPTY
         };
+        let options = Options { timestamps: reset.timestamps, ..Options::default() };
+        let sent = self.send_control(tuple, tcp, &options);
+        self.statistics.resets_sent += u64::from(sent);
+    }
+
+    /// Sends a segment without bytes that is of no connection. Returns whether it could be.
+    pub(super) fn send_control(&mut self, tuple: &Tuple, tcp: Tcp, chosen: &Options) -> bool {
         let (local, remote) = (tuple.local.ip(), tuple.remote.ip());
         let mut options = [0; OPTIONS];
-        let len = Options { timestamps: reset.timestamps, ..Options::default() }.emit(&mut options);
-        let tcp = Tcp { data_offset: (((Tcp::LEN + len) / 4) << 4) as u8, ..tcp };
+        let len = chosen.emit(&mut options);
+        let tcp = Tcp {
+            source_port: U16::new(tuple.local.port()),
+            destination_port: U16::new(tuple.remote.port()),
+            data_offset: (((Tcp::LEN + len) / 4) << 4) as u8,
+            ..tcp
+        };
         let mut segment = [tcp.bytes(), &options[..len]].concat();
         let pseudo = pseudo(local, remote, Protocol::TCP, segment.len());
-        if Tcp::fill_checksum(&mut segment, pseudo).is_some()
+        Tcp::fill_checksum(&mut segment, pseudo).is_some()
             && self.send_packet(local, remote, Protocol::TCP, &segment).is_ok()
-        {
-            self.statistics.resets_sent += 1;
-        }
     }
 }

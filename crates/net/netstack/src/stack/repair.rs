@@ -1,8 +1,10 @@
 //! Connections that move from one stack to another, as with Linux's `TCP_REPAIR`; and what arrives for them meanwhile.
 
 use super::input::Arrival;
-use super::{QUEUE, Socket, SocketError, SocketId, Stack};
+use super::{LARGEST, QUEUE, Socket, SocketError, SocketId, Stack};
+use crate::codec::{Bound, COUNT, Field, Reader, put_bytes};
 use crate::connection::Connection;
+use crate::connection::options::Options;
 use crate::connection::repair::Saved;
 use crate::demux::Tuple;
 use crate::net::ip::Packet;
@@ -11,7 +13,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use ringway_mem::Span;
-use ringway_wire::{EtherType, Ethernet, Header, Protocol, Tcp};
+use ringway_wire::tcp::Flags;
+use ringway_wire::{EtherType, Ethernet, Header, Protocol, Tcp, U32};
 
 /// A connection could not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +48,28 @@ impl Diverted {
     /// The handle of the connection in the stack that it has left.
     pub fn socket(&self) -> SocketId {
         self.socket
+    }
+
+    /// As bytes, for [`Diverted::from_bytes`] of another process.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut to = Vec::new();
+        (self.socket.index, self.socket.generation).put(&mut to);
+        (self.source, self.destination).put(&mut to);
+        (self.tos, self.mtu).put(&mut to);
+        put_bytes(&mut to, self.bytes.len(), core::iter::once(&self.bytes[..]));
+        to
+    }
+
+    /// What [`Diverted::to_bytes`] returned. Attack: bytes of another process, which may be anything; what is accepted
+    /// is no more than a peer can send.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Diverted> {
+        let mut from = Reader::new(bytes, 0);
+        let (index, generation) = Field::take(&mut from, Bound::Any)?;
+        let (source, destination) = Field::take(&mut from, Bound::Any)?;
+        let (tos, mtu) = (Field::take(&mut from, Bound::Any)?, Field::take(&mut from, COUNT)?);
+        let bytes = from.bytes(LARGEST)?.to_vec();
+        let socket = SocketId { index, generation };
+        from.is_empty().then_some(Diverted { socket, source, destination, tos, bytes, mtu })
     }
 }
 
@@ -110,6 +135,23 @@ impl Stack {
         let own: VecDeque<Diverted> = own;
         own.iter().for_each(|diverted| _ = self.receive_diverted(now, interface, diverted));
         Ok(id)
+    }
+
+    /// Forgets a connection that has left the stack, since the one that has it is lost with all that it knew, and frees
+    /// its addresses. The peer is sent a SYN, as of a host that has restarted (RFC 9293, 3.5.1): it answers with its
+    /// numbers (RFC 5961, 4.2), and is reset with them. If a segment of these is lost, it is reset when it sends next.
+    ///
+    /// # Errors
+    /// If no connection with this handle has left.
+    pub fn lose(&mut self, now: u64, id: SocketId) -> Result<(), SocketError> {
+        self.advance(now);
+        let Socket::Moved(tuple) = self.socket(id)? else { return Err(SocketError::BadSocket) };
+        let tuple = **tuple;
+        let sequence_number = U32::new(self.initial_sequence_number(&tuple));
+        let tcp = Tcp { sequence_number, flags: Flags::SYN, ..Tcp::EMPTY };
+        self.send_control(&tuple, tcp, &Options::default());
+        self.release(id.index);
+        Ok(())
     }
 
     /// The connection that was saved.

@@ -66,7 +66,7 @@ pub struct Accepted {
 }
 
 impl Stack {
-    fn socket(&self, id: SocketId) -> Result<&Socket, SocketError> {
+    pub(super) fn socket(&self, id: SocketId) -> Result<&Socket, SocketError> {
         let slot = self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation);
         slot.and_then(|slot| slot.socket.as_ref()).ok_or(SocketError::BadSocket)
     }

@@ -9,11 +9,11 @@ use core::arch::global_asm;
 global_asm!(
     r#"
 .pushsection .text.bytes, "ax"
-.global ringway_tiny_copy
-.global ringway_tiny_fill
-.global ringway_tiny_compare
+.global ringway_copy
+.global ringway_fill
+.global ringway_compare
 .balign 32
-ringway_tiny_copy:
+ringway_copy:
   mov rax, rdi
   cmp rdx, 16
   jb 20f
@@ -88,7 +88,7 @@ ringway_tiny_copy:
   ret
 
 .balign 32
-ringway_tiny_fill:
+ringway_fill:
   mov rax, rdi
   movzx esi, sil
   mov rcx, 0x0101010101010101
@@ -129,7 +129,7 @@ ringway_tiny_fill:
   ret
 
 .balign 32
-ringway_tiny_compare:
+ringway_compare:
   cmp rdx, 8
   jb 43f
   lea r8, [rdx - 8]         // where the last eight bytes begin
@@ -172,7 +172,7 @@ ringway_tiny_compare:
 "#
 );
 
-// The image has no library of C, and no unwinder: a panic ends it, but compiled parts of `alloc` name one.
+// An image has no library of C, and no unwinder: a panic ends it, but compiled parts of `alloc` name one.
 #[cfg(all(feature = "image", not(test)))]
 global_asm!(
     r#"
@@ -181,11 +181,11 @@ global_asm!(
 .global memset
 .global memcmp
 .global bcmp
-.set memcpy, ringway_tiny_copy
-.set memmove, ringway_tiny_copy
-.set memset, ringway_tiny_fill
-.set memcmp, ringway_tiny_compare
-.set bcmp, ringway_tiny_compare
+.set memcpy, ringway_copy
+.set memmove, ringway_copy
+.set memset, ringway_fill
+.set memcmp, ringway_compare
+.set bcmp, ringway_compare
 .pushsection .text.bytes, "ax"
 .global _Unwind_Resume
 .global rust_eh_personality
@@ -199,9 +199,9 @@ rust_eh_personality:
 #[cfg(test)]
 mod tests {
     unsafe extern "C" {
-        fn ringway_tiny_copy(to: *mut u8, from: *const u8, len: usize) -> *mut u8;
-        fn ringway_tiny_fill(to: *mut u8, byte: i32, len: usize) -> *mut u8;
-        fn ringway_tiny_compare(one: *const u8, two: *const u8, len: usize) -> i32;
+        fn ringway_copy(to: *mut u8, from: *const u8, len: usize) -> *mut u8;
+        fn ringway_fill(to: *mut u8, byte: i32, len: usize) -> *mut u8;
+        fn ringway_compare(one: *const u8, two: *const u8, len: usize) -> i32;
     }
 
     /// Space for two copies of the longest length, with bytes around them.
@@ -221,7 +221,7 @@ mod tests {
                     expected.copy_within(from..from + len, to);
                     let base = copied.as_mut_ptr();
                     // SAFETY: both ranges are within the array.
-                    let result = unsafe { ringway_tiny_copy(base.add(to), base.add(from), len) };
+                    let result = unsafe { ringway_copy(base.add(to), base.add(from), len) };
                     assert_eq!(result.addr(), base.addr() + to);
                     assert_eq!(copied, expected, "{len} bytes from {from} to {to}");
                 }
@@ -235,7 +235,7 @@ mod tests {
             let (mut filled, mut expected) = (numbered(), numbered());
             expected[100..100 + len].fill(0xa5);
             // SAFETY: the range is within the array. Only the lowest byte counts.
-            unsafe { ringway_tiny_fill(filled.as_mut_ptr().add(100), 0x1a5, len) };
+            unsafe { ringway_fill(filled.as_mut_ptr().add(100), 0x1a5, len) };
             assert_eq!(filled, expected, "{len} bytes");
         }
     }
@@ -245,9 +245,8 @@ mod tests {
         for len in 0..100 {
             let one = numbered();
             // SAFETY: all ranges are within the arrays.
-            let compare = |two: &[u8; SPACE]| unsafe {
-                ringway_tiny_compare(one.as_ptr().add(3), two.as_ptr().add(3), len)
-            };
+            let compare =
+                |two: &[u8; SPACE]| unsafe { ringway_compare(one.as_ptr().add(3), two.as_ptr().add(3), len) };
             for differs in 0..len {
                 for value in [0, 0x7f, 0x80, 0xff] {
                     let mut two = numbered();

@@ -1,4 +1,4 @@
-//! The guest's heap: the memory behind the image. Two-level segregated fit takes the same short time for each call,
+//! An image's heap: the memory behind it. Two-level segregated fit takes the same short time for each call,
 //! however much memory there is; memory that was never given out is never touched.
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -11,7 +11,8 @@ type Pool = Tlsf<'static, u32, u32, 26, 32>;
 
 struct Heap(UnsafeCell<Pool>);
 
-// SAFETY: the guest has one CPU and no interrupts, and so a single thread.
+// SAFETY: a guest has one CPU and no interrupts, and so a single thread. An image that several threads call is called
+// by one of them at a time, as its callers promise.
 unsafe impl Sync for Heap {}
 
 #[global_allocator]
@@ -33,12 +34,12 @@ pub fn begin(end: u64) {
     let first = image_end() as usize;
     let memory = core::ptr::slice_from_raw_parts_mut(first as *mut u8, (end as usize).saturating_sub(first));
     if let Some(memory) = NonNull::new(memory) {
-        // SAFETY: nothing else uses the memory behind the image, and there is a single thread.
+        // SAFETY: nothing else uses the memory behind the image, and there is a single thread at a time.
         unsafe { (*HEAP.0.get()).insert_free_block_ptr(memory) };
     }
 }
 
-// SAFETY: the pool gives each block out once until it is freed; there is a single thread.
+// SAFETY: the pool gives each block out once until it is freed; there is a single thread at a time.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: no other reference to the pool exists, since its methods call nothing outside.

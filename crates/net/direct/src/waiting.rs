@@ -1,0 +1,409 @@
+//! Sleeping and waking. Of all threads that wait for connections, in all processes, one *leads*: it sleeps until the
+//! port or the agent notifies, or a timer is due, and runs the stack for all. The others sleep until it, or another one
+//! that runs the stack, sees that their connection is ready. A thread that leads no longer wakes one that waits.
+//!
+//! While nobody waits, the attendant leads, a thread of a process that runs no program. It leaves the lead to whoever
+//! begins to wait, and takes it only a while after nobody had it, so that it does not run for each request of a program
+//! that waits again and again.
+
+use crate::image::{Image, Locked, Turn};
+use ringway_direct_stack::bit;
+use ringway_host::{Clock, EventFd, LockError, PollFd, poll, wait_word, wake_word};
+use ringway_netstack::{SocketError, SocketId};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::Duration;
+
+/// Bits of connections.
+const BITS: usize = u64::BITS as usize;
+/// The number, behind those of the bits, that stands for all.
+const ANY: usize = BITS;
+/// Offsets of words in the data's first page, behind the locks: for each bit how often one of its connections became
+/// ready, and how many threads sleep until then; and the same for all.
+const CHANGES: usize = 128;
+const SLEEPERS: usize = CHANGES + 4 * (ANY + 1);
+/// Whether the attendant sleeps until it is called, and whether it leads.
+const DEEP: usize = SLEEPERS + 4 * (ANY + 1);
+const ATTENDS: usize = DEEP + 4;
+/// Until when the one who leads sleeps at most; 0: nobody leads, or the one who does is awake.
+const PLANNED: usize = ATTENDS + 4;
+/// The bits of the connections that the one who leads waits for.
+const LEADS_FOR: usize = PLANNED + 8;
+
+/// How long the one who leads sleeps at most while there are timers: one that another thread sets later, and that is
+/// not due before, needs no call then.
+const LONG: u64 = 10_000_000;
+/// How long the attendant leaves the lead to others.
+const NAP: u64 = 1_000_000;
+
+/// What notifies. Each process has these descriptors of the same eventfds, which don't block.
+#[derive(Debug)]
+pub struct Bells {
+    /// The port and the agent notify the processes.
+    pub call: EventFd,
+    /// The processes notify the port.
+    pub port: EventFd,
+    /// The processes notify the agent.
+    pub agent: EventFd,
+    /// The processes call the attendant.
+    pub attendant: EventFd,
+}
+
+impl From<[OwnedFd; 4]> for Bells {
+    /// In the order of the fields.
+    fn from(descriptors: [OwnedFd; 4]) -> Bells {
+        let [call, port, agent, attendant] = descriptors.map(EventFd::from);
+        Bells { call, port, agent, attendant }
+    }
+}
+
+/// Which connections a thread knows to have become ready. At first it knows of none.
+#[derive(Clone, Debug)]
+pub struct Watch([u32; BITS]);
+
+impl Default for Watch {
+    fn default() -> Watch {
+        // The words begin at 0: what was before counts as new.
+        Watch([u32::MAX; BITS])
+    }
+}
+
+/// A process that shares the stack, and what its threads wait for.
+#[derive(Debug)]
+pub struct Member {
+    image: Arc<Image>,
+    bells: Bells,
+    clock: Clock,
+}
+
+impl Member {
+    /// A process with the image, whose rings are mapped.
+    pub fn new(image: impl Into<Arc<Image>>, bells: Bells) -> Member {
+        Member { image: image.into(), bells, clock: Clock::new() }
+    }
+
+    /// The image.
+    pub fn image(&self) -> &Image {
+        &self.image
+    }
+
+    /// The time, of the clock of all processes.
+    pub fn now(&self) -> u64 {
+        self.clock.now()
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        /// Of an image that is too short, which none is.
+        static NONE: AtomicU32 = AtomicU32::new(0);
+        self.image.data.word(offset).unwrap_or(&NONE)
+    }
+
+    fn changes(&self, bit: usize) -> &AtomicU32 {
+        self.word(CHANGES + 4 * bit)
+    }
+
+    fn sleepers(&self, bit: usize) -> &AtomicU32 {
+        self.word(SLEEPERS + 4 * bit)
+    }
+
+    fn long_word(&self, offset: usize) -> &AtomicU64 {
+        static NONE: AtomicU64 = AtomicU64::new(0);
+        self.image.data.long_word(offset).unwrap_or(&NONE)
+    }
+
+    fn planned(&self) -> &AtomicU64 {
+        self.long_word(PLANNED)
+    }
+
+    /// Waits for this process's turn. If the stack is lost, all who sleep are to see it.
+    fn lock(&self) -> Result<Locked<'_>, LockError> {
+        self.image.lock().inspect_err(|error| {
+            if *error == LockError::Lost {
+                for bit in 0..=ANY {
+                    self.changes(bit).fetch_add(1, SeqCst);
+                    wake_word(self.changes(bit), u32::MAX);
+                }
+                self.bells.call.signal();
+                self.bells.attendant.signal();
+            }
+        })
+    }
+
+    /// Does something in a turn, and then what follows from it.
+    ///
+    /// # Errors
+    /// If the stack is lost.
+    pub fn turn<T>(&self, act: impl FnOnce(&mut Locked<'_>, u64) -> (T, Turn)) -> Result<T, LockError> {
+        let mut locked = self.lock()?;
+        let (value, turn) = act(&mut locked, self.now());
+        drop(locked);
+        self.finish(turn);
+        Ok(value)
+    }
+
+    /// Notifies, and wakes, after a turn of a thread that does not lead.
+    fn finish(&self, turn: Turn) {
+        self.notify(&turn);
+        let planned = self.planned().load(SeqCst);
+        let is_late = turn.deadline.is_some_and(|due| due < planned);
+        if is_late {
+            // The one who leads would sleep too long.
+            self.planned().store(turn.deadline.unwrap_or(0), SeqCst);
+        }
+        // It sleeps until the port notifies. The words of its connections were changed before this is read.
+        if is_late || turn.ready & self.long_word(LEADS_FOR).load(SeqCst) != 0 {
+            self.bells.call.signal();
+        }
+    }
+
+    /// Notifies, and wakes those who follow, after a turn.
+    fn notify(&self, turn: &Turn) {
+        if turn.kick_port {
+            self.bells.port.signal();
+        }
+        if turn.kick_agent {
+            self.bells.agent.signal();
+        }
+        let any = (turn.ready != 0).then_some(ANY);
+        for bit in (0..BITS).filter(|bit| turn.ready >> bit & 1 != 0).chain(any) {
+            self.changes(bit).fetch_add(1, SeqCst);
+            if self.sleepers(bit).load(SeqCst) > 0 {
+                wake_word(self.changes(bit), u32::MAX);
+            }
+        }
+    }
+
+    /// Reads bytes of a connection, and waits for them at most for `most`; 0: the end of the stream.
+    ///
+    /// # Errors
+    /// If the stack is lost; or as [`Locked::recv`], with [`SocketError::WouldBlock`] after the time.
+    pub fn recv(
+        &self,
+        socket: SocketId,
+        out: &mut [u8],
+        most: Option<Duration>,
+    ) -> Result<Result<usize, SocketError>, LockError> {
+        self.wait_for(socket, most, |locked, now| locked.recv(now, socket, out))
+    }
+
+    /// Sends bytes of a connection, as many as there is room for, and waits for room at most for `most`.
+    ///
+    /// # Errors
+    /// As [`Member::recv`].
+    pub fn send(
+        &self,
+        socket: SocketId,
+        bytes: &[u8],
+        most: Option<Duration>,
+    ) -> Result<Result<usize, SocketError>, LockError> {
+        self.wait_for(socket, most, |locked, now| locked.send(now, socket, bytes))
+    }
+
+    /// Tries a call on a connection until it does not have to wait.
+    fn wait_for<T>(
+        &self,
+        socket: SocketId,
+        most: Option<Duration>,
+        mut call: impl FnMut(&mut Locked<'_>, u64) -> (Result<T, SocketError>, Turn),
+    ) -> Result<Result<T, SocketError>, LockError> {
+        let done = self.wait(bit(socket) as usize, most, |locked, now| match call(locked, now) {
+            (Err(SocketError::WouldBlock), turn) => (None, turn),
+            (result, turn) => (Some(result), turn),
+        })?;
+        Ok(done.unwrap_or(Err(SocketError::WouldBlock)))
+    }
+
+    /// Waits at most for `most` until connections with one of these [bits](ringway_direct_stack::bit) became ready that
+    /// `watch` has not told of; their bits. As with an edge-triggered `epoll`, it may be ready for less than expected.
+    ///
+    /// # Errors
+    /// If the stack is lost.
+    pub fn watch(&self, watch: &mut Watch, bits: u64, most: Option<Duration>) -> Result<u64, LockError> {
+        let found = self.wait(ANY, most, |locked, now| {
+            let turn = locked.run(now);
+            let changed = |bit: &usize| self.changes(*bit).load(SeqCst) != watch.0[*bit];
+            let changed = (0..BITS).filter(changed).fold(turn.ready, |bits, bit| bits | 1 << bit);
+            (Some(changed & bits).filter(|found| *found != 0), turn)
+        })?;
+        let found = found.unwrap_or(0);
+        // What becomes ready from here on is told of by the next call; what was before is seen by who looks now.
+        for bit in (0..BITS).filter(|bit| found >> bit & 1 != 0) {
+            watch.0[bit] = self.changes(bit).load(SeqCst);
+        }
+        Ok(found)
+    }
+
+    /// Tries a call until it has a result, at most for `most`. `bit` is the number of the word that tells of one.
+    fn wait<T>(
+        &self,
+        bit: usize,
+        most: Option<Duration>,
+        mut call: impl FnMut(&mut Locked<'_>, u64) -> (Option<T>, Turn),
+    ) -> Result<Option<T>, LockError> {
+        let until = most.map_or(u64::MAX, |most| self.now().saturating_add(most.as_nanos() as u64));
+        let mut has_waited = false;
+        let result = loop {
+            let mut locked = match self.lock() {
+                Ok(locked) => locked,
+                Err(error) => break Err(error),
+            };
+            // Before the call looks: what became ready afterwards changes it.
+            let seen = self.changes(bit).load(SeqCst);
+            let now = self.now();
+            let (result, turn) = call(&mut locked, now);
+            if result.is_some() || now >= until {
+                drop(locked);
+                self.finish(turn);
+                break Ok(result);
+            }
+            has_waited = true;
+            let Some(lead) = self.image.lead.take_over() else {
+                drop(locked);
+                self.finish(turn);
+                self.follow(bit, seen, until);
+                continue;
+            };
+            let planned = self.plan(&turn, until, now);
+            self.planned().store(planned, SeqCst);
+            self.long_word(LEADS_FOR).store(if bit == ANY { u64::MAX } else { 1 << bit }, SeqCst);
+            let may_sleep = locked.arm(now) && self.changes(bit).load(SeqCst) == seen;
+            drop(locked);
+            self.notify(&turn);
+            if may_sleep {
+                self.sleep(planned, false);
+            }
+            self.long_word(LEADS_FOR).store(0, SeqCst);
+            self.planned().store(0, SeqCst);
+            drop(lead);
+        };
+        // It led, or was woken to lead. If the lead is not free, whoever has it passes it on.
+        if has_waited && let Some(lead) = self.image.lead.take_over() {
+            drop(lead);
+            self.pass_lead();
+        }
+        result
+    }
+
+    /// When the one who leads wakes up at the latest.
+    fn plan(&self, turn: &Turn, until: u64, now: u64) -> u64 {
+        turn.deadline.map_or(u64::MAX, |due| due.min(now + LONG)).min(until)
+    }
+
+    /// Sleeps until a connection with this bit changed, or until the lead is free.
+    fn follow(&self, bit: usize, seen: u32, until: u64) {
+        if self.word(ATTENDS).swap(0, SeqCst) == 1 {
+            // The attendant leaves the lead to this thread.
+            self.bells.attendant.signal();
+        }
+        self.sleepers(bit).fetch_add(1, SeqCst);
+        // Whoever leaves the lead from here on wakes this thread.
+        if self.image.lead.take_over().is_none() {
+            let most = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(self.now())));
+            wait_word(self.changes(bit), seen, most);
+        }
+        self.sleepers(bit).fetch_sub(1, SeqCst);
+    }
+
+    /// Sleeps until the port or the agent notifies, or, for the attendant, somebody calls it. Returns whether that was.
+    fn sleep(&self, until: u64, is_attendant: bool) -> bool {
+        let watch =
+            |bell: &EventFd| PollFd { descriptor: bell.as_fd().as_raw_fd(), readable: true, writable: false };
+        let mut bells = [watch(&self.bells.call), watch(&self.bells.attendant)];
+        let bells = &mut bells[..if is_attendant { 2 } else { 1 }];
+        poll(bells, Duration::from_nanos(until.saturating_sub(self.now())));
+        if bells[0].readable {
+            self.bells.call.clear();
+        }
+        bells.get(1).is_some_and(|bell| bell.readable) && self.bells.attendant.clear()
+    }
+
+    /// After the lead was left: a thread that waits takes it, or else the attendant does, in a while.
+    fn pass_lead(&self) {
+        for bit in (0..=ANY).filter(|bit| self.sleepers(*bit).load(SeqCst) > 0) {
+            self.changes(bit).fetch_add(1, SeqCst);
+            if wake_word(self.changes(bit), 1) > 0 {
+                return;
+            }
+        }
+        if self.word(DEEP).swap(0, SeqCst) == 1 {
+            self.bells.attendant.signal();
+        }
+    }
+
+    /// A process that shared the stack has ended: it may have led, or had its turn.
+    ///
+    /// # Errors
+    /// If the stack is lost.
+    pub fn notice_end(&self) -> Result<(), LockError> {
+        drop(self.lock()?);
+        self.pass_lead();
+        Ok(())
+    }
+
+    /// Leads while nobody else does, until `stops`; whoever sets it [calls](Member::call_attendant) the attendant then.
+    /// In one thread of all processes.
+    ///
+    /// # Errors
+    /// If the stack is lost.
+    pub fn attend(&self, stops: &AtomicBool) -> Result<(), LockError> {
+        while !stops.load(SeqCst) {
+            let Some(lead) = self.image.lead.take_over() else {
+                self.word(DEEP).store(1, SeqCst);
+                // Whoever leaves the lead from here on calls.
+                if let Some(lead) = self.image.lead.take_over() {
+                    self.word(DEEP).store(0, SeqCst);
+                    drop(lead);
+                    self.pass_lead();
+                    continue;
+                }
+                self.bell(u64::MAX);
+                self.nap()?;
+                continue;
+            };
+            let mut locked = self.lock()?;
+            let now = self.now();
+            let turn = locked.run(now);
+            let planned = self.plan(&turn, u64::MAX, now);
+            self.planned().store(planned, SeqCst);
+            let may_sleep = locked.arm(now);
+            self.word(ATTENDS).store(1, SeqCst);
+            drop(locked);
+            self.notify(&turn);
+            let is_called = may_sleep && self.sleep(planned, true);
+            let leaves = self.word(ATTENDS).swap(0, SeqCst) == 0 || is_called;
+            self.planned().store(0, SeqCst);
+            drop(lead);
+            self.pass_lead();
+            if leaves {
+                self.nap()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls the attendant.
+    pub fn call_attendant(&self) {
+        self.bells.attendant.signal();
+    }
+
+    /// Sleeps until the attendant is called.
+    fn bell(&self, until: u64) {
+        let descriptor = self.bells.attendant.as_fd().as_raw_fd();
+        let most = Duration::from_nanos(until.saturating_sub(self.now()));
+        poll(&mut [PollFd { descriptor, readable: true, writable: false }], most);
+        self.bells.attendant.clear();
+    }
+
+    /// The attendant lets others lead, and sees to timers that are due meanwhile.
+    fn nap(&self) -> Result<(), LockError> {
+        let turn = self.turn(|locked, now| {
+            let turn = locked.run(now);
+            (turn, turn)
+        })?;
+        let until = (self.now() + NAP).min(turn.deadline.unwrap_or(u64::MAX));
+        self.bell(until);
+        self.turn(|locked, now| ((), locked.run(now)))
+    }
+}
