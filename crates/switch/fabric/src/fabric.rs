@@ -1,5 +1,6 @@
 //! A fabric in one process: its workers, and the changes that can be made while they run.
 
+mod captures;
 mod functions;
 mod instances;
 mod takeover;
@@ -7,6 +8,7 @@ mod work;
 
 pub use work::{Done, Job};
 
+use crate::capture::CaptureError;
 use crate::forward::{SharedSource, Source};
 use crate::function::Reports;
 use crate::instances::{InstanceSide, Instances};
@@ -17,6 +19,7 @@ use crate::topology::{Held, Port, RxSlot, Steer, Switch, Target, Topology};
 use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
+use captures::Captures;
 use functions::FunctionRecord;
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
@@ -56,6 +59,9 @@ pub enum FabricError {
     /// The port can't be set up.
     #[error("port `{0}`: {1}")]
     Port(String, String),
+    /// A capture can't begin.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// The system refused.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -146,6 +152,7 @@ pub struct Fabric {
     reports: Reports,
     /// Functions that multiply, by name.
     instances: BTreeMap<String, Arc<Instances>>,
+    captures: Captures,
 }
 
 impl Fabric {
@@ -191,6 +198,7 @@ impl Fabric {
             functions,
             reports,
             instances: BTreeMap::new(),
+            captures: Captures::default(),
         })
     }
 
@@ -467,8 +475,10 @@ impl Fabric {
                 steer: record.steer.clone(),
                 budget: record.budget.clone(),
                 place: record.place.clone(),
+                taps: self.captures.taps(name),
             }));
         }
+        topology.has_captures = !self.captures.is_empty();
         self.published.replace(Arc::new(topology)).leave();
         self.limit_instances();
         self.link_functions();
