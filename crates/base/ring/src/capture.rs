@@ -262,7 +262,9 @@ mod tests {
     proptest! {
         #[test]
         fn copies_and_drops_are_all_frames(
-            rounds in prop::collection::vec((prop::collection::vec(0usize..1600, 0..20), any::<bool>()), 1..20),
+            rounds in prop::collection::vec(
+                (prop::collection::vec(0usize..1600, 0..20), any::<bool>()), 1..20,
+            ),
         ) {
             let geometry = Geometry::new(2, 3, 2 * 4096);
             let memory = memory(&geometry);
@@ -298,7 +300,9 @@ mod tests {
         }
 
         #[test]
-        fn hostile_memory_is_refused_by_both_sides(words in prop::collection::vec(any::<u64>(), 64), tail: u64, head: u64) {
+        fn hostile_memory_is_refused_by_both_sides(
+            words in prop::collection::vec(any::<u64>(), 64), tail: u64, head: u64,
+        ) {
             let geometry = Geometry::new(1, 1, 4096);
             let memory = memory(&geometry);
             for (at, word) in words.iter().enumerate() {

@@ -95,12 +95,8 @@ impl Forwarder {
             source.backlog.block(true);
             return Served::Waiting;
         }
-        if let Some(taps) = &port.taps {
-            capture::arrived(taps, source, &burst);
-        }
-        if let Some(place) = &port.place {
-            place.sent(&burst, *hash, turn.now);
-        }
+        port.taps.iter().for_each(|taps| capture::arrived(taps, source, &burst));
+        port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 /// Captures frames of ports.
 #[derive(Args)]
 #[command(after_help = "\
-TX is what a port's peer sends: `In`. RX is what it receives: `Out`. Times are UTC. docs/capture.md describes expressions,
-which are tcpdump's, files, and what a capture costs.
+`In` is what a port's peer sends, `Out` what it receives. Times are UTC. docs/capture.md describes
+expressions, which are tcpdump's, files, and what a capture costs.
 
 Examples:
   ringway capture left                          a line a frame
@@ -34,7 +34,8 @@ pub struct CaptureArguments {
     #[arg(short, long, value_name = "FRAMES", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// Keep the last so many MB in memory, and write them at the end.
-    #[arg(long, value_name = "MB", requires = "write", value_parser = clap::value_parser!(u64).range(1..=65536))]
+    #[arg(long, value_name = "MB", requires = "write",
+        value_parser = clap::value_parser!(u64).range(1..=65536))]
     pub ring: Option<u64>,
     /// Dropped frames too, each with its reason.
     #[arg(long)]

@@ -52,9 +52,8 @@ fn interfaces() {
         // One that ends now has no ports.
         let ports: Vec<PortView> = client.and_then(|mut client| client.get("/v1/ports")).unwrap_or_default();
         for PortView { name, .. } in ports {
-            println!(
-                "interface {{value={PREFIX}{fabric}:{name}}}{{display=Port {name} of Ringway's fabric {fabric}}}"
-            );
+            let shown = format!("Port {name} of Ringway's fabric {fabric}");
+            println!("interface {{value={PREFIX}{fabric}:{name}}}{{display={shown}}}");
         }
     }
 }

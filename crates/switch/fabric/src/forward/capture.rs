@@ -166,7 +166,10 @@ mod tests {
         #[test]
         fn copies_and_own_drops_are_the_frames_of_the_port(
             steps in prop::collection::vec(
-                (0usize..3, prop::collection::vec((0u8..6, 0usize..200), 0..40), 0usize..3, 0usize..40, any::<bool>(), 0u64..200_000),
+                (
+                    0usize..3, prop::collection::vec((0u8..6, 0usize..200), 0..40),
+                    0usize..3, 0usize..40, any::<bool>(), 0u64..200_000,
+                ),
                 1..30,
             ),
             is_small: bool,
@@ -223,7 +226,8 @@ mod tests {
                 prop_assert_eq!(short.count(port, |_| true), accepted);
             }
             prop_assert!(everything.frames.iter().all(|(.., data)| data.len() <= 40));
-            prop_assert!(everything.frames.is_sorted_by_key(|(_, _, time, _)| *time), "one worker, one order");
+            let is_sorted = everything.frames.is_sorted_by_key(|(_, _, time, _)| *time);
+            prop_assert!(is_sorted, "one worker, one order");
         }
     }
 
