@@ -2,6 +2,7 @@
 //! `fuzz_targets` passes libFuzzer's input to them; `tests/mutations.rs` runs them on mutated seeds with a
 //! stable compiler.
 
+pub mod capture_filter;
 pub mod click_language;
 pub mod control_socket;
 pub mod fabric_file;
@@ -45,6 +46,7 @@ pub struct Target {
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
+    Target { name: "capture_filter", run: capture_filter::run, seeds: capture_filter::seeds },
     Target { name: "click_language", run: click_language::run, seeds: click_language::seeds },
     Target { name: "control_socket", run: control_socket::run, seeds: control_socket::seeds },
     Target { name: "fabric_file", run: fabric_file::run, seeds: fabric_file::seeds },

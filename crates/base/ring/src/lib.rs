@@ -1,10 +1,13 @@
 //! The notifier, and the layout of Ringway's own shared ring.
 //!
 //! [`Notifier`] decides when one side of a ring notifies the other, for every kind of ring. `layout` is the
-//! shared memory of `ring` and `pipe` ports, with a [`Producer`] and a [`Consumer`]. Read `notifier.rs`
-//! first.
+//! shared memory of `ring` and `pipe` ports, with a [`Producer`] and a [`Consumer`]; `capture` is
+//! that of captures. Read `notifier.rs` first.
 #![cfg_attr(not(test), no_std)]
 
+extern crate alloc;
+
+pub mod capture;
 mod layout;
 #[cfg(all(test, ringway_loom))]
 mod models;

@@ -23,6 +23,14 @@ const IF_NAME: u16 = 2;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 const EPB_FLAGS: u16 = 2;
+const COMMENT: u16 = 1;
+const SHB_USERAPPL: u16 = 4;
+const STATISTICS: u32 = 5;
+const ISB_STARTTIME: u16 = 2;
+const ISB_ENDTIME: u16 = 3;
+const ISB_IFRECV: u16 = 4;
+const ISB_IFDROP: u16 = 5;
+const ISB_FILTERACCEPT: u16 = 6;
 
 /// Why a capture file is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -337,12 +345,28 @@ pub fn write_section(out: &mut Vec<u8>) {
     });
 }
 
+/// Appends a little-endian section header with the name of the program that writes the file.
+pub fn write_section_of(out: &mut Vec<u8>, program: &str) {
+    block(out, SECTION, |out| {
+        out.extend_from_slice(&BYTE_ORDER.to_le_bytes());
+        out.extend_from_slice(&[1, 0, 0, 0]);
+        out.extend_from_slice(&u64::MAX.to_le_bytes());
+        option(out, SHB_USERAPPL, program.as_bytes());
+        option(out, 0, &[]);
+    });
+}
+
 /// Appends an Ethernet interface with times in nanoseconds; its name is truncated to 1024 bytes.
 pub fn write_interface(out: &mut Vec<u8>, name: &str) {
+    write_interface_of(out, name, pcap::LONGEST);
+}
+
+/// As [`write_interface`], with the largest captured length in bytes.
+pub fn write_interface_of(out: &mut Vec<u8>, name: &str, snap_len: u32) {
     block(out, INTERFACE, |out| {
         out.extend_from_slice(&pcap::ETHERNET.to_le_bytes());
         out.extend_from_slice(&[0; 2]);
-        out.extend_from_slice(&pcap::LONGEST.to_le_bytes());
+        out.extend_from_slice(&snap_len.to_le_bytes());
         option(out, IF_NAME, name.as_bytes());
         option(out, IF_TSRESOL, &[9]);
         option(out, 0, &[]);
@@ -352,6 +376,11 @@ pub fn write_interface(out: &mut Vec<u8>, name: &str) {
 /// Appends a packet of an interface written by [`write_interface`]; its data is truncated to
 /// [`pcap::LONGEST`] bytes.
 pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
+    write_commented(out, packet, "");
+}
+
+/// As [`write_packet`], with a comment; none if it is empty.
+pub fn write_commented(out: &mut Vec<u8>, packet: &Packet<'_>, comment: &str) {
     let data = &packet.data[..packet.data.len().min(pcap::LONGEST as usize)];
     let words = [
         packet.interface,
@@ -367,11 +396,50 @@ pub fn write_packet(out: &mut Vec<u8>, packet: &Packet<'_>) {
         out.extend_from_slice(data);
         out.resize(out.len() + data.len().next_multiple_of(4) - data.len(), 0);
         let flags = match packet.direction {
-            Direction::Unknown => return,
-            Direction::Inbound => 1u32,
-            Direction::Outbound => 2,
+            Direction::Unknown => None,
+            Direction::Inbound => Some(1u32),
+            Direction::Outbound => Some(2),
         };
-        option(out, EPB_FLAGS, &flags.to_le_bytes());
+        if !comment.is_empty() {
+            option(out, COMMENT, comment.as_bytes());
+        }
+        if let Some(flags) = flags {
+            option(out, EPB_FLAGS, &flags.to_le_bytes());
+        }
+        if flags.is_some() || !comment.is_empty() {
+            option(out, 0, &[]);
+        }
+    });
+}
+
+/// Statistics of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Index of the interface.
+    pub interface: u32,
+    /// When the capture began and ended, in nanoseconds since 1970.
+    pub times: (u64, u64),
+    /// Packets that passed the interface.
+    pub received: u64,
+    /// Those that the filter accepted.
+    pub accepted: u64,
+    /// Accepted ones that are not in the file, for lack of room.
+    pub dropped: u64,
+}
+
+/// Appends statistics of an interface written by [`write_interface`].
+pub fn write_statistics(out: &mut Vec<u8>, statistics: &Statistics) {
+    // The halves of a time are little-endian each, the upper one first.
+    let halves = |time: u64| time.rotate_right(32).to_le_bytes();
+    let (begin, end) = statistics.times;
+    block(out, STATISTICS, |out| {
+        out.extend_from_slice(&statistics.interface.to_le_bytes());
+        out.extend_from_slice(&halves(end));
+        option(out, ISB_STARTTIME, &halves(begin));
+        option(out, ISB_ENDTIME, &halves(end));
+        option(out, ISB_IFRECV, &statistics.received.to_le_bytes());
+        option(out, ISB_IFDROP, &statistics.dropped.to_le_bytes());
+        option(out, ISB_FILTERACCEPT, &statistics.accepted.to_le_bytes());
         option(out, 0, &[]);
     });
 }
@@ -488,5 +556,30 @@ mod tests {
                 prop_assert!(Reader::new(&file).count() <= file.len() / 12 + 1);
             }
         }
+    }
+
+    #[test]
+    fn comments_and_statistics_are_skipped_by_a_reader_of_packets() {
+        let mut file = Vec::new();
+        write_section_of(&mut file, "ringway");
+        write_interface_of(&mut file, "left", 100);
+        let packet =
+            Packet { interface: 0, time: 7, original_len: 9, direction: Direction::Outbound, data: b"abc" };
+        write_commented(&mut file, &packet, "dropped: full");
+        let statistics =
+            Statistics { interface: 0, times: (1 << 32 | 2, 3), received: 5, accepted: 4, dropped: 1 };
+        write_statistics(&mut file, &statistics);
+        let mut decoder = Decoder::new();
+        let mut blocks = Vec::new();
+        let mut rest = &file[..];
+        while let Some((block, len)) = decoder.next(rest).unwrap() {
+            blocks.push(block);
+            rest = &rest[len..];
+        }
+        assert!(rest.is_empty());
+        assert_eq!(decoder.interfaces()[0].snap_len, 100);
+        assert_eq!(blocks[2..], [Block::Packet(packet), Block::Other(STATISTICS)]);
+        let at = file.windows(12).position(|window| window == b"\x02\0\x08\0\x01\0\0\0\x02\0\0\0");
+        assert!(at.is_some(), "the upper half of a time comes first");
     }
 }

@@ -83,10 +83,9 @@ const ROWS: &[Row] = &[
     ),
     (
         "",
-        "capture tcpdump dump pcap sniff mirror",
-        "`tcpdump -i INTERFACE` captures at a port of kind tap, \
-         `ringway host exec NAME -- tcpdump -i eth0` in a host; \"Capture frames\" in \
-         docs/measure.md has more",
+        "tcpdump dump pcap sniff mirror tshark wireshark",
+        "`ringway capture PORT` shows a port's frames, `ringway capture PORT -w FILE` writes them; \
+         `ringway capture --install-extcap` lets Wireshark list ports",
     ),
     (
         "",
@@ -504,7 +503,7 @@ mod tests {
         is("ls", "`ringway ps` shows");
         is("ssh left ip addr", "`ringway guest exec NAME COMMAND`");
         is("drain", "`ringway place drain HOST`");
-        is("capture left", "`tcpdump -i INTERFACE`");
+        is("tcpdump left", "`ringway capture PORT` shows");
         is("--fabric guest --json status", "`ringway ps` shows");
         is("function ls", "`ringway function list`");
         is("guest status", "`ringway guest list`");

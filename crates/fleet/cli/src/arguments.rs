@@ -1,5 +1,6 @@
 //! The command line.
 
+mod capture;
 mod exec;
 mod host;
 mod keys;
@@ -8,6 +9,7 @@ mod objects;
 mod program;
 mod stack;
 
+pub use capture::{CaptureArguments, CaptureDirection};
 pub use exec::{Exec, StackKind};
 pub use host::{HostCommand, Shape, Topo};
 pub use keys::FunctionKeys;
@@ -148,6 +150,8 @@ Examples:
         #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = sample)]
         seconds: f64,
     },
+    /// Capture frames of ports, as pcapng or a line each.
+    Capture(Box<CaptureArguments>),
     /// Show where a guest's time goes: programs, kernel, interrupts, idle; and what its process costs.
     #[command(after_help = "\
 For guests that can run commands, see `ringway guest exec --help`.

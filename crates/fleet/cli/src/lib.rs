@@ -14,6 +14,7 @@ macro_rules! println {
 
 mod advice;
 mod arguments;
+mod capture;
 mod chain;
 mod check;
 mod click;
@@ -131,6 +132,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Stats(options) => stats::stats(&target, json, &options),
         Command::Top(options) => top::top(&target, json, &options),
         Command::Graph { seconds } => graph::graph(&target, json, seconds),
+        Command::Capture(arguments) => capture::capture(&target, json, *arguments),
         Command::Profile { name, seconds } => profile::profile(&target, json, &name, seconds),
         Command::Switch { command } => switch::switch(&target, json, command),
         Command::Chain { command } => chain::chain(&target, json, command),

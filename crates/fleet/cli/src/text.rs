@@ -48,6 +48,11 @@ pub fn to_json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":{:?}}}", error.to_string()))
 }
 
+/// Prints a remark to standard error.
+pub fn note(what: &str) {
+    anstream::eprintln!("{}", printable_lines(what));
+}
+
 /// Prints a warning to standard error.
 pub fn warn(what: &str) {
     anstream::eprintln!("{FAIR}warning:{FAIR:#} {}", printable_lines(what));

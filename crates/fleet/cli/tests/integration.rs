@@ -1,6 +1,7 @@
 //! Tests of the real program.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod capture;
 mod chain;
 mod clients;
 mod creates;

@@ -1,11 +1,12 @@
 //! The `control` process: brings a fabric up, serves it, and takes it down.
 
 use crate::api;
+use crate::captures;
 use crate::engine::{Engine, EngineError, Inbox, Message, inbox};
 use crate::file::{Complaint, Fabric, Host};
 use crate::guests;
 use crate::placement;
-use crate::run_dir::{RunDir, RunDirError, api_socket};
+use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket};
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_scheduler as place;
 use ringway_spec::Function;
@@ -94,6 +95,8 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let file_of_places = run.path().join("placement.redb");
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let listener = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
+    let for_captures =
+        Listener::bind(&capture_socket(run.path()), Access { mode: Some(0o600), ..Access::default() })?;
     let extender = match options.extender {
         Some(address) => {
             let failed = |error| ControlError::Extender(address, error);
@@ -116,6 +119,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     let socket = std::os::unix::net::UnixListener::from(listener.as_fd().try_clone_to_owned()?);
     let socket = tokio::net::UnixListener::from_std(socket)?;
     let (over, stopped) = oneshot::channel::<()>();
+    let captures = tokio::spawn(captures::serve(for_captures, inbox.clone()));
     let router = api::router(inbox).merge(place::router(place.clone()));
     // The extender's address is logged before `ready` is called.
     extender.iter().for_each(send_address);
@@ -132,6 +136,9 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     kept.abort();
     drop(over);
     drop(listener);
+    captures.abort();
+    // The task was aborted, which is not an error.
+    let _ = captures.await;
     // Gives the answer to the shutdown request time to be sent; connections that stay open longer are cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
     tracing::info!("down");

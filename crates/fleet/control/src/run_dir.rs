@@ -114,6 +114,11 @@ pub fn api_socket(run: &Path) -> PathBuf {
     run.join("api.sock")
 }
 
+/// The socket for captures in a run directory.
+pub fn capture_socket(run: &Path) -> PathBuf {
+    run.join("captures")
+}
+
 /// Names of the fabrics below `base` that are up.
 pub fn running(base: &Path) -> Vec<String> {
     fabrics(base, |connected| connected.is_ok())

@@ -350,6 +350,11 @@ impl Data {
             Request::Load { function, counts } => {
                 return Ok(Reply::Load(fabric.instance_load(&function, counts)?));
             }
+            Request::Capture { number, capture } => {
+                let memory = descriptors.first().ok_or(FabricError::Limit("a memfd belongs to a capture"))?;
+                fabric.capture(number, capture, memory)?;
+            }
+            Request::EndCapture { number } => fabric.end_capture(number),
             Request::State => return Ok(Reply::State(fabric.state())),
             Request::Exits { port } => return Ok(Reply::Exits(fabric.exits(&port)?)),
             Request::Table { switch } => return Ok(Reply::Table(fabric.table(&switch)?)),

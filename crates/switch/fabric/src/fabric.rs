@@ -1,5 +1,6 @@
 //! A fabric in one process: its workers, and the changes that can be made while they run.
 
+mod captures;
 mod functions;
 mod instances;
 mod quarantine;
@@ -8,6 +9,7 @@ mod work;
 
 pub use work::{Done, Job};
 
+use crate::capture::CaptureError;
 use crate::forward::{SharedSource, Source};
 use crate::function::Reports;
 use crate::instances::{InstanceSide, Instances};
@@ -18,6 +20,7 @@ use crate::topology::{Held, Port, RxSlot, Steer, Switch, Target, Topology};
 use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
+use captures::Captures;
 use functions::FunctionRecord;
 use quarantine::Quarantine;
 use ringway_frame::{CountersPage, CountersRef};
@@ -58,6 +61,9 @@ pub enum FabricError {
     /// The port can't be set up.
     #[error("port `{0}`: {1}")]
     Port(String, String),
+    /// A capture can't begin.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// The system refused.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -154,6 +160,7 @@ pub struct Fabric {
     instances: BTreeMap<String, Arc<Instances>>,
     /// Keeps what peers tell.
     keeper: Option<Arc<dyn Keeper>>,
+    captures: Captures,
 }
 
 impl Fabric {
@@ -200,6 +207,7 @@ impl Fabric {
             reports,
             instances: BTreeMap::new(),
             keeper: None,
+            captures: Captures::default(),
         })
     }
 
@@ -502,8 +510,10 @@ impl Fabric {
                 budget: record.budget.clone(),
                 place: record.place.clone(),
                 is_suspect: record.quarantine.is_some(),
+                taps: self.captures.taps(name),
             }));
         }
+        topology.has_captures = !self.captures.is_empty();
         self.published.replace(Arc::new(topology)).leave();
         self.limit_instances();
         self.link_functions();

@@ -1,6 +1,7 @@
 //! One burst from its source to its destinations. [`Forwarder::serve`] takes all of the steps.
 
 mod backlog;
+mod capture;
 mod destination;
 mod drops;
 mod flood;
@@ -17,6 +18,7 @@ use crate::meter::{Access, Meter};
 use crate::topology::{Port, RxSlot, Switch, Target, Topology, is_closed};
 use arrayvec::ArrayVec;
 use backlog::Backlog;
+use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
 use private_copy::PrivateCopy;
@@ -93,9 +95,8 @@ impl Forwarder {
             source.backlog.block(true);
             return Served::Waiting;
         }
-        if let Some(place) = &port.place {
-            place.sent(&burst, *hash, turn.now);
-        }
+        port.taps.iter().for_each(|taps| capture::arrived(taps, source, &burst));
+        port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
@@ -208,13 +209,14 @@ pub struct Source {
     /// The number of the worker that served it last.
     worker: usize,
     backlog: Backlog,
+    captured: Captured,
 }
 
 impl Source {
     /// Source `tx` of queue `queue` of a port.
     pub fn new(tx: Box<dyn TxQueue>, port: PortId, queue: u16, counters: CountersRef) -> Source {
-        let (missed, backlog) = (Missed::default(), Backlog::default());
-        Source { tx, port, queue, counters, waiting: None, flooded: 0, missed, worker: 0, backlog }
+        let (missed, backlog, captured) = (Missed::default(), Backlog::default(), Captured::default());
+        Source { tx, port, queue, counters, waiting: None, flooded: 0, missed, worker: 0, backlog, captured }
     }
 
     /// Makes it a source of worker number `worker`. Called by a thread of that worker.
@@ -232,6 +234,7 @@ impl Source {
     /// Notes that the source has no frames.
     fn rest(&mut self, now: u64, topology: &Topology) -> Served {
         (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
+        self.captured.rest();
         self.backlog.rest(now, |queue| {
             // Another port may have this place by now.
             let slot = topology.rx.get(queue as usize).filter(|slot| slot.place.is_some());
@@ -477,11 +480,12 @@ impl<'d> Delivery<'d, '_, '_> {
         for to in open {
             let frames = before(lists[to.list].frames(), end);
             self.copies_to(to.slot);
-            to.put(self.turn, self.burst, &frames[..frames.len().min(to.fits)]);
+            let fits = frames.len().min(to.fits);
+            self.put(to, self.burst, &frames[..fits]);
         }
         if let Some(unsuited) = unsuited {
             self.copies_to(unsuited.to.slot);
-            unsuited.put(self.turn, before(lists[unsuited.to.list].frames(), end).len());
+            unsuited.put(self, before(lists[unsuited.to.list].frames(), end));
         }
     }
 

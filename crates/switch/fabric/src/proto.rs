@@ -164,8 +164,37 @@ pub enum Request {
         /// The switch's name.
         switch: String,
     },
+    /// Begins a capture. Carries one descriptor: the memfd that copies are written to.
+    Capture {
+        /// Its number.
+        number: u64,
+        /// What is captured.
+        capture: Capture,
+    },
+    /// Ends a capture.
+    EndCapture {
+        /// Its number.
+        number: u64,
+    },
     /// Ends `data`.
     Stop,
+}
+
+/// What is captured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Capture {
+    /// The ports.
+    pub ports: Vec<String>,
+    /// Whether frames are captured that their peers send.
+    pub inbound: bool,
+    /// Whether frames are captured that their peers receive.
+    pub outbound: bool,
+    /// Whether frames are captured that are dropped at these ports.
+    pub drops: bool,
+    /// Expression of the frames that are captured; empty for all.
+    pub filter: String,
+    /// Most bytes of a frame that are copied.
+    pub snap_len: u32,
 }
 
 /// A message of `data`.

@@ -1,5 +1,6 @@
 //! The fabric as workers see it: ports, their RX queues, switches. Immutable; a change makes a new topology.
 
+use crate::capture::Taps;
 use crate::instances::{Ends, InstanceSide};
 use crate::wait_limit::WaitLimit;
 use ringway_frame::{CountersRef, RxQueue};
@@ -15,6 +16,8 @@ pub struct Topology {
     pub ports: Vec<Option<Arc<Port>>>,
     /// Every RX queue; those of one port are adjacent.
     pub rx: Vec<Arc<RxSlot>>,
+    /// Whether any port is captured.
+    pub has_captures: bool,
 }
 
 impl Topology {
@@ -45,6 +48,8 @@ pub struct Port {
     pub place: Option<InstanceSide>,
     /// Whether its frames are copied to our own memory before a destination is locked.
     pub is_suspect: bool,
+    /// The captures of its frames, if there are any.
+    pub taps: Option<Arc<Taps>>,
 }
 
 /// A port whose frames stay where they are for now.

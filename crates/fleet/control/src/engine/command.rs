@@ -6,6 +6,7 @@ use crate::api::{
     LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SnapshotView, StatsView,
     TableEntryView, TableView,
 };
+use crate::captures::{Begun, CaptureRequest};
 use crate::file::{self, Described, Fabric, Outside};
 use crate::functions::{FunctionError, Functions};
 use crate::guests::GuestError;
@@ -102,6 +103,10 @@ pub enum Ask {
     Handlers(String, Answer<(PathBuf, u64)>),
     /// Turn a port's carrier on or off.
     SetCarrier(String, bool, Answer<()>),
+    /// Begin a capture.
+    Capture(Box<CaptureRequest>, Answer<Begun>),
+    /// End a capture.
+    EndCapture(u64, Answer<()>),
     /// Change the fabric to this file.
     Become(NewFabric, Answer<Changes>),
     /// Shut the fabric down.
@@ -184,6 +189,15 @@ impl Engine {
             Ask::SetCarrier(name, carrier, answer) => {
                 drop(answer.send(self.set_carrier(&name, carrier).await));
             }
+            Ask::Capture(request, answer) => {
+                if let Err(Ok(Begun { number, .. })) = answer.send(self.begin_capture(*request).await) {
+                    self.end_capture(number).await;
+                }
+            }
+            Ask::EndCapture(number, answer) => {
+                self.end_capture(number).await;
+                drop(answer.send(Ok(())));
+            }
             Ask::Become(new, answer) => {
                 let changes = self.apply(new).await;
                 let settled = self.hosts.settled();
@@ -198,7 +212,7 @@ impl Engine {
         }
     }
 
-    fn port(&self, name: &str) -> Result<&Port, Failure> {
+    pub(super) fn port(&self, name: &str) -> Result<&Port, Failure> {
         let unknown =
             || Failure::Unknown(error_body(format!("there is no port \"{name}\"; see `ringway ps`")));
         self.fabric.port(name).ok_or_else(unknown)

@@ -1,5 +1,6 @@
 //! The engine of `control`: one task that owns the running fabric and handles every event that concerns it.
 
+mod capture;
 mod chain;
 mod command;
 mod host;
@@ -24,6 +25,7 @@ use crate::hosts::{HostFailure, Hosts};
 use crate::open::{OpenError, PeerEvent};
 use crate::programs::{ProgramFailure, Programs};
 use crate::run_dir::{self, RunDir};
+use capture::Captures;
 use idle::Passed;
 use instances::Multiplied;
 use live::Live;
@@ -185,6 +187,7 @@ pub struct Engine {
     passed: BTreeMap<String, Passed>,
     /// Whether [`Message::LookAtIdle`] comes.
     looks_at_idle: bool,
+    captures: Captures,
 }
 
 impl Engine {
@@ -239,6 +242,7 @@ impl Engine {
             looks_at_instances: false,
             passed: BTreeMap::new(),
             looks_at_idle: false,
+            captures: Captures::default(),
         };
         engine.start_data(1).await?;
         Ok(engine)
@@ -576,5 +580,6 @@ impl Engine {
             }
         }
         self.resume_ports().await;
+        self.resume_captures().await;
     }
 }

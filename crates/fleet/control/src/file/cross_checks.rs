@@ -250,8 +250,17 @@ fn named_by_lookups(fabric: &Fabric, diagnostics: &Diagnostics) {
 }
 
 /// Ringway's own files in a run directory.
-const OURS: [&str; 8] =
-    ["api.sock", "lock", "guests", "hosts", "functions", "programs", "placement.redb", "placement.redb.log"];
+const OURS: [&str; 9] = [
+    "api.sock",
+    "captures",
+    "lock",
+    "guests",
+    "hosts",
+    "functions",
+    "programs",
+    "placement.redb",
+    "placement.redb.log",
+];
 
 fn sockets(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let run = host.run_of(fabric);

@@ -21,7 +21,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use watched::Watched;
+pub(crate) use watched::Watched;
 
 /// Why a port can't be opened.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,8 @@
 //! Destinations of a burst: locking, reserving, copying, publishing.
 
+use super::Delivery;
 use crate::topology::{RxSlot, is_closed};
-use ringway_frame::{Burst, Caps, RxQueue, add};
+use ringway_frame::{Burst, Caps, Lost, RxQueue, add};
 use ringway_mem::Turn;
 use ringway_port::offload::{Completed, Outcome, Whole};
 use std::sync::atomic::Ordering::Relaxed;
@@ -52,7 +53,7 @@ impl<'w> Destination<'w> {
     }
 
     #[inline]
-    pub(super) fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frames: &[u16]) {
+    pub(super) fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, frames: &[u16]) -> Lost {
         let lost = self.queue.put(turn, burst, frames);
         let bytes: u64 = if frames.len() == burst.len() {
             burst.bytes() as u64
@@ -61,6 +62,7 @@ impl<'w> Destination<'w> {
         };
         add(&self.slot.counters.rx_frames, (frames.len() as u64).saturating_sub(lost.frames));
         add(&self.slot.counters.rx_bytes, bytes.saturating_sub(lost.bytes));
+        lost
     }
 
     #[inline]
@@ -96,19 +98,20 @@ impl Unsuited<'_, '_> {
         *whole = completed.whole(to.fits);
     }
 
-    /// Copies the frames made from the first `inputs` frames, and counts those that could not be completed.
-    pub(super) fn put(&mut self, turn: &Turn<'_>, inputs: usize) {
+    /// Copies the frames made from `inputs`, and counts those that could not be completed.
+    pub(super) fn put(&mut self, delivery: &Delivery<'_, '_, '_>, inputs: &[u16]) {
         let Unsuited { to, completed, whole } = self;
-        let outcomes = &completed.outcomes[..inputs.min(whole.inputs)];
-        let outputs = outcomes.iter().map(|outcome| match outcome {
+        let outcomes = &completed.outcomes[..inputs.len().min(whole.inputs)];
+        let outputs = outcomes.iter().zip(inputs).map(|(outcome, input)| match outcome {
             Outcome::Frames(frames) => usize::from(*frames),
             Outcome::Dropped(reason) => {
                 to.slot.counters.drop_rx(*reason, 1);
+                delivery.see_dropped(to.slot.port, *reason, [usize::from(*input)].into_iter());
                 0
             }
         });
         let outputs = outputs.sum();
-        to.put(turn, &completed.burst, &completed.names()[..outputs]);
+        delivery.put(to, &completed.burst, &completed.names()[..outputs]);
         to.fits = whole.inputs;
     }
 }

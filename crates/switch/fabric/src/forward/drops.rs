@@ -1,5 +1,6 @@
 //! Counts frames that reach no destination, by reason.
 
+use super::capture::numbers;
 use super::wait::Cut;
 use super::{Delivery, Destination, ETHERNET};
 use crate::topology::RxSlot;
@@ -9,12 +10,19 @@ use std::sync::TryLockError;
 
 impl Delivery<'_, '_, '_> {
     /// Counts frames for a destination that is down.
-    pub(super) fn count_away(&self, slot: &RxSlot, frames: usize) {
+    pub(super) fn count_away(&self, slot: &RxSlot, frames: &[u16]) {
         // Only the worker that has the queue locked writes its counters.
-        match slot.queue.try_lock() {
-            Err(TryLockError::WouldBlock) => self.source.counters.drop_tx(Reason::Down, frames),
-            _held => slot.counters.drop_rx(Reason::Down, frames),
-        }
+        let port = match slot.queue.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                self.source.counters.drop_tx(Reason::Down, frames.len());
+                self.source.port
+            }
+            _held => {
+                slot.counters.drop_rx(Reason::Down, frames.len());
+                slot.port
+            }
+        };
+        self.see_dropped(port, Reason::Down, numbers(frames));
     }
 
     /// Counts the frames of `start..cut` that were not delivered.
@@ -28,15 +36,19 @@ impl Delivery<'_, '_, '_> {
     ) {
         let mut listed = 0;
         for (number, list) in lists.iter().enumerate() {
-            let frames = before(list.frames(), cut.at).len();
-            listed += frames;
+            let frames = before(list.frames(), cut.at);
+            listed += frames.len();
             if cut.busy & 1 << number != 0 {
-                self.source.counters.drop_tx(Reason::Busy, frames);
+                self.source.counters.drop_tx(Reason::Busy, frames.len());
+                self.see_dropped(self.source.port, Reason::Busy, numbers(frames));
                 continue;
             }
             let Some(slot) = self.topology.rx.get(list.destination as usize) else { continue };
             match open.iter().chain(unsuited).find(|to| to.list == number) {
-                Some(to) if to.fits < frames => slot.counters.drop_rx(Reason::Full, frames - to.fits),
+                Some(to) if to.fits < frames.len() => {
+                    slot.counters.drop_rx(Reason::Full, frames.len() - to.fits);
+                    self.see_dropped(slot.port, Reason::Full, numbers(&frames[to.fits..]));
+                }
                 Some(_) => {}
                 None => self.count_away(slot, frames),
             }
@@ -45,15 +57,16 @@ impl Delivery<'_, '_, '_> {
             return;
         }
         for frame in start..cut.at {
-            let counters = &self.source.counters;
-            match self.verdicts[frame] {
-                NOWHERE if self.burst.meta(frame).len < ETHERNET => counters.drop_tx(Reason::Short, 1),
-                INVALID => counters.drop_tx(Reason::BadSource, 1),
-                RESERVED => counters.drop_tx(Reason::Reserved, 1),
-                port if port == self.source.port => counters.drop_tx(Reason::Hairpin, 1),
-                port if self.topology.port(port).is_none() => counters.drop_tx(Reason::NoPort, 1),
-                _ => {}
-            }
+            let reason = match self.verdicts[frame] {
+                NOWHERE if self.burst.meta(frame).len < ETHERNET => Reason::Short,
+                INVALID => Reason::BadSource,
+                RESERVED => Reason::Reserved,
+                port if port == self.source.port => Reason::Hairpin,
+                port if self.topology.port(port).is_none() => Reason::NoPort,
+                _ => continue,
+            };
+            self.source.counters.drop_tx(reason, 1);
+            self.see_dropped(self.source.port, reason, [frame].into_iter());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Flooding: delivers frames to every port of a switch except their own.
 
+use super::capture::numbers;
 use super::destination::{Busy, Destination, Unsuited};
 use super::{Delivery, Missed};
 use crate::meter::Access;
@@ -63,10 +64,13 @@ impl<'d> Delivery<'d, '_, '_> {
                     let mut to = self.flood_one(to, caps, &frames, completer);
                     self.publish(&mut to);
                 }
-                Ok(None) => self.count_away(slot, frames.len()),
+                Ok(None) => self.count_away(slot, &frames),
                 Err(Busy) if !is_retry && !slot.given_up.load(Relaxed) => again.push(member),
                 // Only the worker that has the queue locked writes its counters.
-                Err(Busy) => self.source.counters.drop_tx(Reason::Busy, frames.len()),
+                Err(Busy) => {
+                    self.source.counters.drop_tx(Reason::Busy, frames.len());
+                    self.see_dropped(own, Reason::Busy, numbers(&frames));
+                }
             }
         }
         let is_done = portion.is_last && again.is_empty();
@@ -77,6 +81,7 @@ impl<'d> Delivery<'d, '_, '_> {
         if is_done {
             if reached == 0 && first == 0 {
                 self.source.counters.drop_tx(Reason::NoPort, frames.len());
+                self.see_dropped(own, Reason::NoPort, numbers(&frames));
             }
             self.release(frames.len());
         }
@@ -113,19 +118,21 @@ impl<'d> Delivery<'d, '_, '_> {
         let delivered = if self.properties.suits(&caps) {
             to.reserve(self.turn, self.burst, frames);
             self.copies_to(to.slot);
-            to.put(self.turn, self.burst, &frames[..to.fits]);
-            to.fits
+            let fits = to.fits;
+            self.put(&mut to, self.burst, &frames[..fits]);
+            fits
         } else {
             let completed = completer.complete(self.burst, frames, caps);
             let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
             unsuited.reserve(self.turn);
             self.copies_to(unsuited.to.slot);
-            unsuited.put(self.turn, frames.len());
+            unsuited.put(self, frames);
             to = unsuited.to;
             unsuited.whole.inputs
         };
         if delivered < frames.len() {
             to.slot.counters.drop_rx(Reason::Full, frames.len() - delivered);
+            self.see_dropped(to.slot.port, Reason::Full, numbers(&frames[delivered..]));
         } else {
             to.fits_all(self.turn.now, self.port.hold);
         }

@@ -2,6 +2,7 @@
 
 use super::wait::{ANSWER, OCCUPIED};
 use super::*;
+use crate::capture::{Tap, Taps};
 use crate::topology::{Steer, Switch};
 use proptest::prelude::*;
 use ringway_frame::{Caps, Lost, Needs, Offload, RxQueue};
@@ -46,6 +47,12 @@ pub(super) struct Peer {
     pub(super) half: Option<bool>,
     /// Number of frames that wait, if it is a function on a worker.
     pub(super) waiting: Option<usize>,
+}
+
+impl Peer {
+    pub(super) fn set_away(&mut self, is_away: bool) {
+        self.away = is_away;
+    }
 }
 
 #[derive(Clone, Default)]
@@ -134,11 +141,13 @@ pub(super) struct Bench {
     forwarder: Forwarder,
     reader: Reader,
     pub(super) now: u64,
+    /// The number of the captures.
+    epoch: u64,
 }
 
 impl Bench {
     /// Ports 0.. on one learning switch.
-    fn new(ports: u16) -> Bench {
+    pub(super) fn new(ports: u16) -> Bench {
         let lookup = Arc::new(Learning::new(Table::new(64, 16, 300, 64, 11), false));
         let switch = Arc::new(Switch { lookup, members: (0..ports).collect() });
         Bench::with(ports, |_| Target::Switch(switch.clone()))
@@ -163,13 +172,15 @@ impl Bench {
                 budget: None,
                 is_suspect: false,
                 place: None,
+                taps: None,
             };
             topology.ports.push(Some(Arc::new(port)));
             sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));
         }
         let reader = Reader::register().expect("tests take few slots");
         let meter = Meter::new(Default::default());
-        Bench { peers, topology, sources, forwarder: Forwarder::new(FlowHash::new(1), meter), reader, now: 1 }
+        let forwarder = Forwarder::new(FlowHash::new(1), meter);
+        Bench { peers, topology, sources, forwarder, reader, now: 1, epoch: 0 }
     }
 
     pub(super) fn send(&self, port: usize, frames: &[&'static [u8]]) {
@@ -195,6 +206,24 @@ impl Bench {
         self.sources[port].worker = worker;
     }
 
+    /// Makes `taps` the captures of all ports.
+    pub(super) fn tap(&mut self, taps: &[Arc<Tap>]) {
+        if !self.topology.has_captures {
+            self.epoch += 1;
+        }
+        self.topology.has_captures = !taps.is_empty();
+        for (id, port) in self.topology.ports.iter_mut().enumerate() {
+            let list = taps.iter().map(|tap| (tap.clone(), id as u16)).collect();
+            let all = Taps { epoch: self.epoch, list };
+            let taps = (!taps.is_empty()).then(|| Arc::new(all));
+            port.as_mut().and_then(Arc::get_mut).unwrap().taps = taps;
+        }
+    }
+
+    pub(super) fn counters(&self, port: usize) -> CountersRef {
+        self.sources[port].counters.clone()
+    }
+
     pub(super) fn got(&self, port: usize) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.peers[port].0.lock().unwrap().got)
     }
@@ -212,7 +241,7 @@ impl Bench {
     }
 
     /// Sends a frame from every port's station, so that the switch learns all of them.
-    fn teach(&mut self) {
+    pub(super) fn teach(&mut self) {
         for port in 0..self.peers.len() {
             self.send(port, &[frame(0xff, port as u8, 60)]);
             assert_eq!(self.serve(port), Served::Moved(1));
