@@ -50,6 +50,8 @@ impl Quarantine {
                 budget,
                 place: None,
                 is_suspect: false,
+                // Frames are captured where the port's own queues take them.
+                taps: None,
             }))
         };
         let (own, next) = (usize::from(self.id), usize::from(self.id) + 1);
