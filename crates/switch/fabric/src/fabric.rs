@@ -93,8 +93,6 @@ struct Record {
     peer: Option<Box<dyn Peer>>,
     /// Jobs to do after that, each with its call.
     jobs: VecDeque<(Job, Option<u64>)>,
-    /// What was kept of its peer by a former process.
-    kept: Vec<Kept>,
     /// Whether the port is being removed.
     leaving: bool,
     /// Set while its frames stay where they are.
@@ -150,6 +148,8 @@ pub struct Fabric {
     instances: BTreeMap<String, Arc<Instances>>,
     /// Keeps what peers tell.
     keeper: Option<Arc<dyn Keeper>>,
+    /// What was kept of peers by a former process, by port, until they are attached again.
+    kept: BTreeMap<String, Vec<Kept>>,
 }
 
 impl Fabric {
@@ -196,6 +196,7 @@ impl Fabric {
             reports,
             instances: BTreeMap::new(),
             keeper: None,
+            kept: BTreeMap::new(),
         })
     }
 
@@ -249,13 +250,8 @@ impl Fabric {
         let counters = self.counters(first as usize, queues)?;
         let lines = self.lines(&spec, queues)?;
         let doorbells = lines.iter().map(|(_, _, line)| line.clone() as Arc<dyn Doorbell>).collect();
-        let context = Context {
-            port: &spec,
-            doorbells,
-            counters: &counters,
-            check: &self.wakeup,
-            keeper: self.keeper.as_ref(),
-        };
+        let (check, keeper) = (&self.wakeup, self.keeper.as_ref());
+        let context = Context { port: &spec, doorbells, counters: &counters, check, keeper };
         let (peer, queues) = match (kind.open)(context) {
             Ok(made) => made,
             Err(error) => {
@@ -276,8 +272,7 @@ impl Fabric {
             let source = Arc::new(Mutex::new(source));
             slots.push(QueueSlot { worker, bit, line, source, is_taken: false });
         }
-        let reported = peer.state();
-        let (name, log) = (spec.name.clone(), LogLimit::of_port());
+        let (name, log, reported) = (spec.name.clone(), LogLimit::of_port(), peer.state());
         self.watchdog.name(id, Some(&name));
         let record = Record {
             id,
@@ -288,7 +283,6 @@ impl Fabric {
             steer,
             peer: Some(peer),
             jobs: VecDeque::new(),
-            kept: Vec::new(),
             leaving: false,
             held: None,
             session: None,
