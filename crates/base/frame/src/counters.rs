@@ -116,7 +116,8 @@ pub struct Counters {
     pub moved: AtomicU64,
     /// Pauses of the peer's session: it was woken too often without a message.
     pub session_pauses: AtomicU64,
-    /// Not a counter: what a restarted data path needs of the port's session; 0: nothing. Only the first queue's is used.
+    /// Not a counter: whether a restarted data path can go on with the port's session. Only the first
+    /// queue's is used.
     pub session: AtomicU64,
     /// Not a counter: settings that the peer made by commands.
     pub settings: AtomicU64,

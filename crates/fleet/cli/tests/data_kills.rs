@@ -46,21 +46,43 @@ impl Transport for Link {
     }
 }
 
-/// A guest that sends back what it gets, until told to stop; then it asks the back-end something on its only
-/// connection.
-fn reflect(socket: UnixStream, packed: bool, stop: &AtomicBool) {
-    let file = memfd("guest", SIZE as usize).unwrap();
-    let memory = Memory::new(vec![map_region(&file, 0, SIZE, 0, USER).unwrap()]).unwrap();
+/// Addresses of the rings.
+const RINGS: [u64; 2] = [0, 0x1_0000];
+
+/// Describes a guest's memory and rings on the only connection that it has.
+fn describe(
+    socket: UnixStream,
+    packed: bool,
+    file: &OwnedFd,
+    kicks: [&EventFd; 2],
+    calls: &EventFd,
+) -> Frontend<Link> {
     let format = if packed { virtio::RING_PACKED } else { 0 };
     let features = virtio::VERSION_1 | virtio::EVENT_IDX | format;
     let mut front = Frontend::negotiate(Link(socket), features, protocol::REPLY_ACK).unwrap();
     let region = MemoryRegion { guest: 0, size: SIZE, user: USER, offset: 0 };
     front.set_memory(vec![SharedRegion { region, fd: file.try_clone().unwrap() }]).unwrap();
+    let copy = |fd: &EventFd| Some(fd.as_fd().try_clone_to_owned().unwrap());
+    for (index, (at, kick)) in (0..).zip(RINGS.map(|at| USER + at).into_iter().zip(kicks)) {
+        let (available, used) = (at + 0x4000, at + 0x8000);
+        let addresses = VringAddr { index, flags: 0, descriptors: at, available, used, log: 0 };
+        let base = if packed { 0x8000 } else { 0 };
+        front.start(Vring { size: RING, addresses, base, kick: copy(kick), call: copy(calls) }).unwrap();
+    }
+    front
+}
+
+/// A guest that sends back what it gets, until told to stop; then it asks the back-end something on its only
+/// connection.
+fn reflect(socket: UnixStream, packed: bool, stop: &AtomicBool) {
+    let file = memfd("guest", SIZE as usize).unwrap();
+    let memory = Memory::new(vec![map_region(&file, 0, SIZE, 0, USER).unwrap()]).unwrap();
+    let (kicks, calls) = ([(); 2].map(|()| EventFd::new().unwrap()), EventFd::new().unwrap());
+    let mut front = describe(socket, packed, &file, kicks.each_ref(), &calls);
     let layout = Layout { packed, size: RING, event_idx: true, indirect: false };
     let lengths = layout.lengths().unwrap();
     let span = |at: u64, len: u32| memory.span_mut(at, len, &mut Hint::default()).unwrap();
-    let [rings, buffers] = [[0, 0x1_0000], [0x10_0000, 0x20_0000]];
-    let mut drivers = rings.map(|at| {
+    let mut drivers = RINGS.map(|at| {
         let areas = Areas {
             descriptors: span(at, lengths.descriptors),
             driver: span(at + 0x4000, lengths.driver),
@@ -68,15 +90,7 @@ fn reflect(socket: UnixStream, packed: bool, stop: &AtomicBool) {
         };
         Driver::new(&layout, areas).unwrap()
     });
-    let (kicks, calls) = ([(); 2].map(|()| EventFd::new().unwrap()), EventFd::new().unwrap());
-    let copy = |fd: &EventFd| Some(fd.as_fd().try_clone_to_owned().unwrap());
-    for (index, at) in (0..).zip(rings.map(|at| USER + at)) {
-        let (available, used) = (at + 0x4000, at + 0x8000);
-        let addresses = VringAddr { index, flags: 0, descriptors: at, available, used, log: 0 };
-        let (kick, call) = (copy(&kicks[index as usize]), copy(&calls));
-        let base = if packed { 0x8000 } else { 0 };
-        front.start(Vring { size: RING, addresses, base, kick, call }).unwrap();
-    }
+    let buffers = [0x10_0000, 0x20_0000];
     let mut places: [HashMap<u16, u64>; 2] = Default::default();
     let mut free: [Vec<u64>; 2] = buffers.map(|at| (0..u64::from(RING)).map(|n| at + n * 2048).collect());
     while !stop.load(SeqCst) {

@@ -101,8 +101,6 @@ struct Record {
     peer: Option<Box<dyn Peer>>,
     /// Jobs to do after that, each with its call.
     jobs: VecDeque<(Job, Option<u64>)>,
-    /// What was kept of its peer by a former process.
-    kept: Vec<Kept>,
     /// Whether the port is being removed.
     leaving: bool,
     /// Set while its frames stay where they are.
@@ -161,6 +159,8 @@ pub struct Fabric {
     /// Keeps what peers tell.
     keeper: Option<Arc<dyn Keeper>>,
     captures: Captures,
+    /// What was kept of peers by a former process, by port, until they are attached again.
+    kept: BTreeMap<String, Vec<Kept>>,
 }
 
 impl Fabric {
@@ -208,6 +208,7 @@ impl Fabric {
             instances: BTreeMap::new(),
             keeper: None,
             captures: Captures::default(),
+            kept: BTreeMap::new(),
         })
     }
 
@@ -261,13 +262,8 @@ impl Fabric {
         let counters = self.counters(first as usize, queues)?;
         let lines = self.lines(&spec, queues)?;
         let doorbells = lines.iter().map(|(_, _, line)| line.clone() as Arc<dyn Doorbell>).collect();
-        let context = Context {
-            port: &spec,
-            doorbells,
-            counters: &counters,
-            check: &self.wakeup,
-            keeper: self.keeper.as_ref(),
-        };
+        let (check, keeper) = (&self.wakeup, self.keeper.as_ref());
+        let context = Context { port: &spec, doorbells, counters: &counters, check, keeper };
         let (peer, queues) = match (kind.open)(context) {
             Ok(made) => made,
             Err(error) => {
@@ -288,8 +284,7 @@ impl Fabric {
             let source = Arc::new(Mutex::new(source));
             slots.push(QueueSlot { worker, bit, line, source, is_taken: false });
         }
-        let reported = peer.state();
-        let (name, log) = (spec.name.clone(), LogLimit::of_port());
+        let (name, log, reported) = (spec.name.clone(), LogLimit::of_port(), peer.state());
         self.watchdog.name(id, Some(&name));
         let record = Record {
             id,
@@ -300,7 +295,6 @@ impl Fabric {
             steer,
             peer: Some(peer),
             jobs: VecDeque::new(),
-            kept: Vec::new(),
             leaving: false,
             held: None,
             session: None,

@@ -52,6 +52,19 @@ impl Cursor {
     }
 }
 
+/// How far a device is: what another one needs to go on in its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The first buffer that is not used.
+    pub at: Cursor,
+    /// Position of the next used entry.
+    pub used: Cursor,
+    /// Used entries before this position are visible to the driver for certain.
+    pub visible: Cursor,
+    /// Packed: the word to store at `visible`, which makes the entries from there on visible.
+    pub first: u64,
+}
+
 /// The device side of a ring format. Reading advances only a cursor; `write_used` is the first write to the
 /// ring.
 pub(crate) trait Format<'t>: Copy {
@@ -97,19 +110,6 @@ pub(crate) trait Format<'t>: Copy {
 
     /// Whether the driver wants an interrupt for the entries published since `signalled`.
     fn wants_interrupt(&self, signalled: Cursor, used: &Used) -> bool;
-}
-
-/// How far a device is: what another one needs to go on in its place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// The first buffer that is not used.
-    pub at: Cursor,
-    /// Position of the next used entry.
-    pub used: Cursor,
-    /// Used entries before this position are visible to the driver for certain.
-    pub visible: Cursor,
-    /// Packed: the word to store at `visible`, which makes the entries from there on visible.
-    pub first: u64,
 }
 
 /// A device's position in the used entries.

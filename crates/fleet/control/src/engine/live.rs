@@ -243,7 +243,8 @@ impl Engine {
         };
         let copy = |all: &[OwnedFd]| all.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
         let records = live.records.iter().map(|(key, (bytes, held))| Ok((*key, bytes.clone(), copy(held)?)));
-        let copied = records.collect::<io::Result<Vec<_>>>().and_then(|records| Ok((records, copy(&live.kept)?)));
+        let records = records.collect::<io::Result<Vec<_>>>();
+        let copied = records.and_then(|records| Ok((records, copy(&live.kept)?)));
         let (records, kept) = match copied {
             Ok(copied) => copied,
             Err(error) => return Box::pin(std::future::ready(Err(DataError::Refused(error.to_string())))),

@@ -411,16 +411,16 @@ impl Fabric {
     /// # Errors
     /// There is no such port.
     pub fn restore(&mut self, name: &str, kept: Kept) -> Result<(), FabricError> {
-        let record = self.ports.get_mut(name);
-        let record = record.ok_or_else(|| FabricError::Unknown("port", name.into()))?;
-        record.kept.push(kept);
+        if !self.ports.contains_key(name) {
+            return Err(FabricError::Unknown("port", name.into()));
+        }
+        self.kept.entry(name.into()).or_default().push(kept);
         Ok(())
     }
 
     /// The job that attaches a peer, or, if it is `resumed`, attaches it again with what [`Fabric::restore`] passed.
     pub fn attachment(&mut self, name: &str, resumed: bool, descriptors: Vec<OwnedFd>) -> Job {
-        let kept =
-            self.ports.get_mut(name).map(|record| std::mem::take(&mut record.kept)).unwrap_or_default();
+        let kept = self.kept.remove(name).unwrap_or_default();
         if resumed { Job::Resume(kept, descriptors) } else { Job::Attach(descriptors) }
     }
 

@@ -183,7 +183,7 @@ impl Guest {
         // Nobody uses former descriptions of rings that are restored: workers' turns are waited for once.
         match self.held.take() {
             None if resuming => self.held = Some(Vec::new()),
-            retired => drop(ringway_host::reclaim_all(retired.unwrap_or_default())),
+            retired => ringway_host::reclaim_all(retired.unwrap_or_default()),
         }
         let mut word = 0;
         self.first_counters(|counters| word = counters.settings.load(Relaxed));
@@ -323,7 +323,7 @@ impl Guest {
                 all.extend(retired);
                 self.held = Some(all);
             }
-            None => drop(ringway_host::reclaim_all(retired)),
+            None => ringway_host::reclaim_all(retired),
         }
     }
 

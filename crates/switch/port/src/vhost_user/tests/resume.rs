@@ -30,15 +30,18 @@ const ROOM: u32 = 1024;
 /// Frames sent together.
 const TOGETHER: usize = 4;
 
+/// A message and its descriptors.
+type Message = (Vec<u8>, Vec<OwnedFd>);
+
 /// What `control` keeps.
 #[derive(Default)]
-struct Kitchen(Mutex<BTreeMap<u32, (Vec<u8>, Vec<OwnedFd>)>>);
+struct Records(Mutex<BTreeMap<u32, Message>>);
 
 fn copies(fds: &[OwnedFd]) -> Vec<OwnedFd> {
     fds.iter().map(|fd| fd.try_clone().unwrap()).collect()
 }
 
-impl Keeper for Kitchen {
+impl Keeper for Records {
     fn keep(&self, port: &str, key: u32, message: Option<(&[u8], &[OwnedFd])>) {
         assert_eq!(port, "p");
         let mut kept = self.0.lock().unwrap();
@@ -49,7 +52,7 @@ impl Keeper for Kitchen {
     }
 }
 
-impl Kitchen {
+impl Records {
     fn all(&self) -> Vec<Kept> {
         let kept = self.0.lock().unwrap();
         let all = kept.iter();
@@ -90,7 +93,7 @@ struct World {
     packed: bool,
     file: OwnedFd,
     page: Arc<Vec<Counters>>,
-    kept: Arc<Kitchen>,
+    kept: Arc<Records>,
     /// `control`'s duplicate of the socket.
     socket: OwnedFd,
     served: Served,
@@ -100,7 +103,7 @@ struct World {
     reader: Reader,
 }
 
-fn back_end(page: &Arc<Vec<Counters>>, kept: &Arc<Kitchen>) -> (Backend, Vec<Queue>) {
+fn back_end(page: &Arc<Vec<Counters>>, kept: &Arc<Records>) -> (Backend, Vec<Queue>) {
     let counters = vec![CountersRef::new(page.clone(), 0).unwrap()];
     let (mut backend, queues) = new(Config::default(), vec![Arc::new(Silent)], counters);
     backend.keep_in("p", kept.clone());
@@ -109,7 +112,7 @@ fn back_end(page: &Arc<Vec<Counters>>, kept: &Arc<Kitchen>) -> (Backend, Vec<Que
 
 impl World {
     fn new(packed: bool) -> World {
-        let (page, kept) = (Arc::new(vec![Counters::default()]), Arc::new(Kitchen::default()));
+        let (page, kept) = (Arc::new(vec![Counters::default()]), Arc::new(Records::default()));
         let (mut backend, queues) = back_end(&page, &kept);
         let (stream, other) = UnixStream::pair().unwrap();
         stream.set_nonblocking(true).unwrap();
