@@ -1,7 +1,7 @@
 //! The frames of a capture file, as `control` reads it and `data` replays it.
 //!
-//! An image is a sequence of 64-bit words: a magic number, the number of frames, and for each frame its time, its length
-//! in bytes, and its bytes, filled up to whole words.
+//! An image is a sequence of 64-bit words: a magic number, the number of frames, and for each frame its time, its
+//! length in bytes, and its bytes, filled up to whole words.
 
 use ringway_frame::LARGEST;
 use ringway_wire::pcap::{self, PcapError};
