@@ -14,6 +14,7 @@ pub mod nic_registers;
 pub mod nic_rtl8139;
 pub mod offload;
 pub mod pcap;
+pub mod pcap_replay;
 pub mod pcapng;
 pub mod place_expression;
 pub mod place_inventory;
@@ -58,6 +59,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nic_rtl8139", run: nic_rtl8139::run, seeds: nic_rtl8139::seeds },
     Target { name: "offload", run: offload::run, seeds: offload::seeds },
     Target { name: "pcap", run: pcap::run, seeds: pcap::seeds },
+    Target { name: "pcap_replay", run: pcap_replay::run, seeds: pcap_replay::seeds },
     Target { name: "pcapng", run: pcapng::run, seeds: pcapng::seeds },
     Target { name: "place_expression", run: place_expression::run, seeds: place_expression::seeds },
     Target { name: "place_inventory", run: place_inventory::run, seeds: place_inventory::seeds },

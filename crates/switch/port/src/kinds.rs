@@ -1,6 +1,6 @@
 //! The kinds of port in the data path, one row each.
 
-use crate::{PortKind, e1000, link, null, ring, ring_pci, source, tap, vhost_user, wire};
+use crate::{PortKind, e1000, link, null, pcap, ring, ring_pci, source, tap, vhost_user, wire};
 
 /// Every kind. A pipe has no row: its programs' frames do not pass the data path.
 pub const KINDS: &[PortKind] = &[
@@ -12,5 +12,6 @@ pub const KINDS: &[PortKind] = &[
     ring_pci::KIND,
     link::KIND,
     null::KIND,
+    pcap::KIND,
     source::KIND,
 ];

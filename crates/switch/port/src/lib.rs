@@ -10,6 +10,7 @@ mod kinds;
 pub mod link;
 pub mod null;
 pub mod offload;
+pub mod pcap;
 mod pci_session;
 mod peer;
 pub mod pipe;

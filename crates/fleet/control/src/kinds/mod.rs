@@ -5,6 +5,7 @@
 mod e1000;
 pub(crate) mod link;
 mod null;
+mod pcap;
 mod pipe;
 pub(crate) mod ring;
 mod ring_pci;
@@ -34,6 +35,7 @@ pub const KINDS: &[&dyn PortControl] = &[
     &link::Link,
     &pipe::Pipe,
     &null::Null,
+    &pcap::Pcap,
     &source::Source,
 ];
 
