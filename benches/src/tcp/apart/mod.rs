@@ -5,6 +5,7 @@
 
 mod programs;
 mod queues;
+mod shared;
 mod transport;
 mod usage;
 
@@ -43,20 +44,26 @@ const SLICE: Duration = Duration::from_millis(200);
 enum Way {
     Kernel,
     InProcess,
+    /// In the process too, but in memory that other processes could share, with a lock.
+    Shared,
     /// As `ringway exec` serves it.
     Agent,
     Queues,
 }
 
 /// Of the client and of the server.
-const WAYS: [(&str, [Way; 2]); 6] = [
+const WAYS: [(&str, [Way; 2]); 7] = [
     ("in process", [Way::InProcess, Way::InProcess]),
+    ("in shared memory", [Way::Shared, Way::Shared]),
     ("server's apart, queues", [Way::InProcess, Way::Queues]),
     ("server's apart, agent", [Way::InProcess, Way::Agent]),
     ("both apart, queues", [Way::Queues, Way::Queues]),
     ("both apart, agent", [Way::Agent, Way::Agent]),
     ("kernel", [Way::Kernel, Way::Kernel]),
 ];
+
+/// The way that the first one is compared with.
+const QUEUES: usize = 2;
 
 /// What is measured: the command, and the unit.
 const MEASURES: [(&str, &str); 3] =
@@ -88,7 +95,7 @@ pub fn measure(plan: &Plan, switch: bool) -> Result<[Entry; 3], Failure> {
 
 fn row(unit: &str, lists: &[Vec<[f64; 6]>]) -> Entry {
     let of = |way: usize, figure: usize| lists[way].iter().map(|slice| slice[figure]).collect::<Vec<f64>>();
-    let slices = Slices { ours: of(0, 0), peer: of(1, 0), lost: None };
+    let slices = Slices { ours: of(0, 0), peer: of(QUEUES, 0), lost: None };
     let mut entry = slices.entry(unit, Better::More);
     for (way, (name, _)) in WAYS.iter().enumerate() {
         let names = [unit, "p50, us", "p99, us", "CPU of the server, us", "CPU of all, us", "switches"];
@@ -205,6 +212,7 @@ impl Running {
         let program = match way {
             Way::Kernel => vec![part, "kernel", &address],
             Way::InProcess => vec![part, "in-process", socket, own, &address],
+            Way::Shared => vec![part, "shared", socket, own, &address],
             Way::Agent => vec!["exec", socket, own, part, "kernel", &address],
             Way::Queues => vec![part, "queues", queues],
         };
@@ -331,6 +339,10 @@ pub fn process(words: &[String]) -> Result<(), Failure> {
             let host = host(socket, own)?;
             programs::serve(Box::new(InProcess::accept(host, address.parse()?, || print("ready"))?))
         }
+        ["server", "shared", socket, own, address] => {
+            let ready = || print("ready");
+            programs::serve(Box::new(shared::Shared::accept(socket, own, address.parse()?, ready)?))
+        }
         ["client", ref way @ ..] => client(way),
         _ => Err("no such process".into()),
     }
@@ -346,6 +358,11 @@ fn client(way: &[&str]) -> Result<(), Failure> {
             let host = host(socket, own)?;
             connect_when_told()?;
             Box::new(InProcess::connect(host, address.parse()?)?)
+        }
+        ["shared", socket, own, address] => {
+            // The server waits for the other end of its pipe before it is ready.
+            let shared = shared::Shared::connect(socket, own, address.parse()?, connect_when_told)?;
+            Box::new(shared)
         }
         ["queues", path] => {
             connect_when_told()?;

@@ -150,7 +150,7 @@ pub fn establish(host: &mut Host, socket: SocketId) -> Result<(), Failure> {
 }
 
 /// 0 if the call would block.
-fn stack_done(result: Result<usize, SocketError>) -> Result<usize, Failure> {
+pub fn stack_done(result: Result<usize, SocketError>) -> Result<usize, Failure> {
     match result {
         Err(SocketError::WouldBlock) => Ok(0),
         result => Ok(result?),
