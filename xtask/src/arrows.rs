@@ -24,6 +24,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("port", &["host", "vhost-user", "vfio-user", "nic", "link", "virtq", "frame", "wire", "spec"]),
     ("ring-client", &["ring", "host"]),
     ("sockets", &["netstack", "ring-client", "host", "frame", "mem"]),
+    ("stack-c", &["sockets", "netstack", "host"]),
     ("exec", &["sockets", "netstack", "link", "host", "frame", "mem", "wire"]),
     ("tiny", &["elements", "nic", "ring", "virtq", "mem", "wire"]),
     ("tiny-program", &["netstack", "tiny"]),

@@ -3,7 +3,7 @@ use crate::Findings;
 use crate::text::{File, code_lines, has_word};
 
 /// The crates that may contain `unsafe`.
-const NAMED: &[&str] = &["mem", "frame", "ring", "virtq", "host", "tiny"];
+const NAMED: &[&str] = &["mem", "frame", "ring", "virtq", "host", "tiny", "stack-c"];
 /// Folders of test-only code that may contain it: a shared library with a C interface.
 const TESTS: &[&str] = &["tests/packetdrill/"];
 /// Maximum distance in lines between an `unsafe` and the beginning of its reason.
