@@ -7,7 +7,8 @@
             stream.sendall(b"GET / HTTP/1.0\\r\\n\\r\\n")
             print(stream.makefile("r").read())
 
-RINGWAY_STACK_LIBRARY names the library if it is not where libraries are. Calls release the interpreter's lock.
+RINGWAY_STACK_LIBRARY names the library if it is not where libraries are. Calls release the interpreter's
+lock.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class Socket:
         return self._family
 
     def pollfd(self, events: int) -> int:
-        """A descriptor for a poll loop, readable once the socket is ready for one of `select.POLLIN`, `POLLOUT`.
+        """A descriptor for a poll loop, readable once the socket is ready for `select.POLLIN` or `POLLOUT`.
 
         Ask for it before each poll; it belongs to the socket.
         """

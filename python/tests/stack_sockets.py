@@ -1,6 +1,7 @@
-"""Sockets of the stack: `stack_sockets.py PORT OWN/PREFIX SERVER`, where the server sends back what comes to port 7.
+"""Sockets of the stack: `stack_sockets.py PORT OWN/PREFIX SERVER`.
 
-A test of the C library runs it, since it needs the library and a pipe.
+The server sends back what comes to its port 7. A test of the C library runs this, since it needs
+that library and a pipe.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ class Sockets(unittest.TestCase):
         self.assertEqual((other.pollfd(select.POLLIN), poll.poll(0)), (descriptor, []))
 
     def test_datagrams(self) -> None:
-        with self.network.socket(type=std.SOCK_DGRAM) as one, self.network.socket(type=std.SOCK_DGRAM) as other:
+        made = [self.network.socket(type=std.SOCK_DGRAM) for _ in range(2)]
+        with made[0] as one, made[1] as other:
             other.bind((ADDRESS, 0))
             one.bind((ADDRESS, 0))
             for size in (0, 1, 5000):

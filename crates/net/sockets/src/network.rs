@@ -221,8 +221,8 @@ impl Network {
         })
     }
 
-    /// Tries once. This, [`Network::block`], [`Network::poll`] and [`Network::close`] are for interfaces of sockets that
-    /// this crate does not have.
+    /// Tries once. This, [`Network::block`], [`Network::poll`] and [`Network::close`] are for interfaces of sockets
+    /// that this crate does not have.
     ///
     /// # Errors
     /// Those of the call, as std reports them; [`io::ErrorKind::NetworkDown`] if the device failed.

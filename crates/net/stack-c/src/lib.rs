@@ -1,9 +1,9 @@
 //! The C interface of `ringway-sockets`: POSIX's calls on sockets with the prefix `ringway_`, and their errno values.
 //!
-//! `clients/stack/ringway-stack.h` describes the interface, and the Makefile beside it links `libringway-stack.so`. A
-//! number that is not one of this library's, a null pointer or a length that no memory has is an error. So is every call
-//! of a child after `fork`: its parent's threads, which the stack needs, are not in it. A panic would be a fault of this
-//! library; it is EIO, and unwinds no further.
+//! `clients/stack/ringway-stack.h` describes the interface, and the Makefile beside it links `libringway-stack.so`.
+//! A number that is not one of this library's, a null pointer or a length that no memory has is an error. So is every
+//! call of a child after `fork`: its parent's threads, which the stack needs, are not in it. A panic would be a fault
+//! of this library; it is EIO, and unwinds no further.
 //!
 //! Read `socket.rs` first; this file has the conversions, and all of the crate's `unsafe`.
 

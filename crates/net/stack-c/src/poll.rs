@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Waits until one of the sockets is ready, at most `timeout` milliseconds; as long as it takes if that is negative. Returns
-/// how many are.
+/// Waits until one of the sockets is ready, at most `timeout` milliseconds; as long as it takes if that is negative.
+/// Returns how many are.
 pub fn poll(list: &mut [pollfd], timeout: c_int) -> Result<c_int> {
     let event = Arc::new(EventFd::new().map_err(|_| libc::EMFILE)?);
     let end = u64::try_from(timeout).ok().map(|most| Instant::now() + Duration::from_millis(most));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The first number: the kernel's descriptors are smaller, so that a number that is passed to the wrong library is refused.
+/// The first number: the kernel's descriptors are smaller, so that none is taken for a socket of this library.
 const FIRST: c_int = 1 << 30;
 
 /// What a number stands for.
