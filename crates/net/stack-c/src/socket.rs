@@ -490,10 +490,10 @@ impl Socket {
     pub fn ready(&self, events: c_short, event: &Arc<EventFd>) -> c_short {
         self.watch.add(event);
         let waker = self.watch.clone().into();
-        let mut cx = Context::from_waker(&waker);
-        let mut is = |id, interest, call: fn(&mut Host, SocketId) -> bool| {
+        let cx = Context::from_waker(&waker);
+        let is = |id, interest, call: fn(&mut Host, SocketId) -> bool| {
             let check = |host: &mut Host| call(host, id).then_some(()).ok_or(SocketError::WouldBlock);
-            !matches!(self.network.poll(&mut cx, id, interest, check), Poll::Pending)
+            !matches!(self.network.poll(&cx, id, interest, check), Poll::Pending)
         };
         let mut ready = match *self.state() {
             State::New(_) if self.is_stream() => libc::POLLOUT | libc::POLLHUP,

@@ -4,6 +4,7 @@ use crate::Result;
 use crate::socket::Socket;
 use ringway_sockets::Network;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry::Vacant;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -36,8 +37,8 @@ pub fn insert(entry: Entry) -> c_int {
     loop {
         let number = table.next;
         table.next = number.checked_add(1).unwrap_or(FIRST);
-        if !table.entries.contains_key(&number) {
-            table.entries.insert(number, entry);
+        if let Vacant(place) = table.entries.entry(number) {
+            place.insert(entry);
             return number;
         }
     }
