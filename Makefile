@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build check fmt deny msrv clean
+.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build stack-library check fmt deny msrv clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ click-tools: build ## create links named like Click's programs in DIR, for Click
 build: setup ## build the release program, target/release/ringway
 	@$(CARGO) build --release -p ringway-cli
 	@./scripts/split-debug.sh "$${CARGO_TARGET_DIR:-target}/release/ringway"
+
+stack-library: setup ## build libringway-stack.so, the TCP/IP stack for C and Python, and its examples, in clients/stack
+	@$(MAKE) -C clients/stack CARGO="$(CARGO)"
 
 check: setup ## tidy, formatting, lints; no tests
 	@$(CARGO) xtask tidy && $(CARGO) fmt --check && $(CARGO) clippy --workspace --all-targets -- -D warnings

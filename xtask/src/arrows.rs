@@ -27,6 +27,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("sockets", &["netstack", "ring-client", "host", "frame", "mem"]),
     ("direct-stack", &["netstack", "ring", "bare"]),
     ("direct", &["direct-stack", "host"]),
+    ("stack-c", &["sockets", "netstack", "host"]),
     ("exec", &["sockets", "netstack", "link", "host", "frame", "mem", "wire"]),
     ("tiny", &["bare", "elements", "nic", "ring", "virtq", "mem", "wire"]),
     ("tiny-program", &["netstack", "tiny"]),

@@ -242,8 +242,11 @@ impl Host {
     }
 
     /// Receives bytes of a socket that has nothing to read: they are copied once, from the device's memory to `out`.
-    /// Only once after [`Host::permit_read`]; [`Host::send`] or [`Host::turn`] must follow.
-    pub(crate) fn read(&mut self, socket: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
+    /// Only once in a call of [`Network`](crate::Network), which sends afterwards.
+    ///
+    /// # Errors
+    /// [`SocketError::WouldBlock`] if no bytes came for the socket.
+    pub fn read(&mut self, socket: SocketId, out: &mut [u8]) -> Result<usize, SocketError> {
         if !self.permit_read(false) {
             return Err(SocketError::WouldBlock);
         }
@@ -259,7 +262,10 @@ impl Host {
 
     /// Appends bytes to a stream, as [`Stack::send`]. Many at once are copied to the device's memory, if it has some
     /// for that, and not to the stack's.
-    pub(crate) fn write(&mut self, socket: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
+    ///
+    /// # Errors
+    /// As [`Stack::send`].
+    pub fn write(&mut self, socket: SocketId, bytes: &[u8]) -> Result<usize, SocketError> {
         let now = self.now();
         // The other end of the device must not see what stays on this host.
         if bytes.len() < STORED || self.stack.is_to_itself(socket)? {
@@ -318,7 +324,7 @@ impl Host {
     }
 
     /// Whether frames wait for room in the device.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.full
     }
 

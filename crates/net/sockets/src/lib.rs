@@ -59,3 +59,4 @@ pub use ringway_netstack::{Cidr, Settings, SocketOptions, Source, Trace, TracePo
 pub use ringway_ring_client::RingOptions;
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;
+pub use waiting::Interest;

@@ -221,11 +221,12 @@ impl Network {
         })
     }
 
-    /// Tries once.
-    pub(crate) fn attempt<T>(
-        &self,
-        mut call: impl FnMut(&mut Host) -> Result<T, SocketError>,
-    ) -> io::Result<T> {
+    /// Tries once. This, [`Network::block`], [`Network::poll`] and [`Network::close`] are for interfaces of sockets
+    /// that this crate does not have.
+    ///
+    /// # Errors
+    /// Those of the call, as std reports them; [`io::ErrorKind::NetworkDown`] if the device failed.
+    pub fn attempt<T>(&self, mut call: impl FnMut(&mut Host) -> Result<T, SocketError>) -> io::Result<T> {
         let shared = &self.0.shared;
         let mut core = shared.lock();
         let result = core.attempt(&mut call);
@@ -234,7 +235,10 @@ impl Network {
     }
 
     /// Tries until the call does not return [`SocketError::WouldBlock`].
-    pub(crate) fn block<T>(
+    ///
+    /// # Errors
+    /// As [`Network::attempt`]; [`io::ErrorKind::TimedOut`] after `timeout`.
+    pub fn block<T>(
         &self,
         socket: Option<SocketId>,
         interest: Interest,
@@ -270,7 +274,7 @@ impl Network {
     }
 
     /// As [`Network::block`], for a task; one task for each socket and interest.
-    pub(crate) fn poll<T>(
+    pub fn poll<T>(
         &self,
         cx: &Context<'_>,
         socket: SocketId,
@@ -300,7 +304,7 @@ impl Network {
     }
 
     /// Closes a socket.
-    pub(crate) fn close(&self, socket: SocketId) {
+    pub fn close(&self, socket: SocketId) {
         let shared = &self.0.shared;
         let mut core = shared.lock();
         core.waiting.forget(socket);

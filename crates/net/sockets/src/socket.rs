@@ -6,6 +6,7 @@ use ringway_netstack::{SocketError, SocketId};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+#[cfg(feature = "tokio")]
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ impl Socket {
     }
 
     /// Calls the stack for a task.
+    #[cfg(feature = "tokio")]
     pub fn poll<T>(
         &self,
         cx: &Context<'_>,

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 /// What a caller waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interest {
+pub enum Interest {
     /// Bytes, datagrams, connections.
     Read,
     /// Room for bytes, an established connection.
