@@ -236,7 +236,7 @@ mod tests {
         let mut bench = Bench::new(3);
         let (first, mut one) = tap(1 << 20, &settings(""));
         let (second, mut two) = tap(1 << 20, &settings(""));
-        bench.tap(&[first.clone()]);
+        bench.tap(std::slice::from_ref(&first));
         bench.teach();
         one.read();
         one.frames.clear();

@@ -265,7 +265,7 @@ mod tests {
     use ringway_wire::pcapng::{Direction, Packet};
 
     fn words(bytes: &[u8]) -> Vec<AtomicU64> {
-        let chunks = bytes.chunks_exact(8).map(|chunk| u64::from_ne_bytes(chunk.try_into().unwrap()));
+        let chunks = bytes.as_chunks().0.iter().map(|chunk| u64::from_ne_bytes(*chunk));
         chunks.map(AtomicU64::new).collect()
     }
 

@@ -122,7 +122,7 @@ mod tests {
             file.resize(file.len() + len as usize, 0);
         }
         let bytes = Image::of(&file).unwrap().bytes;
-        let chunks = bytes.chunks_exact(8).map(|chunk| u64::from_ne_bytes(chunk.try_into().unwrap()));
+        let chunks = bytes.as_chunks().0.iter().map(|chunk| u64::from_ne_bytes(*chunk));
         let words: Vec<_> = chunks.map(AtomicU64::new).collect();
         let shared = Shared {
             frames: Published::new(Arc::new(Frames::of(&words, 1).unwrap())),
