@@ -46,8 +46,9 @@ int ringway_poll(struct pollfd *list, nfds_t count, int timeout);
  * one of `events`. It is to be polled only, and belongs to the socket until ringway_close(). Call this before each poll. */
 int ringway_pollfd(int socket, short events);
 
-/* SOL_SOCKET: SO_RCVTIMEO, SO_SNDTIMEO, SO_KEEPALIVE, SO_REUSEADDR, and to read SO_ERROR, SO_TYPE, SO_DOMAIN, SO_PROTOCOL,
- * SO_ACCEPTCONN. IPPROTO_TCP: TCP_NODELAY, TCP_CORK, TCP_CONGESTION. Others are ENOPROTOOPT. */
+/* SOL_SOCKET: SO_RCVTIMEO, SO_SNDTIMEO, SO_KEEPALIVE; to set only SO_REUSEADDR, which has no effect; to read only SO_ERROR,
+ * SO_TYPE, SO_DOMAIN, SO_PROTOCOL, SO_ACCEPTCONN. IPPROTO_TCP: TCP_NODELAY, TCP_CORK, TCP_CONGESTION. IPPROTO_IPV6:
+ * IPV6_V6ONLY, to set only, and not to 0. Others are ENOPROTOOPT. */
 int ringway_setsockopt(int socket, int level, int name, const void *value, socklen_t len);
 int ringway_getsockopt(int socket, int level, int name, void *value, socklen_t *len);
 int ringway_getsockname(int socket, struct sockaddr *address, socklen_t *len);

@@ -73,12 +73,13 @@ impl Geometry {
         (HEADER + self.lanes * self.stride()) * 8
     }
 
-    /// Counts accepted frames for which no lane was free.
+    /// Counts frames for which no lane was free. The filter has not seen them, and the statistics of ports do not
+    /// include them.
     pub fn miss(&self, memory: &[AtomicU64], frames: u64) {
         let _ = memory.get(MISSED).map(|word| word.fetch_add(frames, Relaxed));
     }
 
-    /// Number of accepted frames for which no lane was free.
+    /// Number of frames for which no lane was free.
     pub fn missed(&self, memory: &[AtomicU64]) -> u64 {
         memory.get(MISSED).map_or(0, |word| word.load(Relaxed))
     }

@@ -16,7 +16,7 @@ fn ring() -> Arc<RingMemory> {
     let geometry = Geometry { slots: [64, 64], slot_size: 64, kind: RingKind::Pipe, ..Geometry::default() };
     let pages = Arc::new(Pages([0; 65_536]));
     let base = NonNull::from(&*pages).cast();
-    // SAFETY: the pages live in the keeper, and are accessed through spans and atomics only.
+    // SAFETY: the region holds a reference to the pages, and loom's atomics stand for their words.
     let region = unsafe { Region::new(0, 0, 65_536, base, pages) };
     Arc::new(RingMemory::create(region, &geometry).expect("the pages are large enough"))
 }

@@ -172,6 +172,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("programs.md", "c", "crates/fleet/cli/tests/programs"),
     ("stack.md", "rust", "crates/net/sockets/src/lib"),
     ("stack.md", "rust,no_run", "crates/net/sockets/src/lib"),
+    ("stack.md", "c", "crates/net/stack-c/tests/programs"),
     ("plugins.md", "python", "python/tests/test_examples.py"),
     ("tiny-programs.md", "rust", "crates/fleet/cli/tests/tiny"),
     ("tiny-programs.md", "c", "crates/fleet/cli/tests/tiny"),

@@ -18,15 +18,15 @@ pub enum Operation {
     Port,
     /// That of the ring to the agent.
     Agent,
-    /// A connection moves to the stack; its handle.
+    /// Moves a connection to the stack. The result is its handle.
     Attach,
-    /// A connection leaves the stack; the length of its state.
+    /// Moves a connection out of the stack. The result is the length of its state.
     Detach,
     /// Copies the state of the connection that left last, from the first of `numbers` on.
     Saved,
-    /// Receives bytes; how many.
+    /// Receives bytes. The result is their number.
     Receive,
-    /// Sends bytes; how many.
+    /// Sends bytes. The result is their number.
     Send,
     /// Ends the stream.
     Shutdown,

@@ -30,7 +30,7 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Attaches to memory that the other side initialized; `None`: it is no ring.
+    /// Attaches to memory that the other side initialized; `None` if the memory has no ring.
     pub fn new(region: Region, is_second: bool) -> Option<End> {
         let memory = RingMemory::attach(region).ok()?;
         let [tx, rx] = if is_second { [RX, TX] } else { [TX, RX] };

@@ -51,7 +51,8 @@ pub struct Arguments<'a> {
 }
 
 impl Shared {
-    /// A stack with the [`configuration`](Stack::configuration) of the agent's; `None`: the bytes are none.
+    /// A stack with the [`configuration`](Stack::configuration) of the agent's; `None` if the bytes are no
+    /// configuration.
     pub fn new(configuration: &[u8], seed: [u64; 2]) -> Option<Shared> {
         Some(Shared {
             stack: Stack::from_configuration(configuration, seed)?,
@@ -64,7 +65,7 @@ impl Shared {
         })
     }
 
-    /// Attaches the ring to the port, or the one to the agent. `false`: the memory has none.
+    /// Attaches the ring to the port, or the one to the agent. `false` if the memory has no ring.
     pub fn attach_ring(&mut self, is_port: bool, region: Region, is_second: bool) -> bool {
         let end = End::new(region, is_second);
         let is_ring = end.is_some();

@@ -53,7 +53,9 @@ pub enum DirectError {
     #[error(transparent)]
     Lock(#[from] LockError),
     /// The memory has no ring, or the stack has begun already or not yet.
-    #[error("the stack that processes share can't be set up so")]
+    #[error(
+        "the shared stack can't be set up: the memory has no ring, or the stack was begun already or not yet"
+    )]
     Invalid,
 }
 
@@ -146,7 +148,7 @@ impl Image {
     /// does it, before others use the files.
     ///
     /// # Errors
-    /// If it was made already, or the configuration is none.
+    /// If it was made already, or the bytes are no configuration.
     pub fn begin(&self, configuration: &[u8], seed: [u64; 2]) -> Result<(), DirectError> {
         RobustLock::create(&self.data, LOCK)?;
         RobustLock::create(&self.data, LEAD)?;

@@ -3,8 +3,8 @@
 //! One process [creates](Files::create) the two files, and [begins](Image::begin); it and all others, which receive the
 //! files, [map](Image::map) them at the same addresses, and take turns by [`Image::lock`]. If a process ends within
 //! its turn, however it ends, the stack is [lost](LockError::Lost) for all: nobody waits for it, and nobody uses what
-//! it left half done. What the processes can do to each other by writing to the files, they can: they must be of one
-//! group, whose members trust each other, and none of them may be one on which others depend, such as the agent.
+//! it left half done. Any of these processes can corrupt the memory of all: they must trust each other, and no
+//! process on which others depend, such as the agent, may map the files.
 //!
 //! ```
 //! use ringway_direct::{Files, Image};

@@ -95,7 +95,7 @@ impl Member {
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
-        /// Of an image that is too short, which none is.
+        /// Stands in for a word outside of the image. `Image::map` checks the length, so it is never used.
         static NONE: AtomicU32 = AtomicU32::new(0);
         self.image.data.word(offset).unwrap_or(&NONE)
     }
@@ -249,7 +249,7 @@ impl Member {
                 Ok(locked) => locked,
                 Err(error) => break Err(error),
             };
-            // Before the call looks: what became ready afterwards changes it.
+            // Read before the call, so that a connection that becomes ready after the call changes the count.
             let seen = self.changes(bit).load(SeqCst);
             let now = self.now();
             let (result, turn) = call(&mut locked, now);

@@ -63,7 +63,7 @@ pub enum CaptureError {
     #[error("the filter, {0}")]
     Filter(#[from] FilterError),
     /// The memory has another layout.
-    #[error("the memory of the capture has another layout")]
+    #[error("the shared memory of the capture has an unknown layout")]
     Layout,
     /// The system refused.
     #[error(transparent)]

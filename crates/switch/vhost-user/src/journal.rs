@@ -5,35 +5,36 @@ use crate::header::{Header, Packet};
 use crate::payload::{MemoryRegion, VringFd, VringState};
 use crate::request::{Request, number};
 use crate::ring_state::{Kick, Ring};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Part of what must be told to a session that goes on in another process.
 #[derive(Debug)]
 pub struct Record {
     /// The place in the order of messages.
     pub key: u32,
-    /// The message; `None`: it counts no longer.
+    /// The message; `None` if the message with this key no longer applies.
     pub packet: Option<Packet>,
 }
 
+const MEM_TABLE: u32 = 2;
 /// Keys of messages that belong to no ring. Protocol features come first: others depend on them.
 const KEYS: [(u32, u32); 8] = [
     (number::SET_PROTOCOL_FEATURES, 0),
     (number::SET_FEATURES, 1),
-    (number::SET_MEM_TABLE, 2),
+    (number::SET_MEM_TABLE, MEM_TABLE),
     (number::SET_BACKEND_REQ_FD, 3),
     (number::SET_LOG_BASE, 4),
     (number::SET_LOG_FD, 5),
     (number::NET_SET_MTU, 6),
     (number::SET_STATUS, 7),
 ];
-/// First key of regions that were added one by one, of the rings, and of those behind them.
+/// First keys of regions that were added one by one, and of rings.
 const REGIONS: u32 = 0x1_0000;
 const RINGS: u32 = 0x2_0000;
-/// A message that is none: the session can't be restored.
-const LOST: u32 = u32::MAX;
+/// The key of a record without a message: the session can't be restored.
+const UNRESTORABLE: u32 = u32::MAX;
 /// Keys of a ring.
 const PARTS: u32 = 8;
 
@@ -109,6 +110,14 @@ impl Note {
     }
 }
 
+/// What was recorded of a ring's part.
+#[derive(Debug)]
+enum Recorded {
+    Bytes(Vec<u8>),
+    /// Its address stays this one's as long as this is kept.
+    Descriptor(Weak<OwnedFd>),
+}
+
 /// The records of a session that were not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
@@ -116,6 +125,8 @@ pub(crate) struct Journal {
     keys: BTreeSet<u32>,
     /// Regions that were added one by one, with their keys.
     regions: Vec<(MemoryRegion, u32)>,
+    /// What was recorded of rings' parts, to tell whether one has changed.
+    parts: BTreeMap<u32, Recorded>,
     /// The key of the message that is handled, if it was recorded before.
     pub former: Option<u32>,
     pub records: Vec<Record>,
@@ -128,7 +139,7 @@ impl Journal {
             Note::Nothing => {}
             Note::Message(key, packet, changes) => {
                 self.put(key, Some(packet));
-                if key == 2 {
+                if key == MEM_TABLE {
                     // A new table replaces all regions.
                     std::mem::take(&mut self.regions).into_iter().for_each(|(_, key)| self.put(key, None));
                 }
@@ -141,7 +152,7 @@ impl Journal {
                 let known = self.regions.iter().find(|(known, _)| *known == region).map(|(_, key)| *key);
                 let known = known.or(self.former.filter(|key| (REGIONS..RINGS).contains(key) && !used(key)));
                 // Attack: more regions than there are keys. A device has a few hundred at most.
-                let key = known.or_else(|| (REGIONS..RINGS).find(|key| !used(key))).unwrap_or(LOST);
+                let key = known.or_else(|| (REGIONS..RINGS).find(|key| !used(key))).unwrap_or(UNRESTORABLE);
                 self.regions.retain(|(_, used)| *used != key);
                 self.regions.push((region, key));
                 self.put(key, Some(packet));
@@ -156,7 +167,7 @@ impl Journal {
                         self.put(key, None);
                     }
                     // It may be a part of the table.
-                    None if self.keys.contains(&2) => self.lose(),
+                    None if self.keys.contains(&MEM_TABLE) => self.lose(),
                     None => {}
                 }
             }
@@ -176,18 +187,38 @@ impl Journal {
         }
     }
 
+    /// Records a part that has changed. Attack: messages that change nothing, each of which would be one for each
+    /// part of each ring.
     fn part(&mut self, index: usize, ring: &Ring, part: Part) {
+        let key = RINGS + PARTS * index as u32 + part as u32;
+        let descriptor = descriptor(ring, part).map(Arc::downgrade);
+        if let (Some(Recorded::Descriptor(known)), Some(new)) = (self.parts.get(&key), &descriptor)
+            && known.ptr_eq(new)
+        {
+            return;
+        }
         match told(index as u32, ring, part) {
-            Ok(request) => {
-                let packet = request.map(|request| request.encode(false));
-                self.put(RINGS + PARTS * index as u32 + part as u32, packet);
+            Ok(Some(request)) => {
+                let packet = request.encode(false);
+                let new =
+                    descriptor.map_or_else(|| Recorded::Bytes(packet.bytes.clone()), Recorded::Descriptor);
+                let is_known = matches!((self.parts.get(&key), &new),
+                    (Some(Recorded::Bytes(known)), Recorded::Bytes(new)) if known == new);
+                if !is_known {
+                    self.parts.insert(key, new);
+                    self.put(key, Some(packet));
+                }
+            }
+            Ok(None) => {
+                self.parts.remove(&key);
+                self.put(key, None);
             }
             Err(_) => self.lose(),
         }
     }
 
     fn lose(&mut self) {
-        self.put(LOST, Some(Packet { bytes: Vec::new(), fds: Vec::new() }));
+        self.put(UNRESTORABLE, Some(Packet { bytes: Vec::new(), fds: Vec::new() }));
     }
 
     fn put(&mut self, key: u32, packet: Option<Packet>) {
@@ -201,6 +232,16 @@ impl Journal {
         if is_news {
             self.records.push(Record { key, packet });
         }
+    }
+}
+
+/// The descriptor of a ring's part, if it has one.
+fn descriptor(ring: &Ring, part: Part) -> Option<&Arc<OwnedFd>> {
+    match (part, &ring.kick) {
+        (Part::Call, _) => ring.call.as_ref(),
+        (Part::Err, _) => ring.err.as_ref(),
+        (Part::Kick, Kick::Fd(kick)) => Some(kick),
+        _ => None,
     }
 }
 
@@ -221,4 +262,43 @@ fn told(index: u32, ring: &Ring, part: Part) -> std::io::Result<Option<Request>>
             Kick::Fd(kick) => Some(Request::SetVringKick(fd(kick)?)),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn descriptor() -> Arc<OwnedFd> {
+        Arc::new(std::fs::File::open("/dev/null").unwrap().into())
+    }
+
+    #[test]
+    fn only_parts_that_change_are_recorded() {
+        let ring = || Ring {
+            size: 256,
+            call: Some(descriptor()),
+            kick: Kick::Fd(descriptor()),
+            enabled: true,
+            ..Ring::default()
+        };
+        let (mut journal, mut rings) = (Journal::default(), [ring(), ring()]);
+        let keys = |journal: &mut Journal, rings: &[Ring]| {
+            journal.write(Note::Rings, rings);
+            let records = std::mem::take(&mut journal.records);
+            records.iter().map(|record| (record.key - RINGS, record.packet.is_some())).collect::<Vec<_>>()
+        };
+        let of_one = [Part::Num, Part::Call, Part::Enable, Part::Kick].map(|part| part as u32);
+        let of_both = of_one.into_iter().chain(of_one.map(|key| key + PARTS)).map(|key| (key, true));
+        assert_eq!(keys(&mut journal, &rings), of_both.collect::<Vec<_>>());
+        assert_eq!(keys(&mut journal, &rings), []);
+        rings[1].call = Some(descriptor());
+        rings[1].size = 512;
+        let changed = [(PARTS + Part::Num as u32, true), (PARTS + Part::Call as u32, true)];
+        assert_eq!(keys(&mut journal, &rings), changed);
+        (rings[0].call, rings[0].enabled) = (None, false);
+        let removed = [(Part::Call as u32, false), (Part::Enable as u32, false)];
+        assert_eq!(keys(&mut journal, &rings), removed);
+        rings[0].enabled = true;
+        assert_eq!(keys(&mut journal, &rings), [(Part::Enable as u32, true)]);
+    }
 }

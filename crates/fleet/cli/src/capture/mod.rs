@@ -26,7 +26,7 @@ use sink::{Format, Sink, WriteError};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Time between two looks at the copies, while there are none, and while there are some.
 const IDLE: Duration = Duration::from_millis(10);
@@ -74,14 +74,16 @@ fn run(target: &Target, json: bool, arguments: &CaptureArguments) -> Result<(), 
     // Opened first: what can't be written is not captured.
     let mut sink = Sink::open(arguments.write.as_deref(), format, &capture, arguments.ring)?;
     let request = CaptureRequest { capture, buffer: arguments.buffer << 20 };
-    let mut reader = begin(Path::new(&run), &request)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fail::because)?;
+    // A signal ends the capture as it should from the first frame on.
+    let mut signals = Signals::new(&runtime).map_err(Fail::because)?;
+    let mut reader = begin(Path::new(&run), &request)?;
     if !json && !arguments.quiet {
         let names = request.capture.ports.join(", ");
         text::note(&format!("capturing at {names}; Ctrl-C ends it"));
     }
-    let ended = runtime.block_on(follow(&mut reader, &mut sink, arguments.count));
+    let ended = runtime.block_on(follow(&mut reader, &mut sink, &mut signals, arguments.count));
     let ended = ended.and_then(|ended| sink.end(&reader.statistics()).map(|()| ended));
     match ended {
         Ok(()) | Err(WriteError::Closed) => {}
@@ -110,9 +112,11 @@ fn words(known: &[&str], arguments: &CaptureArguments) -> Result<(Vec<String>, S
         });
         return Err(Fail::Unknown(format!("there is no port \"{}\"; {fix}", unknown.escape_debug())));
     }
+    if known.is_empty() {
+        return Err(Fail::Failed("the fabric has no ports to capture at".into()));
+    }
     if ports.is_empty() {
-        let fix = if known.is_empty() { "the fabric has none".into() } else { known.join(", ") };
-        return Err(Fail::Failed(format!("name the ports to capture at: {fix}")));
+        return Err(Fail::Failed(format!("name the ports to capture at: {}", known.join(", "))));
     }
     let mut names: Vec<String> = Vec::new();
     for port in ports {
@@ -141,12 +145,31 @@ fn begin(run: &Path, request: &CaptureRequest) -> Result<Reader, Fail> {
     }
 }
 
+/// The signals that end a capture.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new(runtime: &tokio::runtime::Runtime) -> std::io::Result<Signals> {
+        let _entered = runtime.enter();
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 /// Passes frames on until a signal, the end of the fabric, or so many frames.
-async fn follow(reader: &mut Reader, sink: &mut Sink, count: Option<u64>) -> Result<(), WriteError> {
-    let failed = |error: std::io::Error| WriteError::Failed(error.to_string());
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
+async fn follow(
+    reader: &mut Reader,
+    sink: &mut Sink,
+    signals: &mut Signals,
+    count: Option<u64>,
+) -> Result<(), WriteError> {
     let mut is_last = false;
     let mut pause = BUSY;
     loop {
@@ -165,9 +188,9 @@ async fn follow(reader: &mut Reader, sink: &mut Sink, count: Option<u64>) -> Res
         pause = if frames.is_empty() { (2 * pause).min(IDLE) } else { BUSY };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            _ = interrupt.recv() => is_last = true,
-            _ = terminate.recv() => is_last = true,
-            _ = hang_up.recv() => is_last = true,
+            _ = signals.interrupt.recv() => is_last = true,
+            _ = signals.terminate.recv() => is_last = true,
+            _ = signals.hang_up.recv() => is_last = true,
         }
         if !is_last && sink.is_closed() {
             return Err(WriteError::Closed);
@@ -181,10 +204,10 @@ fn report(reader: &Reader, sink: &Sink) {
     let received: u64 = statistics.iter().map(|port| port.received).sum();
     let dropped: u64 = statistics.iter().map(|port| port.dropped).sum::<u64>() + reader.missed();
     let kept = sink.kept();
-    let forgotten = sink.frames() - kept;
+    let discarded = sink.frames() - kept;
     let mut line = format!("{kept} frames captured, {received} passed");
-    if forgotten > 0 {
-        line.push_str(&format!(", {forgotten} older ones forgotten"));
+    if discarded > 0 {
+        line.push_str(&format!(", {discarded} older ones discarded by --ring"));
     }
     if dropped > 0 {
         line.push_str(&format!(", {dropped} not captured for lack of room; use a larger --buffer or -s 128"));

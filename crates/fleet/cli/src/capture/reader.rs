@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// How far a frame's time may be behind the time at which it is read, in nanoseconds.
+const FUTURE: u64 = 1_000_000_000;
+
 /// A captured frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -63,7 +66,9 @@ impl Reader {
             let waiting = &mut self.waiting;
             let read = consumer.drain(&lane, |record, data| {
                 let (seen, data) = (Seen::of_kind(record.kind), data.to_vec());
-                waiting.push(Frame { port: record.port, seen, time: record.time, len: record.len, data });
+                // Attack: a `data` process that was taken over, and frames that would wait for ever.
+                let time = record.time.min(began.saturating_add(FUTURE));
+                waiting.push(Frame { port: record.port, seen, time, len: record.len, data });
             });
             read.map_err(|_| "the copies of the data process can't be read; capture again")?;
         }

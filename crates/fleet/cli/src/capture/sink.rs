@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Bytes after which what was encoded is written, without waiting for more.
@@ -52,7 +53,9 @@ impl Output {
             return Ok(Output { file, name: "standard output".into(), written: None });
         };
         let name = path.display().to_string();
-        let file = File::create(path).map_err(|error| Fail::Failed(format!("{name}: {error}")))?;
+        // What a capture shows is its owner's only.
+        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+        let file = file.map_err(|error| Fail::Failed(format!("{name}: {error}")))?;
         let is_regular = file.metadata().is_ok_and(|seen| seen.is_file());
         Ok(Output { file, name, written: is_regular.then_some(0) })
     }
@@ -85,7 +88,7 @@ pub struct Sink {
     ports: Vec<String>,
     /// What was encoded and not written.
     encoded: Vec<u8>,
-    /// The last frames, each encoded, if only those are kept; their bytes and the limit.
+    /// The last frames, encoded, with their total size and its limit; `None` unless `--ring` is given.
     recent: Option<Recent>,
     frames: u64,
     begun: u64,

@@ -35,6 +35,7 @@ pub fn json(port: &str, frame: &Frame) -> String {
         "length": frame.len,
         "captured": frame.data.len(),
         "dropped": frame.seen.drop.map(|reason| reason.name()),
+        "uncertain": frame.seen.is_uncertain,
         "summary": summary(&frame.data, frame.len),
     }))
 }

@@ -16,12 +16,27 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::pin::Pin;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// What waits for a reply of `data`.
 type Waiting = Pin<Box<dyn Future<Output = Result<Reply, DataError>> + Send>>;
 
 /// Largest number of records of a peer: those of the most rings and regions of memory that a port may have.
 const RECORDS: usize = 8192;
+/// Longest record in bytes: several times the longest message.
+const LONGEST: usize = 16 << 10;
+/// Descriptors in a peer's records: of memory, channels and the log, and for each queue's two rings. A peer with more
+/// can't go on after a restart of `data`.
+const MEMORY_DESCRIPTORS: usize = 72;
+const RING_DESCRIPTORS: usize = 6;
+/// The key of a record without a message: the session can't be restored (`vhost-user/src/journal.rs`).
+const UNRESTORABLE: u32 = u32::MAX;
+/// How long all ports wait for peers to be attached to a restarted `data`. Attack: a peer whose memory blocks.
+const RESUMED: Duration = Duration::from_secs(2);
+/// Ends of `data` in a row, each soon after its start, after which peers must connect again.
+const QUICK: usize = 3;
+/// Time before frames are tried to be passed again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Run-time state of a port, in addition to its configuration.
 pub struct Live {
@@ -195,10 +210,12 @@ impl Engine {
         let ports: Vec<Port> = ports.into_iter().filter(is_there).collect();
         let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
         let mut added = Vec::new();
+        // Attack: a peer with which `data` ends as soon as it goes on.
+        let gives_up = self.quick > QUICK;
         for port in ports {
             let Some(live) = self.live.get_mut(&port.name) else { continue };
             live.state = None;
-            if live.kept.is_empty() && live.serial != 0 {
+            if live.serial != 0 && (live.kept.is_empty() || gives_up) {
                 live.gone("the data process was started again");
             }
             let (name, counters) = (port.name.clone(), live.counters);
@@ -212,20 +229,40 @@ impl Engine {
                 tracing::error!(%error, "port {name} is lost");
             }
         }
-        for (name, answer) in resumed {
-            match self.meanwhile(answer).await {
-                Ok(_) => {}
+        let until = Instant::now() + RESUMED;
+        for (name, mut answer) in resumed {
+            match self.meanwhile(timeout_at(until, answer.as_mut())).await {
+                Ok(Ok(_)) => {}
                 // It ended again; the next one is told the same.
-                Err(DataError::Gone) => return,
-                Err(error) => {
+                Ok(Err(DataError::Gone)) => return,
+                Ok(Err(error)) => {
                     tracing::warn!(port = name, %error, "the peer can't go on");
                     self.lost(&name, &error.to_string());
                 }
+                Err(_) => self.resume_later(name, answer),
             }
         }
-        if let Err(error) = self.call("ports", hold(false)).await {
-            tracing::error!(%error, "no frame passes");
+        loop {
+            match self.call("ports", hold(false)).await {
+                Err(EngineError::Data(_, error @ (DataError::Silent | DataError::Refused(_)))) => {
+                    tracing::error!(%error, "no frame passes; trying again");
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(error) => return tracing::error!(%error, "no frame passes"),
+                Ok(_) => return,
+            }
         }
+    }
+
+    /// Handles the answer about a peer that was attached again once it comes.
+    fn resume_later(&self, name: String, answer: Waiting) {
+        let Some(Live { epoch, serial, .. }) = self.live.get(&name) else { return };
+        let (inbox, epoch, serial) = (self.inbox.clone(), *epoch, *serial);
+        tracing::warn!(port = name, "the peer goes on later than others");
+        tokio::spawn(async move {
+            let attached = answer.await.map(drop);
+            let _ = inbox.send(Message::Attached { port: name, epoch, serial, attached });
+        });
     }
 
     /// Sends a request to `data`; returns what waits for its reply.
@@ -258,12 +295,24 @@ impl Engine {
 
     /// Keeps what a port's peer told `data`.
     pub(super) fn keep(&mut self, port: &str, key: u32, bytes: Option<Vec<u8>>, descriptors: Vec<OwnedFd>) {
-        let live = self.live.get_mut(port).filter(|live| live.serial != 0);
+        let live = self.live.get_mut(port).filter(|live| !live.kept.is_empty());
         // The port or the peer is gone.
-        let Some(live) = live else { return };
+        let Some(live) = live else { return self.inbox.close(descriptors) };
+        // Attack: a `data` process that was taken over, and a front-end with more descriptors than this process may
+        // have.
+        let held: usize = live.records.values().map(|(_, held)| held.len()).sum();
+        let descriptors_max = MEMORY_DESCRIPTORS + RING_DESCRIPTORS * usize::from(live.queues);
+        let is_refused = bytes.as_ref().is_some_and(|bytes| {
+            let is_new = !live.records.contains_key(&key);
+            bytes.len() > LONGEST
+                || held + descriptors.len() > descriptors_max
+                || is_new && live.records.len() >= RECORDS
+        });
         let former = match bytes {
-            // Attack: a `data` process that was taken over. Without the record the peer can't go on after a restart.
-            Some(_) if live.records.len() >= RECORDS => Some((Vec::new(), descriptors)),
+            Some(_) if is_refused => {
+                live.records.insert(UNRESTORABLE, (Vec::new(), Vec::new()));
+                Some((Vec::new(), descriptors))
+            }
             Some(bytes) => live.records.insert(key, (bytes, descriptors)),
             None => live.records.remove(&key),
         };

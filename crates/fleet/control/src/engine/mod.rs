@@ -260,6 +260,11 @@ impl Engine {
                 }
                 Message::Down => break,
                 Message::Ask(ask) => self.answer(ask).await,
+                // A record changes nothing that the rest looks at.
+                Message::Kept { port, key, bytes, descriptors } => {
+                    self.keep(&port, key, bytes, descriptors);
+                    continue;
+                }
                 event => self.happened(event).await,
             }
             self.hold_first_frames();
@@ -516,6 +521,11 @@ impl Engine {
         let (message, place) = envelope.take();
         let rest = match message {
             Message::Ask(ask) => self.question(ask).await.map(Message::Ask),
+            // Attack: a front-end whose messages fill the queue during a change.
+            Message::Kept { port, key, bytes, descriptors } => {
+                self.keep(&port, key, bytes, descriptors);
+                None
+            }
             other => Some(other),
         };
         self.backlog.extend(rest.map(|message| place.hold(message)));

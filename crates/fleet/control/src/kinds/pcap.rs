@@ -2,7 +2,7 @@
 
 use super::{Described, PortControl};
 use crate::open::{EngineHandle, OpenError};
-use ringway_host::{Mapping, PageChoice, memfd};
+use ringway_host::{Mapping, OwnFile, PageChoice, memfd, open_own};
 use ringway_port::pcap::{Image, KIND, LARGEST_FILE, ReplayError, Settings};
 use ringway_ring::capture::{Consumer, Geometry};
 use ringway_spec::file::{Diagnostics, Section};
@@ -177,7 +177,8 @@ struct Recorder {
 impl Recorder {
     fn start(port: &Port, path: &str) -> io::Result<Recorder> {
         let named = |error: io::Error| io::Error::new(error.kind(), format!("{path}: {error}"));
-        let file = File::create(path).map_err(named)?;
+        // What a capture shows is its owner's only.
+        let file = open_own(Path::new(path), OwnFile::Rewrite, 0o600).map_err(named)?;
         let geometry = Geometry::new(1, 1, BUFFER);
         let memory = memfd("ringway-recording", geometry.bytes()).map_err(io::Error::other)?;
         let mapping = Mapping::sealed(&memory).map_err(io::Error::other)?;

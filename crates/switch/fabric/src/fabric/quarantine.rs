@@ -3,7 +3,7 @@
 //! Frames for such a port are copied to a queue in our own memory, from which that worker copies them on; frames from
 //! it are copied to our own memory before a destination is locked. So a further access that blocks delays frames of
 //! ports in quarantine only. The quarantine begins when the peer is detached, and ends when a peer is attached after
-//! [`LEAST`], so that frames of a flow keep their order.
+//! [`MIN_DURATION`], so that frames of a flow keep their order.
 
 use super::{Fabric, FabricError, PORTS, QueueSlot, Record, WorkerRecord, spawn_worker};
 use crate::forward::Source;
@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex};
 /// The worker's name, which no worker of a fabric file can have.
 pub(super) const WORKER: &str = "(quarantine)";
 /// Ports in quarantine at most. Attack: many ports whose peers' memory blocks; each takes up to 5 MB for its frames.
-const SUSPECTS: usize = 64;
+const MAX_PORTS: usize = 64;
 /// Nanoseconds that a quarantine takes at least.
-const LEAST: u64 = 600_000_000_000;
+const MIN_DURATION: u64 = 600_000_000_000;
 
 /// A port's quarantine.
 pub(super) struct Quarantine {
@@ -67,22 +67,25 @@ impl Quarantine {
 impl Fabric {
     /// Begins or extends the quarantine of a port that has no peer.
     pub(super) fn quarantine(&mut self, name: &str) {
-        let until = self.clock.now() + LEAST;
+        let until = self.clock.now() + MIN_DURATION;
         let Some(record) = self.ports.get_mut(name).filter(|record| record.place.is_none()) else { return };
         if let Some(quarantine) = &mut record.quarantine {
             quarantine.until = until;
             return;
         }
         match self.begin_quarantine(name, until) {
-            Ok(()) => tracing::warn!(port = name, "its queues are served by worker `{WORKER}` from now on"),
+            Ok(()) => tracing::warn!(
+                port = name,
+                "the port is in quarantine: worker `{WORKER}` serves its queues from now on"
+            ),
             Err(error) => tracing::warn!(port = name, %error, "the port can't be put in quarantine"),
         }
     }
 
     fn begin_quarantine(&mut self, name: &str, until: u64) -> Result<(), FabricError> {
         let taken = |id: &PortId| self.ports.values().any(|record| record.relay() == Some(*id));
-        let id = (0..SUSPECTS).map(|number| (PORTS + 2 * number) as PortId).find(|id| !taken(id));
-        let id = id.ok_or(FabricError::Limit("64 ports are in quarantine"))?;
+        let id = (0..MAX_PORTS).map(|number| (PORTS + 2 * number) as PortId).find(|id| !taken(id));
+        let id = id.ok_or(FabricError::Limit("64 ports are in quarantine already, and no more can be"))?;
         if self.worker(WORKER).is_err() {
             self.start_quarantine()?;
         }

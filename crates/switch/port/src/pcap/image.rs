@@ -64,7 +64,7 @@ impl fmt::Display for Skipped {
             (self.cut, "cut by the recorder"),
             (self.size, "of impossible lengths"),
             (self.backward, "older than the one before"),
-            (self.pauses, "after more than an hour"),
+            (self.pauses, "after a pause of more than an hour, which is shortened"),
         ];
         for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
             write!(out, "; {count} {what}")?;

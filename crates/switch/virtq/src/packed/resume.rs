@@ -147,20 +147,23 @@ impl PackedRing<'_> {
         if self.flags(at) != PackedRing::available(at.wrap) {
             return at;
         }
-        let (mut next, id) = self.behind_chain(at);
+        // Attack: descriptors that change while they are read, or all have the flags of used ones, and chains without
+        // an end: all walks together pass each descriptor once.
+        let (mut next, id, passed) = self.behind_chain(at, self.size);
+        let mut left = self.size.saturating_sub(passed);
         let mut ends = at;
-        let mut steps = 0;
-        // Attack: descriptors that change while they are read, or all have the flags of used ones.
-        while steps < self.size && self.flags(next) == PackedRing::used(next.wrap) {
+        while left > 0 && self.flags(next) == PackedRing::used(next.wrap) {
             let used = self.id(next);
             self.descriptors.set_second(usize::from(next.index), PackedRing::used_rest(next.wrap, used, 0));
             self.advance(&mut next, 1);
+            left -= 1;
             // A used entry replaces the first descriptor of its chain. The driver can't have used the id again.
             if self.flags(next) == PackedRing::available(next.wrap) {
-                let (behind, last) = self.behind_chain(next);
+                let (behind, last, passed) = self.behind_chain(next, left);
+                left = left.saturating_sub(passed);
                 next = if last == used { behind } else { next };
             }
-            (ends, steps) = (next, steps + 1);
+            ends = next;
         }
         if ends == at {
             return at;
@@ -169,17 +172,18 @@ impl PackedRing<'_> {
         ends
     }
 
-    /// The position behind the chain that begins at `at`, and the chain's id.
-    fn behind_chain(&self, at: Cursor) -> (Cursor, u16) {
+    /// The position behind the chain that begins at `at`, the chain's id, and the number of its descriptors. At most
+    /// `most` descriptors are read.
+    fn behind_chain(&self, at: Cursor, most: u16) -> (Cursor, u16, u16) {
         let mut next = at;
-        for _ in 1..self.size {
+        for passed in 1..=most.min(self.size.saturating_sub(1)) {
             let (id, flags) = (self.id(next), self.all_flags(next));
             self.advance(&mut next, 1);
             if flags & NEXT == 0 || self.flags(next) == PackedRing::used(next.wrap) {
-                return (next, id);
+                return (next, id, passed);
             }
         }
-        (next, 0)
+        (next, 0, most)
     }
 
     fn flags(&self, at: Cursor) -> u16 {
