@@ -4,7 +4,7 @@ use super::CONNECTIONS;
 use super::transport::{Transport, stack_done};
 use crate::Failure;
 use crate::tcp::ends::ring as options;
-use ringway_direct::{Bells, DirectError, Files, Image, Member, RingPlace, Watch, bit};
+use ringway_direct::{DirectError, Files, Image, Member, Notifiers, RingPlace, Watch, bit};
 use ringway_frame::{Needs, Offload};
 use ringway_host::{Clock, EventFd, HostError, Mapping, memfd, random, wait_readable};
 use ringway_mem::Span;
@@ -132,14 +132,15 @@ impl Shared {
         drop(locked);
         let copy = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned();
         let kick = ring.kick_fd().ok_or("a ring without a descriptor")?;
-        let bells = Bells {
+        let notifiers = Notifiers {
             call: copy(ring.as_fd())?.into(),
             port: copy(kick)?.into(),
             agent: EventFd::new()?,
             attendant: EventFd::new()?,
         };
-        let agents_bells = Some([copy(bells.call.as_fd())?.into(), copy(bells.agent.as_fd())?.into()]);
-        let member = Member::new(Arc::new(image), bells);
+        let agents_bells =
+            Some([copy(notifiers.call.as_fd())?.into(), copy(notifiers.agent.as_fd())?.into()]);
+        let member = Member::new(Arc::new(image), notifiers);
         let (places, watch) = ([None; u64::BITS as usize], Watch::default());
         let agent = Some(agent);
         Ok(Shared { member, agent, agents_bells, _ring: ring, sockets: Vec::new(), places, watch })
@@ -213,8 +214,8 @@ impl Shared {
             *socket = self.member.turn(|locked, now| locked.attach(now, &bytes))??;
             self.places[bit(*socket) as usize] = Some(at);
         }
-        let bells = self.agents_bells.take().ok_or("the agent has a thread")?;
-        std::thread::spawn(move || agent.serve(bells));
+        let notifiers = self.agents_bells.take().ok_or("the agent has a thread")?;
+        std::thread::spawn(move || agent.serve(notifiers));
         Ok(self)
     }
 }

@@ -26,4 +26,4 @@ mod waiting;
 pub use image::{DirectError, Files, Image, Locked, Ready, RingPlace, Turn};
 pub use ringway_direct_stack::bit;
 pub use ringway_host::LockError;
-pub use waiting::{Bells, Member, Watch};
+pub use waiting::{Member, Notifiers, Watch};

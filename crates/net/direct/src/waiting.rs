@@ -22,25 +22,25 @@ const BITS: usize = u64::BITS as usize;
 const ANY: usize = BITS;
 /// Offsets of words in the data's first page, behind the locks: for each bit how often one of its connections became
 /// ready, and how many threads sleep until then; and the same for all.
-const CHANGES: usize = 128;
-const SLEEPERS: usize = CHANGES + 4 * (ANY + 1);
+const READY_COUNTS: usize = 128;
+const SLEEPER_COUNTS: usize = READY_COUNTS + 4 * (ANY + 1);
 /// Whether the attendant sleeps until it is called, and whether it leads.
-const DEEP: usize = SLEEPERS + 4 * (ANY + 1);
-const ATTENDS: usize = DEEP + 4;
+const ATTENDANT_SLEEPS: usize = SLEEPER_COUNTS + 4 * (ANY + 1);
+const ATTENDANT_LEADS: usize = ATTENDANT_SLEEPS + 4;
 /// Until when the one who leads sleeps at most; 0: nobody leads, or the one who does is awake.
-const PLANNED: usize = ATTENDS + 4;
+const LEADER_DEADLINE: usize = ATTENDANT_LEADS + 4;
 /// The bits of the connections that the one who leads waits for.
-const LEADS_FOR: usize = PLANNED + 8;
+const LEADER_BITS: usize = LEADER_DEADLINE + 8;
 
 /// How long the one who leads sleeps at most while there are timers: one that another thread sets later, and that is
 /// not due before, needs no call then.
-const LONG: u64 = 10_000_000;
+const MAX_LEADER_SLEEP: u64 = 10_000_000;
 /// How long the attendant leaves the lead to others.
-const NAP: u64 = 1_000_000;
+const ATTENDANT_DELAY: u64 = 1_000_000;
 
 /// What notifies. Each process has these descriptors of the same eventfds, which don't block.
 #[derive(Debug)]
-pub struct Bells {
+pub struct Notifiers {
     /// The port and the agent notify the processes.
     pub call: EventFd,
     /// The processes notify the port.
@@ -51,11 +51,11 @@ pub struct Bells {
     pub attendant: EventFd,
 }
 
-impl From<[OwnedFd; 4]> for Bells {
+impl From<[OwnedFd; 4]> for Notifiers {
     /// In the order of the fields.
-    fn from(descriptors: [OwnedFd; 4]) -> Bells {
+    fn from(descriptors: [OwnedFd; 4]) -> Notifiers {
         let [call, port, agent, attendant] = descriptors.map(EventFd::from);
-        Bells { call, port, agent, attendant }
+        Notifiers { call, port, agent, attendant }
     }
 }
 
@@ -74,14 +74,14 @@ impl Default for Watch {
 #[derive(Debug)]
 pub struct Member {
     image: Arc<Image>,
-    bells: Bells,
+    notifiers: Notifiers,
     clock: Clock,
 }
 
 impl Member {
     /// A process with the image, whose rings are mapped.
-    pub fn new(image: impl Into<Arc<Image>>, bells: Bells) -> Member {
-        Member { image: image.into(), bells, clock: Clock::new() }
+    pub fn new(image: impl Into<Arc<Image>>, notifiers: Notifiers) -> Member {
+        Member { image: image.into(), notifiers, clock: Clock::new() }
     }
 
     /// The image.
@@ -101,11 +101,11 @@ impl Member {
     }
 
     fn changes(&self, bit: usize) -> &AtomicU32 {
-        self.word(CHANGES + 4 * bit)
+        self.word(READY_COUNTS + 4 * bit)
     }
 
     fn sleepers(&self, bit: usize) -> &AtomicU32 {
-        self.word(SLEEPERS + 4 * bit)
+        self.word(SLEEPER_COUNTS + 4 * bit)
     }
 
     fn long_word(&self, offset: usize) -> &AtomicU64 {
@@ -114,7 +114,7 @@ impl Member {
     }
 
     fn planned(&self) -> &AtomicU64 {
-        self.long_word(PLANNED)
+        self.long_word(LEADER_DEADLINE)
     }
 
     /// Waits for this process's turn. If the stack is lost, all who sleep are to see it.
@@ -125,8 +125,8 @@ impl Member {
                     self.changes(bit).fetch_add(1, SeqCst);
                     wake_word(self.changes(bit), u32::MAX);
                 }
-                self.bells.call.signal();
-                self.bells.attendant.signal();
+                self.notifiers.call.signal();
+                self.notifiers.attendant.signal();
             }
         })
     }
@@ -153,18 +153,18 @@ impl Member {
             self.planned().store(turn.deadline.unwrap_or(0), SeqCst);
         }
         // It sleeps until the port notifies. The words of its connections were changed before this is read.
-        if is_late || turn.ready & self.long_word(LEADS_FOR).load(SeqCst) != 0 {
-            self.bells.call.signal();
+        if is_late || turn.ready & self.long_word(LEADER_BITS).load(SeqCst) != 0 {
+            self.notifiers.call.signal();
         }
     }
 
     /// Notifies, and wakes those who follow, after a turn.
     fn notify(&self, turn: &Turn) {
         if turn.kick_port {
-            self.bells.port.signal();
+            self.notifiers.port.signal();
         }
         if turn.kick_agent {
-            self.bells.agent.signal();
+            self.notifiers.agent.signal();
         }
         let any = (turn.ready != 0).then_some(ANY);
         for bit in (0..BITS).filter(|bit| turn.ready >> bit & 1 != 0).chain(any) {
@@ -267,14 +267,14 @@ impl Member {
             };
             let planned = self.plan(&turn, until, now);
             self.planned().store(planned, SeqCst);
-            self.long_word(LEADS_FOR).store(if bit == ANY { u64::MAX } else { 1 << bit }, SeqCst);
+            self.long_word(LEADER_BITS).store(if bit == ANY { u64::MAX } else { 1 << bit }, SeqCst);
             let may_sleep = locked.arm(now) && self.changes(bit).load(SeqCst) == seen;
             drop(locked);
             self.notify(&turn);
             if may_sleep {
                 self.sleep(planned, false);
             }
-            self.long_word(LEADS_FOR).store(0, SeqCst);
+            self.long_word(LEADER_BITS).store(0, SeqCst);
             self.planned().store(0, SeqCst);
             drop(lead);
         };
@@ -288,14 +288,14 @@ impl Member {
 
     /// When the one who leads wakes up at the latest.
     fn plan(&self, turn: &Turn, until: u64, now: u64) -> u64 {
-        turn.deadline.map_or(u64::MAX, |due| due.min(now + LONG)).min(until)
+        turn.deadline.map_or(u64::MAX, |due| due.min(now + MAX_LEADER_SLEEP)).min(until)
     }
 
     /// Sleeps until a connection with this bit changed, or until the lead is free.
     fn follow(&self, bit: usize, seen: u32, until: u64) {
-        if self.word(ATTENDS).swap(0, SeqCst) == 1 {
+        if self.word(ATTENDANT_LEADS).swap(0, SeqCst) == 1 {
             // The attendant leaves the lead to this thread.
-            self.bells.attendant.signal();
+            self.notifiers.attendant.signal();
         }
         self.sleepers(bit).fetch_add(1, SeqCst);
         // Whoever leaves the lead from here on wakes this thread.
@@ -310,13 +310,13 @@ impl Member {
     fn sleep(&self, until: u64, is_attendant: bool) -> bool {
         let watch =
             |bell: &EventFd| PollFd { descriptor: bell.as_fd().as_raw_fd(), readable: true, writable: false };
-        let mut bells = [watch(&self.bells.call), watch(&self.bells.attendant)];
-        let bells = &mut bells[..if is_attendant { 2 } else { 1 }];
-        poll(bells, Duration::from_nanos(until.saturating_sub(self.now())));
-        if bells[0].readable {
-            self.bells.call.clear();
+        let mut notifiers = [watch(&self.notifiers.call), watch(&self.notifiers.attendant)];
+        let notifiers = &mut notifiers[..if is_attendant { 2 } else { 1 }];
+        poll(notifiers, Duration::from_nanos(until.saturating_sub(self.now())));
+        if notifiers[0].readable {
+            self.notifiers.call.clear();
         }
-        bells.get(1).is_some_and(|bell| bell.readable) && self.bells.attendant.clear()
+        notifiers.get(1).is_some_and(|bell| bell.readable) && self.notifiers.attendant.clear()
     }
 
     /// After the lead was left: a thread that waits takes it, or else the attendant does, in a while.
@@ -327,8 +327,8 @@ impl Member {
                 return;
             }
         }
-        if self.word(DEEP).swap(0, SeqCst) == 1 {
-            self.bells.attendant.signal();
+        if self.word(ATTENDANT_SLEEPS).swap(0, SeqCst) == 1 {
+            self.notifiers.attendant.signal();
         }
     }
 
@@ -350,10 +350,10 @@ impl Member {
     pub fn attend(&self, stops: &AtomicBool) -> Result<(), LockError> {
         while !stops.load(SeqCst) {
             let Some(lead) = self.image.lead.take_over() else {
-                self.word(DEEP).store(1, SeqCst);
+                self.word(ATTENDANT_SLEEPS).store(1, SeqCst);
                 // Whoever leaves the lead from here on calls.
                 if let Some(lead) = self.image.lead.take_over() {
-                    self.word(DEEP).store(0, SeqCst);
+                    self.word(ATTENDANT_SLEEPS).store(0, SeqCst);
                     drop(lead);
                     self.pass_lead();
                     continue;
@@ -368,11 +368,11 @@ impl Member {
             let planned = self.plan(&turn, u64::MAX, now);
             self.planned().store(planned, SeqCst);
             let may_sleep = locked.arm(now);
-            self.word(ATTENDS).store(1, SeqCst);
+            self.word(ATTENDANT_LEADS).store(1, SeqCst);
             drop(locked);
             self.notify(&turn);
             let is_called = may_sleep && self.sleep(planned, true);
-            let leaves = self.word(ATTENDS).swap(0, SeqCst) == 0 || is_called;
+            let leaves = self.word(ATTENDANT_LEADS).swap(0, SeqCst) == 0 || is_called;
             self.planned().store(0, SeqCst);
             drop(lead);
             self.pass_lead();
@@ -385,15 +385,15 @@ impl Member {
 
     /// Calls the attendant.
     pub fn call_attendant(&self) {
-        self.bells.attendant.signal();
+        self.notifiers.attendant.signal();
     }
 
     /// Sleeps until the attendant is called.
     fn bell(&self, until: u64) {
-        let descriptor = self.bells.attendant.as_fd().as_raw_fd();
+        let descriptor = self.notifiers.attendant.as_fd().as_raw_fd();
         let most = Duration::from_nanos(until.saturating_sub(self.now()));
         poll(&mut [PollFd { descriptor, readable: true, writable: false }], most);
-        self.bells.attendant.clear();
+        self.notifiers.attendant.clear();
     }
 
     /// The attendant lets others lead, and sees to timers that are due meanwhile.
@@ -402,7 +402,7 @@ impl Member {
             let turn = locked.run(now);
             (turn, turn)
         })?;
-        let until = (self.now() + NAP).min(turn.deadline.unwrap_or(u64::MAX));
+        let until = (self.now() + ATTENDANT_DELAY).min(turn.deadline.unwrap_or(u64::MAX));
         self.bell(until);
         self.turn(|locked, now| ((), locked.run(now)))
     }

@@ -43,10 +43,7 @@ fn config(addresses: &str, settings: &str) -> Result<Config, String> {
 
 /// A congestion controller by Linux's name or the stack's.
 pub fn algorithm(name: &[u8]) -> Option<Algorithm> {
-    match name {
-        b"bbr" => Some(Algorithm::Bbr1),
-        _ => Algorithm::from_name(std::str::from_utf8(name).ok()?),
-    }
+    Algorithm::from_linux_name(std::str::from_utf8(name).ok()?)
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use crate::Result;
 use crate::network::algorithm;
 use crate::socket::Socket;
-use ringway_sockets::Algorithm;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -66,9 +65,7 @@ pub fn get(socket: &Socket, level: c_int, name: c_int) -> Result<Vec<u8>> {
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => return Ok(time(socket.timeouts[0].load(Relaxed))),
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => return Ok(time(socket.timeouts[1].load(Relaxed))),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
-            let algorithm = socket.congestion();
-            let name = if algorithm == Algorithm::Bbr1 { "bbr" } else { algorithm.name() };
-            return Ok([name.as_bytes(), &[0]].concat());
+            return Ok([socket.congestion().linux_name().as_bytes(), &[0]].concat());
         }
         (libc::SOL_SOCKET, libc::SO_ERROR) => socket.take_error(),
         (libc::SOL_SOCKET, libc::SO_TYPE) => socket.kind,

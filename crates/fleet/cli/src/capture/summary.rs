@@ -2,6 +2,7 @@
 
 use super::reader::Frame;
 use crate::text::to_json;
+use ringway_wire::MacAddress;
 use ringway_wire::pcapng::Direction;
 use serde_json::json;
 use std::fmt::Write;
@@ -47,8 +48,8 @@ fn number(data: &[u8], at: usize, size: usize) -> Option<u32> {
 }
 
 fn mac(data: &[u8], at: usize) -> String {
-    let bytes = data.get(at..at + 6).unwrap_or(&[]);
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+    let bytes = data.get(at..).and_then(|rest| rest.first_chunk::<6>());
+    bytes.map_or(String::new(), |bytes| MacAddress(*bytes).to_string())
 }
 
 /// What a frame is.

@@ -5,7 +5,7 @@
 //! is nothing; `watch` does it in an event loop. `send` sends a megabyte, and then says `idle`; `hold` says `held`
 //! within its turn; `idle` says `idle` outside of it. These three stay then. It ends with 3 if the stack is lost.
 
-use ringway_direct::{Bells, Files, Image, LockError, Member, RingPlace, Watch, bit};
+use ringway_direct::{Files, Image, LockError, Member, Notifiers, RingPlace, Watch, bit};
 use ringway_host::receive_with;
 use ringway_netstack::{SocketError, SocketId};
 use std::error::Error;
@@ -22,12 +22,12 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return Err("four arguments are needed".into());
     };
     let (_, files) = receive_with(std::io::stdin().as_fd(), &mut [0], 8)?;
-    let [text, data, port, agent, bells @ ..]: [OwnedFd; 8] =
+    let [text, data, port, agent, notifiers @ ..]: [OwnedFd; 8] =
         files.try_into().map_err(|_| "not the descriptors")?;
     let image = Image::map(&Files { text, data })?;
     image.map_ring(RingPlace::Port, port, port_len.parse()?)?;
     image.map_ring(RingPlace::Agent, agent, agent_len.parse()?)?;
-    let member = Member::new(image, Bells::from(bells));
+    let member = Member::new(image, Notifiers::from(notifiers));
     let socket = SocketId::from_bits(socket.parse()?);
     let played = match role.as_str() {
         "echo" => echo(&member, socket, Some(Duration::ZERO)),

@@ -1,6 +1,6 @@
 //! An agent with a port, and a peer behind the port.
 
-use ringway_direct::{Bells, Files, Image, RingPlace};
+use ringway_direct::{Files, Image, Notifiers, RingPlace};
 use ringway_frame::{Needs, Offload};
 use ringway_host::{EventFd, Mapping, memfd, send_with};
 use ringway_mem::Span;
@@ -87,7 +87,7 @@ pub struct Lab {
     pub files: Files,
     pub agent_wire: Wire,
     pub far_wire: Wire,
-    bells: [OwnedFd; 4],
+    notifiers: [OwnedFd; 4],
     _place: MutexGuard<'static, ()>,
 }
 
@@ -96,9 +96,9 @@ impl Lab {
         let place = PLACE.lock().unwrap_or_else(PoisonError::into_inner);
         let (agent, far) = (host(1), host(2));
         let (mut agent_wire, mut far_wire) = (Wire::new(true), Wire::new(false));
-        let bells = [0; 4].map(|_| EventFd::new().unwrap().into_fd());
+        let notifiers = [0; 4].map(|_| EventFd::new().unwrap().into_fd());
         for wire in [&mut agent_wire, &mut far_wire] {
-            wire.bell = Some(bells[0].try_clone().unwrap().into());
+            wire.bell = Some(notifiers[0].try_clone().unwrap().into());
         }
         let files = Files::create(64 << 20).unwrap();
         let image = Arc::new(Image::map(&files).unwrap());
@@ -109,7 +109,7 @@ impl Lab {
         locked.attach_ring(RingPlace::Port, far_wire.len, false).unwrap();
         locked.attach_ring(RingPlace::Agent, agent_wire.len, true).unwrap();
         drop(locked);
-        Lab { now: 1, agent, far, image, files, agent_wire, far_wire, bells, _place: place }
+        Lab { now: 1, agent, far, image, files, agent_wire, far_wire, notifiers, _place: place }
     }
 
     /// Passes frames until there are none, and goes on to the next deadline or by a millisecond at most.
@@ -146,7 +146,7 @@ impl Lab {
         let (own, theirs) = UnixStream::pair().unwrap();
         let files = [&self.files.text, &self.files.data, &self.far_wire.file, &self.agent_wire.file];
         let files = files.iter().map(|file| file.as_fd());
-        let all: Vec<_> = files.chain(self.bells.iter().map(AsFd::as_fd)).collect();
+        let all: Vec<_> = files.chain(self.notifiers.iter().map(AsFd::as_fd)).collect();
         send_with(&own, &[0], &all).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_direct-peer"));
         command.arg(role).arg(socket.to_bits().to_string());
@@ -155,8 +155,8 @@ impl Lab {
     }
 
     /// The descriptors that notify, for one more process.
-    pub fn bells(&self) -> Bells {
-        self.bells.each_ref().map(|bell| bell.try_clone().unwrap()).into()
+    pub fn notifiers(&self) -> Notifiers {
+        self.notifiers.each_ref().map(|bell| bell.try_clone().unwrap()).into()
     }
 
     /// Moves a connection of the agent to the image.

@@ -172,10 +172,7 @@ impl Values {
 /// Linux has one `bbr`.
 pub fn algorithm(name: &[u8]) -> Option<Algorithm> {
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    match name {
-        b"bbr" => Some(Algorithm::Bbr1),
-        name => Algorithm::from_name(std::str::from_utf8(name).ok()?),
-    }
+    Algorithm::from_linux_name(std::str::from_utf8(name).ok()?)
 }
 
 fn is_of(socket: &Socket, option: (i32, i32)) -> bool {

@@ -190,6 +190,16 @@ impl Algorithm {
         Algorithm::ALL.iter().copied().find(|algorithm| algorithm.name() == name)
     }
 
+    /// Its name in Linux, which has one `bbr`, the first version.
+    pub fn linux_name(self) -> &'static str {
+        if self == Algorithm::Bbr1 { "bbr" } else { self.name() }
+    }
+
+    /// The algorithm of one of Linux's names, or of those of [`Algorithm::name`].
+    pub fn from_linux_name(name: &str) -> Option<Algorithm> {
+        if name == "bbr" { Some(Algorithm::Bbr1) } else { Algorithm::from_name(name) }
+    }
+
     /// A controller with the state that [`Congestion::save`] wrote.
     pub(crate) fn restore(self, from: &mut Reader<'_>) -> Option<Box<dyn Congestion>> {
         fn take<T: Congestion + Field + 'static>(from: &mut Reader<'_>) -> Option<Box<dyn Congestion>> {

@@ -44,13 +44,13 @@ pub enum ReplayError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// Frames of other link types.
-    pub foreign: u64,
+    pub other_link_type: u64,
     /// Frames of which the recorder kept only a part.
-    pub cut: u64,
+    pub truncated: u64,
     /// Frames shorter than an Ethernet header, or longer than any.
     pub size: u64,
     /// Frames older than the one before, which follow it at once.
-    pub backward: u64,
+    pub out_of_order: u64,
     /// Pauses of more than an hour, which are shortened to one.
     pub pauses: u64,
     /// Whether the file ends within a frame or is damaged; what comes before is replayed.
@@ -60,10 +60,10 @@ pub struct Skipped {
 impl fmt::Display for Skipped {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = [
-            (self.foreign, "of other link types"),
-            (self.cut, "cut by the recorder"),
+            (self.other_link_type, "of other link types"),
+            (self.truncated, "cut by the recorder"),
             (self.size, "of impossible lengths"),
-            (self.backward, "older than the one before"),
+            (self.out_of_order, "older than the one before"),
             (self.pauses, "after a pause of more than an hour, which is shortened"),
         ];
         for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
@@ -152,7 +152,7 @@ impl Builder {
                 let interface = decoder.interfaces().get(packet.interface as usize);
                 match interface.is_some_and(|interface| interface.link_type == pcap::ETHERNET) {
                     true => self.frame(packet.time, packet.original_len, packet.data),
-                    false => self.skipped.foreign += 1,
+                    false => self.skipped.other_link_type += 1,
                 }
             }
             rest = rest.get(len..).unwrap_or(&[]);
@@ -162,7 +162,7 @@ impl Builder {
 
     fn frame(&mut self, time: u64, original_len: u32, data: &[u8]) {
         if (data.len() as u64) < u64::from(original_len) {
-            self.skipped.cut += 1;
+            self.skipped.truncated += 1;
             return;
         }
         if !(SHORTEST..=LARGEST as usize).contains(&data.len()) {
@@ -171,7 +171,7 @@ impl Builder {
         }
         let (before, sent) = self.last.unwrap_or((time, 0));
         let pause = time.saturating_sub(before);
-        self.skipped.backward += u64::from(time < before);
+        self.skipped.out_of_order += u64::from(time < before);
         self.skipped.pauses += u64::from(pause > LONGEST_PAUSE);
         // Attack: times that add up to more than the clock has.
         let at = sent.saturating_add(pause.min(LONGEST_PAUSE));
@@ -293,9 +293,9 @@ mod tests {
             (700 + day, 60, &frame[..14]),
         ]);
         let mut image = Image::of(&file).unwrap();
-        let skipped = Skipped { cut: 1, size: 1, backward: 1, pauses: 1, ..Skipped::default() };
-        assert_eq!((image.frames, image.skipped), (4, Skipped { cut: 2, ..skipped }));
-        image.skipped.cut = 1;
+        let skipped = Skipped { truncated: 1, size: 1, out_of_order: 1, pauses: 1, ..Skipped::default() };
+        assert_eq!((image.frames, image.skipped), (4, Skipped { truncated: 2, ..skipped }));
+        image.skipped.truncated = 1;
         let frames = Frames::of(&words(&image.bytes), 1).unwrap();
         let times: Vec<_> = (0..frames.len()).filter_map(|index| frames.time(index)).collect();
         assert_eq!(times, [0, 500, 500, 500 + LONGEST_PAUSE]);
