@@ -5,17 +5,20 @@
 # comes and goes from one that stays; what its first run printed is kept below target/first-runs. If the second run
 # passes, the module counts as failed all the same, except in continuous integration (CI=true): a machine that others
 # use too may stand still for longer than a peer waits.
+# A program that takes longer than TEST_LIMIT seconds (1200) is stopped; what it printed names the tests that hang.
 # With ASIDE, a folder of scripts/aside.sh, programs that simulate run beside the others, for which they don't wait.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 first_runs=${CARGO_TARGET_DIR:-$root/target}/first-runs
 package=${CARGO_PKG_NAME:-} name=${1##*/}
 package=${package#ringway-} name=${name%-*}
+limit=${TEST_LIMIT:-1200}
 
 timed() {
   local title=$1 begin=${EPOCHREALTIME/./} code
-  "${@:2}"
+  timeout --foreground --kill-after=10 "$limit" "${@:2}"
   code=$?
+  [ "$code" -ne 124 ] || echo "$package $title was stopped: it took longer than $limit s"
   [ -z "${TEST_TIMES:-}" ] ||
     printf '%8.1f s  %s %s\n' "$((${EPOCHREALTIME/./} - begin))e-6" "$package" "$title" >>"$TEST_TIMES"
   return "$code"

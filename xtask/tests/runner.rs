@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A test program of one module with two tests. Run number N fails if the file `fails-N` is there.
+/// A test program of one module with two tests. Run number N fails if the file `fails-N` is there, and does not end if
+/// that file says so.
 const PROGRAM: &str = r#"#!/bin/sh
 if [ "$1" = --list ]; then
   printf '%s\n' 'hosts::one: test' 'hosts::two: test'
@@ -14,6 +15,9 @@ cd "$(dirname "$0")"
 echo run >>runs
 run=$(wc -l <runs)
 echo "this is run $run"
+if grep -qs endless "fails-$run"; then
+  exec sleep 100000
+fi
 if [ -e "fails-$run" ]; then
   echo "test result: FAILED. 1 passed; 1 failed; 0 ignored"
   exit 101
@@ -84,6 +88,15 @@ fn a_module_that_passes_only_in_its_second_run_has_failed() {
     let of_summary = ran.output.split("== steps\n").nth(1).unwrap();
     let file = of_summary.split(unsteady).nth(1).unwrap().lines().next().unwrap();
     assert_eq!(std::fs::read_to_string(file).unwrap(), first);
+}
+
+#[test]
+fn a_program_that_does_not_end_is_stopped_and_has_failed() {
+    let script = "echo endless >$(dirname \"$0\")/fails-1; export TEST_LIMIT=1; \
+        . scripts/steps.sh; step tests scripts/timed.sh \"$0\"; summary";
+    let ran = run_by(script, "endless", "switch", &[1], true);
+    assert!(ran.output.contains("switch hosts was stopped: it took longer than 1 s"), "{}", ran.output);
+    assert_eq!(ran.end().0, "0 passed, 1 failed");
 }
 
 #[test]

@@ -129,6 +129,7 @@ mod tests {
     use ringway_port::source;
     use ringway_spec::{Kind, MacAddress, Port, Switch, To};
     use ringway_switch::learning;
+    use std::ops::Deref;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicU64};
     use std::time::{Duration, Instant};
@@ -138,14 +139,36 @@ mod tests {
     struct Blocking {
         blocks: Arc<AtomicBool>,
         polled: Arc<AtomicU64>,
+        /// Accesses that were blocked.
+        blocked: Arc<AtomicU64>,
     }
 
     impl Blocking {
         fn access(&self) {
             self.polled.fetch_add(1, Relaxed);
-            while self.blocks.load(Relaxed) {
-                std::thread::sleep(Duration::from_millis(50));
+            if self.blocks.load(Relaxed) {
+                self.blocked.fetch_add(1, Relaxed);
+                while self.blocks.load(Relaxed) {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
             }
+        }
+    }
+
+    /// Ends the blocked accesses when a test ends, so that a failed test does not wait for its threads for ever.
+    struct Control(Blocking);
+
+    impl Deref for Control {
+        type Target = Blocking;
+
+        fn deref(&self) -> &Blocking {
+            &self.0
+        }
+    }
+
+    impl Drop for Control {
+        fn drop(&mut self) {
+            self.blocks.store(false, Relaxed);
         }
     }
 
@@ -197,7 +220,7 @@ mod tests {
     }
 
     /// Workers, of which the first, `w`, has a source, a sink, and a port whose queue blocks.
-    fn fabric(workers: &[&str], page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Blocking) {
+    fn fabric(workers: &[&str], page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Control) {
         let mut fabric = started(workers, page.clone());
         let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
         fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
@@ -216,7 +239,7 @@ mod tests {
         slot.source = Arc::new(Mutex::new(source));
         let (bit, source) = (slot.bit, slot.source.clone());
         fabric.workers[0].handle.send(Command::Add { bit, worker: 0, source });
-        (fabric, blocking)
+        (fabric, Control(blocking))
     }
 
     #[test]
@@ -235,9 +258,9 @@ mod tests {
         assert_eq!(fabric.state().ports[2].worker, super::super::quarantine::WORKER);
         // Its next peer is accepted, and blocks an access while frames are flooded to all ports.
         budget.renew();
+        let before = page[1].rx_frames.load(Relaxed);
         blocking.blocks.store(true, Relaxed);
-        let (before, polled) = (page[1].rx_frames.load(Relaxed), blocking.polled.load(Relaxed));
-        until(&mut fabric, "its memory is accessed", |_| blocking.polled.load(Relaxed) > polled);
+        until(&mut fabric, "its memory is accessed", |_| blocking.blocked.load(Relaxed) > 0);
         let thread = fabric.workers[0].handle.gauges.thread.load(Relaxed);
         until(&mut fabric, "frames of others", |_| page[1].rx_frames.load(Relaxed) > before + 2000);
         until(&mut fabric, "another thread takes over", |fabric| !fabric.workers[1].predecessors.is_empty());
@@ -293,7 +316,7 @@ mod tests {
         let (to, from) = (MacAddress([2, 0, 0, 0, 0, 4]), MacAddress([2, 0, 0, 0, 0, 3]));
         let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
         let ports = [("receiver", Kind::new("null", &())), ("sender", Kind::new("source", &load))];
-        let blocking = Blocking::default();
+        let blocking = Control(Blocking::default());
         for (counters, (name, kind)) in (3..).zip(ports) {
             let port = Port::new(name, kind, Some(To::Switch("t".into())));
             fabric.add_port(Port { worker: Some("w".into()), ..port }, counters).unwrap();
@@ -339,16 +362,18 @@ mod tests {
     fn a_worker_has_a_bounded_number_of_blocked_threads() {
         let page = page();
         let (mut fabric, blocking) = fabric(&["w"], &page);
+        let limit = Instant::now() + Duration::from_secs(60);
         blocking.blocks.store(true, Relaxed);
         for number in 0..=PREDECESSORS {
             assert_eq!(fabric.workers[0].predecessors.len(), number);
             let handle = &fabric.workers[0].handle;
-            // Each blocks in a queue of its own. The watchdog has no files, and so finds none.
+            // Each blocks in a queue of its own, or in the port's. The watchdog has no files, and so finds none.
             let source = Source::new(Box::new(blocking.clone()), 2, 0, CountersRef::private());
-            let (polled, source) = (blocking.polled.load(Relaxed), Arc::new(Mutex::new(source)));
+            let source = Arc::new(Mutex::new(source));
             handle.send(Command::Add { bit: 1000 + number, worker: 0, source });
-            while blocking.polled.load(Relaxed) == polled {
-                std::thread::yield_now();
+            while blocking.blocked.load(Relaxed) == number as u64 {
+                assert!(Instant::now() < limit, "thread {number} accesses no queue");
+                std::thread::sleep(Duration::from_millis(1));
             }
             handle.gauges.is_blocked.store(true, SeqCst);
             fabric.take_over_blocked();
