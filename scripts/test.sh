@@ -26,12 +26,12 @@ else
 fi
 # After the counts, for which Cargo builds in another folder: by then the tests' Cargo has released the folder of both.
 aside "lints" cargo clippy --workspace --all-targets -- -D warnings
+aside "Python package, installed" env RINGWAY="$target/debug/ringway" ./scripts/python.sh
 aside "models of loom" ./scripts/loom.sh ringway-mem ringway-ring
 # The other tests of migration are in `make soak`.
 step "tests" env "$runner=$PWD/scripts/timed.sh" cargo test --workspace --no-fail-fast -- \
   --skip a_guest_is_moved_while --skip a_guest_behind_virtio_s_iommu_is_moved_while
-step "Python package, installed" env RINGWAY="$target/debug/ringway" ./scripts/python.sh
-step "instructions a frame, lints and simulations, which ran beside the tests" aside_end
+step "instructions a frame, lints, Python package and simulations, which ran beside the tests" aside_end
 echo "== times of test programs of 5 s and more"
 sort -rn "$TEST_TIMES" | awk '$1 >= 5'
 summary

@@ -58,8 +58,8 @@ whole() {
 }
 
 # Packages whose tests need neither peers nor the time of day, and most of the time of which is their own computing.
-simulates=" bench click click-lang elements frame fuzz link mem my-click netstack place spec switch virtq"
-simulates+=" wire "
+simulates=" bench click click-lang elements frame fuzz link mem my-click netstack nic place spec"
+simulates+=" switch virtq wire "
 # The program of a documentation test (rust_out) is removed when its runner ends.
 if [ -n "${ASIDE:-}" ] && [[ $simulates == *" $package "* && $name != rust_out ]]; then
   . "$root/scripts/aside.sh"
