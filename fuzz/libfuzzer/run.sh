@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes each target for TIME seconds, 60 by default (EACH means the same): fuzz/libfuzzer/run.sh [TARGET...]
+# With KEEP=1 it then keeps a minimal set of inputs that reaches the same code in fuzz/corpus.
 # Needs a nightly compiler, cargo-fuzz and a C++ compiler; says what is missing.
 set -uo pipefail
 cd "$(dirname "$0")"
@@ -46,3 +47,12 @@ if ((${#failed[@]})); then
   exit 1
 fi
 echo "fuzz: ${#targets[@]} targets, $time s each, nothing broke"
+[ -n "${KEEP:-}" ] || exit 0
+rm -rf minimized
+for target in "${targets[@]}"; do
+  mkdir -p "minimized/$target"
+  cargo +nightly fuzz run --fuzz-dir . "$target" "minimized/$target" "corpus/$target" -- \
+    -set_cover_merge=1 -max_len=2048 -timeout=10 -rss_limit_mb=2048 >"$log" 2>&1 ||
+    { echo "fuzz: the inputs of $target can't be minimized" >&2; tail -n 20 "$log"; exit 1; }
+done
+exec cargo run --quiet --manifest-path ../Cargo.toml --example keep -- minimized

@@ -5,6 +5,7 @@
 pub mod capture_filter;
 pub mod click_language;
 pub mod control_socket;
+pub mod corpus;
 pub mod fabric_file;
 pub mod headers;
 pub mod iotlb;

@@ -1,9 +1,10 @@
-//! Runs every target on mutated seeds with a stable compiler: a short version of a libFuzzer run.
+//! Runs every target on its seeds and on the inputs kept in `fuzz/corpus`, as they are and changed, with a stable
+//! compiler: a short version of a libFuzzer run.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ringway_fuzz::TARGETS;
+use ringway_fuzz::{TARGETS, corpus};
 
 /// A change to some bytes.
 #[derive(Clone, Debug)]
@@ -67,8 +68,9 @@ impl Edit {
 
 fn mutate(name: &str) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
-    let seeds = (target.seeds)();
+    let mut seeds = (target.seeds)();
     assert!(!seeds.is_empty());
+    seeds.extend(corpus::read(name).unwrap_or_else(|error| panic!("{error}")));
     seeds.iter().for_each(|seed| (target.run)(seed));
     (target.run)(&[]);
     let cases: u32 =
