@@ -8,7 +8,7 @@ const LONGEST: usize = 1514;
 /// Frames in flight: fewer than the slots of any ring between the two, so that no frame may be lost.
 const AHEAD: u32 = 32;
 /// How long a frame may take.
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
+const FRAME_TIMEOUT: Option<Duration> = Some(Duration::from_secs(60));
 /// Headers of sent and of returned frames: a group address, which every switch floods, and the sender's own.
 const SENT: [u8; HEADER] = [3, 0, 0, 0, 0, 8, 2, 0, 0, 0, 0, 7, 0x88, 0xb5];
 const RETURNED: [u8; HEADER] = [3, 0, 0, 0, 0, 7, 2, 0, 0, 0, 0, 8, 0x88, 0xb5];
@@ -36,7 +36,7 @@ pub fn send(ring: &mut Ring, count: u32) -> Result<(), String> {
         }
         // Room may come after the frames that are on their way.
         let tx = if has_room { 0 } else { FRAGMENTS as u32 };
-        if !ring.wait(Wait { rx: 1, tx }, PATIENCE).map_err(text)? {
+        if !ring.wait(Wait { rx: 1, tx }, FRAME_TIMEOUT).map_err(text)? {
             return Err(format!("frame {received} did not come back"));
         }
         while let Some(got) = ring.rx.pop(&mut found).map_err(text)? {
@@ -59,7 +59,7 @@ pub fn send(ring: &mut Ring, count: u32) -> Result<(), String> {
 pub fn give_back(ring: &mut Ring, count: u32) -> Result<(), String> {
     let (mut returned, mut found) = (0, [0; LONGEST + 1]);
     while returned < count {
-        if !ring.wait(Wait::RX, PATIENCE).map_err(text)? {
+        if !ring.wait(Wait::RX, FRAME_TIMEOUT).map_err(text)? {
             return Err(format!("frame {returned} did not come"));
         }
         while let Some(got) = ring.rx.pop(&mut found).map_err(text)? {
@@ -69,14 +69,14 @@ pub fn give_back(ring: &mut Ring, count: u32) -> Result<(), String> {
             }
             got[..HEADER].copy_from_slice(&RETURNED);
             while !ring.tx.push(got).map_err(text)? {
-                ring.wait(Wait::TX, PATIENCE).map_err(text)?;
+                ring.wait(Wait::TX, FRAME_TIMEOUT).map_err(text)?;
             }
             returned += 1;
         }
     }
     // What is closed too early is lost. The sender may leave as soon as it has the last one.
     let tx = ring.tx.slots();
-    match ring.wait(Wait { rx: 0, tx }, PATIENCE) {
+    match ring.wait(Wait { rx: 0, tx }, FRAME_TIMEOUT) {
         Ok(_) | Err(RingError::Closed) => Ok(()),
         Err(error) => Err(text(error)),
     }

@@ -22,7 +22,7 @@ const CPUS: usize = 8;
 const TIMED: usize = 1000;
 /// Measurements of each kind, in turn.
 const ROUNDS: usize = 5;
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A program that is ended on drop.
 struct Running(Child);
@@ -90,7 +90,7 @@ impl Lab {
         let running = Running::start(path, "apiserver", &programs.join("kube-apiserver"), &arguments);
         let server = format!("https://127.0.0.1:{api}");
         let lab = Lab { folder, programs, server, extender, placement: None, _api: running, _etcd: etcd };
-        assert!(eventually(PATIENCE, || lab.api("GET", "/readyz", &[]).status.success()), "no API server");
+        assert!(eventually(TIMEOUT, || lab.api("GET", "/readyz", &[]).status.success()), "no API server");
         lab.kubeconfig();
         lab
     }
@@ -130,7 +130,7 @@ impl Lab {
             ["place", "kubernetes", "--kubeconfig", "lab.conf", "--listen", &listen, "--policy", policy];
         let arguments = arguments.map(str::to_string);
         self.placement = Some(Running::start(self.folder.path(), "ringway", &program(), &arguments));
-        assert!(eventually(PATIENCE, || self.figure("healthz").is_some()), "placement is not well");
+        assert!(eventually(TIMEOUT, || self.figure("healthz").is_some()), "placement is not well");
     }
 
     /// The body of a successful response from the extender's address.
@@ -182,7 +182,7 @@ impl Lab {
     fn no_pods(&self) {
         let path = "/api/v1/namespaces/default/pods?gracePeriodSeconds=0";
         self.ok("DELETE", path, &["-o", "/dev/null"]);
-        assert!(eventually(PATIENCE, || self.metric("ringway_vms") == 0), "pods stay");
+        assert!(eventually(TIMEOUT, || self.metric("ringway_vms") == 0), "pods stay");
     }
 
     /// Number of bound pods per node, according to the API server.
@@ -219,7 +219,7 @@ impl Lab {
         self.pods("timed-", TIMED, "10m");
         let _scheduler = self.scheduler(extender);
         let mut first = None;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TIMEOUT;
         loop {
             let (bound, now) = (self.metric("ringway_vms") as usize, Instant::now());
             assert!(now < end, "{bound} of {TIMED} pods are bound");
@@ -262,7 +262,7 @@ fn pods_are_placed_with_a_real_kube_scheduler() {
         let _scheduler = lab.scheduler(extender);
         for count in 1..=40 {
             lab.pods("one-", 1, "1");
-            assert!(eventually(PATIENCE, || lab.metric("ringway_vms") == count), "pod {count} is not bound");
+            assert!(eventually(TIMEOUT, || lab.metric("ringway_vms") == count), "pod {count} is not bound");
         }
         let nodes = lab.bound();
         assert!(nodes.values().sum::<usize>() == 40 && nodes.len() == 40 / CPUS, "{nodes:?}");
@@ -275,7 +275,7 @@ fn pods_are_placed_with_a_real_kube_scheduler() {
     {
         let _scheduler = lab.scheduler(BINDS);
         lab.pods("part-", 60, "250m");
-        assert!(eventually(PATIENCE, || lab.metric("ringway_vms") == 60), "not all are bound");
+        assert!(eventually(TIMEOUT, || lab.metric("ringway_vms") == 60), "not all are bound");
         lab.placement = None;
         lab.add_node("late");
         lab.place("packing");

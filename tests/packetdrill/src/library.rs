@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How far a reading of the clock lets time pass: packetdrill spins until an instant.
 const READING: u64 = 1000;
 /// How long packetdrill waits for a packet, and its first thread in a call that the script does not mark as blocking.
-const PATIENCE: u64 = 120 * SECOND;
+const TIMEOUT: u64 = 120 * SECOND;
 
 /// Real time for the other thread.
 const REAL: Duration = Duration::from_millis(5);
@@ -92,7 +92,7 @@ pub fn wait<R>(
     state.machine.refresh();
     let end = limit.map(|limit| state.machine.now.saturating_add(limit));
     let main = state.main == std::thread::current().id();
-    let patience = state.machine.now + PATIENCE;
+    let timeout = state.machine.now + TIMEOUT;
     if let Some(end) = end {
         state.machine.alarms.push(end);
     }
@@ -102,7 +102,7 @@ pub fn wait<R>(
         let result = call(&mut state.machine);
         state.machine.flush();
         let now = state.machine.now;
-        let over = end.is_some_and(|end| end <= now) || (main && now >= patience);
+        let over = end.is_some_and(|end| end <= now) || (main && now >= timeout);
         let again = matches!(result, Err(libc::EAGAIN)) && !over && blocks(&mut state.machine);
         if !again {
             if waits {
@@ -114,7 +114,7 @@ pub fn wait<R>(
             return result;
         }
         if main {
-            state.machine.step(end.unwrap_or(patience));
+            state.machine.step(end.unwrap_or(timeout));
             guard = settle(guard);
             continue;
         }
@@ -166,13 +166,13 @@ fn pass(mut guard: Guard, nanos: u64) -> Guard {
 /// The next packet that the stack sends, and the time of day in microseconds; `None` if it sends none for long.
 pub fn next_packet() -> Option<(i64, Vec<u8>)> {
     let mut guard = lock();
-    let patience = guard.as_ref()?.machine.now + PATIENCE;
+    let timeout = guard.as_ref()?.machine.now + TIMEOUT;
     loop {
         let state = guard.as_mut()?;
         if let Some((at, packet)) = state.machine.next_sent() {
             return Some((Machine::micros(at), packet));
         }
-        let more = state.machine.step(patience);
+        let more = state.machine.step(timeout);
         guard = settle(guard);
         if !more {
             return None;

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long processes in a namespace that is removed may take to end when they are asked to.
-const FAREWELL: Duration = Duration::from_millis(500);
+const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the kernel may take to end them when they are killed.
 const END: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
@@ -117,7 +117,7 @@ fn end(path: &Path, signal: Signal, limit: Duration) -> bool {
 
 /// Ends the processes in the namespace with this file. Blocks while they end.
 pub fn end_processes(path: &Path) {
-    if !end(path, Signal::TERM, FAREWELL) {
+    if !end(path, Signal::TERM, STOP_TIMEOUT) {
         end(path, Signal::KILL, END);
     }
 }

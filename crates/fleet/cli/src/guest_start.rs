@@ -39,8 +39,8 @@ pub fn wait_until_started(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
         if news != last {
             (heard, last) = (now, news);
         }
-        let patience = if last.is_some() { WAIT } else { SILENCE };
-        if have_started(&guests, &mut seen, now) || now >= heard + patience {
+        let timeout = if last.is_some() { WAIT } else { SILENCE };
+        if have_started(&guests, &mut seen, now) || now >= heard + timeout {
             return Ok(guests);
         }
         std::thread::sleep(PAUSE);

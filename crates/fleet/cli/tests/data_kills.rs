@@ -29,7 +29,7 @@ const FRAME: usize = 60;
 const EACH: u64 = 10;
 const WINDOW: u64 = 128;
 /// After so long without a frame, those on their way count as lost.
-const PATIENCE: Duration = Duration::from_millis(50);
+const LOSS_TIMEOUT: Duration = Duration::from_millis(50);
 /// Frames that one burst has at most.
 const BURST: u64 = 64;
 
@@ -161,7 +161,7 @@ fn exchange(mut ring: Ring, own: &Count, other: &Count, stop: &AtomicBool) {
     let mut sending = true;
     loop {
         let due = begin.elapsed().as_micros() as u64 * EACH / 1000;
-        if moved.elapsed() > PATIENCE {
+        if moved.elapsed() > LOSS_TIMEOUT {
             (base, moved) = (sent, Instant::now());
         }
         base = base.max(other.next.load(SeqCst));

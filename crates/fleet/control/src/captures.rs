@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 /// Longest request in bytes.
 const LONGEST: usize = 1 << 20;
 /// How long a client may take to send its request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delay after a temporary error, such as a lack of file descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -89,7 +89,7 @@ pub async fn serve(listener: Listener, inbox: Inbox) -> io::Result<()> {
 fn client(socket: OwnedFd, inbox: &Inbox, runtime: &Handle) -> Result<(), Box<dyn std::error::Error>> {
     let socket = UnixStream::from(socket);
     socket.set_nonblocking(false)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     let times = socket.try_clone()?;
     let stream = MessageStream::new(socket.into());
     let request: CaptureRequest = stream.receive_plain(LONGEST)?;

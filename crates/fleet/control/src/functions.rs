@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a function may take to end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Delays before restarting a function, in milliseconds: longer each time, up to the last value.
 const RESTARTS: [u64; 5] = [10, 100, 500, 2_000, 10_000];
 /// If a function ran for this long, the next restart uses the first delay again.
@@ -596,7 +596,7 @@ impl Functions {
             runner.ask_to_end();
             tokio::spawn(async move {
                 // Dropping the process kills it.
-                tokio::time::sleep(FAREWELL).await;
+                tokio::time::sleep(STOP_TIMEOUT).await;
                 drop(runner);
             });
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 /// How long a guest may take to power off.
-const FAREWELL: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a guest may take to boot before that is logged.
 const BOOT: Duration = Duration::from_secs(120);
 
@@ -256,7 +256,7 @@ impl Guests {
         record.life = match std::mem::replace(&mut record.life, Life::Stopped) {
             Life::Running(guest) => {
                 tracing::info!(guest = name, "stopping");
-                Life::Stopping(tokio::task::spawn_blocking(move || guest.stop(FAREWELL)))
+                Life::Stopping(tokio::task::spawn_blocking(move || guest.stop(STOP_TIMEOUT)))
             }
             Life::Starting(cancelled, task) => {
                 cancelled.store(true, Ordering::Release);

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 /// The file in a host's folder with the output of its programs.
 const OUTPUT: &str = "programs.log";
 /// How long a program may take to end when it is asked to.
-const FAREWELL: Duration = Duration::from_millis(500);
+const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Why an operation on a host failed.
@@ -320,12 +320,12 @@ fn wait(limit: Duration, mut is_so: impl FnMut() -> bool) {
 /// its program's group, as daemons do, or the namespace, but hardly both.
 fn end(programs: &[Program], namespace: &Path) {
     // A process that starts now would not be found.
-    wait(FAREWELL, || programs.iter().all(|program| program.state() != ProgramState::Starting));
+    wait(STOP_TIMEOUT, || programs.iter().all(|program| program.state() != ProgramState::Starting));
     programs.iter().for_each(|program| program.signal(Signal::TERM));
     end_processes(namespace);
-    wait(FAREWELL, || programs.iter().all(Program::has_ended));
+    wait(STOP_TIMEOUT, || programs.iter().all(Program::has_ended));
     programs.iter().for_each(|program| program.signal(Signal::KILL));
-    wait(FAREWELL, || programs.iter().all(Program::has_ended));
+    wait(STOP_TIMEOUT, || programs.iter().all(Program::has_ended));
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl Service {
 
     /// Receives a body.
     pub async fn receive(&self, body: Incoming, length: Option<&HeaderValue>) -> Result<Bytes, Refused> {
-        let within = self.bounds.patience.whole;
+        let within = self.bounds.timeouts.whole;
         let promised = length.and_then(|length| length.to_str().ok()?.parse().ok());
         let (of, most) = match promised {
             Some(0..=SMALL) => (&self.small, SMALL_BYTES),

@@ -32,7 +32,7 @@ const GRACE: Duration = Duration::from_millis(250);
 
 /// Time limits for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// Attack: a silent connection. Time limit for the head of its first request.
     pub first: Duration,
     /// Time limit from an answer until the head of the next request.
@@ -42,12 +42,12 @@ pub struct Patience {
     pub whole: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     /// Idle connections are kept longer than Go clients keep unused ones; kube-scheduler itself waits five
     /// seconds for an answer.
-    fn default() -> Patience {
+    fn default() -> Timeouts {
         let seconds = Duration::from_secs;
-        Patience { first: seconds(1), idle: seconds(100), whole: seconds(60) }
+        Timeouts { first: seconds(1), idle: seconds(100), whole: seconds(60) }
     }
 }
 
@@ -55,7 +55,7 @@ impl Default for Patience {
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Time limits.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// Time limit for an answer, if all answers have the same.
     pub answer: Option<Duration>,
     /// Attack: endless connections, which would use up this process's descriptors.
@@ -88,7 +88,7 @@ impl Bounds {
     /// Kubernetes supports, has 1.3 MB of names at most.
     pub fn of_extender() -> Bounds {
         Bounds {
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             answer: Some(Duration::from_secs(30)),
             connections: 256,
             body: 4 << 20,
@@ -102,9 +102,9 @@ impl Bounds {
 
     /// Bounds of the API, whose clients are trusted: they keep an error of one client from harming others.
     pub fn of_api() -> Bounds {
-        let patience = Patience { first: Duration::from_secs(60), idle: HOUR, ..Patience::default() };
+        let timeouts = Timeouts { first: Duration::from_secs(60), idle: HOUR, ..Timeouts::default() };
         Bounds {
-            patience,
+            timeouts,
             // A command in a guest may take a day.
             answer: None,
             connections: 4096,
@@ -275,20 +275,20 @@ async fn serve_client(
     mut closing: watch::Receiver<()>,
 ) {
     let _guard = Guard(connection.clone());
-    let patience = service.bounds.patience;
+    let timeouts = service.bounds.timeouts;
     // Attack: an answer that is never read. If the kernel lacks this option, or the socket is not TCP's, the connection
     // stays until its slot is needed.
-    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, patience.whole.as_millis() as u32);
+    let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, timeouts.whole.as_millis() as u32);
     let answers = {
         let connection = connection.clone();
         service_fn(move |request| answer(request, service.clone(), connection.clone()))
     };
     let mut http = http1::Builder::new();
-    let served = http.timer(TokioTimer::new()).header_read_timeout(patience.idle).max_buf_size(HEAD);
+    let served = http.timer(TokioTimer::new()).header_read_timeout(timeouts.idle).max_buf_size(HEAD);
     let mut served = pin!(served.serve_connection(TokioIo::new(stream), answers));
     // The end of a connection only concerns its client.
     let alone = async {
-        let first = timeout(patience.first, served.as_mut()).await;
+        let first = timeout(timeouts.first, served.as_mut()).await;
         if first.is_err() && connection.stage().0 != Stage::New {
             let _ = served.as_mut().await;
         }

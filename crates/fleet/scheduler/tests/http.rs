@@ -3,7 +3,7 @@
 
 use ringway_place::engine::Object;
 use ringway_place::object::{Host, Vm};
-use ringway_scheduler::{Bounds, Patience, Placer, Service, router, serve_extender};
+use ringway_scheduler::{Bounds, Placer, Service, Timeouts, router, serve_extender};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,11 +23,11 @@ struct Api {
 
 impl Api {
     fn new(name: &str) -> Api {
-        Api::with(name, Patience::default())
+        Api::with(name, Timeouts::default())
     }
 
     /// An API whose extender has these time limits.
-    fn with(name: &str, patience: Patience) -> Api {
+    fn with(name: &str, timeouts: Timeouts) -> Api {
         let store = std::env::temp_dir().join(format!("rw-http-{name}-{}.redb", std::process::id()));
         let _ = std::fs::remove_file(&store);
         let service = Service::open(&store).unwrap();
@@ -40,7 +40,7 @@ impl Api {
                 let (api, extender) = (bind().await.unwrap(), bind().await.unwrap());
                 sender.send((api.local_addr().unwrap(), extender.local_addr().unwrap())).unwrap();
                 let place_of_extender = place.clone();
-                let bounds = Bounds { patience, ..Bounds::of_extender() };
+                let bounds = Bounds { timeouts, ..Bounds::of_extender() };
                 tokio::spawn(serve_extender(extender, place_of_extender, bounds));
                 axum::serve(api, router(place)).await.unwrap();
             });
@@ -243,7 +243,7 @@ fn promised(address: SocketAddr, length: &str, body: &[u8]) -> String {
 fn silent_and_invalid_clients_block_no_others() {
     // No time-out occurs during the test.
     let long = Duration::from_secs(3600);
-    let api = Api::with("liars", Patience { first: long, idle: long, whole: long });
+    let api = Api::with("liars", Timeouts { first: long, idle: long, whole: long });
     api.hosts(2, 4, 4096);
     let pod = json!({ "metadata": { "name": "web" }, "spec": { "containers": [] } });
     let body = json!({ "Pod": pod, "NodeNames": ["h0"] });
@@ -383,14 +383,14 @@ fn is_over(stream: &mut TcpStream) -> bool {
 #[test]
 fn slow_senders_are_disconnected() {
     let (short, long) = (Duration::from_millis(700), Duration::from_secs(3600));
-    let first = Patience { first: short, idle: long, whole: long };
-    let whole = Patience { whole: short, ..first };
+    let first = Timeouts { first: short, idle: long, whole: long };
+    let whole = Timeouts { whole: short, ..first };
     let head = "POST /v1/place/extender/filter HTTP/1.1\r\nhost: ringway\r\n";
-    for (name, patience, begin) in [
+    for (name, timeouts, begin) in [
         ("head", first, format!("{head}x-long: ")),
-        ("body", Patience { first: long, ..whole }, format!("{head}content-length: 9999\r\n\r\n")),
+        ("body", Timeouts { first: long, ..whole }, format!("{head}content-length: 9999\r\n\r\n")),
     ] {
-        let api = Api::with(&format!("dribble-{name}"), patience);
+        let api = Api::with(&format!("dribble-{name}"), timeouts);
         let mut stream = TcpStream::connect(api.extender).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         stream.write_all(begin.as_bytes()).unwrap();
@@ -423,7 +423,7 @@ fn more_clients_than_connections_are_all_answered() {
 #[test]
 fn clients_with_a_request_have_a_longer_timeout() {
     let long = Duration::from_secs(3600);
-    let api = Api::with("first", Patience { first: Duration::from_millis(300), idle: long, whole: long });
+    let api = Api::with("first", Timeouts { first: Duration::from_millis(300), idle: long, whole: long });
     let mut known = TcpStream::connect(api.extender).unwrap();
     let mut ask = || {
         known.write_all(b"GET / HTTP/1.1\r\nhost: ringway\r\n\r\n").unwrap();

@@ -19,7 +19,7 @@ use message::{Zone, answer};
 use ringway_tiny_program::{Error, Program, TcpListener, TcpStream, log};
 
 /// How long a peer of a TCP connection may take for a question (RFC 7766, 6.2.3).
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 ringway_tiny_program::main!(main);
 
@@ -57,7 +57,7 @@ async fn streams(program: Program, mut listener: TcpListener, zone: Rc<Zone>) {
 }
 
 async fn stream_of(program: Program, mut stream: TcpStream, zone: Rc<Zone>) {
-    while let Some(Ok(true)) = program.timeout(PATIENCE, one(&mut stream, &zone)).await {}
+    while let Some(Ok(true)) = program.timeout(QUESTION_TIMEOUT, one(&mut stream, &zone)).await {}
 }
 
 /// Answers a question of a stream; `false`: it was none.

@@ -23,7 +23,7 @@ use ringway_tiny_program::{Error, Program, TcpStream, log};
 
 /// How long a peer may take for a request. Attack: connections that send nothing, or a byte now and then, keep those of
 /// others out.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a peer may take for an answer, or for 16 KB of a long one. Attack: one that asks, and takes nothing.
 const STALL: Duration = Duration::from_secs(60);
 /// The most bytes of `/bytes/N`.
@@ -66,7 +66,7 @@ async fn serve(program: &Program, mut stream: TcpStream, counts: &Counts) -> Res
     let (mut buffer, mut filled) = ([0; MOST], 0);
     loop {
         // One deadline for the whole head.
-        let read = program.timeout(PATIENCE, head(&mut stream, &mut buffer, &mut filled)).await;
+        let read = program.timeout(REQUEST_TIMEOUT, head(&mut stream, &mut buffer, &mut filled)).await;
         let Some(read) = read.transpose()? else { return Ok(()) };
         let end = match read {
             Read::Head(end) => end,

@@ -21,7 +21,7 @@ const PORT: u16 = 5201;
 /// Bytes of a cookie, the zero at its end included.
 const COOKIE: usize = 37;
 /// How long a peer may take for its cookie.
-const PATIENCE: Duration = Duration::from_secs(10);
+const COOKIE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The state of a server that is busy: -1.
 const ACCESS_DENIED: u8 = 0xff;
 
@@ -108,13 +108,13 @@ async fn main(program: Program) -> Result<(), Error> {
 /// Finds out what a connection is for.
 async fn greet(program: Program, mut stream: TcpStream, bench: Rc<Bench>) {
     let mut cookie = [0; COOKIE];
-    if !matches!(program.timeout(PATIENCE, stream.read_exact(&mut cookie)).await, Some(Ok(()))) {
+    if !matches!(program.timeout(COOKIE_TIMEOUT, stream.read_exact(&mut cookie)).await, Some(Ok(()))) {
         return;
     }
     let Err(mut stream) = bench.offer(&cookie, stream) else { return };
     if !bench.begin(cookie) {
         // The peer may be gone.
-        let _ = program.timeout(PATIENCE, stream.write_all(&[ACCESS_DENIED])).await;
+        let _ = program.timeout(COOKIE_TIMEOUT, stream.write_all(&[ACCESS_DENIED])).await;
         return;
     }
     let peer = stream.peer();

@@ -29,7 +29,7 @@ const JSON: usize = 64 << 10;
 /// Streams of a test, as iperf3 has at most.
 const STREAMS: u64 = 128;
 /// How long a peer may take for an answer. Attack: a client that begins a test and keeps others out.
-const PATIENCE: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long no stream may have a byte.
 const STALL: Duration = Duration::from_secs(60);
 /// Longest test: of a client that says how long, as iperf3 has at most, and of one that does not.
@@ -76,7 +76,7 @@ impl Drop for Streams {
 /// Waits for the client, but not for ever.
 async fn within<T>(program: &Program, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let late = || Err(Error::other("the client does not answer"));
-    program.timeout(PATIENCE, call).await.unwrap_or_else(late)
+    program.timeout(ANSWER_TIMEOUT, call).await.unwrap_or_else(late)
 }
 
 async fn json_of(stream: &mut TcpStream) -> Result<Value, Error> {
@@ -108,7 +108,7 @@ fn parameters(value: &Value) -> Option<Parameters> {
     let seconds = |name: &str, other: u64| value[name].as_u64().unwrap_or(other).min(LONGEST);
     let is_said = !is_set("num") && !is_set("blockcount") && seconds("time", 10) > 0;
     let seconds = if is_said { seconds("time", 10) + seconds("omit", 0) } else { UNSAID };
-    let time = Duration::from_secs(seconds) + PATIENCE;
+    let time = Duration::from_secs(seconds) + ANSWER_TIMEOUT;
     Some(Parameters { streams: streams as usize, reverse: is_set("reverse"), time })
 }
 
@@ -125,7 +125,7 @@ pub async fn run(program: &Program, mut control: TcpStream, bench: &Bench) -> Re
     };
     bench.want(parameters.streams);
     within(program, control.write_all(&[CREATE_STREAMS])).await?;
-    let streams = program.timeout(PATIENCE, bench.streams()).await;
+    let streams = program.timeout(ANSWER_TIMEOUT, bench.streams()).await;
     let streams = streams.ok_or_else(|| Error::other("the client opens too few streams"))?;
     within(program, control.write_all(&[TEST_START, TEST_RUNNING])).await?;
     let begun = program.now();

@@ -20,7 +20,7 @@ use module::{Host, MODULE};
 use ringway_tiny_program::{Error, Program, TcpStream, log};
 
 /// How long a peer may take for a request, and for room for the answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most bytes of a request's head.
 const HEAD: usize = 4 << 10;
 
@@ -43,7 +43,7 @@ async fn main(program: Program) -> Result<(), Error> {
         // Where there are as many tasks as there may be, the connection is closed.
         let _ = program.spawn(async move {
             // An error is the peer's, or it is late.
-            let _ = own.timeout(PATIENCE, serve(stream, &shared)).await;
+            let _ = own.timeout(REQUEST_TIMEOUT, serve(stream, &shared)).await;
         });
     }
 }

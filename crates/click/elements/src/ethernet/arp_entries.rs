@@ -15,10 +15,10 @@ const JIFFY: u64 = SECOND / 1000;
 const MOST_ENTRIES: usize = 1 << 20;
 /// Maximum number of waiting packets, regardless of the configuration. Attack: a scan of all addresses.
 const MOST_PACKETS: usize = 1 << 20;
-/// Jiffies between queries for an address: at first, and after [`PATIENCE`] unanswered queries.
+/// Jiffies between queries for an address: at first, and after [`MAX_QUICK_QUERIES`] unanswered queries.
 const INTERVAL: u64 = 100;
 const LONG_INTERVAL: u64 = 2000;
-const PATIENCE: u8 = 10;
+const MAX_QUICK_QUERIES: u8 = 10;
 
 /// Initial order among entries learned at the same time; leaves room for smaller ones.
 const FIRST_ORDER: u64 = 1 << 63;
@@ -36,7 +36,7 @@ struct Entry {
 
 impl Entry {
     fn may_poll(&mut self, now: u64) -> bool {
-        let interval = if self.polls >= PATIENCE { LONG_INTERVAL } else { INTERVAL };
+        let interval = if self.polls >= MAX_QUICK_QUERIES { LONG_INTERVAL } else { INTERVAL };
         let may = self.polls == 0 || now >= self.polled.saturating_add(interval);
         if may {
             self.polled = now;

@@ -47,7 +47,7 @@ pub static CLASS: Class = Class::new("IDSRules", || Box::<IdsRules>::default())
 /// Maximum number of rules. Attack: a text of rules that exhausts memory.
 const MOST: usize = 1 << 16;
 /// Rules compared per packet. Attack: payload with the contents of all rules.
-const PATIENCE: usize = 256;
+const MAX_COMPARED: usize = 256;
 
 /// Rules and the patterns by which they are found.
 #[derive(Debug, Default)]
@@ -100,7 +100,7 @@ impl Rules {
     /// Calls `found` with the rules that a payload satisfies; with `across` it is the border of two segments.
     fn search(&self, text: &[u8], fields: &Fields, across: bool, mut found: impl FnMut(usize)) {
         let Some(patterns) = &self.patterns else { return };
-        let mut left = PATIENCE;
+        let mut left = MAX_COMPARED;
         // A pattern that occurs often is compared once.
         let mut seen: [u32; 8] = [u32::MAX; 8];
         let mut place = 0;

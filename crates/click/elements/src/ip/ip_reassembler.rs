@@ -26,7 +26,7 @@ pub static CLASS: Class = Class::new("IPReassembler", || Box::<IpReassembler>::d
     .metadata(Metadata::Resolve);
 
 /// Timeout of an incomplete packet.
-const PATIENCE: u64 = 30 * SECOND;
+const TIMEOUT: u64 = 30 * SECOND;
 /// Interval of the search for expired packets.
 const INTERVAL: u64 = 10 * SECOND;
 /// Memory of an incomplete packet besides its payload.
@@ -242,7 +242,7 @@ impl IpReassembler {
         let old: Vec<Key> = self
             .assemblies
             .iter()
-            .filter(|(_, assembly)| assembly.touched.saturating_add(PATIENCE) < now)
+            .filter(|(_, assembly)| assembly.touched.saturating_add(TIMEOUT) < now)
             .map(|(key, _)| key)
             .collect();
         for key in old {

@@ -11,7 +11,7 @@ use ringway_ring::Received;
 const SPIN: u64 = 50_000;
 /// Nanoseconds for which frames wait at most, once their port is up, until all others are: a frame that started the
 /// program then finds the port by which it leaves.
-const PATIENCE: u64 = 500_000_000;
+const START_TIMEOUT: u64 = 500_000_000;
 /// Nanoseconds between two looks at the other ports meanwhile.
 const LOOK: u64 = 100_000;
 
@@ -92,7 +92,7 @@ impl<P: Plug> FromPort<P> {
         }
         let now = cx.steady();
         let end = match self.stage {
-            Stage::Away => now.saturating_add(PATIENCE),
+            Stage::Away => now.saturating_add(START_TIMEOUT),
             Stage::Waiting(end) => end,
             Stage::Open => return true,
         };

@@ -9,7 +9,7 @@ pub(super) const NEVER: u64 = u64::MAX;
 /// The restart timer (RFC 1661, 4.6).
 pub(super) const RESTART: u64 = 3 * SECOND;
 /// Time that the peer has to begin. A request that comes before the peer listens would be lost, and repeated late.
-const PATIENCE: u64 = SECOND;
+const PASSIVE_TIME: u64 = SECOND;
 /// Max-Configure and Max-Terminate.
 const MAX_CONFIGURE: u8 = 10;
 const MAX_TERMINATE: u8 = 2;
@@ -83,7 +83,7 @@ impl Automaton {
 
     /// Begins to negotiate in a moment, or as soon as the peer does.
     pub(super) fn open_later(&mut self, now: u64) {
-        self.due = now + PATIENCE;
+        self.due = now + PASSIVE_TIME;
     }
 
     /// Begins to negotiate.

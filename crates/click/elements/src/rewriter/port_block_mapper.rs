@@ -46,7 +46,7 @@ pub static CLASS: Class = Class::new("PortBlockMapper", || Box::<PortBlockMapper
 /// Maximum number of subscribers, and of shared addresses. Attack: a configuration that exhausts memory.
 const MOST: u64 = 1 << 16;
 /// Interval between two reports of one subscriber's exhausted block. Attack: a subscriber that fills the log.
-const PATIENCE: u64 = 60 * SECOND;
+const REPORT_INTERVAL: u64 = 60 * SECOND;
 /// Interval between two steps of a search for blocks without flows.
 const STEP: u64 = SECOND / 1000;
 /// Places examined in such a step.
@@ -363,7 +363,7 @@ impl PortBlockMapper {
     fn may_tell(&mut self, index: u32, cx: &Context<'_>) -> bool {
         let now = cx.coarse_now();
         let Some(subscriber) = self.subscribers.get_mut(index as usize) else { return false };
-        let due = subscriber.told.is_none_or(|told| now.saturating_sub(told) >= PATIENCE);
+        let due = subscriber.told.is_none_or(|told| now.saturating_sub(told) >= REPORT_INTERVAL);
         if due {
             subscriber.told = Some(now);
         }

@@ -15,7 +15,7 @@ use ringway_frame::prefetch;
 pub const LARGEST: u32 = 1 << 24;
 /// Flows examined to find one to evict. Attack: packets of all flows, then a new one, which would cause every flow to
 /// be moved within the heap first.
-const PATIENCE: u32 = 64;
+const MAX_EXAMINED: u32 = 64;
 /// Flows examined to find one to evict while many flows are removed.
 const HASTE: u32 = 8;
 /// Default number of flows.
@@ -407,9 +407,9 @@ impl FlowSet {
             self.forget(old);
             return old;
         }
-        let mut patience = PATIENCE;
-        self.end_guarantees(now, &mut patience);
-        let victim = self.top(0, &mut patience).map_or(newest, |(_, number)| number);
+        let mut budget = MAX_EXAMINED;
+        self.end_guarantees(now, &mut budget);
+        let victim = self.top(0, &mut budget).map_or(newest, |(_, number)| number);
         self.evictions += u64::from(victim != newest);
         self.forget(victim);
         victim
@@ -419,7 +419,7 @@ impl FlowSet {
     /// takes the place of one, which takes a fraction of the time of finding the flow that expires first.
     fn next_old(&mut self) -> Option<u32> {
         let fresh: u32 = self.owners.iter().map(|owner| owner.count).sum();
-        let slots = if fresh < self.live { self.old..self.old.saturating_add(PATIENCE) } else { 0..0 };
+        let slots = if fresh < self.live { self.old..self.old.saturating_add(MAX_EXAMINED) } else { 0..0 };
         for number in slots {
             let flow = self.flows.get(number)?;
             if flow.is_live() && !self.is_fresh(flow) {
@@ -431,8 +431,8 @@ impl FlowSet {
     }
 
     /// Moves flows whose guarantee has expired to the best-effort heap.
-    fn end_guarantees(&mut self, now: u64, patience: &mut u32) {
-        while let Some(number) = self.expired(1, now, patience) {
+    fn end_guarantees(&mut self, now: u64, budget: &mut u32) {
+        while let Some(number) = self.expired(1, now, budget) {
             let timeouts = self.timeouts(number);
             let flow = self.at(number);
             let expiry = flow.expiry.saturating_add(timeouts.of(flow)).saturating_sub(timeouts.guarantee);
@@ -441,13 +441,13 @@ impl FlowSet {
     }
 
     /// An expired flow of a heap.
-    fn expired(&mut self, heap: usize, now: u64, patience: &mut u32) -> Option<u32> {
-        while *patience > 0 {
+    fn expired(&mut self, heap: usize, now: u64, budget: &mut u32) -> Option<u32> {
+        while *budget > 0 {
             let (listed, number) = *self.heaps[heap].first()?;
             if listed > now {
                 return None;
             }
-            *patience -= 1;
+            *budget -= 1;
             let expiry = self.at(number).expiry;
             if expiry == listed {
                 return Some(number);
@@ -470,20 +470,20 @@ impl FlowSet {
     /// Removes expired flows, and further ones while there are more than `capacity`, in about `most` steps at most.
     /// Returns whether it finished.
     pub fn shrink(&mut self, now: u64, capacity: u32, most: u32) -> bool {
-        let mut patience = most;
-        self.end_guarantees(now, &mut patience);
-        while let Some(number) = self.expired(0, now, &mut patience) {
+        let mut budget = most;
+        self.end_guarantees(now, &mut budget);
+        while let Some(number) = self.expired(0, now, &mut budget) {
             self.forget(number);
         }
-        while patience > 0 && self.live > capacity {
-            let mut some = patience.min(HASTE);
-            patience -= some;
+        while budget > 0 && self.live > capacity {
+            let mut some = budget.min(HASTE);
+            budget -= some;
             let Some((_, number)) = self.top(0, &mut some).or_else(|| self.top(1, &mut some)) else { break };
-            patience += some.saturating_sub(1);
+            budget += some.saturating_sub(1);
             self.evictions += 1;
             self.forget(number);
         }
-        patience > 0
+        budget > 0
     }
 
     /// Marks all flows for removal; lookups no longer find them.
@@ -613,8 +613,8 @@ impl FlowSet {
         }
     }
 
-    /// The flow of a heap that expires first; once `patience` is used up, the first among those examined.
-    fn top(&mut self, heap: usize, patience: &mut u32) -> Option<(u64, u32)> {
+    /// The flow of a heap that expires first; once `budget` is used up, the first among those examined.
+    fn top(&mut self, heap: usize, budget: &mut u32) -> Option<(u64, u32)> {
         let mut best: Option<(u64, u32)> = None;
         loop {
             let (listed, number) = *self.heaps[heap].first()?;
@@ -623,10 +623,10 @@ impl FlowSet {
                 return Some((expiry, number));
             }
             best = Some(best.map_or((expiry, number), |best| best.min((expiry, number))));
-            if *patience == 0 {
+            if *budget == 0 {
                 return best;
             }
-            *patience -= 1;
+            *budget -= 1;
             self.relist(heap, expiry);
         }
     }

@@ -18,7 +18,7 @@ pub static CLASS: Class =
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
     /// Signals emptiness after more than this many pulls without a packet, or at once if 0; `None`: never.
-    pub(super) patience: Option<u32>,
+    pub(super) sleepiness_trigger: Option<u32>,
     /// Signals fullness.
     pub(super) says_full: bool,
     /// Drops the oldest packet when full.
@@ -26,7 +26,8 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    pub(super) const FULL_NOTE: Self = Self { patience: Some(PATIENCE), says_full: true, drops_front: false };
+    pub(super) const FULL_NOTE: Self =
+        Self { sleepiness_trigger: Some(SLEEPINESS_TRIGGER), says_full: true, drops_front: false };
 }
 
 impl Default for Mode {
@@ -36,7 +37,7 @@ impl Default for Mode {
 }
 
 /// Pulls without a packet after which downstream tasks are put to sleep.
-const PATIENCE: u32 = 9;
+const SLEEPINESS_TRIGGER: u32 = 9;
 /// Maximum capacity. Attack: a configuration that exhausts memory.
 const LARGEST: u32 = 1 << 24;
 
@@ -127,7 +128,7 @@ impl Element for Queue {
             return Err(cx.error(alloc::format!("CAPACITY too large, bound {LARGEST}")));
         }
         self.capacity = capacity as usize;
-        if self.mode.patience.is_some() {
+        if self.mode.sleepiness_trigger.is_some() {
             self.nonempty = Some(cx.new_note(NoteKind::Empty, Search::Stop));
         }
         if self.mode.says_full {
@@ -155,7 +156,11 @@ impl Element for Queue {
     fn pull(&mut self, _: usize, max: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         if self.packets.is_empty() {
             self.in_vain += 1;
-            if self.mode.patience.is_some_and(|patience| self.in_vain > patience) {
+            if self
+                .mode
+                .sleepiness_trigger
+                .is_some_and(|sleepiness_trigger| self.in_vain > sleepiness_trigger)
+            {
                 self.set(self.nonempty, false, cx);
             }
             return;
@@ -166,7 +171,7 @@ impl Element for Queue {
         }
         burst.prefetch();
         self.set(self.nonfull, true, cx);
-        if self.packets.is_empty() && self.mode.patience == Some(0) {
+        if self.packets.is_empty() && self.mode.sleepiness_trigger == Some(0) {
             self.set(self.nonempty, false, cx);
         }
     }

@@ -7,8 +7,9 @@
 use super::queue::{Mode, Queue};
 use ringway_click::prelude::*;
 
-pub static CLASS: Class =
-    Class::new("QuickNoteQueue", || Box::new(Queue::of(Mode { patience: Some(0), ..Mode::FULL_NOTE })))
-        .ports("1/1-2")
-        .processing("h/lh")
-        .live();
+pub static CLASS: Class = Class::new("QuickNoteQueue", || {
+    Box::new(Queue::of(Mode { sleepiness_trigger: Some(0), ..Mode::FULL_NOTE }))
+})
+.ports("1/1-2")
+.processing("h/lh")
+.live();

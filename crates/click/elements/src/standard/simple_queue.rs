@@ -7,7 +7,7 @@ use super::queue::{Mode, Queue};
 use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("SimpleQueue", || {
-    Box::new(Queue::of(Mode { patience: None, says_full: false, drops_front: false }))
+    Box::new(Queue::of(Mode { sleepiness_trigger: None, says_full: false, drops_front: false }))
 })
 .ports("1/1-2")
 .processing("h/lh")

@@ -87,8 +87,8 @@ impl Others {
             while !ended.load(SeqCst) {
                 let end = Instant::now() + LONG;
                 assert!(send(&mut from, number), "there is room for one frame");
-                let patience = if may_lose { Duration::from_millis(100) } else { LONG };
-                while next(&mut to, patience) != Some(number) {
+                let timeout = if may_lose { Duration::from_millis(100) } else { LONG };
+                while next(&mut to, timeout) != Some(number) {
                     assert!(may_lose && Instant::now() < end, "frame {number} of others is lost");
                     send(&mut from, number);
                 }

@@ -20,9 +20,9 @@ use tokio::sync::oneshot;
 
 /// Time limit for a change in `data`. A change takes microseconds, except when it takes a port from a worker that is
 /// blocked.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long `data` may take to end.
-const FAREWELL: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a request to `data` failed.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum DataError {
     #[error("the data process is gone; it is being started again")]
     Gone,
     /// `data` does not answer.
-    #[error("the data process did not answer within {} s", PATIENCE.as_secs())]
+    #[error("the data process did not answer within {} s", CHANGE_TIMEOUT.as_secs())]
     Silent,
     /// `data` refused the request.
     #[error("{0}")]
@@ -103,14 +103,14 @@ impl Data {
         Ok(Data { pid, generation, outbox: Some(outbox), pending, ended, next: 0 })
     }
 
-    /// Sends a request to `data`. The returned future waits for the reply, for at most `PATIENCE`.
+    /// Sends a request to `data`. The returned future waits for the reply, for at most `CHANGE_TIMEOUT`.
     pub fn call(
         &mut self,
         request: Request,
         descriptors: Vec<OwnedFd>,
     ) -> Result<impl Future<Output = Result<Reply, DataError>> + Send + 'static, DataError> {
         let posted = self.post(request, descriptors)?;
-        Ok(async { tokio::time::timeout(PATIENCE, posted).await.unwrap_or(Err(DataError::Silent)) })
+        Ok(async { tokio::time::timeout(CHANGE_TIMEOUT, posted).await.unwrap_or(Err(DataError::Silent)) })
     }
 
     /// Sends a request to `data`, which handles requests for the same port in order. The returned future waits for the
@@ -141,7 +141,7 @@ impl Data {
     /// Asks `data` to end, and kills it if it does not.
     pub async fn stop(mut self) {
         if let Ok(stopped) = self.post(Request::Stop, Vec::new()) {
-            let _ = tokio::time::timeout(FAREWELL, stopped).await;
+            let _ = tokio::time::timeout(STOP_TIMEOUT, stopped).await;
         }
     }
 }
@@ -154,7 +154,7 @@ impl Drop for Data {
         let (status, _) = self
             .ended
             .changed
-            .wait_timeout_while(status, FAREWELL, |status| status.is_none())
+            .wait_timeout_while(status, STOP_TIMEOUT, |status| status.is_none())
             .unwrap_or_else(PoisonError::into_inner);
         let running = status.is_none();
         drop(status);

@@ -43,7 +43,7 @@ impl Multiplied {
     }
 
     /// Time without pressure after which it shrinks.
-    fn patience(&self, instances: &Instances) -> Duration {
+    fn settling_time(&self, instances: &Instances) -> Duration {
         Duration::from_nanos(instances.shrink) * (1 << self.doubled)
     }
 }
@@ -174,7 +174,7 @@ impl Engine {
         if seen.first().is_some_and(|first| first.phase == Phase::Suspended) {
             return;
         }
-        if own.shrunk.is_some_and(|shrunk| shrunk.elapsed() < own.patience(&instance.instances)) {
+        if own.shrunk.is_some_and(|shrunk| shrunk.elapsed() < own.settling_time(&instance.instances)) {
             (own.doubled, own.shrunk) = ((own.doubled + 1).min(DOUBLED), None);
         }
         if let Some(number) = drains {
@@ -236,9 +236,9 @@ impl Multiplied {
 
     /// The instance that is not needed any more, if there is one.
     fn shrink(&mut self, instances: &Instances, load: &InstanceLoad, seen: &[Seen]) -> Option<u16> {
-        let patience = self.patience(instances);
-        let is_calm = Duration::from_nanos(load.calm) >= patience;
-        let is_long_ago = self.shrunk.is_none_or(|shrunk| shrunk.elapsed() >= patience);
+        let settling_time = self.settling_time(instances);
+        let is_calm = Duration::from_nanos(load.calm) >= settling_time;
+        let is_long_ago = self.shrunk.is_none_or(|shrunk| shrunk.elapsed() >= settling_time);
         let running = seen.iter().filter(|one| one.serves(&self.going));
         let running: Vec<u16> = running.map(|one| one.number).collect();
         if !is_calm || !is_long_ago || running.len() <= usize::from(instances.min) || !self.going.is_empty() {

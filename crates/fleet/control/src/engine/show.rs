@@ -17,14 +17,14 @@ const HELPED: &str =
     "peers' eventfds are signalled by a thread each: io_setup was refused, see `ringway doctor`";
 
 /// How long a query waits for the current state from `data`.
-const PATIENCE: Duration = Duration::from_millis(500);
+const STATE_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Engine {
     /// The state of `data`; the last known one if `data` does not answer, and an empty one while it is not running.
     pub(super) async fn state(&mut self) -> State {
         let Some(data) = &mut self.data else { return State::default() };
         if let Ok(posted) = data.post(Request::State, Vec::new())
-            && let Ok(Ok(Reply::State(state))) = tokio::time::timeout(PATIENCE, posted).await
+            && let Ok(Ok(Reply::State(state))) = tokio::time::timeout(STATE_TIMEOUT, posted).await
         {
             self.known = state;
         }

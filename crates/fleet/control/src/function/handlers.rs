@@ -11,7 +11,7 @@ const LARGEST: u64 = 16 << 20;
 /// Longest line in bytes.
 const LINE: u64 = 1 << 16;
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a handler was not read or written.
 #[derive(Debug, thiserror::Error)]
@@ -67,8 +67,8 @@ pub async fn write(socket: &Path, handler: &str, value: &[u8]) -> Result<(), Han
 }
 
 async fn within<T>(answer: impl Future<Output = Result<T, HandlerError>>) -> Result<T, HandlerError> {
-    let late = |_| HandlerError::Silent(format!("nothing within {} s", PATIENCE.as_secs()));
-    tokio::time::timeout(PATIENCE, answer).await.map_err(late)?
+    let late = |_| HandlerError::Silent(format!("nothing within {} s", ANSWER_TIMEOUT.as_secs()));
+    tokio::time::timeout(ANSWER_TIMEOUT, answer).await.map_err(late)?
 }
 
 /// Attack: a handler name that contains a line feed, and so a second command.

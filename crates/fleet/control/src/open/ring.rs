@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Time limit for a program's hello message. Attack: a program that connects and sends nothing.
-const PATIENCE: Duration = Duration::from_secs(1);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 /// Largest number of connections that have not sent their hello. Attack: endless connections that send nothing; the
 /// oldest is closed for a new one.
 const PENDING: usize = 64;
@@ -24,7 +24,7 @@ pub async fn serve(
     otherwise: Geometry,
     pages: PageChoice,
 ) {
-    let mut pending = PendingHellos::new(PATIENCE);
+    let mut pending = PendingHellos::new(HELLO_TIMEOUT);
     loop {
         match next(&mut engine, &mut listener, &mut pending, &otherwise, pages).await {
             Ok((descriptors, mut program)) => {
@@ -86,15 +86,15 @@ type HelloResult = io::Result<(Newcomer, Hello)>;
 
 /// Connections whose hello is awaited, each in a separate task.
 struct PendingHellos {
-    patience: Duration,
+    timeout: Duration,
     tasks: JoinSet<HelloResult>,
     /// The tasks, oldest connection first.
     waiting: VecDeque<AbortHandle>,
 }
 
 impl PendingHellos {
-    fn new(patience: Duration) -> PendingHellos {
-        PendingHellos { patience, tasks: JoinSet::new(), waiting: VecDeque::new() }
+    fn new(timeout: Duration) -> PendingHellos {
+        PendingHellos { timeout, tasks: JoinSet::new(), waiting: VecDeque::new() }
     }
 
     /// The next connection whose hello was received or failed; an error is the listener's. Cancel-safe.
@@ -121,15 +121,15 @@ impl PendingHellos {
         {
             first.abort();
         }
-        self.waiting.push_back(self.tasks.spawn(read_hello(newcomer, self.patience)));
+        self.waiting.push_back(self.tasks.spawn(read_hello(newcomer, self.timeout)));
     }
 }
 
 /// Waits for a connection's hello.
-async fn read_hello(newcomer: Newcomer, patience: Duration) -> HelloResult {
+async fn read_hello(newcomer: Newcomer, timeout: Duration) -> HelloResult {
     let mut newcomer = Watched::new(newcomer)?;
     let hello_read = newcomer.until(|newcomer| newcomer.hello().map_err(io::Error::other));
-    let hello = tokio::time::timeout(patience, hello_read).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let hello = tokio::time::timeout(timeout, hello_read).await.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok((newcomer.into_inner(), hello))
 }
 
@@ -146,7 +146,7 @@ pub async fn join(
     pages: PageChoice,
 ) {
     let mut pipe = Pipe::new(otherwise).in_pages(pages);
-    let mut pending = PendingHellos::new(PATIENCE);
+    let mut pending = PendingHellos::new(HELLO_TIMEOUT);
     loop {
         // Duplicates, since the pipe owns the original sockets.
         let watched: io::Result<Vec<_>> =
@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_silent_program_times_out() {
-        let (path, mut listener) = listener("patience");
+        let (path, mut listener) = listener("timeout");
         let _silent = UnixStream::connect(&path).unwrap();
         let mut pending = PendingHellos::new(Duration::from_millis(1));
         let error = pending.next(&mut listener).await.unwrap().unwrap_err();

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a watch may fail before it is reported.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest number of characters of a message that are kept.
 const LETTERS: usize = 500;
 
@@ -57,7 +57,9 @@ impl Feed {
     fn error_body(&self, now: Instant) -> Option<String> {
         let state = self.state();
         match &state.failing {
-            Some((since, why)) if !state.synced || now.duration_since(*since) > PATIENCE => Some(why.clone()),
+            Some((since, why)) if !state.synced || now.duration_since(*since) > WATCH_TIMEOUT => {
+                Some(why.clone())
+            }
             _ if !state.synced => Some("not listed yet".into()),
             _ => None,
         }

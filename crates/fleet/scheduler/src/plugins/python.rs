@@ -36,7 +36,7 @@ found = {'version': sys.version_info[:2], 'program': sys.executable, 'needed': n
 print(json.dumps(found))
 ";
 /// Time limit for that query.
-const PATIENCE: Duration = Duration::from_secs(20);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
 const OLDEST: (u32, u32) = (3, 11);
 
 /// System files that the C library and Python read.
@@ -204,7 +204,7 @@ fn look(python: &Path) -> Result<Found, ConnectionError> {
     let mut child = command.spawn().map_err(|error| gone(&error))?;
     let mut output = String::new();
     if let Some(out) = child.stdout.take() {
-        let ready = wait_readable(&[out.as_fd()], Some(PATIENCE.as_nanos() as u64));
+        let ready = wait_readable(&[out.as_fd()], Some(QUERY_TIMEOUT.as_nanos() as u64));
         if !ready.is_ok_and(|ready| ready == [true]) {
             let _ = child.kill();
         }

@@ -110,7 +110,7 @@ impl Connection {
         }
         // As in Linux: all of it.
         self.fast_open.is_syn_data_acked = self.nxt > FIRST + 1 && self.offset(segment.ack) >= self.nxt;
-        self.board.lose_all(false);
+        self.scoreboard.lose_all(false);
     }
 }
 

@@ -87,8 +87,8 @@ impl Connection {
     /// Lost bytes as Linux counts: also those that were sent again, until they are acknowledged.
     fn lost_bytes(&self) -> u64 {
         let probe = self.recovery.tail_probe.is_some_and(|(_, retransmitted)| retransmitted);
-        let again = self.board.retransmitted.saturating_sub(if probe { self.mss } else { 0 });
-        self.board.lost_bytes + again
+        let again = self.scoreboard.retransmitted.saturating_sub(if probe { self.mss } else { 0 });
+        self.scoreboard.lost_bytes + again
     }
 
     pub(crate) fn info(&self, now: u64) -> TcpInfo {
@@ -112,9 +112,9 @@ impl Connection {
             tcpi_snd_mss: self.mss,
             tcpi_rcv_mss: self.rcv_mss,
             tcpi_unacked: segments(self.nxt - self.una),
-            tcpi_sacked: segments(self.board.sacked_bytes),
+            tcpi_sacked: segments(self.scoreboard.sacked_bytes),
             tcpi_lost: segments(self.lost_bytes()),
-            tcpi_retrans: segments(self.board.retransmitted),
+            tcpi_retrans: segments(self.scoreboard.retransmitted),
             tcpi_last_data_sent: now.saturating_sub(self.last_sent_at),
             tcpi_last_data_recv: now.saturating_sub(self.last_received_at),
             tcpi_last_ack_recv: now.saturating_sub(self.counts.last_ack_received),

@@ -158,7 +158,7 @@ impl Connection {
         } else {
             // A simultaneous open (RFC 9293, 3.5): the SYN is sent again, with an acknowledgment.
             self.state = State::SynReceived;
-            self.board.clear();
+            self.scoreboard.clear();
             self.nxt = FIRST;
             self.snd_wnd = u64::from(segment.window);
         }

@@ -211,7 +211,7 @@ pub(crate) struct Connection {
     hold: Hold,
     /// The end of the last segment sent that was not full (Minshall's variant of Nagle's algorithm).
     small_end: u64,
-    board: Scoreboard,
+    scoreboard: Scoreboard,
     rate: Rate,
     rtt: Rtt,
     pub(crate) recovery: Recovery,
@@ -362,7 +362,7 @@ impl Connection {
     /// Bytes in flight. Without SACK, each duplicate acknowledgment stands for a segment that has left the
     /// network.
     fn in_flight(&self) -> u64 {
-        self.board.in_flight.saturating_sub(self.recovery.dup_bytes)
+        self.scoreboard.in_flight.saturating_sub(self.recovery.dup_bytes)
     }
 
     /// The state as controllers see it.
@@ -395,7 +395,7 @@ impl Connection {
         self.state = State::Closed;
         self.error = self.error.or(error);
         self.timers = Timers::default();
-        self.board.clear();
+        self.scoreboard.clear();
         self.ready = Readiness { readable: true, writable: true, closed: true, ..self.ready };
     }
 
@@ -522,12 +522,12 @@ impl Connection {
 
     /// The bytes of the buffers' and the scoreboard's memory.
     pub(crate) fn memory(&self) -> usize {
-        self.sending.memory() + self.receiving.memory() + self.board.memory()
+        self.sending.memory() + self.receiving.memory() + self.scoreboard.memory()
     }
 
     /// Whether an empty buffer or scoreboard has memory, or the receive buffer more than it uses.
     pub(crate) fn has_spare(&self) -> bool {
-        self.sending.is_spare() || self.receiving.is_spare() || self.board.is_spare()
+        self.sending.is_spare() || self.receiving.is_spare() || self.scoreboard.is_spare()
     }
 
     /// Returns the memory that the receive buffer has not used since this was called last.
@@ -537,7 +537,7 @@ impl Connection {
 
     /// Returns the memory of what is empty.
     pub(crate) fn release_spare(&mut self) {
-        self.board.release();
+        self.scoreboard.release();
         self.sending.release();
         self.receiving.release();
     }

@@ -86,8 +86,8 @@ impl Connection {
 
     /// Whether nothing but a probe is lost: that shows its size, not congestion (RFC 4821, 7.6.2).
     pub(super) fn is_only_probe_lost(&mut self) -> bool {
-        let Some(first) = self.board.first_lost() else { return false };
-        let lost = self.board.lost_bytes;
+        let Some(first) = self.scoreboard.first_lost() else { return false };
+        let lost = self.scoreboard.lost_bytes;
         let Some(probe) = &mut self.mtu.probe else { return false };
         if first.start < probe.start || first.start + lost > probe.end {
             return false;

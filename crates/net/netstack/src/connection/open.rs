@@ -62,7 +62,7 @@ impl Connection {
             fin_queued: false,
             hold: Hold::default(),
             small_end: 0,
-            board: Scoreboard::default(),
+            scoreboard: Scoreboard::default(),
             rate: Rate::default(),
             rtt: Rtt::default(),
             recovery: Recovery::default(),
@@ -170,7 +170,7 @@ impl Connection {
         let before = self.mss;
         self.set_mss();
         self.update_window();
-        if self.mss < before && self.is_synchronized() && self.board.in_flight > 0 {
+        if self.mss < before && self.is_synchronized() && self.scoreboard.in_flight > 0 {
             self.resend_smaller(now);
         }
     }

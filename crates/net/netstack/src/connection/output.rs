@@ -127,14 +127,14 @@ impl Connection {
         self.timers.resend_syn = false;
         let stamp = self.rate.stamp(cx.now, 1, true);
         if again {
-            self.board.resent(FIRST, FIRST + 1, stamp);
+            self.scoreboard.resent(FIRST, FIRST + 1, stamp);
             self.counts.retrans += 1;
         } else {
             self.timers.opened = self.timestamp(cx.now);
-            self.board.sent(FIRST, FIRST + 1, stamp);
+            self.scoreboard.sent(FIRST, FIRST + 1, stamp);
             if early > 0 {
                 self.fast_open.syn_data_end = FIRST + 1 + early;
-                self.board.sent(FIRST + 1, FIRST + 1 + early, stamp);
+                self.scoreboard.sent(FIRST + 1, FIRST + 1 + early, stamp);
                 self.counts.bytes_sent += early;
             }
             self.nxt = FIRST + 1 + early;
@@ -310,14 +310,14 @@ impl Connection {
         let next = if fresh > self.nxt {
             Next { start: self.nxt, end: fresh, again: false, probe: false }
         } else {
-            let Some(last) = self.board.last().filter(|last| last.fate == Fate::InFlight) else {
+            let Some(last) = self.scoreboard.last().filter(|last| last.fate == Fate::InFlight) else {
                 // The last segment was received, and something before it was not: the timeout is left.
                 self.arm_retransmission(cx.now);
                 return true;
             };
             // The last segment is what is left after full ones.
             let before = self.bytes_of(&last).saturating_sub(1) / self.mss * self.mss;
-            self.board.split(last.start + before);
+            self.scoreboard.split(last.start + before);
             Next { start: last.start + before, end: last.end, again: true, probe: false }
         };
         if !self.send_data(cx, link, next) {
@@ -358,7 +358,7 @@ impl Connection {
             return None;
         }
         self.limits.window_full = false;
-        let lost = self.board.first_lost().filter(|_| !self.sends_new_data_first());
+        let lost = self.scoreboard.first_lost().filter(|_| !self.sends_new_data_first());
         // A SYN-ACK that is not acknowledged yet is no part of the window, and a FIN has no byte.
         let controls = u64::from(self.una == FIRST) + u64::from(self.nxt > self.sending.end());
         let in_flight = self.in_flight().saturating_sub(controls);
@@ -430,7 +430,7 @@ impl Connection {
         if quota < left.min(usable).min(self.mss.max(goal)) {
             self.note_usage(true);
         }
-        if quota < self.mss.min(left) && self.board.in_flight > 0 {
+        if quota < self.mss.min(left) && self.scoreboard.in_flight > 0 {
             return None;
         }
         // At least two frames in a window, as in Linux.
@@ -580,16 +580,16 @@ impl Connection {
 
     fn data_sent(&mut self, cx: &mut Context<'_>, next: Next) {
         let bytes = next.end - next.start;
-        let stamp = self.rate.stamp(cx.now, self.board.in_flight + bytes, self.board.is_empty());
+        let stamp = self.rate.stamp(cx.now, self.scoreboard.in_flight + bytes, self.scoreboard.is_empty());
         self.recovery.prr_out += bytes;
         if next.again {
-            self.board.resent(next.start, next.end, stamp);
+            self.scoreboard.resent(next.start, next.end, stamp);
             self.note_retransmission(cx.now, self.stream_bytes(next.start, next.end));
             if !matches!(self.timers.retransmit, Some((Kind::Reordering, _))) {
                 self.arm_retransmission(cx.now);
             }
         } else {
-            self.board.sent(next.start, next.end, stamp);
+            self.scoreboard.sent(next.start, next.end, stamp);
             self.nxt = next.end;
             if next.probe {
                 self.mtu_probe_sent(next.start, next.end);
@@ -620,7 +620,7 @@ impl Connection {
         let in_flight = self.in_flight();
         self.note_usage(in_flight + self.mss > self.window.cwnd);
         let unsent = self.sending.end().saturating_sub(self.nxt);
-        if unsent < self.mss && in_flight < self.window.cwnd && self.board.lost_bytes == 0 {
+        if unsent < self.mss && in_flight < self.window.cwnd && self.scoreboard.lost_bytes == 0 {
             self.rate.app_limited = (self.rate.delivered + in_flight).max(1);
         }
     }

@@ -113,7 +113,7 @@ impl Connection {
         if ack > self.una {
             self.advance(cx, ack, &mut acked);
         }
-        if self.board.is_empty() && !acked.advanced && acked.sample.acked_sacked == 0 {
+        if self.scoreboard.is_empty() && !acked.advanced && acked.sample.acked_sacked == 0 {
             // Nothing was outstanding.
             self.finish_tail_probe(cx, ack, &acked);
             return true;
@@ -196,11 +196,11 @@ impl Connection {
             if start >= end || start < self.una || end > self.nxt {
                 continue;
             }
-            let Connection { board, rate, recovery, .. } = self;
+            let Connection { scoreboard, rate, recovery, .. } = self;
             if before_fin {
-                board.split(end);
+                scoreboard.split(end);
             }
-            board.sack(start, end, self.mss, |record| {
+            scoreboard.sack(start, end, self.mss, |record| {
                 deliver(recovery, rate, cx, &record, acked);
             });
         }
@@ -223,8 +223,8 @@ impl Connection {
 
     /// The cumulative acknowledgment moves forward.
     fn advance(&mut self, cx: &mut Context<'_>, ack: u64, acked: &mut Acked) {
-        let Connection { board, rate, recovery, .. } = self;
-        board.acknowledge(ack, |record| {
+        let Connection { scoreboard, rate, recovery, .. } = self;
+        scoreboard.acknowledge(ack, |record| {
             if record.fate != Fate::Sacked {
                 deliver(recovery, rate, cx, &record, acked);
             }
@@ -267,25 +267,25 @@ impl Connection {
         if !self.sack_ok {
             return;
         }
-        let patience = self.recovery.rack.rtt + self.reordering_window();
+        let reordering_time = self.recovery.rack.rtt + self.reordering_window();
         let newest = (self.recovery.rack.sent_at, self.recovery.rack.end);
         // Attack: with a long reordering window, a peer that leaves holes would have all of them looked at for each
         // acknowledgment. Only those that are lost now are, once, and the last one.
-        while let Some(first) = self.board.oldest()
+        while let Some(first) = self.scoreboard.oldest()
             && (first.stamp.sent_at, first.end) < newest
-            && first.stamp.sent_at + patience <= cx.now
+            && first.stamp.sent_at + reordering_time <= cx.now
         {
-            self.board.mark(first.start, Fate::Lost);
+            self.scoreboard.mark(first.start, Fate::Lost);
             self.rate.lost += first.len();
         }
-        if let Some(last) = self.board.newest_before(newest) {
-            self.timers.retransmit = Some((Kind::Reordering, last.stamp.sent_at + patience));
+        if let Some(last) = self.scoreboard.newest_before(newest) {
+            self.timers.retransmit = Some((Kind::Reordering, last.stamp.sent_at + reordering_time));
         }
     }
 
     fn reordering_window(&self) -> u64 {
         let rack = &self.recovery.rack;
-        let many = self.board.sacked_bytes >= DUP_THRESH * self.mss;
+        let many = self.scoreboard.sacked_bytes >= DUP_THRESH * self.mss;
         if !rack.reordering_seen && (self.recovery.state >= CaState::Recovery || many) {
             return 0;
         }
@@ -296,7 +296,7 @@ impl Connection {
     pub(super) fn reordering_ends(&mut self, cx: &mut Context<'_>) {
         self.detect_loss(cx);
         let reduced = self.recovery.state >= CaState::Recovery;
-        if self.board.lost_bytes > 0 && !reduced && !self.is_only_probe_lost() {
+        if self.scoreboard.lost_bytes > 0 && !reduced && !self.is_only_probe_lost() {
             self.enter_recovery(cx);
             if !self.control.controls_cwnd() {
                 // RFC 6937, 3: no acknowledgment says that more has left the network.
@@ -324,7 +324,7 @@ impl Connection {
         match self.recovery.state {
             CaState::Recovery => {
                 // While retransmissions are in flight, an old echo may be that of one before them.
-                let settled = acked.advanced && self.board.retransmitted == 0;
+                let settled = acked.advanced && self.scoreboard.retransmitted == 0;
                 if self.may_undo(acked) && (acked.dsack || settled) {
                     self.undo(cx, true);
                     self.set_ca_state(cx.now, CaState::Open);
@@ -337,11 +337,11 @@ impl Connection {
                 if acked.dsack && self.recovery.state == CaState::Disorder && self.may_undo(acked) {
                     self.undo(cx, true);
                 }
-                if self.board.lost_bytes > 0 && !self.is_only_probe_lost() {
+                if self.scoreboard.lost_bytes > 0 && !self.is_only_probe_lost() {
                     self.enter_recovery(cx);
                 } else if self.recovery.state != CaState::Cwr {
-                    let disorder = self.board.sacked_bytes > 0
-                        || self.board.retransmitted > 0
+                    let disorder = self.scoreboard.sacked_bytes > 0
+                        || self.scoreboard.retransmitted > 0
                         || self.recovery.dup_bytes > 0;
                     self.set_ca_state(cx.now, if disorder { CaState::Disorder } else { CaState::Open });
                 }
@@ -379,13 +379,15 @@ impl Connection {
 
     /// Marks the first segment lost.
     fn lose_first(&mut self) {
-        let Some(first) = self.board.first().filter(|first| first.fate == Fate::InFlight) else { return };
+        let Some(first) = self.scoreboard.first().filter(|first| first.fate == Fate::InFlight) else {
+            return;
+        };
         if self.bytes_of(&first) > self.mss {
-            self.board.split(first.start + self.mss);
+            self.scoreboard.split(first.start + self.mss);
         }
-        let before = self.board.lost_bytes;
-        self.board.mark(first.start, Fate::Lost);
-        self.rate.lost += self.board.lost_bytes - before;
+        let before = self.scoreboard.lost_bytes;
+        self.scoreboard.mark(first.start, Fate::Lost);
+        self.rate.lost += self.scoreboard.lost_bytes - before;
     }
 
     /// Everything up to `high_seq` was acknowledged.
@@ -439,15 +441,15 @@ impl Connection {
 
     fn begin_undo(&mut self) {
         self.recovery.undo_marker = Some(self.una);
-        let last = self.board.last().filter(|last| last.retransmitted && last.fate == Fate::InFlight);
+        let last = self.scoreboard.last().filter(|last| last.retransmitted && last.fate == Fate::InFlight);
         let fin = u64::from(last.is_some_and(|last| last.end > self.sending.end()));
-        self.recovery.undo_retrans = (self.board.retransmitted - fin) as i64;
+        self.recovery.undo_retrans = (self.scoreboard.retransmitted - fin) as i64;
         self.forget_retransmissions();
     }
 
     /// Forgets when retransmissions began, unless some are in flight.
     fn forget_retransmissions(&mut self) {
-        if self.board.retransmitted == 0 {
+        if self.scoreboard.retransmitted == 0 {
             self.recovery.retrans_stamp = None;
         }
     }
@@ -462,10 +464,10 @@ impl Connection {
             self.window.ssthresh = self.control.ssthresh(cx.now, &self.window);
             self.begin_undo();
         }
-        let reneged = self.board.first().is_some_and(|first| first.fate == Fate::Sacked);
+        let reneged = self.scoreboard.first().is_some_and(|first| first.fate == Fate::Sacked);
         self.recovery.frto = cx.settings.tcp_frto && self.sack_ok && !again && !reneged;
         self.recovery.frto_high = None;
-        self.rate.lost += self.board.lose_all(reneged);
+        self.rate.lost += self.scoreboard.lose_all(reneged);
         (self.recovery.dupacks, self.recovery.dup_bytes) = (0, 0);
         self.recovery.high_seq = self.nxt;
         self.recovery.tail_probe = None;
@@ -477,7 +479,7 @@ impl Connection {
 
     /// The segments in flight are too large for the path, so they are lost; this is not congestion (RFC 1191, 6.5).
     pub(super) fn resend_smaller(&mut self, now: u64) {
-        self.rate.lost += self.board.lose_all(false);
+        self.rate.lost += self.scoreboard.lose_all(false);
         self.recovery.frto = false;
         self.recovery.undo_marker = None;
         self.recovery.high_seq = self.nxt;
@@ -533,7 +535,7 @@ impl Connection {
         self.recovery.undo_marker = None;
         self.forget_retransmissions();
         if found {
-            self.board.find_all();
+            self.scoreboard.find_all();
         }
         self.release_at = self.release_at.min(cx.now);
     }
@@ -634,7 +636,7 @@ impl Connection {
     }
 
     fn set_timers(&mut self, cx: &Context<'_>, acked: &Acked) {
-        if matches!(self.timers.retransmit, Some((Kind::Reordering, _))) && !self.board.is_empty() {
+        if matches!(self.timers.retransmit, Some((Kind::Reordering, _))) && !self.scoreboard.is_empty() {
             return;
         }
         if self.state == State::Closed {

@@ -153,7 +153,7 @@ carried!({
     timers: Bound::Any,
     counts: Bound::Any,
 }
-others: tuple, interface, error, listener, owned, gso, sending, board, control, receiving, trace);
+others: tuple, interface, error, listener, owned, gso, sending, scoreboard, control, receiving, trace);
 
 /// What is known before the rest is read.
 #[derive(Debug)]
@@ -194,7 +194,7 @@ impl Connection {
         self.control.save(to);
         let is_whole = self.sending.save(to);
         self.receiving.save(to);
-        self.board.save(to);
+        self.scoreboard.save(to);
         is_whole.then_some(bytes)
     }
 
@@ -207,7 +207,7 @@ impl Connection {
         new.sending = SendBuffer::restore(&mut from, BUFFER)?;
         new.receiving.restore(&mut from, BUFFER)?;
         let newest = Stamp { delivered: new.rate.delivered, lost: new.rate.lost, ..Stamp::default() };
-        new.board = Scoreboard::restore(&mut from, new.una, new.nxt, &newest)?;
+        new.scoreboard = Scoreboard::restore(&mut from, new.una, new.nxt, &newest)?;
         if !from.is_empty() || !new.is_consistent() {
             return None;
         }

@@ -163,9 +163,9 @@ impl Connection {
         let permitted = cx.settings.tcp_early_retrans > 0
             && self.sack_ok
             && self.recovery.state <= CaState::Disorder
-            && self.board.lost_bytes == 0
+            && self.scoreboard.lost_bytes == 0
             && !self.recovery.tail_probe_sent
-            && !self.board.is_empty();
+            && !self.scoreboard.is_empty();
         self.arm_retransmission(cx.now);
         if let (true, Some((Kind::Timeout, timeout))) = (permitted, self.timers.retransmit) {
             let one = self.nxt.min(self.sending.end()).saturating_sub(self.una) <= self.mss;

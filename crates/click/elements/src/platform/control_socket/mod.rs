@@ -78,7 +78,7 @@ const PAUSE: u64 = 100_000;
 
 /// Attack: connections that begin a command, or never read the answer, to lock others out. Nanoseconds for
 /// which a connection with a command in progress is not replaced.
-const PATIENCE: u64 = 60_000_000_000;
+const COMMAND_TIMEOUT: u64 = 60_000_000_000;
 
 struct Connection {
     stream: Box<dyn Stream>,
@@ -90,7 +90,8 @@ struct Connection {
 
 impl Connection {
     fn may_make_room(&self, now: u64) -> bool {
-        self.session.is_idle() || !self.session.is_doing() && now.saturating_sub(self.active) > PATIENCE
+        self.session.is_idle()
+            || !self.session.is_doing() && now.saturating_sub(self.active) > COMMAND_TIMEOUT
     }
 
     /// Sends what can be sent without blocking, about `most` bytes. Returns the number of bytes, and whether

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long to wait for a store that another process has open.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A path with a suffix appended to its name.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -203,7 +203,7 @@ fn load(database: &Database, now: u64) -> Result<State, Damage> {
 pub(super) fn lock(path: &Path) -> Result<Option<File>, StoreError> {
     let log = log_of(path);
     let failed = io_error(&log);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LOCK_TIMEOUT;
     loop {
         let file = match private(&log) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
