@@ -17,5 +17,6 @@ code=0
 cargo mutants "${options[@]}" || code=$?
 [[ $code == 0 || $code == 2 || $code == 3 ]] || exit "$code"
 # Without line and column, which other changes move.
-new=$(sed 's/:[0-9]*:[0-9]*:/:/' "$output"/mutants.out/{missed,timeout}.txt | grep -vxFf <(cut -f1 scripts/mutants.txt) || true)
+missed=("$output"/mutants.out/{missed,timeout}.txt)
+new=$(sed "s/:[0-9]*:[0-9]*:/:/" "${missed[@]}" | grep -vxFf <(cut -f1 scripts/mutants.txt) || true)
 [ -z "$new" ] || { printf 'no test notices:\n%s\n' "$new"; exit 1; }

@@ -10,7 +10,7 @@ use ringway_wire::{ipv4, ipv6, tcp, udp, vlan};
 pub const HEADERS: usize = 256;
 /// Maximum number of segments of one frame. Attack: 64 KB with a segment size of 1 would take the work of
 /// 65,000 frames. With TCP's smallest usual segment size, 536 bytes, 64 KB take 123 segments.
-const SEGMENTS: usize = 256;
+pub(super) const SEGMENTS: usize = 256;
 
 const BAD: Reason = Reason::BadOffload;
 

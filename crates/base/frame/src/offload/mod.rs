@@ -1,7 +1,9 @@
-//! Offload metadata: pending checksums and segmentation, and the headers of segments.
+//! Offload metadata: pending checksums and segmentation, the headers of segments, and segments that are joined.
 
+mod coalesce;
 mod headers;
 
+pub use coalesce::Coalesced;
 pub use headers::{HEADERS, Headers, Part};
 
 /// Size of the largest frame: an IP packet of 64 KB, an Ethernet header and two VLAN tags.

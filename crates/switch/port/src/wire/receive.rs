@@ -1,7 +1,7 @@
 //! Frames that arrive as datagrams, and answers to frames that were too long.
 
 use super::{ANSWERS, Codec, Settings, Shared, too_big, unfinished};
-use ringway_frame::{BURST, Burst, Needs, Offload, Reason, TxQueue};
+use ringway_frame::{BURST, Burst, Coalesced, Needs, Offload, Reason, TxQueue};
 use ringway_host::{DATAGRAMS, HostError, Mapping, Received, receive_datagrams};
 use ringway_mem::{Hint, Memory, Published, SpanMut, Turn};
 use std::collections::VecDeque;
@@ -16,6 +16,8 @@ const STRIDE: usize = (64 << 10) + 5 * 64;
 const ANSWER: usize = too_big::LONGEST.next_multiple_of(64);
 const ANSWERS_AT: usize = DATAGRAMS * STRIDE;
 const ARENA: usize = ANSWERS_AT + ANSWERS * ANSWER;
+/// Longest frame that is joined with others.
+const SEGMENT: usize = 9216;
 /// Largest number of refused datagrams in one turn. Attack: a buffer of many datagrams that yield no frame.
 const BROKEN: usize = 256;
 /// Strangers' datagrams are looked for once in this many receptions.
@@ -47,6 +49,8 @@ pub(super) struct WireTx {
     held: VecDeque<Held>,
     answers: Vec<Vec<u8>>,
     receptions: u32,
+    /// A frame that is about to be joined with the one before it.
+    segment: Box<[u8]>,
 }
 
 impl WireTx {
@@ -61,6 +65,7 @@ impl WireTx {
             held: VecDeque::with_capacity(BURST),
             answers: Vec::new(),
             receptions: 0,
+            segment: vec![0; SEGMENT].into_boxed_slice(),
         })
     }
 
@@ -120,6 +125,45 @@ impl WireTx {
         received > 0
     }
 
+    /// Joins a TCP segment with those that follow it in its buffer. Attack: datagrams that repeat, overlap or
+    /// miss bytes; only segments that segmentation makes of the frame again are joined.
+    fn join(&mut self, arena: &Memory, frame: &mut Held) {
+        let next = frame.at + u64::from(frame.len);
+        let Some(buffer) = self.buffers.front_mut().filter(|buffer| buffer.at as u64 == next) else { return };
+        let span = |at: u64, len: usize| arena.span_mut(at, len as u32, &mut Hint::default());
+        let read =
+            |from: SpanMut<'_>, to: &mut [u8]| (from.len() <= to.len()).then(|| from.as_span().read(to));
+        let Some(len) = span(frame.at, frame.len as usize).and_then(|first| read(first, &mut self.segment))
+        else {
+            return;
+        };
+        let Some(mut joined) = Coalesced::begin(&self.segment[..len]) else { return };
+        let mut end = frame.at + u64::from(frame.len);
+        while buffer.len > 0 {
+            let datagram = buffer.segment.min(buffer.len);
+            // One that is refused or does not follow is taken again, as a frame of its own.
+            let next = span(buffer.at as u64, datagram).and_then(|next| {
+                let next = self.codec.decapsulate(next, buffer.tos).ok()?;
+                (next.len() <= self.segment.len()).then(|| next.read(&mut self.segment))
+            });
+            let Some((payload, len)) = next.and_then(|len| Some((joined.append(&self.segment[..len])?, len)))
+            else {
+                break;
+            };
+            let Some(space) = span(end, len - payload) else { break };
+            space.write(&self.segment[payload..len]);
+            end += (len - payload) as u64;
+            (buffer.at, buffer.len) = (buffer.at + datagram, buffer.len - datagram);
+        }
+        let Some((headers, len, offload)) = joined.finish() else { return };
+        let Some(space) = span(frame.at, len) else { return };
+        space.write(&headers[..len]);
+        (frame.len, frame.offload) = ((end - frame.at) as u32, offload);
+        if buffer.len == 0 {
+            self.buffers.pop_front();
+        }
+    }
+
     /// Takes frames from the received buffers.
     fn unpack<'t>(&mut self, arena: &'t Memory, burst: &mut Burst<'t>) {
         let largest = self.shared.largest.load(Relaxed) as usize;
@@ -148,7 +192,13 @@ impl WireTx {
                 continue;
             };
             let at = at + (len - frame.len()) as u64;
-            self.held.push_back(Held { at, len: frame.len() as u32, offload });
+            let mut held = Held { at, len: frame.len() as u32, offload };
+            if offload.is_done() {
+                self.join(arena, &mut held);
+            }
+            let Some(frame) = arena.span(held.at, held.len, &mut Hint::default()) else { return };
+            let offload = held.offload;
+            self.held.push_back(held);
             // The burst may have other queues' frames already; a frame that doesn't fit is in the next burst.
             if burst.push(offload, frame).is_err() {
                 return;

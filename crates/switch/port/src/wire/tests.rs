@@ -192,6 +192,75 @@ fn frames_arrive_unchanged_each_flow_s_in_their_order() {
     }
 }
 
+/// A complete segment of TCP over IPv4, whose payload begins at `offset` of its stream.
+fn segment(number: u16, offset: usize, payload: &[u8]) -> Vec<u8> {
+    use ringway_wire::{Header, Ipv4, Protocol, Tcp, tcp::Flags};
+    let mut tcp = Tcp { flags: Flags::ACK, ..Tcp::EMPTY };
+    tcp.sequence_number.set(offset as u32);
+    let mut upper = [tcp.bytes(), payload].concat();
+    let mut ip = Ipv4 {
+        total_length: ((Ipv4::LEN + upper.len()) as u16).into(),
+        identification: number.into(),
+        ttl: 64,
+        protocol: Protocol::TCP,
+        source: 0x0a00_0001.into(),
+        destination: 0x0a00_0002.into(),
+        ..Ipv4::EMPTY
+    };
+    ip.fill_checksum(&[]);
+    let pseudo = ip.pseudo_header(upper.len() as u16);
+    Tcp::fill_checksum(&mut upper, pseudo).unwrap();
+    [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0], ip.bytes(), &upper].concat()
+}
+
+/// The frames that a destination without offloads gets.
+fn completed(frame: &[u8], offload: Offload) -> Vec<Vec<u8>> {
+    use ringway_frame::{HEADERS, Headers};
+    let Some(gso) = offload.gso().unwrap() else { return vec![frame.to_vec()] };
+    let headers = Headers::parse(&frame[..HEADERS], frame.len(), offload, gso).unwrap();
+    let payload = &frame[headers.len()..];
+    let parts = headers.parts(payload.len(), usize::from(offload.gso_size)).unwrap();
+    let one = |part: ringway_frame::Part| {
+        let mut out = [0; HEADERS];
+        let (_, mut sum) = headers.emit(&part, &mut out);
+        let payload = &payload[part.offset..part.offset + part.len];
+        sum.add(payload);
+        headers.put_checksum(sum.finish_nonzero(), &mut out);
+        [&out[..headers.len()], payload].concat()
+    };
+    parts.map(one).collect()
+}
+
+#[test]
+fn consecutive_segments_arrive_as_one_frame_which_is_cut_into_the_same_ones() {
+    let mut turns = Turns::new();
+    for (encapsulation, ipv6) in TUNNELS.iter().flat_map(|of| [(*of, false), (*of, true)]) {
+        let ends = ends(encapsulation, ipv6);
+        let [mut left, mut right] = [Side::open(&ends[0]), Side::open(&ends[1])];
+        let payload = |number: usize| vec![number as u8; if number == 39 { 700 } else { 1400 }];
+        let mut sent: Vec<Vec<u8>> =
+            (0..40).map(|number| segment(number as u16, 1400 * number, &payload(number))).collect();
+        // One that is lost, one that comes twice, one that was damaged.
+        sent.remove(20);
+        sent.insert(25, sent[24].clone());
+        *sent[30].last_mut().unwrap() ^= 1;
+        assert_eq!(left.send(&mut turns, &sent), 0);
+        let mut received = Vec::new();
+        loop {
+            let some = right.receive(&mut turns, usize::MAX);
+            if some.is_empty() && right.queue.tx.arm(&turns.reader.turn(turns.now)) {
+                break;
+            }
+            received.extend(some);
+        }
+        let whole: Vec<Vec<u8>> =
+            received.iter().flat_map(|(bytes, offload)| completed(bytes, *offload)).collect();
+        assert_eq!(whole, sent);
+        assert!(received.len() <= 8, "{} frames", received.len());
+        assert_eq!(right.all_drops(), 0);
+    }
+}
+
 #[test]
 fn unreleased_frames_come_again_and_the_burst_of_a_long_run_is_not_lost() {
     let mut turns = Turns::new();
