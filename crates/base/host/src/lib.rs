@@ -40,6 +40,7 @@ mod program_pages;
 mod raw_socket;
 mod robust_lock;
 mod sandbox;
+mod seccomp;
 mod signal;
 mod socket;
 mod socket_file;
