@@ -112,7 +112,16 @@ pub fn interval(figures: &[f64]) -> Option<[f64; 2]> {
     Some([*sorted.get(low)?, *sorted.get(count - 1 - low)?])
 }
 
+impl From<[Slices; 1]> for Slices {
+    fn from([slices]: [Slices; 1]) -> Slices {
+        slices
+    }
+}
+
 impl Slices {
+    /// No slices.
+    pub const NONE: Slices = Slices { ours: Vec::new(), peer: Vec::new(), lost: None };
+
     /// Slices with these figures.
     pub fn of(ours: &[f64], peer: &[f64]) -> Slices {
         Slices { ours: ours.to_vec(), peer: peer.to_vec(), lost: None }

@@ -180,12 +180,11 @@ fn choose(subject: &Subject, wanted: &[String]) -> Result<Chosen, String> {
         let wanted = wanted.trim_end_matches(".*");
         key.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let all = || subject.groups.iter().flat_map(|group| group.keys);
-    if let Some(unknown) = wanted.iter().find(|wanted| !all().any(|(key, _)| meant(wanted, key))) {
+    if let Some(unknown) = wanted.iter().find(|wanted| !subject.keys().any(|(key, _)| meant(wanted, key))) {
         return Err(unknown.clone());
     }
     let chosen = subject.groups.iter().map(|group| {
-        let keys = group.keys.iter().map(|(key, _)| *key);
+        let keys = group.keys.iter().map(|key| key.name);
         let keys = keys.filter(|key| wanted.is_empty() || wanted.iter().any(|wanted| meant(wanted, key)));
         (group, keys.map(String::from).collect::<Vec<_>>())
     });
@@ -235,8 +234,7 @@ mod tests {
     #[test]
     fn keys_are_unique() {
         for subject in SUBJECTS {
-            let keys = subject.groups.iter().flat_map(|group| group.keys);
-            let mut keys: Vec<&str> = keys.map(|(key, _)| *key).collect();
+            let mut keys: Vec<&str> = subject.keys().map(|(key, _)| key).collect();
             let count = keys.len();
             keys.sort_unstable();
             keys.dedup();

@@ -36,18 +36,32 @@ impl Plan {
         mut ours: impl FnMut(Duration) -> Result<f64, Failure>,
         mut peer: impl FnMut(Duration) -> Result<f64, Failure>,
     ) -> Result<Slices, Failure> {
-        let mut slices = Slices::default();
+        Ok(self.alternate(slice, |time| Ok([ours(time)?]), |time| Ok([peer(time)?]))?.into())
+    }
+
+    /// As [`Plan::pairs`], of several figures a slice.
+    pub fn alternate<const N: usize>(
+        &self,
+        slice: Duration,
+        mut ours: impl FnMut(Duration) -> Result<[f64; N], Failure>,
+        mut peer: impl FnMut(Duration) -> Result<[f64; N], Failure>,
+    ) -> Result<[Slices; N], Failure> {
+        let mut lost = None;
+        let mut all = [const { Slices::NONE }; N];
         for _ in 0..self.slices(2 * slice) {
             machine::sample();
-            slices.ours.push(ours(slice)?);
-            if slices.lost.is_none() {
+            all.iter_mut().zip(ours(slice)?).for_each(|(slices, figure)| slices.ours.push(figure));
+            if lost.is_none() {
                 match peer(slice) {
-                    Ok(figure) => slices.peer.push(figure),
-                    Err(error) => slices.lost = Some(error.to_string()),
+                    Ok(figures) => {
+                        all.iter_mut().zip(figures).for_each(|(slices, figure)| slices.peer.push(figure));
+                    }
+                    Err(error) => lost = Some(error.to_string()),
                 }
             }
         }
-        Ok(slices)
+        all.iter_mut().for_each(|slices| slices.lost.clone_from(&lost));
+        Ok(all)
     }
 
     /// Slices of ours alone.
@@ -56,12 +70,21 @@ impl Plan {
         slice: Duration,
         mut ours: impl FnMut(Duration) -> Result<f64, Failure>,
     ) -> Result<Slices, Failure> {
-        let mut slices = Slices::default();
+        Ok(self.figures(slice, |time| Ok([ours(time)?]))?.into())
+    }
+
+    /// As [`Plan::alone`], of several figures a slice.
+    pub fn figures<const N: usize>(
+        &self,
+        slice: Duration,
+        mut ours: impl FnMut(Duration) -> Result<[f64; N], Failure>,
+    ) -> Result<[Slices; N], Failure> {
+        let mut all = [const { Slices::NONE }; N];
         for _ in 0..self.slices(slice) {
             machine::sample();
-            slices.ours.push(ours(slice)?);
+            all.iter_mut().zip(ours(slice)?).for_each(|(slices, figure)| slices.ours.push(figure));
         }
-        Ok(slices)
+        Ok(all)
     }
 }
 

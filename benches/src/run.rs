@@ -2,8 +2,9 @@
 
 use crate::Failure;
 use crate::entry::Entry;
+use crate::harness::two_cores;
 use crate::huge::Pages;
-use crate::keys::{self, Group, Subject};
+use crate::keys::{self, Group, Row, Several, Subject, With};
 use crate::machine;
 use crate::plan::Plan;
 use crate::report::{self, Report};
@@ -104,11 +105,33 @@ pub fn inside(group: &Group, keys: &[String], plan: &Plan, path: &Path) -> ExitC
         keys::SCRATCH.get_or_init(|| scratch.into());
     }
     let mut output = Output { path, report: Report::new(), wanted: keys };
-    if let Err(error) = (group.run)(plan, &mut output) {
+    if let Err(error) = measure(group, plan, &mut output) {
         output.rest(&error.to_string());
     }
     output.rest("it gave no figure");
     ExitCode::SUCCESS
+}
+
+/// Measures the keys that are wanted.
+fn measure(group: &Group, plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
+    if !group.one_core {
+        two_cores()?;
+    }
+    for key in group.keys {
+        let others =
+            group.keys.iter().filter(|other| matches!(other.measure, With(first) if first == key.name));
+        let names: Vec<&str> = [key].into_iter().chain(others).map(|key| key.name).collect();
+        let is_wanted = || names.iter().any(|name| output.wants(name));
+        match key.measure {
+            Row(measure) if is_wanted() => output.put(key.name, measure(plan)),
+            Several(measure) if is_wanted() => match measure(plan) {
+                Ok(rows) => names.iter().zip(rows).for_each(|(name, row)| output.put(name, Ok(row))),
+                Err(error) => names.iter().for_each(|name| output.put(name, Err(error.to_string().into()))),
+            },
+            _ => {}
+        }
+    }
+    (group.run)(plan, output)
 }
 
 /// The file with the key being measured.

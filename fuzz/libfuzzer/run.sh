@@ -18,8 +18,7 @@ command -v c++ >/dev/null || lack "a C++ compiler" "apt install g++"
 ((missing == 0)) || exit 2
 
 if (($#)); then targets=("$@"); else
-  targets=()
-  for file in fuzz_targets/*.rs; do file=${file##*/}; targets+=("${file%.rs}"); done
+  mapfile -t targets < <(sed -n 's/^ *{ name = "\([^"]*\)".*/\1/p' Cargo.toml)
 fi
 echo "== build ${#targets[@]} targets"
 cargo run --quiet --manifest-path ../Cargo.toml --example seeds -- corpus ||

@@ -1,5 +1,5 @@
 //! The fuzz targets as plain functions: each takes untrusted bytes, and panics if an invariant is violated.
-//! `fuzz_targets` passes libFuzzer's input to them; `tests/mutations.rs` runs them on mutated seeds with a
+//! `libfuzzer/target.rs` passes libFuzzer's input to them; `tests/mutations.rs` runs them on mutated seeds with a
 //! stable compiler.
 
 pub mod capture_filter;
@@ -46,37 +46,33 @@ pub struct Target {
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// Every target.
-pub const TARGETS: &[Target] = &[
-    Target { name: "capture_filter", run: capture_filter::run, seeds: capture_filter::seeds },
-    Target { name: "click_language", run: click_language::run, seeds: click_language::seeds },
-    Target { name: "control_socket", run: control_socket::run, seeds: control_socket::seeds },
-    Target { name: "fabric_file", run: fabric_file::run, seeds: fabric_file::seeds },
-    Target { name: "headers", run: headers::run, seeds: headers::seeds },
-    Target { name: "iotlb", run: iotlb::run, seeds: iotlb::seeds },
-    Target { name: "ip_filter", run: ip_filter::run, seeds: ip_filter::seeds },
-    Target { name: "moved_connection", run: moved_connection::run, seeds: moved_connection::seeds },
-    Target { name: "nic_registers", run: nic_registers::run, seeds: nic_registers::seeds },
-    Target { name: "nic_rtl8139", run: nic_rtl8139::run, seeds: nic_rtl8139::seeds },
-    Target { name: "offload", run: offload::run, seeds: offload::seeds },
-    Target { name: "pcap", run: pcap::run, seeds: pcap::seeds },
-    Target { name: "pcap_replay", run: pcap_replay::run, seeds: pcap_replay::seeds },
-    Target { name: "pcapng", run: pcapng::run, seeds: pcapng::seeds },
-    Target { name: "place_expression", run: place_expression::run, seeds: place_expression::seeds },
-    Target { name: "place_inventory", run: place_inventory::run, seeds: place_inventory::seeds },
-    Target { name: "place_policy", run: place_policy::run, seeds: place_policy::seeds },
-    Target { name: "place_trace", run: place_trace::run, seeds: place_trace::seeds },
-    Target { name: "pppoe_server", run: pppoe_server::run, seeds: pppoe_server::seeds },
-    Target { name: "ring", run: ring::run, seeds: ring::seeds },
-    Target { name: "ring_device", run: ring_device::run, seeds: ring_device::seeds },
-    Target { name: "stack_frames", run: stack_frames::run, seeds: stack_frames::seeds },
-    Target { name: "stock_machine", run: stock_machine::run, seeds: stock_machine::seeds },
-    Target { name: "summary_dump", run: summary_dump::run, seeds: summary_dump::seeds },
-    Target { name: "tcp_segments", run: tcp_segments::run, seeds: tcp_segments::seeds },
-    Target { name: "vfio_user_session", run: vfio_user_session::run, seeds: vfio_user_session::seeds },
-    Target { name: "vhost_user", run: vhost_user::run, seeds: vhost_user::seeds },
-    Target { name: "virtq", run: virtq::run, seeds: virtq::seeds },
-    Target { name: "vm_channel", run: vm_channel::run, seeds: vm_channel::seeds },
-    Target { name: "vm_image", run: vm_image::run, seeds: vm_image::seeds },
-    Target { name: "wire_datagrams", run: wire_datagrams::run, seeds: wire_datagrams::seeds },
-];
+/// Passes the names of all targets to a macro.
+#[macro_export]
+macro_rules! each_target {
+    ($macro:ident) => {
+        $macro! {
+            capture_filter click_language control_socket fabric_file headers iotlb ip_filter
+            moved_connection nic_registers nic_rtl8139 offload pcap pcap_replay pcapng place_expression
+            place_inventory place_policy place_trace pppoe_server ring ring_device stack_frames
+            stock_machine summary_dump tcp_segments vfio_user_session vhost_user virtq vm_channel vm_image
+            wire_datagrams
+        }
+    };
+}
+
+macro_rules! table {
+    ($($name:ident)*) => {
+        /// Every target.
+        pub const TARGETS: &[Target] =
+            &[$(Target { name: stringify!($name), run: $name::run, seeds: $name::seeds }),*];
+    };
+}
+each_target!(table);
+
+/// The target of this name.
+///
+/// # Panics
+/// If there is none.
+pub fn target(name: &str) -> &'static Target {
+    TARGETS.iter().find(|target| target.name == name).expect("a target of this name")
+}

@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use ringway_fuzz::{TARGETS, corpus};
+use ringway_fuzz::corpus;
 
 /// A change to some bytes.
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ impl Edit {
 }
 
 fn mutate(name: &str) {
-    let target = TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
+    let target = ringway_fuzz::target(name);
     let mut seeds = (target.seeds)();
     assert!(!seeds.is_empty());
     seeds.extend(corpus::read(name).unwrap_or_else(|error| panic!("{error}")));
@@ -91,7 +91,7 @@ fn mutate(name: &str) {
     });
 }
 
-macro_rules! targets {
+macro_rules! tests {
     ($($name:ident)*) => {
         $(#[test]
         fn $name() {
@@ -99,18 +99,12 @@ macro_rules! targets {
         })*
 
         #[test]
-        fn every_target_is_run() {
-            let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+        fn libfuzzer_has_every_target() {
+            let manifest = include_str!("../libfuzzer/Cargo.toml");
+            let names = manifest.lines().filter_map(|line| line.trim().strip_prefix("{ name = \""));
+            let names: Vec<&str> = names.filter_map(|rest| Some(rest.split_once('"')?.0)).collect();
             assert_eq!(names, [$(stringify!($name)),*]);
         }
     };
 }
-
-targets! {
-    capture_filter click_language control_socket fabric_file headers iotlb ip_filter moved_connection
-    nic_registers
-    nic_rtl8139 offload pcap pcap_replay
-    pcapng place_expression place_inventory place_policy place_trace pppoe_server ring ring_device
-    stack_frames stock_machine summary_dump tcp_segments vfio_user_session vhost_user virtq vm_channel
-    vm_image wire_datagrams
-}
+ringway_fuzz::each_target!(tests);

@@ -2,7 +2,7 @@
 
 use super::flow::{SOCKET_TIMEOUT, Traffic, accept, receive};
 use super::lab::{Bench, Cell, Schedule};
-use super::{Rows, scaled};
+use super::scaled;
 use crate::Failure;
 use crate::entry::{Better, Slices, median};
 use crate::harness::{LOAD, Pinned, WORKER};
@@ -142,7 +142,7 @@ fn rate(cell: &Cell, ablation: Ablation, seed: u64, schedule: Schedule) -> Resul
 }
 
 /// `ablation`.
-pub fn rows(plan: &Plan) -> Rows {
+pub fn row(plan: &Plan) -> Result<Entry, Failure> {
     let near = Cell { limit: "1MB".into(), ..Cell::new(1000, Duration::ZERO, Bbr1) };
     let far = Cell { loss: 1.0, ..Cell::new(1000, Duration::from_millis(40), Bbr1) };
     let short = Schedule { warm: scaled(plan, 0.5), time: scaled(plan, 1.0) };
@@ -165,5 +165,5 @@ pub fn rows(plan: &Plan) -> Rows {
         entry = entry.step(name, &[("back to back", figure(&near)), ("1% loss, 40 ms", figure(&far))]);
     }
     let note = "the row is the one with exact time and 1% loss; the sender polls on a core of its own";
-    Ok(vec![("ablation", entry.note(note))])
+    Ok(entry.note(note))
 }

@@ -4,6 +4,7 @@ use super::lab::{Cell, Outcome, Schedule, Side, run};
 use super::{Rows, lateness, scaled};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::keys::Rows;
 use crate::plan::Plan;
 use ringway_netstack::congestion::Algorithm::{self, Bbr1, Bbr3, Cubic};
 use std::sync::atomic::AtomicBool;
@@ -35,26 +36,26 @@ pub fn back(plan: &Plan) -> Rows {
     let schedule = Schedule { warm: scaled(plan, 0.5), time: scaled(plan, 1.5) };
     let note = "10 Gb/s and no delay on each side; one worker segments, and emulates the line";
     let mut rows = Vec::new();
-    for (key, flow) in [("back", Bbr1), ("back.cubic", Cubic)] {
+    for flow in [Bbr1, Cubic] {
         let entry = alternate(&back_to_back(flow), schedule, 6, 1000.0)?.entry("Gb/s", Better::More);
-        rows.push((key, entry.note(note)));
+        rows.push(entry.note(note));
     }
     Ok(rows)
 }
 
 /// The talk's last experiment.
-pub fn lossy_10g(plan: &Plan) -> Rows {
+pub fn lossy_10g(plan: &Plan) -> Result<Entry, Failure> {
     let cell = Cell { loss: 1.0, buffer: 250 << 20, ..Cell::new(10_000, Duration::from_millis(100), Bbr1) };
     let schedule = Schedule { warm: scaled(plan, 4.0), time: scaled(plan, 5.0) };
     let slices = alternate(&cell, schedule, 3, 1000.0)?;
     let entry = slices.entry("Gb/s", Better::More);
     let least = slices.ours.iter().copied().fold(f64::INFINITY, f64::min);
     let holds = least >= 8.0 || entry.ratio.is_some_and(|ratio| ratio >= 1.0);
-    Ok(vec![("lossy.10g", entry.mark(">= 8 Gb/s, else ratio >= 1", holds))])
+    Ok(entry.mark(">= 8 Gb/s, else ratio >= 1", holds))
 }
 
 /// A line's rate, queue and frames under way against time.
-pub fn probe_rtt(plan: &Plan) -> Rows {
+pub fn probe_rtt(plan: &Plan) -> Result<Entry, Failure> {
     let schedule = Schedule { warm: Duration::ZERO, time: scaled(plan, 25.0) };
     let line = Cell::new(100, Duration::from_millis(40), Bbr1);
     let cells = [line.clone(), Cell { flows: vec![Bbr3], ..line.clone() }];
@@ -71,7 +72,7 @@ pub fn probe_rtt(plan: &Plan) -> Rows {
         entry.series.insert(format!("{name}: rate"), rates(outcome));
     }
     let note = "times at which at most 8 frames are on the line: every 10 s with BBRv1, 5 s with BBRv3";
-    Ok(vec![("probe.rtt", entry.note(note))])
+    Ok(entry.note(note))
 }
 
 /// Frames of 1514 bytes that 100 Mb/s send in a millisecond.
@@ -129,14 +130,11 @@ fn beside(plan: &Plan) -> Rows {
     let long = Schedule { warm: scaled(plan, 3.0), time: scaled(plan, 5.0) };
     let short = Schedule { warm: scaled(plan, 0.5), time: scaled(plan, 1.5) };
     let mut rows = vec![
-        ("hog.lossy", alternate(&lossy, long, 3, 1.0)?.entry("Mb/s", Better::More)),
-        ("hog.back", alternate(&back_to_back(Bbr1), short, 6, 1000.0)?.entry("Gb/s", Better::More)),
+        alternate(&lossy, long, 3, 1.0)?.entry("Mb/s", Better::More),
+        alternate(&back_to_back(Bbr1), short, 6, 1000.0)?.entry("Gb/s", Better::More),
     ];
-    let keys = ["hog.lateness", "hog.lateness.asleep"];
-    for (key, (_, entry)) in keys.into_iter().zip(lateness::rows(plan)?) {
-        // The marks are those of a core of its own.
-        rows.push((key, Entry { marks: Vec::new(), ..entry }));
-    }
+    // The marks are those of a core of its own.
+    rows.extend(lateness::rows(plan)?.into_iter().map(|entry| Entry { marks: Vec::new(), ..entry }));
     let note = "a thread of the same priority on each core";
-    Ok(rows.into_iter().map(|(key, entry)| (key, entry.note(note))).collect())
+    Ok(rows.into_iter().map(|entry| entry.note(note)).collect())
 }

@@ -3,10 +3,11 @@
 
 use super::flow::{SOCKET_TIMEOUT, Traffic, accept, receive};
 use super::lab::{Bench, Cell};
-use super::{Rows, scaled};
+use super::scaled;
 use crate::Failure;
 use crate::entry::{Better, Entry, Mark, Slices};
 use crate::harness::{LOAD, Pinned, WORKER, clock};
+use crate::keys::Rows;
 use crate::machine;
 use crate::plan::Plan;
 use hdrhistogram::Histogram;
@@ -160,7 +161,7 @@ pub fn rows(plan: &Plan) -> Rows {
 
 /// The rows of a program that polls, a loop that reads the clock, a program that sleeps, and a thread that does;
 /// `stolen` is the part of the cores' time that the hypervisor took, in percent.
-fn entries([polling, bare, asleep, peer]: [&Kind; 4], stolen: f64) -> Vec<(&'static str, Entry)> {
+fn entries([polling, bare, asleep, peer]: [&Kind; 4], stolen: f64) -> Vec<Entry> {
     let of = |ours: &Kind, peer: &Kind, part: usize| {
         Slices::of(&ours.slices[part], &peer.slices[part]).entry("us", Better::Less)
     };
@@ -182,5 +183,5 @@ fn entries([polling, bare, asleep, peer]: [&Kind; 4], stolen: f64) -> Vec<(&'sta
     let polls =
         "p99; pacing timers at 400 Mb/s, polled on a core of its own; peer: a loop that only reads the clock";
     let sleeps = "p99; peer: a thread that sleeps for 1 ms, in a loop; 50 us are timer slack";
-    vec![("lateness", first.note(polls)), ("lateness.asleep", second.note(sleeps))]
+    vec![first.note(polls), second.note(sleeps)]
 }

@@ -21,7 +21,8 @@ const PLOTS: [Plot; 7] = [
 
 /// The table, the figures of cells, and the plots.
 pub fn figures(report: &Report) -> Figures {
-    let keys: Vec<_> = super::GROUPS.iter().flat_map(|group| group.keys.iter().copied()).collect();
+    let keys = super::GROUPS.iter().flat_map(|group| group.keys).map(|key| (key.name, key.what));
+    let keys: Vec<_> = keys.collect();
     let mut figures = Figures { text: report::markdown(report, &keys), images: Vec::new() };
     for (file, title, draw) in PLOTS {
         let Some(image) = draw(report) else { continue };

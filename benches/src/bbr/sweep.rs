@@ -2,9 +2,10 @@
 //! whole takes minutes; ours and the kernel's alternate.
 
 use super::lab::{Cell, Outcome, Schedule, Side, run};
-use super::{Rows, scaled};
+use super::scaled;
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
+use crate::keys::Rows;
 use crate::plan::Plan;
 use ringway_netstack::congestion::Algorithm::{self, Bbr1, Bbr3, Cubic};
 use std::time::Duration;
@@ -112,21 +113,18 @@ pub fn losses(plan: &Plan) -> Rows {
         let ratios = slices.iter().filter_map(|cell| cell.entry("", Better::More).ratio);
         let least = ratios.fold(f64::INFINITY, f64::min);
         let entry = entry.note("medians over all cells; a step is a cell");
-        rows.push((
-            key,
-            match key {
-                "loss" => entry.mark("each cell's ratio >= 0.9", least >= 0.9).with("least ratio", least),
-                "loss.bbr3" => entry.note("the kernel has no BBRv3"),
-                _ => entry,
-            },
-        ));
+        rows.push(match key {
+            "loss" => entry.mark("each cell's ratio >= 0.9", least >= 0.9).with("least ratio", least),
+            "loss.bbr3" => entry.note("the kernel has no BBRv3"),
+            _ => entry,
+        });
     }
     let cell = |both: &Both| slices(&both[LOSSY], Outcome::rate);
     let (bbr1, cubic) = (cell(&bbr1), cell(&cubic));
     let least = bbr1.ours.iter().copied().fold(f64::INFINITY, f64::min);
     let most = cubic.ours.iter().copied().fold(0.0, f64::max);
-    rows.push(("lossy", bbr1.entry("Mb/s", Better::More).mark(">= 90 Mb/s in each run", least >= 90.0)));
-    rows.push(("lossy.cubic", cubic.entry("Mb/s", Better::Less).mark("< 5 Mb/s in each run", most < 5.0)));
+    rows.push(bbr1.entry("Mb/s", Better::More).mark(">= 90 Mb/s in each run", least >= 90.0));
+    rows.push(cubic.entry("Mb/s", Better::Less).mark("< 5 Mb/s in each run", most < 5.0));
     Ok(rows)
 }
 
@@ -145,10 +143,10 @@ pub fn bloat(plan: &Plan) -> Rows {
     let named: [(&str, Figure); 3] =
         [(" ms", queue), (" p95, ms", |outcome| outcome.queue(0.95)), (" Mb/s", Outcome::rate)];
     let all = row.rounds(&[&[Bbr1, Bbr1], &[Cubic, Cubic]])?;
-    let rows = ["bloat", "bloat.cubic"].into_iter().zip(&all).map(|(key, both)| {
+    let rows = all.iter().map(|both| {
         let (entry, _) = row.entry("ms", Better::Less, both, queue);
         let entry = with_steps(entry, &row, both, &named);
-        (key, entry.note("two flows; time in the queue, from the link's counters; medians over all cells"))
+        entry.note("two flows; time in the queue, from the link's counters; medians over all cells")
     });
     Ok(rows.collect())
 }
@@ -165,15 +163,15 @@ pub fn shallow(plan: &Plan) -> Rows {
         rounds: 2,
     };
     let all = row.rounds(&[&[Bbr1], &[Cubic], &[Bbr3]])?;
-    let rows = ["shallow", "shallow.cubic", "shallow.bbr3"].into_iter().zip(&all).map(|(key, both)| {
+    let rows = all.iter().map(|both| {
         let (entry, _) = row.entry("Mb/s", Better::More, both, Outcome::rate);
-        (key, with_steps(entry, &row, both, &[RATE, DROPPED]).note("medians over all cells"))
+        with_steps(entry, &row, both, &[RATE, DROPPED]).note("medians over all cells")
     });
     Ok(rows.collect())
 }
 
 /// BBR and CUBIC on one line.
-pub fn share(plan: &Plan) -> Rows {
+pub fn share(plan: &Plan) -> Result<Entry, Failure> {
     let line = Cell::new(50, Duration::from_millis(30), Bbr1);
     let row = Row {
         names: ["0.1", "1", "4", "16"].map(|size| format!("{size} BDP")).into(),
@@ -187,5 +185,5 @@ pub fn share(plan: &Plan) -> Rows {
     let share: Figure = |outcome| 100.0 * outcome.rates[0] / outcome.rate();
     let (entry, _) = row.entry("%", Better::More, &all[0], share);
     let entry = with_steps(entry, &row, &all[0], &[(" bbr, %", share), (" Mb/s", Outcome::rate)]);
-    Ok(vec![("share", entry.note("one flow each; medians over all cells"))])
+    Ok(entry.note("one flow each; medians over all cells"))
 }

@@ -15,9 +15,8 @@ mod tables;
 use crate::Failure;
 use crate::entry::{Better, Entry};
 use crate::harness::{Pinned, WORKER};
-use crate::keys::{Folder, Group, QUIET};
+use crate::keys::{Folder, Group, QUIET, Row, keys};
 use crate::plan::Plan;
-use crate::run::Output;
 pub use configuration::{CASES, Case, flow};
 use frames::{Frames, Length};
 use peer::{Running, Way};
@@ -53,63 +52,67 @@ const LENGTHS: [(&str, Length); 6] = [
 /// All groups.
 pub const GROUPS: &[Group] = &[Group {
     name: "click",
-    keys: &[
-        ("forward", "source to Discard, 64 B"),
-        ("mirror", "Ethernet addresses swapped"),
-        ("router", "IP router with ARP, ICMP errors and options, destinations uniform over 200,000 prefixes"),
-        ("firewall.10", "IPFilter with 10 rules, none of which matches, then allow; 100,000 flows"),
-        ("firewall.10000", "the same with 10,000 rules"),
-        ("rules.10", "IPFilter with 10 rules of mixed networks and port ranges; 100,000 flows that match"),
-        ("rules.acl", "the same with 10,000 rules like ClassBench's of an access list"),
-        ("rules.fw", "the same with 10,000 like its firewall's"),
-        ("rules.ipc", "the same with 10,000 like its chain's of Linux's filter"),
-        ("rules.mixed", "the same with 10,000 pairs of prefixes of mixed lengths, 1,000,000 matching flows"),
-        ("nat", "IPRewriter, a pattern, packets of 1,000,000 known flows, uniform"),
-        ("nat.replies", "the same, each packet is answered and translated back"),
-        ("nat.churn", "the same, one packet in ten of a new flow"),
-        ("ids.5", "IDSMatcher with 5 patterns, one payload in 1000 contains one"),
-        ("ids.5000", "the same with 5,000 patterns; RULES names a file of Snort's rules to take them from"),
-        ("ids.real", "the same with payload of this machine's HTML, text and programs; some of it matches"),
-        ("lb", "IPLoadBalancer with 16 servers, packets of 1,000,000 known connections, uniform"),
-        ("lb.replies", "the same, each packet is answered and comes back"),
-        ("lb.churn", "the same, one packet in ten of a new connection"),
-        ("flowmon", "FlowMonitor, packets of 1,000,000 known flows, uniform"),
-        ("flowmon.replies", "the same, every second flow is another's reply"),
-        ("flowmon.churn", "the same, one packet in ten of a new flow"),
-        (
-            "bras",
-            "PPPoEConcentrator, 100,000 sessions, every second beyond its rate, frames from subscribers",
-        ),
-        ("bras.down", "the same, packets to subscribers"),
-        ("link.pps", "LinkEmulator with a delay of 100 us"),
-        ("link.gbit", "the same with 1500 B; 40 Gb/s are 3.34 Mpps"),
-        ("handlers", "the longest delay of packets while handlers of large tables are read and written"),
-        ("forward.ports", "from a source port through a function on ring ports to a sink port, two cores"),
-        ("mirror.ports", "the same, Ethernet addresses swapped"),
-    ],
+    keys: keys! {
+        "forward": Row(|plan| case(plan, "forward")), "source to Discard, 64 B";
+        "mirror": Row(|plan| case(plan, "mirror")), "Ethernet addresses swapped";
+        "router": Row(|plan| case(plan, "router")),
+            "IP router with ARP, ICMP errors and options, destinations uniform over 200,000 prefixes";
+        "firewall.10": Row(|plan| case(plan, "firewall.10")),
+            "IPFilter with 10 rules, none of which matches, then allow; 100,000 flows";
+        "firewall.10000": Row(|plan| case(plan, "firewall.10000")), "the same with 10,000 rules";
+        "rules.10": Row(|plan| case(plan, "rules.10")),
+            "IPFilter with 10 rules of mixed networks and port ranges; 100,000 flows that match";
+        "rules.acl": Row(|plan| case(plan, "rules.acl")),
+            "the same with 10,000 rules like ClassBench's of an access list";
+        "rules.fw": Row(|plan| case(plan, "rules.fw")), "the same with 10,000 like its firewall's";
+        "rules.ipc": Row(|plan| case(plan, "rules.ipc")),
+            "the same with 10,000 like its chain's of Linux's filter";
+        "rules.mixed": Row(|plan| case(plan, "rules.mixed")),
+            "the same with 10,000 pairs of prefixes of mixed lengths, 1,000,000 matching flows";
+        "nat": Row(|plan| case(plan, "nat")),
+            "IPRewriter, a pattern, packets of 1,000,000 known flows, uniform";
+        "nat.replies": Row(|plan| case(plan, "nat.replies")),
+            "the same, each packet is answered and translated back";
+        "nat.churn": Row(|plan| case(plan, "nat.churn")), "the same, one packet in ten of a new flow";
+        "ids.5": Row(|plan| case(plan, "ids.5")),
+            "IDSMatcher with 5 patterns, one payload in 1000 contains one";
+        "ids.5000": Row(|plan| case(plan, "ids.5000")),
+            "the same with 5,000 patterns; RULES names a file of Snort's rules to take them from";
+        "ids.real": Row(|plan| case(plan, "ids.real")),
+            "the same with payload of this machine's HTML, text and programs; some of it matches";
+        "lb": Row(|plan| case(plan, "lb")),
+            "IPLoadBalancer with 16 servers, packets of 1,000,000 known connections, uniform";
+        "lb.replies": Row(|plan| case(plan, "lb.replies")),
+            "the same, each packet is answered and comes back";
+        "lb.churn": Row(|plan| case(plan, "lb.churn")), "the same, one packet in ten of a new connection";
+        "flowmon": Row(|plan| case(plan, "flowmon")),
+            "FlowMonitor, packets of 1,000,000 known flows, uniform";
+        "flowmon.replies": Row(|plan| case(plan, "flowmon.replies")),
+            "the same, every second flow is another's reply";
+        "flowmon.churn": Row(|plan| case(plan, "flowmon.churn")), "the same, one packet in ten of a new flow";
+        "bras": Row(|plan| case(plan, "bras")),
+            "PPPoEConcentrator, 100,000 sessions, every second beyond its rate, frames from subscribers";
+        "bras.down": Row(|plan| case(plan, "bras.down")), "the same, packets to subscribers";
+        "link.pps": Row(|plan| case(plan, "link.pps")), "LinkEmulator with a delay of 100 us";
+        "link.gbit": Row(|plan| case(plan, "link.gbit")), "the same with 1500 B; 40 Gb/s are 3.34 Mpps";
+        "handlers": Row(handlers::measure),
+            "the longest delay of packets while handlers of large tables are read and written";
+        "forward.ports": Row(|plan| ports::measure(plan, "forward.ports", "")),
+            "from a source port through a function on ring ports to a sink port, two cores";
+        "mirror.ports": Row(|plan| ports::measure(plan, "mirror.ports", "-> EtherMirror ")),
+            "the same, Ethernet addresses swapped";
+    },
     // Each of a peer's modes may take a minute to start.
     setup: 300.0,
     costs: 4.0,
-    run,
+    one_core: true,
     ..QUIET
 }];
 
-fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    for (key, between) in ports::CASES {
-        if output.wants(key) {
-            output.put(key, ports::measure(plan, key, between));
-        }
-    }
-    if output.wants("handlers") {
-        output.put("handlers", handlers::measure(plan));
-    }
+fn case(plan: &Plan, key: &str) -> Result<Entry, Failure> {
+    let case = CASES.iter().find(|case| case.key == key).ok_or("no such configuration")?;
     let _pinned = Pinned::to(WORKER)?;
-    for case in CASES {
-        if output.wants(case.key) {
-            output.put(case.key, measure(plan, case));
-        }
-    }
-    Ok(())
+    measure(plan, case)
 }
 
 fn measure(plan: &Plan, case: &Case) -> Result<Entry, Failure> {

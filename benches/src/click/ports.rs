@@ -21,10 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// One patch per side: source and sink.
 const PATCHES: [(&str, &str); 2] = [("load", "in"), ("out", "sink")];
 
-/// The cases, with the elements between the function's ports.
-pub const CASES: [(&str, &str); 2] = [("forward.ports", ""), ("mirror.ports", "-> EtherMirror ")];
-
-/// Frames of 64 bytes from port to port.
+/// Frames of 64 bytes from port to port; `between`: the elements between the function's ports.
 pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> {
     crate::harness::two_cores()?;
     let folder = Folder::new()?;

@@ -3,7 +3,7 @@
 use super::lab::{Joined, Places, Ports, Running, Spaces, ask, serve};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
-use crate::keys::Folder;
+use crate::keys::{Folder, Rows};
 use crate::machine;
 use crate::peer::program;
 use crate::plan::Plan;
@@ -113,10 +113,10 @@ fn redis_in(
 }
 
 /// `redis` and `redis.p99`.
-pub fn redis(plan: &Plan) -> Result<[Entry; 2], Failure> {
+pub fn redis(plan: &Plan) -> Rows {
     let ([rates, p99], costs) = redis_in(plan, Joined::Switch, 50, 40_000)?;
     let note = "50 connections, no pipelining";
-    Ok([
+    Ok(vec![
         row(&rates, &costs, "thousand/s", Better::More, REQUEST).ratio_at_least(1.5).note(note),
         p99.entry("us", Better::Less).ratio_at_most(1.0).note(note),
     ])

@@ -6,9 +6,8 @@ use super::load::Load;
 use crate::Failure;
 use crate::click::CASES;
 use crate::click::frames::{Frames, Length};
-use crate::entry::{Better, Entry, Slices};
+use crate::entry::{Better, Entry};
 use crate::harness::{LOAD, Pinned};
-use crate::machine;
 use crate::plan::Plan;
 use std::time::Duration;
 
@@ -34,25 +33,18 @@ pub fn chain(plan: &Plan, count: usize, process: bool) -> Result<Entry, Failure>
     let _pinned = Pinned::to(LOAD)?;
     let mut first = Load::new(&mut one, frames()?);
     first.send_each_once()?;
-    let mut slices = Slices::default();
     let Some(all) = &mut all else {
-        for _ in 0..plan.slices(SLICE) {
-            machine::sample();
-            slices.ours.push(first.rate(SLICE)? / 1e6);
-        }
+        let slices = plan.alone(SLICE, |time| Ok(first.rate(time)? / 1e6))?;
         return Ok(slices.entry("Mpps", Better::More));
     };
     let mut whole = Load::new(all, frames()?);
     whole.send_each_once()?;
-    let mut rates = Slices::default();
-    for _ in 0..plan.slices(2 * SLICE) {
-        machine::sample();
-        let (short, long) = (first.rate(SLICE)?, whole.rate(SLICE)?);
-        rates.ours.push(long / 1e6);
+    let unit = if process { 1e6 } else { ringway_host::ticks_per_second() };
+    let [slices, rates] = plan.figures(2 * SLICE, |time| {
+        let (short, long) = (first.rate(time / 2)?, whole.rate(time / 2)?);
         let added = (long.recip() - short.recip()) / (count - 1) as f64;
-        let unit = if process { 1e6 } else { ringway_host::ticks_per_second() };
-        slices.ours.push(added * unit);
-    }
+        Ok([added * unit, long / 1e6])
+    })?;
     let rate = rates.entry("Mpps", Better::More);
     let entry = slices.entry(if process { "us" } else { "ticks" }, Better::Less);
     let entry = entry.with("Mpps of the whole chain", rate.ours.unwrap_or(f64::NAN));

@@ -14,11 +14,9 @@ use crate::Failure;
 use crate::click::frames::Length;
 use crate::click::{CASES, Case};
 use crate::entry::{Better, Entry, Slices};
-use crate::harness::{LOAD, Pinned, two_cores};
-use crate::keys::{Group, QUIET};
-use crate::machine;
+use crate::harness::{LOAD, Pinned};
+use crate::keys::{Group, Key, QUIET, Row, Several, With, keys};
 use crate::plan::Plan;
-use crate::run::Output;
 use crate::vms::boot;
 use crate::vms::piped_function::Side;
 pub use document::write as document;
@@ -34,8 +32,6 @@ const SHARE: f64 = 0.6;
 const CORES: usize = 3;
 /// Time before a slice in which what rests wakes up.
 const WARM: Duration = Duration::from_millis(5);
-/// Functions of the longest chain.
-pub const CHAIN: usize = 9;
 
 /// The middleboxes, and the keys of their configurations and frames among those of the subject `click`.
 pub const NAMES: [(&str, &str); 9] = [
@@ -52,116 +48,109 @@ pub const NAMES: [(&str, &str); 9] = [
 pub const LENGTHS: [(&str, Length); 3] =
     [("64", Length::Fixed(64)), ("1500", Length::Fixed(1500)), ("imix", Length::Imix)];
 
-/// The keys of a middlebox.
-macro_rules! keys {
-    ($(($name:literal, $what:literal)),* $(,)?) => {
-        &[
-            $((concat!($name, ".worker.64"), concat!($what, ", on a worker, 64 B")),
-            (concat!($name, ".worker.1500"), "the same, 1500 B"),
-            (concat!($name, ".worker.imix"), "the same, IMIX"),
-            (concat!($name, ".process.64"), concat!($what, ", in a process, 64 B; on a worker")),
-            (concat!($name, ".process.1500"), "the same, 1500 B"),
-            (concat!($name, ".process.imix"), "the same, IMIX"),)*
-            // Chains.
-            ("chain.worker.1", "a chain of one wire on a worker, 64 B"),
-            ("chain.worker.2", "of 2 wires on a worker: ticks a frame that each further one adds to one"),
-            ("chain.worker.3", "of 3 wires on a worker: ticks a frame that each further one adds to one"),
-            ("chain.worker.4", "of 4 wires on a worker: ticks a frame that each further one adds to one"),
-            ("chain.worker.5", "of 5 wires on a worker: ticks a frame that each further one adds to one"),
-            ("chain.worker.6", "of 6 wires on a worker: ticks a frame that each further one adds to one"),
-            ("chain.worker.7", "of 7 wires on a worker: ticks a frame that each further one adds to one"),
-            ("chain.worker.8", "of 8 wires on a worker: ticks a frame that each further one adds to one"),
-            ("chain.worker.9", "of 9 wires on a worker: ticks a frame that each further one adds to one"),
-            ("chain.process.1", "a chain of one wire in processes, 64 B"),
-            ("chain.process.2", "of 2 wires in processes: us a frame that each further one adds to one"),
-            ("chain.process.3", "of 3 wires in processes: us a frame that each further one adds to one"),
-            ("chain.process.4", "of 4 wires in processes: us a frame that each further one adds to one"),
-            ("chain.process.5", "of 5 wires in processes: us a frame that each further one adds to one"),
-            ("chain.process.6", "of 6 wires in processes: us a frame that each further one adds to one"),
-            ("chain.process.7", "of 7 wires in processes: us a frame that each further one adds to one"),
-            ("chain.process.8", "of 8 wires in processes: us a frame that each further one adds to one"),
-            ("chain.process.9", "of 9 wires in processes: us a frame that each further one adds to one"),
-            ("start.worker", "from the request for a wire on a worker to its first frame, us"),
-            ("start.process", "from the start of a wire's process to its first frame"),
-            ("start.process.400th", "the same with 399 others alive"),
-            ("start.process.1000", "1,000 processes at once, until each has returned a frame"),
-            ("delay.process", "what a wire in a process that polls adds to a frame's way, p50"),
-            ("delay.process.p99", "the same, p99"),
-            ("delay.process.asleep", "the same, p50; the process sleeps before each frame"),
-            ("delay.worker", "from a program's ring through a wire on a worker that polls to another's, p50"),
-            ("delay.worker.p99", "the same, p99"),
-            ("delay.worker.asleep", "the same, p50; the worker sleeps before each frame"),
-            ("multiply.process", "from a load's first frame to the first one that a second instance sends"),
-            ("multiply.worker", "the same on workers"),
-            ("update.worker", "frames lost by changes of a wire on a worker while frames pass"),
-            ("update.process", "the same of a wire in a process"),
-        ]
+/// The keys of middleboxes.
+macro_rules! middleboxes {
+    ($($name:literal: $what:literal;)*) => {
+        &[$(
+            Key::new(concat!($name, ".worker.64"), concat!($what, ", on a worker, 64 B"), |plan| {
+                worker(plan, $name, 0)
+            }),
+            Key::new(concat!($name, ".worker.1500"), "the same, 1500 B", |plan| worker(plan, $name, 1)),
+            Key::new(concat!($name, ".worker.imix"), "the same, IMIX", |plan| worker(plan, $name, 2)),
+            Key::new(concat!($name, ".process.64"), concat!($what, ", in a process, 64 B; on a worker"), |plan| {
+                process(plan, $name, 0)
+            }),
+            Key::new(concat!($name, ".process.1500"), "the same, 1500 B", |plan| process(plan, $name, 1)),
+            Key::new(concat!($name, ".process.imix"), "the same, IMIX", |plan| process(plan, $name, 2)),
+        )*]
     };
 }
 
 /// All groups.
-pub const GROUPS: &[Group] = &[ELEMENTS, examples::GROUP];
+pub const GROUPS: &[Group] = &[ELEMENTS, OTHERS, examples::GROUP];
 
 const ELEMENTS: Group = Group {
     name: "functions",
-    keys: keys![
-        ("wire", "frames passed on"),
-        ("mirror", "Ethernet addresses swapped"),
-        ("router", "IP router, 200,000 prefixes"),
-        ("firewall", "IPFilter with 10 rules that do not match"),
-        ("nat", "IPRewriter, 1,000,000 known flows"),
-        ("bras", "PPPoEConcentrator, 100,000 sessions, frames from subscribers"),
-        ("lb", "IPLoadBalancer with 16 servers, 1,000,000 known connections"),
-        ("flowmon", "FlowMonitor, 1,000,000 known flows"),
-        ("ids", "IDSMatcher with 5 patterns"),
-    ],
+    keys: middleboxes! {
+        "wire": "frames passed on";
+        "mirror": "Ethernet addresses swapped";
+        "router": "IP router, 200,000 prefixes";
+        "firewall": "IPFilter with 10 rules that do not match";
+        "nat": "IPRewriter, 1,000,000 known flows";
+        "bras": "PPPoEConcentrator, 100,000 sessions, frames from subscribers";
+        "lb": "IPLoadBalancer with 16 servers, 1,000,000 known connections";
+        "flowmon": "FlowMonitor, 1,000,000 known flows";
+        "ids": "IDSMatcher with 5 patterns";
+    },
     setup: 60.0,
-    run,
     ..QUIET
 };
 
-fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    for (name, case) in NAMES {
-        let case = CASES.iter().find(|own| own.key == case).ok_or("no such configuration")?;
-        for (size, length) in LENGTHS {
-            let key = format!("{name}.worker.{size}");
-            if output.wants(&key) {
-                let row = worker(plan, case, length);
-                let marked = size == "64" && name != "ids";
-                output.put(&key, row.map(|row| if marked { row.at_least(MARK) } else { row }));
-            }
-            let key = format!("{name}.process.{size}");
-            if output.wants(&key) {
-                output.put(&key, process(plan, case, length));
-            }
-        }
-    }
-    for (kind, process) in [("worker", false), ("process", true)] {
-        for count in 1..=CHAIN {
-            let key = format!("chain.{kind}.{count}");
-            if output.wants(&key) {
-                output.put(&key, chain::chain(plan, count, process));
-            }
-        }
-    }
-    if output.wants("start.worker") {
-        output.put("start.worker", start(plan));
-    }
-    start::run(plan, output);
-    delay::run(plan, output);
-    for (key, isolation) in [("multiply.process", "process"), ("multiply.worker", "worker")] {
-        if output.wants(key) {
-            output.put(key, multiply::multiply(plan, isolation));
-        }
-    }
-    if output.wants("update.worker") {
-        output.put("update.worker", update(plan));
-    }
-    if output.wants("update.process") {
-        output.put("update.process", boot::update(plan, Side::Process));
-    }
-    Ok(())
+const OTHERS: Group = Group {
+    name: "functions.others",
+    keys: keys! {
+        "chain.worker.1": Row(|plan| chain::chain(plan, 1, false)), "a chain of one wire on a worker, 64 B";
+        "chain.worker.2": Row(|plan| chain::chain(plan, 2, false)),
+            "of 2 wires on a worker: ticks a frame that each further one adds to one";
+        "chain.worker.3": Row(|plan| chain::chain(plan, 3, false)),
+            "of 3 wires on a worker: ticks a frame that each further one adds to one";
+        "chain.worker.4": Row(|plan| chain::chain(plan, 4, false)),
+            "of 4 wires on a worker: ticks a frame that each further one adds to one";
+        "chain.worker.5": Row(|plan| chain::chain(plan, 5, false)),
+            "of 5 wires on a worker: ticks a frame that each further one adds to one";
+        "chain.worker.6": Row(|plan| chain::chain(plan, 6, false)),
+            "of 6 wires on a worker: ticks a frame that each further one adds to one";
+        "chain.worker.7": Row(|plan| chain::chain(plan, 7, false)),
+            "of 7 wires on a worker: ticks a frame that each further one adds to one";
+        "chain.worker.8": Row(|plan| chain::chain(plan, 8, false)),
+            "of 8 wires on a worker: ticks a frame that each further one adds to one";
+        "chain.worker.9": Row(|plan| chain::chain(plan, 9, false)),
+            "of 9 wires on a worker: ticks a frame that each further one adds to one";
+        "chain.process.1": Row(|plan| chain::chain(plan, 1, true)), "a chain of one wire in processes, 64 B";
+        "chain.process.2": Row(|plan| chain::chain(plan, 2, true)),
+            "of 2 wires in processes: us a frame that each further one adds to one";
+        "chain.process.3": Row(|plan| chain::chain(plan, 3, true)),
+            "of 3 wires in processes: us a frame that each further one adds to one";
+        "chain.process.4": Row(|plan| chain::chain(plan, 4, true)),
+            "of 4 wires in processes: us a frame that each further one adds to one";
+        "chain.process.5": Row(|plan| chain::chain(plan, 5, true)),
+            "of 5 wires in processes: us a frame that each further one adds to one";
+        "chain.process.6": Row(|plan| chain::chain(plan, 6, true)),
+            "of 6 wires in processes: us a frame that each further one adds to one";
+        "chain.process.7": Row(|plan| chain::chain(plan, 7, true)),
+            "of 7 wires in processes: us a frame that each further one adds to one";
+        "chain.process.8": Row(|plan| chain::chain(plan, 8, true)),
+            "of 8 wires in processes: us a frame that each further one adds to one";
+        "chain.process.9": Row(|plan| chain::chain(plan, 9, true)),
+            "of 9 wires in processes: us a frame that each further one adds to one";
+        "start.worker": Row(start), "from the request for a wire on a worker to its first frame, us";
+        "start.process": Row(start::alone), "from the start of a wire's process to its first frame";
+        "start.process.400th": Row(start::four_hundredth), "the same with 399 others alive";
+        "start.process.1000": Row(start::thousand),
+            "1,000 processes at once, until each has returned a frame";
+        "delay.process": Several(|plan| delay::polling(plan, true)),
+            "what a wire in a process that polls adds to a frame's way, p50";
+        "delay.process.p99": With("delay.process"), "the same, p99";
+        "delay.process.asleep": Row(|plan| delay::asleep(plan, true)),
+            "the same, p50; the process sleeps before each frame";
+        "delay.worker": Several(|plan| delay::polling(plan, false)),
+            "from a program's ring through a wire on a worker that polls to another's, p50";
+        "delay.worker.p99": With("delay.worker"), "the same, p99";
+        "delay.worker.asleep": Row(|plan| delay::asleep(plan, false)),
+            "the same, p50; the worker sleeps before each frame";
+        "multiply.process": Row(|plan| multiply::multiply(plan, "process")),
+            "from a load's first frame to the first one that a second instance sends";
+        "multiply.worker": Row(|plan| multiply::multiply(plan, "worker")), "the same on workers";
+        "update.worker": Row(update), "frames lost by changes of a wire on a worker while frames pass";
+        "update.process": Row(|plan| boot::update(plan, Side::Process)), "the same of a wire in a process";
+    },
+    ..ELEMENTS
+};
+
+/// The configuration and frames of a middlebox of [`NAMES`].
+pub fn case(name: &str) -> Result<&'static Case, Failure> {
+    let key = NAMES.iter().find(|(own, _)| *own == name).map(|(_, key)| *key);
+    Ok(CASES.iter().find(|case| Some(case.key) == key).ok_or("no such configuration")?)
 }
 
 /// A function with a configuration on its worker.
@@ -172,21 +161,24 @@ fn on_worker(case: &Case) -> Result<FabricFunction, Failure> {
 }
 
 /// Millions of frames a second from a program through a function on a worker to another.
-fn worker(plan: &Plan, case: &Case, length: Length) -> Result<Entry, Failure> {
+fn worker(plan: &Plan, name: &str, length: usize) -> Result<Entry, Failure> {
+    let (case, (size, length)) = (case(name)?, LENGTHS[length]);
     let mut function = on_worker(case)?;
     let _pinned = Pinned::to(LOAD)?;
     let mut load = Load::new(&mut function, (case.frames)(length));
     load.send_each_once()?;
-    let mut slices = Slices::default();
-    for _ in 0..plan.slices(SLICE) {
-        machine::sample();
-        slices.ours.push(load.rate(SLICE)? / 1e6);
-    }
-    Ok(row(&slices, length, load.lost()))
+    let slices = plan.alone(SLICE, |time| Ok(load.rate(time)? / 1e6))?;
+    Ok(marked(row(&slices, length, load.lost()), name, size))
+}
+
+/// With the target of frames of 64 bytes, if the middlebox has one.
+fn marked(row: Entry, name: &str, size: &str) -> Entry {
+    if size == "64" && name != "ids" { row.at_least(MARK) } else { row }
 }
 
 /// Millions of frames a second through a function in a process, in alternation with a worker.
-fn process(plan: &Plan, case: &Case, length: Length) -> Result<Entry, Failure> {
+fn process(plan: &Plan, name: &str, length: usize) -> Result<Entry, Failure> {
+    let (case, (_, length)) = (case(name)?, LENGTHS[length]);
     let (mut own, mut peer) = (FabricFunction::new()?, on_worker(case)?);
     own.start_process("in", "out", case.text)?;
     let cores = cores();
@@ -261,12 +253,12 @@ fn start(plan: &Plan) -> Result<Entry, Failure> {
 fn update(plan: &Plan) -> Result<Entry, Failure> {
     let mut function = FabricFunction::new()?;
     function.start(WIRE.into())?;
-    let mut slices = Slices::default();
-    for number in 0..plan.slices(SLICE) {
-        machine::sample();
+    let mut number = 0;
+    let slices = plan.alone(SLICE, |time| {
+        number += 1;
         let text = WIRE.replace("-> ToPort(out)", &format!("-> c{number} :: Counter -> ToPort(out)"));
         let change = function.change(&text)?;
-        slices.ours.push(load::lost(&mut function, SLICE, change)? as f64);
-    }
+        Ok(load::lost(&mut function, time, change)? as f64)
+    })?;
     Ok(slices.entry("frames", Better::Less).at_most(0.0))
 }

@@ -4,26 +4,12 @@ use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::machine;
 use crate::plan::Plan;
-use crate::run::Output;
 use crate::vms::piped_function::Side;
 use crate::vms::{boot, many};
 use std::time::{Duration, Instant};
 
-/// Measures the keys that are asked for.
-pub fn run(plan: &Plan, output: &mut Output<'_>) {
-    if output.wants("start.process") {
-        output.put("start.process", alone(plan));
-    }
-    if output.wants("start.process.400th") {
-        output.put("start.process.400th", four_hundredth(plan));
-    }
-    if output.wants("start.process.1000") {
-        output.put("start.process.1000", thousand());
-    }
-}
-
 /// Milliseconds until the first frame.
-fn alone(plan: &Plan) -> Result<Entry, Failure> {
+pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
     let mut times = Vec::new();
     let end = Instant::now() + Duration::from_secs_f64(plan.seconds);
     while times.len() < 20 || Instant::now() < end {
@@ -42,7 +28,8 @@ fn alone(plan: &Plan) -> Result<Entry, Failure> {
     }))
 }
 
-fn four_hundredth(plan: &Plan) -> Result<Entry, Failure> {
+/// Milliseconds beside 399 others.
+pub fn four_hundredth(plan: &Plan) -> Result<Entry, Failure> {
     let times = many::four_hundredth(Side::Process, plan.seconds)?;
     let row = Slices::of(&times, &[]).entry("ms", Better::Less);
     let best = row.best.unwrap_or(f64::NAN);
@@ -50,7 +37,7 @@ fn four_hundredth(plan: &Plan) -> Result<Entry, Failure> {
 }
 
 /// Seconds until each has returned a frame.
-fn thousand() -> Result<Entry, Failure> {
+pub fn thousand(_: &Plan) -> Result<Entry, Failure> {
     let (memory, time) = many::thousand(Side::Process)?;
     let [proportional, own] = memory.map(|kb| kb / 1024.0);
     let row = Slices::of(&[time], &[]).entry("s", Better::Less);

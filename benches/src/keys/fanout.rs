@@ -7,13 +7,12 @@ use crate::harness::fan::{self, Fan};
 use crate::harness::program::{OnPort, on_port};
 use crate::harness::sequence::Payload;
 use crate::harness::stream::Stream;
-use crate::harness::{LOAD, Pinned, WORKER, two_cores};
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::keys::Folder;
 use crate::peer::Peer;
 use crate::peer::net::{Space, bridge, ip};
 use crate::peer::ovs::Ovs;
 use crate::plan::Plan;
-use crate::run::Output;
 use ringway_spec::Poll;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
@@ -25,19 +24,8 @@ const COUNTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// Numbers of receiving guests.
 const GUESTS: [usize; 3] = [1, 8, 64];
 
-/// Runs the key.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    if output.wants("switch.fanout") {
-        output.put("switch.fanout", fanout(plan));
-    }
-    if output.wants("switch.fanout.ovs") {
-        output.put("switch.fanout.ovs", beside_ovs(plan));
-    }
-    Ok(())
-}
-
-fn fanout(plan: &Plan) -> Result<Entry, Failure> {
+/// To programs.
+pub fn fanout(plan: &Plan) -> Result<Entry, Failure> {
     let plan = plan.part(2.0 / COUNTS.len() as f64);
     let mut steps: Vec<(usize, Slices)> = Vec::new();
     let mut lacking = None;
@@ -81,7 +69,7 @@ fn fanout(plan: &Plan) -> Result<Entry, Failure> {
 }
 
 /// Guests on vhost-user ports, which number and verify frames: ours and Open vSwitch.
-fn beside_ovs(plan: &Plan) -> Result<Entry, Failure> {
+pub fn beside_ovs(plan: &Plan) -> Result<Entry, Failure> {
     let plan = plan.part(1.0 / GUESTS.len() as f64);
     let (mut entry, mut steps) = (Entry::default(), Entry::default());
     for count in GUESTS {

@@ -1,14 +1,14 @@
 //! Round trips through the switch, polling and sleeping.
 
 use crate::Failure;
-use crate::entry::{Better, Slices};
+use crate::entry::{Better, Entry, Slices};
 use crate::harness::fabric::Harness;
 use crate::harness::program::{connected, on_port};
-use crate::harness::{LOAD, Pinned, WORKER, clock, times, two_cores};
+use crate::harness::{LOAD, Pinned, WORKER, clock, times};
+use crate::keys::Rows;
 use crate::machine;
 use crate::peer::relay::Relay;
 use crate::plan::Plan;
-use crate::run::Output;
 use hdrhistogram::Histogram;
 use ringway_port::link;
 use ringway_ring_client::{Ring, RingOptions, Wait};
@@ -20,53 +20,6 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_millis(200);
 const SLOTS: u32 = 64;
 
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    if output.wants("latency.ring") {
-        let slices = polling(plan);
-        output.put(
-            "latency.ring",
-            slices.map(|[p50, p99]| {
-                let p99 = p99.entry("us", Better::Less).ours.unwrap_or(f64::NAN);
-                let entry = p50.entry("us", Better::Less).at_most(2.0);
-                entry
-                    .with("p99", p99)
-                    .note("p50; ping and pong in one thread, which polls, as does the worker")
-            }),
-        );
-    }
-    if output.wants("latency.ring.sleeping") || output.wants("latency.ring.sleeping.p99") {
-        let note = "all sleep between frames, on one core; peer: a process between two UNIX datagram sockets";
-        let [p50, p99] = match sleeping(plan) {
-            Ok(slices) => slices.map(|slices| Ok(slices.entry("us", Better::Less))),
-            Err(error) => [Err(error.to_string().into()), Err(error)],
-        };
-        output.put("latency.ring.sleeping", p50.map(|entry| entry.ratio_at_most(1.0).note(note)));
-        output.put("latency.ring.sleeping.p99", p99.map(|entry| entry.ratio_at_most(1.0).note(note)));
-    }
-    if output.wants("link.lateness") {
-        let slices = lateness(plan);
-        output.put(
-            "link.lateness",
-            slices.map(|([p99, p50, most], stolen)| {
-                let [p50, most] = [p50, most].map(|slices| slices.entry("us", Better::Less));
-                let value = |value: Option<f64>| value.unwrap_or(f64::NAN);
-                let note =
-                    "p99, as the receiving program sees it; all poll; peer: loops that only read the clock";
-                let entry = p99.entry("us", Better::Less).at_most(20.0).note(note);
-                entry
-                    .with("p50", value(p50.ours))
-                    .with("longest of a slice", value(most.ours))
-                    .with("peer's p50", value(p50.peer))
-                    .with("peer's longest of a slice", value(most.peer))
-                    .with("stolen, %", stolen)
-            }),
-        );
-    }
-    Ok(())
-}
-
 /// Delay of the link.
 const DELAY: Duration = Duration::from_millis(1);
 /// Time between two frames on the link.
@@ -75,23 +28,33 @@ const GAP: Duration = Duration::from_micros(20);
 /// p99, p50 and maximum of the time after its due time at which a frame of a link with a constant delay arrives at a
 /// program that polls, in microseconds; and how much of both cores' time the hypervisor took meanwhile, in percent. The
 /// peer is what a frame would pass if nothing had to be done: on each core, a loop that only reads the clock.
-fn lateness(plan: &Plan) -> Result<([Slices; 3], f64), Failure> {
-    let mut all = [Slices::default(), Slices::default(), Slices::default()];
+pub fn lateness(plan: &Plan) -> Result<Entry, Failure> {
     let before = clock::Stolen::begin()?;
-    for _ in 0..plan.slices(2 * SLICE) {
-        machine::sample();
-        let times = on_line()?;
-        let mut bare = empty()?;
-        let count = (SLICE.as_nanos() / GAP.as_nanos()) as u32;
-        for late in clock::late_on([WORKER, LOAD], Instant::now(), GAP, count)? {
-            bare.saturating_record(late);
-        }
-        for (slices, part) in all.iter_mut().zip([0.99, 0.5, 1.0]) {
-            slices.ours.push(times.value_at_quantile(part) as f64 / 1e3);
-            slices.peer.push(bare.value_at_quantile(part) as f64 / 1e3);
-        }
-    }
-    Ok((all, before.end()?))
+    let parts =
+        |times: Histogram<u64>| [0.99, 0.5, 1.0].map(|part| times.value_at_quantile(part) as f64 / 1e3);
+    let [p99, p50, most] = plan.alternate(
+        SLICE,
+        |_| Ok(parts(on_line()?)),
+        |_| {
+            let mut bare = empty()?;
+            let count = (SLICE.as_nanos() / GAP.as_nanos()) as u32;
+            for late in clock::late_on([WORKER, LOAD], Instant::now(), GAP, count)? {
+                bare.saturating_record(late);
+            }
+            Ok(parts(bare))
+        },
+    )?;
+    let stolen = before.end()?;
+    let [p50, most] = [p50, most].map(|slices| slices.entry("us", Better::Less));
+    let value = |value: Option<f64>| value.unwrap_or(f64::NAN);
+    let note = "p99, as the receiving program sees it; all poll; peer: loops that only read the clock";
+    let entry = p99.entry("us", Better::Less).at_most(20.0).note(note);
+    Ok(entry
+        .with("p50", value(p50.ours))
+        .with("longest of a slice", value(most.ours))
+        .with("peer's p50", value(p50.peer))
+        .with("peer's longest of a slice", value(most.peer))
+        .with("stolen, %", stolen))
 }
 
 fn empty() -> Result<Histogram<u64>, Failure> {
@@ -154,26 +117,26 @@ fn pass(from: &mut Ring, to: &mut Ring, frame: &[u8], out: &mut [u8]) -> Result<
     Ok(())
 }
 
-fn polling(plan: &Plan) -> Result<[Slices; 2], Failure> {
+/// The worker, ping and pong poll.
+pub fn polling(plan: &Plan) -> Result<Entry, Failure> {
     let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     let (mut ping, mut pong) = (on_port(&mut harness, "ping", SLOTS)?, on_port(&mut harness, "pong", SLOTS)?);
     let (ping, pong) = (&mut ping.ring, &mut pong.ring);
     let (there, back, mut out) = (frame(2, 1), frame(1, 2), [0; 64]);
     let _pinned = Pinned::to(LOAD)?;
-    let [mut p50, mut p99] = [Slices::default(), Slices::default()];
-    for _ in 0..plan.slices(SLICE) {
-        machine::sample();
-        let [half, most, _] = times(SLICE, || {
+    let [p50, p99, _] = plan.figures(SLICE, |time| {
+        times(time, || {
             pass(ping, pong, &there, &mut out)?;
             pass(pong, ping, &back, &mut out)
-        })?;
-        p50.ours.push(half);
-        p99.ours.push(most);
-    }
-    Ok([p50, p99])
+        })
+    })?;
+    let p99 = p99.entry("us", Better::Less).ours.unwrap_or(f64::NAN);
+    let entry = p50.entry("us", Better::Less).at_most(2.0).with("p99", p99);
+    Ok(entry.note("p50; ping and pong in one thread, which polls, as does the worker"))
 }
 
-fn sleeping(plan: &Plan) -> Result<[Slices; 2], Failure> {
+/// All threads sleep between frames: p50 and p99.
+pub fn sleeping(plan: &Plan) -> Rows {
     let relay = Relay::start(LOAD)?;
     let mut harness = Harness::start(&[LOAD], 2, Poll::Never)?;
     let (mut ping, mut pong) = (on_port(&mut harness, "ping", SLOTS)?, on_port(&mut harness, "pong", SLOTS)?);
@@ -195,43 +158,26 @@ fn sleeping(plan: &Plan) -> Result<[Slices; 2], Failure> {
             Ok(())
         });
         let pinned = Pinned::to(LOAD)?;
-        let mut out = [0; 64];
-        let [mut p50, mut p99] = [Slices::default(), Slices::default()];
-        let mut all = || -> Result<(), Failure> {
-            for _ in 0..plan.slices(2 * SLICE) {
-                machine::sample();
-                let [half, most, _] = times(SLICE, || {
-                    ping.tx.push(&there)?;
-                    // Nothing else returns slots if the answer arrives before a wait.
-                    ping.sync()?;
-                    while ping.rx.pop(&mut out)?.is_none() {
-                        if !ping.wait(Wait::RX, Some(Duration::from_secs(2)))? {
-                            return Err("a frame does not return".into());
-                        }
-                    }
-                    Ok(())
-                })?;
-                p50.ours.push(half);
-                p99.ours.push(most);
-                if p50.lost.is_some() {
-                    continue;
-                }
-                match times(SLICE, || relay.ping(&there, &mut out)) {
-                    Ok([half, most, _]) => {
-                        p50.peer.push(half);
-                        p99.peer.push(most);
-                    }
-                    Err(error) => {
-                        p50.lost = Some(error.to_string());
-                        p99.lost.clone_from(&p50.lost);
+        let (mut out, mut echo) = ([0; 64], [0; 64]);
+        let ours = |time| {
+            times(time, || {
+                ping.tx.push(&there)?;
+                // Nothing else returns slots if the answer arrives before a wait.
+                ping.sync()?;
+                while ping.rx.pop(&mut out)?.is_none() {
+                    if !ping.wait(Wait::RX, Some(Duration::from_secs(2)))? {
+                        return Err("a frame does not return".into());
                     }
                 }
-            }
-            Ok(())
+                Ok(())
+            })
         };
-        let result = all();
+        let result = plan.alternate(SLICE, ours, |time| times(time, || relay.ping(&there, &mut echo)));
         stop.store(true, Ordering::Relaxed);
         drop(pinned);
-        result.map(|()| [p50, p99])
+        let note = "all sleep between frames, on one core; peer: a process between two UNIX datagram sockets";
+        let [p50, p99, _] = result?;
+        let row = |slices: Slices| slices.entry("us", Better::Less).ratio_at_most(1.0).note(note);
+        Ok(vec![row(p50), row(p99)])
     })
 }

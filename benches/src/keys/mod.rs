@@ -15,6 +15,7 @@ mod virtio_user;
 mod wire;
 
 use crate::Failure;
+use crate::entry::Entry;
 use crate::plan::Plan;
 use crate::report::Report;
 use crate::run::Output;
@@ -25,21 +26,68 @@ use std::sync::OnceLock;
 pub struct Group {
     /// Its name.
     pub name: &'static str,
-    /// Its keys with descriptions.
-    pub keys: &'static [(&'static str, &'static str)],
+    /// Its keys, in the order of their measurements.
+    pub keys: &'static [Key],
     /// Number of 2 MB huge pages that it needs.
     pub huge_pages: u64,
     /// Whether it creates interfaces, in a separate network namespace.
     pub own_network: bool,
+    /// Whether one core is enough.
+    pub one_core: bool,
     /// Preparations in the host's network.
     pub prepare: fn() -> Result<(), Failure>,
     /// Seconds that each key, and the preparation, may take in addition to measuring.
     pub setup: f64,
     /// Factor on each key's measuring time.
     pub costs: f64,
-    /// Measures the keys that are wanted.
+    /// Measures the keys that have no measurement of their own.
     pub run: fn(&Plan, &mut Output<'_>) -> Result<(), Failure>,
 }
+
+/// A row of the report.
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// What it shows; after a semicolon, the peer.
+    pub what: &'static str,
+    /// How it is measured.
+    pub measure: Measure,
+}
+
+impl Key {
+    /// A row that is measured by itself.
+    pub const fn new(
+        name: &'static str,
+        what: &'static str,
+        measure: fn(&Plan) -> Result<Entry, Failure>,
+    ) -> Key {
+        Key { name, what, measure: Row(measure) }
+    }
+}
+
+/// How a row is measured.
+pub enum Measure {
+    /// By itself.
+    Row(fn(&Plan) -> Result<Entry, Failure>),
+    /// With those that name this one, which follow it.
+    Rows(fn(&Plan) -> Rows),
+    /// With the row of this key.
+    With(&'static str),
+    /// By the group's `run`.
+    Group,
+}
+pub use Measure::{Group as ByGroup, Row, Rows as Several, With};
+
+/// The rows of one measurement, in the order of their keys.
+pub type Rows = Result<Vec<Entry>, Failure>;
+
+/// Keys, each with its measurement and its description.
+macro_rules! keys {
+    ($($name:literal: $measure:expr, $what:literal;)*) => {
+        &[$($crate::keys::Key { name: $name, measure: $measure, what: $what }),*]
+    };
+}
+pub(crate) use keys;
 
 /// A subject with its own report.
 pub struct Subject {
@@ -54,7 +102,7 @@ pub struct Subject {
 impl Subject {
     /// Its keys with descriptions, in the order of their groups.
     pub fn keys(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
-        self.groups.iter().flat_map(|group| group.keys.iter().copied())
+        self.groups.iter().flat_map(|group| group.keys).map(|key| (key.name, key.what))
     }
 }
 
@@ -80,194 +128,187 @@ pub const SUBJECTS: &[Subject] = &[
 
 const IOMMU: &[Group] = &[Group {
     name: "iommu",
-    keys: &[
-        ("static.2m", "two minimal guests behind an IOMMU with pages of 2 MB; the same without an IOMMU"),
-        ("static.1g", "the same with pages of 1 GB"),
-        ("static.4k", "the same with pages of 4 KB that are not adjacent"),
-        ("stale", "the same with 2048 more pages that are never used; without those"),
-        ("dynamic", "two minimal guests that map each buffer separately, for one frame; DPDK's vhost"),
-        ("pvp.2m", "frames to a guest that returns them, pages of 2 MB; without an IOMMU, and DPDK's vhost"),
-        ("pvp.1g", "the same with pages of 1 GB"),
-        ("micro.in", "frames to a guest, pages of 2 MB; the same"),
-        ("micro.out", "frames from a guest; the same"),
-        ("micro.loop", "a guest's frames returned to it; the same"),
-        ("micro.lookup", "a lookup, by number of mapped pages"),
-    ],
+    keys: keys! {
+        "static.2m": Row(|plan| iommu::steady(plan, 0)),
+            "two minimal guests behind an IOMMU with pages of 2 MB; the same without an IOMMU";
+        "static.1g": Row(|plan| iommu::steady(plan, 1)), "the same with pages of 1 GB";
+        "static.4k": Row(|plan| iommu::steady(plan, 2)), "the same with pages of 4 KB that are not adjacent";
+        "stale": Row(|plan| iommu::steady(plan, 3)),
+            "the same with 2048 more pages that are never used; without those";
+        "dynamic": Row(iommu::dynamic),
+            "two minimal guests that map each buffer separately, for one frame; DPDK's vhost";
+        "pvp.2m": Row(|plan| iommu::passing(plan, 0)),
+            "frames to a guest that returns them, pages of 2 MB; without an IOMMU, and DPDK's vhost";
+        "pvp.1g": Row(|plan| iommu::passing(plan, 1)), "the same with pages of 1 GB";
+        "micro.in": Row(|plan| iommu::passing(plan, 2)), "frames to a guest, pages of 2 MB; the same";
+        "micro.out": Row(|plan| iommu::passing(plan, 3)), "frames from a guest; the same";
+        "micro.loop": Row(|plan| iommu::passing(plan, 4)), "a guest's frames returned to it; the same";
+        "micro.lookup": Row(iommu::look_up), "a lookup, by number of mapped pages";
+    },
     // At least 100 pairs of slices a key, or 100 times four.
     setup: 150.0,
     huge_pages: HUGE,
-    run: iommu::run,
     ..QUIET
 }];
 
 const FABRIC: &[Group] = &[
     Group {
         name: "vhost",
-        keys: &[
-            (
-                "vhost.split.64",
-                "two minimal guests on vhost-user ports, one worker, split rings, 64 B; DPDK's vhost",
-            ),
-            ("vhost.packed.64", "the same with packed rings"),
-            ("vhost.split.1500", "the same with split rings, 1500 B"),
-            ("vhost.packed.1500", "the same with packed rings, 1500 B"),
-            (
-                "vhost.ovs.split.64",
-                "the same guests, split rings, 64 B; Open vSwitch with DPDK, NORMAL and one rule",
-            ),
-            ("vhost.ovs.packed.64", "the same with packed rings"),
-            ("vhost.ovs.split.1500", "the same with split rings, 1500 B"),
-            ("vhost.ovs.packed.1500", "the same with packed rings, 1500 B"),
-        ],
+        keys: keys! {
+            "vhost.split.64": Row(|plan| vhost::dpdk(plan, 0)),
+                "two minimal guests on vhost-user ports, one worker, split rings, 64 B; DPDK's vhost";
+            "vhost.packed.64": Row(|plan| vhost::dpdk(plan, 1)), "the same with packed rings";
+            "vhost.split.1500": Row(|plan| vhost::dpdk(plan, 2)), "the same with split rings, 1500 B";
+            "vhost.packed.1500": Row(|plan| vhost::dpdk(plan, 3)), "the same with packed rings, 1500 B";
+            "vhost.ovs.split.64": Row(|plan| vhost::ovs(plan, 0)),
+                "the same guests, split rings, 64 B; Open vSwitch with DPDK, NORMAL and one rule";
+            "vhost.ovs.packed.64": Row(|plan| vhost::ovs(plan, 1)), "the same with packed rings";
+            "vhost.ovs.split.1500": Row(|plan| vhost::ovs(plan, 2)), "the same with split rings, 1500 B";
+            "vhost.ovs.packed.1500": Row(|plan| vhost::ovs(plan, 3)), "the same with packed rings, 1500 B";
+        },
         setup: 90.0,
         huge_pages: HUGE,
-        run: vhost::run,
         ..QUIET
     },
     Group {
         name: "virtio_user",
-        keys: &[
-            (
-                "virtio_user.split.64",
-                "DPDK's virtio-user as front-end of both, split rings, 64 B; DPDK's vhost",
-            ),
-            ("virtio_user.packed.64", "the same with packed rings"),
-            ("virtio_user.split.1500", "the same with split rings, 1500 B"),
-            ("virtio_user.packed.1500", "the same with packed rings, 1500 B"),
-        ],
+        keys: keys! {
+            "virtio_user.split.64": Row(|plan| virtio_user::measure(plan, "", 64)),
+                "DPDK's virtio-user as front-end of both, split rings, 64 B; DPDK's vhost";
+            "virtio_user.packed.64": Row(|plan| virtio_user::measure(plan, ",packed_vq=1", 64)),
+                "the same with packed rings";
+            "virtio_user.split.1500": Row(|plan| virtio_user::measure(plan, "", 1500)),
+                "the same with split rings, 1500 B";
+            "virtio_user.packed.1500": Row(|plan| virtio_user::measure(plan, ",packed_vq=1", 1500)),
+                "the same with packed rings, 1500 B";
+        },
         setup: 90.0,
         huge_pages: HUGE,
-        run: virtio_user::run,
         ..QUIET
     },
     Group {
         name: "guest",
-        keys: &[
-            ("guest.udp.64", "two Linux guests, UDP, frames of 64 B; the same over TAP and a Linux bridge"),
-            ("guest.udp.1500", "the same, frames of 1500 B"),
-            ("guest.rtt", "the same, ping"),
-            ("guest.tcp", "the same, one TCP stream"),
-        ],
+        keys: keys! {
+            "guest.udp.64": ByGroup,
+                "two Linux guests, UDP, frames of 64 B; the same over TAP and a Linux bridge";
+            "guest.udp.1500": ByGroup, "the same, frames of 1500 B";
+            "guest.rtt": ByGroup, "the same, ping";
+            "guest.tcp": ByGroup, "the same, one TCP stream";
+        },
         setup: 90.0,
         costs: 6.0,
         own_network: true,
+        one_core: true,
         run: guest::uml,
         ..QUIET
     },
     Group {
         name: "guest.qemu",
-        keys: &[
-            (
-                "guest.qemu.udp.64",
-                "two guests of QEMU, UDP, frames of 64 B; the same over TAP and a Linux bridge",
-            ),
-            ("guest.qemu.udp.1500", "the same, frames of 1500 B"),
-            ("guest.qemu.rtt", "the same, ping"),
-            ("guest.qemu.tcp", "the same, one TCP stream"),
-        ],
+        keys: keys! {
+            "guest.qemu.udp.64": ByGroup,
+                "two guests of QEMU, UDP, frames of 64 B; the same over TAP and a Linux bridge";
+            "guest.qemu.udp.1500": ByGroup, "the same, frames of 1500 B";
+            "guest.qemu.rtt": ByGroup, "the same, ping";
+            "guest.qemu.tcp": ByGroup, "the same, one TCP stream";
+        },
         setup: 150.0,
         costs: 6.0,
         own_network: true,
         prepare: guest::fetch_kernel,
+        one_core: true,
         run: guest::qemu,
         ..QUIET
     },
     Group {
         name: "ring",
-        keys: &[
-            (
-                "ring.64",
-                "program to program through the switch, one worker, 64 B; a copy between the same slots",
-            ),
-            ("ring.1500", "the same, 1500 B"),
-            ("slots", "the same, by number of slots in a ring"),
-        ],
-        run: ring::run,
+        keys: keys! {
+            "ring.64": Row(|plan| ring::measure(plan, 64)),
+                "program to program through the switch, one worker, 64 B; a copy between the same slots";
+            "ring.1500": Row(|plan| ring::measure(plan, 1500)), "the same, 1500 B";
+            "slots": Row(ring::slots), "the same, by number of slots in a ring";
+        },
         ..QUIET
     },
     Group {
         name: "pipe",
-        keys: &[("pipe.64", "program to program through a pipe, frames numbered and verified")],
-        run: pipe::run,
+        keys: keys! {
+            "pipe.64": Row(pipe::measure), "program to program through a pipe, frames numbered and verified";
+        },
         ..QUIET
     },
     Group {
         name: "tap",
-        keys: &[(
-            "tap.tcp",
-            "one TCP stream between namespaces through two TAP ports; Linux bridge with veth",
-        )],
+        keys: keys! {
+            "tap.tcp": Row(tap::tcp),
+                "one TCP stream between namespaces through two TAP ports; Linux bridge with veth";
+        },
         own_network: true,
         costs: 3.0,
-        run: tap::run,
+        one_core: true,
         ..QUIET
     },
     Group {
         name: "wire",
-        keys: &[
-            ("wire.codec", "frames of 64 B put into VXLAN and taken out, in memory"),
-            (
-                "wire.udp",
-                "one TCP stream between namespaces, two TAP and two wire ports (VXLAN); the kernel's VXLAN",
-            ),
-        ],
+        keys: keys! {
+            "wire.codec": Row(wire::codec), "frames of 64 B put into VXLAN and taken out, in memory";
+            "wire.udp": Row(wire::udp),
+                "one TCP stream between namespaces, two TAP and two wire ports (VXLAN); the kernel's VXLAN";
+        },
         own_network: true,
         costs: 3.0,
-        run: wire::run,
+        one_core: true,
         ..QUIET
     },
     Group {
         name: "scale",
-        keys: &[
-            ("scale.ports", "cost of a frame with 1024 ports, 2 of them active; with 2 ports"),
-            ("workers", "two streams through one worker and through two"),
-        ],
+        keys: keys! {
+            "scale.ports": Row(scale::ports),
+                "cost of a frame with 1024 ports, 2 of them active; with 2 ports";
+            "workers": Row(scale::workers), "two streams through one worker and through two";
+        },
         setup: 60.0,
-        run: scale::run,
         ..QUIET
     },
     Group {
         name: "latency",
-        keys: &[
-            ("latency.ring", "round trip through the switch, all threads poll"),
-            (
-                "latency.ring.sleeping",
-                "all threads sleep between frames, p50; a process between two UNIX sockets",
-            ),
-            ("latency.ring.sleeping.p99", "the same, p99"),
-            (
-                "link.lateness",
-                "how long after its due time a frame leaves an emulated link, p99, all threads poll",
-            ),
-        ],
-        run: latency::run,
+        keys: keys! {
+            "latency.ring": Row(latency::polling), "round trip through the switch, all threads poll";
+            "latency.ring.sleeping": Several(latency::sleeping),
+                "all threads sleep between frames, p50; a process between two UNIX sockets";
+            "latency.ring.sleeping.p99": With("latency.ring.sleeping"), "the same, p99";
+            "link.lateness": Row(latency::lateness),
+                "how long after its due time a frame leaves an emulated link, p99, all threads poll";
+        },
         ..QUIET
     },
     Group {
         name: "switch",
-        keys: &[
-            ("switch.fanout", "broadcast to 1 .. 64 programs, per delivered frame; Linux bridge over veth"),
-            ("switch.fanout.ovs", "broadcast to 1 .. 64 minimal guests; Open vSwitch with DPDK"),
-        ],
+        keys: keys! {
+            "switch.fanout": Row(fanout::fanout),
+                "broadcast to 1 .. 64 programs, per delivered frame; Linux bridge over veth";
+            "switch.fanout.ovs": Row(fanout::beside_ovs),
+                "broadcast to 1 .. 64 minimal guests; Open vSwitch with DPDK";
+        },
         setup: 90.0,
         costs: 3.0,
         huge_pages: HUGE,
         own_network: true,
-        run: fanout::run,
         ..QUIET
     },
     Group {
         name: "notify",
-        keys: &[
-            ("notify.none", "request and response between two threads, a notification per frame"),
-            ("notify.batch", "the same, one notification per burst"),
-            ("notify.combine", "the same, none while an answer is due"),
-            ("notify.moderate", "the same, at most one in 20 us"),
-            ("notify.suppress", "the same, none while the other's flag disables them"),
-            ("notify.poll", "the same, the flag enables them only before sleep"),
-            ("notify.all", "all of these, and a ladder from none to all"),
-        ],
-        run: notify::run,
+        keys: keys! {
+            "notify.none": Row(|plan| notify::alone(plan, 0)),
+                "request and response between two threads, a notification per frame";
+            "notify.batch": Row(|plan| notify::alone(plan, 1)), "the same, one notification per burst";
+            "notify.combine": Row(|plan| notify::alone(plan, 2)), "the same, none while an answer is due";
+            "notify.moderate": Row(|plan| notify::alone(plan, 3)), "the same, at most one in 20 us";
+            "notify.suppress": Row(|plan| notify::alone(plan, 4)),
+                "the same, none while the other's flag disables them";
+            "notify.poll": Row(|plan| notify::alone(plan, 5)),
+                "the same, the flag enables them only before sleep";
+            "notify.all": Row(notify::all), "all of these, and a ladder from none to all";
+        },
         ..QUIET
     },
 ];
@@ -281,6 +322,7 @@ pub const QUIET: Group = Group {
     keys: &[],
     huge_pages: 0,
     own_network: false,
+    one_core: false,
     prepare: || Ok(()),
     setup: 30.0,
     costs: 1.5,

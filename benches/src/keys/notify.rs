@@ -3,9 +3,8 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
-use crate::harness::{LOAD, Pinned, WORKER, two_cores};
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::plan::Plan;
-use crate::run::Output;
 use ringway_host::{Clock, EventFd, wait_readable};
 use ringway_ring::{Notifier, Policy, View};
 use std::os::fd::AsFd;
@@ -28,14 +27,13 @@ const ROUND: u64 = 10_000_000;
 const NONE: Policy = Policy::NONE;
 const ALL: Policy = Policy { batch: true, combine: COMBINE, moderate: MODERATE, suppress: true, poll: true };
 
-const ALONE: [(&str, Policy); 7] = [
-    ("notify.none", NONE),
-    ("notify.batch", Policy { batch: true, ..NONE }),
-    ("notify.combine", Policy { combine: COMBINE, ..NONE }),
-    ("notify.moderate", Policy { moderate: MODERATE, ..NONE }),
-    ("notify.suppress", Policy { suppress: true, ..NONE }),
-    ("notify.poll", Policy { poll: true, ..NONE }),
-    ("notify.all", ALL),
+const ALONE: [Policy; 6] = [
+    NONE,
+    Policy { batch: true, ..NONE },
+    Policy { combine: COMBINE, ..NONE },
+    Policy { moderate: MODERATE, ..NONE },
+    Policy { suppress: true, ..NONE },
+    Policy { poll: true, ..NONE },
 ];
 
 /// The policies, added one after the other.
@@ -48,21 +46,16 @@ const LADDER: [(&str, Policy); 6] = [
     ("+ moderate", ALL),
 ];
 
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
+/// One policy of [`ALONE`].
+pub fn alone(plan: &Plan, policy: usize) -> Result<Entry, Failure> {
+    measure(&plan.part(0.5), ALONE[policy]).map(|(frames, notifications)| row(&frames, &notifications))
+}
+
+/// All policies, and the ladder.
+pub fn all(plan: &Plan) -> Result<Entry, Failure> {
     let plan = plan.part(0.5);
-    for (key, policy) in ALONE {
-        if output.wants(key) {
-            let measured = measure(&plan, policy);
-            let mut entry = measured.map(|(frames, notifications)| row(&frames, &notifications));
-            if key == "notify.all" {
-                entry = entry.and_then(|entry| ladder(&plan, entry));
-            }
-            output.put(key, entry);
-        }
-    }
-    Ok(())
+    let (frames, notifications) = measure(&plan, ALL)?;
+    ladder(&plan, row(&frames, &notifications))
 }
 
 fn row(frames: &Slices, notifications: &Slices) -> Entry {

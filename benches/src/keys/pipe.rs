@@ -5,9 +5,8 @@ use crate::entry::{Better, Entry, Slices};
 use crate::harness::program::pipe;
 use crate::harness::sequence::{Payload, Sequence};
 use crate::harness::stream::{receive, send};
-use crate::harness::{LOAD, Pinned, WORKER, two_cores};
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::plan::Plan;
-use crate::run::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -15,14 +14,8 @@ const SIZE: usize = 64;
 const SLOTS: u32 = 512;
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    output.put("pipe.64", measure(plan));
-    Ok(())
-}
-
-fn measure(plan: &Plan) -> Result<Entry, Failure> {
+/// Numbered frames, and frames whose payload is not touched.
+pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
     let numbered = slices(plan, Payload::Numbered)?;
     let untouched = slices(&plan.part(0.3), Payload::Untouched)?;
     let entry = numbered.entry("Mpps", Better::More).at_least(60.0);

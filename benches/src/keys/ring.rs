@@ -6,30 +6,15 @@ use crate::harness::fabric::Harness;
 use crate::harness::program::on_port;
 use crate::harness::sequence::Payload;
 use crate::harness::stream::Stream;
-use crate::harness::{LOAD, Pinned, WORKER, two_cores};
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::machine;
 use crate::plan::Plan;
-use crate::run::Output;
 use ringway_spec::Poll;
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
 /// Default number of slots in a ring.
 const SLOTS: u32 = 512;
-
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    for (key, size) in [("ring.64", 64), ("ring.1500", 1500)] {
-        if output.wants(key) {
-            output.put(key, measure(plan, size));
-        }
-    }
-    if output.wants("slots") {
-        output.put("slots", slots(plan));
-    }
-    Ok(())
-}
 
 fn rates(plan: &Plan, size: usize, slots: u32, payload: Payload) -> Result<(Slices, u64), Failure> {
     let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
@@ -45,7 +30,8 @@ fn rates(plan: &Plan, size: usize, slots: u32, payload: Payload) -> Result<(Slic
     Ok((scaled(slices, size), stream.missing()))
 }
 
-fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
+/// Frames of `size` bytes.
+pub fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     let (numbered, lost) = rates(plan, size, SLOTS, Payload::Numbered)?;
     let (untouched, _) = rates(&plan.part(0.3), size, SLOTS, Payload::Untouched)?;
     let note = "peer: a copy of as many bytes between the same slots by one core";
@@ -65,7 +51,8 @@ fn scaled(mut slices: Slices, size: usize) -> Slices {
     slices
 }
 
-fn slots(plan: &Plan) -> Result<Entry, Failure> {
+/// By slots in a ring.
+pub fn slots(plan: &Plan) -> Result<Entry, Failure> {
     let counts = [64u32, 128, 256, 512, 1024, 2048, 4096];
     let plan = plan.part(0.5 / counts.len() as f64);
     let mut steps = Vec::new();

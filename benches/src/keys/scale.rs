@@ -6,9 +6,8 @@ use crate::harness::fabric::Harness;
 use crate::harness::program::{OnPort, on_port, on_worker};
 use crate::harness::sequence::Payload;
 use crate::harness::stream::Stream;
-use crate::harness::{LOAD, Pinned, WORKER, two_cores};
+use crate::harness::{LOAD, Pinned, WORKER};
 use crate::plan::Plan;
-use crate::run::Output;
 use ringway_spec::Poll;
 use std::time::Duration;
 
@@ -16,18 +15,6 @@ const SLICE: Duration = Duration::from_millis(100);
 const SLOTS: u32 = 512;
 /// Slots of idle ports.
 const IDLE_SLOTS: u32 = 64;
-
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    if output.wants("scale.ports") {
-        output.put("scale.ports", ports(plan));
-    }
-    if output.wants("workers") {
-        output.put("workers", workers(plan));
-    }
-    Ok(())
-}
 
 /// A fabric with programs on many ports; the first two are active.
 struct ManyFunctions {
@@ -53,7 +40,8 @@ impl ManyFunctions {
     }
 }
 
-fn ports(plan: &Plan) -> Result<Entry, Failure> {
+/// Two active ports of many.
+pub fn ports(plan: &Plan) -> Result<Entry, Failure> {
     more_descriptors();
     let mut few = ManyFunctions::new(2)?;
     let counts = [16, 128, 1024];
@@ -84,7 +72,8 @@ fn more_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-fn workers(plan: &Plan) -> Result<Entry, Failure> {
+/// One worker, and two.
+pub fn workers(plan: &Plan) -> Result<Entry, Failure> {
     let plan = plan.part(0.5);
     let mut steps = Vec::new();
     for cores in [&[WORKER][..], &[WORKER, LOAD]] {

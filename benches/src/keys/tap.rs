@@ -6,7 +6,6 @@ use crate::harness::WORKER;
 use crate::harness::fabric::{Harness, SWITCH};
 use crate::peer::net::{IperfServer, Space, bridge, ip, iperf};
 use crate::plan::Plan;
-use crate::run::Output;
 use ringway_spec::{Poll, To};
 use std::time::Duration;
 
@@ -14,13 +13,8 @@ const SLICE: Duration = Duration::from_secs(1);
 /// The server's address through Ringway, and over the bridge.
 const ADDRESSES: [&str; 2] = ["10.98.0.2", "10.97.0.2"];
 
-/// Runs the key.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    output.put("tap.tcp", tcp(plan));
-    Ok(())
-}
-
-fn tcp(plan: &Plan) -> Result<Entry, Failure> {
+/// One TCP stream.
+pub fn tcp(plan: &Plan) -> Result<Entry, Failure> {
     let spaces = [Space::new()?, Space::new()?];
     let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     bridge("bench")?;

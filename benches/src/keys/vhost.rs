@@ -8,12 +8,11 @@ use crate::harness::front::{self, Connection};
 use crate::harness::guest::{Addresses, Busy, Guest, Iommu, Pair, Shape, Wires};
 use crate::harness::memory::GuestMemory;
 use crate::harness::sequence::Payload;
-use crate::harness::{LOAD, Pinned, WORKER, returner, two_cores};
+use crate::harness::{LOAD, Pinned, WORKER, returner};
 use crate::keys::Folder;
 use crate::peer::ovs::Ovs;
 use crate::peer::{Peer, testpmd};
 use crate::plan::Plan;
-use crate::run::Output;
 use ringway_spec::Poll;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -26,12 +25,12 @@ const RING: u16 = 1024;
 const SLICE: Duration = Duration::from_millis(100);
 const BASE: Shape = Shape { packed: false, ring: RING, frame: 64, iommu: Iommu::Off };
 
-/// The keys with their parameters and the target ratio to DPDK; that to Open vSwitch is [`OVS`].
-const SHAPES: [(&str, Shape, f64); 4] = [
-    ("split.64", BASE, 1.5),
-    ("packed.64", Shape { packed: true, ..BASE }, 1.4),
-    ("split.1500", Shape { frame: 1500, ..BASE }, 1.5),
-    ("packed.1500", Shape { packed: true, frame: 1500, ..BASE }, 1.5),
+/// Shapes of guests and rings, with the target ratio to DPDK; that to Open vSwitch is [`OVS`].
+const SHAPES: [(Shape, f64); 4] = [
+    (BASE, 1.5),
+    (Shape { packed: true, ..BASE }, 1.4),
+    (Shape { frame: 1500, ..BASE }, 1.5),
+    (Shape { packed: true, frame: 1500, ..BASE }, 1.5),
 ];
 const OVS: f64 = 2.0;
 /// Names of the ports.
@@ -42,22 +41,15 @@ const RULES: [(&str, &[&str]); 2] = [
     ("one rule", &["in_port=1,actions=output:2", "in_port=2,actions=output:1"]),
 ];
 
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    for (key, shape, bound) in SHAPES {
-        let key = format!("vhost.{key}");
-        if output.wants(&key) {
-            output.put(&key, beside_dpdk(plan, &shape).map(|entry| entry.ratio_at_least(bound)));
-        }
-    }
-    for (key, shape, _) in SHAPES {
-        let key = format!("vhost.ovs.{key}");
-        if output.wants(&key) {
-            output.put(&key, beside_ovs(plan, &shape).map(|entry| entry.ratio_at_least(OVS)));
-        }
-    }
-    Ok(())
+/// One of [`SHAPES`], beside DPDK.
+pub fn dpdk(plan: &Plan, shape: usize) -> Result<Entry, Failure> {
+    let (shape, bound) = SHAPES[shape];
+    beside_dpdk(plan, &shape).map(|entry| entry.ratio_at_least(bound))
+}
+
+/// One of [`SHAPES`], beside Open vSwitch.
+pub fn ovs(plan: &Plan, shape: usize) -> Result<Entry, Failure> {
+    beside_ovs(plan, &SHAPES[shape].0).map(|entry| entry.ratio_at_least(OVS))
 }
 
 /// The memory of two guests.

@@ -3,12 +3,11 @@
 use crate::Failure;
 use crate::entry::{Better, Entry};
 use crate::harness::fabric::{Harness, listen, vhost_user};
-use crate::harness::{LOAD, WORKER, two_cores};
+use crate::harness::{LOAD, WORKER};
 use crate::keys::Folder;
 use crate::peer::Peer;
 use crate::peer::testpmd::{Testpmd, back_end, front_end};
 use crate::plan::Plan;
-use crate::run::Output;
 use ringway_spec::Poll;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,26 +15,8 @@ use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(400);
 
-/// The keys, with virtio-user's options and the bytes of a frame.
-const VARIANTS: [(&str, &str, u32); 4] = [
-    ("virtio_user.split.64", "", 64),
-    ("virtio_user.packed.64", ",packed_vq=1", 64),
-    ("virtio_user.split.1500", "", 1500),
-    ("virtio_user.packed.1500", ",packed_vq=1", 1500),
-];
-
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    for (key, options, frame) in VARIANTS {
-        if output.wants(key) {
-            output.put(key, measure(plan, options, frame));
-        }
-    }
-    Ok(())
-}
-
-fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
+/// With these options of virtio-user, and so many bytes a frame.
+pub fn measure(plan: &Plan, options: &str, frame: u32) -> Result<Entry, Failure> {
     let folder = Folder::new()?;
     let path = |name: &str| folder.path().join(name);
     let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;

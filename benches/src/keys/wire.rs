@@ -6,7 +6,6 @@ use crate::harness::WORKER;
 use crate::harness::fabric::Harness;
 use crate::peer::net::{IperfServer, Space, ip, iperf};
 use crate::plan::Plan;
-use crate::run::Output;
 use ringway_mem::SpanMut;
 use ringway_port::wire::{Codec, Dscp, Encapsulation, KIND, Settings, open};
 use ringway_spec::{Kind, Poll, Port, To};
@@ -26,18 +25,8 @@ const UDP_PORT: u16 = 4790;
 /// VXLAN's headers over IPv4 in front of a packet of 1500 bytes.
 const OUTER_MTU: u32 = 1500 + 50;
 
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    if output.wants("wire.codec") {
-        output.put("wire.codec", codec(plan));
-    }
-    if output.wants("wire.udp") {
-        output.put("wire.udp", udp(plan));
-    }
-    Ok(())
-}
-
-fn codec(plan: &Plan) -> Result<Entry, Failure> {
+/// Frames that are encapsulated and decapsulated.
+pub fn codec(plan: &Plan) -> Result<Entry, Failure> {
     let part = plan.part(0.25);
     let vxlan = coded(&part, Encapsulation::Vxlan, 64)?;
     let long = coded(&part, Encapsulation::Vxlan, 1500)?;
@@ -83,7 +72,7 @@ fn frame(size: usize, number: u8) -> Vec<u8> {
 
 /// One TCP stream between two namespaces, which a veth pair joins: through two wire ports, both on one worker, and
 /// between two VXLAN devices of the kernel.
-fn udp(plan: &Plan) -> Result<Entry, Failure> {
+pub fn udp(plan: &Plan) -> Result<Entry, Failure> {
     let spaces = [Space::new()?, Space::new()?];
     ip(&format!("link add outer0 mtu {OUTER_MTU} type veth peer name outer1 mtu {OUTER_MTU}"))?;
     let mut harness = Harness::start(&[WORKER], 4, Poll::Adaptive)?;

@@ -4,7 +4,7 @@
 use super::guests::{Bench, CARDS, Common, Run, Way};
 use crate::Failure;
 use crate::entry::{Better, Entry, median};
-use crate::keys::{Folder, Group, QUIET};
+use crate::keys::{ByGroup, Folder, Group, QUIET, keys};
 use crate::plan::Plan;
 use crate::run::Output;
 use ringway_linux_guests::image;
@@ -33,7 +33,9 @@ const NOTE: &str = "pktgen to an XDP drop, which judges each frame by its number
 /// The 82540EM.
 pub const E1000: Group = Group {
     name: "e1000",
-    keys: &[("e1000.linux.64", "Linux guests on 82540EM, 64 B; QEMU's own e1000 with TAP and a bridge")],
+    keys: keys! {
+        "e1000.linux.64": ByGroup, "Linux guests on 82540EM, 64 B; QEMU's own e1000 with TAP and a bridge";
+    },
     run: |plan, output| run(plan, output, "82540em", "e1000"),
     ..LINUX
 };
@@ -41,18 +43,19 @@ pub const E1000: Group = Group {
 /// The 82574L.
 pub const E1000E: Group = Group {
     name: "e1000e",
-    keys: &[
-        ("e1000e.linux.64", "Linux guests on 82574L, 64 B; QEMU's own e1000e with TAP and a bridge"),
-        ("e1000e.linux.rtt", "the same, ping"),
-        ("e1000e.doorbells", "doorbell messages a frame, mapped, under load"),
-        ("ladder.linux.64", "the same guests with each technique alone and together, 64 B"),
-        ("delay.linux", "moderation from 0 to 1 ms against rate and round-trip time"),
-    ],
+    keys: keys! {
+        "e1000e.linux.64": ByGroup, "Linux guests on 82574L, 64 B; QEMU's own e1000e with TAP and a bridge";
+        "e1000e.linux.rtt": ByGroup, "the same, ping";
+        "e1000e.doorbells": ByGroup, "doorbell messages a frame, mapped, under load";
+        "ladder.linux.64": ByGroup, "the same guests with each technique alone and together, 64 B";
+        "delay.linux": ByGroup, "moderation from 0 to 1 ms against rate and round-trip time";
+    },
     run: |plan, output| run(plan, output, "82574l", "e1000e"),
     ..LINUX
 };
 
-pub const LINUX: Group = Group { setup: 400.0, costs: 10.0, own_network: true, prepare: fetch, ..QUIET };
+pub const LINUX: Group =
+    Group { setup: 400.0, costs: 10.0, own_network: true, one_core: true, prepare: fetch, ..QUIET };
 
 fn fetch() -> Result<(), Failure> {
     crate::peer::program("ip")?;

@@ -5,7 +5,7 @@ use super::guests::{Bench, Common, Way};
 use super::linux::{ALL, LINUX, PLAIN};
 use crate::Failure;
 use crate::entry::{Entry, median};
-use crate::keys::{Folder, Group};
+use crate::keys::{ByGroup, Folder, Group, keys};
 use crate::plan::Plan;
 use crate::run::Output;
 use ringway_port::e1000::Techniques;
@@ -13,15 +13,13 @@ use ringway_port::e1000::Techniques;
 /// The 82540EM, for which there is a driver of ours as well.
 pub const GROUP: Group = Group {
     name: "sockets",
-    keys: &[
-        (
-            "sockets.udp.64",
-            "Linux guests on 82540EM, sockets: UDP in frames of 64 B, with 1 and 2 processors",
-        ),
-        ("sockets.udp.1500", "the same, UDP in frames of 1500 B"),
-        ("sockets.tcp", "the same, one TCP stream"),
-        ("sockets.rtt", "the same, ping"),
-    ],
+    keys: keys! {
+        "sockets.udp.64": ByGroup,
+            "Linux guests on 82540EM, sockets: UDP in frames of 64 B, with 1 and 2 processors";
+        "sockets.udp.1500": ByGroup, "the same, UDP in frames of 1500 B";
+        "sockets.tcp": ByGroup, "the same, one TCP stream";
+        "sockets.rtt": ByGroup, "the same, ping";
+    },
     setup: 900.0,
     costs: 30.0,
     run,

@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::harness::WORKER;
 use crate::harness::fabric::{Harness, SWITCH};
-use crate::machine;
+use crate::keys::Rows;
 use crate::peer::net::Space;
 use crate::plan::Plan;
 use ringway_port::ring::open::Program;
@@ -118,25 +118,23 @@ impl Ours {
 fn slices(plan: &Plan, offloads: bool) -> Result<[Slices; 2], Failure> {
     let (ours, veth) = (Ours::new(offloads)?, Veth::new(offloads)?);
     let listener = veth.listen()?;
-    let mut slices = [Slices::default(), Slices::default()];
-    for _ in 0..plan.slices(2 * SLICE) {
-        machine::sample();
-        let [client, server] = &ours.networks;
-        let figures = transfer(connect(client, server)?, SLICE)?;
-        slices.iter_mut().zip(figures).for_each(|(slices, figure)| slices.ours.push(figure));
-        let (client, server) = veth.connect(&listener)?;
-        let figures = transfer((Box::new(client), Box::new(server)), SLICE)?;
-        slices.iter_mut().zip(figures).for_each(|(slices, figure)| slices.peer.push(figure));
-    }
-    Ok(slices)
+    let [client, server] = &ours.networks;
+    plan.alternate(
+        SLICE,
+        |time| transfer(connect(client, server)?, time),
+        |time| {
+            let (client, server) = veth.connect(&listener)?;
+            transfer((Box::new(client), Box::new(server)), time)
+        },
+    )
 }
 
 /// `bulk` and `cpu.per.gbit`.
-pub fn whole(plan: &Plan) -> Result<[Entry; 2], Failure> {
+pub fn whole(plan: &Plan) -> Rows {
     let [rates, costs] = slices(plan, true)?;
     let note = "one thread each sends and receives, blocking, 128 KB a call; a worker between ours";
     let rate = rates.entry("Gb/s", Better::More).ratio_at_least(1.5).note(note);
-    Ok([rate, costs.entry("ms", Better::Less).note("all that the machine did in the time of `bulk`")])
+    Ok(vec![rate, costs.entry("ms", Better::Less).note("all that the machine did in the time of `bulk`")])
 }
 
 /// `bulk.mtu1500`.

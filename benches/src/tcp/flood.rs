@@ -7,7 +7,6 @@ use crate::entry::{Better, Entry, Slices};
 use crate::harness::fabric::{Harness, SWITCH};
 use crate::harness::program::connected;
 use crate::harness::{LOAD, Pinned, WORKER};
-use crate::machine;
 use crate::peer::net::Space;
 use crate::plan::Plan;
 use ringway_frame::Offload;
@@ -218,18 +217,14 @@ impl Kernel<'_> {
 
 /// Connections and SYNs a second of both sides.
 fn beside(plan: &Plan, rate: u32, ours: &mut Ours, kernel: &mut Kernel<'_>) -> Result<[Slices; 2], Failure> {
-    let mut slices = [Slices::default(), Slices::default()];
-    for _ in 0..plan.slices(2 * SLICE) {
-        machine::sample();
-        let figures = {
+    plan.alternate(
+        SLICE,
+        |time| {
             let _pinned = Pinned::to(LOAD)?;
-            ours.slice(rate, SLICE)?
-        };
-        slices.iter_mut().zip(figures).for_each(|(slices, figure)| slices.ours.push(figure));
-        let figures = kernel.slice(rate, SLICE)?;
-        slices.iter_mut().zip(figures).for_each(|(slices, figure)| slices.peer.push(figure));
-    }
-    Ok(slices)
+            ours.slice(rate, time)
+        },
+        |time| kernel.slice(rate, time),
+    )
 }
 
 /// `synflood`.

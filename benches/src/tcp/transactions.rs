@@ -6,7 +6,7 @@ use crate::entry::{Better, Entry, Slices};
 use crate::harness::fabric::Harness;
 use crate::harness::program::pipe;
 use crate::harness::{LOAD, Pinned, WORKER, times};
-use crate::machine;
+use crate::keys::Rows;
 use crate::plan::Plan;
 use ringway_netstack::{SocketError, SocketId};
 use ringway_port::ring::open::Program;
@@ -150,9 +150,8 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, byte: u8) -> Result<(), Failur
 }
 
 /// `rr` and `rr.p99`.
-pub fn round_trips(plan: &Plan) -> Result<[Entry; 2], Failure> {
-    let [mut p50, mut p99] = [Slices::default(), Slices::default()];
-    {
+pub fn round_trips(plan: &Plan) -> Rows {
+    let [p50, p99, _] = {
         let (mut ours, veth) = (Polled::new()?, Veth::new(true)?);
         let sockets = ours.connect_undelayed()?;
         let (client, server) = veth.connect(&veth.listen()?)?;
@@ -161,20 +160,17 @@ pub fn round_trips(plan: &Plan) -> Result<[Entry; 2], Failure> {
         }
         let _pinned = Pinned::to(LOAD)?;
         let mut byte = 0_u8;
-        for _ in 0..plan.slices(2 * SLICE) {
-            machine::sample();
-            let [half, most, _] = times(SLICE, || ours.transaction(sockets))?;
-            p50.ours.push(half);
-            p99.ours.push(most);
-            let [half, most, _] = times(SLICE, || {
-                byte = byte.wrapping_add(1);
-                pass(&client, &server, byte)?;
-                pass(&server, &client, !byte)
-            })?;
-            p50.peer.push(half);
-            p99.peer.push(most);
-        }
-    }
+        let mut exchange = || {
+            byte = byte.wrapping_add(1);
+            pass(&client, &server, byte)?;
+            pass(&server, &client, !byte)
+        };
+        plan.alternate(
+            SLICE,
+            |time| times(time, || ours.transaction(sockets)),
+            |time| times(time, &mut exchange),
+        )?
+    };
     let note = "both ends in one thread, which polls, as does our worker; steps: a blocking thread each";
     let mut entry = p50.entry("us", Better::Less).ratio_at_most(0.5).note(note);
     let through = |spin| (format!("blocking, ours spins {spin} us"), Some(Duration::from_micros(spin)));
@@ -185,7 +181,7 @@ pub fn round_trips(plan: &Plan) -> Result<[Entry; 2], Failure> {
             [("us", ours[0]), ("p99, us", ours[1]), ("peer, us", peer[0]), ("peer, p99, us", peer[1])];
         entry = entry.step(name, &figures);
     }
-    Ok([entry, p99.entry("us", Better::Less).ratio_at_most(0.5).note(note)])
+    Ok(vec![entry, p99.entry("us", Better::Less).ratio_at_most(0.5).note(note)])
 }
 
 /// Medians of p50 and p99 with a blocking thread at each end.

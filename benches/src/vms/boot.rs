@@ -132,14 +132,14 @@ pub fn install(plan: &Plan) -> Result<Entry, Failure> {
 /// Frames that did not arrive, in each slice with a change.
 pub fn update(plan: &Plan, side: Side) -> Result<Entry, Failure> {
     let mut function = once(side)?.0;
-    let mut slices = Slices::default();
-    for number in 0..plan.slices(SLICE) {
-        machine::sample();
+    let mut number = 0;
+    let slices = plan.alone(SLICE, |time| {
+        number += 1;
         let text =
             WIRE("in", "out").replace("-> ToPort(out)", &format!("-> c{number} :: Counter -> ToPort(out)"));
         let change = function.change(&text)?;
         let (from, to) = function.ends()?;
-        slices.ours.push(lost_between(from, to, SLICE, change)? as f64);
-    }
+        Ok(lost_between(from, to, time, change)? as f64)
+    })?;
     Ok(slices.entry("frames", Better::Less).at_most(0.0))
 }

@@ -5,7 +5,7 @@ use super::piped_function::{MEMORY, PipedFunction, Plan as Order, Side};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::harness::{LOAD, Pinned, WORKER};
-use crate::machine;
+use crate::keys::Rows;
 use crate::plan::Plan;
 use std::time::{Duration, Instant};
 
@@ -67,25 +67,14 @@ fn measure(plan: &Plan, pause: Duration) -> Result<[Slices; 2], Failure> {
     let (mut vm, mut process) = (function(Side::Vm)?, function(Side::Process)?);
     // Not before: their processes would inherit it.
     let _pinned = Pinned::to(LOAD)?;
-    let [mut p50, mut p99] = [Slices::default(), Slices::default()];
-    for _ in 0..plan.slices(2 * SLICE) {
-        machine::sample();
-        let (ours, theirs) = (pass(&mut vm, pause)?, pass(&mut process, pause)?);
-        p50.ours.push(ours[0]);
-        p50.peer.push(theirs[0]);
-        p99.ours.push(ours[1]);
-        p99.peer.push(theirs[1]);
-    }
-    Ok([p50, p99])
+    plan.alternate(SLICE, |_| pass(&mut vm, pause), |_| pass(&mut process, pause))
 }
 
 /// A VM that polls: p50 and p99.
-pub fn polling(plan: &Plan) -> [Result<Entry, Failure>; 2] {
+pub fn polling(plan: &Plan) -> Rows {
     let note = "one frame at a time, from pipe to pipe; ClickOS: 40 to 45 us there and back";
-    match measure(plan, Duration::ZERO) {
-        Ok(both) => both.map(|slices| Ok(slices.entry("us", Better::Less).at_most(10.0).note(note))),
-        Err(error) => [Err(error.to_string().into()), Err(error)],
-    }
+    let both = measure(plan, Duration::ZERO)?;
+    Ok(both.map(|slices| slices.entry("us", Better::Less).at_most(10.0).note(note)).into())
 }
 
 /// A VM that sleeps before each frame.

@@ -4,6 +4,7 @@ use super::piped_function::{MEMORY, PipedFunction, Plan as Order, Side, TIMEOUT}
 use super::{MIRROR, boot, stages};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
+use crate::keys::Rows;
 use crate::machine;
 use crate::plan::Plan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -182,7 +183,7 @@ fn child_of(pid: u32) -> Option<u32> {
 }
 
 /// Memory of each of 1,000 clones, which have returned a frame.
-pub fn clones() -> Result<Entry, Failure> {
+pub fn clones(_: &Plan) -> Result<Entry, Failure> {
     let mut original = mirror(Side::Vm, None)?;
     original.first()?;
     let (state, file) = original.snapshot()?;
@@ -239,23 +240,19 @@ pub fn thousand(side: Side) -> Result<([f64; 2], f64), Failure> {
 }
 
 /// The time of 1,000 at once in seconds, and the memory of each in MB.
-pub fn at_once() -> [Result<Entry, Failure>; 2] {
-    match thousand(Side::Vm).and_then(|vm| Ok((vm, thousand(Side::Process)?))) {
-        Ok(((vm, time), (process, other))) => {
-            let time = Slices::of(&[time], &[other]).entry("s", Better::Less);
-            let held = time.best.is_some_and(|best| best <= 15.0);
-            let time = time.mark("<= 15 s", held).note("all are asked for before the first is awaited");
-            let [pss, private] = vm.map(|kb| kb / 1024.0);
-            let memory = Slices::of(&[pss], &[process[0] / 1024.0]).entry("MB", Better::Less);
-            let memory = memory.mark("<= 1 MB", pss <= 1.0).with("private, MB", private);
-            [Ok(time), Ok(memory.note("PSS, mean of 1,000 alive; ClickOS: 5 MB"))]
-        }
-        Err(error) => [Err(error.to_string().into()), Err(error)],
-    }
+pub fn at_once(_: &Plan) -> Rows {
+    let ((vm, time), (process, other)) = (thousand(Side::Vm)?, thousand(Side::Process)?);
+    let time = Slices::of(&[time], &[other]).entry("s", Better::Less);
+    let held = time.best.is_some_and(|best| best <= 15.0);
+    let time = time.mark("<= 15 s", held).note("all are asked for before the first is awaited");
+    let [pss, private] = vm.map(|kb| kb / 1024.0);
+    let memory = Slices::of(&[pss], &[process[0] / 1024.0]).entry("MB", Better::Less);
+    let memory = memory.mark("<= 1 MB", pss <= 1.0).with("private, MB", private);
+    Ok(vec![time, memory.note("PSS, mean of 1,000 alive; ClickOS: 5 MB")])
 }
 
 /// VMs that are alive at the same time, each of which returns frames.
-pub fn density() -> Result<Entry, Failure> {
+pub fn density(_: &Plan) -> Result<Entry, Failure> {
     let mut crowd = ManyFunctions::new();
     let begin = Instant::now();
     crowd.grow(Side::Vm, DENSE)?;

@@ -4,11 +4,10 @@ use super::WIRE;
 use super::piped_function::{LARGE, MEMORY, PipedFunction, Plan as Order, Side};
 use crate::Failure;
 use crate::click::frames::{Flow, Frames, LEAST, Length};
-use crate::click::{CASES, Case};
 use crate::entry::{Better, Entry, Slices, median};
 use crate::functions::load::Load;
+use crate::functions::{LENGTHS, case};
 use crate::harness::{LOAD, Pinned, WORKER};
-use crate::machine;
 use crate::plan::Plan;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -71,14 +70,8 @@ impl Lane {
 fn pairs(plan: &Plan, mut sides: [Lane; 2], measure: Measure) -> Result<Slices, Failure> {
     // Not before the functions were started: their processes would inherit it.
     let _pinned = Pinned::to(LOAD)?;
-    let mut slices = Slices::default();
-    for _ in 0..plan.slices(2 * SLICE) {
-        machine::sample();
-        let [vm, process] = &mut sides;
-        slices.ours.push(vm.rate(SLICE, measure)?);
-        slices.peer.push(process.rate(SLICE, measure)?);
-    }
-    Ok(slices)
+    let [vm, process] = &mut sides;
+    plan.pairs(SLICE, |time| vm.rate(time, measure), |time| process.rate(time, measure))
 }
 
 fn entry(slices: &Slices) -> Entry {
@@ -91,8 +84,8 @@ const NOTE: &str =
     "the function on one core, between two pipes; their other ends in one thread on the other core";
 
 /// A middlebox in a VM, and in a process.
-pub fn middlebox(plan: &Plan, name: &str, case: &str, length: Length) -> Result<Entry, Failure> {
-    let case: &Case = CASES.iter().find(|own| own.key == case).ok_or("no such configuration")?;
+pub fn middlebox(plan: &Plan, name: &str, length: usize) -> Result<Entry, Failure> {
+    let (case, (_, length)) = (case(name)?, LENGTHS[length]);
     let text =
         |first: &str, last: &str| (case.text)(&format!("FromPort({first})"), &format!("ToPort({last})"));
     let lane = |side| {

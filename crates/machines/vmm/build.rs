@@ -1,11 +1,10 @@
 //! Builds the tiny guests' images, which the library contains.
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+#[path = "../../base/bare/image.rs"]
+mod image;
 
-/// The host's target without its libraries: unlike `x86_64-unknown-none`, it uses vector registers, which the guest's
-/// entry enables.
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+use std::path::Path;
+use std::process::ExitCode;
+
 /// The images, with their features.
 const TINY: [&str; 2] = ["tiny", "image"];
 const CLICK: [&str; 2] = ["click", "image,click"];
@@ -24,32 +23,18 @@ const SOURCES: [&str; 12] = [
     "switch/nic",
     "switch/virtq",
 ];
-/// The parts of a crate that its code depends on; not its tests.
-const PARTS: [&str; 4] = ["src", "build.rs", "Cargo.toml", "link.ld"];
 
 fn main() -> ExitCode {
-    let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
-    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let tiny = here.join("../tiny");
-    for (source, part) in SOURCES.iter().flat_map(|source| PARTS.map(|part| (source, part))) {
-        let path = here.join("../..").join(source).join(part);
-        if path.exists() {
-            println!("cargo::rerun-if-changed={}", path.display());
-        }
-    }
-    // One folder for all profiles of the outer build, beside theirs: they contain the same images.
-    let folder = out.ancestors().nth(4).unwrap_or(&out).join("images");
-    for image in [TINY, CLICK] {
-        let name = image[0];
-        if !build(&tiny, &folder, image) {
-            eprintln!(
-                "the tiny guests can't be built for {TARGET}; `rustup target add {TARGET}` installs it"
-            );
-            return ExitCode::FAILURE;
-        }
-        // A copy, since a later build of another profile may replace the original meanwhile. The profile has the
-        // image's name.
-        let (from, to) = (folder.join(TARGET).join(name).join(name), out.join(name));
+    let out = image::folder("OUT_DIR");
+    image::watch(&SOURCES);
+    // Functions with the same code are one: sorts and tables of several crates, for example. Nothing compares addresses
+    // of functions. The guest's entry enables vector registers.
+    let flags = ["-Crelocation-model=static", "-Clink-arg=--icf=all"];
+    let tiny = image::folder("CARGO_MANIFEST_DIR").join("../tiny");
+    for [name, features] in [TINY, CLICK] {
+        let Some(from) = image::build(&tiny, name, features, &flags) else { return ExitCode::FAILURE };
+        // A copy, since a later build of another profile may replace the original meanwhile.
+        let to = out.join(name);
         if let Err(error) = std::fs::copy(&from, &to) {
             eprintln!("{}: {error}", from.display());
             return ExitCode::FAILURE;
@@ -118,27 +103,4 @@ fn split(image: &Path, out: &Path) -> Result<u64, Box<dyn std::error::Error>> {
     }
     bytes.drain(offset..offset + moved);
     Ok(std::fs::write(out.join("click.rest"), &bytes).map(|()| address)?)
-}
-
-fn build(tiny: &Path, folder: &Path, [name, features]: [&str; 2]) -> bool {
-    let link = tiny.join("link.ld");
-    let script = format!("-Clink-arg=-T{}", link.display());
-    // Functions with the same code are one: sorts and tables of several crates, for example. Nothing compares addresses
-    // of functions.
-    let fold = "-Clink-arg=--icf=all";
-    let linker = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Clink-arg=-no-pie", fold, &script];
-    let flags = ["-Crelocation-model=static", "-Ctarget-feature=-crt-static"].into_iter().chain(linker);
-    let flags = flags.collect::<Vec<_>>().join("\x1f");
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--bin", name, "--profile", name, "--no-default-features"]);
-    cargo.args(["--features", features]);
-    cargo.args(["--target", TARGET, "--target-dir"]).arg(folder).arg("--manifest-path");
-    cargo.arg(tiny.join("Cargo.toml")).env("CARGO_ENCODED_RUSTFLAGS", flags);
-    // Variables of the outer build are for the host, or are a linter.
-    for name in
-        ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET"]
-    {
-        cargo.env_remove(name);
-    }
-    cargo.status().is_ok_and(|status| status.success())
 }

@@ -9,15 +9,13 @@ mod subscribers;
 
 use super::fabric_function::FabricFunction;
 use super::load::Load;
-use super::{LENGTHS, MARK, SLICE, beside, cores, row};
+use super::{LENGTHS, SLICE, beside, cores, marked, row};
 use crate::Failure;
 use crate::click::frames::{Frames, Length};
-use crate::entry::{Entry, Slices};
-use crate::harness::{LOAD, Pinned, two_cores};
-use crate::keys::{Group, QUIET};
-use crate::machine;
+use crate::entry::Entry;
+use crate::harness::{LOAD, Pinned};
+use crate::keys::{Group, Key, QUIET};
 use crate::plan::Plan;
-use crate::run::Output;
 use ends::Ends;
 use seen::Seen;
 pub use sites::EXAMPLES;
@@ -42,17 +40,22 @@ pub struct Example {
     note: &'static str,
 }
 
-/// The keys of an example.
-macro_rules! keys {
-    ($(($name:literal, $what:literal)),* $(,)?) => {
+/// The keys of examples.
+macro_rules! examples {
+    ($($name:literal: $what:literal;)*) => {
         &[$(
-            (
+            Key::new(
                 concat!("example.", $name, ".worker.64"),
                 concat!("examples/functions/", $name, ".click on a worker, ", $what, ", 64 B"),
+                |plan| worker(plan, $name, 0),
             ),
-            (concat!("example.", $name, ".worker.1500"), "the same, 1500 B"),
-            (concat!("example.", $name, ".worker.imix"), "the same, IMIX"),
-            (concat!("example.", $name, ".process.64"), "the same in a process, 64 B; on a worker"),
+            Key::new(concat!("example.", $name, ".worker.1500"), "the same, 1500 B", |plan| worker(plan, $name, 1)),
+            Key::new(concat!("example.", $name, ".worker.imix"), "the same, IMIX", |plan| worker(plan, $name, 2)),
+            Key::new(
+                concat!("example.", $name, ".process.64"),
+                "the same in a process, 64 B; on a worker",
+                |plan| process(plan, $name),
+            ),
         )*]
     };
 }
@@ -60,43 +63,22 @@ macro_rules! keys {
 /// The group of all keys.
 pub const GROUP: Group = Group {
     name: "examples",
-    keys: keys![
-        ("wire", "one way"),
-        ("mirror", "back to the sender"),
-        ("router", "200 next hops"),
-        ("router6", "200 next hops"),
-        ("firewall", "50,000 open connections"),
-        ("nat", "50,000 open connections"),
-        ("cgnat", "30,000 open connections of 60 subscribers"),
-        ("bras", "4,000 open sessions, frames from subscribers"),
-        ("lb", "50,000 open connections, frames from clients"),
-        ("flowmon", "32,768 known flows"),
-        ("ids", "a segment of text a frame"),
-    ],
+    keys: examples! {
+        "wire": "one way";
+        "mirror": "back to the sender";
+        "router": "200 next hops";
+        "router6": "200 next hops";
+        "firewall": "50,000 open connections";
+        "nat": "50,000 open connections";
+        "cgnat": "30,000 open connections of 60 subscribers";
+        "bras": "4,000 open sessions, frames from subscribers";
+        "lb": "50,000 open connections, frames from clients";
+        "flowmon": "32,768 known flows";
+        "ids": "a segment of text a frame";
+    },
     setup: 120.0,
-    run,
     ..QUIET
 };
-
-fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    for example in EXAMPLES {
-        let name = example.name;
-        for (size, length) in LENGTHS {
-            let key = format!("example.{name}.worker.{size}");
-            if output.wants(&key) {
-                let row = worker(plan, example, length);
-                let is_marked = size == "64" && name != "ids";
-                output.put(&key, row.map(|row| if is_marked { row.at_least(MARK) } else { row }));
-            }
-        }
-        let key = format!("example.{name}.process.64");
-        if output.wants(&key) {
-            output.put(&key, process(plan, example, Length::Fixed(64)));
-        }
-    }
-    Ok(())
-}
 
 /// An example that runs.
 struct Site {
@@ -142,6 +124,10 @@ impl Site {
 }
 
 impl Example {
+    fn of(name: &str) -> Result<&'static Example, Failure> {
+        Ok(EXAMPLES.iter().find(|example| example.name == name).ok_or("no such example")?)
+    }
+
     /// Compares the addresses of a sample.
     fn inspect(&self, load: &mut Load<'_>, length: Length) -> Result<(), Failure> {
         // The others' ends are not written, and of streams not the checksum.
@@ -162,21 +148,19 @@ impl Example {
 }
 
 /// Millions of frames a second through an example on a worker.
-fn worker(plan: &Plan, example: &'static Example, length: Length) -> Result<Entry, Failure> {
+fn worker(plan: &Plan, name: &str, length: usize) -> Result<Entry, Failure> {
+    let (example, (size, length)) = (Example::of(name)?, LENGTHS[length]);
     let mut site = Site::start(example, length, false)?;
     let _pinned = Pinned::to(LOAD)?;
     let mut load = site.open()?;
-    let mut slices = Slices::default();
-    for _ in 0..plan.slices(SLICE) {
-        machine::sample();
-        slices.ours.push(load.rate(SLICE)? / 1e6);
-    }
+    let slices = plan.alone(SLICE, |time| Ok(load.rate(time)? / 1e6))?;
     example.inspect(&mut load, length)?;
-    Ok(row(&slices, length, load.lost()).note(example.note))
+    Ok(marked(row(&slices, length, load.lost()).note(example.note), name, size))
 }
 
 /// Millions of frames a second through an example in a process, in alternation with a worker.
-fn process(plan: &Plan, example: &'static Example, length: Length) -> Result<Entry, Failure> {
+fn process(plan: &Plan, name: &str) -> Result<Entry, Failure> {
+    let (example, length) = (Example::of(name)?, Length::Fixed(64));
     let mut own = Site::start(example, length, true)?;
     let mut peer = Site::start(example, length, false)?;
     let cores = cores();

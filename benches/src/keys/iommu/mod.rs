@@ -6,11 +6,12 @@ mod steady;
 mod throughput;
 
 use crate::Failure;
+use crate::entry::Entry;
 use crate::harness::bare::Work;
 use crate::harness::guest::{Iommu, Shape};
-use crate::harness::two_cores;
 use crate::plan::Plan;
-use crate::run::Output;
+pub use dynamic::measure as dynamic;
+pub use lookup::look_up;
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -22,43 +23,32 @@ const STALE: u64 = 2048;
 const MB: u64 = 1 << 20;
 
 /// The guest's IOMMU, stale pages, the baseline, and the target.
-const STEADY: [(&str, Iommu, u64, Iommu, f64); 4] = [
-    ("static.2m", Iommu::Pages(2 * MB), 0, Iommu::Off, 0.97),
-    ("static.1g", Iommu::Pages(1024 * MB), 0, Iommu::Off, 0.97),
-    ("static.4k", Iommu::Fragments, 0, Iommu::Off, 0.85),
-    ("stale", Iommu::Fragments, STALE, Iommu::Fragments, 0.95),
+const STEADY: [(Iommu, u64, Iommu, f64); 4] = [
+    (Iommu::Pages(2 * MB), 0, Iommu::Off, 0.97),
+    (Iommu::Pages(1024 * MB), 0, Iommu::Off, 0.97),
+    (Iommu::Fragments, 0, Iommu::Off, 0.85),
+    (Iommu::Fragments, STALE, Iommu::Fragments, 0.95),
 ];
 
 /// A single guest on a port: the back-end's work, and the IOMMU's mapping.
-const PASSING: [(&str, Work, Iommu); 5] = [
-    ("pvp.2m", Work::Through, Iommu::Pages(2 * MB)),
-    ("pvp.1g", Work::Through, Iommu::Pages(1024 * MB)),
-    ("micro.in", Work::In, Iommu::Pages(2 * MB)),
-    ("micro.out", Work::Out, Iommu::Pages(2 * MB)),
-    ("micro.loop", Work::Loop, Iommu::Pages(2 * MB)),
+const PASSING: [(Work, Iommu); 5] = [
+    (Work::Through, Iommu::Pages(2 * MB)),
+    (Work::Through, Iommu::Pages(1024 * MB)),
+    (Work::In, Iommu::Pages(2 * MB)),
+    (Work::Out, Iommu::Pages(2 * MB)),
+    (Work::Loop, Iommu::Pages(2 * MB)),
 ];
 
-/// Runs the keys that are wanted.
-pub fn run(plan: &Plan, output: &mut Output<'_>) -> Result<(), Failure> {
-    two_cores()?;
-    for (key, iommu, stale, other, mark) in STEADY {
-        if output.wants(key) {
-            let (shape, other) = (Shape { iommu, ..OFF }, Shape { iommu: other, ..OFF });
-            output.put(key, steady::measure(plan, shape, stale, other, mark));
-        }
-    }
-    if output.wants("dynamic") {
-        output.put("dynamic", dynamic::measure(plan));
-    }
-    for (key, work, iommu) in PASSING {
-        if output.wants(key) {
-            output.put(key, throughput::measure(plan, work, &Shape { iommu, ..OFF }));
-        }
-    }
-    if output.wants("micro.lookup") {
-        output.put("micro.lookup", lookup::look_up(plan));
-    }
-    Ok(())
+/// One of [`STEADY`].
+pub fn steady(plan: &Plan, row: usize) -> Result<Entry, Failure> {
+    let (iommu, stale, other, mark) = STEADY[row];
+    steady::measure(plan, Shape { iommu, ..OFF }, stale, Shape { iommu: other, ..OFF }, mark)
+}
+
+/// One of [`PASSING`].
+pub fn passing(plan: &Plan, row: usize) -> Result<Entry, Failure> {
+    let (work, iommu) = PASSING[row];
+    throughput::measure(plan, work, &Shape { iommu, ..OFF })
 }
 
 /// At least as many slices as an interval needs.

@@ -16,6 +16,7 @@ use crate::harness::WORKER;
 use crate::harness::fabric::{Harness, SWITCH};
 use crate::harness::program::{join, welcome};
 use crate::keys::Folder;
+use crate::keys::Rows;
 use crate::machine;
 use crate::peer::net::Space;
 use crate::plan::Plan;
@@ -70,7 +71,7 @@ const MEASURES: [(&str, &str); 3] =
     [("requests 50", "thousand/s"), ("requests 1", "thousand/s"), ("stream", "Gb/s")];
 
 /// `apart.pipe.*` and `apart.switch.*`: requests over 50 connections, over one, and a stream.
-pub fn measure(plan: &Plan, switch: bool) -> Result<[Entry; 3], Failure> {
+pub fn measure(plan: &Plan, switch: bool) -> Rows {
     let mut network = Network::new(switch)?;
     let mut pairs = Vec::new();
     for (number, (_, ways)) in (0_u8..).zip(WAYS) {
@@ -88,9 +89,7 @@ pub fn measure(plan: &Plan, switch: bool) -> Result<[Entry; 3], Failure> {
             }
         }
     }
-    let mut rows = MEASURES.iter().zip(figures).map(|((_, unit), lists)| row(unit, &lists));
-    let mut next = || rows.next().ok_or("no row");
-    Ok([next()?, next()?, next()?])
+    Ok(MEASURES.iter().zip(figures).map(|((_, unit), lists)| row(unit, &lists)).collect())
 }
 
 fn row(unit: &str, lists: &[Vec<[f64; 6]>]) -> Entry {

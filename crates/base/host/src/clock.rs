@@ -1,7 +1,13 @@
 //! Time: monotonic nanoseconds, and the processor's ticks.
 
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
+
+/// Nanoseconds since 1970, by the clock of the machine; 0 for times before.
+#[inline]
+pub fn since_1970() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
+}
 
 /// Converts the processor's tick counter to nanoseconds of CLOCK_MONOTONIC: cheaper than a system call, with
 /// an error of some millionths, and the same for all threads. If ticks are not reliable, reads

@@ -5,12 +5,12 @@
 
 use crate::vm::VmError;
 use ringway_host::kvm::CpuState;
-use ringway_host::{EventFd, HostError, Mapping, extents, random};
+use ringway_host::{EventFd, HostError, Mapping, extents, random, since_1970};
 use ringway_mem::{Memory, MemoryError, Region, copy};
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Bytes that tell a machine that it resumes from a snapshot.
 const WORDS: u64 = 24;
@@ -41,10 +41,6 @@ fn whole(region: &Region) -> Result<Memory, MemoryError> {
     let mut region = region.clone();
     (region.guest, region.user) = (0, 0);
     Memory::new(vec![region])
-}
-
-fn since_1970() -> Duration {
-    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
 impl Snapshot {
@@ -79,7 +75,16 @@ impl Snapshot {
                 bytes += u64::from(len);
             }
         }
-        Ok(Snapshot { cpu, size, word, hz, wall: since_1970(), bytes, ports: 0, image: 0 })
+        Ok(Snapshot {
+            cpu,
+            size,
+            word,
+            hz,
+            wall: Duration::from_nanos(since_1970()),
+            bytes,
+            ports: 0,
+            image: 0,
+        })
     }
 
     /// Tells a machine in its memory that it resumes from this snapshot, and how long ago it was taken. A clone gets a
@@ -89,7 +94,7 @@ impl Snapshot {
         if hz != self.hz {
             return Err(VmError::Clock(self.hz, hz));
         }
-        let passed = since_1970().saturating_sub(self.wall);
+        let passed = Duration::from_nanos(since_1970()).saturating_sub(self.wall);
         let ticks = passed.as_nanos() * u128::from(hz) / 1_000_000_000;
         let memory = whole(region).map_err(|_| VmError::Memory(self.size))?;
         let words = memory.user_span(self.word, WORDS as u32).ok_or(VmError::Memory(self.size))?;

@@ -77,26 +77,12 @@ impl End {
 
 /// The next frame.
 pub(crate) fn take<'a>(memory: &'a RingMemory, rx: &mut Consumer) -> Result<Option<Taken<'a>>, Broken> {
-    if memory.is_closed() || rx.available(memory, 1)? == 0 {
+    if memory.is_closed() {
         return Ok(None);
     }
-    let mut slot = rx.slot(memory, 0);
-    let mut taken = Taken { pieces: Pieces::new(), offload: slot.offload, slots: 0 };
-    loop {
-        let offset = if taken.pieces.is_empty() { 0 } else { slot.offset() };
-        let end = u32::from(offset) + u32::from(slot.len);
-        let buffer = memory.buffer(slot.buf_idx, end).ok_or(Broken::Buffer)?;
-        taken.pieces.push(buffer.as_span().split(offset.into()).1);
-        taken.slots += 1;
-        if !slot.has_more() {
-            return Ok(Some(taken));
-        }
-        // Attack: an endless frame. The other side publishes only whole frames.
-        if taken.slots >= rx.available(memory, taken.slots + 1)?.min(FRAGMENTS as u32) {
-            return Err(Broken::Index);
-        }
-        slot = rx.slot(memory, taken.slots);
-    }
+    let mut pieces = Pieces::new();
+    let frame = rx.pieces(memory, |piece| pieces.push(piece))?;
+    Ok(frame.map(|(offload, slots)| Taken { pieces, offload, slots }))
 }
 
 /// A port as the stack sends to it.

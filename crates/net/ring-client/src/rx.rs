@@ -4,7 +4,7 @@ use crate::RingError;
 use crate::shared::Shared;
 use arrayvec::ArrayVec;
 use ringway_mem::{Span, SpanMut};
-use ringway_ring::{Broken, Consumer, FRAGMENTS, Received, Slot};
+use ringway_ring::{Consumer, FRAGMENTS, Received, Slot};
 use std::sync::Arc;
 
 /// A received frame in the ring's memory.
@@ -52,28 +52,10 @@ impl Rx {
     /// may change at any time until then.
     #[inline]
     pub fn take(&mut self) -> Result<Option<Taken<'_>>, RingError> {
-        let memory = &self.shared.memory;
-        let available = self.consumer.available(memory, FRAGMENTS as u32)?;
-        if available == 0 {
-            return Ok(None);
-        }
-        let mut slot = self.consumer.slot(memory, 0);
-        let (offload, mut pieces) = (slot.offload, ArrayVec::<Span<'_>, FRAGMENTS>::new());
-        loop {
-            let offset = if pieces.is_empty() { 0 } else { slot.offset() };
-            let end = u32::from(offset) + u32::from(slot.len);
-            let buffer = memory.buffer(slot.buf_idx, end).ok_or(Broken::Buffer)?;
-            pieces.push(buffer.as_span().split(offset.into()).1);
-            if !slot.has_more() {
-                break;
-            }
-            // Attack: an endless frame. The other side publishes only whole frames.
-            if pieces.len() as u32 >= available.min(FRAGMENTS as u32) {
-                return Err(Broken::Index.into());
-            }
-            slot = self.consumer.slot(memory, pieces.len() as u32);
-        }
-        self.consumer.advance(pieces.len() as u32);
+        let mut pieces = ArrayVec::new();
+        let frame = self.consumer.pieces(&self.shared.memory, |piece| pieces.push(piece))?;
+        let Some((offload, slots)) = frame else { return Ok(None) };
+        self.consumer.advance(slots);
         Ok(Some(Taken { pieces, offload }))
     }
 

@@ -5,13 +5,12 @@
 
 use crate::proto::Capture;
 use ringway_frame::{Burst, Reason};
-use ringway_host::{HostError, Mapping};
+use ringway_host::{HostError, Mapping, since_1970};
 use ringway_ring::capture::{Geometry, Producer, Record};
 use ringway_wire::filter::{Filter, FilterError, Subject};
 use ringway_wire::pcapng::Direction;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Most captures of a fabric at a time. Attack: clients whose captures make a port's frames be copied without end.
 pub const CAPTURES: usize = 16;
@@ -162,8 +161,7 @@ impl Tap {
                 continue;
             }
             bytes.truncate(most);
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let record = Record { port, kind: seen.to_kind(), time: now.as_nanos() as u64, len };
+            let record = Record { port, kind: seen.to_kind(), time: since_1970(), len };
             producer.push(&lane, &record, bytes);
         }
         producer.publish(&lane);

@@ -6,167 +6,29 @@
 
 use super::Calls;
 use crate::error::HostError;
-use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
-};
-use std::collections::BTreeMap;
+use crate::seccomp::{COMMON, OLD, PROGRAM, Rules, any_arguments, calls, program, refuse, when};
+use seccompiler::{BackendError, BpfProgram, SeccompAction, SeccompCmpOp};
 
-/// Calls permitted with any arguments: those of arch/um/os-Linux, of Linux 6.1 and newer, and those of the C
-/// library for a program with threads.
-const ALLOWED: &[libc::c_long] = &[
+/// Calls permitted with any arguments, in addition to those of all programs: those of arch/um/os-Linux, of Linux 6.1
+/// and newer, and those of the C library for a program with threads.
+const ALLOWED: &[libc::c_long] = calls![
     // Its disks, its memory's file, its host file system.
-    libc::SYS_openat,
-    libc::SYS_close,
-    libc::SYS_close_range,
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_readv,
-    libc::SYS_writev,
-    libc::SYS_pread64,
-    libc::SYS_pwrite64,
-    libc::SYS_lseek,
-    libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_fstatfs,
-    libc::SYS_statfs,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlinkat,
-    libc::SYS_getdents64,
-    libc::SYS_getcwd,
-    libc::SYS_chdir,
-    libc::SYS_mkdirat,
-    libc::SYS_unlinkat,
-    libc::SYS_ftruncate,
-    libc::SYS_fallocate,
-    libc::SYS_fsync,
-    libc::SYS_fdatasync,
-    libc::SYS_fchmod,
-    libc::SYS_umask,
-    libc::SYS_flock,
-    libc::SYS_dup,
-    libc::SYS_dup3,
-    libc::SYS_fcntl,
-    libc::SYS_ioctl,
-    libc::SYS_memfd_create,
+    SYS_mkdirat SYS_unlinkat SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync SYS_fchmod SYS_umask
+    SYS_flock SYS_fcntl SYS_ioctl SYS_memfd_create SYS_mmap
     // Its network devices.
-    libc::SYS_socketpair,
-    libc::SYS_connect,
-    libc::SYS_bind,
-    libc::SYS_listen,
-    libc::SYS_accept4,
-    libc::SYS_shutdown,
-    libc::SYS_setsockopt,
-    libc::SYS_getsockopt,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_sendto,
-    libc::SYS_recvfrom,
-    libc::SYS_sendmsg,
-    libc::SYS_recvmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_recvmmsg,
-    // Waiting and time.
-    libc::SYS_pipe2,
-    libc::SYS_eventfd2,
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_futex,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_getres,
-    libc::SYS_gettimeofday,
-    libc::SYS_timer_create,
-    libc::SYS_timer_settime,
-    libc::SYS_timer_gettime,
-    libc::SYS_timer_delete,
-    libc::SYS_setitimer,
-    libc::SYS_getitimer,
-    libc::SYS_restart_syscall,
-    libc::SYS_sched_yield,
-    // Memory.
-    libc::SYS_mmap,
-    libc::SYS_munmap,
-    libc::SYS_mprotect,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_brk,
-    libc::SYS_getrandom,
+    SYS_socketpair SYS_connect SYS_bind SYS_listen SYS_accept4 SYS_setsockopt SYS_sendmmsg SYS_recvmmsg
+    // Time.
+    SYS_timer_create SYS_timer_settime SYS_timer_gettime SYS_timer_delete
     // Its guest's processes.
-    libc::SYS_ptrace,
-    libc::SYS_wait4,
-    libc::SYS_waitid,
-    libc::SYS_kill,
-    libc::SYS_tgkill,
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_seccomp,
-    libc::SYS_prctl,
-    libc::SYS_personality,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    libc::SYS_setpgid,
-    libc::SYS_setsid,
-    libc::SYS_getpgid,
-    libc::SYS_getpid,
-    libc::SYS_getppid,
-    libc::SYS_gettid,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
-    libc::SYS_prlimit64,
-    libc::SYS_getrusage,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_getcpu,
-    libc::SYS_sysinfo,
-    libc::SYS_uname,
-    libc::SYS_set_tid_address,
-    libc::SYS_set_robust_list,
-    libc::SYS_rseq,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_rt_sigsuspend,
-    libc::SYS_rt_sigpending,
-    libc::SYS_sigaltstack,
+    SYS_ptrace SYS_wait4 SYS_waitid SYS_kill SYS_tgkill SYS_execve SYS_execveat SYS_seccomp SYS_prctl
+    SYS_personality SYS_setpgid SYS_setsid SYS_getpgid SYS_prlimit64 SYS_set_tid_address
 ];
-
-/// Calls that newer architectures don't have.
 #[cfg(target_arch = "x86_64")]
-const OLD: &[libc::c_long] = &[
-    libc::SYS_open,
-    libc::SYS_stat,
-    libc::SYS_lstat,
-    libc::SYS_access,
-    libc::SYS_readlink,
-    libc::SYS_mkdir,
-    libc::SYS_rmdir,
-    libc::SYS_unlink,
-    libc::SYS_dup2,
-    libc::SYS_pipe,
-    libc::SYS_poll,
-    libc::SYS_select,
-    libc::SYS_epoll_create,
-    libc::SYS_epoll_wait,
-    libc::SYS_getpgrp,
-    libc::SYS_getrlimit,
-    libc::SYS_setrlimit,
-    libc::SYS_arch_prctl,
-    libc::SYS_alarm,
-    libc::SYS_pause,
-    libc::SYS_time,
+const OLD_OF_UML: &[libc::c_long] = calls![
+    SYS_mkdir SYS_rmdir SYS_unlink SYS_epoll_create SYS_getpgrp SYS_getrlimit SYS_setrlimit SYS_arch_prctl
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const OLD: &[libc::c_long] = &[];
-
-const ARCH: TargetArch = if cfg!(target_arch = "aarch64") { TargetArch::aarch64 } else { TargetArch::x86_64 };
+const OLD_OF_UML: &[libc::c_long] = &[];
 
 /// Attack: new namespaces give a program access to mounts and other parts of the kernel that are otherwise
 /// unreachable.
@@ -180,39 +42,12 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
 
 /// Attack: a guest that took over QEMU goes on to the kernel: by new namespaces, other processes' memory, parts of
 /// the kernel where most errors are found, or by taking what is limited system-wide (`fs.aio-max-nr`).
-const NEVER_OF_QEMU: &[libc::c_long] = &[
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_clone3,
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_pivot_root,
-    libc::SYS_chroot,
-    libc::SYS_open_tree,
-    libc::SYS_move_mount,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_io_setup,
-    libc::SYS_mq_open,
-    libc::SYS_quotactl,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_kexec_load,
-    libc::SYS_acct,
-    libc::SYS_swapon,
-    libc::SYS_syslog,
+const NEVER_OF_QEMU: &[libc::c_long] = calls![
+    SYS_unshare SYS_setns SYS_clone3 SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_open_tree
+    SYS_move_mount SYS_fsopen SYS_fsconfig SYS_fsmount SYS_fspick SYS_ptrace SYS_process_vm_readv
+    SYS_process_vm_writev SYS_bpf SYS_perf_event_open SYS_userfaultfd SYS_keyctl SYS_add_key
+    SYS_request_key SYS_io_setup SYS_mq_open SYS_quotactl SYS_open_by_handle_at SYS_init_module
+    SYS_finit_module SYS_kexec_load SYS_acct SYS_swapon SYS_syslog
 ];
 
 /// On x86-64, the bit of system calls with 32-bit pointers, which some kernels have.
@@ -221,43 +56,34 @@ const X32: libc::c_long = if cfg!(target_arch = "x86_64") { 0x4000_0000 } else {
 /// The filter for a program, if it has one. Refused calls return ENOSYS, so that the C library falls back to older
 /// ones: `clone3`'s flags are in memory, which filters can't read.
 pub(super) fn filter(calls: Calls) -> Result<Option<BpfProgram>, HostError> {
-    let program = match calls {
+    let (rules, other, matched) = match calls {
         Calls::Any => return Ok(None),
-        Calls::Uml => uml(),
-        Calls::Qemu => qemu(),
+        Calls::Uml => (uml(), refuse(libc::ENOSYS), SeccompAction::Allow),
+        Calls::Qemu => (qemu(), SeccompAction::Allow, refuse(libc::ENOSYS)),
     };
-    program.map(Some).map_err(|error| HostError::Sandbox(error.to_string()))
+    program(rules, other, matched).map(Some)
 }
 
-const REFUSE: SeccompAction = SeccompAction::Errno(libc::ENOSYS as u32);
-
-fn qemu() -> Result<BpfProgram, BackendError> {
-    let mut rules = BTreeMap::new();
+fn qemu() -> Result<Rules, BackendError> {
+    let mut rules = Rules::new();
     for bit in [0, X32] {
         rules.extend(NEVER_OF_QEMU.iter().map(|call| (call | bit, Vec::new())));
         let mut cloned = Vec::new();
         for flag in (0..u32::BITS).map(|shift| 1 << shift).filter(|flag| flag & NAMESPACES as u32 != 0) {
             let flag = u64::from(flag);
-            cloned.extend(when(SeccompCmpOp::MaskedEq(flag), flag)?);
+            cloned.extend(when(0, SeccompCmpOp::MaskedEq(flag), flag)?);
         }
         rules.insert(libc::SYS_clone | bit, cloned);
         // Attack: some families, such as AF_VSOCK, have no namespaces.
-        rules.insert(libc::SYS_socket | bit, when(SeccompCmpOp::Ne, libc::AF_UNIX as u64)?);
+        rules.insert(libc::SYS_socket | bit, when(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)?);
     }
-    SeccompFilter::new(rules, SeccompAction::Allow, REFUSE, ARCH)?.try_into()
+    Ok(rules)
 }
 
-fn uml() -> Result<BpfProgram, BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        ALLOWED.iter().chain(OLD).map(|&call| (call, Vec::new())).collect();
+fn uml() -> Result<Rules, BackendError> {
+    let mut rules = any_arguments(&[COMMON, PROGRAM, OLD[0], OLD[1], ALLOWED, OLD_OF_UML]);
     let none = SeccompCmpOp::MaskedEq(NAMESPACES as u32 as u64);
-    rules.insert(libc::SYS_clone, when(none, 0)?);
-    rules.insert(libc::SYS_socket, when(SeccompCmpOp::Eq, libc::AF_UNIX as u64)?);
-    SeccompFilter::new(rules, REFUSE, SeccompAction::Allow, ARCH)?.try_into()
-}
-
-/// A condition on the first argument.
-fn when(operator: SeccompCmpOp, value: u64) -> Result<Vec<SeccompRule>, BackendError> {
-    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, value)?;
-    Ok(vec![SeccompRule::new(vec![condition])?])
+    rules.insert(libc::SYS_clone, when(0, none, 0)?);
+    rules.insert(libc::SYS_socket, when(0, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?);
+    Ok(rules)
 }

@@ -1,142 +1,32 @@
 //! The seccomp filters for a plugin's process: an allowlist of the system calls of Python and its libraries.
 //! None of them affects another process: no signals, priorities, CPU affinities or descriptor owners.
 
-use super::calls::{Rules, older, one_of, program, refuse, when};
 use crate::error::HostError;
+use crate::seccomp::{
+    COMMON, OLD, PROGRAM, Rules, any_arguments, calls, older, one_of, program, refuse, threads, when,
+};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule,
 };
 
-/// Calls permitted with any arguments.
-const ALLOWED: &[libc::c_long] = &[
-    // Files, which landlock limits to Python's and the folder's, to be read.
-    libc::SYS_openat,
-    libc::SYS_read,
-    libc::SYS_readv,
-    libc::SYS_pread64,
-    libc::SYS_preadv,
-    libc::SYS_lseek,
-    libc::SYS_fstat,
-    libc::SYS_newfstatat,
-    libc::SYS_statx,
-    libc::SYS_fstatfs,
-    libc::SYS_statfs,
-    libc::SYS_faccessat,
-    libc::SYS_faccessat2,
-    libc::SYS_readlinkat,
-    libc::SYS_getdents64,
-    libc::SYS_getcwd,
-    libc::SYS_chdir,
-    libc::SYS_fchdir,
-    libc::SYS_fadvise64,
-    // Descriptors: the channel, output, and those created by libraries.
-    libc::SYS_write,
-    libc::SYS_writev,
-    libc::SYS_pwrite64,
-    libc::SYS_pwritev,
-    libc::SYS_sendto,
-    libc::SYS_sendmsg,
-    libc::SYS_recvfrom,
-    libc::SYS_recvmsg,
-    libc::SYS_getsockopt,
-    libc::SYS_getsockname,
-    libc::SYS_getpeername,
-    libc::SYS_shutdown,
-    libc::SYS_close,
-    libc::SYS_close_range,
-    libc::SYS_dup,
-    libc::SYS_dup3,
-    libc::SYS_pipe2,
-    libc::SYS_eventfd2,
-    // Waiting.
-    libc::SYS_epoll_create1,
-    libc::SYS_epoll_ctl,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_ppoll,
-    libc::SYS_pselect6,
-    libc::SYS_futex,
-    libc::SYS_nanosleep,
-    libc::SYS_clock_nanosleep,
-    libc::SYS_clock_gettime,
-    libc::SYS_clock_getres,
-    libc::SYS_gettimeofday,
-    libc::SYS_setitimer,
-    libc::SYS_getitimer,
-    libc::SYS_timerfd_create,
-    libc::SYS_timerfd_settime,
-    libc::SYS_timerfd_gettime,
-    libc::SYS_restart_syscall,
-    libc::SYS_sched_yield,
-    // Memory; libraries are mapped to be run.
-    libc::SYS_brk,
-    libc::SYS_munmap,
-    libc::SYS_mprotect,
-    libc::SYS_mremap,
-    libc::SYS_madvise,
-    libc::SYS_getrandom,
-    // Threads, in addition to the condition below. The other filter refuses `clone3`.
-    libc::SYS_clone3,
-    libc::SYS_set_robust_list,
-    libc::SYS_rseq,
-    libc::SYS_exit,
-    libc::SYS_exit_group,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigpending,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_rt_sigsuspend,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_sigaltstack,
+/// Calls permitted with any arguments, in addition to those of all programs. Landlock limits files to Python's and the
+/// folder's, to be read.
+const ALLOWED: &[libc::c_long] = calls![
+    SYS_preadv SYS_pwritev SYS_fadvise64 SYS_fchdir SYS_epoll_pwait2
+    SYS_timerfd_create SYS_timerfd_settime SYS_timerfd_gettime SYS_rt_sigtimedwait
+    // The other filter refuses it.
+    SYS_clone3
     // Queries.
-    libc::SYS_getpid,
-    libc::SYS_getppid,
-    libc::SYS_gettid,
-    libc::SYS_getuid,
-    libc::SYS_geteuid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
-    libc::SYS_getresuid,
-    libc::SYS_getresgid,
-    libc::SYS_getgroups,
-    libc::SYS_getcpu,
-    libc::SYS_getrusage,
-    libc::SYS_getpriority,
-    libc::SYS_sched_getaffinity,
-    libc::SYS_sched_getscheduler,
-    libc::SYS_sched_getparam,
-    libc::SYS_sched_get_priority_min,
-    libc::SYS_sched_get_priority_max,
-    libc::SYS_times,
-    libc::SYS_sysinfo,
-    libc::SYS_uname,
+    SYS_getresuid SYS_getresgid SYS_getgroups SYS_getrlimit SYS_getpriority SYS_sched_getscheduler
+    SYS_sched_getparam SYS_sched_get_priority_min SYS_sched_get_priority_max SYS_times
 ];
-
-/// Calls that newer architectures don't have.
 #[cfg(target_arch = "x86_64")]
-const OLD: &[libc::c_long] = &[
-    libc::SYS_open,
-    libc::SYS_stat,
-    libc::SYS_lstat,
-    libc::SYS_access,
-    libc::SYS_readlink,
-    libc::SYS_getdents,
-    libc::SYS_dup2,
-    libc::SYS_pipe,
-    libc::SYS_poll,
-    libc::SYS_select,
-    libc::SYS_epoll_wait,
-    libc::SYS_alarm,
-    libc::SYS_pause,
-    libc::SYS_time,
-    libc::SYS_getrlimit,
-];
+const OLD_OF_PYTHON: &[libc::c_long] = calls![SYS_getdents];
 #[cfg(not(target_arch = "x86_64"))]
-const OLD: &[libc::c_long] = &[libc::SYS_getrlimit];
+const OLD_OF_PYTHON: &[libc::c_long] = &[];
 
 /// Additional calls of a plugin with network access. Landlock refuses to bind TCP ports.
-const CONNECTING: &[libc::c_long] =
-    &[libc::SYS_connect, libc::SYS_setsockopt, libc::SYS_sendmmsg, libc::SYS_recvmmsg];
+const CONNECTING: &[libc::c_long] = calls![SYS_connect SYS_setsockopt SYS_sendmmsg SYS_recvmmsg];
 
 /// Bits of a socket's type that are not flags (`SOCK_TYPE_MASK` of Linux).
 const TYPE: u64 = 0xf;
@@ -155,10 +45,8 @@ fn socket(family: libc::c_int, kind: libc::c_int) -> Result<SeccompRule, Backend
 }
 
 fn rules(network: bool) -> Result<Rules, BackendError> {
-    let mut rules: Rules = ALLOWED.iter().chain(OLD).map(|&call| (call, Vec::new())).collect();
-    // Threads, but no processes.
-    let thread = libc::CLONE_THREAD as u64;
-    rules.insert(libc::SYS_clone, when(0, SeccompCmpOp::MaskedEq(thread), thread)?);
+    let mut rules = any_arguments(&[COMMON, PROGRAM, OLD[0], OLD[1], ALLOWED, OLD_OF_PYTHON]);
+    rules.insert(libc::SYS_clone, threads()?);
     rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_NAME.into(), libc::PR_SET_VMA.into()])?);
     // Attack: use of the host's huge pages, which ports and guests need; locked memory.
     let special = (libc::MAP_HUGETLB | libc::MAP_LOCKED) as u64;
@@ -185,7 +73,7 @@ fn rules(network: bool) -> Result<Rules, BackendError> {
     // Attack: a pair of datagram sockets can send to any UNIX socket by name.
     rules.insert(libc::SYS_socketpair, vec![socket(libc::AF_UNIX, libc::SOCK_STREAM)?]);
     if network {
-        rules.extend(CONNECTING.iter().map(|&call| (call, Vec::new())));
+        rules.extend(any_arguments(&[CONNECTING]));
         let mut sockets = Vec::new();
         for family in [libc::AF_INET, libc::AF_INET6] {
             sockets.push(socket(family, libc::SOCK_STREAM)?);

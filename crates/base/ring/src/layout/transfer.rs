@@ -88,7 +88,7 @@ impl Consumer {
         }
         let slot = self.slot(memory, 0);
         if slot.has_more() {
-            return self.pop_pieces(memory, slot, out);
+            return self.pop_pieces(memory, out);
         }
         if self.known() > AHEAD {
             memory.prefetch_frame(self.slot(memory, AHEAD).buf_idx);
@@ -100,32 +100,45 @@ impl Consumer {
     }
 
     #[cold]
-    fn pop_pieces(
+    fn pop_pieces(&mut self, memory: &RingMemory, out: &mut [u8]) -> Result<Option<Received>, Broken> {
+        let (mut len, mut whole) = (0, 0);
+        let frame = self.pieces(memory, |piece| {
+            len += piece.read(out.get_mut(len..).unwrap_or_default());
+            whole += piece.len();
+        })?;
+        let Some((offload, slots)) = frame else { return Ok(None) };
+        self.advance(slots);
+        Ok(Some(Received { len, whole, offload }))
+    }
+
+    /// Passes the pieces of the next frame to `each`; returns its offload metadata and the number of its slots, which
+    /// stay until [`Consumer::advance`]. `None`: there is no frame. After an error the pieces are to be discarded.
+    #[inline]
+    pub fn pieces<'m>(
         &mut self,
-        memory: &RingMemory,
-        first: Slot,
-        out: &mut [u8],
-    ) -> Result<Option<Received>, Broken> {
-        let available = self.available(memory, FRAGMENTS as u32)?;
-        let mut received = Received { offload: first.offload, ..Received::default() };
-        let (mut slot, mut count) = (first, 0);
+        memory: &'m RingMemory,
+        mut each: impl FnMut(Span<'m>),
+    ) -> Result<Option<([u8; 10], u32)>, Broken> {
+        if self.available(memory, 1)? == 0 {
+            return Ok(None);
+        }
+        let mut slot = self.slot(memory, 0);
+        let (offload, mut slots) = (slot.offload, 0);
         loop {
-            let buffer = memory.buffer(slot.buf_idx, u32::from(slot.len)).ok_or(Broken::Buffer)?;
-            let rest = out.get_mut(received.len..).unwrap_or_default();
-            received.len += buffer.as_span().read(rest);
-            received.whole += buffer.len();
-            count += 1;
+            let offset = if slots == 0 { 0 } else { slot.offset() };
+            let end = u32::from(offset) + u32::from(slot.len);
+            let buffer = memory.buffer(slot.buf_idx, end).ok_or(Broken::Buffer)?;
+            each(buffer.as_span().split(offset.into()).1);
+            slots += 1;
             if !slot.has_more() {
-                break;
+                return Ok(Some((offload, slots)));
             }
             // Attack: an endless frame. The other side publishes only whole frames.
-            if count >= available.min(FRAGMENTS as u32) {
+            if slots >= self.available(memory, slots + 1)?.min(FRAGMENTS as u32) {
                 return Err(Broken::Index);
             }
-            slot = self.slot(memory, count);
+            slot = self.slot(memory, slots);
         }
-        self.advance(count);
-        Ok(Some(received))
     }
 }
 

@@ -99,8 +99,7 @@ impl Builder {
 /// Attack: elements make their secrets from these numbers, and a seed taken from the clock could be guessed. The clock
 /// is only used if the operating system has no random numbers.
 fn seed() -> u64 {
-    let clock = || std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
-    ringway_host::random().unwrap_or_else(|_| clock())
+    ringway_host::random().unwrap_or_else(|_| ringway_host::since_1970())
 }
 
 impl Rebuild for Builder {

@@ -5,7 +5,7 @@ use ringway_click::{Registry, Router, RunTime, Time};
 use ringway_click_lang::Environment;
 use ringway_host::{PollFd, poll, read_file};
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The machine's clocks; the steady one stands still with the program.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ impl Default for Machine {
 
 impl Time for Machine {
     fn wall(&mut self) -> u64 {
-        SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64)
+        ringway_host::since_1970()
     }
 
     fn steady(&mut self) -> u64 {

@@ -2,11 +2,10 @@
 
 use ringway_fabric::MessageStream;
 use ringway_fabric::capture::Seen;
-use ringway_host::{Mapping, wait_readable};
+use ringway_host::{Mapping, since_1970, wait_readable};
 use ringway_ring::capture::{Consumer, Geometry, Statistics};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How far a frame's time may be behind the time at which it is read, in nanoseconds.
 const FUTURE: u64 = 1_000_000_000;
@@ -39,11 +38,6 @@ pub struct Reader {
     stream: MessageStream,
 }
 
-/// Nanoseconds since 1970.
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
-}
-
 impl Reader {
     /// A reader of a capture's memory.
     pub fn new(memory: Option<&OwnedFd>, stream: MessageStream) -> Result<Reader, String> {
@@ -60,7 +54,7 @@ impl Reader {
     /// The next frames; `is_last`: all that there are. Frames that were seen while the memory was read wait, since a
     /// worker may not have shown an older one yet.
     pub fn next(&mut self, is_last: bool) -> Result<Vec<Frame>, String> {
-        let began = now();
+        let began = since_1970();
         for (number, consumer) in self.consumers.iter_mut().enumerate() {
             let Some(lane) = self.geometry.lane(self.memory.words(), number) else { continue };
             let waiting = &mut self.waiting;

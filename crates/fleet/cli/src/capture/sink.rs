@@ -1,10 +1,11 @@
 //! Where captured frames go: a pcapng file, or lines.
 
-use super::reader::{Frame, now};
+use super::reader::Frame;
 use super::summary::{json, line};
 use crate::fail::Fail;
 use ringway_fabric::capture::Seen;
 use ringway_fabric::proto::Capture;
+use ringway_host::since_1970;
 use ringway_ring::capture::Statistics;
 use ringway_wire::pcapng::{self, Packet};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -119,7 +120,7 @@ impl Sink {
         let most = |mb: u64| usize::try_from(mb << 20).unwrap_or(usize::MAX);
         let recent = ring.map(|mb| Recent { frames: VecDeque::new(), bytes: 0, most: most(mb) });
         let ports = capture.ports.clone();
-        let mut sink = Sink { output, format, ports, encoded, recent, frames: 0, begun: now() };
+        let mut sink = Sink { output, format, ports, encoded, recent, frames: 0, begun: since_1970() };
         match sink.flush() {
             Ok(()) | Err(WriteError::Closed) => Ok(sink),
             Err(WriteError::Failed(what)) => Err(Fail::Failed(what)),
@@ -198,7 +199,7 @@ impl Sink {
         if self.format == Format::Pcapng {
             for (interface, port) in (0..).zip(statistics) {
                 let Statistics { received, accepted, dropped } = *port;
-                let times = (self.begun, now());
+                let times = (self.begun, since_1970());
                 let all = pcapng::Statistics { interface, times, received, accepted, dropped };
                 pcapng::write_statistics(&mut self.encoded, &all);
             }

@@ -14,7 +14,7 @@ use crate::vm::{End, PreparedVm, SharedMachine, Vm, VmError};
 use connections::Connections;
 use limits::{Limit, Lines, Text};
 use ports::{Addresses, Ports};
-use ringway_host::{EventFd, HostError, PollFd, Window, memfd, poll, random};
+use ringway_host::{EventFd, HostError, PollFd, Window, memfd, poll, random, since_1970};
 use ringway_ring::{Broken, LayoutError};
 use ringway_ring_client::Ring;
 use ringway_tiny::FunctionStart;
@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Where the guest finds the channel, behind the largest memory of its own, and then rings of ports.
 const WINDOW: u64 = 0x8000_0000;
@@ -174,8 +174,7 @@ impl FunctionVm {
     ) -> Result<FunctionVm, FunctionError> {
         let ports = start.ports.len();
         let mut function = FunctionVm::over(Vm::around(prepared, memory, image.shared)?, ports, image)?;
-        let wall = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
-        let (hz, seed, len) = (function.vm.hz(), random()?, Channel::bytes()?);
+        let (hz, wall, seed, len) = (function.vm.hz(), since_1970(), random()?, Channel::bytes()?);
         let start = FunctionStart { hz, wall, seed, channel: [WINDOW, len], doorbell: DOORBELLS, ..start };
         function.vm.load_with(image.file, "", &start.to_bytes())?;
         Ok(function)

@@ -2,11 +2,10 @@
 
 use super::Shared;
 use ringway_frame::{Burst, Caps, LARGEST, Lost, Needs, Reason, RxQueue};
-use ringway_host::Mapping;
+use ringway_host::{Mapping, since_1970};
 use ringway_mem::Turn;
 use ringway_ring::capture::{Geometry, Producer, Record};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The memory through which recorded frames go to `control`.
 #[derive(Debug)]
@@ -52,8 +51,7 @@ impl RxQueue for RecordRx {
             let index = usize::from(*frame);
             producer.receive(&lane, 0);
             let count = burst.read(index, 0, &mut self.bytes);
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let record = Record { port: 0, kind: 0, time: now.as_nanos() as u64, len: burst.meta(index).len };
+            let record = Record { port: 0, kind: 0, time: since_1970(), len: burst.meta(index).len };
             if !producer.push(&lane, &record, &self.bytes[..count]) {
                 lost += Lost::count(&self.shared.counters, Reason::Full, burst, &[*frame]);
             }
