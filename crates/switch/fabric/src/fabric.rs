@@ -431,6 +431,7 @@ impl Fabric {
 
     /// Replaces each failed worker; returns the names of its ports, which must be restarted.
     fn replace_workers(&mut self) -> Vec<String> {
+        self.report_lost_threads();
         let gone = (0..self.workers.len()).filter(|&worker| self.workers[worker].handle.is_gone());
         gone.collect::<Vec<_>>().into_iter().flat_map(|worker| self.replace_worker(worker)).collect()
     }

@@ -198,6 +198,14 @@ impl Functions {
         true
     }
 
+    /// Wakes every function.
+    pub fn wake_all(&mut self) {
+        for hosted in &mut self.all {
+            hosted.notified = true;
+            hosted.activate();
+        }
+    }
+
     /// A part of a turn that began at `now`. While queues pass frames on, functions that took long wait. `time` is the
     /// time in nanoseconds.
     #[inline]

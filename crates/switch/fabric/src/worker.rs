@@ -95,7 +95,7 @@ pub struct Gauges {
     pub has_ended: AtomicBool,
     /// Until when its successor times accesses.
     pub closely_until: AtomicU64,
-    /// Whether it runs functions, which no other thread can take over.
+    /// Whether it runs functions, which stay on its thread.
     pub has_functions: AtomicBool,
     /// Whether helper threads signal descriptors shared with peers, since the system refuses `io_setup`.
     pub helped: AtomicBool,
@@ -108,14 +108,18 @@ pub struct Handle {
     /// The worker's statistics and state.
     pub gauges: Arc<Gauges>,
     commands: Commands,
+    next: Next,
 }
 
 /// Commands that a worker has not carried out yet; `None` once the worker is gone.
 type Commands = Arc<Mutex<Option<Vec<Command>>>>;
 
-fn locked(commands: &Commands) -> MutexGuard<'_, Option<Vec<Command>>> {
+/// The worker as which a superseded thread goes on.
+type Next = Arc<Mutex<Option<Box<Worker>>>>;
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     // The lock is held only for a store or a push.
-    commands.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Handle {
@@ -127,9 +131,10 @@ impl Handle {
         self.wakeup.wake();
     }
 
-    /// Makes the thread end as soon as it can, since another one takes over its queues. Returns the commands that it
-    /// did not carry out.
-    pub fn supersede(&self) -> Vec<Command> {
+    /// Makes the thread end as soon as it can, since another one takes over its queues; or go on as `next`, with its
+    /// functions. Returns the commands that it did not carry out.
+    pub fn supersede(&self, next: Option<Worker>) -> Vec<Command> {
+        *locked(&self.next) = next.map(Box::new);
         self.gauges.is_superseded.store(true, SeqCst);
         locked(&self.commands).take().unwrap_or_default()
     }
@@ -190,6 +195,7 @@ pub struct Worker {
     wakeup: Arc<Wakeup>,
     gauges: Arc<Gauges>,
     commands: Commands,
+    next: Next,
     reader: Reader,
     clock: Clock,
     forwarder: Forwarder,
@@ -262,8 +268,14 @@ impl Worker {
     ) -> Result<(Worker, Handle), HostError> {
         let gauges = Arc::new(gauges);
         let commands = Arc::new(Mutex::new(Some(Vec::new())));
+        let next = Next::default();
         let reader = Reader::register().ok_or(HostError::TooManyReaders)?;
-        let handle = Handle { wakeup: wakeup.clone(), gauges: gauges.clone(), commands: commands.clone() };
+        let handle = Handle {
+            wakeup: wakeup.clone(),
+            gauges: gauges.clone(),
+            commands: commands.clone(),
+            next: next.clone(),
+        };
         let (clock, forwarder) = (Clock::new(), Forwarder::new(hash, Meter::new(gauges.clone())));
         let (slots, active, timed) = (Vec::new(), Vec::new(), Vec::new());
         let worker = Worker {
@@ -272,6 +284,7 @@ impl Worker {
             wakeup,
             gauges,
             commands,
+            next,
             reader,
             clock,
             forwarder,
@@ -291,8 +304,7 @@ impl Worker {
 
     /// Takes turns until requested to stop.
     pub fn run(mut self) {
-        self.gauges.thread.store(ringway_host::thread_number(), Relaxed);
-        self.alarm.signal();
+        self.begin();
         if let Err(error) = ringway_host::prepare_signals() {
             self.gauges.helped.store(true, Relaxed);
             tracing::warn!(
@@ -315,18 +327,43 @@ impl Worker {
         }
     }
 
+    /// Called once by the worker's thread.
+    fn begin(&self) {
+        self.gauges.thread.store(ringway_host::thread_number(), Relaxed);
+        self.alarm.signal();
+    }
+
+    /// Ends, since another thread took over its queues: returns `false`. If it has functions, which can't change threads,
+    /// it goes on as another worker, without queues, which no peer can block.
+    #[cold]
+    fn give_up(&mut self, functions: &mut Functions) -> bool {
+        let next = locked(&self.next).take();
+        let Some(next) = next else {
+            self.stopped = true;
+            return false;
+        };
+        // The former one is dropped, which reports that it ended.
+        *self = *next;
+        self.begin();
+        // The successor got their wake-ups meanwhile.
+        functions.wake_all();
+        true
+    }
+
     /// Takes a turn, and sleeps if there is nothing to do; `false` to end.
     fn round(&mut self, functions: &mut Functions, may_sleep: bool) -> bool {
         let Worker { wakeup, slots, active, .. } = self;
         let woken = wakeup.collect(|bit| ring(slots, active, functions, bit));
-        if woken && !self.obey(functions) || self.gauges.is_superseded.load(Relaxed) {
+        if woken && !self.obey(functions) {
             self.stopped = true;
             return false;
         }
+        if self.gauges.is_superseded.load(Relaxed) {
+            return self.give_up(functions);
+        }
         let Turned { now, moved, functions: ran, next_due } = self.turn(functions);
         if self.gauges.is_superseded.load(Relaxed) {
-            self.stopped = true;
-            return false;
+            return self.give_up(functions);
         }
         if self.active.is_empty() && !ran.busy && self.policy.poll != Poll::Always {
             if may_sleep && functions.is_built() {

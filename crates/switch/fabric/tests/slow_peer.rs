@@ -8,8 +8,8 @@ use ringway_fabric::Fabric;
 use ringway_fabric::proto::Event;
 use ringway_frame::Counters;
 use ringway_host::{memfd, open_thread_files, wait_readable};
-use ringway_port::{source, vhost_user};
-use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
+use ringway_port::{ring, source, vhost_user};
+use ringway_spec::{Configuration, Function, Isolation, Kind, MacAddress, Poll, Port, Switch, To, Worker};
 use ringway_switch::learning;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::os::fd::{AsFd, OwnedFd};
@@ -92,6 +92,46 @@ fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
     fabric
 }
 
+/// Adds a function to the worker, which passes frames from port `sender` to port `receiver`. Returns the socket by which
+/// its handlers are called.
+fn add_function(fabric: &mut Fabric) -> UnixStream {
+    let (to, from) = (MacAddress([2, 0, 0, 0, 0, 4]), MacAddress([2, 0, 0, 0, 0, 3]));
+    let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
+    let end = || Kind::new("ring", &ring::Settings { slots: 256, slot_size: 2048 });
+    let ports = [
+        ("in", end(), "sender"),
+        ("out", end(), "receiver"),
+        ("sender", Kind::new("source", &load), "in"),
+        ("receiver", Kind::new("null", &()), "out"),
+    ];
+    for (counters, (name, kind, to)) in (4..).zip(ports) {
+        fabric.add_port(Port::new(name, kind, Some(To::Patch(to.into()))), counters).unwrap();
+    }
+    let text = "FromPort(in) -> ToPort(out); Idle -> ToPort(in); FromPort(out) -> Discard;";
+    let function = Function {
+        name: "f".into(),
+        configuration: Configuration { text: text.into(), ..Configuration::default() },
+        program: None,
+        isolation: Isolation::Worker,
+        fallback: false,
+        snapshots: true,
+        parameters: Vec::new(),
+        ports: vec!["in".into(), "out".into()],
+        chained: false,
+        devices: Vec::new(),
+        memory: 32 << 20,
+        core: None,
+        burst: 64,
+        start: true,
+        first_frame: false,
+        idle: 0,
+        instance: None,
+    };
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    fabric.add_function(1, function, ("handlers".into(), theirs.into())).unwrap();
+    ours
+}
+
 /// Lets a front-end take its memory away under traffic until its port is closed; returns that event.
 fn attack(fabric: &mut Fabric, frames: impl Fn() -> u64 + Sync) -> Option<Event> {
     let file = memfd("guest", SIZE).unwrap();
@@ -137,4 +177,26 @@ fn removing_memory_under_a_worker_closes_only_that_port() {
         }
         assert_eq!((&*worker_of(&fabric, "slow"), &*worker_of(&fabric, "sink")), ("(quarantine)", "w0"));
     }
+}
+
+#[test]
+fn a_worker_with_functions_is_held_no_longer() {
+    let page: Arc<Vec<Counters>> = Arc::new((0..8).map(|_| Counters::default()).collect());
+    let mut fabric = fabric(&page);
+    let _callers = add_function(&mut fabric);
+    let (others, passed) = (|| page[1].rx_frames.load(Relaxed), || page[7].rx_frames.load(Relaxed));
+    let wait = |fabric: &mut Fabric, frames: &dyn Fn() -> u64| {
+        let (before, begin) = (frames(), Instant::now());
+        while frames() < before + 100 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "frames pass: {:?}", fabric.state());
+            serve(fabric);
+        }
+    };
+    wait(&mut fabric, &passed);
+    let Some(Event::Detached { port, reason, .. }) = attack(&mut fabric, others) else {
+        panic!("the port goes on holding its worker; {:?}", fabric.state())
+    };
+    assert!(port == "slow" && reason.starts_with("its memory held a worker"), "{port}, {reason}");
+    wait(&mut fabric, &others);
+    wait(&mut fabric, &passed);
 }

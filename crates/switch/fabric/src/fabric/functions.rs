@@ -5,7 +5,7 @@ use crate::function::Order;
 use crate::proto::{Event, FunctionReport};
 use crate::topology::Held;
 use crate::wakeup::Line;
-use crate::worker::Command;
+use crate::worker::{Command, Handle};
 use ringway_frame::CountersRef;
 use ringway_port::Doorbell;
 use ringway_port::frame_queue::Inside;
@@ -14,9 +14,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
+/// Why a function ended whose thread failed.
+const LOST: &str = "its worker failed; see the log";
+
 /// Where a function runs.
 pub(super) struct FunctionRecord {
     pub(super) worker: usize,
+    /// The thread that runs it alone, or with others, since a peer blocked it when it was its worker's. Ends with them.
+    pub(super) own_thread: Option<Arc<Handle>>,
     bit: usize,
     /// Its doorbell, which watches the socket by which connections to its handlers come.
     line: Arc<Line>,
@@ -82,7 +87,9 @@ impl Fabric {
         let ports: Vec<_> = names.into_iter().zip(frame_queues).collect();
         let jobs = ports.iter().map(|(port, inside)| (port.clone(), Job::Join(inside.clone()))).collect();
         self.workers[worker].handle.send(Command::AddFunction(Box::new(order)));
-        self.functions.insert(number, FunctionRecord { worker, bit, line, ports, chained, multiplies, idle });
+        let own_thread = None;
+        let record = FunctionRecord { worker, own_thread, bit, line, ports, chained, multiplies, idle };
+        self.functions.insert(number, record);
         self.adapt(multiplies);
         Ok(jobs)
     }
@@ -90,12 +97,13 @@ impl Fabric {
     /// Ends a function. Returns the jobs that take its ports back.
     pub fn stop_function(&mut self, number: u64) -> Vec<(String, Job)> {
         let Some(record) = self.functions.remove(&number) else { return Vec::new() };
-        let FunctionRecord { worker, bit, line, ports, multiplies, .. } = record;
+        let FunctionRecord { worker, own_thread, bit, line, ports, multiplies, .. } = record;
         line.unwatch();
         // Before the function ends, so that its neighbours send nothing to it any more.
         self.adapt(multiplies);
         ports.iter().for_each(|(_, inside)| inside.hand_to(None));
-        self.workers[worker].handle.send(Command::RemoveFunction(number));
+        let handle = own_thread.as_deref().unwrap_or(&self.workers[worker].handle);
+        handle.send(Command::RemoveFunction(number));
         self.free_bits([(worker, bit)]);
         let there = ports.into_iter().filter(|(port, _)| self.ports.contains_key(port));
         there.map(|(port, inside)| (port, Job::Leave(inside))).collect()
@@ -124,7 +132,8 @@ impl Fabric {
     /// Suspends a function, or lets it go on.
     pub fn suspend_function(&mut self, number: u64, suspended: bool) {
         if let Some(record) = self.functions.get(&number) {
-            self.workers[record.worker].handle.send(Command::SuspendFunction(number, suspended));
+            let handle = record.own_thread.as_deref().unwrap_or(&self.workers[record.worker].handle);
+            handle.send(Command::SuspendFunction(number, suspended));
         }
     }
 
@@ -135,10 +144,30 @@ impl Fabric {
 
     /// Reports the end of every function of a worker that failed.
     pub(super) fn report_lost_functions(&self, worker: usize) {
-        let its = self.functions.iter().filter(|(_, record)| record.worker == worker);
-        for (number, _) in its {
-            let reason = "its worker failed; see the log".to_string();
-            self.reports.add(*number, FunctionReport::Ended(reason));
+        let is_its = |record: &FunctionRecord| record.worker == worker && record.own_thread.is_none();
+        for (number, _) in self.functions.iter().filter(|(_, record)| is_its(record)) {
+            self.reports.add(*number, FunctionReport::Ended(LOST.into()));
+        }
+    }
+
+    /// Reports the end of every function whose own thread failed.
+    pub(super) fn report_lost_threads(&mut self) {
+        for (number, record) in &mut self.functions {
+            if record.own_thread.take_if(|handle| handle.is_gone()).is_some() {
+                self.reports.add(*number, FunctionReport::Ended(LOST.into()));
+            }
+        }
+    }
+
+    /// Notes that a worker's functions go on on `thread`, but for the `unstarted` ones.
+    pub(super) fn give_thread(&mut self, worker: usize, thread: Handle, unstarted: &[u64]) {
+        let thread = Arc::new(thread);
+        for (number, record) in &mut self.functions {
+            let is_its = record.worker == worker && record.own_thread.is_none();
+            if is_its && !unstarted.contains(number) {
+                record.line.move_to(thread.wakeup.clone(), record.bit);
+                record.own_thread = Some(thread.clone());
+            }
         }
     }
 

@@ -8,9 +8,10 @@
 use super::{Fabric, WorkerRecord};
 use crate::meter::{Access, CLOSELY_LEAST};
 use crate::topology::RxSlot;
-use crate::worker::{Command, Policy, Worker};
+use crate::worker::{Command, Handle, Policy, Worker};
 use ringway_host::HostError;
 use ringway_port::Doorbell;
+use ringway_spec::Poll;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -42,12 +43,13 @@ impl Fabric {
 
     fn take_over(&mut self, worker: usize) {
         let WorkerRecord { spec, handle, .. } = &self.workers[worker];
-        let name = spec.name.clone();
-        if handle.gauges.has_functions.load(Relaxed) {
-            return;
-        }
-        let new = match self.succeed(worker) {
-            Ok(new) => new,
+        let (name, has_functions) = (spec.name.clone(), handle.gauges.has_functions.load(Relaxed));
+        let started = self.succeed(worker).and_then(|new| {
+            let stays = has_functions.then(|| self.thread_of_functions(worker)).transpose()?;
+            Ok((new, stays.unzip()))
+        });
+        let (new, (next, functions)) = match started {
+            Ok(started) => started,
             Err(error) => {
                 tracing::warn!(worker = name, %error, "no other thread can take over its queues");
                 return;
@@ -56,13 +58,16 @@ impl Fabric {
         let record = &mut self.workers[worker];
         self.watchdog.succeed(&name, &new.gauges);
         let blocked = std::mem::replace(&mut record.handle, new);
-        let pending = blocked.supersede();
+        let pending = blocked.supersede(next);
         record.predecessors.push(blocked.gauges.clone());
         tracing::warn!(worker = name, "a peer's memory blocks the thread; another one takes over its queues");
         let own = |slot: &&super::QueueSlot| slot.worker == worker && !slot.is_taken;
         for slot in self.ports.values().flat_map(super::Record::all_slots).filter(own) {
             let (bit, source) = (slot.bit, slot.source.clone());
             self.workers[worker].handle.send(Command::Add { bit, worker, source });
+        }
+        if let Some(thread) = functions {
+            self.leave_functions(worker, thread, &pending);
         }
         for command in pending {
             match command {
@@ -81,8 +86,35 @@ impl Fabric {
         self.charge_blocking(Access(blocked.gauges.access.load(Relaxed)));
     }
 
+    /// The worker as which a blocked thread goes on, without queues, and its handle.
+    fn thread_of_functions(&self, worker: usize) -> Result<(Worker, Handle), HostError> {
+        let WorkerRecord { spec, .. } = &self.workers[worker];
+        // If it polled always, it would compete with its successor.
+        let poll = if spec.poll == Poll::Always { Poll::Adaptive } else { spec.poll };
+        let policy = Policy { poll, spin: spec.spin };
+        Worker::new(policy, self.published.clone(), self.hash, self.wakeup.clone())
+    }
+
+    /// Leaves a worker's functions to a thread of their own, but for those that it has not got yet: they are among the
+    /// `pending` commands.
+    fn leave_functions(&mut self, worker: usize, thread: Handle, pending: &[Command]) {
+        let mut unstarted = Vec::new();
+        for command in pending {
+            match command {
+                Command::AddFunction(order) => unstarted.push(order.number),
+                // Whoever does not have the function ignores these.
+                Command::RemoveFunction(number) => thread.send(Command::RemoveFunction(*number)),
+                Command::SuspendFunction(number, suspended) => {
+                    thread.send(Command::SuspendFunction(*number, *suspended));
+                }
+                _ => {}
+            }
+        }
+        self.give_thread(worker, thread, &unstarted);
+    }
+
     /// Starts a successor of a worker's thread, without queues.
-    fn succeed(&self, worker: usize) -> Result<crate::worker::Handle, HostError> {
+    fn succeed(&self, worker: usize) -> Result<Handle, HostError> {
         let WorkerRecord { spec, handle, .. } = &self.workers[worker];
         let policy = Policy { poll: spec.poll, spin: spec.spin };
         let (published, alarm) = (self.published.clone(), self.wakeup.clone());
@@ -122,14 +154,16 @@ mod tests {
     use super::*;
     use crate::fabric::tests::{page, started};
     use crate::forward::{Source, free};
+    use crate::function::tests::function;
     use crate::proto::Event;
     use ringway_frame::{Burst, Caps, CountersRef, LARGEST, Lost, Needs, RxQueue, TxQueue};
     use ringway_host::open_thread_files;
     use ringway_mem::Turn;
-    use ringway_port::source;
-    use ringway_spec::{Kind, MacAddress, Port, Switch, To};
+    use ringway_port::{ring, source};
+    use ringway_spec::{Function, Kind, MacAddress, Port, Switch, To};
     use ringway_switch::learning;
     use std::ops::Deref;
+    use std::os::unix::net::UnixStream;
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, AtomicU64};
     use std::time::{Duration, Instant};
@@ -305,6 +339,90 @@ mod tests {
         // A port whose queue blocked can be moved, removed, and its worker's others too.
         fabric.move_port("slow", Some("w")).unwrap();
         ["slow", "load", "sink"].into_iter().for_each(|port| fabric.remove_port(port).unwrap());
+    }
+
+    const FORTH: &str = "FromPort(in) -> ToPort(out); Idle -> ToPort(in); FromPort(out) -> Discard;";
+
+    /// A function on worker `w` that passes frames of port `sender` on to port `receiver`.
+    fn with_function(page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Control, UnixStream) {
+        let (mut fabric, blocking) = fabric(&["w"], page);
+        let (to, from) = (MacAddress([2, 0, 0, 0, 0, 4]), MacAddress([2, 0, 0, 0, 0, 3]));
+        let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
+        let ring = || Kind::new("ring", &ring::Settings { slots: 256, slot_size: 2048 });
+        let ports = [
+            ("in", ring(), "sender"),
+            ("out", ring(), "receiver"),
+            ("sender", Kind::new("source", &load), "in"),
+            ("receiver", Kind::new("null", &()), "out"),
+        ];
+        for (counters, (name, kind, to)) in (3..).zip(ports) {
+            let port = Port::new(name, kind, Some(To::Patch(to.into())));
+            fabric.add_port(Port { worker: Some("w".into()), ..port }, counters).unwrap();
+        }
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let two = Function { ports: vec!["in".into(), "out".into()], ..function(FORTH) };
+        fabric.add_function(1, two, ("handlers".into(), theirs.into())).unwrap();
+        (fabric, blocking, ours)
+    }
+
+    #[test]
+    fn functions_of_a_blocked_worker_go_on_on_a_thread_of_their_own() {
+        let page: Arc<Vec<_>> = Arc::new((0..7).map(|_| Default::default()).collect());
+        let (mut fabric, blocking, _callers) = with_function(&page);
+        let (frames, passed) = (|| page[1].rx_frames.load(Relaxed), || page[6].rx_frames.load(Relaxed));
+        until(&mut fabric, "frames", |_| frames() > 100 && passed() > 100);
+        for round in 0..2 {
+            blocking.blocks.store(true, Relaxed);
+            fabric.ports["slow"].slots[0].line.wake();
+            until(&mut fabric, "a takeover", |fabric| !fabric.workers[0].predecessors.is_empty());
+            let (before, waiting) = (frames(), passed());
+            until(&mut fabric, "frames while it is blocked", |_| frames() > before + 1000);
+            assert!(fabric.functions[&1].own_thread.is_some());
+            // The first time the function's thread is the one that is blocked; the second time it is not.
+            if round > 0 {
+                until(&mut fabric, "frames of the function", |_| passed() > waiting + 1000);
+            }
+            blocking.blocks.store(false, Relaxed);
+            until(&mut fabric, "the blocked thread gives up its queues", |fabric| {
+                fabric.workers[0].predecessors.is_empty()
+            });
+            let before = passed();
+            until(&mut fabric, "its function goes on", |_| passed() > before + 1000);
+        }
+        let thread = Arc::downgrade(fabric.functions[&1].own_thread.as_ref().unwrap());
+        let inside = fabric.inside_of("out").unwrap();
+        fabric.suspend_function(1, true);
+        until(&mut fabric, "it rests", |_| inside.to.is_empty());
+        fabric.suspend_function(1, false);
+        let before = passed();
+        until(&mut fabric, "it goes on", |_| passed() > before + 100);
+        fabric.remove_function(1).unwrap();
+        assert!(thread.upgrade().is_none(), "the thread ends with its functions");
+        drop(inside);
+    }
+
+    #[test]
+    fn a_function_that_is_changed_while_its_worker_is_blocked() {
+        let page: Arc<Vec<_>> = Arc::new((0..7).map(|_| Default::default()).collect());
+        let (mut fabric, blocking, _callers) = with_function(&page);
+        let passed = || page[6].rx_frames.load(Relaxed);
+        until(&mut fabric, "frames", |_| passed() > 100);
+        blocking.blocks.store(true, Relaxed);
+        let polled = blocking.polled.load(Relaxed);
+        fabric.ports["slow"].slots[0].line.wake();
+        until(&mut fabric, "it is blocked", |_| blocking.polled.load(Relaxed) > polled);
+        // One ends, and another begins: their ports change hands once no thread is blocked.
+        let mut jobs = fabric.stop_function(1);
+        let (_callers, theirs) = UnixStream::pair().unwrap();
+        let two = Function { ports: vec!["in".into(), "out".into()], ..function(FORTH) };
+        jobs.extend(fabric.start_function(2, two, ("handlers".into(), theirs.into())).unwrap());
+        until(&mut fabric, "a takeover", |fabric| !fabric.workers[0].predecessors.is_empty());
+        assert!(fabric.functions[&2].own_thread.is_none());
+        blocking.blocks.store(false, Relaxed);
+        until(&mut fabric, "the blocked thread ends", |fabric| fabric.workers[0].predecessors.is_empty());
+        jobs.into_iter().for_each(|(port, job)| drop(fabric.now(&port, job).unwrap()));
+        let before = passed();
+        until(&mut fabric, "the new one runs", |_| passed() > before + 100);
     }
 
     #[test]
