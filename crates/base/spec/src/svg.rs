@@ -87,7 +87,8 @@ mod tests {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 10 2\" font-family=\"sans-serif\" \
              font-size=\"9\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
              <text x=\"1.3\" y=\"2\" text-anchor=\"end\">&lt;/text&gt;</text>\n\
-             <rect x=\"0\" y=\"1\" width=\"2\" height=\"3\" fill=\"#fff\"><title>&quot;a&quot;</title></rect>\n\
+             <rect x=\"0\" y=\"1\" width=\"2\" height=\"3\" fill=\"#fff\">\
+             <title>&quot;a&quot;</title></rect>\n\
              <path d=\"M0 1L2.3 3\" fill=\"none\" stroke=\"#999\"/>\n</svg>\n"
         );
     }
