@@ -189,6 +189,13 @@ impl Entry {
         self.mark(mark, holds)
     }
 
+    /// Adds the target that our best slice is at most `bound`.
+    pub fn best_at_most(self, bound: f64) -> Entry {
+        let holds = self.best.is_some_and(|best| best <= bound);
+        let mark = format!("best <= {bound} {}", self.unit);
+        self.mark(mark, holds)
+    }
+
     /// Adds a target.
     pub fn mark(mut self, mark: impl Into<String>, holds: bool) -> Entry {
         self.marks.push(Mark { mark: mark.into(), holds });
@@ -221,6 +228,12 @@ impl Entry {
         ];
         let figures = figures.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
         self.step(name, &figures.collect::<Vec<_>>())
+    }
+
+    /// Adds a step with the median and the lowest of times in milliseconds.
+    pub fn step_of_times(self, name: impl Into<String>, times: &[f64]) -> Entry {
+        let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+        self.step(name, &[("median, ms", median(times).unwrap_or(f64::NAN)), ("best, ms", best)])
     }
 
     /// Sets the note.

@@ -1,7 +1,6 @@
 //! Plots as SVG images: bars, and lines over a logarithmic axis; bars beside a line on a linear one.
 
-use ringway_spec::printable_xml;
-use std::fmt::Write;
+use ringway_spec::svg::{END, Svg};
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 150.0;
@@ -22,14 +21,24 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-fn begin(height: f64, title: &str) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"10\" y=\"18\" font-weight=\"bold\">{}</text>\n",
-        printable_xml(title)
-    )
+/// Attributes of grid lines, and of what is written at them.
+const GRID: &str = "stroke=\"#ddd\"";
+const GREY: &str = "text-anchor=\"middle\" fill=\"#555\"";
+
+fn begin(height: f64, title: &str) -> Svg {
+    let mut svg = Svg::new(WIDTH, height, "font-size=\"12\"");
+    svg.text(10.0, 18.0, "font-weight=\"bold\"", title);
+    svg
+}
+
+fn fill(number: usize) -> String {
+    format!("fill=\"{}\"", COLOURS[number % COLOURS.len()])
+}
+
+/// A line across a figure of the x axis, which is written below it.
+fn mark(svg: &mut Svg, x: f64, [top, bottom]: [f64; 2], below: f64, figure: f64) {
+    svg.line([(x, top), (x, bottom)], GRID);
+    svg.text(x, bottom + below, GREY, &figure.to_string());
 }
 
 /// The place of a figure on a logarithmic axis, from 0 to 1.
@@ -69,38 +78,19 @@ fn short(figure: f64) -> String {
 /// A horizontal bar for each figure, on a logarithmic axis.
 pub fn bars(title: &str, rows: &[(String, f64)]) -> String {
     let height = TOP + BAR * rows.len() as f64 + 24.0;
-    let mut out = begin(height, title);
+    let mut svg = begin(height, title);
     let scale = decades(rows.iter().map(|(_, figure)| *figure));
     let (width, bottom) = (WIDTH - LEFT - RIGHT, height - 22.0);
     for tick in ticks(scale) {
-        let x = LEFT + width * place(tick, scale);
-        let _ = writeln!(
-            out,
-            "<path d=\"M{x:.1} {TOP}V{bottom}\" stroke=\"#ddd\"/>\n\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{tick}</text>",
-            bottom + 15.0
-        );
+        mark(&mut svg, LEFT + width * place(tick, scale), [TOP, bottom], 15.0, tick);
     }
     for (index, (name, figure)) in rows.iter().enumerate() {
         let (y, length) = (TOP + BAR * index as f64, width * place(*figure, scale));
-        let _ = writeln!(
-            out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n\
-             <rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{length:.1}\" height=\"{:.1}\" fill=\"{}\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            LEFT - 6.0,
-            y + 16.0,
-            printable_xml(name),
-            y + 3.0,
-            BAR - 6.0,
-            COLOURS[0],
-            LEFT + length + 5.0,
-            y + 16.0,
-            short(*figure)
-        );
+        svg.text(LEFT - 6.0, y + 16.0, END, name);
+        svg.rect([LEFT, y + 3.0, length, BAR - 6.0], &fill(0), "");
+        svg.text(LEFT + length + 5.0, y + 16.0, "", &short(*figure));
     }
-    out.push_str("</svg>\n");
-    out
+    svg.end()
 }
 
 /// A panel of [`rows`].
@@ -118,95 +108,55 @@ pub fn rows(title: &str, kinds: &[&str], panels: &[Panel]) -> String {
     let row = THIN * kinds.len() as f64 + 6.0;
     let tall = |panel: &Panel| row * panel.rows.len() as f64 + 46.0;
     let height = TOP + panels.iter().map(tall).sum::<f64>() + 24.0;
-    let mut out = begin(height, title);
+    let mut svg = begin(height, title);
     let figures =
         || panels.iter().flat_map(|panel| &panel.rows).flat_map(|(_, figures)| figures.iter().flatten());
     let lines = panels.iter().map(|panel| panel.line.0);
     let most = figures().copied().chain(lines).fold(STEP, f64::max);
     let scale = (WIDTH - LEFT - RIGHT) / ((most / STEP).ceil() * STEP);
     for (number, kind) in kinds.iter().enumerate() {
-        let (x, colour) = (LEFT + 190.0 * number as f64, COLOURS[number % COLOURS.len()]);
-        let _ = writeln!(
-            out,
-            "<rect x=\"{x}\" y=\"{TOP}\" width=\"10\" height=\"10\" fill=\"{colour}\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            x + 15.0,
-            TOP + 9.0,
-            printable_xml(kind)
-        );
+        let x = LEFT + 190.0 * number as f64;
+        svg.rect([x, TOP, 10.0, 10.0], &fill(number), "");
+        svg.text(x + 15.0, TOP + 9.0, "", kind);
     }
     let mut top = TOP + 24.0;
     for panel in panels {
         let bottom = top + tall(panel) - 24.0;
         let first = bottom - row * panel.rows.len() as f64;
-        let _ = writeln!(
-            out,
-            "<text x=\"10\" y=\"{:.1}\" font-weight=\"bold\">{}</text>",
-            top + 14.0,
-            printable_xml(&panel.name)
-        );
+        svg.text(10.0, top + 14.0, "font-weight=\"bold\"", &panel.name);
         for tick in 0..=(most / STEP).ceil() as usize {
             let figure = tick as f64 * STEP;
-            let x = LEFT + scale * figure;
-            let _ = writeln!(
-                out,
-                "<path d=\"M{x:.1} {first:.1}V{bottom:.1}\" stroke=\"#ddd\"/>\n\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{figure}</text>",
-                bottom + 15.0
-            );
+            mark(&mut svg, LEFT + scale * figure, [first, bottom], 15.0, figure);
         }
         for (at, (name, figures)) in panel.rows.iter().enumerate() {
             let y = first + row * at as f64 + 3.0;
-            group(&mut out, (y, scale), name, figures);
+            group(&mut svg, (y, scale), name, figures);
         }
         let (figure, name) = &panel.line;
         let x = LEFT + scale * figure;
-        let _ = writeln!(
-            out,
-            "<path d=\"M{x:.1} {:.1}V{bottom:.1}\" stroke=\"#222\" stroke-width=\"1.5\" \
-             stroke-dasharray=\"5 3\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\">{}, {}</text>",
-            first - 10.0,
-            x + 4.0,
-            first - 2.0,
-            printable_xml(name),
-            short(*figure)
-        );
+        let dashed = "stroke=\"#222\" stroke-width=\"1.5\" stroke-dasharray=\"5 3\"";
+        svg.line([(x, first - 10.0), (x, bottom)], dashed);
+        svg.text(x + 4.0, first - 2.0, "", &format!("{name}, {}", short(*figure)));
         top = bottom + 24.0;
     }
-    out.push_str("</svg>\n");
-    out
+    svg.end()
 }
 
 /// The bars of one name, thin and without a gap.
-fn group(out: &mut String, (y, scale): (f64, f64), name: &str, figures: &[Option<f64>]) {
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-        LEFT - 6.0,
-        y + THIN * figures.len() as f64 / 2.0 + 4.0,
-        printable_xml(name)
-    );
+fn group(svg: &mut Svg, (y, scale): (f64, f64), name: &str, figures: &[Option<f64>]) {
+    svg.text(LEFT - 6.0, y + THIN * figures.len() as f64 / 2.0 + 4.0, END, name);
     for (kind, figure) in figures.iter().enumerate() {
         let Some(figure) = figure else { continue };
         let (y, length) = (y + THIN * kind as f64, scale * figure);
-        let _ = writeln!(
-            out,
-            "<rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{length:.1}\" height=\"{:.1}\" fill=\"{}\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\" font-size=\"9\">{}</text>",
-            THIN - 1.0,
-            COLOURS[kind % COLOURS.len()],
-            LEFT + length + 4.0,
-            y + THIN - 2.0,
-            short(*figure)
-        );
+        svg.rect([LEFT, y, length, THIN - 1.0], &fill(kind), "");
+        svg.text(LEFT + length + 4.0, y + THIN - 2.0, "font-size=\"9\"", &short(*figure));
     }
 }
 
 /// Panels below each other, each with its name, its lines, and a logarithmic axis of its own; the x axis is common.
 pub fn panels(title: &str, x_name: &str, panels: &[(String, Vec<Line>)]) -> String {
     let height = TOP + PANEL * panels.len() as f64 + 10.0;
-    let mut out = begin(height, title);
+    let mut svg = begin(height, title);
     let points = || panels.iter().flat_map(|(_, lines)| lines).flat_map(|line| &line.points);
     let across = decades(points().map(|(x, _)| *x));
     let (left, right) = (70.0, WIDTH - 130.0);
@@ -216,53 +166,24 @@ pub fn panels(title: &str, x_name: &str, panels: &[(String, Vec<Line>)]) -> Stri
         let at = |(x, y): (f64, f64)| {
             (left + (right - left) * place(x, across), bottom - (bottom - top) * place(y, scale))
         };
-        let _ = writeln!(
-            out,
-            "<text x=\"{left}\" y=\"{:.1}\">{}</text>\n\
-             <text x=\"{right}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{}</text>",
-            top - 8.0,
-            printable_xml(name),
-            bottom + 26.0,
-            printable_xml(x_name)
-        );
+        svg.text(left, top - 8.0, "", name);
+        svg.text(right, bottom + 26.0, "text-anchor=\"end\" fill=\"#555\"", x_name);
         for tick in ticks(scale) {
             let (_, y) = at((across[0], tick));
-            let _ = writeln!(
-                out,
-                "<path d=\"M{left} {y:.1}H{right}\" stroke=\"#ddd\"/>\n\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"#555\">{tick}</text>",
-                left - 5.0,
-                y + 4.0
-            );
+            svg.line([(left, y), (right, y)], GRID);
+            svg.text(left - 5.0, y + 4.0, "text-anchor=\"end\" fill=\"#555\"", &tick.to_string());
         }
         for tick in ticks(across) {
-            let (x, _) = at((tick, scale[0]));
-            let _ = writeln!(
-                out,
-                "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"#ddd\"/>\n\
-                 <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#555\">{tick}</text>",
-                bottom + 13.0
-            );
+            mark(&mut svg, at((tick, scale[0])).0, [top, bottom], 13.0, tick);
         }
         for (index, line) in lines.iter().enumerate() {
-            let colour = COLOURS[index % COLOURS.len()];
-            let mut path = String::new();
-            for point in line.points.iter().filter(|(x, y)| *x > 0.0 && *y > 0.0) {
-                let (x, y) = at(*point);
-                let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { "M" } else { "L" });
-            }
-            let _ = writeln!(
-                out,
-                "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"/>\n\
-                 <text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>",
-                right + 8.0,
-                top + 14.0 * (index + 1) as f64,
-                printable_xml(&line.name)
-            );
+            let points = line.points.iter().filter(|(x, y)| *x > 0.0 && *y > 0.0);
+            let stroke = format!("stroke=\"{}\" stroke-width=\"1.8\"", COLOURS[index % COLOURS.len()]);
+            svg.line(points.map(|point| at(*point)), &stroke);
+            svg.text(right + 8.0, top + 14.0 * (index + 1) as f64, &fill(index), &line.name);
         }
     }
-    out.push_str("</svg>\n");
-    out
+    svg.end()
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub mod ip_filter;
 pub mod moved_connection;
 pub mod nic_registers;
 pub mod nic_rtl8139;
+mod nic_walk;
 pub mod offload;
 pub mod pcap;
 pub mod pcap_replay;

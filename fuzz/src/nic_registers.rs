@@ -1,17 +1,10 @@
 //! A NIC whose guest writes registers, mapped registers and memory as it likes.
 
-use ringway_frame::{Burst, CountersRef, Offload, Storage};
-use ringway_host::{Mapping, memfd};
-use ringway_mem::{Hint, Memory, Region, Span};
-use ringway_nic::e1000::{Area, Bus, Host, Model, Nic, PAGES, RxEngine, Settings, TxEngine};
-use ringway_nic::{Chip, Doorbells, Receive, Techniques, Transmit, i82540em, i82574l};
-use std::sync::Arc;
+use crate::nic_walk::{BASE, LEN, Walk, clear, region, step};
+use ringway_mem::{Hint, Memory};
+use ringway_nic::e1000::{Area, Model, Nic, PAGES, Settings};
+use ringway_nic::{Chip, Doorbells, Techniques, i82540em, i82574l};
 
-/// One byte for the operation, one for its count, an offset, and a word to write there.
-const STEP: usize = 14;
-/// The guest's memory.
-const BASE: u64 = 0x1000;
-const LEN: usize = 0x8000;
 const MODELS: &[&Model] = &[&i82540em::MODEL, &i82574l::MODEL];
 
 thread_local! {
@@ -20,13 +13,20 @@ thread_local! {
 
 /// The guest's memory, and that of mapped registers.
 fn memory() -> Option<(Memory, Memory)> {
-    let region = |guest: u64, len: usize| {
-        let file = memfd("fuzz", len).ok()?;
-        Some(Arc::new(Mapping::shared(&file, 0, len).ok()?).region_at(guest, guest))
-    };
-    let memory = |region: Region| Memory::new(vec![region]).ok();
-    Some((memory(region(BASE, LEN)?)?, memory(region(0, PAGES.1 as usize)?)?))
+    let memory = |guest, len| Memory::new(vec![region(guest, len)?]).ok();
+    Some((memory(BASE, LEN)?, memory(0, PAGES.1 as usize)?))
 }
+
+const WALK: Walk<Nic> = Walk {
+    register: |what, offset| (Area::Bar(what / 8 % 6), offset.into()),
+    bytes: |count| 4 + count % 5,
+    unit: 8,
+    // A guest writes mapped registers without the model.
+    own: |_, pages, _, offset, value, _| {
+        let at = u64::from(offset) % u64::from(PAGES.1);
+        let _ = pages.span_mut(at, 8, &mut Hint::default()).map(|span| span.write(value));
+    },
+};
 
 fn techniques(bits: u8) -> Techniques {
     let on = |bit: u8| bits >> bit & 1 != 0;
@@ -48,81 +48,17 @@ pub fn run(data: &[u8]) {
     let [first, second, data @ ..] = data else { return };
     MEMORY.with(|memory| {
         let Some((memory, pages)) = memory else { panic!("no memory: is memfd allowed?") };
-        if let Some(span) = memory.span_mut(BASE, LEN as u32, &mut Hint::default()) {
-            span.write(&[0; LEN]);
-        }
+        clear(memory);
         let model = MODELS[usize::from(*second) % MODELS.len()];
         let (techniques, region) = (techniques(*first), pages.regions().first().cloned());
         let settings = Settings { model, mac: [2, 0, 0, 0, 0, 1], techniques, link: true, pages: region };
         let Ok(nic) = Nic::new(settings) else { panic!("the pages are large enough") };
-        steps(nic, memory, pages, data);
+        WALK.run(nic, memory, pages, data);
     });
-}
-
-fn steps(mut nic: Nic, memory: &Memory, pages: &Memory, data: &[u8]) {
-    let counters = CountersRef::private();
-    let (mut tx, mut rx) = (TxEngine::new(counters.clone()), RxEngine::new(counters));
-    let shared = nic.shared().clone();
-    let none = Memory::default();
-    let (mut now, mut is_mapped) = (1, true);
-    for step in data.as_chunks::<STEP>().0 {
-        let [what, count, o0, o1, o2, o3, value @ ..] = step;
-        let offset = u32::from_le_bytes([*o0, *o1, *o2, *o3]);
-        let count = usize::from(*count);
-        let bus = Bus { shared: &shared, memory: if is_mapped { memory } else { &none }, now };
-        let mut storage = Storage::default();
-        let mut burst = Burst::begin(&mut storage);
-        let mut host = Host { now, quiesce: &mut || {}, memory: bus.memory };
-        match what % 8 {
-            0 => drop(nic.write(Area::Bar(what / 8 % 6), offset.into(), &value[..4 + count % 5], &mut host)),
-            1 => drop(nic.write(Area::Config, offset.into(), value, &mut host)),
-            2 => nic.read(Area::Bar(what / 8 % 6), offset.into(), &mut vec![0; count]),
-            3 => {
-                let at = BASE + u64::from(offset) % LEN as u64;
-                let _ = memory.span_mut(at, 8, &mut Hint::default()).map(|span| span.write(value));
-            }
-            4 => {
-                let _ = tx.take(&bus, &mut burst);
-                let taken = burst.len();
-                for frame in 0..taken {
-                    let len = burst.meta(frame).len as usize;
-                    assert_eq!(burst.read(frame, 0, &mut vec![0; len]), len);
-                }
-                let _ = tx.release(&bus, taken.min(count));
-                let _ = tx.arm(&bus);
-            }
-            // A guest writes mapped registers without the model.
-            5 => {
-                let at = u64::from(offset) % u64::from(PAGES.1);
-                let _ = pages.span_mut(at, 8, &mut Hint::default()).map(|span| span.write(value));
-            }
-            // The client unmaps its memory, or maps it again.
-            6 => is_mapped = !is_mapped,
-            _ => {
-                let frame = vec![0xff; 14 + usize::from(*o0) * 8];
-                let which: Vec<u16> = (0..count as u16 % 65).collect();
-                for _ in &which {
-                    let _ = burst.push(Offload::default(), Span::of(&frame));
-                }
-                let (room, _) = rx.reserve(&bus, &burst, &which[..burst.len()]);
-                assert!(room <= burst.len());
-                let _ = rx.put(&bus, &burst, &which[..room]);
-                let _ = rx.publish(&bus);
-                let _ = rx.end_turn(&bus);
-            }
-        }
-        now += u64::from(*o1) << (what / 32);
-    }
 }
 
 /// A driver that starts both rings, sends a frame and receives some; the same with an offloaded checksum.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let step = |what: u8, count: u8, offset: u32, value: u64| {
-        let mut step = vec![what, count];
-        step.extend_from_slice(&offset.to_le_bytes());
-        step.extend_from_slice(&value.to_le_bytes());
-        step
-    };
     let write = |offset: u32, value: u64| step(0, 0, offset, value);
     let memory = |at: u64, value: u64| step(3, 0, (at - BASE) as u32, value);
     let (tx, rx, buffer) = (BASE, BASE + 0x100, BASE + 0x1000);

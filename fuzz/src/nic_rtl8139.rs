@@ -1,27 +1,24 @@
 //! An RTL8139C+ whose guest writes registers and memory as it likes.
 
-use ringway_frame::{Burst, CountersRef, Offload, Storage};
-use ringway_host::{Mapping, memfd};
-use ringway_mem::{Hint, Memory, Span};
+use crate::nic_walk::{BASE, LEN, Walk, clear, region, step};
+use ringway_mem::Memory;
 use ringway_nic::rtl8139::{MODEL, Nic, registers as reg};
-use ringway_nic::{Area, Bus, Chip, Host, Receive, Settings, Techniques, Transmit};
-use std::sync::Arc;
-
-/// One byte for the operation, one for its count, an offset, and a word to write there.
-const STEP: usize = 14;
-/// The guest's memory.
-const BASE: u64 = 0x1000;
-const LEN: usize = 0x8000;
+use ringway_nic::{Area, Chip, Settings, Techniques};
 
 thread_local! {
-    static MEMORY: Option<Memory> = memory();
+    static MEMORY: Option<Memory> = region(BASE, LEN).and_then(|region| Memory::new(vec![region]).ok());
 }
 
-fn memory() -> Option<Memory> {
-    let file = memfd("fuzz", LEN).ok()?;
-    let region = Arc::new(Mapping::shared(&file, 0, LEN).ok()?).region_at(BASE, BASE);
-    Memory::new(vec![region]).ok()
-}
+const WALK: Walk<Nic> = Walk {
+    register: |what, offset| {
+        (Area::Bar(if what % 8 == 0 { 1 } else { what / 8 % 6 }), (offset % 0x110).into())
+    },
+    bytes: |count| 1 + count % 8,
+    unit: 33,
+    own: |nic, _, count, _, _, now| {
+        let _ = nic.set_link(count & 1 != 0, now);
+    },
+};
 
 /// Runs the model and its engines while `data` is written to its registers and memory.
 pub fn run(data: &[u8]) {
@@ -36,75 +33,16 @@ pub fn run(data: &[u8]) {
     };
     MEMORY.with(|memory| {
         let Some(memory) = memory else { panic!("no memory: is memfd allowed?") };
-        if let Some(span) = memory.span_mut(BASE, LEN as u32, &mut Hint::default()) {
-            span.write(&[0; LEN]);
-        }
+        clear(memory);
         let mac = [2, 0, 0, 0, 0, 1];
         let settings = Settings { model: &MODEL, mac, techniques, link: true, pages: None };
         let Ok(nic) = Nic::new(settings) else { panic!("there is memory for headers") };
-        steps(nic, memory, data);
+        WALK.run(nic, memory, &Memory::default(), data);
     });
-}
-
-fn steps(mut nic: Nic, memory: &Memory, data: &[u8]) {
-    let (mut tx, mut rx) = Nic::engines(&CountersRef::private());
-    let shared = nic.shared().clone();
-    let none = Memory::default();
-    let (mut now, mut is_mapped) = (1, true);
-    for step in data.as_chunks::<STEP>().0 {
-        let [what, count, o0, o1, o2, o3, value @ ..] = step;
-        let offset = u32::from_le_bytes([*o0, *o1, *o2, *o3]);
-        let count = usize::from(*count);
-        let bus = Bus { shared: &*shared, memory: if is_mapped { memory } else { &none }, now };
-        let mut storage = Storage::default();
-        let mut burst = Burst::begin(&mut storage);
-        let mut host = Host { now, quiesce: &mut || {}, memory: bus.memory };
-        match what % 8 {
-            0 => drop(nic.write(Area::Bar(1), (offset % 0x110).into(), &value[..1 + count % 8], &mut host)),
-            1 => drop(nic.write(Area::Config, offset.into(), value, &mut host)),
-            2 => nic.read(Area::Bar(what / 8 % 6), (offset % 0x110).into(), &mut vec![0; count]),
-            3 => {
-                let at = BASE + u64::from(offset) % LEN as u64;
-                let _ = memory.span_mut(at, 8, &mut Hint::default()).map(|span| span.write(value));
-            }
-            4 => {
-                let _ = tx.take(&bus, &mut burst);
-                let taken = burst.len();
-                for frame in 0..taken {
-                    let len = burst.meta(frame).len as usize;
-                    assert_eq!(burst.read(frame, 0, &mut vec![0; len]), len);
-                }
-                let _ = tx.release(&bus, taken.min(count));
-                let _ = tx.arm(&bus);
-            }
-            5 => drop(nic.set_link(count & 1 != 0, now)),
-            // The client unmaps its memory, or maps it again.
-            6 => is_mapped = !is_mapped,
-            _ => {
-                let frame = vec![0xff; 14 + usize::from(*o0) * 33];
-                let which: Vec<u16> = (0..count as u16 % 65).collect();
-                for _ in &which {
-                    let _ = burst.push(Offload::default(), Span::of(&frame));
-                }
-                let (room, _) = rx.reserve(&bus, &burst, &which[..burst.len()]);
-                assert!(room <= burst.len());
-                let _ = rx.put(&bus, &burst, &which[..room]);
-                let _ = rx.publish(&bus);
-                let _ = rx.end_turn(&bus);
-            }
-        }
-        now += u64::from(*o1) << (what / 32);
-    }
 }
 
 /// A driver that starts both rings, sends a frame and receives some; the same with a checksum, and with segmentation.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let step = |what: u8, count: u8, offset: u32, value: u64| {
-        let mut step = vec![what, count];
-        step.extend_from_slice(&offset.to_le_bytes());
-        step.extend_from_slice(&value.to_le_bytes());
-        step
-    };
     // So many bytes, less one.
     let write = |offset: u32, more: u8, value: u64| step(0, more, offset, value);
     let memory = |at: u64, value: u64| step(3, 0, (at - BASE) as u32, value);

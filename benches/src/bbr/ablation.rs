@@ -4,7 +4,7 @@ use super::flow::{SOCKET_TIMEOUT, Traffic, accept, receive};
 use super::lab::{Bench, Cell, Schedule};
 use super::scaled;
 use crate::Failure;
-use crate::entry::{Better, Slices, median};
+use crate::entry::{Better, Entry, Slices, median};
 use crate::harness::{LOAD, Pinned, WORKER};
 use crate::plan::Plan;
 use ringway_frame::{BURST, LARGEST};

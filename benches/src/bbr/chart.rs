@@ -1,7 +1,6 @@
 //! Charts as SVG images, without scripts or fonts of their own: lines over a linear or logarithmic axis, and bars.
 
-use ringway_spec::printable_xml;
-use std::fmt::Write;
+use ringway_spec::svg::{END, MIDDLE, Svg};
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 380.0;
@@ -124,55 +123,34 @@ fn number(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
-/// The image's begin, with title and the axis of y. Writing to a string does not fail; the same holds below.
-fn begin(title: &str, label: &str, y: &Scale, entries: usize) -> String {
-    let mut out = String::new();
+/// The image's begin, with title and the axis of y.
+fn begin(title: &str, label: &str, y: &Scale, entries: usize) -> Svg {
     let rows = entries.div_ceil(((RIGHT - LEFT) / ENTRY) as usize).max(1);
-    let height = HEIGHT + (rows - 1) as f64 * ROW;
-    let _ = writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n\
-         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>"
-    );
-    let (title, label) = (printable_xml(title), printable_xml(label));
-    let _ = writeln!(out, "<text x=\"{LEFT}\" y=\"18\" font-size=\"14\">{title}</text>");
-    let _ = writeln!(out, "<text x=\"{LEFT}\" y=\"34\" fill=\"#555\">{label}</text>");
+    let mut svg = Svg::new(WIDTH, HEIGHT + (rows - 1) as f64 * ROW, "font-size=\"12\"");
+    svg.text(LEFT, 18.0, "font-size=\"14\"", title);
+    svg.text(LEFT, 34.0, "fill=\"#555\"", label);
     for tick in y.ticks() {
         let Some(at) = y.at(tick) else { continue };
-        let _ = writeln!(
-            out,
-            "<path d=\"M{LEFT} {at:.1}H{RIGHT}\" stroke=\"#ddd\"/><text x=\"{:.1}\" y=\"{:.1}\" \
-             text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            number(tick)
-        );
+        svg.line([(LEFT, at), (RIGHT, at)], "stroke=\"#ddd\"");
+        svg.text(LEFT - 6.0, at + 4.0, END, &number(tick));
     }
-    out
+    svg
 }
 
 /// The names of series below the plot.
-fn legend<'a>(out: &mut String, entries: impl Iterator<Item = (&'a str, usize, bool)>) {
+fn legend<'a>(svg: &mut Svg, entries: impl Iterator<Item = (&'a str, usize, bool)>) {
     let columns = ((RIGHT - LEFT) / ENTRY) as usize;
     for (place, (name, colour, dashed)) in entries.enumerate() {
         let x = LEFT + (place % columns) as f64 * ENTRY;
         let y = LEGEND + (place / columns) as f64 * ROW;
-        let _ = writeln!(
-            out,
-            "<path d=\"M{x:.1} {:.1}h22\" stroke=\"{}\" stroke-width=\"3\"{}/>\
-             <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-            y - 4.0,
-            COLOURS[colour % COLOURS.len()],
-            dash(dashed),
-            x + 28.0,
-            printable_xml(name)
-        );
+        svg.line([(x, y - 4.0), (x + 22.0, y - 4.0)], &stroke(colour, 3.0, dashed));
+        svg.text(x + 28.0, y, "", name);
     }
 }
 
-fn dash(dashed: bool) -> &'static str {
-    if dashed { " stroke-dasharray=\"6 4\"" } else { "" }
+fn stroke(colour: usize, width: f64, dashed: bool) -> String {
+    let dash = if dashed { " stroke-dasharray=\"6 4\"" } else { "" };
+    format!("stroke=\"{}\" stroke-width=\"{width}\"{dash}", COLOURS[colour % COLOURS.len()])
 }
 
 impl Lines<'_> {
@@ -181,36 +159,24 @@ impl Lines<'_> {
         let all = || self.series.iter().flat_map(|series| series.points.iter().copied());
         let x = Scale::new(self.x, all().map(|[x, _]| x), false, [LEFT, RIGHT]);
         let y = Scale::new(self.y, all().map(|[_, y]| y), true, [BOTTOM, TOP]);
-        let mut out = begin(self.title, self.y.label, &y, self.series.len());
+        let mut svg = begin(self.title, self.y.label, &y, self.series.len());
         for tick in x.ticks() {
             let Some(at) = x.at(tick) else { continue };
-            let _ = writeln!(
-                out,
-                "<path d=\"M{at:.1} {TOP}V{BOTTOM}\" stroke=\"#eee\"/><text x=\"{at:.1}\" y=\"{:.1}\" \
-                 text-anchor=\"middle\">{}</text>",
-                BOTTOM + 16.0,
-                number(tick)
-            );
+            svg.line([(at, TOP), (at, BOTTOM)], "stroke=\"#eee\"");
+            svg.text(at, BOTTOM + 16.0, MIDDLE, &number(tick));
         }
-        let (middle, label) = ((LEFT + RIGHT) / 2.0, printable_xml(self.x.label));
-        let _ = writeln!(out, "<text x=\"{middle:.1}\" y=\"{LABEL}\" text-anchor=\"middle\">{label}</text>");
+        svg.text((LEFT + RIGHT) / 2.0, LABEL, MIDDLE, self.x.label);
         for series in &self.series {
-            let colour = COLOURS[series.colour % COLOURS.len()];
             let placed = series.points.iter().filter_map(|[a, b]| Some((x.at(*a)?, y.at(*b)?)));
             let placed: Vec<(f64, f64)> = placed.collect();
-            let path: Vec<String> = placed.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-            let _ = writeln!(
-                out,
-                "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\"{}/>",
-                path.join(" "),
-                dash(series.dashed)
-            );
+            svg.line(placed.iter().copied(), &stroke(series.colour, 1.6, series.dashed));
             for (x, y) in placed.iter().filter(|_| series.dots) {
-                let _ = writeln!(out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
+                let colour = COLOURS[series.colour % COLOURS.len()];
+                svg.element(format_args!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"));
             }
         }
-        legend(&mut out, self.series.iter().map(|series| (series.name, series.colour, series.dashed)));
-        out + "</svg>\n"
+        legend(&mut svg, self.series.iter().map(|series| (series.name, series.colour, series.dashed)));
+        svg.end()
     }
 }
 
@@ -219,37 +185,25 @@ impl Bars<'_> {
     pub fn svg(&self) -> String {
         let all = self.groups.iter().flat_map(|(_, values)| values.iter().flatten().copied());
         let y = Scale::new(self.y, all, true, [BOTTOM, TOP]);
-        let mut out = begin(self.title, self.y.label, &y, self.series.len());
+        let mut svg = begin(self.title, self.y.label, &y, self.series.len());
         let group = (RIGHT - LEFT) / self.groups.len().max(1) as f64;
         let bar = group * 0.8 / self.series.len().max(1) as f64;
         for (place, (name, values)) in self.groups.iter().enumerate() {
             let left = LEFT + place as f64 * group;
-            let _ = writeln!(
-                out,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                left + group / 2.0,
-                // Long names of adjacent groups must not overlap.
-                BOTTOM + if place % 2 == 0 { 16.0 } else { 31.0 },
-                printable_xml(name)
-            );
+            // Long names of adjacent groups must not overlap.
+            let below = if place % 2 == 0 { 16.0 } else { 31.0 };
+            svg.text(left + group / 2.0, BOTTOM + below, MIDDLE, name);
             for (series, value) in values.iter().enumerate() {
                 let Some((value, top)) = value.and_then(|value| Some((value, y.at(value)?))) else {
                     continue;
                 };
                 let x = left + group * 0.1 + series as f64 * bar;
-                let _ = writeln!(
-                    out,
-                    "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\">\
-                     <title>{}</title></rect>",
-                    bar * 0.94,
-                    BOTTOM - top,
-                    COLOURS[series % COLOURS.len()],
-                    number(value)
-                );
+                let fill = format!("fill=\"{}\"", COLOURS[series % COLOURS.len()]);
+                svg.rect([x, top, bar * 0.94, BOTTOM - top], &fill, &number(value));
             }
         }
-        legend(&mut out, self.series.iter().enumerate().map(|(colour, name)| (*name, colour, false)));
-        out + "</svg>\n"
+        legend(&mut svg, self.series.iter().enumerate().map(|(colour, name)| (*name, colour, false)));
+        svg.end()
     }
 }
 
@@ -273,7 +227,7 @@ mod tests {
         };
         let svg = lines.svg();
         // The value of 0 has no place on this axis.
-        assert!(svg.contains("points=\"70.0,40.0 407.5,165.0 745.0,290.0\""), "{svg}");
+        assert!(svg.contains("d=\"M70 40L407.5 165L745 290\""), "{svg}");
         assert!(svg.contains("a &lt; b") && svg.contains(">0.01</text>"), "{svg}");
         assert_eq!(svg.matches("<circle").count(), 3);
     }
@@ -291,7 +245,7 @@ mod tests {
         };
         let svg = bars.svg();
         assert_eq!(svg.matches("<title>").count(), 3);
-        assert!(svg.contains("height=\"250.0\"") && svg.contains("height=\"125.0\""), "{svg}");
+        assert!(svg.contains("height=\"250\"") && svg.contains("height=\"125\""), "{svg}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Experiments with one line.
 
 use super::lab::{Cell, Outcome, Schedule, Side, run};
-use super::{Rows, lateness, scaled};
+use super::{lateness, scaled};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
 use crate::keys::Rows;

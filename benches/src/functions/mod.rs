@@ -57,9 +57,11 @@ macro_rules! middleboxes {
             }),
             Key::new(concat!($name, ".worker.1500"), "the same, 1500 B", |plan| worker(plan, $name, 1)),
             Key::new(concat!($name, ".worker.imix"), "the same, IMIX", |plan| worker(plan, $name, 2)),
-            Key::new(concat!($name, ".process.64"), concat!($what, ", in a process, 64 B; on a worker"), |plan| {
-                process(plan, $name, 0)
-            }),
+            Key::new(
+                concat!($name, ".process.64"),
+                concat!($what, ", in a process, 64 B; on a worker"),
+                |plan| process(plan, $name, 0),
+            ),
             Key::new(concat!($name, ".process.1500"), "the same, 1500 B", |plan| process(plan, $name, 1)),
             Key::new(concat!($name, ".process.imix"), "the same, IMIX", |plan| process(plan, $name, 2)),
         )*]

@@ -18,9 +18,7 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
     }
     let last: Vec<f64> = times.iter().map(|times| times[3]).collect();
     let row = Slices::of(&last, &[]).entry("ms", Better::Less);
-    let best = row.best.unwrap_or(f64::NAN);
-    let row =
-        row.mark("best <= 5 ms", best <= 5.0).note("confined, as the fabric starts it; without control");
+    let row = row.best_at_most(5.0).note("confined, as the fabric starts it; without control");
     let names = ["process exists", "configuration runs", "rings are there", "first frame"];
     Ok(names.iter().enumerate().fold(row, |row, (at, name)| {
         let middle = median(&times.iter().map(|times| times[at]).collect::<Vec<_>>());
@@ -32,8 +30,7 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
 pub fn four_hundredth(plan: &Plan) -> Result<Entry, Failure> {
     let times = many::four_hundredth(Side::Process, plan.seconds)?;
     let row = Slices::of(&times, &[]).entry("ms", Better::Less);
-    let best = row.best.unwrap_or(f64::NAN);
-    Ok(row.mark("best <= 10 ms", best <= 10.0).note("399 others sleep"))
+    Ok(row.best_at_most(10.0).note("399 others sleep"))
 }
 
 /// Seconds until each has returned a frame.

@@ -6,7 +6,6 @@ use crate::harness::fabric::Harness;
 use crate::harness::program::{connected, on_port};
 use crate::harness::{LOAD, Pinned, WORKER, clock, times};
 use crate::keys::Rows;
-use crate::machine;
 use crate::peer::relay::Relay;
 use crate::plan::Plan;
 use hdrhistogram::Histogram;

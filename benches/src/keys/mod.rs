@@ -70,13 +70,13 @@ pub enum Measure {
     /// By itself.
     Row(fn(&Plan) -> Result<Entry, Failure>),
     /// With those that name this one, which follow it.
-    Rows(fn(&Plan) -> Rows),
+    Several(fn(&Plan) -> Rows),
     /// With the row of this key.
     With(&'static str),
     /// By the group's `run`.
-    Group,
+    ByGroup,
 }
-pub use Measure::{Group as ByGroup, Row, Rows as Several, With};
+pub use Measure::{ByGroup, Row, Several, With};
 
 /// The rows of one measurement, in the order of their keys.
 pub type Rows = Result<Vec<Entry>, Failure>;

@@ -2,7 +2,7 @@
 
 use super::ends::{Ends, SERVER, Veth, connect, host};
 use crate::Failure;
-use crate::entry::{Better, Entry, Slices};
+use crate::entry::{Better, Entry};
 use crate::harness::fabric::Harness;
 use crate::harness::program::pipe;
 use crate::harness::{LOAD, Pinned, WORKER, times};

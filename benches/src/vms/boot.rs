@@ -3,7 +3,7 @@
 use super::piped_function::{MEMORY, PipedFunction, Plan as Order, Side, answered};
 use super::{WIRE, stages};
 use crate::Failure;
-use crate::entry::{Better, Entry, Slices, median};
+use crate::entry::{Better, Entry, Slices};
 use crate::functions::load::lost_between;
 use crate::machine;
 use crate::plan::Plan;
@@ -57,22 +57,11 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
             containers.push(once(Side::Container)?.1[3]);
         }
     }
-    let row = slices.entry("ms", Better::Less);
-    let best = row.best.unwrap_or(f64::NAN);
-    let row = row.mark("best <= 5 ms", best <= 5.0).note("peer: a process; ClickOS: 30 ms");
-    let row = stages::steps(until(row, &ours))?;
-    let best = cold.iter().copied().fold(f64::INFINITY, f64::min);
-    let middle = median(&cold).unwrap_or(f64::NAN);
-    let row = row.step("without a spare process", &[("median, ms", middle), ("best, ms", best)]);
-    let best = containers.iter().copied().fold(f64::INFINITY, f64::min);
-    let middle = median(&containers).unwrap_or(f64::NAN);
-    let row = row.step("a container by unshare", &[("median, ms", middle), ("best, ms", best)]);
+    let row = slices.entry("ms", Better::Less).best_at_most(5.0).note("peer: a process; ClickOS: 30 ms");
+    let row = stages::steps(until(row, &ours))?.step_of_times("without a spare process", &cold);
+    let row = row.step_of_times("a container by unshare", &containers);
     Ok(match stages::microvm() {
-        Ok(times) => {
-            let best = times.iter().copied().fold(f64::INFINITY, f64::min);
-            let middle = median(&times).unwrap_or(f64::NAN);
-            row.step("QEMU microvm, to its first output", &[("median, ms", middle), ("best, ms", best)])
-        }
+        Ok(times) => row.step_of_times("QEMU microvm, to its first output", &times),
         Err(error) => row.note(format!("no QEMU microvm: {error}")),
     })
 }
@@ -81,9 +70,8 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
 fn until(row: Entry, starts: &[Times]) -> Entry {
     let names = ["process exists", "configuration runs", "rings are there", "first frame"];
     names.iter().enumerate().fold(row, |row, (at, name)| {
-        let middle = median(&starts.iter().map(|times| times[at]).collect::<Vec<_>>());
-        let best = starts.iter().map(|times| times[at]).fold(f64::INFINITY, f64::min);
-        row.step(format!("until: {name}"), &[("median, ms", middle.unwrap_or(f64::NAN)), ("best, ms", best)])
+        let times: Vec<f64> = starts.iter().map(|times| times[at]).collect();
+        row.step_of_times(format!("until: {name}"), &times)
     })
 }
 
@@ -102,9 +90,8 @@ pub fn clone(plan: &Plan) -> Result<Entry, Failure> {
         slices.ours.push(times[3]);
         slices.peer.push(once(Side::Vm)?.1[3]);
     }
-    let row = slices.entry("ms", Better::Less);
-    let best = row.best.unwrap_or(f64::NAN);
-    let row = until(row.mark("best <= 2 ms", best <= 2.0).with("snapshot taken, ms", taken), &clones);
+    let row = slices.entry("ms", Better::Less).best_at_most(2.0);
+    let row = until(row.with("snapshot taken, ms", taken), &clones);
     Ok(row.note("from the order to the spare process to the clone's first frame; peer: a VM that boots"))
 }
 

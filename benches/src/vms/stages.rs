@@ -1,7 +1,7 @@
 //! Where the time of a start goes, and the start of QEMU's microvm.
 
 use crate::Failure;
-use crate::entry::{Entry, median};
+use crate::entry::Entry;
 use crate::keys::Folder;
 use crate::peer::program;
 use ringway_vmm::{FunctionEvent, FunctionStart, FunctionVm, PreparedVm, TINY};
@@ -78,9 +78,7 @@ pub fn steps(row: Entry) -> Result<Entry, Failure> {
     ];
     Ok(names.iter().enumerate().fold(row, |row, (at, name)| {
         let figures: Vec<f64> = runs.iter().map(|times| times[at]).collect();
-        let best = figures.iter().copied().fold(f64::INFINITY, f64::min);
-        let middle = median(&figures).unwrap_or(f64::NAN);
-        row.step(*name, &[("median, ms", middle), ("best, ms", best)])
+        row.step_of_times(*name, &figures)
     }))
 }
 

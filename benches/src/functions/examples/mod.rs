@@ -49,8 +49,12 @@ macro_rules! examples {
                 concat!("examples/functions/", $name, ".click on a worker, ", $what, ", 64 B"),
                 |plan| worker(plan, $name, 0),
             ),
-            Key::new(concat!("example.", $name, ".worker.1500"), "the same, 1500 B", |plan| worker(plan, $name, 1)),
-            Key::new(concat!("example.", $name, ".worker.imix"), "the same, IMIX", |plan| worker(plan, $name, 2)),
+            Key::new(concat!("example.", $name, ".worker.1500"), "the same, 1500 B", |plan| {
+                worker(plan, $name, 1)
+            }),
+            Key::new(concat!("example.", $name, ".worker.imix"), "the same, IMIX", |plan| {
+                worker(plan, $name, 2)
+            }),
             Key::new(
                 concat!("example.", $name, ".process.64"),
                 "the same in a process, 64 B; on a worker",

@@ -18,6 +18,7 @@ pub mod names;
 mod notify;
 mod port;
 mod printable;
+pub mod svg;
 mod switch;
 mod worker;
 

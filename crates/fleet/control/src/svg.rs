@@ -1,7 +1,6 @@
 //! Drawings as SVG: boxes with up to three lines of text, and lines between them.
 
-use ringway_spec::printable_xml;
-use std::fmt::Write;
+use ringway_spec::svg::{MIDDLE, Svg};
 
 /// Width and height of a box.
 pub const BOX: (usize, usize) = (210, 56);
@@ -16,7 +15,7 @@ const LINES: [(usize, &str); 3] = [(17, "bold"), (33, "normal"), (49, "normal")]
 pub type Point = (usize, usize);
 
 /// A drawing that is being made.
-pub struct Drawing(String);
+pub struct Drawing(Svg);
 
 /// A box.
 pub struct Node<'a> {
@@ -33,15 +32,14 @@ pub struct Node<'a> {
 impl Drawing {
     /// A drawing of this width and height. Its title is at the top, above the boxes' margin.
     pub fn new((width, height): (usize, usize), title: &str) -> Drawing {
-        Drawing(format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-             viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-             <defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" \
-             markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#555\"/></marker></defs>\n\
-             <text x=\"{MARGIN}\" y=\"20\" font-weight=\"bold\">{}</text>\n",
-            printable_xml(title)
-        ))
+        let size = format!("width=\"{width}\" height=\"{height}\" font-size=\"12\"");
+        let mut svg = Svg::new(width as f64, height as f64, &size);
+        svg.element(format_args!(
+            "<defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" \
+             markerHeight=\"7\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#555\"/></marker></defs>"
+        ));
+        svg.text(MARGIN as f64, 20.0, "font-weight=\"bold\"", title);
+        Drawing(svg)
     }
 
     /// Adds a curve that leaves and arrives vertically, `bend` from its ends; blue if anything `moved` on it, with an
@@ -50,42 +48,32 @@ impl Drawing {
         let (bend1, bend2) = if y2 >= y1 { (y1 + bend, y2.saturating_sub(bend)) } else { (y1 + bend, y2) };
         let (colour, width) = if moved { ("#2563eb", 2) } else { ("#999", 1) };
         let end = if directed { " marker-end=\"url(#end)\"" } else { "" };
-        let _ = writeln!(
-            self.0,
-            "<path d=\"M{x1} {y1}C{x1} {bend1} {x2} {bend2} {x2} {y2}\" fill=\"none\" stroke=\"{colour}\" \
-             stroke-width=\"{width}\"{end}/>"
+        self.0.path(
+            format_args!("M{x1} {y1}C{x1} {bend1} {x2} {bend2} {x2} {y2}"),
+            &format!("stroke=\"{colour}\" stroke-width=\"{width}\"{end}"),
         );
     }
 
     /// Adds a small text.
     pub fn text(&mut self, (x, y): Point, text: &str) {
-        let text = printable_xml(text);
-        let _ = writeln!(self.0, "<text x=\"{x}\" y=\"{y}\" font-size=\"11\" fill=\"#333\">{text}</text>");
+        self.0.text(x as f64, y as f64, "font-size=\"11\" fill=\"#333\"", text);
     }
 
     /// Adds a box.
     pub fn node(&mut self, node: &Node<'_>) {
-        let (Node { at: (x, y), fill, title, lines }, (width, height)) = (node, BOX);
-        let _ = writeln!(
-            self.0,
-            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"5\" \
-             fill=\"{fill}\" stroke=\"#555\"><title>{}</title></rect>",
-            printable_xml(title)
-        );
-        let middle = x + width / 2;
+        let Node { at: (x, y), fill, title, lines } = node;
+        let place = [*x, *y, BOX.0, BOX.1].map(|length| length as f64);
+        self.0.rect(place, &format!("rx=\"5\" fill=\"{fill}\" stroke=\"#555\""), title);
+        let middle = (x + BOX.0 / 2) as f64;
         for ((down, weight), text) in LINES.iter().zip(lines) {
-            let (y, text) = (y + down, printable_xml(&short(text)));
-            let _ = writeln!(
-                self.0,
-                "<text x=\"{middle}\" y=\"{y}\" text-anchor=\"middle\" font-weight=\"{weight}\">{text}</text>"
-            );
+            let attributes = format!("{MIDDLE} font-weight=\"{weight}\"");
+            self.0.text(middle, (y + down) as f64, &attributes, &short(text));
         }
     }
 
     /// The drawing's text.
-    pub fn end(mut self) -> String {
-        self.0.push_str("</svg>\n");
-        self.0
+    pub fn end(self) -> String {
+        self.0.end()
     }
 }
 
