@@ -300,6 +300,40 @@ mod tests {
     }
 
     #[test]
+    fn the_fabrics_own_host_enters_a_cluster_only_if_asked() {
+        let folder = std::env::temp_dir().join(format!("rw-own-host-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let asks = |this_host: Option<&str>| Placement {
+            this_host: this_host.map(Into::into),
+            ..Placement::default()
+        };
+        let clusters = |place: &Placer| {
+            let hosts = place.service().unwrap().engine.view(|model| {
+                let slots = model.host_names().filter_map(|name| model.slot(model.host(name)?));
+                slots.map(|slot| slot.host.cluster.clone()).collect::<Vec<_>>()
+            });
+            hosts.unwrap()
+        };
+        let place = Placer::at(folder.join("place.redb"), asks(None), Box::new(Empty));
+        place.service().unwrap();
+        place.tick().unwrap();
+        place.take_over(asks(None));
+        place.tick().unwrap();
+        assert!(clusters(&place).is_empty());
+        place.take_over(asks(Some("edge")));
+        assert_eq!(clusters(&place), ["edge"]);
+        // What was asked first stays.
+        place.join("default").unwrap();
+        assert_eq!(clusters(&place), ["edge"]);
+        std::fs::remove_dir_all(&folder).unwrap();
+        let other = Placer::at(folder.join("other.redb"), asks(None), Box::new(Empty));
+        std::fs::create_dir_all(&folder).unwrap();
+        other.join("default").unwrap();
+        assert_eq!(clusters(&other), ["default"]);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
     fn a_guest_that_does_not_exist_joins_no_cluster() {
         let folder = std::env::temp_dir().join(format!("rw-opened-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

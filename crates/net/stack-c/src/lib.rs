@@ -348,7 +348,11 @@ pub unsafe extern "C" fn ringway_recv(socket: c_int, data: *mut c_void, len: usi
 pub unsafe extern "C" fn ringway_poll(list: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int {
     guarded(|| {
         let count = usize::try_from(count).ok().filter(|count| *count <= 1 << 20).ok_or(libc::EINVAL)?;
-        if count > 0 && (list.is_null() || !list.is_aligned() || !is_memory(list.cast(), count)) {
+        if count > 0
+            && (list.is_null()
+                || !list.is_aligned()
+                || !is_memory(list.cast(), count * size_of::<libc::pollfd>()))
+        {
             return Err(libc::EFAULT);
         }
         let list = match count {

@@ -92,6 +92,7 @@ static void wrong_pointers(int stream)
 	FAILS(ringway_poll(NULL, 1, 0), EFAULT);
 	FAILS(ringway_poll(NULL, UINT64_MAX, 0), EINVAL);
 	FAILS(ringway_poll((struct pollfd *)(void *)((char *)&space + 1), 1, 0), EFAULT);
+	FAILS(ringway_poll((struct pollfd *)((UINT64_C(1) << 56) - sizeof(struct pollfd)), 2, 0), EFAULT);
 	FAILS(ringway_shutdown(stream, 7), EINVAL);
 }
 

@@ -333,8 +333,8 @@ impl Worker {
         self.alarm.signal();
     }
 
-    /// Ends, since another thread took over its queues: returns `false`. If it has functions, which can't change threads,
-    /// it goes on as another worker, without queues, which no peer can block.
+    /// Ends, since another thread took over its queues: returns `false`. If it has functions, which can't change
+    /// threads, it goes on as another worker, without queues, which no peer can block.
     #[cold]
     fn give_up(&mut self, functions: &mut Functions) -> bool {
         let next = locked(&self.next).take();

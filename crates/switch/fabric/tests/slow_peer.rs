@@ -92,8 +92,8 @@ fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
     fabric
 }
 
-/// Adds a function to the worker, which passes frames from port `sender` to port `receiver`. Returns the socket by which
-/// its handlers are called.
+/// Adds a function to the worker, which passes frames from port `sender` to port `receiver`. Returns the socket by
+/// which its handlers are called.
 fn add_function(fabric: &mut Fabric) -> UnixStream {
     let (to, from) = (MacAddress([2, 0, 0, 0, 0, 4]), MacAddress([2, 0, 0, 0, 0, 3]));
     let load = source::Settings { size: 64, to, from, rate: Some(10_000) };

@@ -2,14 +2,14 @@
 
 use super::{Described, PortControl};
 use crate::open::{EngineHandle, OpenError};
-use ringway_host::{Mapping, OwnFile, PageChoice, memfd, open_own};
+use ringway_host::{Mapping, OwnFile, PageChoice, memfd, open_own, read_file};
 use ringway_port::pcap::{Image, KIND, LARGEST_FILE, ReplayError, Settings};
 use ringway_ring::capture::{Consumer, Geometry};
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port, printable};
 use ringway_wire::pcapng::{self, Direction, Packet};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -152,14 +152,13 @@ async fn descriptors(settings: &Settings, recorder: Option<&Recorder>) -> io::Re
 fn image(path: &Path) -> io::Result<OwnedFd> {
     let shown = path.display();
     let wrong = |error: &dyn std::fmt::Display| io::Error::other(format!("{shown}: {error}"));
-    let file = File::open(path).map_err(|error| wrong(&error))?;
-    let size = file.metadata().map_err(|error| wrong(&error))?.len();
+    let size = std::fs::metadata(path).map_err(|error| wrong(&error))?.len();
     // Attack: a file that is larger than memory, or grows while it is read.
     if size > LARGEST_FILE {
         return Err(wrong(&ReplayError::Large(size)));
     }
-    let mut bytes = Vec::new();
-    file.take(LARGEST_FILE + 1).read_to_end(&mut bytes).map_err(|error| wrong(&error))?;
+    // Attack: a pipe that nobody writes to, whose opening blocks a thread, or a device that never ends.
+    let bytes = read_file(path, LARGEST_FILE as usize).map_err(|error| wrong(&error))?;
     let Image { bytes, frames, skipped } = Image::of(&bytes).map_err(|error| wrong(&error))?;
     tracing::info!(file = %shown, frames, "replaying{skipped}");
     let memory = memfd("ringway-replay", bytes.len()).map_err(|error| wrong(&error))?;
@@ -255,5 +254,19 @@ mod tests {
             "{error}"
         );
         std::fs::remove_file(&path).unwrap();
+    }
+    #[test]
+    fn only_regular_files_are_replayed() {
+        let folder = std::env::temp_dir().join(format!("ringway-replayed-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let pipe = folder.join("pipe.pcap");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for (path, what) in
+            [(pipe.as_path(), "a pipe"), (Path::new("/dev/zero"), "a device"), (&folder, "a folder")]
+        {
+            let error = image(path).unwrap_err().to_string();
+            assert_eq!(error, format!("{}: {what}, not a file", path.display()));
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -263,3 +263,36 @@ fn figures(
     };
     changes.objects.extend(meant.into_iter().map(fact));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::PlaceRequest;
+
+    #[test]
+    fn a_sweep_deletes_pods_that_neither_run_nor_have_a_reservation() {
+        let service = Service::in_memory().unwrap();
+        let pod = |name: &str, node: &str| -> Pod {
+            let metadata = serde_json::json!({ "name": name, "namespace": "shop" });
+            let spec = serde_json::json!({ "nodeName": node });
+            serde_json::from_value(serde_json::json!({ "metadata": metadata, "spec": spec })).unwrap()
+        };
+        let node = Host { name: "n".into(), cores: 8, threads: 8, memory_mb: 8192, ..Host::default() };
+        let mut objects = vec![Object::Host(Box::new(node))];
+        for name in ["abandoned", "reserved"] {
+            objects.push(Object::Vm(Box::new(vm(&pod(name, ""), "default", None).unwrap())));
+        }
+        // A VM that is no pod is nobody's to delete.
+        objects.push(Object::Vm(Box::new(Vm { name: "own".into(), ..Vm::default() })));
+        service.put(objects).unwrap();
+        let placed = service
+            .place(PlaceRequest { vms: vec!["shop.reserved".into()], ..PlaceRequest::default() })
+            .unwrap();
+        let (nodes, health) = (Arc::default(), Arc::default());
+        let mut accounts = Accounts::new(service.clone(), "default".into(), nodes, health);
+        accounts.pods(&[Update::One(pod("runs", "n"))]).unwrap();
+        accounts.sweep().unwrap();
+        let names: Vec<String> = service.vms().unwrap().into_iter().map(|vm| vm.name).collect();
+        assert_eq!(names, ["own", "shop.reserved", "shop.runs"], "{placed:?}");
+    }
+}

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch as channel};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep, timeout};
 use watch::{Update, Watcher};
 
 /// Largest number of updates that are applied together, and that are queued; further ones wait in their connection.
@@ -166,6 +166,14 @@ enum Batch {
     Sweep,
 }
 
+/// When to sweep, from `first` on.
+fn sweeps(first: Instant) -> Interval {
+    let mut sweep = interval_at(first, SWEEP);
+    // One is enough after the process was stopped.
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    sweep
+}
+
 /// Applies updates in order.
 async fn keep(
     accounts: Accounts,
@@ -175,9 +183,7 @@ async fn keep(
     changed: channel::Sender<()>,
 ) {
     let accounts = Arc::new(Mutex::new(accounts));
-    let mut sweep = interval(SWEEP);
-    // One is enough after the process was stopped.
-    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut sweep = sweeps(Instant::now());
     loop {
         let (mut nodes, mut pods) = (Vec::new(), Vec::new());
         let batch = tokio::select! {
@@ -236,5 +242,18 @@ async fn take_over(accounts: &Arc<Mutex<Accounts>>, health: &Health, batch: Arc<
         }
         health.stored(Some(error));
         sleep(AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn after_a_standstill_one_sweep_is_enough() {
+        // The process was stopped for ten intervals.
+        let mut sweep = sweeps(Instant::now().checked_sub(10 * SWEEP).unwrap());
+        let mut is_due = async || timeout(Duration::ZERO, sweep.tick()).await.is_ok();
+        assert_eq!((is_due().await, is_due().await), (true, false));
     }
 }
