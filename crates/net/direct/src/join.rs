@@ -1,5 +1,5 @@
-//! How a process asks the agent of its sockets to share the stack. It asks by `getsockopt` on one of its sockets, a call
-//! that waits for the agent anyway: the socket says which connection is meant, and the agent knows who asks.
+//! How a process asks the agent of its sockets to share the stack. It asks by `getsockopt` on one of its sockets, a
+//! call that waits for the agent anyway: the socket says which connection is meant, and the agent knows who asks.
 
 use crate::image::{DirectError, Files, Image, RingPlace};
 use crate::waiting::{Member, Notifiers};
@@ -36,8 +36,8 @@ impl Entry {
     pub fn to_bytes(&self) -> [u8; Entry::LEN] {
         let mut bytes = [0; Entry::LEN];
         let numbers = [self.socket.to_bits()].into_iter().chain(self.lengths).chain(self.clock.to_parts());
-        for (to, number) in bytes.chunks_exact_mut(8).zip(numbers) {
-            to.copy_from_slice(&number.to_le_bytes());
+        for (to, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+            *to = number.to_le_bytes();
         }
         bytes
     }
@@ -54,8 +54,8 @@ impl Entry {
 }
 
 /// Moves the connection of a socket to the shared stack. From then on it is read and written there; nothing comes to
-/// the socket itself. If the process makes a call on the socket that the agent answers, as setting an option, the connection
-/// moves back before: its handle is invalid then, and the socket serves for all calls again.
+/// the socket itself. If the process makes a call on the socket that the agent answers, as setting an option, the
+/// connection moves back before: its handle is invalid then, and the socket serves for all calls again.
 ///
 /// # Errors
 /// No agent with a shared stack serves the socket, or the connection can't move: `EAGAIN` if its bytes are on their way

@@ -356,7 +356,7 @@ impl Agent {
         self.direct.iter_mut().for_each(Direct::flush);
     }
 
-    /// Waits until the last frames have left. Attack: a program that stopped within its turn; it is not waited for long.
+    /// Waits until the last frames have left. Attack: a program that stopped within its turn; the wait is short.
     pub(super) fn settle(&self) {
         let Some(direct) = &self.direct else { return };
         for _ in 0..SETTLE {
