@@ -409,7 +409,11 @@ fn share(
     let shared = rest.begin(attendant, &configuration)?;
     let (mut end, switch) = (ends.bridge, shared.switch.clone());
     spawn("exec-bridge", None, move || {
-        tell(&bridge(&mut device, &mut end));
+        let error = bridge(&mut device, &mut end);
+        // The end of the agent is none of the network.
+        if !matches!(error, DeviceError::Closed) {
+            tell(&error);
+        }
         // The agent sees that its device has no other end.
         switch.lose();
     })?;

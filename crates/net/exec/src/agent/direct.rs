@@ -8,7 +8,7 @@
 
 use super::calls::Reply;
 use super::table::{Key, StackPlace, Stream};
-use super::{ATTENDANT, Agent, Look, PROCESSES, local};
+use super::{ATTENDANT, Agent, Look, PROCESSES, RESET, local};
 use crate::direct::Shared;
 use crate::direct::attendant::{Answer, Command, LONGEST_STATE};
 use ringway_direct::{DESCRIPTORS, ENTER, Entry, Files, LEAVE, LEVEL};
@@ -292,6 +292,7 @@ impl Agent {
         let Some(stream) = self.table.stream(key) else { return };
         stream.place = StackPlace::Left;
         let tcp = stream.tcp;
+        self.resets_until = now + RESET;
         // It is the shared stack's.
         let _ = self.host.stack().lose(now, tcp);
         self.fail(key, Errno::CONNRESET);

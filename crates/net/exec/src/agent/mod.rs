@@ -67,6 +67,8 @@ const LOOK: u64 = SECOND / 5;
 const CHECK: u64 = SECOND / 50;
 /// How long peers may take to acknowledge what programs have written that have ended.
 const DRAIN: u64 = 60 * SECOND;
+/// How long peers may take to answer what resets them.
+const RESET: u64 = SECOND;
 /// And how long nothing may arrive meanwhile.
 const SILENCE: u64 = 5 * SECOND;
 
@@ -133,6 +135,8 @@ pub struct Agent {
     queries: Option<Queries>,
     /// The stack that programs share, if there is one.
     direct: Option<Direct>,
+    /// Until when peers of connections that were lost with it may answer, to be reset.
+    resets_until: u64,
 }
 
 impl Agent {
@@ -188,6 +192,7 @@ impl Agent {
             report: Report::new(explain),
             queries: None,
             direct: None,
+            resets_until: 0,
         })
     }
 
@@ -448,6 +453,8 @@ impl Agent {
     /// Whether all that programs have written was acknowledged.
     fn is_drained(&mut self) -> bool {
         let is_stream = |socket: &table::Socket| matches!(socket.kind, Kind::Stream(_));
-        self.host.stack().is_drained() && !self.table.iter().any(|(_, socket)| is_stream(socket))
+        self.host.now() >= self.resets_until
+            && self.host.stack().is_drained()
+            && !self.table.iter().any(|(_, socket)| is_stream(socket))
     }
 }
