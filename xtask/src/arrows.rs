@@ -28,7 +28,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("direct-stack", &["netstack", "ring", "bare"]),
     ("direct", &["direct-stack", "host"]),
     ("stack-c", &["sockets", "netstack", "host"]),
-    ("exec", &["sockets", "netstack", "link", "host", "frame", "mem", "wire"]),
+    ("exec", &["direct", "ring", "sockets", "netstack", "link", "host", "frame", "mem", "wire"]),
     ("tiny", &["bare", "elements", "nic", "ring", "virtq", "mem", "wire"]),
     ("tiny-program", &["netstack", "tiny"]),
     ("vmm", &["ring-client", "host", "tiny", "vfio-user"]),

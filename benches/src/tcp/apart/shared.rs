@@ -140,7 +140,7 @@ impl Shared {
         };
         let agents_bells =
             Some([copy(notifiers.call.as_fd())?.into(), copy(notifiers.agent.as_fd())?.into()]);
-        let member = Member::new(Arc::new(image), notifiers);
+        let member = Member::new(Arc::new(image), notifiers, ringway_host::Clock::new());
         let (places, watch) = ([None; u64::BITS as usize], Watch::default());
         let agent = Some(agent);
         Ok(Shared { member, agent, agents_bells, _ring: ring, sockets: Vec::new(), places, watch })

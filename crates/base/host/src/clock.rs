@@ -69,6 +69,16 @@ impl Clock {
         }
     }
 
+    /// The clock as numbers, for [`Clock::from_parts`] of another process.
+    pub fn to_parts(self) -> [u64; 3] {
+        [self.tick, self.nanoseconds, self.rate]
+    }
+
+    /// The clock of another process: clocks that were measured apart differ by some millionths of their time.
+    pub const fn from_parts([tick, nanoseconds, rate]: [u64; 3]) -> Clock {
+        Clock { tick, nanoseconds, rate }
+    }
+
     /// Nanoseconds since some moment before this process started.
     #[inline]
     pub fn now(&self) -> u64 {

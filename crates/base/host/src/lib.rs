@@ -9,6 +9,7 @@ mod aio;
 mod allocator;
 mod background_close;
 mod budget;
+mod child;
 mod clock;
 mod datagram;
 mod devices;
@@ -57,6 +58,7 @@ pub use allocator::{give_memory_back, keep_little_memory};
 pub use background_close::{BackgroundClose, Duplicates};
 pub use budget::Budget;
 pub use clock::{Clock, since_1970, ticks, ticks_per_second};
+pub use child::start_child;
 pub use datagram::{
     DATAGRAM_SEGMENTS, DATAGRAMS, DatagramFault, Datagrams, Received, SenderSettings, is_writable,
     open_datagram_receiver, open_datagram_sender, path_mtu, prepare_stream, receive_datagrams,
@@ -98,7 +100,8 @@ pub use sandbox::{
 };
 pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};
 pub use socket::{
-    DESCRIPTORS, Peer, only_send, peer, receive_with, send_with, set_peek_offset, try_receive_with, try_write,
+    DESCRIPTORS, Peer, ask_socket, ask_socket_for_descriptor, only_send, peer, receive_with, send_with,
+    set_peek_offset, try_receive_with, try_write,
 };
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};
 pub use stall::{ThreadFiles, ThreadTimes, open_thread_files, thread_number};

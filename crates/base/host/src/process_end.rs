@@ -103,21 +103,22 @@ pub fn collect_children(wanted: Pid) -> Option<WaitStatus> {
     }
 }
 
-/// Ends all children, and theirs that come to us in turn, within a time limit.
-pub fn end_children(limit: Duration) {
+/// Ends all children but `spared`, and theirs that come to us in turn, within a time limit.
+pub fn end_children(limit: Duration, spared: Option<Pid>) {
     let end = Instant::now() + limit;
     let own = rustix::process::getpid().as_raw_nonzero();
     while Instant::now() < end {
         let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
         let children = children.unwrap_or_default();
-        let all: Vec<Pid> =
-            children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+        let all = children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+        let all: Vec<Pid> = all.filter(|process| Some(*process) != spared).collect();
         for process in &all {
             // The process may have ended already.
             let _ = kill_process(*process, Signal::KILL);
         }
         match wait(WaitOptions::NOHANG) {
             Err(rustix::io::Errno::CHILD) => return,
+            Ok(None) if all.is_empty() => return,
             Ok(Some(_)) => {}
             _ => std::thread::sleep(Duration::from_millis(1)),
         }

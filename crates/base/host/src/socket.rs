@@ -75,6 +75,44 @@ pub fn set_peek_offset(socket: BorrowedFd<'_>, offset: i32) -> Result<(), HostEr
     }
 }
 
+/// Asks a socket for an option by a system call of its own (`getsockopt`). Returns the call's result, and the length of
+/// the option's value.
+fn ask(socket: BorrowedFd<'_>, option: (i32, i32), value: &mut [u8]) -> Result<(i64, usize), HostError> {
+    let mut len = value.len() as libc::socklen_t;
+    let number = std::os::fd::AsRawFd::as_raw_fd(&socket);
+    let (at, len_at) = (value.as_mut_ptr(), &raw mut len);
+    loop {
+        // SAFETY: the kernel, or who answers for it, writes at most `len` bytes to `value`, and their number.
+        let result = unsafe { libc::syscall(libc::SYS_getsockopt, number, option.0, option.1, at, len_at) };
+        match crate::tap::last_error() {
+            _ if result >= 0 => return Ok((result, value.len().min(len as usize))),
+            Errno::INTR => {}
+            error => return Err(error).named("asking a socket"),
+        }
+    }
+}
+
+/// Asks a socket for an option, a level and a name; the length of its value.
+///
+/// # Errors
+/// It has no such option.
+pub fn ask_socket(socket: BorrowedFd<'_>, option: (i32, i32), value: &mut [u8]) -> Result<usize, HostError> {
+    ask(socket, option, value).map(|(_, len)| len)
+}
+
+/// Asks the agent that serves a socket for an option whose answer is a new descriptor of this process.
+///
+/// # Errors
+/// No agent serves it, or none with such an option.
+pub fn ask_socket_for_descriptor(socket: BorrowedFd<'_>, option: (i32, i32)) -> Result<OwnedFd, HostError> {
+    let (number, _) = ask(socket, option, &mut [])?;
+    // The kernel's own answers are 0, standard input's number.
+    let number = i32::try_from(number).ok().filter(|number| *number > 0);
+    let number = number.ok_or(HostError::Call { call: "asking a socket", error: Errno::NOPROTOOPT })?;
+    // SAFETY: the agent has just made it for this call.
+    Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) })
+}
+
 /// Sends a signal's eight bytes on a socket without blocking; a full one is signalled already.
 pub(crate) fn signal_socket(socket: BorrowedFd<'_>, bytes: &[u8; 8]) {
     let _ = rustix::net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);

@@ -66,6 +66,8 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
         sysctls,
         query,
         limits: exec.limit,
+        // Until a library lets unmodified programs share a stack.
+        direct: false,
         kill_after: exec.kill_after.map(|seconds| Duration::from_secs(seconds.into())),
     });
     match run(prepared.map_err(failed)?, network)?.repeat() {

@@ -84,6 +84,17 @@ impl Files {
     }
 }
 
+impl Files {
+    /// Tells all processes that the stack is lost, without a look at it; whoever does it then notifies them.
+    ///
+    /// # Errors
+    /// If the file can't be written.
+    pub fn withdraw(data: &OwnedFd) -> Result<(), DirectError> {
+        let data = std::fs::File::from(data.try_clone()?);
+        Ok(data.write_all_at(&1_u32.to_ne_bytes(), crate::waiting::WITHDRAWN as u64)?)
+    }
+}
+
 /// Which ring memory is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingPlace {

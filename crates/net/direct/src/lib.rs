@@ -21,9 +21,11 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod image;
+mod join;
 mod waiting;
 
 pub use image::{DirectError, Files, Image, Locked, Ready, RingPlace, Turn};
+pub use join::{DESCRIPTORS, ENTER, Entry, LEAVE, LEVEL, enter, leave};
 pub use ringway_direct_stack::bit;
 pub use ringway_host::LockError;
 pub use waiting::{Member, Notifiers, Watch};

@@ -9,7 +9,7 @@
 use crate::image::{Image, Locked, Turn};
 use ringway_direct_stack::bit;
 use ringway_host::{Clock, EventFd, LockError, PollFd, poll, wait_word, wake_word};
-use ringway_netstack::{SocketError, SocketId};
+use ringway_netstack::{RepairError, SocketError, SocketId};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -31,6 +31,9 @@ const ATTENDANT_LEADS: usize = ATTENDANT_SLEEPS + 4;
 const LEADER_DEADLINE: usize = ATTENDANT_LEADS + 4;
 /// The bits of the connections that the one who leads waits for.
 const LEADER_BITS: usize = LEADER_DEADLINE + 8;
+
+/// Not 0: the agent has withdrawn the stack.
+pub(crate) const WITHDRAWN: usize = LEADER_BITS + 8;
 
 /// How long the one who leads sleeps at most while there are timers: one that another thread sets later, and that is
 /// not due before, needs no call then.
@@ -79,9 +82,9 @@ pub struct Member {
 }
 
 impl Member {
-    /// A process with the image, whose rings are mapped.
-    pub fn new(image: impl Into<Arc<Image>>, notifiers: Notifiers) -> Member {
-        Member { image: image.into(), notifiers, clock: Clock::new() }
+    /// A process with the image, whose rings are mapped, and the clock of all processes.
+    pub fn new(image: impl Into<Arc<Image>>, notifiers: Notifiers, clock: Clock) -> Member {
+        Member { image: image.into(), notifiers, clock }
     }
 
     /// The image.
@@ -119,7 +122,11 @@ impl Member {
 
     /// Waits for this process's turn. If the stack is lost, all who sleep are to see it.
     fn lock(&self) -> Result<Locked<'_>, LockError> {
-        self.image.lock().inspect_err(|error| {
+        let locked = self.image.lock().and_then(|locked| {
+            let is_withdrawn = self.word(WITHDRAWN).load(SeqCst) != 0;
+            if is_withdrawn { Err(LockError::Lost) } else { Ok(locked) }
+        });
+        locked.inspect_err(|error| {
             if *error == LockError::Lost {
                 for bit in 0..=ANY {
                     self.changes(bit).fetch_add(1, SeqCst);
@@ -173,6 +180,28 @@ impl Member {
                 wake_word(self.changes(bit), u32::MAX);
             }
         }
+    }
+
+    /// Lets a connection leave the stack, and wakes those who wait for it: its handle is invalid from now on. As
+    /// [`Locked::detach`].
+    ///
+    /// # Errors
+    /// If the stack is lost.
+    pub fn detach(&self, socket: SocketId) -> Result<Result<Vec<u8>, RepairError>, LockError> {
+        self.turn(|locked, now| {
+            let (bytes, mut turn) = locked.detach(now, socket);
+            if bytes.is_ok() {
+                // What remains of it would keep segments from the agent.
+                let (_, after) = locked.close(now, socket);
+                turn = Turn {
+                    kick_port: turn.kick_port | after.kick_port,
+                    kick_agent: turn.kick_agent | after.kick_agent,
+                    ready: turn.ready | after.ready | 1 << bit(socket),
+                    deadline: after.deadline,
+                };
+            }
+            (bytes, turn)
+        })
     }
 
     /// Reads bytes of a connection, and waits for them at most for `most`; 0: the end of the stream.

@@ -12,6 +12,7 @@
 
 pub mod agent;
 mod bridge;
+mod direct;
 mod emulated;
 mod limits;
 mod run;

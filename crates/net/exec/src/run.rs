@@ -2,11 +2,12 @@
 
 use crate::agent::Agent;
 use crate::bridge::bridge;
+use crate::direct::{self, Made, attendant};
 use crate::limits::{self, Limit};
 use ringway_host::{
     Clock, EventFd, HostError, Inside, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings,
     Trap, become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random,
-    spawn,
+    spawn, start_child,
 };
 use ringway_netstack::{Cidr, Settings};
 use ringway_sockets::query::About;
@@ -118,6 +119,8 @@ pub struct Options {
     pub query: Option<PathBuf>,
     /// Limits of each of its processes.
     pub limits: Vec<Limit>,
+    /// Whether processes may share a stack, and use their connections without the agent.
+    pub direct: bool,
     /// How long the program may go on after SIGTERM, until it is killed; for ever if none.
     pub kill_after: Option<Duration>,
 }
@@ -187,6 +190,8 @@ pub struct Prepared {
     options: Options,
     launched: Launched,
     signals: SignalFd,
+    /// The process of the shared stack, and its socket.
+    attendant: Option<(Pid, OwnedFd)>,
 }
 
 /// Prepares a process for a program. To be called while this process has one thread.
@@ -233,7 +238,15 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     let limit = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let _ = limit(most.map(|most| most.max(DESCRIPTORS))).or_else(|_| limit(most));
     let signals = SignalFd::new(&TAKEN)?;
-    Ok(Prepared { options, launched, signals })
+    let shares = options.direct && options.mode == Mode::Native;
+    let attendant = if shares {
+        // The attendant's clock is this process's.
+        Clock::new();
+        Some(start_child(attendant::run)?)
+    } else {
+        None
+    };
+    Ok(Prepared { options, launched, signals, attendant })
 }
 
 /// The link-layer address for a program's first address. Its successor at the address has the same one: neighbours
@@ -264,7 +277,8 @@ impl Prepared {
     /// # Errors
     /// The kernel does not permit namespaces, there is no such program, or the network can't be used.
     pub fn run(self, device: impl Device + 'static) -> Result<Ended, ExecError> {
-        let Prepared { options, launched, signals } = self;
+        let Prepared { options, launched, signals, attendant } = self;
+        let (process, attendant) = attendant.unzip();
         let program = options.program.first().cloned().unwrap_or_default();
         let (agent, _interface) = match options.mode {
             Mode::Kernel => {
@@ -273,17 +287,20 @@ impl Prepared {
                 (None, interface)
             }
             Mode::Native => {
-                let host = host(&options, device)?;
+                let (host, sharing) = match attendant {
+                    Some(attendant) => share(&options, device, attendant)?,
+                    None => (host(&options, device)?, None),
+                };
                 let (interface, trap) = launched.prepared()?;
                 let trap = trap.ok_or(Errno::PROTO)?;
-                (Some(serve(&options, trap, host)?), interface)
+                (Some(serve(&options, trap, host, sharing)?), interface)
             }
         };
         let sockets = KernelSockets::of(launched.process);
         limits::set(launched.process, &options.limits)?;
         launched.start(&program)?;
         let ended = attend(&launched, &signals, options.kill_after)?;
-        end_children(KILL_TIMEOUT);
+        end_children(KILL_TIMEOUT, process);
         match agent {
             Some(agent) => agent.finish(&signals)?,
             None => sockets.drain(&signals)?,
@@ -380,12 +397,42 @@ impl Drop for AtEnd {
     }
 }
 
+/// A stack that is between the device and the agent's.
+fn share(
+    options: &Options,
+    mut device: impl Device + 'static,
+    attendant: OwnedFd,
+) -> Result<(Host, Option<direct::Shared>), ExecError> {
+    let Made { ends, rest } = direct::make(device.offloads())?;
+    let mut host = host(options, ends.agent)?;
+    let configuration = host.stack().configuration();
+    let shared = rest.begin(attendant, &configuration)?;
+    let (mut end, switch) = (ends.bridge, shared.switch.clone());
+    spawn("exec-bridge", None, move || {
+        let error = bridge(&mut device, &mut end);
+        // The end of the agent is none of the network.
+        if !matches!(error, DeviceError::Closed) {
+            tell(&error);
+        }
+        // The agent sees that its device has no other end.
+        switch.lose();
+    })?;
+    Ok((host, Some(shared)))
+}
+
 /// Starts the agent.
-fn serve(options: &Options, (trap, inside): (Trap, Inside), host: Host) -> Result<Serving, ExecError> {
+fn serve(
+    options: &Options,
+    (trap, inside): (Trap, Inside),
+    host: Host,
+    sharing: Option<direct::Shared>,
+) -> Result<Serving, ExecError> {
     let (stop, ended) = (Arc::new(EventFd::new()?), Arc::new(EventFd::new()?));
     let addresses = options.addresses.iter().map(|cidr| cidr.address).collect();
     let congestion = options.settings.tcp_congestion_control;
     let mut agent = Agent::new(host, trap, inside, addresses, congestion, options.explain, stop.clone())?;
+    let is_told = sharing.is_some();
+    sharing.map(|shared| agent.share(shared)).transpose()?;
     if let Some(path) = &options.query {
         let listening = agent.listen_for_queries(path, about(options));
         listening.map_err(|error| ExecError::Query { path: path.clone(), error })?;
@@ -394,7 +441,10 @@ fn serve(options: &Options, (trap, inside): (Trap, Inside), host: Host) -> Resul
     let thread = spawn("exec-agent", None, move || {
         let _at_end = at_end;
         if let Err(error) = agent.run() {
-            tell(&error);
+            // Of a device behind the bridge, the bridge tells.
+            if !is_told {
+                tell(&error);
+            }
         }
     })?;
     Ok(Serving { thread, stop, ended })

@@ -355,6 +355,23 @@ fn what_arrives_for_a_connection_that_has_left_is_given_to_the_caller() {
 }
 
 #[test]
+fn only_the_state_of_the_connection_that_left_brings_it_back() {
+    let (mut network, ..) = busy(Algorithm::Cubic, 7, 3);
+    let (one, _) = network.connect("10.0.0.2:81");
+    let (two, _) = network.connect("10.0.0.2:82");
+    settle(&mut network);
+    let now = network.now;
+    let stack = &mut network.hosts[0];
+    let [first, second] = [one, two].map(|socket| stack.detach(now, socket).unwrap());
+    assert_eq!(stack.attach_again(now, one, &second), Err(RepairError::Invalid));
+    assert_eq!(stack.attach_again(now, one, &first[..first.len() - 1]), Err(RepairError::Invalid));
+    assert_eq!(stack.attach_again(now, one, &first), Ok(()));
+    assert_eq!(stack.attach_again(now, one, &first), Err(SocketError::BadSocket.into()));
+    assert_eq!(stack.attach_again(now, two, &second), Ok(()));
+    assert_eq!(stack.send(now, two, b"on"), Ok(2));
+}
+
+#[test]
 fn the_peer_of_a_connection_whose_stack_is_lost_is_reset() {
     // With a listener on the port, and without.
     for listens in [false, true] {

@@ -6,7 +6,7 @@
 //! within its turn; `idle` says `idle` outside of it. These three stay then. It ends with 3 if the stack is lost.
 
 use ringway_direct::{Files, Image, LockError, Member, Notifiers, RingPlace, Watch, bit};
-use ringway_host::receive_with;
+use ringway_host::{Clock, receive_with};
 use ringway_netstack::{SocketError, SocketId};
 use std::error::Error;
 use std::os::fd::{AsFd, OwnedFd};
@@ -27,7 +27,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let image = Image::map(&Files { text, data })?;
     image.map_ring(RingPlace::Port, port, port_len.parse()?)?;
     image.map_ring(RingPlace::Agent, agent, agent_len.parse()?)?;
-    let member = Member::new(image, Notifiers::from(notifiers));
+    let member = Member::new(image, Notifiers::from(notifiers), Clock::new());
     let socket = SocketId::from_bits(socket.parse()?);
     let played = match role.as_str() {
         "echo" => echo(&member, socket, Some(Duration::ZERO)),

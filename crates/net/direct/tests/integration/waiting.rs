@@ -39,7 +39,7 @@ fn kill(child: &mut Child) {
 
 /// Runs an attendant in this process while something is done.
 fn attended(lab: &mut Lab, act: impl FnOnce(&mut Lab, &Member)) {
-    let member = Member::new(lab.image.clone(), lab.notifiers());
+    let member = Member::new(lab.image.clone(), lab.notifiers(), Clock::new());
     let stops = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let attendant = scope.spawn(|| member.attend(&stops));
@@ -119,7 +119,7 @@ fn processes_that_sleep_see_that_the_stack_is_lost() {
     let (mut lab, clock) = lab();
     let (mut children, sockets) = waiters(&mut lab, 2);
     exchange(&mut lab, &clock, &sockets, 20_000);
-    let member = Member::new(lab.image.clone(), lab.notifiers());
+    let member = Member::new(lab.image.clone(), lab.notifiers(), Clock::new());
     let mut holder = lab.spawn("hold", SocketId::from_bits(0));
     assert_eq!(said(&mut holder), "held");
     kill(&mut holder);

@@ -150,6 +150,9 @@ impl Agent {
             sys::SENDMSG | sys::RECVMSG => call.arguments[2],
             _ => 0,
         };
+        if let Some(reply) = self.answer_shared(call, key, socket) {
+            return reply;
+        }
         match call.number {
             // The UNIX socket has urgent data of its own, and no queue of errors.
             sys::SENDTO | sys::SENDMSG | sys::SENDMMSG if flags & OOB != 0 => Err(Errno::OPNOTSUPP),

@@ -7,6 +7,7 @@
 mod address;
 mod calls;
 mod datagram;
+mod direct;
 mod info;
 mod interface;
 mod local;
@@ -20,6 +21,7 @@ mod table;
 pub use options::algorithm;
 
 use calls::{Kept, Parked};
+use direct::Direct;
 use local::{Hub, Names};
 use query::Queries;
 use report::Report;
@@ -47,6 +49,8 @@ const TRAP: u64 = 1;
 const WATCHES: u64 = 2;
 const STOP: u64 = 3;
 const QUERY: u64 = 4;
+const ATTENDANT: u64 = 5;
+const PROCESSES: u64 = 6;
 const FIRST: u64 = 16;
 /// Events that are taken at once, and calls that are answered before others are served.
 const EVENTS: usize = 64;
@@ -63,6 +67,8 @@ const LOOK: u64 = SECOND / 5;
 const CHECK: u64 = SECOND / 50;
 /// How long peers may take to acknowledge what programs have written that have ended.
 const DRAIN: u64 = 60 * SECOND;
+/// How long peers may take to answer what resets them.
+const RESET: u64 = SECOND;
 /// And how long nothing may arrive meanwhile.
 const SILENCE: u64 = 5 * SECOND;
 
@@ -127,6 +133,10 @@ pub struct Agent {
     next_check: u64,
     report: Report,
     queries: Option<Queries>,
+    /// The stack that programs share, if there is one.
+    direct: Option<Direct>,
+    /// Until when peers of connections that were lost with it may answer, to be reset.
+    resets_until: u64,
 }
 
 impl Agent {
@@ -181,6 +191,8 @@ impl Agent {
             next_check: 0,
             report: Report::new(explain),
             queries: None,
+            direct: None,
+            resets_until: 0,
         })
     }
 
@@ -211,6 +223,7 @@ impl Agent {
             }
             if until.is_some() && (now >= silent_until || self.is_drained()) {
                 self.host.poll()?;
+                self.settle();
                 self.report.close();
                 return Ok(());
             }
@@ -231,6 +244,8 @@ impl Agent {
                             queries.serve(&mut self.host);
                         }
                     }
+                    ATTENDANT => self.take_answers(),
+                    PROCESSES => self.take_ends(),
                     key => self.look(Key::from(key - FIRST), Look::of(flags)),
                 }
             }
@@ -241,6 +256,7 @@ impl Agent {
     /// Receives and sends frames, and follows what became of connections. Whether there was something to receive.
     fn turn(&mut self) -> Result<bool, DeviceError> {
         let busy = self.host.poll()?;
+        self.follow_shared();
         let now = self.host.now();
         if self.is_signaled && !busy && now >= self.next_check {
             (self.is_signaled, self.next_check) = (false, now + CHECK);
@@ -269,7 +285,7 @@ impl Agent {
         let most = if busy || !self.again.is_empty() { None } else { self.host.arm()? };
         let mut time = most.map_or(0, |most| most.as_nanos().min(u64::MAX.into()) as u64);
         // While it ends, it must look at the time.
-        if !self.parked.is_empty() || !self.stalled.is_empty() || ends {
+        if !self.parked.is_empty() || !self.stalled.is_empty() || ends || self.has_commands() {
             let soonest = self.parked.iter().filter_map(|parked| parked.until).fold(self.next_look, u64::min);
             time = time.min(soonest.saturating_sub(self.host.now()));
         }
@@ -378,6 +394,7 @@ impl Agent {
             for id in std::mem::take(&mut self.stalled) {
                 self.offer(id);
             }
+            self.send_commands();
         }
         if !looks && !self.parked.iter().any(is_over) {
             return;
@@ -436,6 +453,8 @@ impl Agent {
     /// Whether all that programs have written was acknowledged.
     fn is_drained(&mut self) -> bool {
         let is_stream = |socket: &table::Socket| matches!(socket.kind, Kind::Stream(_));
-        self.host.stack().is_drained() && !self.table.iter().any(|(_, socket)| is_stream(socket))
+        self.host.now() >= self.resets_until
+            && self.host.stack().is_drained()
+            && !self.table.iter().any(|(_, socket)| is_stream(socket))
     }
 }

@@ -31,6 +31,8 @@ pub struct Report {
     lost: u64,
     pumped: u64,
     refused: u64,
+    entered: u64,
+    is_lost: bool,
     unserved: BTreeMap<(i32, i32), u64>,
 }
 
@@ -65,6 +67,16 @@ impl Report {
         self.tell(thread, &format!("socket {number}: {kind}, pumped by the agent"));
     }
 
+    /// A connection that entered the stack that programs share.
+    pub fn entered(&mut self) {
+        self.entered += 1;
+    }
+
+    /// That stack was lost.
+    pub fn lost(&mut self) {
+        self.is_lost = true;
+    }
+
     /// A socket that is left to the kernel, where it reaches nobody.
     pub fn refused(&mut self, thread: i32, kind: u64, protocol: u64) {
         self.refused += 1;
@@ -86,6 +98,12 @@ impl Report {
     /// The counts, for people.
     pub fn summary(&self) -> String {
         let mut text = format!("{} sockets pumped, {} refused", self.pumped, self.refused);
+        if self.entered > 0 {
+            text += &format!("; {} connections were direct", self.entered);
+        }
+        if self.is_lost {
+            text += "; the shared stack was lost, with the connections that were direct";
+        }
         for ((level, name), count) in &self.unserved {
             text += &format!("; option {name} of level {level} not served, {count} times");
         }

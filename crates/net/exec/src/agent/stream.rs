@@ -4,7 +4,7 @@ use super::calls::{CLOEXEC, DONTWAIT, NONBLOCK, Reply};
 use super::local::{self, End};
 use super::message::Message;
 use super::options::Values;
-use super::table::{Key, Kind, Listening, Socket, Stream};
+use super::table::{Key, Kind, Listening, Socket, StackPlace, Stream};
 use super::{Agent, Look, OBSERVED, ROOM, address, event_data};
 use ringway_host::{Call, numbers, read_memory, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
@@ -182,6 +182,7 @@ impl Agent {
             is_finished: false,
             is_held: false,
             is_full: false,
+            place: StackPlace::Own,
         };
         self.table.join(tcp, key);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
@@ -364,6 +365,7 @@ impl Agent {
             is_finished: false,
             is_held: false,
             is_full: false,
+            place: StackPlace::Own,
         };
         let key = self.table.add(Socket {
             number: 0,
@@ -518,6 +520,9 @@ impl Agent {
     /// Follows what happened to a connection.
     pub(super) fn attend(&mut self, key: Key, look: Look) {
         let Some(stream) = self.table.stream(key) else { return };
+        if !stream.place.is_own() {
+            return self.attend_shared(key);
+        }
         let (tcp, was_up) = (stream.tcp, stream.is_up);
         let stack = self.host.stack();
         if let Ok(Some(error)) = stack.error(tcp) {
@@ -545,7 +550,7 @@ impl Agent {
     }
 
     /// Moves bytes in the directions that may have changed.
-    fn pump(&mut self, key: Key, look: Look) {
+    pub(super) fn pump(&mut self, key: Key, look: Look) {
         let sends = look != Look::Arrived || self.table.stream(key).is_some_and(|stream| stream.is_held);
         let sent = if sends { self.send_bytes(key, look) } else { Ok(()) };
         let given = if look == Look::Written { sent } else { sent.and_then(|()| self.give_bytes(key)) };

@@ -2,9 +2,10 @@
 
 use super::local::{End, Place};
 use super::options::Values;
-use ringway_netstack::SocketId;
+use ringway_netstack::{Diverted, SocketId};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
@@ -100,6 +101,30 @@ pub struct Stream {
     pub is_held: bool,
     /// The program has no room for what has arrived, and it is told when there is some.
     pub is_full: bool,
+    pub place: StackPlace,
+}
+
+/// Which stack has a connection.
+#[derive(Debug, Default)]
+pub enum StackPlace {
+    /// The agent's.
+    #[default]
+    Own,
+    /// It is on its way to the shared one, with these bytes.
+    Entering(Vec<u8>),
+    /// The shared one, where it has this handle.
+    Shared(SocketId),
+    /// It is on its way back. Meanwhile these segments came.
+    Leaving(File, Vec<Diverted>),
+    /// The agent's, for good.
+    Left,
+}
+
+impl StackPlace {
+    /// Whether the agent's stack has the connection.
+    pub fn is_own(&self) -> bool {
+        matches!(self, StackPlace::Own | StackPlace::Left)
+    }
 }
 
 #[derive(Debug)]

@@ -30,6 +30,7 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
         sysctls: Vec::new(),
         query: std::env::var_os("QUERY").map(Into::into),
         limits: Vec::new(),
+        direct: std::env::var_os("DIRECT").is_some(),
         kill_after: None,
     })?;
     let device = match descriptor.strip_prefix("tap:") {

@@ -95,6 +95,15 @@ impl Running {
 
     /// Waits for the end: its exit status, and the rest of what it printed.
     pub fn end(&mut self) -> (Option<i32>, String) {
+        let (end, errors) = self.end_with_errors();
+        if !errors.is_empty() {
+            eprintln!("{errors}");
+        }
+        end
+    }
+
+    /// As [`Running::end`], and what it printed to standard error.
+    pub fn end_with_errors(&mut self) -> ((Option<i32>, String), String) {
         let mut text = String::new();
         self.out.read_to_string(&mut text).unwrap();
         let end = Instant::now() + LIMIT;
@@ -102,10 +111,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 let mut errors = String::new();
                 self.child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
-                if !errors.is_empty() {
-                    eprintln!("{errors}");
-                }
-                return (status.code(), text);
+                return ((status.code(), text), errors);
             }
             assert!(Instant::now() < end, "the program hangs");
             std::thread::sleep(Duration::from_millis(2));

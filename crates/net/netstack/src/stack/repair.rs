@@ -137,6 +137,20 @@ impl Stack {
         Ok(id)
     }
 
+    /// Takes the connection back that left by [`Stack::detach`] with this handle. Attack: the state of another
+    /// connection, which would be made.
+    ///
+    /// # Errors
+    /// As [`Stack::attach`], and if the bytes are not of this connection.
+    pub fn attach_again(&mut self, now: u64, id: SocketId, bytes: &[u8]) -> Result<(), RepairError> {
+        self.advance(now);
+        let Socket::Moved(tuple) = self.socket(id)? else { return Err(SocketError::BadSocket.into()) };
+        if Saved::new(bytes, self.now).is_none_or(|saved| saved.tuple != **tuple) {
+            return Err(RepairError::Invalid);
+        }
+        self.attach(now, bytes).map(drop)
+    }
+
     /// Forgets a connection that has left the stack, since the one that has it is lost with all that it knew, and frees
     /// its addresses. The peer is sent a SYN, as of a host that has restarted (RFC 9293, 3.5.1): it answers with its
     /// numbers (RFC 5961, 4.2), and is reset with them. If a segment of these is lost, it is reset when it sends next.

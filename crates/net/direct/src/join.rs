@@ -1,0 +1,118 @@
+//! How a process asks the agent of its sockets to share the stack. It asks by `getsockopt` on one of its sockets, a
+//! call that waits for the agent anyway: the socket says which connection is meant, and the agent knows who asks.
+
+use crate::image::{DirectError, Files, Image, RingPlace};
+use crate::waiting::{Member, Notifiers};
+use ringway_host::{Clock, ask_socket, ask_socket_for_descriptor};
+use ringway_netstack::SocketId;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// The level of these options, which no protocol has.
+pub const LEVEL: i32 = 0x5257;
+/// The options with numbers below this one are answered by a new descriptor: the two files of the image, the memory of
+/// the rings to the port and to the agent, and the [`Notifiers`] in their order.
+pub const DESCRIPTORS: i32 = 8;
+/// The socket's connection moves to the shared stack. The answer is an [`Entry`].
+pub const ENTER: i32 = DESCRIPTORS;
+/// It moves back for good.
+pub const LEAVE: i32 = ENTER + 1;
+
+/// What the agent says of a connection in the shared stack.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its handle there.
+    pub socket: SocketId,
+    /// Bytes of the rings' memory: of the one to the port, and of the one to the agent.
+    pub lengths: [u64; 2],
+    /// The clock of all processes.
+    pub clock: Clock,
+}
+
+impl Entry {
+    /// Its length as bytes.
+    pub const LEN: usize = 48;
+
+    /// As bytes, for [`Entry::from_bytes`].
+    pub fn to_bytes(&self) -> [u8; Entry::LEN] {
+        let mut bytes = [0; Entry::LEN];
+        let numbers = [self.socket.to_bits()].into_iter().chain(self.lengths).chain(self.clock.to_parts());
+        for (to, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+            *to = number.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// What [`Entry::to_bytes`] returned.
+    pub fn from_bytes(bytes: &[u8; Entry::LEN]) -> Entry {
+        let mut numbers = [0; Entry::LEN / 8];
+        for (number, from) in numbers.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *number = u64::from_le_bytes(*from);
+        }
+        let [socket, port, agent, clock @ ..] = numbers;
+        Entry { socket: SocketId::from_bits(socket), lengths: [port, agent], clock: Clock::from_parts(clock) }
+    }
+}
+
+/// Moves the connection of a socket to the shared stack. From then on it is read and written there; nothing comes to
+/// the socket itself. If the process makes a call on the socket that the agent answers, as setting an option, the
+/// connection moves back before: its handle is invalid then, and the socket serves for all calls again.
+///
+/// # Errors
+/// No agent with a shared stack serves the socket, or the connection can't move: `EAGAIN` if its bytes are on their way
+/// between the agent and this process, and it may later.
+pub fn enter(socket: BorrowedFd<'_>) -> Result<Entry, DirectError> {
+    let mut bytes = [0; Entry::LEN];
+    if ask_socket(socket, (LEVEL, ENTER), &mut bytes)? < bytes.len() {
+        return Err(DirectError::Invalid);
+    }
+    Ok(Entry::from_bytes(&bytes))
+}
+
+/// Moves the connection of a socket back to the agent, for good.
+///
+/// # Errors
+/// No agent serves the socket.
+pub fn leave(socket: BorrowedFd<'_>) -> Result<(), DirectError> {
+    ask_socket(socket, (LEVEL, LEAVE), &mut []).map(drop).map_err(DirectError::from)
+}
+
+impl Member {
+    /// Makes this process one that shares the stack, after the connection of one of its sockets has [entered](enter).
+    ///
+    /// # Errors
+    /// This process does already, something else is at the image's addresses, or the kernel refuses.
+    pub fn join(socket: BorrowedFd<'_>, entry: &Entry) -> Result<Member, DirectError> {
+        let descriptor = |name| ask_socket_for_descriptor(socket, (LEVEL, name));
+        let files = (0..DESCRIPTORS).map(descriptor).collect::<Result<Vec<OwnedFd>, _>>()?;
+        let Ok([text, data, port, agent, notifiers @ ..]) =
+            <[OwnedFd; DESCRIPTORS as usize]>::try_from(files)
+        else {
+            return Err(DirectError::Invalid);
+        };
+        let image = Image::map(&Files { text, data })?;
+        image.map_ring(RingPlace::Port, port, entry.lengths[0] as usize)?;
+        image.map_ring(RingPlace::Agent, agent, entry.lengths[1] as usize)?;
+        Ok(Member::new(image, Notifiers::from(notifiers), entry.clock))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn an_entry_has_a_form() {
+        let clock = Clock::from_parts([3, 4, 5]);
+        let entry = Entry { socket: SocketId::from_bits(7 << 32 | 9), lengths: [1 << 40, 2], clock };
+        let read = Entry::from_bytes(&entry.to_bytes());
+        assert_eq!((read.socket, read.lengths), (entry.socket, entry.lengths));
+        assert_eq!(read.clock.to_parts(), [3, 4, 5]);
+    }
+
+    #[test]
+    fn a_socket_without_an_agent_enters_nowhere() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(enter(one.as_fd()).is_err() && leave(one.as_fd()).is_err());
+    }
+}

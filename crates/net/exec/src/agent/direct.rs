@@ -1,0 +1,370 @@
+//! Connections that their programs have in the stack that they share: how they go there at a program's request, and
+//! come back, also without its help.
+//!
+//! A connection leaves the agent's stack by [`Stack::detach`](ringway_netstack::Stack::detach), and the attendant lets
+//! the shared one have it. It comes back before the agent answers any call about its socket, or if the program closes
+//! the socket, ends, or writes to it by a call of the kernel: then all is as if it had never been away. It does not go
+//! again.
+
+use super::calls::Reply;
+use super::table::{Key, StackPlace, Stream};
+use super::{ATTENDANT, Agent, Look, PROCESSES, RESET, local};
+use crate::direct::Shared;
+use crate::direct::attendant::{Answer, Command, LONGEST_STATE};
+use ringway_direct::{DESCRIPTORS, ENTER, Entry, Files, LEAVE, LEVEL};
+use ringway_host::{Call, Clock, memfd, numbers as sys, send_with, try_receive_with, write_memory};
+use ringway_netstack::{Diverted, SocketId};
+use rustix::event::{PollFlags, epoll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// Processes that share the stack at most. Attack: a program that starts them without an end.
+const PROCESSES_MOST: usize = 64;
+/// How long the last frames may take to leave.
+const SETTLE: u32 = 200;
+/// File numbers of what a process gets: code and data, then the rings.
+const DATA: usize = 1;
+
+/// The shared stack.
+#[derive(Debug)]
+pub struct Direct {
+    shared: Shared,
+    /// Processes that use it, and their ends.
+    processes: Vec<(i32, OwnedFd)>,
+    /// What the attendant had no room for.
+    commands: VecDeque<(Command, Option<File>)>,
+}
+
+impl Direct {
+    /// Sends a command to the attendant, without waiting for it. Attack: a program that stops within its turn, so that
+    /// the attendant waits.
+    fn send(&mut self, command: Command, file: Option<File>) {
+        self.commands.push_back((command, file));
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        while let Some((command, file)) = self.commands.front() {
+            if !self.has_room() {
+                return;
+            }
+            let files: Vec<BorrowedFd<'_>> = file.iter().map(AsFd::as_fd).collect();
+            // That it has ended is seen by an event.
+            let _ = send_with(&self.shared.attendant, &command.to_bytes(), &files);
+            self.commands.pop_front();
+        }
+    }
+
+    /// Whether sending does not block.
+    fn has_room(&self) -> bool {
+        !local::ready(self.shared.attendant.as_fd(), PollFlags::OUT).is_empty()
+    }
+
+    /// Gets to know a process. Whether it may use the stack.
+    fn admit(&mut self, thread: i32, epoll: &OwnedFd) -> Result<(), Errno> {
+        let status = std::fs::read_to_string(format!("/proc/{thread}/status")).map_err(|_| Errno::SRCH)?;
+        let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+        let process = process.ok_or(Errno::SRCH)?;
+        if self.processes.iter().any(|(known, _)| *known == process) {
+            return Ok(());
+        }
+        if self.processes.len() >= PROCESSES_MOST {
+            return Err(Errno::USERS);
+        }
+        let end = pidfd_open(Pid::from_raw(process).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+        epoll::add(epoll, &end, epoll::EventData::new_u64(PROCESSES), epoll::EventFlags::IN)?;
+        self.processes.push((process, end));
+        Ok(())
+    }
+}
+
+/// Whether a call is one of `ringway-direct` about the shared stack.
+fn is_about_sharing(call: &Call) -> bool {
+    call.number == sys::GETSOCKOPT && call.arguments[1] as i32 == LEVEL
+}
+
+impl Agent {
+    /// Lets programs share a stack.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn share(&mut self, shared: Shared) -> Result<(), Errno> {
+        let data = epoll::EventData::new_u64(ATTENDANT);
+        epoll::add(&self.epoll, &shared.attendant, data, epoll::EventFlags::IN)?;
+        self.direct = Some(Direct { shared, processes: Vec::new(), commands: VecDeque::new() });
+        Ok(())
+    }
+
+    /// Answers what the shared stack has to do with; `None`: the agent's stack answers the call.
+    pub(super) fn answer_shared(
+        &mut self,
+        call: &Call,
+        key: Key,
+        socket: &OwnedFd,
+    ) -> Option<Result<Reply, Errno>> {
+        if is_about_sharing(call) {
+            return Some(self.serve_sharing(call, key, socket));
+        }
+        if matches!(call.number, sys::GETSOCKNAME | sys::GETPEERNAME) {
+            return None;
+        }
+        if self.table.stream(key)?.place.is_own() {
+            return None;
+        }
+        self.bring_back(key);
+        // If it could not even be asked for, it is lost already.
+        let is_own = self.table.stream(key).is_none_or(|stream| stream.place.is_own());
+        (!is_own).then_some(Ok(Reply::Wait(key)))
+    }
+
+    fn serve_sharing(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        let direct = self.direct.as_mut().ok_or(Errno::NOPROTOOPT)?;
+        match call.arguments[2] as i32 {
+            name @ 0..DESCRIPTORS => {
+                direct.admit(call.thread, &self.epoll)?;
+                let file = direct.shared.files.get(name as usize).ok_or(Errno::NOPROTOOPT)?;
+                self.trap.give(call.id, file.as_fd(), true)?;
+                Ok(Reply::Done)
+            }
+            ENTER => self.enter(call, key, socket),
+            LEAVE => {
+                let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
+                if stream.place.is_own() {
+                    stream.place = StackPlace::Left;
+                    return Ok(Reply::Value(0));
+                }
+                self.bring_back(key);
+                Ok(Reply::Wait(key))
+            }
+            _ => Err(Errno::NOPROTOOPT),
+        }
+    }
+
+    /// A program asks for a connection to enter the shared stack, or waits for it.
+    fn enter(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        match self.table.stream(key).ok_or(Errno::NOTCONN)?.place {
+            StackPlace::Own => self.begin_to_enter(call, key, socket),
+            StackPlace::Entering(_) | StackPlace::Leaving(..) => Ok(Reply::Wait(key)),
+            StackPlace::Shared(id) => self.tell_entry(call, id),
+            StackPlace::Left => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    fn tell_entry(&mut self, call: &Call, socket: SocketId) -> Result<Reply, Errno> {
+        let lengths = self.direct.as_ref().ok_or(Errno::NOPROTOOPT)?.shared.lengths;
+        let entry = Entry { socket, lengths, clock: Clock::new() }.to_bytes();
+        self.trap.check_waiting(call.id)?;
+        write_memory(call.thread, call.arguments[3], &entry)?;
+        write_memory(call.thread, call.arguments[4], &(Entry::LEN as u32).to_ne_bytes())?;
+        Ok(Reply::Value(0))
+    }
+
+    fn begin_to_enter(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+        // All that the program has written goes to the stack first.
+        self.pump(key, Look::Written);
+        let direct = self.direct.as_mut().ok_or(Errno::NOPROTOOPT)?;
+        direct.admit(call.thread, &self.epoll)?;
+        let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
+        let end = stream.end.as_ref().filter(|_| stream.is_up).ok_or(Errno::NOTCONN)?;
+        if stream.is_shut || stream.is_finished {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let has_unread = !local::ready(socket.as_fd(), PollFlags::IN).is_empty();
+        let has_unsent = stream.is_held || end.look(&mut [0]) != Err(Errno::AGAIN);
+        if has_unread || has_unsent || stream.is_full || !direct.commands.is_empty() || !direct.has_room() {
+            return Err(Errno::AGAIN);
+        }
+        self.trap.check_waiting(call.id)?;
+        let (now, tcp) = (self.host.now(), stream.tcp);
+        let state = self.host.stack().detach(now, tcp).map_err(|_| Errno::OPNOTSUPP)?;
+        let len = state.len();
+        let file = memfd("ringway-connection", len).ok().map(File::from);
+        let file = file.filter(|file| file.write_all_at(&state, 0).is_ok());
+        stream.place = StackPlace::Entering(state);
+        if let Some(file) = file {
+            direct.send(Command::Enter { key: key.into(), len: len as u64 }, Some(file));
+            return Ok(Reply::Wait(key));
+        }
+        self.come_back(key, None, Vec::new());
+        Err(Errno::NOBUFS)
+    }
+
+    /// Lets a connection come back from the shared stack. One that is on its way there is asked for when it arrives.
+    fn bring_back(&mut self, key: Key) {
+        let Some(stream) = self.table.stream(key) else { return };
+        let StackPlace::Shared(id) = stream.place else { return };
+        // It takes memory for what is written only.
+        let file = memfd("ringway-connection", LONGEST_STATE as usize).ok().map(File::from);
+        let copy = file.as_ref().and_then(|file| file.try_clone().ok());
+        let (Some(file), Some(copy), Some(direct)) = (file, copy, self.direct.as_mut()) else {
+            // Without descriptors, it can't be had any more.
+            return self.lose(key);
+        };
+        stream.place = StackPlace::Leaving(copy, Vec::new());
+        direct.send(Command::Leave { key: key.into(), socket: id.to_bits() }, Some(file));
+    }
+
+    /// Something has happened to the socket of a connection that the shared stack has: its program has written to it,
+    /// or closed it.
+    pub(super) fn attend_shared(&mut self, key: Key) {
+        let Some(Stream { place: StackPlace::Shared(_), end: Some(end), .. }) = self.table.stream(key) else {
+            // It is looked at when it is back.
+            return;
+        };
+        if end.look(&mut [0]) != Err(Errno::AGAIN) {
+            self.bring_back(key);
+        }
+    }
+
+    /// What the attendant has done.
+    pub(super) fn take_answers(&mut self) {
+        let mut bytes = [0; Answer::LEN];
+        while let Some(direct) = &mut self.direct {
+            let answer = match try_receive_with(&direct.shared.attendant, &mut bytes, 0) {
+                Ok(None) => return direct.flush(),
+                Ok(Some((len, _))) => Answer::from_bytes(&bytes[..len]),
+                Err(_) => None,
+            };
+            match answer {
+                Some(Answer::Entered { key, socket }) => self.has_entered(key.into(), socket),
+                Some(Answer::Left { key, len }) => self.has_left(key.into(), len),
+                // It has ended: the shared stack is lost.
+                None => self.lose_shared(),
+            }
+        }
+    }
+
+    fn has_entered(&mut self, key: Key, socket: Option<u64>) {
+        let Some(stream) = self.table.stream(key) else { return };
+        let StackPlace::Entering(state) = &mut stream.place else { return };
+        let state = std::mem::take(state);
+        match socket {
+            Some(id) => {
+                stream.place = StackPlace::Shared(SocketId::from_bits(id));
+                self.report.entered();
+                self.wake(key);
+                // The program may have closed the socket meanwhile.
+                self.attend_shared(key);
+            }
+            None => self.come_back(key, Some(state), Vec::new()),
+        }
+    }
+
+    fn has_left(&mut self, key: Key, len: u64) {
+        let Some(stream) = self.table.stream(key) else { return };
+        let StackPlace::Leaving(file, segments) = &mut stream.place else { return };
+        let mut state = vec![0; len.min(LONGEST_STATE) as usize];
+        // Attack: an attendant that is taken over, and wrote something else: it is refused, as any bytes may be.
+        let is_read = file.read_exact_at(&mut state, 0).is_ok();
+        let segments = std::mem::take(segments);
+        self.come_back(key, is_read.then_some(state), segments);
+    }
+
+    /// A connection is the agent's again, from now on.
+    fn come_back(&mut self, key: Key, state: Option<Vec<u8>>, segments: Vec<Diverted>) {
+        let now = self.host.now();
+        let Some(stream) = self.table.stream(key) else { return };
+        let state = match (state, &mut stream.place) {
+            (None, StackPlace::Entering(state)) => Some(std::mem::take(state)),
+            (state, _) => state,
+        };
+        stream.place = StackPlace::Left;
+        let (tcp, stack) = (stream.tcp, self.host.stack());
+        if !state.is_some_and(|state| stack.attach_again(now, tcp, &state).is_ok()) {
+            return self.lose(key);
+        }
+        for segment in segments {
+            stack.receive_diverted(now, 0, &segment);
+        }
+        self.wake(key);
+        self.look(key, Look::All);
+        self.again.push(key);
+    }
+
+    /// A connection is lost with what the shared stack knew of it: its peer is reset, and so is its program's socket.
+    fn lose(&mut self, key: Key) {
+        let now = self.host.now();
+        let Some(stream) = self.table.stream(key) else { return };
+        stream.place = StackPlace::Left;
+        let tcp = stream.tcp;
+        self.resets_until = now + RESET;
+        // It is the shared stack's.
+        let _ = self.host.stack().lose(now, tcp);
+        self.fail(key, Errno::CONNRESET);
+    }
+
+    /// The shared stack is lost: the agent serves all from now on.
+    fn lose_shared(&mut self) {
+        let Some(direct) = self.direct.take() else { return };
+        if let Some(data) = direct.shared.files.get(DATA) {
+            // Processes that use it see that it is lost, by this or by its lock.
+            let _ = Files::withdraw(data);
+        }
+        direct.shared.switch.lose();
+        self.report.lost();
+        let keys: Vec<Key> = self.table.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            if self.table.stream(key).is_some_and(|stream| !stream.place.is_own()) {
+                self.lose(key);
+            }
+        }
+    }
+
+    /// Passes on what arrived for connections that have left the agent's stack, and sees if the shared one is lost.
+    pub(super) fn follow_shared(&mut self) {
+        if self.direct.as_ref().is_some_and(|direct| direct.shared.switch.is_lost()) {
+            self.lose_shared();
+        }
+        while let Some(segment) = self.host.stack().next_diverted() {
+            let keys = self.table.of_stack(segment.socket());
+            let Some(stream) = keys.first().copied().and_then(|key| self.table.stream(key)) else { continue };
+            match &mut stream.place {
+                // The peer sends again what finds no room.
+                StackPlace::Leaving(_, segments) if segments.len() < super::EVENTS => segments.push(segment),
+                StackPlace::Entering(_) | StackPlace::Shared(_) => {
+                    if let Some(direct) = &mut self.direct
+                        && direct.commands.is_empty()
+                    {
+                        direct.send(Command::Divert(segment.to_bytes()), None);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Processes that used the shared stack have ended.
+    pub(super) fn take_ends(&mut self) {
+        let Some(direct) = &mut self.direct else { return };
+        let before = direct.processes.len();
+        direct.processes.retain(|(_, end)| local::ready(end.as_fd(), PollFlags::IN).is_empty());
+        if direct.processes.len() < before {
+            direct.send(Command::Ended, None);
+        }
+    }
+
+    /// Whether the attendant has to be told something.
+    pub(super) fn has_commands(&self) -> bool {
+        self.direct.as_ref().is_some_and(|direct| !direct.commands.is_empty())
+    }
+
+    pub(super) fn send_commands(&mut self) {
+        self.direct.iter_mut().for_each(Direct::flush);
+    }
+
+    /// Waits until the last frames have left. Attack: a program that stopped within its turn; the wait is short.
+    pub(super) fn settle(&self) {
+        let Some(direct) = &self.direct else { return };
+        for _ in 0..SETTLE {
+            if direct.shared.switch.is_idle() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

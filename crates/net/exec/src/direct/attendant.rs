@@ -1,0 +1,232 @@
+//! The attendant: a confined child process that leads the shared stack while no program does, and moves connections
+//! there and back for the agent, which must not run code on memory that programs can write.
+//!
+//! It ends if the shared stack is lost, or the agent has ended; all that the agent learns of a loss is this end.
+//!
+//! Attack: a program that corrupts the shared memory may take over this process. It has the rights of the program's
+//! socket calls only: no files, no other sockets, no other processes (`confine_data`).
+
+use ringway_direct::{Files, Image, Member, Notifiers, RingPlace};
+use ringway_host::{Clock, HostError, confine_data, random, receive_with, send_with, spawn};
+use ringway_netstack::{Diverted, SocketId};
+use std::error::Error;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Longest message: a segment, and what says so.
+const LONGEST: usize = 80 << 10;
+/// Descriptors of the first message.
+const DESCRIPTORS: usize = ringway_direct::DESCRIPTORS as usize;
+/// Longest state of a connection. Attack: an attendant that is taken over, and says that it is longer.
+pub const LONGEST_STATE: u64 = 1 << 28;
+
+/// The first message to the attendant, with the descriptors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begin {
+    pub lengths: [u64; 2],
+    pub configuration: Vec<u8>,
+}
+
+/// What the agent asks for. `key` says which of its sockets is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Takes a connection, whose state of so many bytes is in the descriptor's file.
+    Enter { key: u64, len: u64 },
+    /// Lets a connection go, and writes its state to the descriptor's file.
+    Leave { key: u64, socket: u64 },
+    /// A segment for a connection that has entered.
+    Divert(Vec<u8>),
+    /// A process that shared the stack has ended.
+    Ended,
+}
+
+/// What the attendant answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The connection has this handle in the shared stack; none: it could not enter.
+    Entered { key: u64, socket: Option<u64> },
+    /// Its state has so many bytes.
+    Left { key: u64, len: u64 },
+}
+
+/// Numbers as bytes, and what follows.
+fn message(numbers: [u64; 3], rest: &[u8]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).chain(rest.iter().copied()).collect()
+}
+
+/// The parts of [`message`].
+fn parts(bytes: &[u8]) -> Option<([u64; 3], &[u8])> {
+    let (numbers, rest) = bytes.split_at_checked(24)?;
+    let mut parts = [0; 3];
+    for (part, number) in parts.iter_mut().zip(numbers.as_chunks::<8>().0) {
+        *part = u64::from_le_bytes(*number);
+    }
+    Some((parts, rest))
+}
+
+impl Begin {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        message([0, self.lengths[0], self.lengths[1]], &self.configuration)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Begin> {
+        let ([_, port, agent], configuration) = parts(bytes)?;
+        Some(Begin { lengths: [port, agent], configuration: configuration.to_vec() })
+    }
+}
+
+impl Command {
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Command::Enter { key, len } => message([1, *key, *len], &[]),
+            Command::Leave { key, socket } => message([2, *key, *socket], &[]),
+            Command::Divert(bytes) => message([3, 0, 0], bytes),
+            Command::Ended => message([4, 0, 0], &[]),
+        }
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Command> {
+        let ([kind, key, value], rest) = parts(bytes)?;
+        match kind {
+            1 => Some(Command::Enter { key, len: value }),
+            2 => Some(Command::Leave { key, socket: value }),
+            3 => Some(Command::Divert(rest.to_vec())),
+            4 => Some(Command::Ended),
+            _ => None,
+        }
+    }
+}
+
+impl Answer {
+    /// Its length as bytes.
+    pub const LEN: usize = 24;
+
+    fn to_bytes(self) -> Vec<u8> {
+        match self {
+            Answer::Entered { key, socket: Some(socket) } => message([1, key, socket], &[]),
+            Answer::Entered { key, socket: None } => message([2, key, 0], &[]),
+            Answer::Left { key, len } => message([3, key, len], &[]),
+        }
+    }
+
+    /// `None`: it is no answer.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Answer> {
+        let ([kind, key, value], []) = parts(bytes)? else { return None };
+        match kind {
+            1 => Some(Answer::Entered { key, socket: Some(value) }),
+            2 => Some(Answer::Entered { key, socket: None }),
+            3 => Some(Answer::Left { key, len: value }),
+            _ => None,
+        }
+    }
+}
+
+/// What the child process does; its exit status.
+pub fn run(socket: OwnedFd) -> i32 {
+    // The agent sees that it ends, and there is nobody else to tell.
+    i32::from(serve(&socket).is_err())
+}
+
+fn receive(socket: &OwnedFd, most: usize) -> Result<(Vec<u8>, Vec<OwnedFd>), HostError> {
+    let mut bytes = vec![0; LONGEST];
+    let (len, descriptors) = receive_with(socket, &mut bytes, most)?;
+    bytes.truncate(len);
+    Ok((bytes, descriptors))
+}
+
+fn serve(socket: &OwnedFd) -> Result<(), Box<dyn Error>> {
+    let (bytes, descriptors) = receive(socket, DESCRIPTORS)?;
+    let begin = Begin::from_bytes(&bytes).ok_or("not the first message")?;
+    let descriptors: [OwnedFd; DESCRIPTORS] =
+        descriptors.try_into().map_err(|_| "not all descriptors came")?;
+    let [text, data, port, agent, notifiers @ ..] = descriptors;
+    let image = Image::map(&Files { text, data })?;
+    image.begin(&begin.configuration, [random()?, random()?])?;
+    let [port_len, agent_len] = begin.lengths.map(|len| len as usize);
+    image.map_ring(RingPlace::Port, port, port_len)?;
+    image.map_ring(RingPlace::Agent, agent, agent_len)?;
+    let mut locked = image.lock()?;
+    locked.attach_ring(RingPlace::Port, port_len, false)?;
+    locked.attach_ring(RingPlace::Agent, agent_len, true)?;
+    drop(locked);
+    // Its clock was measured before it became a process.
+    let member = Arc::new(Member::new(image, Notifiers::from(notifiers), Clock::new()));
+    confine_data()?;
+    let leading = member.clone();
+    spawn("exec-attendant", None, move || {
+        // Only a loss ends it.
+        let _ = leading.attend(&AtomicBool::new(false));
+        std::process::exit(1);
+    })?;
+    loop {
+        let (bytes, descriptors) = receive(socket, 1)?;
+        if bytes.is_empty() {
+            // The agent has ended.
+            return Ok(());
+        }
+        let command = Command::from_bytes(&bytes).ok_or("no command")?;
+        let file = descriptors.into_iter().next().map(File::from);
+        if let Some(answer) = obey(&member, command, file)? {
+            send_with(socket.as_fd(), &answer.to_bytes(), &[])?;
+        }
+    }
+}
+
+fn obey(member: &Member, command: Command, file: Option<File>) -> Result<Option<Answer>, Box<dyn Error>> {
+    match command {
+        Command::Enter { key, len } => {
+            let mut state = vec![0; len as usize];
+            file.ok_or("no state")?.read_exact_at(&mut state, 0)?;
+            let entered = member.turn(|locked, now| locked.attach(now, &state))?;
+            Ok(Some(Answer::Entered { key, socket: entered.ok().map(SocketId::to_bits) }))
+        }
+        Command::Leave { key, socket } => {
+            // Without a state, the agent resets the peer.
+            let state = member.detach(SocketId::from_bits(socket))?.unwrap_or_default();
+            file.ok_or("no file")?.write_all_at(&state, 0)?;
+            Ok(Some(Answer::Left { key, len: state.len() as u64 }))
+        }
+        Command::Divert(bytes) => {
+            let diverted = Diverted::from_bytes(&bytes).ok_or("no segment")?;
+            // One of a connection that has left is lost.
+            member.turn(|locked, now| locked.receive_diverted(now, &diverted))?;
+            Ok(None)
+        }
+        Command::Ended => {
+            member.notice_end()?;
+            Ok(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        let begin = Begin { lengths: [1 << 33, 7], configuration: vec![1, 2, 3] };
+        assert_eq!(Begin::from_bytes(&begin.to_bytes()), Some(begin));
+        let commands = [
+            Command::Enter { key: 1 << 40, len: 3 },
+            Command::Leave { key: 2, socket: u64::MAX },
+            Command::Divert(vec![9; 100]),
+            Command::Ended,
+        ];
+        for command in commands {
+            assert_eq!(Command::from_bytes(&command.to_bytes()), Some(command));
+        }
+        let entered = |socket| Answer::Entered { key: 5, socket };
+        for answer in [entered(Some(0)), entered(None), Answer::Left { key: 5, len: 6 }] {
+            let bytes = answer.to_bytes();
+            assert_eq!((bytes.len(), Answer::from_bytes(&bytes)), (Answer::LEN, Some(answer)));
+            assert_eq!(Answer::from_bytes(&bytes[1..]), None);
+            assert_eq!(Answer::from_bytes(&[&bytes[..], b"x"].concat()), None);
+        }
+        assert_eq!(Answer::from_bytes(&message([4, 0, 0], &[])), None);
+        assert_eq!(Command::from_bytes(&message([9, 0, 0], &[])), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! The stack that the processes of a group share (`ringway-direct`), beside the agent's.
+//!
+//! ```text
+//! device <- bridge -> ring -> shared stack -> ring <- agent's stack
+//! ```
+//!
+//! A thread, the bridge, moves frames between the device and a ring of the shared stack, which keeps those of its
+//! connections; the others pass to the agent's stack by another ring. So this process, with more rights than the
+//! programs, only reads and writes rings. The attendant, a confined child process, runs the shared stack's timers, and
+//! moves connections for the agent (`attendant.rs`). If the shared stack is lost, the two devices are joined directly,
+//! and the agent serves all (`device.rs`).
+
+pub(crate) mod attendant;
+pub(crate) mod device;
+
+use crate::direct::attendant::Begin;
+use device::{Ends, Switch};
+use ringway_direct::Files;
+use ringway_frame::Needs;
+use ringway_host::{EventFd, HostError, send_with};
+use ringway_sockets::DeviceError;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Bytes for connections in the shared stack at most; they are taken as they are needed.
+const MEMORY: usize = 1 << 30;
+
+/// The shared stack, as the agent has it.
+#[derive(Debug)]
+pub struct Shared {
+    /// The attendant's socket.
+    pub attendant: OwnedFd,
+    /// The descriptors that a process needs, in the order of [`ringway_direct::DESCRIPTORS`].
+    pub files: Vec<OwnedFd>,
+    /// Bytes of the rings' memory.
+    pub lengths: [u64; 2],
+    pub switch: Arc<Switch>,
+}
+
+/// What is made before the agent's stack, whose configuration the shared one needs.
+#[derive(Debug)]
+pub struct Made {
+    pub ends: Ends,
+    pub rest: Rest,
+}
+
+/// What the attendant gets.
+#[derive(Debug)]
+pub struct Rest {
+    files: Vec<OwnedFd>,
+    lengths: [u64; 2],
+    switch: Arc<Switch>,
+}
+
+/// Makes the rings of a shared stack. `needs`: what the device does for frames.
+///
+/// # Errors
+/// The kernel refuses memory or descriptors.
+pub fn make(needs: Needs) -> Result<Made, DeviceError> {
+    let files = Files::create(MEMORY).map_err(|_| DeviceError::Closed)?;
+    let mut notifiers = Vec::new();
+    for _ in 0..4 {
+        notifiers.push(EventFd::new()?.into_fd());
+    }
+    let (ends, rings, switch) = device::ends(needs, &notifiers)?;
+    let lengths = rings.each_ref().map(|(_, len)| *len);
+    let rings = rings.map(|(file, _)| file);
+    let files = [files.text, files.data].into_iter().chain(rings).chain(notifiers).collect();
+    Ok(Made { ends, rest: Rest { files, lengths, switch } })
+}
+
+impl Rest {
+    /// Lets the attendant begin, for a stack with this configuration.
+    ///
+    /// # Errors
+    /// The attendant has ended.
+    pub fn begin(self, attendant: OwnedFd, configuration: &[u8]) -> Result<Shared, HostError> {
+        let Rest { files, lengths, switch } = self;
+        let message = Begin { lengths, configuration: configuration.to_vec() }.to_bytes();
+        let descriptors: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        send_with(&attendant, &message, &descriptors)?;
+        Ok(Shared { attendant, files, lengths, switch })
+    }
+}
