@@ -113,11 +113,11 @@ fn keep(target: &Target, up: &Up) -> Result<(), Fail> {
 /// The command line of the control process.
 fn words(target: &Target, up: &Up) -> Result<Vec<OsString>, Fail> {
     let mut words = target_words(target)?;
-    words.extend(["up", "--kept", "--log", up.log.word()].map(OsString::from));
+    words.push("up".into());
     words.extend(up.detached.then(|| "--detached".into()));
+    words.extend(["--kept", "--log", up.log.word()].map(OsString::from));
     words.extend(up.extender.map(|address| format!("--extender={address}").into()));
-    words.push("--".into());
-    words.push(std::path::absolute(&up.file).map_err(Fail::because)?.into());
+    words.extend(["--".into(), up.file.clone().into()]);
     Ok(words)
 }
 
@@ -150,7 +150,8 @@ fn control(target: &Target, up: &Up) -> Result<(), Fail> {
         }
         None => {
             let (fabric, text) = check::load(target, &up.file)?;
-            ((fabric, up.file.clone(), text), None)
+            let file = std::path::absolute(&up.file).map_err(Fail::because)?;
+            ((fabric, file, text), None)
         }
     };
     let (place, api) = (FabricPaths::of(&source.0, target), target.socket.clone());

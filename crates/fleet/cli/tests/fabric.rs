@@ -376,6 +376,8 @@ fn processes_are_called_by_their_roles() {
         arguments.starts_with("ringway up --detached") && arguments.ends_with("-- lab.toml"),
         "{arguments}"
     );
+    let keeper = crate::lab::api::parent(fabric["fabric"]["pid"].as_u64().unwrap());
+    assert_eq!(process_names(&keeper.into()).0, "ringway keeper");
     let (name, arguments) = process_names(&fabric["fabric"]["data_pid"]);
     assert_eq!((&*name, &*arguments), ("ringway data", "ringway --fabric lab data --log text"));
     let (name, arguments) = process_names(&lab.json(&["function", "list"])[0]["pid"]);
