@@ -136,6 +136,7 @@ fn target_words(target: &Target) -> Result<Vec<OsString>, Fail> {
 /// Is the control process, whose keeper is at standard input. It goes on with the fabric of a former one.
 fn control(target: &Target, up: &Up) -> Result<(), Fail> {
     crate::name_process("ringway up");
+    ringway_host::unblock_signals();
     let keeper = rustix::stdio::stdin().try_clone_to_owned().map_err(Fail::because)?;
     let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
     rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
