@@ -112,7 +112,9 @@ impl Fabric {
         // The processes may have ended already. The keeper would start another `control`.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        control.map(|control| rustix::process::kill_process(control, rustix::process::Signal::KILL));
+        if let Some(control) = control {
+            let _ = rustix::process::kill_process(control, rustix::process::Signal::KILL);
+        }
     }
 
     /// Kills its data process, and waits until another one is there.

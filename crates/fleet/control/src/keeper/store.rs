@@ -175,7 +175,7 @@ mod tests {
             let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
             Record { port, key, bytes }.send(&data, &files).unwrap();
         };
-        let mut records = |store: &mut Store| {
+        let records = |store: &mut Store| {
             store.obey(Order::Records { port: "a".into() }, Vec::new(), &stream).unwrap();
             let mut records = Vec::new();
             loop {
@@ -206,13 +206,13 @@ mod tests {
         let keeper = super::super::Keeper::thread().unwrap();
         let files: Vec<_> = (0..DESCRIPTORS * 2 + 1).map(|_| file()).collect();
         keeper.put("many", "text", files.iter());
-        keeper.put("gone", "", []);
+        keeper.put("gone", "", [&files[0]]);
         keeper.put("one", "first", [&files[0]]);
-        keeper.put("one", "second", []);
+        keeper.put("one", "second", [&files[1]]);
         keeper.remove("gone");
         let found = keeper.everything();
         let seen = found.into_iter().map(|(name, found)| (name, found.text, found.descriptors.len()));
-        let expected = [("many", "text", DESCRIPTORS * 2 + 1), ("one", "second", 0)];
+        let expected = [("many", "text", DESCRIPTORS * 2 + 1), ("one", "second", 1)];
         assert_eq!(
             seen.collect::<Vec<_>>(),
             expected.map(|(name, text, count)| (name.to_string(), text.to_string(), count))
