@@ -77,7 +77,8 @@ impl Fabric {
 
     /// The process of `control`.
     pub fn process(&self) -> u32 {
-        self.child.id()
+        let ps = self.ask(&["ps", "--json"]).ok();
+        ps.and_then(|ps| u32::try_from(ps["fabric"]["pid"].as_u64()?).ok()).unwrap_or_default()
     }
 
     /// A socket of one of its ports.
@@ -107,9 +108,13 @@ impl Fabric {
 
     /// Kills the fabric, like a crash.
     pub fn crash(mut self) {
-        // The process may have ended already.
+        let control = i32::try_from(self.process()).ok().and_then(Pid::from_raw);
+        // The processes may have ended already. The keeper would start another `control`.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(control) = control {
+            let _ = rustix::process::kill_process(control, rustix::process::Signal::KILL);
+        }
     }
 
     /// Kills its data process, and waits until another one is there.

@@ -91,6 +91,7 @@ pub use poll::{PollFd, poll};
 pub use preload::{extended_state, ptrace_library};
 pub use process_end::{
     Arrived, SignalFd, become_subreaper, collect_children, end_by_signal, end_children, pass_signal,
+    unblock_signals,
 };
 pub use program_pages::forget_program_pages;
 pub use raw_socket::open_raw;

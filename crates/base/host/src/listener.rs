@@ -100,7 +100,16 @@ impl Listener {
         let path = path.to_path_buf();
         let mode = access.mode.unwrap_or(MODE) & 0o777;
         let rights = SocketRights { owner: access.owner, group: access.group, mode };
-        let socket = match SocketFile::bind(&path, rights) {
+        Listener::of(path.clone(), SocketFile::bind(&path, rights))
+    }
+
+    /// Goes on with a socket that another process has bound to `path`.
+    pub fn adopt(path: &Path, socket: OwnedFd) -> Result<Listener, OpenError> {
+        Listener::of(path.to_path_buf(), SocketFile::adopt(path, socket))
+    }
+
+    fn of(path: PathBuf, socket: Result<SocketFile, SocketFileError>) -> Result<Listener, OpenError> {
+        let socket = match socket {
             Ok(socket) => socket,
             Err(SocketFileError::Taken) => return Err(OpenError::Taken { path }),
             Err(SocketFileError::Alive) => return Err(OpenError::Alive { path }),

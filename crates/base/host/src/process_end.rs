@@ -68,6 +68,17 @@ pub fn become_subreaper() -> Result<(), HostError> {
     if done == 0 { Ok(()) } else { Err(last_error()).named("PR_SET_CHILD_SUBREAPER") }
 }
 
+/// Lets this thread, and those that it starts, get all signals again, of which a program inherits what its parent took by
+/// [`SignalFd`].
+pub fn unblock_signals() {
+    // SAFETY: a set of signals is numbers, all of whose values are valid; the calls read and write it only.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
 /// Sends a signal by its number; a process that is gone needs none.
 pub fn pass_signal(process: Pid, number: i32) {
     if let Some(signal) = Signal::from_named_raw(number) {

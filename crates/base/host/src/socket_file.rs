@@ -64,6 +64,16 @@ impl SocketFile {
         Ok(SocketFile { socket, folder, name, inode })
     }
 
+    /// A socket that another process has bound to `path`, whose name is removed with this.
+    pub fn adopt(path: &Path, socket: OwnedFd) -> Result<SocketFile, SocketFileError> {
+        let name = path.file_name().ok_or(Errno::INVAL)?.to_os_string();
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = open_folder(CWD, folder)?;
+        // Without a name there is none to remove.
+        let inode = seen(&folder, &name).map_or((0, 0), |seen| inode(&seen));
+        Ok(SocketFile { socket: socket.into(), folder, name, inode })
+    }
+
     /// The socket.
     pub fn socket(&self) -> &UnixListener {
         &self.socket

@@ -406,6 +406,9 @@ pub struct Up {
     /// Report on standard output when the fabric is up; set for detached fabrics.
     #[arg(long, hide = true)]
     pub detached: bool,
+    /// Be the control process of the keeper at standard input.
+    #[arg(long, hide = true)]
+    pub kept: bool,
 }
 
 /// How to log.

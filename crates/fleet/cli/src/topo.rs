@@ -7,6 +7,7 @@ use crate::fail::Fail;
 use crate::host;
 use crate::text;
 use crate::up::{FabricPaths, serve};
+use ringway_control::keeper::Keeper;
 use ringway_control::run_dir;
 use ringway_port::link::Settings;
 use std::collections::BTreeMap;
@@ -63,7 +64,7 @@ pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
     run_dir::make_base(&base).map_err(Fail::because)?;
     run_dir::check_free(&base.join(name)).map_err(Fail::because)?;
     let file = Temporary::create(base.join(format!(".{name}.topo.{}.toml", std::process::id())), &text)?;
-    let (fabric, _) = check::load(target, &file.0)?;
+    let (fabric, text) = check::load(target, &file.0)?;
     let place = FabricPaths::of(&fabric, target);
     let result = Arc::new(Mutex::new(Ok(())));
     let (socket, told, name) = (place.socket.clone(), result.clone(), name.to_string());
@@ -80,8 +81,9 @@ pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
         };
         std::thread::spawn(used);
     };
-    let source = (fabric, file.0.clone());
-    serve(source, (place.run, target.socket.clone()), None, Log::Warnings, ready)?;
+    let source = (fabric, file.0.clone(), text);
+    let keeper = (Keeper::thread().map_err(Fail::because)?, None);
+    serve(source, (place.run, target.socket.clone()), keeper, None, Log::Warnings, ready)?;
     std::mem::replace(&mut *result.lock().unwrap_or_else(PoisonError::into_inner), Ok(()))
 }
 

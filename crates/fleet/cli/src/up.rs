@@ -8,16 +8,18 @@ use crate::guest_start::{is_lost, reason_and_console, wait_until_started};
 use crate::text;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
 use ringway_control::file::Fabric;
-use ringway_control::{Options, Program, run_dir};
+use ringway_control::keeper::{Found, Keeper};
+use ringway_control::{KeptFabric, Options, Program, run_dir};
 use ringway_host::{OwnFile, open_own, wait_readable};
 use ringway_spec::printable_lines;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -75,25 +77,93 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
 }
 
 fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
+    if up.kept {
+        return control(target, &up);
+    }
     let (fabric, _) = check::load(target, &up.file)?;
-    let file = std::path::absolute(&up.file).map_err(Fail::because)?;
     let place = FabricPaths::of(&fabric, target);
     if up.detach {
         return detach(target, json, &up, &fabric, &place);
     }
     if up.detached {
-        crate::name_process("ringway up");
         // Detaches from the terminal: the fabric keeps running when the terminal is closed.
         rustix::process::setsid().map_err(Fail::because)?;
     }
-    let api = target.socket.clone();
-    serve((fabric, file), (place.run, api), up.extender, up.log, || ready(up.detached))
+    drop(fabric);
+    keep(target, &up)
 }
 
-/// Serves the fabric of a file in a run directory until it is shut down; calls `ready` when it is up.
+/// Becomes the keeper of the fabric, whose control process is started by the same command line.
+fn keep(target: &Target, up: &Up) -> Result<(), Fail> {
+    crate::name_process("ringway keeper");
+    crate::log::start(up.log);
+    let (words, mut is_first) = (words(target, up)?, true);
+    let command = |socket: OwnedFd| {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("ringway").args(&words).stdin(socket);
+        if !std::mem::replace(&mut is_first, false) {
+            command.stdout(Stdio::null());
+        }
+        command
+    };
+    let code = ringway_control::keeper::process::run(command, close_output).map_err(Fail::because)?;
+    std::process::exit(code.into())
+}
+
+/// The command line of the control process.
+fn words(target: &Target, up: &Up) -> Result<Vec<OsString>, Fail> {
+    let mut words = target_words(target)?;
+    words.push("up".into());
+    words.extend(up.detached.then(|| "--detached".into()));
+    words.extend(["--kept", "--log", up.log.word()].map(OsString::from));
+    words.extend(up.extender.map(|address| format!("--extender={address}").into()));
+    words.extend(["--".into(), up.file.clone().into()]);
+    Ok(words)
+}
+
+/// The words of a command line that name the fabric.
+fn target_words(target: &Target) -> Result<Vec<OsString>, Fail> {
+    let mut words = Vec::new();
+    if let Some(name) = &target.fabric {
+        words.extend(["--fabric".into(), name.into()]);
+    }
+    if let Some(socket) = &target.socket {
+        words.extend(["--socket".into(), std::path::absolute(socket).map_err(Fail::because)?.into()]);
+    }
+    Ok(words)
+}
+
+/// Is the control process, whose keeper is at standard input. It goes on with the fabric of a former one.
+fn control(target: &Target, up: &Up) -> Result<(), Fail> {
+    crate::name_process("ringway up");
+    ringway_host::unblock_signals();
+    let keeper = rustix::stdio::stdin().try_clone_to_owned().map_err(Fail::because)?;
+    let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
+    rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
+    drop(null);
+    let keeper = Keeper::new(keeper);
+    let found = keeper.everything();
+    let (source, found) = match KeptFabric::find(&found) {
+        Some(kept) => {
+            let file = PathBuf::from(&kept.file);
+            let (fabric, text) = kept.fabric(&check::host()).map_err(Fail::because)?;
+            ((fabric, file, text), Some(found))
+        }
+        None => {
+            let (fabric, text) = check::load(target, &up.file)?;
+            let file = std::path::absolute(&up.file).map_err(Fail::because)?;
+            ((fabric, file, text), None)
+        }
+    };
+    let (place, api) = (FabricPaths::of(&source.0, target), target.socket.clone());
+    serve(source, (place.run, api), (keeper, found), up.extender, up.log, || ready(up.detached))
+}
+
+/// Serves the fabric of a file and its text in a run directory until it is shut down; calls `ready` when it is up.
 pub fn serve(
-    (fabric, file): (Fabric, PathBuf),
+    (fabric, file, text): (Fabric, PathBuf, String),
     (run, api): (PathBuf, Option<PathBuf>),
+    (keeper, found): (Keeper, Option<BTreeMap<String, Found>>),
     extender: Option<SocketAddr>,
     log: Log,
     ready: impl FnOnce(),
@@ -108,7 +178,8 @@ pub fn serve(
         exec: of(&["exec"]),
         check: crate::function::check,
     };
-    let options = Options { fabric, file, run, api, extender, host: check::host(), program };
+    let options =
+        Options { fabric, file, text, keeper, found, run, api, extender, host: check::host(), program };
     ringway_host::withhold_descriptors();
     ringway_control::run(options, ready).map_err(Fail::because)
 }
@@ -119,6 +190,10 @@ fn ready(detached: bool) {
         return;
     }
     std::println!("{READY}");
+    close_output();
+}
+
+fn close_output() {
     // Closes the pipe: the process that reads it waits for its end.
     if let Ok(null) = OpenOptions::new().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
@@ -138,12 +213,7 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
     let log = open_own(&place.log, OwnFile::Append, 0o644).map_err(refused)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("ringway");
-    if let Some(name) = &target.fabric {
-        command.arg("--fabric").arg(name);
-    }
-    if let Some(socket) = &target.socket {
-        command.arg("--socket").arg(std::path::absolute(socket).map_err(Fail::because)?);
-    }
+    command.args(target_words(target)?);
     command.args(["up", "--detached", "--log", up.log.word()]);
     if let Some(address) = up.extender {
         command.arg(format!("--extender={address}"));

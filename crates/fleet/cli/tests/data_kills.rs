@@ -216,16 +216,43 @@ fn dropped(lab: &Lab) -> u64 {
     ports.map(|port| sum(port, "tx_drops") + sum(port, "rx_drops")).sum::<u64>()
 }
 
-fn data_pid(lab: &Lab) -> u64 {
-    lab.json(&["ps"])["fabric"]["data_pid"].as_u64().unwrap()
+/// What is killed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Data,
+    Control,
+    Both,
 }
 
-/// Kills the data process, and waits until frames arrive everywhere again. Returns the longest silence.
-fn kill(lab: &Lab, signal: Signal, counts: &[Count]) -> u64 {
-    let pid = data_pid(lab);
+impl Victim {
+    /// The processes, by their names in `ringway ps`.
+    fn processes(self) -> &'static [&'static str] {
+        match self {
+            Victim::Data => &["data_pid"],
+            Victim::Control => &["pid"],
+            // Otherwise `control` would start another `data`.
+            Victim::Both => &["pid", "data_pid"],
+        }
+    }
+}
+
+/// Kills it, and waits until frames arrive everywhere again. Returns the longest silence.
+fn kill(lab: &Lab, victim: Victim, signal: Signal, counts: &[Count]) -> u64 {
+    let before = lab.json(&["ps"])["fabric"].clone();
+    let pid = |fabric: &serde_json::Value, name: &str| fabric[name].as_u64().unwrap();
     counts.iter().for_each(|count| count.silence.store(0, SeqCst));
-    kill_process(Pid::from_raw(pid.try_into().unwrap()).unwrap(), signal).unwrap();
-    until("another data process is there", || ![0, pid].contains(&data_pid(lab)));
+    for name in victim.processes() {
+        let process = Pid::from_raw(pid(&before, name).try_into().unwrap()).unwrap();
+        kill_process(process, signal).unwrap();
+    }
+    until("another process is there", || {
+        let now = lab.json(&["ps"])["fabric"].clone();
+        victim.processes().iter().all(|name| ![0, pid(&before, name)].contains(&pid(&now, name)))
+    });
+    let now = lab.json(&["ps"])["fabric"].clone();
+    if victim == Victim::Control {
+        assert_eq!(now["data_pid"], before["data_pid"], "{}", lab.log());
+    }
     let received: Vec<u64> = counts.iter().map(|count| count.received.load(SeqCst)).collect();
     let goes_on = |(count, before): (&Count, &u64)| count.received.load(SeqCst) > before + 200;
     until("frames arrive everywhere", || counts.iter().zip(&received).all(goes_on));
@@ -233,7 +260,7 @@ fn kill(lab: &Lab, signal: Signal, counts: &[Count]) -> u64 {
 }
 
 /// Kills it `kills` times at random instants of `seed`; returns the silences in microseconds, in ascending order.
-fn run(kills: u64, mut seed: u64) -> Vec<u64> {
+fn run(victim: Victim, kills: u64, mut seed: u64) -> Vec<u64> {
     let guest = |name: &str, near: &str| {
         format!(
             "[port.{near}]\nkind = \"ring\"\nsocket = \"{near}.sock\"\n[port.{name}]\nkind = \"vhost-user\"\n\
@@ -241,7 +268,7 @@ fn run(kills: u64, mut seed: u64) -> Vec<u64> {
         )
     };
     let file = patched(&[["left", "right"]]) + &guest("split", "near") + &guest("packed", "far");
-    let lab = Lab::new("data-kills", &file);
+    let lab = Lab::new(&format!("kills-{}", victim.processes().join("-")), &file);
     lab.ok(&["up", "lab.toml", "--detach"]);
     let counts: [Count; 4] = Default::default();
     let stops = [(); 2].map(|()| AtomicBool::new(false));
@@ -265,7 +292,7 @@ fn run(kills: u64, mut seed: u64) -> Vec<u64> {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             std::thread::sleep(Duration::from_millis(1050) + Duration::from_micros((seed >> 40) % 100_000));
             let signal = if round % 2 == 0 { Signal::KILL } else { Signal::ABORT };
-            silences.push(kill(&lab, signal, &counts));
+            silences.push(kill(&lab, victim, signal, &counts));
         }
         stops[0].store(true, SeqCst);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -278,28 +305,46 @@ fn run(kills: u64, mut seed: u64) -> Vec<u64> {
     assert_eq!(found.map(|(wrong, _)| wrong), [0; 4], "frames came twice\n{}", lab.log());
     let missing: u64 = found.iter().map(|(_, missing)| missing).sum();
     assert!(missing <= dropped + kills * 6 * BURST, "{missing} are missing, {dropped} dropped");
-    assert_eq!(lab.json(&["ps"])["fabric"]["restarts"].as_u64(), Some(kills));
+    let restarts = if victim == Victim::Control { 0 } else { kills };
+    assert_eq!(lab.json(&["ps"])["fabric"]["restarts"].as_u64(), Some(restarts));
     silences
 }
 
-/// What the run found, for `make bench-faults`.
-fn report(path: &str, seed: u64, silences: &[u64]) {
+/// What a run found, for `make bench-faults`, beside what others found.
+fn report(path: &str, key: &str, seed: u64, silences: &[u64]) {
     let at = |share: usize| silences[(silences.len() * share / 100).min(silences.len() - 1)] as f64 / 1000.0;
     let (p50, p90, max) = (at(50), at(90), at(100));
-    let killed = serde_json::json!({
+    let before = std::fs::read_to_string(path).ok().and_then(|text| serde_json::from_str(&text).ok());
+    let mut all: serde_json::Map<String, serde_json::Value> = before.unwrap_or_default();
+    let found = serde_json::json!({
         "kills": silences.len(), "seed": seed, "frames_twice": 0,
         "silence_ms": { "p50": p50, "p90": p90, "max": max },
     });
-    std::fs::write(path, format!("{:#}\n", serde_json::json!({ "data.killed": killed }))).unwrap();
-    println!("data.killed: silence of {p50} ms (p50), {p90} ms (p90), {max} ms (max)");
+    all.insert(key.into(), found);
+    std::fs::write(path, format!("{:#}\n", serde_json::Value::from(all))).unwrap();
+    println!("{key}: silence of {p50} ms (p50), {p90} ms (p90), {max} ms (max)");
 }
 
 /// `FAULTS` is the number of kills if it is set, `FAULTS_REPORT` the file for the figures.
+fn survives(victim: Victim, key: &str, usually: u64) {
+    let kills = std::env::var("FAULTS").map_or(usually, |kills| kills.parse().unwrap());
+    let silences = run(victim, kills, 1);
+    if let Ok(path) = std::env::var("FAULTS_REPORT") {
+        report(&path, key, 1, &silences);
+    }
+}
+
 #[test]
 fn programs_and_guests_go_on_when_the_data_process_is_killed_and_no_frame_comes_twice() {
-    let kills = std::env::var("FAULTS").map_or(20, |kills| kills.parse().unwrap());
-    let silences = run(kills, 1);
-    if let Ok(path) = std::env::var("FAULTS_REPORT") {
-        report(&path, 1, &silences);
-    }
+    survives(Victim::Data, "data.killed", 20);
+}
+
+#[test]
+fn frames_flow_while_the_control_process_is_killed_and_another_one_goes_on() {
+    survives(Victim::Control, "control.killed", 10);
+}
+
+#[test]
+fn programs_and_guests_go_on_when_both_processes_are_killed_and_no_frame_comes_twice() {
+    survives(Victim::Both, "both.killed", 10);
 }

@@ -361,6 +361,23 @@ fn process_names(pid: &Value) -> (String, String) {
 }
 
 #[test]
+fn a_signal_to_the_keeper_or_to_control_takes_the_fabric_down() {
+    for to_keeper in [true, false] {
+        let lab = Lab::new("signals", "[switch.s]\n");
+        lab.ok(&["up", "lab.toml", "--detach"]);
+        let control = lab.json(&["ps"])["fabric"]["pid"].as_u64().unwrap();
+        let keeper = crate::lab::api::parent(control);
+        let to = if to_keeper { keeper } else { control };
+        let to = rustix::process::Pid::from_raw(to.try_into().unwrap()).unwrap();
+        rustix::process::kill_process(to, rustix::process::Signal::TERM).unwrap();
+        let lives = |pid: u64| std::path::Path::new(&format!("/proc/{pid}/exe")).read_link().is_ok();
+        until("both have ended", || !lives(control) && !lives(keeper));
+        assert!(lab.log().ends_with("down\n"), "{}", lab.log());
+        assert!(!lab.folder.join("run/lab").exists());
+    }
+}
+
+#[test]
 fn processes_are_called_by_their_roles() {
     let ring = "[switch.s]\n[port.a]\nkind = \"ring\"\nsocket = \"a.sock\"\nswitch = \"s\"\n";
     let lab = Lab::new(
@@ -376,6 +393,8 @@ fn processes_are_called_by_their_roles() {
         arguments.starts_with("ringway up --detached") && arguments.ends_with("-- lab.toml"),
         "{arguments}"
     );
+    let keeper = crate::lab::api::parent(fabric["fabric"]["pid"].as_u64().unwrap());
+    assert_eq!(process_names(&keeper.into()).0, "ringway keeper");
     let (name, arguments) = process_names(&fabric["fabric"]["data_pid"]);
     assert_eq!((&*name, &*arguments), ("ringway data", "ringway --fabric lab data --log text"));
     let (name, arguments) = process_names(&lab.json(&["function", "list"])[0]["pid"]);

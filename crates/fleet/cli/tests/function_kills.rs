@@ -153,7 +153,8 @@ fn a_function_killed_while_it_is_updated_has_the_old_configuration_or_the_new_on
             // The function has the new configuration exactly if that was the answer.
             last = if status == 204 { new } else { last };
             let path = format!("functions/one/handlers/{last}.count");
-            assert_eq!(ask(&rig.lab, "GET", &path, &Value::Null).0, 200, "round {round}: {status}");
+            let (read, why) = ask(&rig.lab, "GET", &path, &Value::Null);
+            assert_eq!(read, 200, "round {round}: {status}: {why}");
         }
         rig.finish();
     }

@@ -159,6 +159,8 @@ fn what_a_killed_fabric_left_is_removed_when_it_comes_up_again() {
         let fabric = crate::lab::api::fabric(&lab);
         (fabric["pid"].as_u64().unwrap(), fabric["data_pid"].as_u64().unwrap())
     };
+    // Another one would go on with the fabric.
+    crate::lab::api::kill(crate::lab::api::parent(control));
     crate::lab::api::kill(control);
     until("control is gone", || !lives(control) && !lives(data));
     assert!(lives(sleeper) && namespace(&lab, "h1").exists(), "nobody has removed them");

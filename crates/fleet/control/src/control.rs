@@ -2,14 +2,16 @@
 
 use crate::api;
 use crate::captures;
-use crate::engine::{Engine, EngineError, Inbox, Message, inbox};
+use crate::engine::{Engine, EngineError, Inbox, Message, Messages, Own, descriptor, inbox};
 use crate::file::{Complaint, Fabric, Host};
 use crate::guests;
+use crate::keeper::{Found, Keeper};
 use crate::placement;
 use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket};
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_scheduler as place;
 use ringway_spec::Function;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd;
@@ -52,10 +54,16 @@ pub struct Program {
 
 /// What `control` is started with.
 pub struct Options {
-    /// The fabric to bring up, as described by its file.
+    /// The fabric to bring up, as described by its file, or as it was.
     pub fabric: Fabric,
     /// The file, absolute.
     pub file: PathBuf,
+    /// The file's text.
+    pub text: String,
+    /// Holds what outlives this process.
+    pub keeper: Keeper,
+    /// What a former process had, which this one goes on with.
+    pub found: Option<BTreeMap<String, Found>>,
     /// Its run directory.
     pub run: PathBuf,
     /// The API's socket; `api.sock` in the run directory if none.
@@ -84,8 +92,13 @@ pub fn run(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
     runtime.block_on(serve(options, ready))
 }
 
-async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
+async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
+    let keeper = options.keeper.clone();
+    if let Some(found) = options.found.take() {
+        return serve_again(options, found, ready).await;
+    }
     let run = RunDir::take(&options.run)?;
+    keeper.put_value(RUN, &run.made().is_some(), [run.lock()]);
     // Dropped after the API's socket.
     let _created = CreatedFolder(run.made().map(PathBuf::from));
     let folder = options.file.parent().map(PathBuf::from).unwrap_or_default();
@@ -94,9 +107,9 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
     guests::check(fabric.guests.iter(), &fabric, options.host.kinds).await.map_err(EngineError::from)?;
     let file_of_places = run.path().join("placement.redb");
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
-    let listener = Listener::bind(&path, Access { mode: Some(0o600), ..Access::default() })?;
-    let for_captures =
-        Listener::bind(&capture_socket(run.path()), Access { mode: Some(0o600), ..Access::default() })?;
+    let access = Access { mode: Some(0o600), ..Access::default() };
+    let listener = Listener::bind(&path, access)?;
+    let for_captures = Listener::bind(&capture_socket(run.path()), access)?;
     let extender = match options.extender {
         Some(address) => {
             let failed = |error| ControlError::Extender(address, error);
@@ -104,17 +117,63 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
         }
         None => None,
     };
+    keeper.put(API, "", [&listener]);
+    keeper.put(CAPTURES, "", [&for_captures]);
+    keeper.put(EXTENDER, "", &extender);
     let (inbox, messages) = inbox();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
     let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program) = (options.host, options.program);
-    let mut engine = Engine::start(&fabric, file, host, run, program, inbox.clone(), place.clone()).await?;
+    let own = Own { host, run, program, inbox: inbox.clone(), place: place.clone(), keeper };
+    let mut engine = Engine::start(&fabric, (file, options.text), own).await?;
     if let Err(error) = engine.move_to(&fabric).await {
         engine.down().await;
         return Err(error.into());
     }
+    attend(engine, messages, (path, listener, for_captures, extender), (inbox, place), ready).await
+}
+
+/// Names of what the keeper holds.
+const RUN: &str = "run";
+const API: &str = "api";
+const CAPTURES: &str = "captures";
+const EXTENDER: &str = "extender";
+
+/// Goes on with the fabric of a process that crashed.
+async fn serve_again(
+    options: Options,
+    mut found: BTreeMap<String, Found>,
+    ready: impl FnOnce(),
+) -> Result<(), ControlError> {
+    let made = found.get(RUN).is_some_and(|run| run.text == "true");
+    let run = RunDir::adopt(&options.run, descriptor(&mut found, RUN)?, made)?;
+    let _created = CreatedFolder(run.made().map(PathBuf::from));
+    let path = options.api.unwrap_or_else(|| api_socket(run.path()));
+    let listener = Listener::adopt(&path, descriptor(&mut found, API)?)?;
+    let for_captures = Listener::adopt(&capture_socket(run.path()), descriptor(&mut found, CAPTURES)?)?;
+    let extender = descriptor(&mut found, EXTENDER).ok().map(std::net::TcpListener::from);
+    let (inbox, messages) = inbox();
+    signals(&inbox)?;
+    let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
+    let (fabric, file_of_places) = (options.fabric, run.path().join("placement.redb"));
+    let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
+    let file = options.file.display().to_string();
+    let (host, program, keeper) = (options.host, options.program, options.keeper);
+    let own = Own { host, run, program, inbox: inbox.clone(), place: place.clone(), keeper };
+    let engine = Engine::adopt(&fabric, (file, options.text), found, own).await?;
+    attend(engine, messages, (path, listener, for_captures, extender), (inbox, place), ready).await
+}
+
+/// Serves the API of a fabric that is up, until it is shut down.
+async fn attend(
+    engine: Engine,
+    messages: Messages,
+    (path, listener, for_captures, extender): (PathBuf, Listener, Listener, Option<std::net::TcpListener>),
+    (inbox, place): (Inbox, place::Placer),
+    ready: impl FnOnce(),
+) -> Result<(), ControlError> {
     // Accepts clients only now, so that none sees a fabric that is only partly up.
     let socket = std::os::unix::net::UnixListener::from(listener.as_fd().try_clone_to_owned()?);
     let socket = tokio::net::UnixListener::from_std(socket)?;
@@ -130,7 +189,7 @@ async fn serve(options: Options, ready: impl FnOnce()) -> Result<(), ControlErro
         // The sender is dropped when the engine is done, which is received as an error.
         let _ = stopped.await;
     }));
-    tracing::info!(fabric = fabric.name, socket = %path.display(), "up");
+    tracing::info!(socket = %path.display(), "up");
     ready();
     engine.serve(messages).await;
     kept.abort();

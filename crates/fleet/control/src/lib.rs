@@ -17,6 +17,7 @@ pub mod function;
 mod functions;
 mod guests;
 mod hosts;
+pub mod keeper;
 pub mod kinds;
 mod lookups;
 pub mod open;
@@ -28,3 +29,4 @@ mod snapshots;
 mod svg;
 
 pub use control::{ControlError, Options, Program, run};
+pub use engine::KeptFabric;

@@ -3,7 +3,8 @@
 use ringway_host::{OwnFile, open_own, peer};
 use rustix::fs::FlockOperation;
 use std::fs::{DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -207,6 +208,24 @@ impl RunDir {
                 return Ok(RunDir { path: path.into(), lock: file, made });
             }
         }
+    }
+
+    /// Goes on with a directory and its lock, which a former process had.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn adopt(path: &Path, lock: OwnedFd, made: bool) -> io::Result<RunDir> {
+        let mut lock = File::from(lock);
+        lock.set_len(0)?;
+        lock.rewind()?;
+        lock.write_all(format!("{}\n", std::process::id()).as_bytes())?;
+        remove_left_over(path);
+        Ok(RunDir { path: path.into(), lock, made })
+    }
+
+    /// Its lock, which can be handed on.
+    pub fn lock(&self) -> &File {
+        &self.lock
     }
 
     /// Its path, if the directory was created for this fabric.

@@ -2,9 +2,10 @@
 
 use crate::fabric::{Done, Fabric, FabricError, Job};
 use crate::page::SharedPage;
-use crate::proto::{Call, DataMessage, Event, Reply, Request};
+use crate::proto::{Call, DataMessage, Reply, Request};
+use crate::records::Record;
 use crate::stream::{MessageStream, StreamError};
-use ringway_host::{Clock, EventFd, HostError, wait_readable};
+use ringway_host::{Clock, EventFd, HostError, try_receive_with, wait_readable};
 use ringway_port::{Keeper, Kept, PortKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
@@ -16,8 +17,8 @@ pub enum DataError {
     /// The stream to `control` broke.
     #[error("the stream to the control process: {0}")]
     MessageStream(#[from] StreamError),
-    /// The first message was not `start`, or lacked the counters page.
-    #[error("the control process did not begin with `start` and the counters page")]
+    /// The first message was not `start`, or lacked a descriptor.
+    #[error("the control process did not begin with `start`, the counters page and a socket for records")]
     NotStarted,
     /// The fabric could not start.
     #[error(transparent)]
@@ -30,26 +31,26 @@ pub enum DataError {
     Panicked,
 }
 
-/// Runs the `data` process over `socket`, its end of the stream, until `control` sends `Stop` or is gone. Its kinds of
-/// port are [`ringway_port::KINDS`] and `more`.
+/// Runs the `data` process over `socket`, its end of the stream, until `control` sends `Stop`, or `control` and whoever
+/// keeps the records are gone. Its kinds of port are [`ringway_port::KINDS`] and `more`.
 pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> {
     let stream = MessageStream::new(socket);
     let (call, descriptors) = stream.receive::<Call>()?;
     let Request::Start { workers, counters } = call.request else { return Err(DataError::NotStarted) };
-    let page = descriptors.into_iter().next().ok_or(DataError::NotStarted)?;
+    let [page, keeper] = descriptors.try_into().map_err(|_| DataError::NotStarted)?;
     let page = Arc::new(SharedPage::map(page, counters as usize)?);
     let seed = ringway_host::random()?;
     ringway_host::catch_sigbus()?;
     // Confines the process before the first thread is created, so that every thread is confined.
     ringway_host::confine_data()?;
-    let outlet = Arc::new(Outlet { stream, sending: Mutex::default() });
+    let outlet = Arc::new(Outlet::new(stream, keeper));
     let mut fabric = Fabric::start(&workers, page, seed, more)?;
     fabric.keep_in(outlet.clone());
     let wakeup = fabric.wakeup().clone();
     let (ended, end) = channel();
     let (clock, leader) = (Clock::new(), Mutex::default());
     let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, outlet, clock, leader, ended });
-    data.reply(call.id, Reply::Done)?;
+    data.reply(call.id, Reply::Done);
     let watched = Arc::downgrade(&data);
     let look = move || _ = watched.upgrade().inspect(Data::look_at_leader);
     locked(&data.fabric).at_each_look(Arc::new(look));
@@ -89,27 +90,70 @@ struct Leader {
     since: u64,
 }
 
-/// The stream to `control`.
+/// The stream to `control`, and the socket to whoever keeps records.
 struct Outlet {
-    /// Only the leader receives from it.
-    stream: MessageStream,
+    /// None while there is no `control`. Only the leader receives from it.
+    stream: Mutex<Option<Arc<MessageStream>>>,
     sending: Mutex<()>,
+    keeper: OwnedFd,
 }
 
 impl Outlet {
-    fn send(&self, message: &DataMessage, fds: &[OwnedFd]) -> Result<(), StreamError> {
+    fn new(stream: MessageStream, keeper: OwnedFd) -> Outlet {
+        Outlet { stream: Mutex::new(Some(Arc::new(stream))), sending: Mutex::default(), keeper }
+    }
+
+    fn stream(&self) -> Option<Arc<MessageStream>> {
+        locked(&self.stream).clone()
+    }
+
+    /// Sends a message. Without `control` it is dropped: the next one asks for the state of all.
+    fn send(&self, message: &DataMessage) {
         let _sending = locked(&self.sending);
-        let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        self.stream.send(message, &fds)
+        let Some(stream) = self.stream() else { return };
+        if let Err(error) = stream.send(message, &[]) {
+            tracing::warn!(%error, "the stream to the control process");
+            self.lose(&stream);
+        }
+    }
+
+    /// `control` is gone; the next one brings another stream.
+    fn lose(&self, stream: &Arc<MessageStream>) {
+        locked(&self.stream).take_if(|current| Arc::ptr_eq(current, stream));
+    }
+
+    /// The next call of `control`; `None` if there is none now.
+    ///
+    /// # Errors
+    /// Neither `control` nor whoever keeps records is there any more.
+    fn receive(&self) -> Result<Option<(Call, Vec<OwnedFd>)>, StreamError> {
+        if let Some(stream) = self.stream() {
+            let received = stream.receive::<Call>();
+            if let Err(error @ (StreamError::Closed | StreamError::Host(_))) = &received {
+                tracing::warn!(%error, "the control process ended; frames go on");
+                self.lose(&stream);
+                return Ok(None);
+            }
+            return received.map(Some);
+        }
+        match try_receive_with(self.keeper.as_fd(), &mut [0; 1], 1)? {
+            Some((0, _)) => Err(StreamError::Closed),
+            Some((_, descriptors)) => {
+                let stream = descriptors.into_iter().next().map(|new| Arc::new(MessageStream::new(new)));
+                *locked(&self.stream) = stream;
+                Ok(None)
+            }
+            None => Ok(None),
+        }
     }
 }
 
 impl Keeper for Outlet {
     fn keep(&self, port: &str, key: u32, message: Option<(&[u8], &[OwnedFd])>) {
-        let bytes = message.map(|(bytes, _)| bytes.to_vec());
-        let event = DataMessage::Event(Event::Kept { port: port.into(), key, bytes });
-        // Without `control`, this process ends.
-        let _ = self.send(&event, message.map_or(&[], |(_, fds)| fds));
+        let record = Record { port, key, bytes: message.map(|(bytes, _)| bytes) };
+        let fds: Vec<_> = message.map_or(&[][..], |(_, fds)| fds).iter().map(AsFd::as_fd).collect();
+        // Without who keeps it, this process is not replaced.
+        let _ = record.send(&self.keeper, &fds);
     }
 }
 
@@ -163,12 +207,8 @@ impl Data {
         }
     }
 
-    fn send(&self, message: &DataMessage) -> Result<(), DataError> {
-        Ok(self.outlet.send(message, &[])?)
-    }
-
-    fn reply(&self, id: u64, reply: Reply) -> Result<(), DataError> {
-        self.send(&DataMessage::Reply { id, reply })
+    fn reply(&self, id: u64, reply: Reply) {
+        self.outlet.send(&DataMessage::Reply { id, reply });
     }
 
     /// Serves as leader `number`.
@@ -180,7 +220,9 @@ impl Data {
                 fabric.sessions().map(|(id, fd)| (id, fd.clone())).unzip();
             let pause = fabric.pause();
             drop(fabric);
-            let mut sockets = vec![self.outlet.stream.as_fd(), self.wakeup.as_fd()];
+            let stream = self.outlet.stream();
+            let inlet = stream.as_ref().map_or(self.outlet.keeper.as_fd(), |stream| stream.as_fd());
+            let mut sockets = vec![inlet, self.wakeup.as_fd()];
             sockets.extend(sessions.iter().map(|session| session.as_fd()));
             let ready = wait_readable(&sockets, Some(pause.map_or(ROUND, |pause| pause.min(ROUND))))?;
             drop(sockets);
@@ -196,7 +238,7 @@ impl Data {
             if round.is_over(self.clock.now(), &ready, pause.is_some()) || ready[1] {
                 let (events, jobs) = locked(&self.fabric).due();
                 for event in events {
-                    self.send(&DataMessage::Event(event))?;
+                    self.outlet.send(&DataMessage::Event(event));
                 }
                 for (name, job) in jobs {
                     if let After::Stop = self.work(number, &name, job, None)? {
@@ -218,7 +260,7 @@ impl Data {
         let mut next = match begun {
             Ok(next) => next,
             Err(error) => {
-                self.done(Done { call, result: Err(error), event: None })?;
+                self.done(Done { call, result: Err(error), event: None });
                 None
             }
         };
@@ -228,7 +270,7 @@ impl Data {
             let is_leader = self.at_job(number, 0);
             let done;
             (done, next) = locked(&self.fabric).end(work);
-            done.into_iter().try_for_each(|done| self.done(done))?;
+            done.into_iter().for_each(|done| self.done(done));
             if !is_leader {
                 // The leader must wait for the port's session again.
                 self.wakeup.signal();
@@ -246,11 +288,13 @@ impl Data {
         leader.number == number
     }
 
-    fn done(&self, done: Done) -> Result<(), DataError> {
+    fn done(&self, done: Done) {
         if let Some(event) = done.event {
-            self.send(&DataMessage::Event(event))?;
+            self.outlet.send(&DataMessage::Event(event));
         }
-        done.call.map_or(Ok(()), |id| self.reply(id, replied(done.result.map(|()| Reply::Done))))
+        if let Some(id) = done.call {
+            self.reply(id, replied(done.result.map(|()| Reply::Done)));
+        }
     }
 
     /// Does the jobs that give a function its ports or take them back, and replies to call `id`.
@@ -270,15 +314,16 @@ impl Data {
                 after = After::Stop;
             }
         }
-        self.reply(id, replied(reply))?;
+        self.reply(id, replied(reply));
         Ok(after)
     }
 
     /// Handles the requests of `control`.
     fn handle_requests(&self, number: u64) -> Result<After, DataError> {
-        let (Call { id, request }, descriptors) = match self.outlet.stream.receive::<Call>() {
-            Ok(received) => received,
-            // `control` is gone, so no further request can come.
+        let (Call { id, request }, descriptors) = match self.outlet.receive() {
+            Ok(Some(received)) => received,
+            Ok(None) => return Ok(After::GoOn),
+            // Who could send further requests is gone.
             Err(StreamError::Closed) => {
                 let _ = self.ended.send(Ok(()));
                 return Ok(After::Stop);
@@ -313,18 +358,18 @@ impl Data {
             }
             Request::SuspendFunction { number: function, suspended } => {
                 locked(&self.fabric).suspend_function(function, suspended);
-                self.reply(id, Reply::Done)?;
+                self.reply(id, Reply::Done);
                 return Ok(After::GoOn);
             }
             Request::Stop => {
-                self.reply(id, Reply::Done)?;
+                self.reply(id, Reply::Done);
                 let _ = self.ended.send(Ok(()));
                 return Ok(After::Stop);
             }
             _ => {}
         }
         let reply = self.obey(request, descriptors);
-        self.reply(id, replied(reply))?;
+        self.reply(id, replied(reply));
         Ok(After::GoOn)
     }
 

@@ -561,7 +561,13 @@ impl Fabric {
             helped: worker.handle.gauges.helped.load(Relaxed),
         });
         let ports = self.ports.iter().map(|(name, record)| port_state(name, record, &self.workers));
-        State { ports: ports.collect(), workers: workers.collect() }
+        State {
+            ports: ports.collect(),
+            workers: workers.collect(),
+            switches: self.switches.keys().cloned().collect(),
+            functions: self.functions.keys().copied().collect(),
+            captures: self.captures.numbers().collect(),
+        }
     }
 
     /// Where accesses to a port's registers and its interrupts went, if its kind has registers.

@@ -15,6 +15,7 @@ mod log_limit;
 mod meter;
 mod page;
 pub mod proto;
+pub mod records;
 pub mod session_limit;
 mod stream;
 mod topology;

@@ -22,8 +22,10 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Request {
-    /// The first call, once. Carries one descriptor: the memfd of the counters page, `counters` entries of
-    /// [`ringway_frame::Counters`].
+    /// The first call, once. Carries two descriptors: the memfd of the counters page, `counters` entries of
+    /// [`ringway_frame::Counters`]; and a socket of datagrams. Each of its datagrams from `data` is a record
+    /// ([`crate::records`]) for whoever keeps them; each to `data` has a stream to another `control` process, in place
+    /// of one that ended.
     Start {
         /// Threads of the data path, at least one.
         workers: Vec<Worker>,
@@ -58,7 +60,7 @@ pub enum Request {
         #[serde(default)]
         resumed: bool,
     },
-    /// A message of [`Event::Kept`], with its descriptors; in the order of the keys.
+    /// A record of the peer, with its descriptors; in the order of the keys.
     Restore {
         /// The port's name.
         port: String,
@@ -253,15 +255,6 @@ pub enum Event {
         /// The function's name in the file.
         function: String,
     },
-    /// What a port's peer told, with the descriptors that came with it: another `data` process needs it to go on.
-    Kept {
-        /// The port's name.
-        port: String,
-        /// It replaces what was kept under the same key.
-        key: u32,
-        /// The message; `None`: what was kept counts no longer.
-        bytes: Option<Vec<u8>>,
-    },
     /// A worker has started.
     Worker {
         /// Its name.
@@ -304,6 +297,15 @@ pub struct State {
     pub ports: Vec<PortState>,
     /// Every worker.
     pub workers: Vec<WorkerState>,
+    /// Names of switches.
+    #[serde(default)]
+    pub switches: Vec<String>,
+    /// Numbers of functions.
+    #[serde(default)]
+    pub functions: Vec<u64>,
+    /// Numbers of captures.
+    #[serde(default)]
+    pub captures: Vec<u64>,
 }
 
 /// The load of a function's instances.

@@ -34,7 +34,7 @@ const KEYS: [(u32, u32); 8] = [
 const REGIONS: u32 = 0x1_0000;
 const RINGS: u32 = 0x2_0000;
 /// The key of a record without a message: the session can't be restored.
-const UNRESTORABLE: u32 = u32::MAX;
+pub const UNRESTORABLE: u32 = u32::MAX;
 /// Keys of a ring.
 const PARTS: u32 = 8;
 

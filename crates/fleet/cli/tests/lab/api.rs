@@ -53,6 +53,12 @@ pub fn kill(pid: u64) {
     }
 }
 
+/// The process that started another one.
+pub fn parent(pid: u64) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
 /// The fabric as the API shows it.
 pub fn fabric(lab: &Lab) -> Value {
     order(lab, "GET", "fabric", &Value::Null)

@@ -5,8 +5,13 @@ mod page;
 pub use page::{Page, PageError};
 
 use crate::engine::{Inbox, Message, Undelivered};
-use ringway_fabric::proto::{Call, DataMessage, Event, Reply, Request};
+use crate::keeper::Keeper;
+use ringway_fabric::proto::{Call, DataMessage, Reply, Request};
 use ringway_fabric::{MessageStream, StreamError};
+use ringway_host::{send_with, wait_readable};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
@@ -49,12 +54,34 @@ type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Reply>>>>>;
 pub struct Data {
     /// The process ID.
     pub pid: u32,
-    /// Number of this `data` process since the start of `control`, from 1.
+    /// Number of this `data` process since the start of the fabric, from 1.
     pub generation: u64,
     outbox: Option<Sender<(Call, Vec<OwnedFd>)>>,
     pending: Pending,
     ended: Arc<Ended>,
     next: u64,
+}
+
+/// What the keeper holds of a `data` process, with a descriptor of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct KeptData {
+    pid: u32,
+    /// As [`Data::generation`].
+    pub generation: u64,
+    /// Number of `control` processes that have had it.
+    controls: u64,
+}
+
+/// The keeper's name for [`KeptData`].
+pub const KEPT: &str = "data";
+/// Numbers of calls that a `control` process has for itself.
+const CALLS: u64 = 1 << 40;
+
+/// A process that is waited for.
+enum Process {
+    Own(Child),
+    /// A former `control` was its parent.
+    Adopted(OwnedFd),
 }
 
 #[derive(Debug, Default)]
@@ -65,8 +92,15 @@ struct Ended {
 
 impl Data {
     /// Starts `data` number `generation`: this program with `arguments`, and the stream as standard input. Its
-    /// events and its end are sent to `inbox`.
-    pub fn start(generation: u64, arguments: &[OsString], inbox: Inbox) -> Result<Data, DataError> {
+    /// events and its end are sent to `inbox`. Returns its end of the socket for records too.
+    pub fn start(
+        generation: u64,
+        arguments: &[OsString],
+        inbox: Inbox,
+        keeper: &Keeper,
+    ) -> Result<(Data, OwnedFd), DataError> {
+        let records = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (kept, records) = records.map_err(io::Error::from).map_err(DataError::Start)?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
         let mut command = Command::new("/proc/self/exe");
         // Signals from the terminal must reach `control` only, which ends `data` in the right order.
@@ -79,7 +113,35 @@ impl Data {
         let child = command.spawn().map_err(DataError::Start)?;
         drop(command);
         let pid = child.id();
-        let stream = Arc::new(MessageStream::new(ours.into()));
+        keeper.data(&kept);
+        let kept = KeptData { pid, generation, controls: 1 };
+        keeper.put_value(KEPT, &kept, Pid::from_raw(pid.cast_signed()).and_then(open_process).iter());
+        Ok((Data::with(&kept, ours.into(), Process::Own(child), inbox)?, records))
+    }
+
+    /// Goes on with a `data` process whose `control` ended: `process` is its descriptor, and by `socket` it gets
+    /// another stream.
+    pub fn adopt(
+        mut kept: KeptData,
+        process: OwnedFd,
+        socket: &OwnedFd,
+        inbox: Inbox,
+        keeper: &Keeper,
+    ) -> Result<Data, DataError> {
+        if has_ended(&process) {
+            return Err(DataError::Gone);
+        }
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
+        send_with(socket, &[0], &[theirs.as_fd()]).map_err(|_| DataError::Gone)?;
+        kept.controls += 1;
+        keeper.put_value(KEPT, &kept, [&process]);
+        Data::with(&kept, ours.into(), Process::Adopted(process), inbox)
+    }
+
+    /// The process at the other end of `ours`.
+    fn with(kept: &KeptData, ours: OwnedFd, process: Process, inbox: Inbox) -> Result<Data, DataError> {
+        let KeptData { pid, generation, controls } = *kept;
+        let stream = Arc::new(MessageStream::new(ours));
         let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
         let ended = Arc::new(Ended::default());
         let (outbox, calls) = channel();
@@ -93,14 +155,16 @@ impl Data {
                 let _ = rustix::net::shutdown(stream.as_fd(), rustix::net::Shutdown::Both);
                 // No more replies can come: pending calls fail.
                 answers.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let status = reap(child);
+                let status = reap(process);
                 *watched.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status.clone());
                 watched.changed.notify_all();
                 // Fails only if `control` is ending too.
                 let _ = inbox.send(Message::DataEnded { generation, status });
             })
             .map_err(DataError::Start)?;
-        Ok(Data { pid, generation, outbox: Some(outbox), pending, ended, next: 0 })
+        // A reply to a former `control` answers no call of this one.
+        let next = controls.wrapping_mul(CALLS);
+        Ok(Data { pid, generation, outbox: Some(outbox), pending, ended, next })
     }
 
     /// Sends a request to `data`. The returned future waits for the reply, for at most `CHANGE_TIMEOUT`.
@@ -188,14 +252,10 @@ fn read(stream: &MessageStream, pending: &Pending, inbox: &Inbox) {
                     let _ = answer.send(reply);
                 }
             }
-            Ok((DataMessage::Event(event), descriptors)) => {
-                let message = match event {
-                    Event::Kept { port, key, bytes } => Message::Kept { port, key, bytes, descriptors },
-                    event => Message::FromData(event),
-                };
+            Ok((DataMessage::Event(event), _)) => {
                 // Attack: a `data` process that was taken over and sends endless events. Dropping one would leave a
                 // port without its peer: the process is started again instead, with all ports as described.
-                if inbox.send(message) == Err(Undelivered::Full) {
+                if inbox.send(Message::FromData(event)) == Err(Undelivered::Full) {
                     tracing::error!("the data process sends more events than can be handled");
                     return;
                 }
@@ -210,9 +270,27 @@ fn read(stream: &MessageStream, pending: &Pending, inbox: &Inbox) {
 }
 
 /// Waits for the end of a process whose stream is closed; returns its status in words.
-fn reap(mut child: Child) -> String {
+fn reap(process: Process) -> String {
+    let mut child = match process {
+        Process::Own(child) => child,
+        Process::Adopted(process) => {
+            // An error counts as its end.
+            let _ = wait_readable(&[process.as_fd()], None);
+            return "its status went to its former parent".into();
+        }
+    };
     match child.wait() {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
     }
+}
+
+/// A descriptor of a process, if it exists.
+fn open_process(pid: Pid) -> Option<OwnedFd> {
+    pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Whether a process has ended.
+fn has_ended(process: &OwnedFd) -> bool {
+    wait_readable(&[process.as_fd()], Some(0)).is_ok_and(|ready| ready.contains(&true))
 }

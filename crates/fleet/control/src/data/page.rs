@@ -41,6 +41,23 @@ impl Page {
         Ok(Page { memfd, used: Vec::new() })
     }
 
+    /// The page of a former `control`, without entries in use.
+    pub fn adopt(memfd: OwnedFd) -> Page {
+        Page { memfd, used: Vec::new() }
+    }
+
+    /// Allocates `count` entries from `first` as they are, unless one of them is in use.
+    pub fn retake(&mut self, first: u32, count: u32) -> Result<(), PageError> {
+        let index = self.used.partition_point(|(used, _)| *used < first);
+        let end = first.checked_add(count).filter(|end| *end <= ENTRIES).ok_or(PageError::Full)?;
+        let before = index.checked_sub(1).map_or(0, |before| self.used[before].0 + self.used[before].1);
+        if before > first || self.used.get(index).is_some_and(|(next, _)| *next < end) {
+            return Err(PageError::Full);
+        }
+        self.used.insert(index, (first, count));
+        Ok(())
+    }
+
     /// Number of entries.
     pub fn entries(&self) -> u32 {
         ENTRIES
@@ -107,5 +124,13 @@ mod tests {
         assert_eq!(page.take(1).unwrap(), 2);
         assert_eq!(page.read(2).unwrap()[0], 0);
         assert!(matches!(page.take(ENTRIES), Err(PageError::Full)));
+        rustix::io::pwrite(&page.memfd, &7u64.to_ne_bytes(), 4 * ENTRY as u64).unwrap();
+        let mut next = Page::adopt(page.share().unwrap());
+        next.retake(4, 2).unwrap();
+        next.retake(1, 3).unwrap();
+        for (first, count) in [(0, 2), (3, 1), (5, 1), (5, 9), (ENTRIES, 1), (u32::MAX, 2)] {
+            assert!(next.retake(first, count).is_err(), "{first} {count}");
+        }
+        assert_eq!((next.read(4).unwrap()[0], next.take(2).unwrap()), (7, 6));
     }
 }

@@ -277,12 +277,14 @@ impl Engine {
         if function.start && !function.first_frame {
             if self.functions.create(&function, &self.fabric, &folder, answer) {
                 self.fabric.functions.push(function);
+                self.is_changed = true;
             }
             return;
         }
         let added = self.functions.add(&function, &self.fabric, &folder);
         if added.is_ok() {
             self.fabric.functions.push(function);
+            self.is_changed = true;
             self.hold_first_frames();
         }
         // Who asked may be gone.
@@ -314,6 +316,7 @@ impl Engine {
         let folder = self.run.functions();
         if self.functions.create_clone(snapshot, &function, &self.fabric, &folder, answer) {
             self.fabric.functions.push(function);
+            self.is_changed = true;
         }
     }
 
@@ -335,6 +338,7 @@ impl Engine {
         let folder = self.run.functions();
         if self.functions.arrive(taken, &function, &self.fabric, &folder, answer) {
             self.fabric.functions.push(function);
+            self.is_changed = true;
         }
     }
 
@@ -350,6 +354,7 @@ impl Engine {
         }
         self.functions.remove(name)?;
         self.fabric.functions.retain(|function| function.name != name);
+        self.is_changed = true;
         Ok(())
     }
 
@@ -367,12 +372,13 @@ impl Engine {
         let configuration = self.functions.updated(name, launch, new)?;
         let function = self.fabric.functions.iter_mut().find(|function| function.name == name);
         function.into_iter().for_each(|function| function.configuration = configuration.clone());
+        self.is_changed = true;
         Ok(())
     }
 
     async fn apply(&mut self, new: NewFabric) -> Result<Changes, Failure> {
         let host = file::Host { run: Some(self.run.path().into()), ..self.host.clone() };
-        let (name, text) = (new.file.clone(), new.text);
+        let (name, text) = (new.file.clone(), new.text.clone());
         let check = self.program.check;
         // Checking the file starts plugin hosts, which blocks for a moment.
         let read = tokio::task::spawn_blocking(move || {
@@ -390,7 +396,7 @@ impl Engine {
         target.name.clone_from(&self.fabric.name);
         target.run.clone_from(&self.fabric.run);
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
-        self.file = new.file;
+        (self.file, self.text, self.is_changed) = (new.file, new.text, true);
         let mut changes = Changes { changes };
         let (place, placement) = (self.place.clone(), target.placement.clone());
         changes.changes.extend(self.meanwhile(async move { place.apply_file(placement).await }).await);

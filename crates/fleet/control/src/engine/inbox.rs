@@ -5,8 +5,6 @@
 use super::{Answer, Ask, Failure, Message};
 use crate::open::{PeerEvent, What};
 use ringway_fabric::proto::Event;
-use ringway_host::BackgroundClose;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -76,8 +74,6 @@ pub struct Inbox {
     events: Arc<Semaphore>,
     /// Reports and events for which there was no place.
     dropped: Arc<AtomicU64>,
-    /// Closes descriptors of peers that nobody has any more.
-    closer: Arc<BackgroundClose>,
 }
 
 /// Receiver of the engine's messages.
@@ -93,7 +89,7 @@ fn inbox_of(requests: usize, reports: usize, events: usize) -> (Inbox, Messages)
     let (sender, messages) = mpsc::channel(requests + reports + events);
     let [requests, reports, events] =
         [requests, reports, events].map(|places| Arc::new(Semaphore::new(places)));
-    (Inbox { sender, requests, reports, events, dropped: Arc::default(), closer: Arc::default() }, messages)
+    (Inbox { sender, requests, reports, events, dropped: Arc::default() }, messages)
 }
 
 impl Inbox {
@@ -107,17 +103,9 @@ impl Inbox {
             if dropped.is_power_of_two() {
                 tracing::warn!(dropped, "more events than the fabric can handle");
             }
-            if let Message::Kept { descriptors, .. } = message {
-                self.close(descriptors);
-            }
             return Err(Undelivered::Full);
         };
         self.put(message, place)
-    }
-
-    /// Closes descriptors of peers, which may block, on a separate thread.
-    pub fn close(&self, descriptors: Vec<OwnedFd>) {
-        self.closer.close(descriptors);
     }
 
     /// Sends a request, once there is a place for it, and waits for the answer.

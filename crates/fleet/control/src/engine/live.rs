@@ -3,14 +3,15 @@
 use super::{Engine, EngineError, Message, later};
 use crate::data::DataError;
 use crate::file::Fabric;
+use crate::keeper::Keeper;
 use crate::kinds::{self, PortControl};
-use crate::open::{Opener, PeerEvent, What};
+use crate::open::{self, Adopted, OpenError, Opener, PeerEvent, What};
 use crate::pages;
 use ringway_fabric::LogLimit;
 use ringway_fabric::proto::{Event, PortState, Reply, Request};
 use ringway_host::BackgroundClose;
 use ringway_spec::Port;
-use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
@@ -21,16 +22,10 @@ use tokio::time::{Instant, timeout_at};
 /// What waits for a reply of `data`.
 type Waiting = Pin<Box<dyn Future<Output = Result<Reply, DataError>> + Send>>;
 
-/// Largest number of records of a peer: those of the most rings and regions of memory that a port may have.
-const RECORDS: usize = 8192;
-/// Longest record in bytes: several times the longest message.
-const LONGEST: usize = 16 << 10;
 /// Descriptors in a peer's records: of memory, channels and the log, and for each queue's two rings. A peer with more
 /// can't go on after a restart of `data`.
 const MEMORY_DESCRIPTORS: usize = 72;
 const RING_DESCRIPTORS: usize = 6;
-/// The key of a record without a message: the session can't be restored (`vhost-user/src/journal.rs`).
-const UNRESTORABLE: u32 = u32::MAX;
 /// How long all ports wait for peers to be attached to a restarted `data`. Attack: a peer whose memory blocks.
 const RESUMED: Duration = Duration::from_secs(2);
 /// Ends of `data` in a row, each soon after its start, after which peers must connect again.
@@ -40,6 +35,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Run-time state of a port, in addition to its configuration.
 pub struct Live {
+    name: String,
+    keeper: Keeper,
     /// Index of its first entry in the counters page.
     pub counters: u32,
     /// Number of its entries in the counters page.
@@ -52,8 +49,6 @@ pub struct Live {
     serial: u64,
     /// Duplicates of the descriptors that `data` has, if a restarted `data` can continue with them.
     kept: Vec<OwnedFd>,
-    /// What its peer told `data`, with the descriptors: a restarted `data` needs it to go on.
-    records: BTreeMap<u32, (Vec<u8>, Vec<OwnedFd>)>,
     closer: BackgroundClose,
     /// The state that `data` last reported.
     pub state: Option<PortState>,
@@ -72,6 +67,35 @@ pub struct Live {
 }
 
 impl Live {
+    /// A port without a peer and without an opener yet; `entries` are those of the counters page.
+    pub(super) fn new(name: &str, (counters, queues): (u32, u16), epoch: u64, keeper: &Keeper) -> Live {
+        Live {
+            name: name.into(),
+            keeper: keeper.clone(),
+            counters,
+            queues,
+            opener: None,
+            epoch,
+            serial: 0,
+            kept: Vec::new(),
+            closer: BackgroundClose::default(),
+            state: None,
+            reason: String::new(),
+            attached: false,
+            programs: 0,
+            resting: false,
+            log: LogLimit::of_port(),
+            faults: LogLimit::of_faults(),
+        }
+    }
+
+    /// Goes on with what a former `control` had, and a peer that stays if there are descriptors.
+    pub(super) fn adopt(&mut self, opener: Option<Opener>, peer: Option<Vec<OwnedFd>>) {
+        (self.opener, self.attached, self.serial) = (opener, peer.is_some(), peer.is_some().into());
+        self.kept = peer.unwrap_or_default();
+        self.keep();
+    }
+
     /// Stops the opener, which closes its sockets.
     pub async fn close(mut self) {
         self.forget();
@@ -82,11 +106,17 @@ impl Live {
 
     /// Closes the peer's descriptors. Attack: as in [`ringway_host::Duplicates`].
     fn forget(&mut self) {
-        let mut all = std::mem::take(&mut self.kept);
-        all.extend(std::mem::take(&mut self.records).into_values().flat_map(|(_, descriptors)| descriptors));
+        let all = std::mem::take(&mut self.kept);
         if !all.is_empty() {
             self.closer.close(all);
         }
+        self.keeper.close(&self.name);
+    }
+
+    /// Keeps what another `control` needs to go on with the port.
+    fn keep(&self) {
+        let kept = KeptPort { counters: self.counters, queues: self.queues, has_peer: self.serial != 0 };
+        self.keeper.put_value(&kept_port(&self.name), &kept, &self.kept);
     }
 
     /// Records that the peer is gone, and lets the opener bring the next one.
@@ -98,7 +128,21 @@ impl Live {
             opener.gone(self.serial);
         }
         self.serial = 0;
+        self.keep();
     }
+}
+
+/// What the keeper holds of a port, with the descriptors of its peer.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct KeptPort {
+    pub counters: u32,
+    pub queues: u16,
+    pub has_peer: bool,
+}
+
+/// The name of [`KeptPort`].
+pub(super) fn kept_port(port: &str) -> String {
+    format!("port/{port}")
 }
 
 /// Adds what `data` needs for a new peer besides `descriptors`.
@@ -123,23 +167,7 @@ impl Engine {
         let queues = if kind.is_in_data() { port.queues } else { 0 };
         let counters = if queues > 0 { self.page.take(u32::from(queues))? } else { 0 };
         self.epoch += 1;
-        let mut live = Live {
-            counters,
-            queues,
-            opener: None,
-            epoch: self.epoch,
-            serial: 0,
-            kept: Vec::new(),
-            records: BTreeMap::new(),
-            closer: BackgroundClose::default(),
-            state: None,
-            reason: String::new(),
-            attached: false,
-            programs: 0,
-            resting: false,
-            log: LogLimit::of_port(),
-            faults: LogLimit::of_faults(),
-        };
+        let mut live = Live::new(&port.name, (counters, queues), self.epoch, &self.keeper);
         if queues > 0 {
             let request = Request::AddPort { port: port.clone(), counters };
             if let Err(error) = self.call(&port.name, request).await {
@@ -148,7 +176,7 @@ impl Engine {
             }
         }
         self.make_folder(owned);
-        match Opener::start(owned, kind, self.epoch, &self.inbox, pages::choice(self.fabric.huge_pages)) {
+        match self.open(owned, kind, Adopted::default()) {
             Ok(opener) => live.opener = opener,
             Err(error) => {
                 if queues > 0 {
@@ -159,11 +187,23 @@ impl Engine {
                 return Err(error.into());
             }
         }
+        live.keep();
         self.live.insert(port.name.clone(), live);
         if let Some(end) = &port.instance {
             self.forget_assignment(Some(&end.of));
         }
         Ok(())
+    }
+
+    pub(super) fn open(
+        &self,
+        port: &Port,
+        kind: &dyn PortControl,
+        adopted: Adopted,
+    ) -> Result<Option<Opener>, OpenError> {
+        let pages = pages::choice(self.fabric.huge_pages);
+        let engine = (self.epoch, &self.inbox, &self.keeper);
+        Opener::start(port, kind, engine, pages, adopted)
     }
 
     /// Makes the folder of functions' sockets if the port's socket is there; opening the port reports an error.
@@ -183,6 +223,10 @@ impl Engine {
             self.page.give(live.counters);
         }
         live.close().await;
+        self.keeper.remove(&kept_port(name));
+        open::forget(&self.keeper, name);
+        // An interface of this name may come again.
+        self.keeper.settle();
     }
 
     /// Moves a port to another worker.
@@ -279,46 +323,15 @@ impl Engine {
             return Box::pin(std::future::ready(Ok(Reply::Done)));
         };
         let copy = |all: &[OwnedFd]| all.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
-        let records = live.records.iter().map(|(key, (bytes, held))| Ok((*key, bytes.clone(), copy(held)?)));
-        let records = records.collect::<io::Result<Vec<_>>>();
-        let copied = records.and_then(|records| Ok((records, copy(&live.kept)?)));
-        let (records, kept) = match copied {
-            Ok(copied) => copied,
+        let kept = match copy(&live.kept) {
+            Ok(kept) => kept,
             Err(error) => return Box::pin(std::future::ready(Err(DataError::Refused(error.to_string())))),
         };
-        for (key, bytes, held) in records {
+        for (key, bytes, held) in self.keeper.records(name) {
             // If it is refused, so is the peer.
             drop(self.ask(Request::Restore { port: name.into(), key, bytes }, held));
         }
         self.ask(Request::Attach { port: name.into(), resumed: true }, kept)
-    }
-
-    /// Keeps what a port's peer told `data`.
-    pub(super) fn keep(&mut self, port: &str, key: u32, bytes: Option<Vec<u8>>, descriptors: Vec<OwnedFd>) {
-        let live = self.live.get_mut(port).filter(|live| !live.kept.is_empty());
-        // The port or the peer is gone.
-        let Some(live) = live else { return self.inbox.close(descriptors) };
-        // Attack: a `data` process that was taken over, and a front-end with more descriptors than this process may
-        // have.
-        let held: usize = live.records.values().map(|(_, held)| held.len()).sum();
-        let descriptors_max = MEMORY_DESCRIPTORS + RING_DESCRIPTORS * usize::from(live.queues);
-        let is_refused = bytes.as_ref().is_some_and(|bytes| {
-            let is_new = !live.records.contains_key(&key);
-            bytes.len() > LONGEST
-                || held + descriptors.len() > descriptors_max
-                || is_new && live.records.len() >= RECORDS
-        });
-        let former = match bytes {
-            Some(_) if is_refused => {
-                live.records.insert(UNRESTORABLE, (Vec::new(), Vec::new()));
-                Some((Vec::new(), descriptors))
-            }
-            Some(bytes) => live.records.insert(key, (bytes, descriptors)),
-            None => live.records.remove(&key),
-        };
-        if let Some((_, former)) = former {
-            live.closer.close(former);
-        }
     }
 
     /// Handles an event from a port's opener.
@@ -351,7 +364,10 @@ impl Engine {
                 }
                 if keep {
                     live.kept = descriptors.iter().filter_map(|held| held.try_clone().ok()).collect();
+                    let most = MEMORY_DESCRIPTORS + RING_DESCRIPTORS * usize::from(live.queues);
+                    live.keeper.open(&name, most);
                 }
+                live.keep();
                 let (inbox, request) =
                     (self.inbox.clone(), Request::Attach { port: name.clone(), resumed: false });
                 self.post(request, descriptors, move |attached| {
@@ -406,8 +422,6 @@ impl Engine {
                 }
                 live.state = Some(state);
             }
-            // It comes with descriptors, as another message.
-            Event::Kept { .. } => {}
             Event::Wanted { port } => self.wanted(&port),
             Event::Pressed { function } => self.pressed(&function),
             Event::Worker { worker, thread } => self.watch(worker, thread).await,

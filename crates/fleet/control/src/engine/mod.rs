@@ -1,5 +1,6 @@
 //! The engine of `control`: one task that owns the running fabric and handles every event that concerns it.
 
+mod adopt;
 mod capture;
 mod chain;
 mod command;
@@ -12,6 +13,7 @@ mod live;
 mod program;
 mod show;
 
+pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, Ask, Failure};
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
 
@@ -22,6 +24,7 @@ use crate::file::{Fabric, Host};
 use crate::functions::{FunctionError, FunctionEvent, Functions, Phase};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
 use crate::hosts::{HostFailure, Hosts};
+use crate::keeper::Keeper;
 use crate::open::{OpenError, PeerEvent};
 use crate::programs::{ProgramFailure, Programs};
 use crate::run_dir::{self, RunDir};
@@ -43,17 +46,6 @@ pub enum Message {
     Ask(Ask),
     /// An event from `data`.
     FromData(Event),
-    /// What a port's peer told `data`: what a restarted `data` needs to go on with it.
-    Kept {
-        /// The port.
-        port: String,
-        /// It replaces what was kept under the same key.
-        key: u32,
-        /// The message; `None`: what was kept counts no longer.
-        bytes: Option<Vec<u8>>,
-        /// Its descriptors.
-        descriptors: Vec<OwnedFd>,
-    },
     /// A `data` process ended.
     DataEnded {
         /// Number of the process since the start of `control`.
@@ -144,13 +136,33 @@ const RESTARTS: [u64; 5] = [0, 100, 500, 2_000, 10_000];
 /// If `data` ran for this long, the next restart is immediate again.
 const STABLE: Duration = Duration::from_secs(1);
 
+/// What belongs to an engine alone.
+pub struct Own {
+    /// Properties of the host.
+    pub host: Host,
+    /// The run directory.
+    pub run: RunDir,
+    /// This program.
+    pub program: Program,
+    /// The engine's queue.
+    pub inbox: Inbox,
+    /// Placement.
+    pub place: Placer,
+    /// Holds what outlives this process.
+    pub keeper: Keeper,
+}
+
 /// The running fabric.
 pub struct Engine {
     /// The current fabric, updated with each change.
     fabric: Fabric,
-    /// The file that describes it.
+    /// The file that describes it, and its text.
     file: String,
+    text: String,
     host: Host,
+    keeper: Keeper,
+    /// Whether the keeper's description of the fabric is out of date.
+    is_changed: bool,
     live: BTreeMap<String, Live>,
     page: Page,
     data: Option<Data>,
@@ -194,13 +206,19 @@ impl Engine {
     /// Starts `data` with the workers of `fabric`; the fabric has no switches or ports yet.
     pub async fn start(
         fabric: &Fabric,
-        file: String,
-        host: Host,
-        run: RunDir,
-        program: Program,
-        inbox: Inbox,
-        place: Placer,
+        (file, text): (String, String),
+        own: Own,
     ) -> Result<Engine, EngineError> {
+        let page = Page::new()?;
+        own.keeper.put("page", "", [&page.share()?]);
+        let mut engine = Engine::bare(fabric, (file, text), page, own);
+        engine.start_data(1).await?;
+        Ok(engine)
+    }
+
+    /// An engine whose fabric has nothing, without `data`.
+    fn bare(fabric: &Fabric, (file, text): (String, String), page: Page, own: Own) -> Engine {
+        let Own { host, run, program, inbox, place, keeper } = own;
         let bare = Fabric {
             switches: Vec::new(),
             ports: Vec::new(),
@@ -212,15 +230,18 @@ impl Engine {
             ..fabric.clone()
         };
         let functions = Functions::new(&fabric.name, program.function.clone(), inbox.clone());
-        let mut engine = Engine {
+        Engine {
             fabric: bare,
             file,
+            text,
+            keeper,
+            is_changed: true,
             guests: Guests::new(inbox.clone(), host.kinds),
             hosts: Hosts::default(),
             programs: Programs::new(program.exec.clone()),
             host,
             live: BTreeMap::new(),
-            page: Page::new()?,
+            page,
             data: None,
             program,
             started: Instant::now(),
@@ -243,15 +264,14 @@ impl Engine {
             passed: BTreeMap::new(),
             looks_at_idle: false,
             captures: Captures::default(),
-        };
-        engine.start_data(1).await?;
-        Ok(engine)
+        }
     }
 
     /// Handles messages until the fabric is shut down, then removes everything.
     pub async fn serve(mut self, messages: Messages) {
         let mut farewell = None;
         self.messages = Some(messages);
+        self.keep_fabric();
         while let Some(message) = self.next().await {
             match message {
                 Message::Ask(Ask::Shutdown(answer)) => {
@@ -260,16 +280,12 @@ impl Engine {
                 }
                 Message::Down => break,
                 Message::Ask(ask) => self.answer(ask).await,
-                // A record changes nothing that the rest looks at.
-                Message::Kept { port, key, bytes, descriptors } => {
-                    self.keep(&port, key, bytes, descriptors);
-                    continue;
-                }
                 event => self.happened(event).await,
             }
             self.hold_first_frames();
             self.assign_instances();
             self.look_at_idle_later();
+            self.keep_fabric();
         }
         self.down().await;
         if let Some(answer) = farewell {
@@ -282,7 +298,6 @@ impl Engine {
     async fn happened(&mut self, message: Message) {
         match message {
             Message::FromData(event) => self.handle_event(event).await,
-            Message::Kept { port, key, bytes, descriptors } => self.keep(&port, key, bytes, descriptors),
             Message::DataEnded { generation, status } => self.data_ended(generation, &status),
             Message::StartData => self.restart_data().await,
             Message::Peer(event) => self.peer(event).await,
@@ -316,6 +331,7 @@ impl Engine {
     fn forget_functions(&mut self, gone: impl IntoIterator<Item = String>) {
         for gone in gone {
             self.fabric.functions.retain(|function| function.name != gone);
+            self.is_changed = true;
         }
     }
 
@@ -417,6 +433,7 @@ impl Engine {
         self.fabric.switches.sort_by_key(|switch| place(switches(), &switch.name));
         self.fabric.chains.clone_from(&file.chains);
         self.fabric.start_limit = file.start_limit;
+        self.is_changed = true;
     }
 
     async fn make(&mut self, change: &Change, target: &Fabric) -> Result<(), EngineError> {
@@ -521,11 +538,6 @@ impl Engine {
         let (message, place) = envelope.take();
         let rest = match message {
             Message::Ask(ask) => self.question(ask).await.map(Message::Ask),
-            // Attack: a front-end whose messages fill the queue during a change.
-            Message::Kept { port, key, bytes, descriptors } => {
-                self.keep(&port, key, bytes, descriptors);
-                None
-            }
             other => Some(other),
         };
         self.backlog.extend(rest.map(|message| place.hold(message)));
@@ -546,11 +558,13 @@ impl Engine {
 
     async fn start_data(&mut self, generation: u64) -> Result<(), EngineError> {
         let failed = |error| EngineError::Data("the data process".into(), error);
-        let mut data = Data::start(generation, &self.program.data, self.inbox.clone()).map_err(failed)?;
+        let arguments = &self.program.data;
+        let started = Data::start(generation, arguments, self.inbox.clone(), &self.keeper);
+        let (mut data, records) = started.map_err(failed)?;
         self.data_started = Instant::now();
         let workers = self.fabric.workers.clone();
         let start = Request::Start { workers, counters: self.page.entries() };
-        data.call(start, vec![self.page.share()?]).map_err(failed)?.await.map_err(failed)?;
+        data.call(start, vec![self.page.share()?, records]).map_err(failed)?.await.map_err(failed)?;
         tracing::info!(pid = data.pid, "the data process is up");
         self.data = Some(data);
         self.forget_assignment(None);

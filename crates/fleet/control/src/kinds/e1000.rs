@@ -42,10 +42,14 @@ impl PortControl for E1000 {
         Described { kind: Kind::new(self.name(), &settings), socket, queues: 1 }
     }
 
+    fn adopts(&self) -> bool {
+        true
+    }
+
     fn open(
         &self,
         port: &Port,
-        engine: EngineHandle,
+        mut engine: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let listener = engine.listen(port)?;

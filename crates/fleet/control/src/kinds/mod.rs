@@ -65,6 +65,12 @@ pub trait PortControl: Sync {
         Ok(None)
     }
 
+    /// Whether its opener goes on with a peer that a former `control` process had ([`EngineHandle::has_peer`]). If not,
+    /// the peer must connect again.
+    fn adopts(&self) -> bool {
+        false
+    }
+
     /// Adds what `data` needs for a peer that arrived with `descriptors`, the first of which is its socket.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ impl PortControl for Pipe {
     fn open(
         &self,
         port: &Port,
-        engine: EngineHandle,
+        mut engine: EngineHandle,
         pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let listener = engine.ring_listener(port)?;

@@ -32,10 +32,14 @@ impl PortControl for Ring {
         Described { kind: Kind::new(self.name(), &shape(section)), socket, queues: 1 }
     }
 
+    fn adopts(&self) -> bool {
+        true
+    }
+
     fn open(
         &self,
         port: &Port,
-        engine: EngineHandle,
+        mut engine: EngineHandle,
         pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         if port.socket.is_none() {

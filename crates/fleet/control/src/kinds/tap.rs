@@ -71,6 +71,10 @@ impl PortControl for Tap {
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues }
     }
 
+    fn adopts(&self) -> bool {
+        true
+    }
+
     fn open(
         &self,
         port: &Port,
@@ -78,7 +82,7 @@ impl PortControl for Tap {
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let settings: Settings = engine.settings(port)?;
-        let opened = open(&settings, port.queues);
+        let opened = (!engine.has_peer()).then(|| open(&settings, port.queues)).transpose();
         let descriptors = opened.map_err(|error| engine.no_door(io::Error::other(error)))?;
         Ok(Some(tokio::spawn(keep(engine, settings, port.queues, descriptors))))
     }
@@ -175,9 +179,12 @@ fn gateways(section: &mut Section<'_>, own: Option<&[IpNet]>) -> Vec<IpAddr> {
     gateways
 }
 
-/// Reports the interface with these `descriptors`, then each interface that replaces it.
-async fn keep(mut engine: EngineHandle, settings: Settings, queues: u16, descriptors: Vec<OwnedFd>) {
-    engine.arrived(descriptors, true);
+/// Reports the interface with these `descriptors`, unless one is there from before, then each interface that replaces
+/// it.
+async fn keep(mut engine: EngineHandle, settings: Settings, queues: u16, descriptors: Option<Vec<OwnedFd>>) {
+    if let Some(descriptors) = descriptors {
+        engine.arrived(descriptors, true);
+    }
     engine.wait().await;
     loop {
         // An interface that is deleted again and again must not keep this task busy.

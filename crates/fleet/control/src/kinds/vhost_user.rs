@@ -39,10 +39,14 @@ impl PortControl for VhostUser {
         Described { kind: Kind::new(self.name(), &settings), socket, queues }
     }
 
+    fn adopts(&self) -> bool {
+        true
+    }
+
     fn open(
         &self,
         port: &Port,
-        engine: EngineHandle,
+        mut engine: EngineHandle,
         _pages: PageChoice,
     ) -> Result<Option<JoinHandle<()>>, OpenError> {
         let settings: Settings = engine.settings(port)?;

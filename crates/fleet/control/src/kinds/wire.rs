@@ -78,6 +78,10 @@ impl PortControl for Wire {
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues: 1 }
     }
 
+    fn adopts(&self) -> bool {
+        true
+    }
+
     fn open(
         &self,
         port: &Port,
@@ -194,6 +198,7 @@ async fn blocking(
 /// Opens the sockets, or connects, and does so again when they are gone: also when there is no route yet.
 async fn keep(mut engine: EngineHandle, settings: Settings) {
     let is_stream = settings.encapsulation == Encapsulation::Tcp;
+    engine.wait().await;
     loop {
         let again = settings.clone();
         let opened = blocking(move || match is_stream {
@@ -218,6 +223,7 @@ async fn serve(mut engine: EngineHandle, listener: TcpListener, settings: Settin
         Ok(listener) => listener,
         Err(error) => return engine.report(error).await,
     };
+    engine.wait().await;
     loop {
         let accepted = listener.accept().await.and_then(|(stream, from)| Ok((stream.into_std()?, from)));
         match accepted {

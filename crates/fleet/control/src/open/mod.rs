@@ -9,6 +9,7 @@ pub(crate) mod vhost_user;
 mod watched;
 
 use crate::engine::{Inbox, Message};
+use crate::keeper::{Found, Keeper};
 use crate::kinds::PortControl;
 use ringway_fabric::LogLimit;
 use ringway_host::PageChoice;
@@ -16,8 +17,9 @@ use ringway_host::listener::{self, Listener};
 use ringway_port::ring::open::RingListener;
 use ringway_spec::Port;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -104,16 +106,20 @@ pub struct Opener {
 
 impl Opener {
     /// Opens a port. Permanent errors are returned at once. `None` for kinds without peers. Memory for peers is
-    /// allocated in `pages`.
+    /// allocated in `pages`. With `adopted` it goes on where another `control` process ended.
     pub fn start(
         port: &Port,
         kind: &dyn PortControl,
-        epoch: u64,
-        inbox: &Inbox,
+        (epoch, inbox, keeper): (u64, &Inbox, &Keeper),
         pages: PageChoice,
+        adopted: Adopted,
     ) -> Result<Option<Opener>, OpenError> {
         let (done, watched) = watch::channel(0);
-        let engine = EngineHandle::new(port.name.clone(), epoch, inbox.clone(), watched);
+        let engine = EngineHandle {
+            serial: adopted.peer.is_some().into(),
+            adopted,
+            ..EngineHandle::new(port.name.clone(), epoch, inbox.clone(), watched, keeper.clone())
+        };
         let task = kind.open(port, engine, pages)?;
         Ok(task.map(|task| Opener { done, task }))
     }
@@ -135,6 +141,41 @@ impl Opener {
     }
 }
 
+/// What a former `control` process had of a port.
+#[derive(Debug, Default)]
+pub struct Adopted {
+    /// Its listening socket.
+    listener: Option<OwnedFd>,
+    /// Descriptors of its peer, which stays and has number 1; none if it can't be started again with them.
+    pub peer: Option<Vec<OwnedFd>>,
+    /// The connection to its peer, if that is not among them.
+    connection: Option<OwnedFd>,
+}
+
+/// Names of what the keeper holds for openers.
+fn listener_of(port: &str) -> String {
+    format!("listener/{port}")
+}
+
+fn connection_of(port: &str) -> String {
+    format!("connection/{port}")
+}
+
+/// Makes the keeper close what it holds for a port's opener.
+pub fn forget(keeper: &Keeper, port: &str) {
+    keeper.remove(&listener_of(port));
+    keeper.remove(&connection_of(port));
+}
+
+impl Adopted {
+    /// What the keeper holds of a port whose peer, with these descriptors, stays.
+    pub fn of(port: &str, found: &mut BTreeMap<String, Found>, peer: Option<Vec<OwnedFd>>) -> Adopted {
+        let mut first = |name: &str| found.remove(name)?.descriptors.into_iter().next();
+        let (listener, connection) = (first(&listener_of(port)), first(&connection_of(port)));
+        Adopted { listener, connection: connection.filter(|_| peer.is_some()), peer }
+    }
+}
+
 /// The opener task's connection to the engine.
 pub struct EngineHandle {
     port: String,
@@ -143,11 +184,40 @@ pub struct EngineHandle {
     serial: u64,
     done: watch::Receiver<u64>,
     log: LogLimit,
+    keeper: Keeper,
+    adopted: Adopted,
 }
 
 impl EngineHandle {
-    fn new(port: String, epoch: u64, inbox: Inbox, done: watch::Receiver<u64>) -> EngineHandle {
-        EngineHandle { port, epoch, inbox, serial: 0, done, log: LogLimit::of_port() }
+    fn new(
+        port: String,
+        epoch: u64,
+        inbox: Inbox,
+        done: watch::Receiver<u64>,
+        keeper: Keeper,
+    ) -> EngineHandle {
+        let (log, adopted) = (LogLimit::of_port(), Adopted::default());
+        EngineHandle { port, epoch, inbox, serial: 0, done, log, keeper, adopted }
+    }
+
+    /// Whether a peer is there from before this process: then [`EngineHandle::wait`] waits for its end.
+    pub fn has_peer(&self) -> bool {
+        self.adopted.peer.is_some()
+    }
+
+    /// The adopted peer's descriptors, and the connection to it.
+    pub(crate) fn take_peer(&mut self) -> Option<(Vec<OwnedFd>, OwnedFd)> {
+        Some((self.adopted.peer.take()?, self.adopted.connection.take()?))
+    }
+
+    /// Closes the kept connection to a peer that is gone.
+    pub(crate) fn release(&self) {
+        self.keeper.remove(&connection_of(&self.port));
+    }
+
+    /// Keeps the connection to a peer, whose end tells that it is gone.
+    pub(crate) fn hold(&self, connection: &impl AsFd) {
+        self.keeper.put(&connection_of(&self.port), "", [connection]);
     }
 
     /// The port's settings.
@@ -158,18 +228,26 @@ impl EngineHandle {
         port.kind.settings().map_err(|error| self.no_door(io::Error::other(error)))
     }
 
-    pub(crate) fn listen(&self, port: &Port) -> Result<Watched<Listener>, OpenError> {
-        let socket = port.socket.clone().unwrap_or_default();
-        let access = access::resolve(&self.port, &socket)?;
-        let listener = Listener::bind(&socket.path, access).map_err(|error| self.no_socket(error))?;
+    pub(crate) fn listen(&mut self, port: &Port) -> Result<Watched<Listener>, OpenError> {
+        let listener = self.listener(port)?;
         Watched::new(listener).map_err(|error| self.no_door(error))
     }
 
-    pub(crate) fn ring_listener(&self, port: &Port) -> Result<Watched<RingListener>, OpenError> {
-        let socket = port.socket.clone().unwrap_or_default();
-        let access = access::resolve(&self.port, &socket)?;
-        let listener = RingListener::bind(&socket.path, access).map_err(|error| self.no_socket(error))?;
+    pub(crate) fn ring_listener(&mut self, port: &Port) -> Result<Watched<RingListener>, OpenError> {
+        let listener = RingListener::of(self.listener(port)?);
         Watched::new(listener).map_err(|error| self.no_door(error))
+    }
+
+    /// The port's listening socket: a new one, or the one of a former `control`.
+    fn listener(&mut self, port: &Port) -> Result<Listener, OpenError> {
+        let socket = port.socket.clone().unwrap_or_default();
+        let listener = match self.adopted.listener.take() {
+            Some(adopted) => Listener::adopt(&socket.path, adopted),
+            None => Listener::bind(&socket.path, access::resolve(&self.port, &socket)?),
+        };
+        let listener = listener.map_err(|error| self.no_socket(error))?;
+        self.keeper.put(&listener_of(&self.port), "", [&listener]);
+        Ok(listener)
     }
 
     fn no_socket(&self, error: listener::OpenError) -> OpenError {

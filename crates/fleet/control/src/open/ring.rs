@@ -25,31 +25,45 @@ pub async fn serve(
     pages: PageChoice,
 ) {
     let mut pending = PendingHellos::new(HELLO_TIMEOUT);
+    if let Some((descriptors, connection)) = engine.take_peer() {
+        match Program::adopt(connection, descriptors).map_err(io::Error::other).and_then(Watched::new) {
+            Ok(program) => attend(&mut engine, &listener, program).await,
+            Err(error) => engine.say(What::Left { serial: engine.serial, reason: error.to_string() }),
+        }
+    }
+    engine.wait().await;
     loop {
         match next(&mut engine, &mut listener, &mut pending, &otherwise, pages).await {
-            Ok((descriptors, mut program)) => {
+            Ok((descriptors, program)) => {
+                engine.hold(&program);
                 engine.arrived(descriptors, true);
-                let serial = engine.serial;
-                let mut another = false;
-                loop {
-                    tokio::select! {
-                        () = engine.wait() => break,
-                        () = hung_up(&mut program) => {
-                            engine.say(What::Left { serial, reason: "the program left".into() });
-                            break;
-                        }
-                        () = listener.readable(), if !another => {
-                            another = true;
-                            engine.another_waits();
-                        }
-                    }
-                }
-                // The program's socket stays open until `data` no longer uses the memory.
-                engine.wait().await;
+                attend(&mut engine, &listener, program).await;
             }
             Err(error) => engine.report(error).await,
         }
     }
+}
+
+/// Waits until a program has left.
+async fn attend(engine: &mut EngineHandle, listener: &Watched<RingListener>, mut program: Watched<Program>) {
+    let serial = engine.serial;
+    let mut another = false;
+    loop {
+        tokio::select! {
+            () = engine.wait() => break,
+            () = hung_up(&mut program) => {
+                engine.say(What::Left { serial, reason: "the program left".into() });
+                break;
+            }
+            () = listener.readable(), if !another => {
+                another = true;
+                engine.another_waits();
+            }
+        }
+    }
+    // The program's socket stays open until `data` no longer uses the memory.
+    engine.wait().await;
+    engine.release();
 }
 
 /// Waits for the next program and allocates its ring; returns the descriptors for `data` as well.

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 /// connected but not served, until the previous one is gone; so a VMM can restart and reconnect before the end of its
 /// previous connection was noticed.
 pub async fn serve(mut engine: EngineHandle, mut listener: Watched<Listener>) {
+    // For the end of a front-end that is there from before this process.
+    engine.wait().await;
     loop {
         match listener.until(|listener| listener.accept().map_err(io::Error::other)).await {
             Ok(socket) => {
@@ -25,6 +27,7 @@ pub async fn serve(mut engine: EngineHandle, mut listener: Watched<Listener>) {
 pub async fn connect(mut engine: EngineHandle, path: PathBuf) {
     let mut retry = Retry::default();
     let mut reported = false;
+    engine.wait().await;
     loop {
         match listener::connect(&path) {
             Ok(socket) => {
@@ -47,6 +50,7 @@ pub async fn connect(mut engine: EngineHandle, path: PathBuf) {
 mod tests {
     use super::*;
     use crate::engine::{Envelope, Message, Messages, inbox};
+    use crate::keeper::Keeper;
     use crate::open::PeerEvent;
     use ringway_host::listener::Access;
     use std::io::Write;
@@ -69,7 +73,7 @@ mod tests {
         let listener = Listener::bind(&path, Access::default()).unwrap();
         let (sender, mut inbox) = inbox();
         let (done, watched) = watch::channel(0);
-        let engine = EngineHandle::new("p".into(), 1, sender, watched);
+        let engine = EngineHandle::new("p".into(), 1, sender, watched, Keeper::thread().unwrap());
         let task = tokio::spawn(serve(engine, Watched::new(listener).unwrap()));
         let mut fronts = [(); 3].map(|()| UnixStream::connect(&path).unwrap());
         for (serial, front) in (1..).zip(&mut fronts) {

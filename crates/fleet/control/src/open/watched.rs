@@ -16,6 +16,12 @@ pub struct Watched<T> {
     watch: UnixStream,
 }
 
+impl<T: AsFd> AsFd for Watched<T> {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
 impl<T: AsFd> Watched<T> {
     /// Registers `inner` with tokio.
     pub fn new(inner: T) -> io::Result<Watched<T>> {

@@ -21,6 +21,11 @@ impl Captures {
         self.taps.is_empty()
     }
 
+    /// Their numbers.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.taps.keys().copied()
+    }
+
     /// The taps of a port; a port that was removed and added again has those of its name.
     pub(super) fn taps(&self, port: &str) -> Option<Arc<Taps>> {
         let epoch = *self.epochs.get(port)?;

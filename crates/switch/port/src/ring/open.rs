@@ -48,6 +48,11 @@ impl RingListener {
         Ok(RingListener(Listener::bind(path, access)?))
     }
 
+    /// Requests come by this socket.
+    pub fn of(listener: Listener) -> RingListener {
+        RingListener(listener)
+    }
+
     /// The next program, if one is waiting.
     pub fn accept(&self) -> Result<Option<Newcomer>, OpenError> {
         let Some(socket) = self.0.accept()? else { return Ok(None) };
@@ -149,6 +154,16 @@ pub struct Program {
 }
 
 impl Program {
+    /// Goes on with a program to which another process gave a ring: the connection to it, and
+    /// [`Program::descriptors`].
+    pub fn adopt(socket: OwnedFd, descriptors: Vec<OwnedFd>) -> Result<Program, GreetError> {
+        let [file, kick, call] = descriptors.try_into().map_err(|_| GreetError::Gone)?;
+        let memory = RingMemory::attach(Mapping::sealed(&file)?.region())?;
+        let socket = UnixStream::from(socket);
+        let made = Made { file, memory };
+        Ok(Program { socket, made, kick: kick.into(), call: call.into() })
+    }
+
     /// Descriptors for the data path: the memory, the eventfd that the program writes, the eventfd that we write.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
         [self.made.file.as_fd(), self.kick.as_fd(), self.call.as_fd()]

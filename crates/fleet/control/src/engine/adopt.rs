@@ -1,0 +1,241 @@
+//! Going on with the fabric of a `control` process that crashed: what it had comes from the keeper.
+
+use super::live::{KeptPort, Live, kept_port};
+use super::{Engine, EngineError, Own};
+use crate::data::{self, Data, KeptData, Page};
+use crate::file::{self, Fabric, Host};
+use crate::keeper::{DATA, Found};
+use crate::kinds::{self, PortControl};
+use crate::open::Adopted;
+use ringway_fabric::proto::{Reply, Request, State};
+use ringway_spec::{Chain, ExecProgram, Function, Guest, Host as SpecHost, HugePages, Port, Switch, Worker};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// The keeper's name for the description of the fabric.
+const FABRIC: &str = "fabric";
+
+/// The fabric as it runs, and the file that described it last.
+#[derive(Serialize, Deserialize)]
+pub struct KeptFabric {
+    /// The file.
+    pub file: String,
+    text: String,
+    name: String,
+    run: Option<std::path::PathBuf>,
+    huge_pages: HugePages,
+    start_limit: Duration,
+    switches: Vec<Switch>,
+    ports: Vec<Port>,
+    guests: Vec<Guest>,
+    hosts: Vec<SpecHost>,
+    functions: Vec<Function>,
+    programs: Vec<ExecProgram>,
+    chains: Vec<Chain>,
+    workers: Vec<Worker>,
+}
+
+/// A descriptor that the keeper must have.
+pub fn descriptor(found: &mut BTreeMap<String, Found>, name: &str) -> io::Result<OwnedFd> {
+    let first = found.remove(name).and_then(|found| found.descriptors.into_iter().next());
+    first.ok_or_else(|| io::Error::other(format!("what the former control process left lacks {name}")))
+}
+
+impl KeptFabric {
+    /// The fabric of a former `control` process, if there was one.
+    pub fn find(found: &BTreeMap<String, Found>) -> Option<KeptFabric> {
+        serde_json::from_str(&found.get(FABRIC)?.text).ok()
+    }
+
+    /// The fabric, and its file's text.
+    ///
+    /// # Errors
+    /// The text can't be read any more.
+    pub fn fabric(self, host: &Host) -> io::Result<(Fabric, String)> {
+        let described = file::read(&self.file, &self.text, host);
+        let described = described.map_err(|problems| io::Error::other(problems.to_string()))?;
+        let fabric = Fabric {
+            name: self.name,
+            run: self.run,
+            huge_pages: self.huge_pages,
+            start_limit: self.start_limit,
+            switches: self.switches,
+            ports: self.ports,
+            guests: self.guests,
+            hosts: self.hosts,
+            functions: self.functions,
+            programs: self.programs,
+            chains: self.chains,
+            workers: self.workers,
+            placement: described.placement,
+            warnings: described.warnings,
+        };
+        Ok((fabric, self.text))
+    }
+}
+
+impl Engine {
+    /// Gives the keeper the description of the fabric, if it has changed.
+    pub(super) fn keep_fabric(&mut self) {
+        if !std::mem::take(&mut self.is_changed) {
+            return;
+        }
+        let fabric = self.fabric.clone();
+        let kept = KeptFabric {
+            file: self.file.clone(),
+            text: self.text.clone(),
+            name: fabric.name,
+            run: fabric.run,
+            huge_pages: fabric.huge_pages,
+            start_limit: fabric.start_limit,
+            switches: fabric.switches,
+            ports: fabric.ports,
+            guests: fabric.guests,
+            hosts: fabric.hosts,
+            functions: fabric.functions,
+            programs: fabric.programs,
+            chains: fabric.chains,
+            workers: fabric.workers,
+        };
+        self.keeper.put_value(FABRIC, &kept, std::iter::empty::<&OwnedFd>());
+    }
+
+    /// Goes on with a fabric that a former `control` process had: `data`, ports and their peers stay; functions,
+    /// programs, guests and hosts are started again.
+    pub async fn adopt(
+        fabric: &Fabric,
+        file: (String, String),
+        mut found: BTreeMap<String, Found>,
+        own: Own,
+    ) -> Result<Engine, EngineError> {
+        let page = descriptor(&mut found, "page").map_err(|error| EngineError::Page(error.into()))?;
+        let mut engine = Engine::bare(fabric, file, Page::adopt(page), own);
+        let state = engine.adopt_data(&mut found).await;
+        if let Some(state) = &state {
+            engine.stop_rest(state).await;
+        }
+        engine.fabric.switches.clone_from(&fabric.switches);
+        engine.adopt_ports(fabric, &mut found, state.as_ref()).await;
+        match state {
+            Some(state) => engine.remove_unknown(&state).await,
+            None => engine.restart_data().await,
+        }
+        tracing::warn!(
+            ports = engine.live.len(),
+            "the control process ended by a signal; another one goes on with its ports, and starts the rest again"
+        );
+        engine.forget_assignment(None);
+        if let Err(error) = engine.move_to(fabric).await {
+            tracing::error!(%error, "not all goes on");
+        }
+        Ok(engine)
+    }
+
+    /// Goes on with the `data` process; returns its state if it still runs.
+    async fn adopt_data(&mut self, found: &mut BTreeMap<String, Found>) -> Option<State> {
+        let text = &found.get(data::KEPT)?.text;
+        let kept: KeptData = serde_json::from_str(text).ok()?;
+        self.restarts = kept.generation.saturating_sub(1);
+        let (process, socket) = (descriptor(found, data::KEPT).ok()?, descriptor(found, DATA).ok()?);
+        let adopted = Data::adopt(kept, process, &socket, self.inbox.clone(), &self.keeper);
+        self.data = adopted.inspect_err(|error| tracing::warn!(%error, "both processes ended")).ok();
+        match self.call("the data process", Request::State).await {
+            Ok(Reply::State(state)) => Some(state),
+            other => {
+                tracing::warn!(?other, "the data process can't go on");
+                // Dropping it ends it.
+                self.data = None;
+                None
+            }
+        }
+    }
+
+    /// Ends what `data` has of functions and captures, and lets frames go on that were held.
+    async fn stop_rest(&mut self, state: &State) {
+        let functions = state.functions.iter().map(|number| Request::StopFunction { number: *number });
+        let captures = state.captures.iter().map(|number| Request::EndCapture { number: *number });
+        let ports: Vec<String> = state.ports.iter().map(|port| port.name.clone()).collect();
+        let hold = Request::Hold { ports, held: false, watched: false };
+        for request in functions.chain(captures).chain([hold]).collect::<Vec<_>>() {
+            if let Err(error) = self.call("what the former control process had", request).await {
+                tracing::error!(%error);
+            }
+        }
+    }
+
+    /// Goes on with the ports that `data` has too; without `data`, with all. Others are added again.
+    async fn adopt_ports(
+        &mut self,
+        fabric: &Fabric,
+        found: &mut BTreeMap<String, Found>,
+        state: Option<&State>,
+    ) {
+        let states = state.into_iter().flat_map(|state| &state.ports);
+        let states: BTreeMap<&str, &str> = states.map(|port| (&*port.name, &*port.state)).collect();
+        for port in &fabric.ports {
+            let Some(kind) = kinds::find(port.kind.name(), self.host.kinds) else { continue };
+            let Some(kept) = found.remove(&kept_port(&port.name)) else { continue };
+            let is_of_guest = fabric.guests.iter().any(|guest| guest.ports.contains(&port.name));
+            // A host or a guest that is started again needs a new one.
+            if kind.host_side(port).is_some() || is_of_guest || port.instance.is_some() {
+                continue;
+            }
+            let in_data = states.get(&*port.name).copied();
+            if state.is_some() && in_data.is_none() && kind.is_in_data() {
+                continue;
+            }
+            match self.adopt_port(port, kind, kept, (found, state.is_some(), in_data)).await {
+                Ok(()) => self.fabric.ports.push(port.clone()),
+                Err(error) => tracing::error!(port = port.name, %error, "it is added again"),
+            }
+        }
+    }
+
+    /// Goes on with a port, whose state in `data` is given if there is one.
+    async fn adopt_port(
+        &mut self,
+        port: &Port,
+        kind: &dyn PortControl,
+        kept: Found,
+        (found, has_data, in_data): (&mut BTreeMap<String, Found>, bool, Option<&str>),
+    ) -> Result<(), EngineError> {
+        let system = |error: io::Error| EngineError::Page(error.into());
+        let KeptPort { counters, queues, has_peer } =
+            serde_json::from_str(&kept.text).map_err(|error| system(error.into()))?;
+        let is_there = in_data.is_some_and(|state| state != "waiting");
+        let stays =
+            has_peer && kind.adopts() && if has_data { is_there } else { !kept.descriptors.is_empty() };
+        if queues > 0 {
+            self.page.retake(counters, queues.into())?;
+        }
+        if is_there && !stays && port.socket.is_some() {
+            self.call(&port.name, Request::Detach { port: port.name.clone() }).await?;
+        }
+        self.epoch += 1;
+        let mut live = Live::new(&port.name, (counters, queues), self.epoch, &self.keeper);
+        let copies = kept.descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
+        let peer = stays.then_some(copies.map_err(system)?);
+        let opener = self.open(port, kind, Adopted::of(&port.name, found, peer));
+        live.adopt(opener?, if stays { Some(kept.descriptors) } else { None });
+        self.live.insert(port.name.clone(), live);
+        Ok(())
+    }
+
+    /// Removes what `data` has and this fabric has not yet: it is added again.
+    async fn remove_unknown(&mut self, state: &State) {
+        let ports = state.ports.iter().map(|port| &port.name).filter(|name| !self.live.contains_key(*name));
+        let ports = ports.map(|name| Request::RemovePort { name: name.clone() });
+        let is_known = |name: &&String| self.fabric.switches.iter().any(|switch| switch.name == **name);
+        let switches = state.switches.iter().filter(|name| !is_known(name));
+        let switches = switches.map(|name| Request::RemoveSwitch { name: name.clone() });
+        for request in ports.chain(switches).collect::<Vec<_>>() {
+            if let Err(error) = self.call("what is added again", request).await {
+                tracing::error!(%error);
+            }
+        }
+        self.fabric.switches.retain(|switch| state.switches.contains(&switch.name));
+    }
+}

@@ -1,0 +1,50 @@
+//! The keeper: holds what outlives `control`, so that another `control` goes on after a crash.
+//!
+//! It holds descriptors and texts under names, and what each port's peer told `data` (its records), and hands all of it
+//! to the next `control`. It interprets nothing of this. `ringway up` is the keeper, and the parent of `control`
+//! ([`process::run`]); where one process is enough, it is a thread ([`Keeper::thread`]).
+
+mod client;
+pub mod process;
+mod store;
+
+pub use client::{Found, Keeper};
+
+use serde::{Deserialize, Serialize};
+
+/// What `control` asks of the keeper.
+#[derive(Debug, Serialize, Deserialize)]
+enum Order {
+    /// Hold a text, and the descriptors that come with it, in place of what had this name.
+    Put { name: String, text: String },
+    /// More descriptors of a name.
+    More { name: String },
+    /// Close what has this name.
+    Remove { name: String },
+    /// Hold the records of a port's new peer, with so many descriptors at most.
+    Open { port: String, descriptors: usize },
+    /// Close the records of a port's peer, which is gone.
+    Close { port: String },
+    /// Return the records of a port's peer.
+    Records { port: String },
+    /// Take records from this socket, which comes with it: its other end is the new `data` process's.
+    Data,
+    /// Return everything but records.
+    Everything,
+}
+
+/// What the keeper returns, until [`Answer::End`].
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    /// What has a name, with its descriptors.
+    Named { name: String, text: String },
+    /// More descriptors of the last one.
+    More,
+    /// A record, with its descriptors.
+    Record { key: u32, bytes: Vec<u8> },
+    /// Nothing more.
+    End,
+}
+
+/// The name of the socket to `data` among everything.
+pub const DATA: &str = "data-socket";

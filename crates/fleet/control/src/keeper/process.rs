@@ -1,0 +1,88 @@
+//! The keeper as a process: the parent of `control`, of which it starts another one if it crashes.
+
+use super::{client::serve, store::Store};
+use ringway_fabric::MessageStream;
+use ringway_host::{SignalFd, become_subreaper, end_children};
+use rustix::process::{Pid, Signal, WaitOptions, wait};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// Delays before another `control` is started, in milliseconds. After as many crashes in a row, the fabric ends.
+const RESTARTS: [u64; 4] = [0, 100, 500, 2_000];
+/// A `control` that ran for this long crashed for a reason of its own.
+const STABLE: Duration = Duration::from_secs(1);
+/// How long processes of the fabric may take to end when `control` has ended.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Runs `control`, as started by `command` with the socket to this process as its standard input, until it ends
+/// by itself. `started` is called once, when the first one was started. Returns its exit code.
+///
+/// # Errors
+/// The system's.
+pub fn run(mut command: impl FnMut(OwnedFd) -> Command, started: impl FnOnce()) -> io::Result<u8> {
+    let signals = [Signal::CHILD, Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
+    let signals = SignalFd::new(&signals).map_err(io::Error::other)?;
+    // Guests that outlive `control` have this process as their parent: it collects them.
+    become_subreaper().map_err(io::Error::other)?;
+    let (mut store, mut started, mut quick) = (Store::default(), Some(started), 0);
+    loop {
+        let (ours, theirs) = UnixStream::pair()?;
+        let begun = Instant::now();
+        let child = command(theirs.into()).spawn()?;
+        if let Some(started) = started.take() {
+            started();
+        }
+        let status = attend(&mut store, MessageStream::new(ours.into()), &signals, Pid::from_child(&child));
+        quick = if begun.elapsed() > STABLE { 0 } else { quick + 1 };
+        let again = RESTARTS.get(quick).filter(|_| status.signal().is_some());
+        let Some(wait) = again else {
+            end_children(FAREWELL);
+            let code = status.code().and_then(|code| u8::try_from(code).ok());
+            return Ok(code.unwrap_or(1));
+        };
+        tracing::error!(%status, wait_ms = wait, "the control process ended; starting it again");
+        std::thread::sleep(Duration::from_millis(*wait));
+    }
+}
+
+/// Serves a `control` process, and passes signals on to it, until it has ended.
+fn attend(store: &mut Store, stream: MessageStream, signals: &SignalFd, control: Pid) -> ExitStatus {
+    let mut stream = Some(stream);
+    loop {
+        match &stream {
+            Some(open) => {
+                if serve(store, open, Some(signals.as_fd())).is_err() {
+                    stream = None;
+                }
+            }
+            None => _ = ringway_host::wait_readable(&[signals.as_fd()], None),
+        }
+        let mut ended = None;
+        while let Some(arrived) = signals.next() {
+            // A terminal's signals reach `control` without this process.
+            if arrived.is_sent && arrived.number != Signal::CHILD.as_raw() {
+                ringway_host::pass_signal(control, arrived.number);
+            }
+            while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) {
+                if process == control {
+                    ended = Some(ExitStatus::from_raw(status.as_raw()));
+                }
+            }
+        }
+        if let Some(status) = ended {
+            // What it has sent before its end counts.
+            if let Some(open) = &stream {
+                while has_orders(open) && serve(store, open, None).is_ok() {}
+            }
+            return status;
+        }
+    }
+}
+
+fn has_orders(stream: &MessageStream) -> bool {
+    ringway_host::wait_readable(&[stream.as_fd()], Some(0)).is_ok_and(|ready| ready.contains(&true))
+}

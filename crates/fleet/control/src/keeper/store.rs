@@ -1,0 +1,221 @@
+//! What the keeper holds.
+
+use super::{Answer, DATA, Order};
+use ringway_fabric::records::{DATAGRAM, Record};
+use ringway_fabric::{DESCRIPTORS, MessageStream, StreamError};
+use ringway_host::{BackgroundClose, try_receive_with};
+use ringway_port::UNRESTORABLE;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Largest number of records of a peer: those of the most rings and regions of memory that a port may have.
+const RECORDS: usize = 8192;
+/// Datagrams of `data` that are read before orders. Attack: a `data` process that sends without end.
+const DATAGRAMS: usize = 65_536;
+
+/// What a port's peer told `data`.
+#[derive(Default)]
+struct Slot {
+    /// Largest number of descriptors.
+    most: usize,
+    records: BTreeMap<u32, (Vec<u8>, Vec<OwnedFd>)>,
+}
+
+/// Everything that is held.
+#[derive(Default)]
+pub struct Store {
+    named: BTreeMap<String, (String, Vec<OwnedFd>)>,
+    slots: BTreeMap<String, Slot>,
+    data: Option<OwnedFd>,
+    /// Attack: descriptors of peers whose closing blocks.
+    closer: BackgroundClose,
+}
+
+impl Store {
+    /// The socket from which records come.
+    pub fn data(&self) -> Option<&OwnedFd> {
+        self.data.as_ref()
+    }
+
+    /// Carries out an order; answers on `stream`.
+    pub fn obey(
+        &mut self,
+        order: Order,
+        descriptors: Vec<OwnedFd>,
+        stream: &MessageStream,
+    ) -> Result<(), StreamError> {
+        // A port's records were sent before what made `control` close or ask for them.
+        self.take_records();
+        match order {
+            Order::Put { name, text } => {
+                if let Some((_, former)) = self.named.insert(name, (text, descriptors)) {
+                    self.close(former);
+                }
+            }
+            Order::More { name } => match self.named.get_mut(&name) {
+                Some((_, held)) => held.extend(descriptors),
+                None => self.close(descriptors),
+            },
+            Order::Remove { name } => {
+                if let Some((_, former)) = self.named.remove(&name) {
+                    self.close(former);
+                }
+            }
+            Order::Open { port, descriptors } => {
+                let slot = Slot { most: descriptors, records: BTreeMap::new() };
+                if let Some(former) = self.slots.insert(port, slot) {
+                    self.end(former);
+                }
+                stream.send(&Answer::End, &[])?;
+            }
+            Order::Close { port } => {
+                if let Some(former) = self.slots.remove(&port) {
+                    self.end(former);
+                }
+            }
+            Order::Records { port } => {
+                for (key, (bytes, held)) in self.slots.get(&port).into_iter().flat_map(|slot| &slot.records) {
+                    let held: Vec<_> = held.iter().map(AsFd::as_fd).collect();
+                    stream.send(&Answer::Record { key: *key, bytes: bytes.clone() }, &held)?;
+                }
+                stream.send(&Answer::End, &[])?;
+            }
+            Order::Data => self.data = descriptors.into_iter().next(),
+            Order::Everything => self.tell(stream)?,
+        }
+        Ok(())
+    }
+
+    fn tell(&self, stream: &MessageStream) -> Result<(), StreamError> {
+        for (name, (text, held)) in &self.named {
+            let held: Vec<_> = held.iter().map(AsFd::as_fd).collect();
+            let (first, rest) = held.split_at(held.len().min(DESCRIPTORS));
+            stream.send(&Answer::Named { name: name.clone(), text: text.clone() }, first)?;
+            rest.chunks(DESCRIPTORS).try_for_each(|more| stream.send(&Answer::More, more))?;
+        }
+        if let Some(data) = &self.data {
+            stream.send(&Answer::Named { name: DATA.into(), text: String::new() }, &[data.as_fd()])?;
+        }
+        stream.send(&Answer::End, &[])
+    }
+
+    /// Takes the records that `data` has sent.
+    pub fn take_records(&mut self) {
+        let Some(data) = self.data.take() else { return };
+        let mut datagram = vec![0; DATAGRAM];
+        for _ in 0..DATAGRAMS {
+            match try_receive_with(&data, &mut datagram, DESCRIPTORS) {
+                Ok(Some((count @ 1.., descriptors))) => self.take(&datagram[..count], descriptors),
+                Ok(None) => break,
+                // The process has ended.
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+        self.data = Some(data);
+    }
+
+    fn take(&mut self, datagram: &[u8], descriptors: Vec<OwnedFd>) {
+        let record = Record::decode(datagram);
+        let slot = record.as_ref().and_then(|record| self.slots.get_mut(record.port));
+        // The port or the peer is gone.
+        let (Some(Record { key, bytes, .. }), Some(slot)) = (record, slot) else {
+            return self.close(descriptors);
+        };
+        let Some(bytes) = bytes else {
+            let former = slot.records.remove(&key);
+            return self.close(former.map(|(_, former)| former).unwrap_or_default());
+        };
+        // Attack: a `data` process that was taken over, and a front-end with more descriptors than may be held.
+        let held: usize = slot.records.values().map(|(_, held)| held.len()).sum();
+        let is_new = !slot.records.contains_key(&key);
+        let is_refused = held + descriptors.len() > slot.most || is_new && slot.records.len() >= RECORDS;
+        let former = if is_refused {
+            slot.records.insert(UNRESTORABLE, (Vec::new(), Vec::new()));
+            Some(descriptors)
+        } else {
+            slot.records.insert(key, (bytes.to_vec(), descriptors)).map(|(_, former)| former)
+        };
+        self.close(former.unwrap_or_default());
+    }
+
+    fn end(&self, slot: Slot) {
+        self.close(slot.records.into_values().flat_map(|(_, held)| held).collect());
+    }
+
+    fn close(&self, descriptors: Vec<OwnedFd>) {
+        if !descriptors.is_empty() {
+            self.closer.close(descriptors);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_host::memfd;
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::os::unix::net::UnixStream;
+
+    fn file() -> OwnedFd {
+        memfd("kept", 4096).unwrap()
+    }
+
+    #[test]
+    fn records_of_open_slots_are_held_within_their_bounds() {
+        let mut store = Store::default();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (stream, control) = (MessageStream::new(ours.into()), MessageStream::new(theirs.into()));
+        let (ours, data) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        store.obey(Order::Data, vec![ours], &stream).unwrap();
+        store.obey(Order::Open { port: "a".into(), descriptors: 2 }, Vec::new(), &stream).unwrap();
+        assert!(matches!(control.receive::<Answer>(), Ok((Answer::End, _))), "records may come");
+        let say = |port: &str, key, bytes: Option<&[u8]>, files: usize| {
+            let files: Vec<_> = (0..files).map(|_| file()).collect();
+            let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+            Record { port, key, bytes }.send(&data, &files).unwrap();
+        };
+        let records = |store: &mut Store| {
+            store.obey(Order::Records { port: "a".into() }, Vec::new(), &stream).unwrap();
+            let mut records = Vec::new();
+            loop {
+                match control.receive::<Answer>().unwrap() {
+                    (Answer::Record { key, bytes }, files) => records.push((key, bytes, files.len())),
+                    (Answer::End, _) => return records,
+                    (other, _) => panic!("{other:?}"),
+                }
+            }
+        };
+        say("a", 7, Some(b"x"), 1);
+        say("a", 3, Some(b"y"), 1);
+        say("none", 3, Some(b"z"), 1);
+        // It replaces the one before.
+        say("a", 7, Some(b"w"), 0);
+        assert_eq!(records(&mut store), [(3, b"y".to_vec(), 1), (7, b"w".to_vec(), 0)]);
+        say("a", 3, None, 0);
+        assert_eq!(records(&mut store), [(7, b"w".to_vec(), 0)]);
+        say("a", 4, Some(b"v"), 3);
+        say("a", 5, Some(&vec![0; ringway_fabric::records::LONGEST + 1]), 0);
+        assert_eq!(records(&mut store), [(7, b"w".to_vec(), 0), (UNRESTORABLE, Vec::new(), 0)]);
+        store.obey(Order::Close { port: "a".into() }, Vec::new(), &stream).unwrap();
+        assert_eq!(records(&mut store), []);
+    }
+
+    #[test]
+    fn the_next_control_gets_everything() {
+        let keeper = super::super::Keeper::thread().unwrap();
+        let files: Vec<_> = (0..DESCRIPTORS * 2 + 1).map(|_| file()).collect();
+        keeper.put("many", "text", files.iter());
+        keeper.put("gone", "", [&files[0]]);
+        keeper.put("one", "first", [&files[0]]);
+        keeper.put("one", "second", [&files[1]]);
+        keeper.remove("gone");
+        let found = keeper.everything();
+        let seen = found.into_iter().map(|(name, found)| (name, found.text, found.descriptors.len()));
+        let expected = [("many", "text", DESCRIPTORS * 2 + 1), ("one", "second", 1)];
+        assert_eq!(
+            seen.collect::<Vec<_>>(),
+            expected.map(|(name, text, count)| (name.to_string(), text.to_string(), count))
+        );
+    }
+}
