@@ -18,6 +18,7 @@ pub mod proto;
 pub mod session_limit;
 mod stream;
 mod topology;
+mod trace;
 mod wait_limit;
 mod wakeup;
 mod watchdog;

@@ -231,7 +231,7 @@ fn read(
             empty if empty.is_empty() => {
                 "a word is missing, such as `tcp` or `dl_dst=02:00:00:00:00:02`".into()
             }
-            word => format!("unknown word `{word}`; docs/trace.md lists the fields, which are ovs-ofctl's"),
+            word => format!("unknown word `{word}`; the fields are those of ovs-ofctl"),
         };
         return Err(FieldsError { column, what });
     };

@@ -52,10 +52,7 @@ fn mistakes_are_shown_with_their_column() {
     for (text, expected) in [
         ("", "column 1: a word is missing, such as `tcp` or `dl_dst=02:00:00:00:00:02`"),
         ("tcp,", "column 5: a word is missing, such as `tcp` or `dl_dst=02:00:00:00:00:02`"),
-        (
-            "tcp, nw_dts=1",
-            "column 6: unknown word `nw_dts`; docs/trace.md lists the fields, which are ovs-ofctl's",
-        ),
+        ("tcp, nw_dts=1", "column 6: unknown word `nw_dts`; the fields are those of ovs-ofctl"),
         ("tcp,nw_dst=10.0.0", "column 12: `10.0.0` is no IPv4 address such as 10.0.0.1"),
         ("tcp,nw_dst = x", "column 14: `x` is no IPv4 address such as 10.0.0.1"),
         (
