@@ -86,6 +86,11 @@ pub trait RxQueue: Send {
     /// leading ones that have room. Copies nothing, and makes nothing visible to the peer.
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize;
 
+    /// Why `put` will drop the frame at `place` of the last `reserve`, which needs no room, as far as that is known.
+    fn refusal(&self, _place: usize) -> Option<Reason> {
+        None
+    }
+
     /// Copies the frames with the indices `which`, the first ones of the last `reserve`, and cancels the
     /// other reservations. Returns the frames that could not be delivered although they had room.
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost;

@@ -12,6 +12,7 @@ pub mod arp;
 pub mod bootp;
 pub mod checksum;
 pub mod ethernet;
+pub mod fields;
 pub mod filter;
 pub mod flow;
 mod header;

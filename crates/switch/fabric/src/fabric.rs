@@ -5,6 +5,7 @@ mod functions;
 mod instances;
 mod quarantine;
 mod takeover;
+mod traces;
 mod work;
 
 pub use work::{Done, Job};
@@ -17,6 +18,7 @@ use crate::log_limit::LogLimit;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::session_limit::SessionLimit;
 use crate::topology::{Held, Port, RxSlot, Steer, Switch, Target, Topology};
+use crate::trace::Answers;
 use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
@@ -159,6 +161,8 @@ pub struct Fabric {
     /// Keeps what peers tell.
     keeper: Option<Arc<dyn Keeper>>,
     captures: Captures,
+    /// What workers found out about frames.
+    traces: Answers,
     /// What was kept of peers by a former process, by port, until they are attached again.
     kept: BTreeMap<String, Vec<Kept>>,
 }
@@ -189,6 +193,7 @@ impl Fabric {
         let clock = Clock::new();
         let (spent, leftovers) = (Arc::default(), Leftovers::default());
         let (functions, reports) = (BTreeMap::new(), Reports::new(wakeup.clone()));
+        let traces = Answers::new(wakeup.clone());
         Ok(Fabric {
             published,
             workers: records,
@@ -208,6 +213,7 @@ impl Fabric {
             instances: BTreeMap::new(),
             keeper: None,
             captures: Captures::default(),
+            traces,
             kept: BTreeMap::new(),
         })
     }

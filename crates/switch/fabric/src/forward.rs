@@ -11,6 +11,7 @@ mod private_copy;
 mod properties;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod wait;
 
 use crate::instances::InstanceSide;
@@ -29,6 +30,7 @@ use ringway_port::offload::{Completer, Whole};
 use ringway_switch::{FlowHash, List, NOWHERE, PortId, Run, Sorter, Verdicts};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+pub use trace::{Fate, OneFrame, Traced, TracedCopy};
 use wait::{Cut, Full, Waiting, Why};
 
 /// Length of an Ethernet header, and minimum length of a frame.
@@ -356,6 +358,15 @@ fn bytes_of(burst: &Burst<'_>, from: usize, to: usize) -> u64 {
     (from..to).map(|frame| u64::from(burst.meta(frame).len)).sum()
 }
 
+/// The RX queue of a port for a frame, whose flow has the hash that `hash` computes.
+#[inline]
+fn queue_of(port: &Port, hash: impl FnOnce() -> u32) -> u32 {
+    match &port.steer {
+        Some(steer) if port.queues > 1 => port.first + steer.pick(hash(), port.queues),
+        _ => port.first,
+    }
+}
+
 /// The delivery of one burst.
 struct Delivery<'d, 'b, 't> {
     turn: &'t Turn<'t>,
@@ -381,13 +392,7 @@ impl<'d> Delivery<'d, '_, '_> {
         if port == self.source.port {
             return None;
         }
-        let to = self.topology.port(port)?;
-        match &to.steer {
-            Some(steer) if to.queues > 1 => {
-                Some(to.first + steer.pick(self.hash.of(self.burst.head(frame)), to.queues))
-            }
-            _ => Some(to.first),
-        }
+        Some(queue_of(self.topology.port(port)?, || self.hash.of(self.burst.head(frame))))
     }
 
     /// The RX queue of all frames `start..end`, if they all go to one port with a single queue.

@@ -201,6 +201,14 @@ impl Ends {
             *verdict = self.ports.get(instance).copied().unwrap_or(NOWHERE);
         }
     }
+
+    /// As [`Ends::look_up`] of a burst of one frame, without a change of what is known.
+    pub fn preview(&self, burst: &Burst<'_>, hash: FlowHash, now: u64) -> PortId {
+        let instances = &*self.instances;
+        let key = flow_key(hash, burst, 0);
+        let instance = instances.spread.preview(key, Tick::at(now), |own| instances.lighter(own, now));
+        self.ports.get(instance).copied().unwrap_or(NOWHERE)
+    }
 }
 
 /// The place of a port among a function's ends.

@@ -19,6 +19,7 @@ pub mod records;
 pub mod session_limit;
 mod stream;
 mod topology;
+mod trace;
 mod wait_limit;
 mod wakeup;
 mod watchdog;

@@ -178,6 +178,8 @@ pub enum Request {
         /// Its number.
         number: u64,
     },
+    /// Requests [`Reply::Traced`].
+    Trace(Box<Trace>),
     /// Ends `data`.
     Stop,
 }
@@ -197,6 +199,70 @@ pub struct Capture {
     pub filter: String,
     /// Most bytes of a frame that are copied.
     pub snap_len: u32,
+}
+
+/// A frame whose way is asked for, as if a port's peer sent it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// The port.
+    pub port: String,
+    /// The frame.
+    pub frame: Vec<u8>,
+    /// Its offload header, as in `virtio_net_hdr`.
+    pub offload: [u8; 10],
+    /// Whether the frame is sent after that.
+    pub inject: bool,
+}
+
+/// What would become of a frame at the next ports.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traced {
+    /// The worker that serves the port.
+    pub worker: String,
+    /// What the lookup found: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`, `nowhere`
+    /// where there is no switch.
+    pub found: String,
+    /// What a learning switch would do with the source address: `known`, `new`, `moved`, `refused`.
+    #[serde(default)]
+    pub learned: Option<String>,
+    /// Why the frame is dropped at the port where it enters.
+    #[serde(default)]
+    pub dropped: Option<String>,
+    /// Whether the port's frames wait now, since a function that they are for does not run yet.
+    #[serde(default)]
+    pub held: bool,
+    /// Its copies, one for each destination.
+    #[serde(default)]
+    pub copies: Vec<TracedCopy>,
+    /// Number of destinations that were not looked at.
+    #[serde(default)]
+    pub omitted: usize,
+    /// Whether the frame was sent, if that was requested.
+    #[serde(default)]
+    pub sent: Option<bool>,
+}
+
+/// What would become of a frame at a destination.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TracedCopy {
+    /// The destination.
+    pub port: String,
+    /// The number of the queue there.
+    pub queue: u32,
+    /// `delivered`, `dropped`; `waits`: the destination is full, and the frame waits; `busy`: it could not be looked at.
+    pub fate: String,
+    /// Why it is dropped; for one that waits, why it will be if room does not come in time.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// Nanoseconds that it waits at most.
+    #[serde(default)]
+    pub hold: u64,
+    /// The first frame that the destination gets, and its offload header, if the frame had to be completed for it.
+    #[serde(default)]
+    pub completed: Option<(Vec<u8>, [u8; 10])>,
+    /// Number of frames that the destination gets.
+    #[serde(default)]
+    pub frames: usize,
 }
 
 /// A message of `data`.
@@ -230,6 +296,8 @@ pub enum Reply {
     Table(Vec<TableEntry>),
     /// The load of a function's instances.
     Load(InstanceLoad),
+    /// What would become of a frame.
+    Traced(Traced),
     /// Whether no frame waits in the ports' rings, and no function of this process that has one has anything to do.
     Quiet(bool),
 }

@@ -2,6 +2,7 @@
 
 use crate::forward::{Forwarder, Served, SharedSource, free};
 use crate::function::{self, Functions, Order, Ran};
+use crate::trace;
 use crate::wakeup::Wakeup;
 
 use crate::meter::{Access, Meter};
@@ -51,6 +52,8 @@ pub enum Command {
     SuspendFunction(u64, bool),
     /// Read the thread's times from these files.
     Watch(ThreadFiles),
+    /// Find out what would become of a frame.
+    Trace(Box<trace::Order>),
     /// End.
     Stop,
 }
@@ -217,6 +220,8 @@ pub struct Worker {
     losses: u64,
     /// Signalled when ports must be checked.
     alarm: Arc<EventFd>,
+    /// Frames whose way is asked for.
+    traces: Vec<trace::Order>,
 }
 
 /// When a worker ends, even by a panic, no thread may wait for it any longer.
@@ -298,6 +303,7 @@ impl Worker {
             moved: None,
             losses: losses(),
             alarm,
+            traces: Vec::new(),
         };
         Ok((worker, handle))
     }
@@ -365,7 +371,7 @@ impl Worker {
         if self.gauges.is_superseded.load(Relaxed) {
             return self.give_up(functions);
         }
-        if self.active.is_empty() && !ran.busy && self.policy.poll != Poll::Always {
+        if self.active.is_empty() && self.traces.is_empty() && !ran.busy && self.policy.poll != Poll::Always {
             if may_sleep && functions.is_built() {
                 self.sleep(next_due, functions);
             }
@@ -425,6 +431,7 @@ impl Worker {
                     self.forwarder.meter.extend_closely(closely_until);
                 }
                 Command::Watch(files) => self.forwarder.meter.watch(files),
+                Command::Trace(order) => self.traces.push(*order),
                 Command::Stop => return false,
             }
         }
@@ -475,6 +482,10 @@ impl Worker {
             if gauges.is_superseded.load(Relaxed) {
                 break;
             }
+        }
+        // One a turn: a trace takes no longer than forwarding does.
+        if let Some(order) = self.traces.pop() {
+            order.carry_out(forwarder, &turn, topology);
         }
         gauges.active.store(active.len() as u64, Relaxed);
         self.moved = moved.then_some(now);

@@ -5,7 +5,7 @@ use crate::pci::{ConfigSpace, Identity};
 use crate::techniques::Techniques;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use ringway_frame::{Burst, Caps, CountersRef, Lost};
+use ringway_frame::{Burst, Caps, CountersRef, Lost, Reason};
 use ringway_mem::{MemoryError, Region};
 
 /// What a NIC starts with. `M`: what its family says of a model.
@@ -125,6 +125,9 @@ pub trait Receive<S>: Send {
     /// Reserves descriptors for the frames of `burst` named by `which`, in that order; returns how many of them, from
     /// the first on, have room. Frames that the device doesn't receive need none. Earlier reservations are dropped.
     fn reserve(&mut self, bus: &Bus<'_, S>, burst: &Burst<'_>, which: &[u16]) -> (usize, Raise);
+
+    /// Why the device doesn't receive the frame at `place` of the last `reserve`.
+    fn refusal(&self, place: usize) -> Option<Reason>;
 
     /// Copies the frames named by `which`, the first ones of the last `reserve`.
     fn put(&mut self, bus: &Bus<'_, S>, burst: &Burst<'_>, which: &[u16]) -> (Lost, Raise);

@@ -1,8 +1,8 @@
 //! A static table of addresses, from the file.
 
 use crate::{
-    Entry, FLOOD, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, RESERVED, Table,
-    Verdicts,
+    Entry, FLOOD, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, RESERVED,
+    Table, Verdicts,
 };
 use ringway_frame::Burst;
 use ringway_spec::MacAddress;
@@ -80,6 +80,12 @@ impl Lookup for Static {
             };
         }
         0
+    }
+
+    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
+        // A lookup changes nothing.
+        self.lookup(burst, from, now, verdicts);
+        None
     }
 
     fn remove_port(&self, port: PortId) {

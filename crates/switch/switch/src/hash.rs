@@ -1,7 +1,8 @@
 //! Distributes flows over member ports.
 
 use crate::{
-    Entry, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, RESERVED, Verdicts,
+    Entry, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, RESERVED,
+    Verdicts,
 };
 use ringway_frame::{Burst, HEAD};
 use ringway_wire::flow::Flow;
@@ -87,6 +88,12 @@ impl Lookup for Hash {
             };
         }
         0
+    }
+
+    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
+        // A lookup changes nothing.
+        self.lookup(burst, from, now, verdicts);
+        None
     }
 
     fn remove_port(&self, _port: PortId) {

@@ -106,6 +106,23 @@ impl Lookup for Learning {
         moved
     }
 
+    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
+        let second = second(now);
+        let (head, begin) = (burst.head(0), Begin::of(burst.head(0)));
+        let (source, destination) = (begin.source(), Mac::destination(head));
+        let vlan = if begin.is_tagged() { vlan_of(head) } else { 0 };
+        verdicts[0] = INVALID;
+        if source.is_group() {
+            return None;
+        }
+        let own = (source.0 != 0).then(|| Station::new(source, vlan));
+        let to = Station::new(destination, vlan);
+        let (learned, found) = self.table.preview(own.map(|own| (own, from)), to, second);
+        verdicts[0] =
+            if destination.is_group() { self.of_group(destination) } else { found.unwrap_or(FLOOD) };
+        learned
+    }
+
     fn remove_port(&self, port: PortId) {
         self.table.remove_port(port, true);
     }

@@ -50,6 +50,10 @@ pub trait Lookup: Send + Sync {
     /// number of addresses that the frames came from although they were known at other ports.
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32;
 
+    /// As [`Lookup::lookup`] of a burst of one frame, without a change of what is known. Returns what would become of
+    /// the frame's source address, if the lookup learns addresses.
+    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned>;
+
     /// Removes a port's addresses, so that no frame is sent there any more.
     fn remove_port(&self, port: PortId);
 

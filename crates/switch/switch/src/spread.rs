@@ -166,6 +166,23 @@ impl Spread {
         self.begin(key, now, free, lighter)
     }
 
+    /// As [`Spread::to`], without a change of what is known.
+    pub fn preview(&self, key: u64, now: Tick, lighter: impl FnOnce(usize) -> usize) -> usize {
+        let alive = self.masks.load(Relaxed) >> 16;
+        let mut has_room = false;
+        for found in self.set(key).iter().map(|way| way.load(Relaxed)) {
+            let instance = instance_of(found);
+            let is_live = found != 0 && alive >> instance & 1 != 0 && now.since(found as u16) <= self.idle;
+            let is_own = found != 0 && (found ^ key) & TAG == 0;
+            if is_own && is_live {
+                return instance;
+            }
+            has_room |= !is_live;
+        }
+        let (owner, is_known) = self.owner_of(Bucket::of(self.bucket(key).load(Relaxed)), now);
+        if has_room && is_known { lighter(owner) } else { owner }
+    }
+
     /// The instance of a flow that the table does not know.
     #[cold]
     fn begin(
@@ -196,6 +213,17 @@ impl Spread {
     fn instance_of(&self, bucket: &AtomicU32, now: Tick) -> (usize, bool) {
         let word = bucket.load(Relaxed);
         let own = Bucket::of(word);
+        let found = self.owner_of(own, now);
+        if found.0 != usize::from(own.owner) {
+            let moved = Bucket { owner: own.next, ..own };
+            // If it fails, another worker or a change of the instances was faster.
+            let _ = bucket.compare_exchange(word, moved.word(), Relaxed, Relaxed);
+        }
+        found
+    }
+
+    /// What [`Spread::instance_of`] finds for a bucket.
+    fn owner_of(&self, own: Bucket, now: Tick) -> (usize, bool) {
         let is_known = own.crowded == 0 || now.since(own.crowded) > self.idle;
         if own.owner == own.next {
             return (usize::from(own.owner), is_known);
@@ -205,9 +233,6 @@ impl Spread {
         if is_there && !is_known && now.since(changed) <= self.drain {
             return (usize::from(own.owner), false);
         }
-        let moved = Bucket { owner: own.next, ..own };
-        // If it fails, another worker or a change of the instances was faster.
-        let _ = bucket.compare_exchange(word, moved.word(), Relaxed, Relaxed);
         (usize::from(own.next), true)
     }
 

@@ -191,6 +191,15 @@ impl Table {
 
     #[cold]
     fn learn_new(&self, bucket: &Bucket, new: u64, second: u32) -> Learned {
+        match self.choose(bucket, new, second) {
+            Some((way, found, learned)) if self.replace(bucket, way, found, new, second) => learned,
+            _ => Learned::Refused,
+        }
+    }
+
+    /// The way of the bucket in which a new key shall be, the key that it replaces there, and what that is; `None` if it
+    /// is refused.
+    fn choose(&self, bucket: &Bucket, new: u64, second: u32) -> Option<(usize, u64, Learned)> {
         let port = port_of(new);
         let (mut candidate, mut is_free) = (None, false);
         for way in 0..WAYS {
@@ -200,11 +209,8 @@ impl Table {
                 // The station moved to another port; static addresses don't move. Attack: sending from other
                 // ports' addresses to exceed the quota.
                 let moves = seen != STATIC && !self.is_full(port);
-                return match moves && self.replace(bucket, way, found, new, second) {
-                    true if self.is_live(seen, second) => Learned::Moved,
-                    true => Learned::New,
-                    false => Learned::Refused,
-                };
+                let learned = if self.is_live(seen, second) { Learned::Moved } else { Learned::New };
+                return moves.then_some((way, found, learned));
             }
             let free = found == 0 || !self.is_live(seen, second);
             let own = port_of(found) == port && seen != STATIC;
@@ -214,14 +220,34 @@ impl Table {
         }
         // Attack: sending from many addresses to evict other ports' addresses. After a peer has filled its
         // quota, it can only replace its own addresses.
-        let Some((way, found)) = candidate else { return Learned::Refused };
-        if self.is_full(port) && (found == 0 || port_of(found) != port) {
-            return Learned::Refused;
+        let (way, found) = candidate?;
+        let is_refused = self.is_full(port) && (found == 0 || port_of(found) != port);
+        (!is_refused).then_some((way, found, Learned::New))
+    }
+
+    /// What [`Table::learn`] of `source`, a station at a port, would do, and [`Table::find`] of `to` after it. Changes
+    /// nothing.
+    pub fn preview(
+        &self,
+        source: Option<(Station, PortId)>,
+        to: Station,
+        second: u32,
+    ) -> (Option<Learned>, Option<PortId>) {
+        let found = self.find(to, second);
+        let Some((source, port)) = source else { return (None, found) };
+        let scrambled = self.scramble(source);
+        let (bucket, new) = (self.bucket(scrambled), key(scrambled, port));
+        if bucket.keys.iter().any(|key| key.load(Relaxed) == new) {
+            // It is seen again, and so alive.
+            return (Some(Learned::Known), if source == to { Some(port) } else { found });
         }
-        match self.replace(bucket, way, found, new, second) {
-            true => Learned::New,
-            false => Learned::Refused,
-        }
+        let Some((_, replaced, learned)) = self.choose(bucket, new, second) else {
+            return (Some(Learned::Refused), found);
+        };
+        let wanted = self.scramble(to);
+        let is_replaced = core::ptr::eq(bucket, self.bucket(wanted)) && names(replaced, tag(wanted));
+        let found = if is_replaced { None } else { found };
+        (Some(learned), if source == to { Some(port) } else { found })
     }
 
     fn replace(&self, bucket: &Bucket, way: usize, old: u64, new: u64, second: u32) -> bool {
@@ -349,6 +375,38 @@ mod tests {
                     let known = model.get(&Station::new(entry.mac, entry.vlan));
                     prop_assert_eq!(known.map(|(at, _)| *at), Some(entry.port));
                 }
+            }
+        }
+
+        #[test]
+        fn a_preview_is_what_happens(
+            // Few stations in a table with a small quota, some of them in the same bucket.
+            steps in prop::collection::vec((0u32..300, 0u16..2, 0u32..300, 0u32..3), 1..100),
+            quota in 1u32..20,
+        ) {
+            let table = Table::new(64, 4, 10, quota, 0x1234_5678_9abc_def1);
+            // Stations whose scrambled form has the same highest bits.
+            let near = |wanted: u32| {
+                let mut all = (0..u32::MAX).map(|number| Station::new(mac(number), 0));
+                let bucket = |station: &Station| (table.scramble(*station) >> table.shift) < 2;
+                all.by_ref().filter(bucket).nth((wanted % 12) as usize).unwrap()
+            };
+            let crowd: Vec<Station> = (0..12).map(near).collect();
+            let station = |number: u32| match number {
+                0..12 => Station::new(mac(number), 1),
+                number => crowd[number as usize % 12],
+            };
+            let mut second = 0;
+            for (from, port, to, passes) in steps {
+                second += passes;
+                let (from, to) = (station(from), station(to));
+                let known = || crowd.iter().map(|own| table.find(*own, second)).collect::<Vec<_>>();
+                let before = known();
+                let preview = table.preview(Some((from, port)), to, second);
+                prop_assert_eq!(table.preview(None, to, second), (None, table.find(to, second)));
+                prop_assert_eq!(known(), before, "a preview changes nothing");
+                let learned = table.learn(from, port, second);
+                prop_assert_eq!(preview, (Some(learned), table.find(to, second)));
             }
         }
 

@@ -3,9 +3,9 @@
 use super::capture::numbers;
 use super::wait::Cut;
 use super::{Delivery, Destination, ETHERNET};
-use crate::topology::RxSlot;
+use crate::topology::{RxSlot, Topology};
 use ringway_frame::Reason;
-use ringway_switch::{INVALID, List, NOWHERE, RESERVED};
+use ringway_switch::{INVALID, List, NOWHERE, PortId, RESERVED};
 use std::sync::TryLockError;
 
 impl Delivery<'_, '_, '_> {
@@ -57,17 +57,29 @@ impl Delivery<'_, '_, '_> {
             return;
         }
         for frame in start..cut.at {
-            let reason = match self.verdicts[frame] {
-                NOWHERE if self.burst.meta(frame).len < ETHERNET => Reason::Short,
-                INVALID => Reason::BadSource,
-                RESERVED => Reason::Reserved,
-                port if port == self.source.port => Reason::Hairpin,
-                port if self.topology.port(port).is_none() => Reason::NoPort,
-                _ => continue,
-            };
+            let (verdict, len) = (self.verdicts[frame], self.burst.meta(frame).len);
+            let reason = without_destination(self.topology, self.source.port, verdict, len);
+            let Some(reason) = reason else { continue };
             self.source.counters.drop_tx(reason, 1);
             self.see_dropped(self.source.port, reason, [frame].into_iter());
         }
+    }
+}
+
+/// Why a frame of `len` bytes from port `from` has no destination, if it has none.
+pub(super) fn without_destination(
+    topology: &Topology,
+    from: PortId,
+    verdict: PortId,
+    len: u32,
+) -> Option<Reason> {
+    match verdict {
+        NOWHERE if len < ETHERNET => Some(Reason::Short),
+        INVALID => Some(Reason::BadSource),
+        RESERVED => Some(Reason::Reserved),
+        port if port == from => Some(Reason::Hairpin),
+        port if topology.port(port).is_none() => Some(Reason::NoPort),
+        _ => None,
     }
 }
 

@@ -240,6 +240,53 @@ impl Bench {
         self.sources[port].counters.tx_drops[reason as usize].load(Relaxed)
     }
 
+    pub(super) fn set_hold(&mut self, hold: u64) {
+        for port in &mut self.topology.ports {
+            port.as_mut().and_then(Arc::get_mut).unwrap().hold = hold;
+        }
+    }
+
+    /// What would become of a frame.
+    pub(super) fn trace(&mut self, port: usize, frame: &[u8]) -> Traced {
+        self.trace_with(port, frame, Offload::default())
+    }
+
+    pub(super) fn trace_with(&mut self, port: usize, frame: &[u8], offload: Offload) -> Traced {
+        let turn = self.reader.turn(self.now);
+        self.forwarder.trace(&turn, &self.topology, port as u16, (frame, offload))
+    }
+
+    /// Sends a frame in the place of a port's peer; whether it left.
+    pub(super) fn inject(&mut self, port: usize, frame: &[u8]) -> bool {
+        let queue = Box::new(OneFrame::new(frame.to_vec(), Offload::default()));
+        let mut source = Source::new(queue, port as u16, 0, self.counters(port));
+        let turn = self.reader.turn(self.now);
+        let mut served = || self.forwarder.serve(&turn, &self.topology, &mut source);
+        (0..OneFrame::SERVED).any(|_| matches!(served(), Served::Moved(_)))
+    }
+
+    /// The counters of all ports, as words.
+    pub(super) fn all_counters(&self) -> Vec<Vec<u64>> {
+        let words = |source: &Source| {
+            let own = &source.counters;
+            let drops = own.tx_drops.iter().chain(&own.rx_drops);
+            let other = [&own.tx_frames, &own.rx_frames, &own.bursts, &own.moved];
+            drops.chain(other).map(|count| count.load(Relaxed)).collect()
+        };
+        self.sources.iter().map(words).collect()
+    }
+
+    /// Where frames were dropped, and why, since the counters were these.
+    pub(super) fn drops_since(&self, before: &[Vec<u64>]) -> Vec<(usize, Reason)> {
+        let mut drops = Vec::new();
+        for (port, (now, before)) in self.all_counters().iter().zip(before).enumerate() {
+            for (at, (now, before)) in now.iter().zip(before).enumerate().take(2 * Reason::COUNT) {
+                drops.extend((*before..*now).map(|_| (port, Reason::ALL[at % Reason::COUNT])));
+            }
+        }
+        drops
+    }
+
     /// Sends a frame from every port's station, so that the switch learns all of them.
     pub(super) fn teach(&mut self) {
         for port in 0..self.peers.len() {

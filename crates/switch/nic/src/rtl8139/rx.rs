@@ -286,6 +286,10 @@ impl Receive<Shared> for RxEngine {
         (self.frames, raise)
     }
 
+    fn refusal(&self, place: usize) -> Option<Reason> {
+        self.reserved[..self.frames].get(place)?.refusal
+    }
+
     fn put(&mut self, bus: &Bus<'_>, burst: &Burst<'_>, which: &[u16]) -> (Lost, Raise) {
         let (mut lost, mut raise) = (Lost::default(), Raise::NONE);
         if bus.shared.rx.generation() != Some(self.ring.generation) {

@@ -1,7 +1,7 @@
 //! The RX queue: frames to a guest.
 
 use super::card::Card;
-use ringway_frame::{Burst, Caps, CountersRef, Lost, RxQueue};
+use ringway_frame::{Burst, Caps, CountersRef, Lost, Reason, RxQueue};
 use ringway_mem::{Published, Turn};
 use ringway_nic::{Chip, Receive};
 use std::sync::Arc;
@@ -31,6 +31,10 @@ impl<N: Chip> RxQueue for CardRx<N> {
         let (count, raise) = self.engine.reserve(&card.bus(turn.now), burst, which);
         card.raise(raise, &self.counters);
         count
+    }
+
+    fn refusal(&self, place: usize) -> Option<Reason> {
+        self.engine.refusal(place)
     }
 
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {

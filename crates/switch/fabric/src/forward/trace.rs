@@ -1,0 +1,344 @@
+//! What forwarding would do with one frame, by the code that forwards, without sending it.
+
+use super::destination::{Busy, Destination};
+use super::drops::without_destination;
+use super::{Forwarder, queue_of};
+use crate::forward::properties::Properties;
+use crate::meter::Access;
+use crate::topology::{Port, RxSlot, Target, Topology};
+use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
+use ringway_mem::{Published, Span, Turn};
+use ringway_port::offload::{Completer, Outcome};
+use ringway_switch::{FLOOD, INVALID, Learned, NOWHERE, PortId, RESERVED};
+use std::sync::Arc;
+
+/// Destinations that are looked at. Attack: a frame that is flooded to 4096 ports, each of which must be locked, and
+/// for each of which the frame must be completed.
+const COPIES: usize = 64;
+/// How often a destination is tried that another worker has locked, which takes it for a burst.
+const TRIES: usize = 10_000;
+
+/// What would become of a frame.
+#[derive(Debug, Default, PartialEq)]
+pub struct Traced {
+    /// What the lookup found.
+    pub found: &'static str,
+    /// What a learning switch would do with the source address.
+    pub learned: Option<Learned>,
+    /// Why it is dropped at the port where it enters.
+    pub dropped: Option<Reason>,
+    /// Whether the port's frames wait now.
+    pub held: bool,
+    /// Its copies.
+    pub copies: Vec<TracedCopy>,
+    /// Number of destinations that were not looked at.
+    pub omitted: usize,
+}
+
+/// What would become of a frame at a destination.
+#[derive(Debug, PartialEq)]
+pub struct TracedCopy {
+    /// The destination.
+    pub port: PortId,
+    /// The number of the queue there.
+    pub queue: u32,
+    /// What would happen.
+    pub fate: Fate,
+    /// The first frame that results, if the frame was completed for the destination.
+    pub completed: Option<(Vec<u8>, Offload)>,
+    /// Number of frames that result.
+    pub frames: usize,
+}
+
+/// What would happen to a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The destination gets it.
+    Delivered,
+    /// It is dropped.
+    Dropped(Reason),
+    /// It waits for room for at most so many nanoseconds.
+    Waits(u64),
+    /// Another worker had the destination locked all the time.
+    Busy,
+}
+
+impl Forwarder {
+    /// What [`Forwarder::serve`] would do now with a frame from `source`. Nothing is sent, learned or counted.
+    pub fn trace(
+        &mut self,
+        turn: &Turn<'_>,
+        topology: &Topology,
+        source: PortId,
+        (frame, offload): (&[u8], Offload),
+    ) -> Traced {
+        let Forwarder { verdicts, completer, hash, meter, .. } = self;
+        let mut traced = Traced { found: "nowhere", ..Traced::default() };
+        let Some(port) = topology.port(source) else {
+            return Traced { dropped: Some(Reason::NoPort), ..traced };
+        };
+        traced.held = port.held.is_some();
+        let mut storage = Storage::new(1);
+        let mut burst = Burst::begin(&mut storage);
+        // A single frame fits.
+        let _ = burst.push(offload, Span::of(frame));
+        let flooded = match &port.target {
+            Target::Switch(switch) => {
+                traced.learned = switch.lookup.preview(&burst, source, turn.now, verdicts);
+                traced.found = match verdicts[0] {
+                    FLOOD => "flooded",
+                    NOWHERE => "unknown",
+                    INVALID => "invalid",
+                    RESERVED => "reserved",
+                    _ => "known",
+                };
+                &switch.members[..]
+            }
+            Target::Patch(peer) => {
+                (verdicts[0], traced.found) = (*peer, "patch");
+                &[]
+            }
+            Target::Instances(ends) => {
+                (verdicts[0], traced.found) = (ends.preview(&burst, *hash, turn.now), "instance");
+                &[]
+            }
+            Target::Nowhere => {
+                verdicts[0] = NOWHERE;
+                &[]
+            }
+        };
+        let (properties, _) = Properties::of(&burst, verdicts);
+        let verdict = verdicts[0];
+        let is_flood = verdict == FLOOD;
+        let single = [verdict];
+        let to = if is_flood { flooded } else { &single };
+        let own = burst.meta(0).len;
+        if !is_flood && let Some(reason) = without_destination(topology, source, verdict, own) {
+            return Traced { dropped: Some(reason), ..traced };
+        }
+        let mut look = Look { turn, burst: &burst, properties, port, is_flood, completer };
+        for member in to.iter().filter(|&&member| member != source) {
+            let Some(port) = topology.port(*member) else { continue };
+            // Flooded frames go to the first queue.
+            let queue = if is_flood { port.first } else { queue_of(port, || hash.of(burst.head(0))) };
+            let Some(slot) = topology.rx.get(queue as usize) else { continue };
+            if traced.copies.len() >= COPIES {
+                traced.omitted += 1;
+                continue;
+            }
+            meter.at(Access::of(slot.port));
+            let copy = look.at(slot);
+            traced.copies.push(TracedCopy { queue: queue - port.first, ..copy });
+        }
+        if is_flood && traced.copies.is_empty() {
+            traced.dropped = Some(Reason::NoPort);
+        }
+        meter.at(Access::NONE);
+        traced
+    }
+}
+
+/// A look at the destinations of a frame.
+struct Look<'l, 'b> {
+    turn: &'l Turn<'l>,
+    burst: &'l Burst<'b>,
+    properties: Properties,
+    port: &'l Port,
+    is_flood: bool,
+    completer: &'l mut Completer,
+}
+
+impl Look<'_, '_> {
+    /// What would become of the frame at a destination. Room is reserved there, and not used.
+    fn at(&mut self, slot: &Arc<RxSlot>) -> TracedCopy {
+        let copy = |fate| TracedCopy { port: slot.port, queue: 0, fate, completed: None, frames: 1 };
+        let opened = (0..TRIES).find_map(|_| match Destination::new(slot, 0, self.turn) {
+            Ok(opened) => Some(opened),
+            Err(Busy) => {
+                std::hint::spin_loop();
+                None
+            }
+        });
+        let (mut to, caps) = match opened {
+            Some(Some(found)) => found,
+            Some(None) => return copy(Fate::Dropped(Reason::Down)),
+            None => return copy(Fate::Busy),
+        };
+        let full = if !self.is_flood && self.port.hold > 0 && !slot.wait_limit.is_over() {
+            Fate::Waits(self.port.hold)
+        } else {
+            Fate::Dropped(Reason::Full)
+        };
+        if self.properties.suits(&caps) {
+            to.reserve(self.turn, self.burst, &[0]);
+            return copy(match to.queue.refusal(0) {
+                _ if to.fits == 0 => full,
+                Some(reason) => Fate::Dropped(reason),
+                None => Fate::Delivered,
+            });
+        }
+        let completed = self.completer.complete(self.burst, &[0], caps);
+        let frames = match completed.outcomes.first() {
+            Some(Outcome::Dropped(reason)) => return copy(Fate::Dropped(*reason)),
+            Some(Outcome::Frames(frames)) => usize::from(*frames),
+            None => 0,
+        };
+        to.reserve(self.turn, &completed.burst, completed.names());
+        let fate = match to.queue.refusal(0) {
+            _ if completed.whole(to.fits).inputs == 0 => full,
+            Some(reason) => Fate::Dropped(reason),
+            None => Fate::Delivered,
+        };
+        let meta = completed.burst.meta(0);
+        let mut first = vec![0; meta.len as usize];
+        completed.burst.read(0, 0, &mut first);
+        TracedCopy { completed: Some((first, meta.offload)), frames, ..copy(fate) }
+    }
+}
+
+/// A queue of a single frame, in our own memory.
+pub struct OneFrame {
+    // Published because of its lifetime: a burst borrows the bytes for its turn, not from the queue.
+    frame: Published<Vec<u8>>,
+    offload: Offload,
+    is_sent: bool,
+}
+
+impl OneFrame {
+    /// The most often that a source with it is served: a frame that is flooded to many ports needs several times.
+    pub const SERVED: usize = 16;
+
+    /// A queue of this frame.
+    pub fn new(frame: Vec<u8>, offload: Offload) -> OneFrame {
+        OneFrame { frame: Published::new(Arc::new(frame)), offload, is_sent: false }
+    }
+}
+
+impl TxQueue for OneFrame {
+    fn take<'t>(&mut self, turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
+        if !self.is_sent {
+            // The burst is empty.
+            let _ = burst.push(self.offload, Span::of(self.frame.read(turn)));
+        }
+    }
+
+    fn release(&mut self, _turn: &Turn<'_>, frames: usize) {
+        self.is_sent |= frames > 0;
+    }
+
+    fn arm(&mut self, _turn: &Turn<'_>) -> bool {
+        true
+    }
+
+    fn disarm(&mut self, _turn: &Turn<'_>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Served;
+    use super::super::tests::{Bench, frame};
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a trace of a frame says: the ports that get it, and where it is dropped and why.
+    fn foretold(traced: &Traced, source: usize) -> (Vec<usize>, Vec<(usize, Reason)>) {
+        let copies = || traced.copies.iter().map(|copy| (usize::from(copy.port), copy.fate));
+        let got = copies().filter(|(_, fate)| *fate == Fate::Delivered).map(|(port, _)| port);
+        let dropped = copies().filter_map(|(port, fate)| match fate {
+            Fate::Dropped(reason) => Some((port, reason)),
+            // No room comes in this test.
+            Fate::Waits(_) => Some((port, Reason::Full)),
+            _ => None,
+        });
+        (got.collect(), traced.dropped.map(|reason| (source, reason)).into_iter().chain(dropped).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn a_trace_is_what_happens(
+            known in prop::collection::vec((0u8..4, 0u8..6), 0..12),
+            steps in prop::collection::vec(
+                (
+                    0usize..4, (prop_oneof![0u8..6, Just(0xff)], 0u8..6, 0usize..200, 0u8..8),
+                    [0usize..3, 0..3, 0..3, 0..3], [0u8..8, 0..8, 0..8, 0..8], 0u64..4_000_000_000,
+                ),
+                1..20,
+            ),
+            hold in prop_oneof![Just(0), Just(100_000)],
+        ) {
+            let mut bench = Bench::new(4);
+            bench.set_hold(hold);
+            for (port, station) in known {
+                bench.send(port.into(), &[frame(0xff, station, 60)]);
+                bench.serve(port.into());
+            }
+            for (port, (to, from, len, odd), rooms, away, time) in steps {
+                for receiver in 0..4 {
+                    bench.got(receiver);
+                    bench.set_room(receiver, rooms[receiver]);
+                    bench.change(receiver, |peer| peer.set_away(away[receiver] == 0));
+                }
+                bench.now += time;
+                let mut bytes = frame(to, from, len).to_vec();
+                if len >= 14 {
+                    match odd {
+                        // A group as source, a reserved destination, a tag.
+                        0 => bytes[6] |= 1,
+                        1 => bytes[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 3]),
+                        2 => bytes[12..14].copy_from_slice(&[0x81, 0]),
+                        _ => {}
+                    }
+                }
+                let before = bench.all_counters();
+                let traced = bench.trace(port, &bytes);
+                prop_assert_eq!(&bench.trace(port, &bytes), &traced, "a trace changes nothing");
+                prop_assert_eq!(&bench.all_counters(), &before, "a trace counts nothing");
+                prop_assert!((0..4).all(|receiver| bench.got(receiver).is_empty()));
+                let (got, dropped) = foretold(&traced, port);
+                bench.send(port, &[Box::leak(bytes.clone().into_boxed_slice())]);
+                for _ in 0..4 {
+                    if bench.serve(port) != Served::Waiting {
+                        break;
+                    }
+                    bench.now += hold;
+                }
+                let receives = |receiver: &usize| bench.got(*receiver) == [bytes.clone()];
+                prop_assert_eq!((0..4).filter(receives).collect::<Vec<_>>(), got, "{:?}", traced);
+                let mut counted = bench.drops_since(&before);
+                let mut expected: Vec<(usize, Reason)> = dropped;
+                counted.sort_by_key(|(port, reason)| (*port, *reason as usize));
+                expected.sort_by_key(|(port, reason)| (*port, *reason as usize));
+                prop_assert_eq!(counted, expected, "{:?}", traced);
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_with_offloads_is_completed_in_a_trace() {
+        let mut bench = Bench::new(2);
+        bench.teach();
+        let text = "tcp,dl_dst=02:00:00:00:00:01,dl_src=02:00:00:00:00:00,nw_src=10.0.0.1,len=3054";
+        let bytes = ringway_wire::fields::Described::parse(text).unwrap().frame;
+        let offload = Offload { gso_type: 1, gso_size: 1460, ..Offload::checksum(34, 16) };
+        let traced = bench.trace_with(0, &bytes, offload);
+        let copy = &traced.copies[0];
+        assert_eq!((copy.fate, copy.frames, traced.found), (Fate::Delivered, 3, "known"));
+        assert_eq!(
+            copy.completed.as_ref().map(|(first, offload)| (first.len(), offload.is_done())),
+            Some((1514, true))
+        );
+        let broken = Offload { gso_type: 1, gso_size: 1460, ..Offload::checksum(34, 6) };
+        assert_eq!(bench.trace_with(0, &bytes, broken).copies[0].fate, Fate::Dropped(Reason::BadOffload));
+    }
+
+    #[test]
+    fn an_injected_frame_passes_as_others_do() {
+        let mut bench = Bench::new(3);
+        bench.teach();
+        assert!(bench.inject(0, frame(1, 0, 60)) && bench.got(1) == [frame(1, 0, 60)]);
+        bench.set_room(1, 0);
+        assert!(!bench.inject(0, frame(1, 0, 60)), "it would wait");
+        assert!(bench.inject(0, frame(0, 0, 60)), "it is dropped and counted");
+        assert_eq!(bench.counters(0).tx_frames.load(std::sync::atomic::Ordering::Relaxed), 3);
+    }
+}

@@ -1,0 +1,83 @@
+//! Frames whose way is asked for: a worker finds it out between two bursts, since what it reads of ports is a worker's.
+
+use crate::forward::{Forwarder, OneFrame, Served, Source, Traced};
+use crate::topology::Topology;
+use ringway_frame::{CountersRef, Offload};
+use ringway_host::EventFd;
+use ringway_mem::Turn;
+use ringway_switch::PortId;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a worker found out about a frame, and whether it sent the frame; `None` if the worker ended before.
+pub type Found = Option<(Traced, Option<bool>)>;
+
+/// What workers found out, by the number of the request.
+#[derive(Clone)]
+pub struct Answers {
+    answers: Arc<Mutex<Vec<(u64, String, Found)>>>,
+    /// Signalled when there are some.
+    alarm: Arc<EventFd>,
+}
+
+impl Answers {
+    /// None yet.
+    pub fn new(alarm: Arc<EventFd>) -> Answers {
+        Answers { answers: Arc::default(), alarm }
+    }
+
+    /// Takes all of them: the number of the request, the worker's name, what it found.
+    pub fn take(&self) -> Vec<(u64, String, Found)> {
+        // The lock is held only for a push, or to take all entries.
+        std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A frame whose way is asked for.
+pub struct Order {
+    /// The number of the request.
+    pub call: u64,
+    /// The worker's name.
+    pub worker: String,
+    /// The port that it comes from.
+    pub port: PortId,
+    /// The counters of the port's first queue.
+    pub counters: CountersRef,
+    /// Its bytes and its offload metadata.
+    pub frame: (Vec<u8>, Offload),
+    /// Whether it is sent then.
+    pub inject: bool,
+    /// Where the answer goes.
+    pub answers: Answers,
+    /// The answer.
+    pub found: Found,
+}
+
+impl Order {
+    /// Carries it out, in a worker's turn.
+    #[cold]
+    pub fn carry_out(mut self, forwarder: &mut Forwarder, turn: &Turn<'_>, topology: &Topology) {
+        let (bytes, offload) = &self.frame;
+        let traced = forwarder.trace(turn, topology, self.port, (bytes, *offload));
+        let sent = self.inject.then(|| self.send(forwarder, turn, topology));
+        self.found = Some((traced, sent));
+    }
+
+    /// Sends the frame, as if the port's peer did; whether it left.
+    fn send(&mut self, forwarder: &mut Forwarder, turn: &Turn<'_>, topology: &Topology) -> bool {
+        let (bytes, offload) = std::mem::take(&mut self.frame);
+        let queue = Box::new(OneFrame::new(bytes, offload));
+        let mut source = Source::new(queue, self.port, 0, self.counters.clone());
+        // A frame that waits for room is not sent: it would wait in the worker, not in its peer's ring.
+        (0..OneFrame::SERVED)
+            .any(|_| matches!(forwarder.serve(turn, topology, &mut source), Served::Moved(_)))
+    }
+}
+
+/// An order is always answered.
+impl Drop for Order {
+    fn drop(&mut self) {
+        let answer = (self.call, std::mem::take(&mut self.worker), self.found.take());
+        self.answers.answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
+        self.answers.alarm.signal();
+    }
+}
