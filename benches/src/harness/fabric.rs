@@ -190,7 +190,6 @@ impl Harness {
         Ok(events.into_iter().find_map(|event| match event {
             Event::Detached { port, reason, .. } => Some(format!("port {port}: {reason}")),
             Event::Changed(_)
-            | Event::Kept { .. }
             | Event::Wanted { .. }
             | Event::Pressed { .. }
             | Event::Worker { .. }

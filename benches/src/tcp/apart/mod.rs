@@ -393,6 +393,7 @@ fn exec(socket: &str, own: &str, program: &[&str]) -> Result<(), Failure> {
         query: None,
         limits: Vec::new(),
         kill_after: None,
+        direct: false,
     })?;
     prepared.run(RingDevice::connect_with(socket.as_ref(), ring())?)?;
     Ok(())

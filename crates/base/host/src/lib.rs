@@ -57,8 +57,8 @@ pub use account::Account;
 pub use allocator::{give_memory_back, keep_little_memory};
 pub use background_close::{BackgroundClose, Duplicates};
 pub use budget::Budget;
-pub use clock::{Clock, since_1970, ticks, ticks_per_second};
 pub use child::start_child;
+pub use clock::{Clock, since_1970, ticks, ticks_per_second};
 pub use datagram::{
     DATAGRAM_SEGMENTS, DATAGRAMS, DatagramFault, Datagrams, Received, SenderSettings, is_writable,
     open_datagram_receiver, open_datagram_sender, path_mtu, prepare_stream, receive_datagrams,

@@ -68,8 +68,8 @@ pub fn become_subreaper() -> Result<(), HostError> {
     if done == 0 { Ok(()) } else { Err(last_error()).named("PR_SET_CHILD_SUBREAPER") }
 }
 
-/// Lets this thread, and those that it starts, get all signals again, of which a program inherits what its parent took by
-/// [`SignalFd`].
+/// Lets this thread, and those that it starts, get all signals again, of which a program inherits what its parent
+/// took by [`SignalFd`].
 pub fn unblock_signals() {
     // SAFETY: a set of signals is numbers, all of whose values are valid; the calls read and write it only.
     unsafe {

@@ -238,7 +238,7 @@ impl Data {
             if round.is_over(self.clock.now(), &ready, pause.is_some()) || ready[1] {
                 let (events, jobs) = locked(&self.fabric).due();
                 for (id, traced) in locked(&self.fabric).traced() {
-                    self.reply(id, replied(traced.map(Reply::Traced)))?;
+                    self.reply(id, replied(traced.map(Reply::Traced)));
                 }
                 for event in events {
                     self.outlet.send(&DataMessage::Event(event));
@@ -367,10 +367,10 @@ impl Data {
             // A worker answers it.
             Request::Trace(trace) => {
                 let begun = locked(&self.fabric).trace(id, *trace);
-                return match begun {
-                    Ok(()) => Ok(After::GoOn),
-                    Err(error) => self.reply(id, replied(Err(error))).map(|()| After::GoOn),
-                };
+                if let Err(error) = begun {
+                    self.reply(id, replied(Err(error)));
+                }
+                return Ok(After::GoOn);
             }
             Request::Stop => {
                 self.reply(id, Reply::Done);

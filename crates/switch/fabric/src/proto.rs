@@ -249,7 +249,8 @@ pub struct TracedCopy {
     pub port: String,
     /// The number of the queue there.
     pub queue: u32,
-    /// `delivered`, `dropped`; `waits`: the destination is full, and the frame waits; `busy`: it could not be looked at.
+    /// `delivered`, `dropped`; `waits`: the destination is full, and the frame waits; `busy`: it could not be looked
+    /// at.
     pub fate: String,
     /// Why it is dropped; for one that waits, why it will be if room does not come in time.
     #[serde(default)]

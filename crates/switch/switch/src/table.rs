@@ -197,8 +197,8 @@ impl Table {
         }
     }
 
-    /// The way of the bucket in which a new key shall be, the key that it replaces there, and what that is; `None` if it
-    /// is refused.
+    /// The way of the bucket in which a new key shall be, the key that it replaces there, and what that is; `None` if
+    /// it is refused.
     fn choose(&self, bucket: &Bucket, new: u64, second: u32) -> Option<(usize, u64, Learned)> {
         let port = port_of(new);
         let (mut candidate, mut is_free) = (None, false);

@@ -125,7 +125,7 @@ impl Engine {
         }
         tracing::warn!(
             ports = engine.live.len(),
-            "the control process ended by a signal; another one goes on with its ports, and starts the rest again"
+            "the control process was killed; another one goes on with its ports, and starts the rest again"
         );
         engine.forget_assignment(None);
         if let Err(error) = engine.move_to(fabric).await {

@@ -16,7 +16,7 @@ const RESTARTS: [u64; 4] = [0, 100, 500, 2_000];
 /// A `control` that ran for this long crashed for a reason of its own.
 const STABLE: Duration = Duration::from_secs(1);
 /// How long processes of the fabric may take to end when `control` has ended.
-const FAREWELL: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Runs `control`, as started by `command` with the socket to this process as its standard input, until it ends
 /// by itself. `started` is called once, when the first one was started. Returns its exit code.
@@ -40,7 +40,7 @@ pub fn run(mut command: impl FnMut(OwnedFd) -> Command, started: impl FnOnce()) 
         quick = if begun.elapsed() > STABLE { 0 } else { quick + 1 };
         let again = RESTARTS.get(quick).filter(|_| status.signal().is_some());
         let Some(wait) = again else {
-            end_children(FAREWELL);
+            end_children(STOP_TIMEOUT, None);
             let code = status.code().and_then(|code| u8::try_from(code).ok());
             return Ok(code.unwrap_or(1));
         };

@@ -85,13 +85,7 @@ impl Forwarder {
         let flooded = match &port.target {
             Target::Switch(switch) => {
                 traced.learned = switch.lookup.preview(&burst, source, turn.now, verdicts);
-                traced.found = match verdicts[0] {
-                    FLOOD => "flooded",
-                    NOWHERE => "unknown",
-                    INVALID => "invalid",
-                    RESERVED => "reserved",
-                    _ => "known",
-                };
+                traced.found = name_of(verdicts[0]);
                 &switch.members[..]
             }
             Target::Patch(peer) => {
@@ -135,6 +129,17 @@ impl Forwarder {
         }
         meter.at(Access::NONE);
         traced
+    }
+}
+
+/// What a switch found for a frame.
+fn name_of(verdict: PortId) -> &'static str {
+    match verdict {
+        FLOOD => "flooded",
+        NOWHERE => "unknown",
+        INVALID => "invalid",
+        RESERVED => "reserved",
+        _ => "known",
     }
 }
 
