@@ -25,6 +25,7 @@ else
 fi
 step "Miri" ./scripts/miri.sh
 step "models of loom" env LOOM_MAX_PREEMPTIONS=4 ./scripts/loom.sh
+step "changes that no test notices" ./scripts/mutants.sh
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 step "dependencies" make deny
 step "oldest Rust" ./scripts/msrv.sh
