@@ -66,7 +66,7 @@ bench-tcp: setup ## measure the TCP/IP stack of programs beside the kernel's; wr
 counts: setup ## count instructions and system calls a frame by valgrind, and compare them with benches/counts.txt; BLESS=1 rewrites it
 	@./scripts/counts.sh
 
-soak: setup ## the long tests: many kills, full matrices, ten million random steps, Miri, advisories of dependencies
+soak: setup ## the long tests: many kills, full matrices, ten million random steps, Miri, mutation tests, advisories of dependencies
 	@./scripts/soak.sh
 
 bless: setup ## write every golden file, generated page and client anew; read the difference before a commit

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The long tests: those of `make test` with many more rounds, ring code under Miri, checks of dependencies, and the
-# oldest Rust. A step runs even if an earlier one failed; the last line counts tests. RINGWAY_ROUNDS, PROPTEST_CASES
+# The long tests: those of `make test` with many more rounds, ring code under Miri, mutation tests, checks of
+# dependencies, and the oldest Rust. A step runs even if an earlier one failed; the last line counts tests. RINGWAY_ROUNDS, PROPTEST_CASES
 # and RINGWAY_STEPS (of random front-ends and drivers, ten million by default, about half an hour) limit it.
 set -uo pipefail
 [ -z "${KUBERNETES:-}" ] || { KUBERNETES=$(realpath -- "$KUBERNETES"); export KUBERNETES; }
@@ -25,7 +25,7 @@ else
 fi
 step "Miri" ./scripts/miri.sh
 step "models of loom" env LOOM_MAX_PREEMPTIONS=4 ./scripts/loom.sh
-step "changes that no test notices" ./scripts/mutants.sh
+step "mutation tests" ./scripts/mutants.sh
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 step "dependencies" make deny
 step "oldest Rust" ./scripts/msrv.sh

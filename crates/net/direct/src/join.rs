@@ -1,4 +1,4 @@
-//! How a process asks the agent of its sockets to share the stack. It asks by `getsockopt` on one of its sockets, a
+//! Requests of a process to its agent to join the shared stack, by `getsockopt`. It asks by `getsockopt` on one of its sockets, a
 //! call that waits for the agent anyway: the socket says which connection is meant, and the agent knows who asks.
 
 use crate::image::{DirectError, Files, Image, RingPlace};

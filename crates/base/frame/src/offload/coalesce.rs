@@ -8,8 +8,8 @@ use ringway_wire::{EtherType, Ethernet, Header, Ipv4, Ipv6, Protocol, Sum, Tcp, 
 
 /// One segment's headers.
 struct Segment {
-    /// Its headers, without the fields that differ between segments of one frame.
-    same: [u8; HEADERS],
+    /// The headers; the fields that differ between segments are zero.
+    template: [u8; HEADERS],
     l3: usize,
     l4: usize,
     /// Length of all headers.
@@ -54,15 +54,15 @@ impl Segment {
         if payload.is_empty() || len > HEADERS || !is_plain || tcp.checksum.get() == 0 {
             return None;
         }
-        let mut same = [0; HEADERS];
-        same[..len].copy_from_slice(&frame[..len]);
+        let mut template = [0; HEADERS];
+        template[..len].copy_from_slice(&frame[..len]);
         let (sequence, flags) = (tcp.sequence_number.get(), tcp.flags);
-        let mut segment = Segment { same, l3, l4, len, identification, sequence, flags, pseudo };
+        let mut segment = Segment { template, l3, l4, len, identification, sequence, flags, pseudo };
         segment.fill(0, 0, 0, Flags(0), 0);
         Some(segment)
     }
 
-    /// Whether TCP's checksum is right. Attack: a wrong one, which a joined frame would not have.
+    /// Whether TCP's checksum is right. Attack: a segment with a wrong one; the joined frame would get a right one.
     fn is_intact(&self, frame: &[u8]) -> bool {
         let mut sum = self.pseudo;
         sum.add(&frame[self.l4..]);
@@ -71,7 +71,7 @@ impl Segment {
 
     /// Writes the fields that differ between segments; `total` is the length of the IP packet, 0 for none.
     fn fill(&mut self, total: usize, identification: u16, sequence: u32, flags: Flags, checksum: u16) {
-        let (network, upper) = self.same.split_at_mut(self.l4);
+        let (network, upper) = self.template.split_at_mut(self.l4);
         if self.identification.is_some() {
             if let Some(ip) = Ipv4::of_mut(&mut network[self.l3..]) {
                 ip.total_length.set(total as u16);
@@ -91,7 +91,7 @@ impl Segment {
     }
 }
 
-/// Segments that are one frame.
+/// TCP segments that are being joined into one frame.
 pub struct Coalesced {
     first: Segment,
     /// Payload bytes of each segment but the last.
@@ -123,7 +123,7 @@ impl Coalesced {
         let sequence = self.first.sequence.wrapping_add(self.payload as u32);
         let follows = (next.identification, next.sequence) == (identification, sequence)
             && next.len == self.first.len
-            && next.same[..next.len] == self.first.same[..next.len];
+            && next.template[..next.len] == self.first.template[..next.len];
         let fits =
             payload <= self.size && next.len - next.l3 + self.payload + payload <= usize::from(u16::MAX);
         if !follows || !fits || !next.is_intact(frame) {
@@ -136,7 +136,7 @@ impl Coalesced {
         Some(next.len)
     }
 
-    /// The frame's headers and what is left to do for it; `None` if it is a single segment, which is as it was.
+    /// The frame's headers, their length and its offload metadata; `None` if no segment was appended: it is as it was.
     pub fn finish(mut self) -> Option<([u8; HEADERS], usize, Offload)> {
         let Segment { l3, l4, len, sequence, mut pseudo, .. } = self.first;
         if self.segments == 1 {
@@ -153,7 +153,7 @@ impl Coalesced {
             gso_size: self.size as u16,
             ..Offload::checksum(l4 as u16, tcp::CHECKSUM_AT as u16)
         };
-        Some((self.first.same, len, offload))
+        Some((self.first.template, len, offload))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Frames described by their fields, in the words of `ovs-ofctl`: `tcp,nw_dst=10.0.0.2,tp_dst=80`.
 //!
-//! [`Described::parse`] reads a description, `build.rs` makes the frame of it. What is left out is zero, as in
-//! `ovs-appctl ofproto/trace`, except lengths, checksums and the time to live, which are as they must be.
+//! [`Described::parse`] reads a description, `build.rs` makes the frame of it. Fields left out are zero, as in
+//! `ovs-appctl ofproto/trace`, except that lengths and checksums are computed, the time to live is 64, and ARP and ICMP
+//! are requests.
 
 mod build;
 #[cfg(test)]
@@ -216,7 +217,7 @@ fn read(
         if let Some((_, column)) = value {
             return Err(FieldsError {
                 column,
-                what: format!("`{word}` has no value; separate words by commas"),
+                what: format!("`{word}` takes no value; separate fields by commas"),
             });
         }
         values.set(Field::DlType, u128::from(*ethertype), (word, column))?;
@@ -231,7 +232,7 @@ fn read(
             empty if empty.is_empty() => {
                 "a word is missing, such as `tcp` or `dl_dst=02:00:00:00:00:02`".into()
             }
-            word => format!("unknown word `{word}`; the fields are those of ovs-ofctl"),
+            word => format!("unknown word `{word}`; the fields are those of `man ovs-fields`"),
         };
         return Err(FieldsError { column, what });
     };
@@ -255,12 +256,16 @@ impl Kind {
             Kind::Flags => flags(text),
         };
         found.ok_or_else(|| match self {
-            Kind::Mac => format!("`{}` is no MAC address such as 02:00:00:00:00:01", shown()),
-            Kind::Ipv4 => format!("`{}` is no IPv4 address such as 10.0.0.1", shown()),
-            Kind::Ipv6 => format!("`{}` is no IPv6 address such as fd00::1", shown()),
-            Kind::Number(most) => format!("`{}` is no number from 0 to {most}", shown()),
+            Kind::Mac => format!("`{}` is not a MAC address, such as 02:00:00:00:00:01", shown()),
+            Kind::Ipv4 => format!("`{}` is not an IPv4 address, such as 10.0.0.1", shown()),
+            Kind::Ipv6 => format!("`{}` is not an IPv6 address, such as fd00::1", shown()),
+            Kind::Number(most) => format!("`{}` is not a number from 0 to {most}", shown()),
             Kind::Flags => {
-                format!("`{}` are no TCP flags such as syn+ack; there are {}", shown(), FLAGS.join(", "))
+                format!(
+                    "`{}` is not a list of TCP flags, such as syn+ack; there are {}",
+                    shown(),
+                    FLAGS.join(", ")
+                )
             }
         })
     }
@@ -318,7 +323,7 @@ fn check(values: &Values) -> Result<(), FieldsError> {
         };
         if !is_there {
             let name = names.split(' ').next().unwrap_or_default();
-            let what = format!("`{name}` is a field of other frames; add {needed}");
+            let what = format!("`{name}` needs {needed}");
             return Err(FieldsError { column, what });
         }
     }

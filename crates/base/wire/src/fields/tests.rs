@@ -52,26 +52,26 @@ fn mistakes_are_shown_with_their_column() {
     for (text, expected) in [
         ("", "column 1: a word is missing, such as `tcp` or `dl_dst=02:00:00:00:00:02`"),
         ("tcp,", "column 5: a word is missing, such as `tcp` or `dl_dst=02:00:00:00:00:02`"),
-        ("tcp, nw_dts=1", "column 6: unknown word `nw_dts`; the fields are those of ovs-ofctl"),
+        ("tcp, nw_dts=1", "column 6: unknown word `nw_dts`; the fields are those of `man ovs-fields`"),
         ("tcp,nw_dst=10.0.0", "column 12: `10.0.0` is no IPv4 address such as 10.0.0.1"),
         ("tcp,nw_dst = x", "column 14: `x` is no IPv4 address such as 10.0.0.1"),
         (
             "tcp,nw_dst=10.0.0.0/8",
             "column 12: `10.0.0.0/8` has a mask; a frame has one value, so leave the mask out",
         ),
-        ("nw_dst=10.0.0.1", "column 1: `nw_dst` is a field of other frames; add ip, tcp, udp, icmp or arp"),
-        ("udp,tcp_flags=syn", "column 5: `tcp_flags` is a field of other frames; add tcp or tcp6"),
+        ("nw_dst=10.0.0.1", "column 1: `nw_dst` needs ip, tcp, udp, icmp or arp"),
+        ("udp,tcp_flags=syn", "column 5: `tcp_flags` needs tcp or tcp6"),
         ("tcp,udp", "column 5: `udp` contradicts what is before it; a frame has one value of each field"),
-        ("dl_vlan=4096", "column 9: `4096` is no number from 0 to 4095"),
-        ("dl_vlan=+1", "column 9: `+1` is no number from 0 to 4095"),
+        ("dl_vlan=4096", "column 9: `4096` is not a number from 0 to 4095"),
+        ("dl_vlan=+1", "column 9: `+1` is not a number from 0 to 4095"),
         ("dl_vlan", "column 1: `dl_vlan` needs a value, as in dl_vlan=VALUE"),
         ("dl_vlan=", "column 1: `dl_vlan` needs a value, as in dl_vlan=VALUE"),
         ("in_port", "column 1: `in_port` needs a value, as in in_port=VALUE"),
-        ("tcp=1", "column 5: `tcp` has no value; separate words by commas"),
-        ("dl_dst=02:00", "column 8: `02:00` is no MAC address such as 02:00:00:00:00:01"),
+        ("tcp=1", "column 5: `tcp` takes no value; separate fields by commas"),
+        ("dl_dst=02:00", "column 8: `02:00` is not a MAC address, such as 02:00:00:00:00:01"),
         (
             "tcp,tcp_flags=syn+x",
-            "column 15: `syn+x` are no TCP flags such as syn+ack; there are fin, syn, rst, psh, ack, urg, \
+            "column 15: `syn+x` is not a list of TCP flags, such as syn+ack; there are fin, syn, rst, psh, ack, urg, \
              ece, cwr, ns",
         ),
     ] {

@@ -41,7 +41,7 @@ pub struct KeptFabric {
 /// A descriptor that the keeper must have.
 pub fn descriptor(found: &mut BTreeMap<String, Found>, name: &str) -> io::Result<OwnedFd> {
     let first = found.remove(name).and_then(|found| found.descriptors.into_iter().next());
-    first.ok_or_else(|| io::Error::other(format!("what the former control process left lacks {name}")))
+    first.ok_or_else(|| io::Error::other(format!("the keeper has no descriptor {name}")))
 }
 
 impl KeptFabric {
@@ -125,11 +125,11 @@ impl Engine {
         }
         tracing::warn!(
             ports = engine.live.len(),
-            "the control process was killed; another one goes on with its ports, and starts the rest again"
+            "the control process was killed: ports continue; guests, functions, programs and hosts are restarted"
         );
         engine.forget_assignment(None);
         if let Err(error) = engine.move_to(fabric).await {
-            tracing::error!(%error, "not all goes on");
+            tracing::error!(%error, "part of the fabric could not be restored");
         }
         Ok(engine)
     }
@@ -141,11 +141,11 @@ impl Engine {
         self.restarts = kept.generation.saturating_sub(1);
         let (process, socket) = (descriptor(found, data::KEPT).ok()?, descriptor(found, DATA).ok()?);
         let adopted = Data::adopt(kept, process, &socket, self.inbox.clone(), &self.keeper);
-        self.data = adopted.inspect_err(|error| tracing::warn!(%error, "both processes ended")).ok();
+        self.data = adopted.inspect_err(|error| tracing::warn!(%error, "the data process ended too")).ok();
         match self.call("the data process", Request::State).await {
             Ok(Reply::State(state)) => Some(state),
             other => {
-                tracing::warn!(?other, "the data process can't go on");
+                tracing::warn!(?other, "the data process does not answer as expected; starting another one");
                 // Dropping it ends it.
                 self.data = None;
                 None
@@ -160,7 +160,9 @@ impl Engine {
         let ports: Vec<String> = state.ports.iter().map(|port| port.name.clone()).collect();
         let hold = Request::Hold { ports, held: false, watched: false };
         for request in functions.chain(captures).chain([hold]).collect::<Vec<_>>() {
-            if let Err(error) = self.call("what the former control process had", request).await {
+            if let Err(error) =
+                self.call("functions and captures of the previous control process", request).await
+            {
                 tracing::error!(%error);
             }
         }
@@ -189,7 +191,9 @@ impl Engine {
             }
             match self.adopt_port(port, kind, kept, (found, state.is_some(), in_data)).await {
                 Ok(()) => self.fabric.ports.push(port.clone()),
-                Err(error) => tracing::error!(port = port.name, %error, "it is added again"),
+                Err(error) => {
+                    tracing::error!(port = port.name, %error, "the port can't be restored; adding it again")
+                }
             }
         }
     }
@@ -232,7 +236,7 @@ impl Engine {
         let switches = state.switches.iter().filter(|name| !is_known(name));
         let switches = switches.map(|name| Request::RemoveSwitch { name: name.clone() });
         for request in ports.chain(switches).collect::<Vec<_>>() {
-            if let Err(error) = self.call("what is added again", request).await {
+            if let Err(error) = self.call("removing unknown ports and switches", request).await {
                 tracing::error!(%error);
             }
         }

@@ -1,4 +1,4 @@
-//! The side of `control`.
+//! The client of the keeper, used by `control`.
 
 use super::{Answer, Order, store::Store};
 use ringway_fabric::{DESCRIPTORS, MessageStream, StreamError};
@@ -19,7 +19,7 @@ pub struct Found {
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// The stream to the keeper. Without a keeper, orders have no effect, and this process's end is the fabric's.
+/// The stream to the keeper. Without a keeper, orders have no effect, and the fabric ends with this process.
 #[derive(Clone, Debug)]
 pub struct Keeper(Arc<Mutex<Option<MessageStream>>>);
 
@@ -29,10 +29,10 @@ impl Keeper {
         Keeper(Arc::new(Mutex::new(Some(MessageStream::new(socket)))))
     }
 
-    /// A keeper in this process, whose end is its end too.
+    /// Runs a keeper as a thread, which ends with this process.
     ///
     /// # Errors
-    /// The system's.
+    /// The socket pair or the thread can't be created.
     pub fn thread() -> io::Result<Keeper> {
         let (ours, theirs) = UnixStream::pair()?;
         let stream = MessageStream::new(theirs.into());
@@ -68,7 +68,9 @@ impl Keeper {
     ) {
         match serde_json::to_string(value) {
             Ok(text) => self.put(name, &text, descriptors),
-            Err(error) => tracing::error!(name, %error, "it does not outlive this process"),
+            Err(error) => {
+                tracing::error!(name, %error, "it can't be encoded; a later control process will not restore it")
+            }
         }
     }
 
@@ -82,7 +84,7 @@ impl Keeper {
         self.ask(&Order::Records { port: String::new() }, |_, _| {});
     }
 
-    /// Holds the records of a port's new peer. When this returns, they may come.
+    /// Opens a slot for the records of a port's new peer. Once it returns, `data` may send them.
     pub fn open(&self, port: &str, descriptors: usize) {
         self.ask(&Order::Open { port: port.into(), descriptors }, |_, _| {});
     }
@@ -150,7 +152,7 @@ fn send(stream: &mut Option<MessageStream>, order: &Order, descriptors: &[Borrow
 }
 
 fn lose(stream: &mut Option<MessageStream>, error: &StreamError) {
-    tracing::error!(%error, "the keeper is gone: if this process ends, so does the fabric");
+    tracing::error!(%error, "the connection to the keeper is lost: the control process can't be restarted after a crash");
     *stream = None;
 }
 

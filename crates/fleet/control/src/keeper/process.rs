@@ -1,4 +1,4 @@
-//! The keeper as a process: the parent of `control`, of which it starts another one if it crashes.
+//! The keeper as a process: the parent of `control`, which it restarts after a crash.
 
 use super::{client::serve, store::Store};
 use ringway_fabric::MessageStream;
@@ -11,9 +11,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Delays before another `control` is started, in milliseconds. After as many crashes in a row, the fabric ends.
+/// Delays before another `control` is started, in milliseconds. After as many quick crashes in a row, the fabric ends.
 const RESTARTS: [u64; 4] = [0, 100, 500, 2_000];
-/// A `control` that ran for this long crashed for a reason of its own.
+/// A run longer than this resets the count of quick crashes.
 const STABLE: Duration = Duration::from_secs(1);
 /// How long processes of the fabric may take to end when `control` has ended.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);

@@ -99,10 +99,10 @@ impl Report {
     pub fn summary(&self) -> String {
         let mut text = format!("{} sockets pumped, {} refused", self.pumped, self.refused);
         if self.entered > 0 {
-            text += &format!("; {} connections were direct", self.entered);
+            text += &format!("; {} connections used the shared stack", self.entered);
         }
         if self.is_lost {
-            text += "; the shared stack was lost, with the connections that were direct";
+            text += "; the shared stack was lost; its connections were reset";
         }
         for ((level, name), count) in &self.unserved {
             text += &format!("; option {name} of level {level} not served, {count} times");

@@ -53,7 +53,7 @@ fn a_shared_connection_has_the_bytes_of_any_other() {
     for role in ["echo", "exit"] {
         let (answer, said, report) = run(role);
         assert_eq!((answer.as_str(), said.as_str()), ("True", "shared\n"), "{role}");
-        assert!(report.contains("1 connections were direct"), "{role}: {report}");
+        assert!(report.contains("1 connections used the shared stack"), "{role}: {report}");
     }
 }
 

@@ -20,7 +20,7 @@ const LOST: &str = "its worker failed; see the log";
 /// Where a function runs.
 pub(super) struct FunctionRecord {
     pub(super) worker: usize,
-    /// The thread that runs it alone, or with others, since a peer blocked it when it was its worker's. Ends with them.
+    /// Since a takeover: the worker's former thread, which runs its functions only, and ends with the last of them.
     pub(super) own_thread: Option<Arc<Handle>>,
     bit: usize,
     /// Its doorbell, which watches the socket by which connections to its handlers come.

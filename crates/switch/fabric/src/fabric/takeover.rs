@@ -341,7 +341,7 @@ mod tests {
         ["slow", "load", "sink"].into_iter().for_each(|port| fabric.remove_port(port).unwrap());
     }
 
-    const FORTH: &str = "FromPort(in) -> ToPort(out); Idle -> ToPort(in); FromPort(out) -> Discard;";
+    const ONE_WAY: &str = "FromPort(in) -> ToPort(out); Idle -> ToPort(in); FromPort(out) -> Discard;";
 
     /// A function on worker `w` that passes frames of port `sender` on to port `receiver`.
     fn with_function(page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Control, UnixStream) {
@@ -360,7 +360,7 @@ mod tests {
             fabric.add_port(Port { worker: Some("w".into()), ..port }, counters).unwrap();
         }
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let two = Function { ports: vec!["in".into(), "out".into()], ..function(FORTH) };
+        let two = Function { ports: vec!["in".into(), "out".into()], ..function(ONE_WAY) };
         fabric.add_function(1, two, ("handlers".into(), theirs.into())).unwrap();
         (fabric, blocking, ours)
     }
@@ -414,7 +414,7 @@ mod tests {
         // One ends, and another begins: their ports change hands once no thread is blocked.
         let mut jobs = fabric.stop_function(1);
         let (_callers, theirs) = UnixStream::pair().unwrap();
-        let two = Function { ports: vec!["in".into(), "out".into()], ..function(FORTH) };
+        let two = Function { ports: vec!["in".into(), "out".into()], ..function(ONE_WAY) };
         jobs.extend(fabric.start_function(2, two, ("handlers".into(), theirs.into())).unwrap());
         until(&mut fabric, "a takeover", |fabric| !fabric.workers[0].predecessors.is_empty());
         assert!(fabric.functions[&2].own_thread.is_none());
