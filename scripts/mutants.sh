@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs cargo-mutants on crates (PACKAGE..., `ring` by default), each with its own tests only. Fails if a mutant is missed
-# that scripts/mutants.txt does not list. Tests of other crates (ring-client, port) catch many of those listed.
+# Runs cargo-mutants on crates (PACKAGE..., `ring` by default), each with its own tests only. Fails if a mutant is
+# missed that scripts/mutants.txt does not list. Tests of other crates (ring-client, port) catch many of those listed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v cargo-mutants >/dev/null || cargo install --locked cargo-mutants

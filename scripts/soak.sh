@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The long tests: those of `make test` with many more rounds, ring code under Miri, mutation tests, checks of
-# dependencies, and the oldest Rust. A step runs even if an earlier one failed; the last line counts tests. RINGWAY_ROUNDS, PROPTEST_CASES
-# and RINGWAY_STEPS (of random front-ends and drivers, ten million by default, about half an hour) limit it.
+# dependencies, and the oldest Rust. A step runs even if an earlier one failed; the last line counts tests.
+# RINGWAY_ROUNDS, PROPTEST_CASES and RINGWAY_STEPS (of random front-ends and drivers, ten million by default, about half
+# an hour) limit it.
 set -uo pipefail
 [ -z "${KUBERNETES:-}" ] || { KUBERNETES=$(realpath -- "$KUBERNETES"); export KUBERNETES; }
 cd "$(dirname "$0")/.."
