@@ -1,5 +1,5 @@
-//! Requests of a process to its agent to join the shared stack, by `getsockopt`. It asks by `getsockopt` on one of its sockets, a
-//! call that waits for the agent anyway: the socket says which connection is meant, and the agent knows who asks.
+//! Requests of a process to its agent to join the shared stack, by `getsockopt` on one of its sockets, a call that
+//! waits for the agent anyway: the socket says which connection is meant, and the agent knows who asks.
 
 use crate::image::{DirectError, Files, Image, RingPlace};
 use crate::waiting::{Member, Notifiers};

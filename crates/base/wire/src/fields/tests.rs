@@ -71,8 +71,8 @@ fn mistakes_are_shown_with_their_column() {
         ("dl_dst=02:00", "column 8: `02:00` is not a MAC address, such as 02:00:00:00:00:01"),
         (
             "tcp,tcp_flags=syn+x",
-            "column 15: `syn+x` is not a list of TCP flags, such as syn+ack; there are fin, syn, rst, psh, ack, urg, \
-             ece, cwr, ns",
+            "column 15: `syn+x` is not a list of TCP flags, such as syn+ack; there are fin, syn, rst, psh, \
+             ack, urg, ece, cwr, ns",
         ),
     ] {
         let error = Described::parse(text).expect_err(text).to_string();

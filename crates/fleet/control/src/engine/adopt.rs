@@ -125,7 +125,7 @@ impl Engine {
         }
         tracing::warn!(
             ports = engine.live.len(),
-            "the control process was killed: ports continue; guests, functions, programs and hosts are restarted"
+            "the control process was killed: ports continue; the rest of the fabric is restarted"
         );
         engine.forget_assignment(None);
         if let Err(error) = engine.move_to(fabric).await {

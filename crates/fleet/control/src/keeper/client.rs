@@ -69,7 +69,7 @@ impl Keeper {
         match serde_json::to_string(value) {
             Ok(text) => self.put(name, &text, descriptors),
             Err(error) => {
-                tracing::error!(name, %error, "it can't be encoded; a later control process will not restore it")
+                tracing::error!(name, %error, "not encoded; a later control process will not restore it")
             }
         }
     }
@@ -152,7 +152,7 @@ fn send(stream: &mut Option<MessageStream>, order: &Order, descriptors: &[Borrow
 }
 
 fn lose(stream: &mut Option<MessageStream>, error: &StreamError) {
-    tracing::error!(%error, "the connection to the keeper is lost: the control process can't be restarted after a crash");
+    tracing::error!(%error, "the keeper is lost: the control process can't be restarted after a crash");
     *stream = None;
 }
 
