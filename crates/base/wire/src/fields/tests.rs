@@ -53,8 +53,8 @@ fn mistakes_are_shown_with_their_column() {
         ("", "column 1: a word is missing, such as `tcp` or `dl_dst=02:00:00:00:00:02`"),
         ("tcp,", "column 5: a word is missing, such as `tcp` or `dl_dst=02:00:00:00:00:02`"),
         ("tcp, nw_dts=1", "column 6: unknown word `nw_dts`; the fields are those of `man ovs-fields`"),
-        ("tcp,nw_dst=10.0.0", "column 12: `10.0.0` is no IPv4 address such as 10.0.0.1"),
-        ("tcp,nw_dst = x", "column 14: `x` is no IPv4 address such as 10.0.0.1"),
+        ("tcp,nw_dst=10.0.0", "column 12: `10.0.0` is not an IPv4 address, such as 10.0.0.1"),
+        ("tcp,nw_dst = x", "column 14: `x` is not an IPv4 address, such as 10.0.0.1"),
         (
             "tcp,nw_dst=10.0.0.0/8",
             "column 12: `10.0.0.0/8` has a mask; a frame has one value, so leave the mask out",
