@@ -10,12 +10,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     for target in TARGETS {
         let Ok(entries) = fs::read_dir(folder.join(target.name)) else { continue };
         let inputs = entries.map(|entry| fs::read(entry?.path())).collect::<Result<Vec<_>, _>>()?;
-        println!(
-            "{}: {} inputs kept of {}",
-            target.name,
-            corpus::keep(target.name, inputs.clone())?,
-            inputs.len()
-        );
+        let found = inputs.len();
+        println!("{}: {} inputs kept of {found}", target.name, corpus::keep(target.name, inputs)?);
     }
     Ok(())
 }

@@ -48,6 +48,24 @@ pub const NAMES: [(&str, &str); 9] = [
 pub const LENGTHS: [(&str, Length); 3] =
     [("64", Length::Fixed(64)), ("1500", Length::Fixed(1500)), ("imix", Length::Imix)];
 
+/// Passes the names and descriptions of all middleboxes to a macro; `$wire` describes the first one.
+macro_rules! each_middlebox {
+    ($macro:ident, $wire:literal) => {
+        $macro! {
+            "wire": $wire;
+            "mirror": "Ethernet addresses swapped";
+            "router": "IP router, 200,000 prefixes";
+            "firewall": "IPFilter with 10 rules that do not match";
+            "nat": "IPRewriter, 1,000,000 known flows";
+            "bras": "PPPoEConcentrator, 100,000 sessions, frames from subscribers";
+            "lb": "IPLoadBalancer with 16 servers, 1,000,000 known connections";
+            "flowmon": "FlowMonitor, 1,000,000 known flows";
+            "ids": "IDSMatcher with 5 patterns";
+        }
+    };
+}
+pub(crate) use each_middlebox;
+
 /// The keys of middleboxes.
 macro_rules! middleboxes {
     ($($name:literal: $what:literal;)*) => {
@@ -71,22 +89,8 @@ macro_rules! middleboxes {
 /// All groups.
 pub const GROUPS: &[Group] = &[ELEMENTS, OTHERS, examples::GROUP];
 
-const ELEMENTS: Group = Group {
-    name: "functions",
-    keys: middleboxes! {
-        "wire": "frames passed on";
-        "mirror": "Ethernet addresses swapped";
-        "router": "IP router, 200,000 prefixes";
-        "firewall": "IPFilter with 10 rules that do not match";
-        "nat": "IPRewriter, 1,000,000 known flows";
-        "bras": "PPPoEConcentrator, 100,000 sessions, frames from subscribers";
-        "lb": "IPLoadBalancer with 16 servers, 1,000,000 known connections";
-        "flowmon": "FlowMonitor, 1,000,000 known flows";
-        "ids": "IDSMatcher with 5 patterns";
-    },
-    setup: 60.0,
-    ..QUIET
-};
+const ELEMENTS: Group =
+    Group { name: "functions", keys: each_middlebox!(middleboxes, "frames passed on"), setup: 60.0, ..QUIET };
 
 const OTHERS: Group = Group {
     name: "functions.others",

@@ -9,6 +9,7 @@ pub mod piped_function;
 mod rate;
 mod stages;
 
+use crate::functions::each_middlebox;
 use crate::keys::{Group, Key, QUIET, Row, Several, With, keys};
 use piped_function::Side;
 
@@ -54,17 +55,7 @@ pub const GROUPS: &[Group] = &[
     },
     Group {
         name: "vms.rate",
-        keys: middleboxes! {
-            "wire": "frames passed on by a VM on one core";
-            "mirror": "Ethernet addresses swapped";
-            "router": "IP router, 200,000 prefixes";
-            "firewall": "IPFilter with 10 rules that do not match";
-            "nat": "IPRewriter, 1,000,000 known flows";
-            "bras": "PPPoEConcentrator, 100,000 sessions, frames from subscribers";
-            "lb": "IPLoadBalancer with 16 servers, 1,000,000 known connections";
-            "flowmon": "FlowMonitor, 1,000,000 known flows";
-            "ids": "IDSMatcher with 5 patterns";
-        },
+        keys: each_middlebox!(middleboxes, "frames passed on by a VM on one core"),
         setup: 90.0,
         ..QUIET
     },

@@ -8,7 +8,7 @@ use crate::guest_start::{is_lost, reason_and_console, wait_until_started};
 use crate::text;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
 use ringway_control::file::Fabric;
-use ringway_control::keeper::{Found, Keeper};
+use ringway_control::keeper::{Keeper, StoredEntry};
 use ringway_control::{KeptFabric, Options, Program, run_dir};
 use ringway_host::{OwnFile, open_own, wait_readable};
 use ringway_spec::printable_lines;
@@ -142,7 +142,7 @@ fn control(target: &Target, up: &Up) -> Result<(), Fail> {
     rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
     drop(null);
     let keeper = Keeper::new(keeper);
-    let found = keeper.everything();
+    let found = keeper.entries();
     let (source, found) = match KeptFabric::find(&found) {
         Some(kept) => {
             let file = PathBuf::from(&kept.file);
@@ -163,7 +163,7 @@ fn control(target: &Target, up: &Up) -> Result<(), Fail> {
 pub fn serve(
     (fabric, file, text): (Fabric, PathBuf, String),
     (run, api): (PathBuf, Option<PathBuf>),
-    (keeper, found): (Keeper, Option<BTreeMap<String, Found>>),
+    (keeper, found): (Keeper, Option<BTreeMap<String, StoredEntry>>),
     extender: Option<SocketAddr>,
     log: Log,
     ready: impl FnOnce(),

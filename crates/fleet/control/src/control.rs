@@ -5,7 +5,7 @@ use crate::captures;
 use crate::engine::{Engine, EngineError, Inbox, Message, Messages, Own, descriptor, inbox};
 use crate::file::{Complaint, Fabric, Host};
 use crate::guests;
-use crate::keeper::{Found, Keeper};
+use crate::keeper::{Keeper, StoredEntry};
 use crate::placement;
 use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket};
 use ringway_host::listener::{Access, Listener, OpenError};
@@ -63,7 +63,7 @@ pub struct Options {
     /// Holds what outlives this process.
     pub keeper: Keeper,
     /// What a former process had, which this one goes on with.
-    pub found: Option<BTreeMap<String, Found>>,
+    pub found: Option<BTreeMap<String, StoredEntry>>,
     /// Its run directory.
     pub run: PathBuf,
     /// The API's socket; `api.sock` in the run directory if none.
@@ -144,7 +144,7 @@ const EXTENDER: &str = "extender";
 /// Goes on with the fabric of a process that crashed.
 async fn serve_again(
     options: Options,
-    mut found: BTreeMap<String, Found>,
+    mut found: BTreeMap<String, StoredEntry>,
     ready: impl FnOnce(),
 ) -> Result<(), ControlError> {
     let made = found.get(RUN).is_some_and(|run| run.text == "true");

@@ -63,6 +63,15 @@ pub enum FabricError {
     /// The port can't be set up.
     #[error("port `{0}`: {1}")]
     Port(String, String),
+    /// A frame to trace is too long.
+    #[error("a frame has {0} bytes at most")]
+    LongFrame(u32),
+    /// A frame to trace can't have this offload header.
+    #[error("the offload header contradicts the frame")]
+    Offload,
+    /// The worker that should answer has ended.
+    #[error("the port's worker ended meanwhile; ask again")]
+    WorkerEnded,
     /// A capture can't begin.
     #[error(transparent)]
     Capture(#[from] CaptureError),

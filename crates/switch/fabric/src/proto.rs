@@ -201,7 +201,7 @@ pub struct Capture {
     pub snap_len: u32,
 }
 
-/// A frame whose way is asked for, as if a port's peer sent it.
+/// A frame to trace, as if a port's peer sent it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// The port.

@@ -1,4 +1,4 @@
-//! Frames whose way is asked for: a worker finds it out between two bursts, since what it reads of ports is a worker's.
+//! Frames to trace: a worker does it between two bursts, since what it reads of ports is a worker's.
 
 use crate::forward::{Forwarder, OneFrame, Served, Source, Traced};
 use crate::topology::Topology;
@@ -32,8 +32,8 @@ impl Answers {
     }
 }
 
-/// A frame whose way is asked for.
-pub struct Order {
+/// A frame to trace.
+pub struct TraceRequest {
     /// The number of the request.
     pub call: u64,
     /// The worker's name.
@@ -52,10 +52,10 @@ pub struct Order {
     pub found: Found,
 }
 
-impl Order {
-    /// Carries it out, in a worker's turn.
+impl TraceRequest {
+    /// Traces the frame, and sends it if requested, in a worker's turn.
     #[cold]
-    pub fn carry_out(mut self, forwarder: &mut Forwarder, turn: &Turn<'_>, topology: &Topology) {
+    pub fn run(mut self, forwarder: &mut Forwarder, turn: &Turn<'_>, topology: &Topology) {
         let (bytes, offload) = &self.frame;
         let traced = forwarder.trace(turn, topology, self.port, (bytes, *offload));
         let sent = self.inject.then(|| self.send(forwarder, turn, topology));
@@ -73,8 +73,8 @@ impl Order {
     }
 }
 
-/// An order is always answered.
-impl Drop for Order {
+/// A request is always answered.
+impl Drop for TraceRequest {
     fn drop(&mut self) {
         let answer = (self.call, std::mem::take(&mut self.worker), self.found.take());
         self.answers.answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);

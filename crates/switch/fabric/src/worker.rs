@@ -53,7 +53,7 @@ pub enum Command {
     /// Read the thread's times from these files.
     Watch(ThreadFiles),
     /// Find out what would become of a frame.
-    Trace(Box<trace::Order>),
+    Trace(Box<trace::TraceRequest>),
     /// End.
     Stop,
 }
@@ -221,7 +221,7 @@ pub struct Worker {
     /// Signalled when ports must be checked.
     alarm: Arc<EventFd>,
     /// Frames whose way is asked for.
-    traces: Vec<trace::Order>,
+    traces: Vec<trace::TraceRequest>,
 }
 
 /// When a worker ends, even by a panic, no thread may wait for it any longer.
@@ -431,7 +431,7 @@ impl Worker {
                     self.forwarder.meter.extend_closely(closely_until);
                 }
                 Command::Watch(files) => self.forwarder.meter.watch(files),
-                Command::Trace(order) => self.traces.push(*order),
+                Command::Trace(request) => self.traces.push(*request),
                 Command::Stop => return false,
             }
         }
@@ -484,8 +484,8 @@ impl Worker {
             }
         }
         // One a turn: a trace takes no longer than forwarding does.
-        if let Some(order) = self.traces.pop() {
-            order.carry_out(forwarder, &turn, topology);
+        if let Some(request) = self.traces.pop() {
+            request.run(forwarder, &turn, topology);
         }
         gauges.active.store(active.len() as u64, Relaxed);
         self.moved = moved.then_some(now);

@@ -4,16 +4,15 @@ use super::live::{KeptPort, Live, kept_port};
 use super::{Engine, EngineError, Own};
 use crate::data::{self, Data, KeptData, Page};
 use crate::file::{self, Fabric, Host};
-use crate::keeper::{DATA, Found};
+use crate::keeper::{DATA, StoredEntry};
 use crate::kinds::{self, PortControl};
 use crate::open::Adopted;
 use ringway_fabric::proto::{Reply, Request, State};
-use ringway_spec::{Chain, ExecProgram, Function, Guest, Host as SpecHost, HugePages, Port, Switch, Worker};
+use ringway_spec::Port;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 /// The keeper's name for the description of the fabric.
 const FABRIC: &str = "fabric";
@@ -24,29 +23,18 @@ pub struct KeptFabric {
     /// The file.
     pub file: String,
     text: String,
-    name: String,
-    run: Option<std::path::PathBuf>,
-    huge_pages: HugePages,
-    start_limit: Duration,
-    switches: Vec<Switch>,
-    ports: Vec<Port>,
-    guests: Vec<Guest>,
-    hosts: Vec<SpecHost>,
-    functions: Vec<Function>,
-    programs: Vec<ExecProgram>,
-    chains: Vec<Chain>,
-    workers: Vec<Worker>,
+    fabric: Fabric,
 }
 
 /// A descriptor that the keeper must have.
-pub fn descriptor(found: &mut BTreeMap<String, Found>, name: &str) -> io::Result<OwnedFd> {
+pub fn descriptor(found: &mut BTreeMap<String, StoredEntry>, name: &str) -> io::Result<OwnedFd> {
     let first = found.remove(name).and_then(|found| found.descriptors.into_iter().next());
     first.ok_or_else(|| io::Error::other(format!("the keeper has no descriptor {name}")))
 }
 
 impl KeptFabric {
     /// The fabric of a former `control` process, if there was one.
-    pub fn find(found: &BTreeMap<String, Found>) -> Option<KeptFabric> {
+    pub fn find(found: &BTreeMap<String, StoredEntry>) -> Option<KeptFabric> {
         serde_json::from_str(&found.get(FABRIC)?.text).ok()
     }
 
@@ -57,22 +45,7 @@ impl KeptFabric {
     pub fn fabric(self, host: &Host) -> io::Result<(Fabric, String)> {
         let described = file::read(&self.file, &self.text, host);
         let described = described.map_err(|problems| io::Error::other(problems.to_string()))?;
-        let fabric = Fabric {
-            name: self.name,
-            run: self.run,
-            huge_pages: self.huge_pages,
-            start_limit: self.start_limit,
-            switches: self.switches,
-            ports: self.ports,
-            guests: self.guests,
-            hosts: self.hosts,
-            functions: self.functions,
-            programs: self.programs,
-            chains: self.chains,
-            workers: self.workers,
-            placement: described.placement,
-            warnings: described.warnings,
-        };
+        let fabric = Fabric { placement: described.placement, warnings: described.warnings, ..self.fabric };
         Ok((fabric, self.text))
     }
 }
@@ -83,23 +56,8 @@ impl Engine {
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
-        let fabric = self.fabric.clone();
-        let kept = KeptFabric {
-            file: self.file.clone(),
-            text: self.text.clone(),
-            name: fabric.name,
-            run: fabric.run,
-            huge_pages: fabric.huge_pages,
-            start_limit: fabric.start_limit,
-            switches: fabric.switches,
-            ports: fabric.ports,
-            guests: fabric.guests,
-            hosts: fabric.hosts,
-            functions: fabric.functions,
-            programs: fabric.programs,
-            chains: fabric.chains,
-            workers: fabric.workers,
-        };
+        let (file, text, fabric) = (self.file.clone(), self.text.clone(), self.fabric.clone());
+        let kept = KeptFabric { file, text, fabric };
         self.keeper.put_value(FABRIC, &kept, std::iter::empty::<&OwnedFd>());
     }
 
@@ -108,7 +66,7 @@ impl Engine {
     pub async fn adopt(
         fabric: &Fabric,
         file: (String, String),
-        mut found: BTreeMap<String, Found>,
+        mut found: BTreeMap<String, StoredEntry>,
         own: Own,
     ) -> Result<Engine, EngineError> {
         let page = descriptor(&mut found, "page").map_err(|error| EngineError::Page(error.into()))?;
@@ -135,7 +93,7 @@ impl Engine {
     }
 
     /// Goes on with the `data` process; returns its state if it still runs.
-    async fn adopt_data(&mut self, found: &mut BTreeMap<String, Found>) -> Option<State> {
+    async fn adopt_data(&mut self, found: &mut BTreeMap<String, StoredEntry>) -> Option<State> {
         let text = &found.get(data::KEPT)?.text;
         let kept: KeptData = serde_json::from_str(text).ok()?;
         self.restarts = kept.generation.saturating_sub(1);
@@ -172,7 +130,7 @@ impl Engine {
     async fn adopt_ports(
         &mut self,
         fabric: &Fabric,
-        found: &mut BTreeMap<String, Found>,
+        found: &mut BTreeMap<String, StoredEntry>,
         state: Option<&State>,
     ) {
         let states = state.into_iter().flat_map(|state| &state.ports);
@@ -203,8 +161,8 @@ impl Engine {
         &mut self,
         port: &Port,
         kind: &dyn PortControl,
-        kept: Found,
-        (found, has_data, in_data): (&mut BTreeMap<String, Found>, bool, Option<&str>),
+        kept: StoredEntry,
+        (found, has_data, in_data): (&mut BTreeMap<String, StoredEntry>, bool, Option<&str>),
     ) -> Result<(), EngineError> {
         let system = |error: io::Error| EngineError::Page(error.into());
         let KeptPort { counters, queues, has_peer } =

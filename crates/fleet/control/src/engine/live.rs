@@ -226,7 +226,7 @@ impl Engine {
         self.keeper.remove(&kept_port(name));
         open::forget(&self.keeper, name);
         // An interface of this name may come again.
-        self.keeper.settle();
+        self.keeper.flush();
     }
 
     /// Moves a port to another worker.

@@ -3,11 +3,12 @@
 use crate::kinds;
 use ringway_scheduler::Placement;
 use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, HugePages, Port, Switch, Worker};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The desired state of a fabric. Lists are in the order of the file; every reference is valid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fabric {
     /// Its name.
     pub name: String,
@@ -31,11 +32,13 @@ pub struct Fabric {
     pub programs: Vec<ExecProgram>,
     /// Chains of functions.
     pub chains: Vec<Chain>,
-    /// Its placement tables.
+    /// Its placement tables, which only the file has.
+    #[serde(skip)]
     pub placement: Placement,
     /// Workers, at least one.
     pub workers: Vec<Worker>,
     /// Warnings, one per line with its position: settings that are valid but may surprise the operator.
+    #[serde(skip)]
     pub warnings: Vec<String>,
 }
 

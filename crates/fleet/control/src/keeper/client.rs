@@ -1,6 +1,6 @@
 //! The client of the keeper, used by `control`.
 
-use super::{Answer, Order, store::Store};
+use super::{Request, Response, store::Store};
 use ringway_fabric::{DESCRIPTORS, MessageStream, StreamError};
 use ringway_host::wait_readable;
 use serde::Serialize;
@@ -12,14 +12,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the keeper holds under a name.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct StoredEntry {
     /// The text.
     pub text: String,
     /// The descriptors, in order.
     pub descriptors: Vec<OwnedFd>,
 }
 
-/// The stream to the keeper. Without a keeper, orders have no effect, and the fabric ends with this process.
+/// The stream to the keeper. Without a keeper, requests have no effect, and the fabric ends with this process.
 #[derive(Clone, Debug)]
 pub struct Keeper(Arc<Mutex<Option<MessageStream>>>);
 
@@ -53,9 +53,9 @@ impl Keeper {
         let all: Vec<BorrowedFd<'_>> = descriptors.into_iter().map(AsFd::as_fd).collect();
         let (first, rest) = all.split_at(all.len().min(DESCRIPTORS));
         let mut stream = self.lock();
-        send(&mut stream, &Order::Put { name: name.into(), text: text.into() }, first);
+        send(&mut stream, &Request::Put { name: name.into(), text: text.into() }, first);
         for more in rest.chunks(DESCRIPTORS) {
-            send(&mut stream, &Order::More { name: name.into() }, more);
+            send(&mut stream, &Request::More { name: name.into() }, more);
         }
     }
 
@@ -76,65 +76,65 @@ impl Keeper {
 
     /// Closes what has a name.
     pub fn remove(&self, name: &str) {
-        self.order(Order::Remove { name: name.into() }, &[]);
+        self.request(Request::Remove { name: name.into() }, &[]);
     }
 
-    /// Waits until all orders are carried out.
-    pub fn settle(&self) {
-        self.ask(&Order::Records { port: String::new() }, |_, _| {});
+    /// Waits until all requests are carried out.
+    pub fn flush(&self) {
+        self.ask(&Request::Records { port: String::new() }, |_, _| {});
     }
 
     /// Opens a slot for the records of a port's new peer. Once it returns, `data` may send them.
     pub fn open(&self, port: &str, descriptors: usize) {
-        self.ask(&Order::Open { port: port.into(), descriptors }, |_, _| {});
+        self.ask(&Request::Open { port: port.into(), descriptors }, |_, _| {});
     }
 
     /// Closes the records of a port's peer.
     pub fn close(&self, port: &str) {
-        self.order(Order::Close { port: port.into() }, &[]);
+        self.request(Request::Close { port: port.into() }, &[]);
     }
 
     /// Takes records from a new `data` process.
     pub fn data(&self, socket: &OwnedFd) {
-        self.order(Order::Data, &[socket.as_fd()]);
+        self.request(Request::Data, &[socket.as_fd()]);
     }
 
     /// The records of a port's peer, in the order of their keys.
     pub fn records(&self, port: &str) -> Vec<(u32, Vec<u8>, Vec<OwnedFd>)> {
         let mut records = Vec::new();
-        self.ask(&Order::Records { port: port.into() }, |answer, descriptors| {
-            if let Answer::Record { key, bytes } = answer {
+        self.ask(&Request::Records { port: port.into() }, |response, descriptors| {
+            if let Response::Record { key, bytes } = response {
                 records.push((key, bytes, descriptors));
             }
         });
         records
     }
 
-    /// Everything but records, by name.
-    pub fn everything(&self) -> BTreeMap<String, Found> {
-        let (mut all, mut last) = (BTreeMap::<String, Found>::new(), String::new());
-        self.ask(&Order::Everything, |answer, descriptors| match answer {
-            Answer::Named { name, text } => {
+    /// All entries, but no records, by name.
+    pub fn entries(&self) -> BTreeMap<String, StoredEntry> {
+        let (mut all, mut last) = (BTreeMap::<String, StoredEntry>::new(), String::new());
+        self.ask(&Request::Entries, |response, descriptors| match response {
+            Response::Named { name, text } => {
                 last.clone_from(&name);
-                all.insert(name, Found { text, descriptors });
+                all.insert(name, StoredEntry { text, descriptors });
             }
             _ => all.entry(last.clone()).or_default().descriptors.extend(descriptors),
         });
         all
     }
 
-    fn order(&self, order: Order, descriptors: &[BorrowedFd<'_>]) {
-        send(&mut self.lock(), &order, descriptors);
+    fn request(&self, request: Request, descriptors: &[BorrowedFd<'_>]) {
+        send(&mut self.lock(), &request, descriptors);
     }
 
-    /// Calls `each` with every answer but the last.
-    fn ask(&self, order: &Order, mut each: impl FnMut(Answer, Vec<OwnedFd>)) {
+    /// Calls `each` with every response but the last.
+    fn ask(&self, request: &Request, mut each: impl FnMut(Response, Vec<OwnedFd>)) {
         let mut stream = self.lock();
-        send(&mut stream, order, &[]);
+        send(&mut stream, request, &[]);
         while let Some(open) = &*stream {
-            match open.receive::<Answer>() {
-                Ok((Answer::End, _)) => return,
-                Ok((answer, descriptors)) => each(answer, descriptors),
+            match open.receive::<Response>() {
+                Ok((Response::End, _)) => return,
+                Ok((response, descriptors)) => each(response, descriptors),
                 Err(error) => lose(&mut stream, &error),
             }
         }
@@ -145,8 +145,8 @@ impl Keeper {
     }
 }
 
-fn send(stream: &mut Option<MessageStream>, order: &Order, descriptors: &[BorrowedFd<'_>]) {
-    if let Some(Err(error)) = stream.as_ref().map(|stream| stream.send(order, descriptors)) {
+fn send(stream: &mut Option<MessageStream>, request: &Request, descriptors: &[BorrowedFd<'_>]) {
+    if let Some(Err(error)) = stream.as_ref().map(|stream| stream.send(request, descriptors)) {
         lose(stream, &error);
     }
 }
@@ -156,7 +156,7 @@ fn lose(stream: &mut Option<MessageStream>, error: &StreamError) {
     *stream = None;
 }
 
-/// Waits for orders and records, or until `other` is readable, and carries them out.
+/// Waits for requests and records, or until `other` is readable, and carries them out.
 ///
 /// # Errors
 /// `control` is gone.
@@ -169,8 +169,8 @@ pub(super) fn serve(
     let sockets: Vec<_> = [Some(stream.as_fd()), other, data].into_iter().flatten().collect();
     let ready = wait_readable(&sockets, None)?;
     if ready[0] {
-        let (order, descriptors) = stream.receive::<Order>()?;
-        store.obey(order, descriptors, stream)
+        let (request, descriptors) = stream.receive::<Request>()?;
+        store.handle(request, descriptors, stream)
     } else {
         store.take_records();
         Ok(())

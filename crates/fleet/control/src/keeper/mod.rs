@@ -8,13 +8,13 @@ mod client;
 pub mod process;
 mod store;
 
-pub use client::{Found, Keeper};
+pub use client::{Keeper, StoredEntry};
 
 use serde::{Deserialize, Serialize};
 
 /// What `control` asks of the keeper.
 #[derive(Debug, Serialize, Deserialize)]
-enum Order {
+enum Request {
     /// Hold a text, and the descriptors that come with it, in place of what had this name.
     Put { name: String, text: String },
     /// More descriptors of a name.
@@ -29,13 +29,13 @@ enum Order {
     Records { port: String },
     /// Take records from this socket, which comes with it: its other end is the new `data` process's.
     Data,
-    /// Return everything but records.
-    Everything,
+    /// Return all entries, but no records.
+    Entries,
 }
 
-/// What the keeper returns, until [`Answer::End`].
+/// What the keeper returns, until [`Response::End`].
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+enum Response {
     /// What has a name, with its descriptors.
     Named { name: String, text: String },
     /// More descriptors of the last one.
@@ -46,5 +46,5 @@ enum Answer {
     End,
 }
 
-/// The name of the socket to `data` among everything.
+/// The name of the socket to `data` among the entries.
 pub const DATA: &str = "data-socket";

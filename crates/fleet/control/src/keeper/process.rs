@@ -28,7 +28,7 @@ pub fn run(mut command: impl FnMut(OwnedFd) -> Command, started: impl FnOnce()) 
     let signals = SignalFd::new(&signals).map_err(io::Error::other)?;
     // Guests that outlive `control` have this process as their parent: it collects them.
     become_subreaper().map_err(io::Error::other)?;
-    let (mut store, mut started, mut quick) = (Store::default(), Some(started), 0);
+    let (mut store, mut started, mut quick_crashes) = (Store::default(), Some(started), 0);
     loop {
         let (ours, theirs) = UnixStream::pair()?;
         let begun = Instant::now();
@@ -36,9 +36,10 @@ pub fn run(mut command: impl FnMut(OwnedFd) -> Command, started: impl FnOnce()) 
         if let Some(started) = started.take() {
             started();
         }
-        let status = attend(&mut store, MessageStream::new(ours.into()), &signals, Pid::from_child(&child));
-        quick = if begun.elapsed() > STABLE { 0 } else { quick + 1 };
-        let again = RESTARTS.get(quick).filter(|_| status.signal().is_some());
+        let status =
+            supervise(&mut store, MessageStream::new(ours.into()), &signals, Pid::from_child(&child));
+        quick_crashes = if begun.elapsed() > STABLE { 0 } else { quick_crashes + 1 };
+        let again = RESTARTS.get(quick_crashes).filter(|_| status.signal().is_some());
         let Some(wait) = again else {
             end_children(STOP_TIMEOUT, None);
             let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -50,7 +51,7 @@ pub fn run(mut command: impl FnMut(OwnedFd) -> Command, started: impl FnOnce()) 
 }
 
 /// Serves a `control` process, and passes signals on to it, until it has ended.
-fn attend(store: &mut Store, stream: MessageStream, signals: &SignalFd, control: Pid) -> ExitStatus {
+fn supervise(store: &mut Store, stream: MessageStream, signals: &SignalFd, control: Pid) -> ExitStatus {
     let mut stream = Some(stream);
     loop {
         match &stream {
@@ -76,13 +77,13 @@ fn attend(store: &mut Store, stream: MessageStream, signals: &SignalFd, control:
         if let Some(status) = ended {
             // What it has sent before its end counts.
             if let Some(open) = &stream {
-                while has_orders(open) && serve(store, open, None).is_ok() {}
+                while has_requests(open) && serve(store, open, None).is_ok() {}
             }
             return status;
         }
     }
 }
 
-fn has_orders(stream: &MessageStream) -> bool {
+fn has_requests(stream: &MessageStream) -> bool {
     ringway_host::wait_readable(&[stream.as_fd()], Some(0)).is_ok_and(|ready| ready.contains(&true))
 }

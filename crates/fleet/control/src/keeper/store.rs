@@ -1,6 +1,6 @@
 //! What the keeper holds.
 
-use super::{Answer, DATA, Order};
+use super::{DATA, Request, Response};
 use ringway_fabric::records::{DATAGRAM, Record};
 use ringway_fabric::{DESCRIPTORS, MessageStream, StreamError};
 use ringway_host::{BackgroundClose, try_receive_with};
@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Largest number of records of a peer: those of the most rings and regions of memory that a port may have.
 const RECORDS: usize = 8192;
-/// Datagrams of `data` that are read before orders. Attack: a `data` process that sends without end.
+/// Datagrams of `data` that are read before requests. Attack: a `data` process that sends without end.
 const DATAGRAMS: usize = 65_536;
 
 /// What a port's peer told `data`.
@@ -37,66 +37,66 @@ impl Store {
         self.data.as_ref()
     }
 
-    /// Carries out an order; answers on `stream`.
-    pub fn obey(
+    /// Carries out a request; answers on `stream`.
+    pub fn handle(
         &mut self,
-        order: Order,
+        request: Request,
         descriptors: Vec<OwnedFd>,
         stream: &MessageStream,
     ) -> Result<(), StreamError> {
         // A port's records were sent before what made `control` close or ask for them.
         self.take_records();
-        match order {
-            Order::Put { name, text } => {
+        match request {
+            Request::Put { name, text } => {
                 if let Some((_, former)) = self.named.insert(name, (text, descriptors)) {
                     self.close(former);
                 }
             }
-            Order::More { name } => match self.named.get_mut(&name) {
+            Request::More { name } => match self.named.get_mut(&name) {
                 Some((_, held)) => held.extend(descriptors),
                 None => self.close(descriptors),
             },
-            Order::Remove { name } => {
+            Request::Remove { name } => {
                 if let Some((_, former)) = self.named.remove(&name) {
                     self.close(former);
                 }
             }
-            Order::Open { port, descriptors } => {
+            Request::Open { port, descriptors } => {
                 let slot = Slot { most: descriptors, records: BTreeMap::new() };
                 if let Some(former) = self.slots.insert(port, slot) {
                     self.end(former);
                 }
-                stream.send(&Answer::End, &[])?;
+                stream.send(&Response::End, &[])?;
             }
-            Order::Close { port } => {
+            Request::Close { port } => {
                 if let Some(former) = self.slots.remove(&port) {
                     self.end(former);
                 }
             }
-            Order::Records { port } => {
+            Request::Records { port } => {
                 for (key, (bytes, held)) in self.slots.get(&port).into_iter().flat_map(|slot| &slot.records) {
                     let held: Vec<_> = held.iter().map(AsFd::as_fd).collect();
-                    stream.send(&Answer::Record { key: *key, bytes: bytes.clone() }, &held)?;
+                    stream.send(&Response::Record { key: *key, bytes: bytes.clone() }, &held)?;
                 }
-                stream.send(&Answer::End, &[])?;
+                stream.send(&Response::End, &[])?;
             }
-            Order::Data => self.data = descriptors.into_iter().next(),
-            Order::Everything => self.tell(stream)?,
+            Request::Data => self.data = descriptors.into_iter().next(),
+            Request::Entries => self.send_all(stream)?,
         }
         Ok(())
     }
 
-    fn tell(&self, stream: &MessageStream) -> Result<(), StreamError> {
+    fn send_all(&self, stream: &MessageStream) -> Result<(), StreamError> {
         for (name, (text, held)) in &self.named {
             let held: Vec<_> = held.iter().map(AsFd::as_fd).collect();
             let (first, rest) = held.split_at(held.len().min(DESCRIPTORS));
-            stream.send(&Answer::Named { name: name.clone(), text: text.clone() }, first)?;
-            rest.chunks(DESCRIPTORS).try_for_each(|more| stream.send(&Answer::More, more))?;
+            stream.send(&Response::Named { name: name.clone(), text: text.clone() }, first)?;
+            rest.chunks(DESCRIPTORS).try_for_each(|more| stream.send(&Response::More, more))?;
         }
         if let Some(data) = &self.data {
-            stream.send(&Answer::Named { name: DATA.into(), text: String::new() }, &[data.as_fd()])?;
+            stream.send(&Response::Named { name: DATA.into(), text: String::new() }, &[data.as_fd()])?;
         }
-        stream.send(&Answer::End, &[])
+        stream.send(&Response::End, &[])
     }
 
     /// Takes the records that `data` has sent.
@@ -167,21 +167,21 @@ mod tests {
         let (stream, control) = (MessageStream::new(ours.into()), MessageStream::new(theirs.into()));
         let (ours, data) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
-        store.obey(Order::Data, vec![ours], &stream).unwrap();
-        store.obey(Order::Open { port: "a".into(), descriptors: 2 }, Vec::new(), &stream).unwrap();
-        assert!(matches!(control.receive::<Answer>(), Ok((Answer::End, _))), "records may come");
+        store.handle(Request::Data, vec![ours], &stream).unwrap();
+        store.handle(Request::Open { port: "a".into(), descriptors: 2 }, Vec::new(), &stream).unwrap();
+        assert!(matches!(control.receive::<Response>(), Ok((Response::End, _))), "records may come");
         let say = |port: &str, key, bytes: Option<&[u8]>, files: usize| {
             let files: Vec<_> = (0..files).map(|_| file()).collect();
             let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
             Record { port, key, bytes }.send(&data, &files).unwrap();
         };
         let records = |store: &mut Store| {
-            store.obey(Order::Records { port: "a".into() }, Vec::new(), &stream).unwrap();
+            store.handle(Request::Records { port: "a".into() }, Vec::new(), &stream).unwrap();
             let mut records = Vec::new();
             loop {
-                match control.receive::<Answer>().unwrap() {
-                    (Answer::Record { key, bytes }, files) => records.push((key, bytes, files.len())),
-                    (Answer::End, _) => return records,
+                match control.receive::<Response>().unwrap() {
+                    (Response::Record { key, bytes }, files) => records.push((key, bytes, files.len())),
+                    (Response::End, _) => return records,
                     (other, _) => panic!("{other:?}"),
                 }
             }
@@ -197,7 +197,7 @@ mod tests {
         say("a", 4, Some(b"v"), 3);
         say("a", 5, Some(&vec![0; ringway_fabric::records::LONGEST + 1]), 0);
         assert_eq!(records(&mut store), [(7, b"w".to_vec(), 0), (UNRESTORABLE, Vec::new(), 0)]);
-        store.obey(Order::Close { port: "a".into() }, Vec::new(), &stream).unwrap();
+        store.handle(Request::Close { port: "a".into() }, Vec::new(), &stream).unwrap();
         assert_eq!(records(&mut store), []);
     }
 
@@ -210,7 +210,7 @@ mod tests {
         keeper.put("one", "first", [&files[0]]);
         keeper.put("one", "second", [&files[1]]);
         keeper.remove("gone");
-        let found = keeper.everything();
+        let found = keeper.entries();
         let seen = found.into_iter().map(|(name, found)| (name, found.text, found.descriptors.len()));
         let expected = [("many", "text", DESCRIPTORS * 2 + 1), ("one", "second", 1)];
         assert_eq!(

@@ -9,7 +9,7 @@ pub(crate) mod vhost_user;
 mod watched;
 
 use crate::engine::{Inbox, Message};
-use crate::keeper::{Found, Keeper};
+use crate::keeper::{Keeper, StoredEntry};
 use crate::kinds::PortControl;
 use ringway_fabric::LogLimit;
 use ringway_host::PageChoice;
@@ -169,7 +169,7 @@ pub fn forget(keeper: &Keeper, port: &str) {
 
 impl Adopted {
     /// What the keeper holds of a port whose peer, with these descriptors, stays.
-    pub fn of(port: &str, found: &mut BTreeMap<String, Found>, peer: Option<Vec<OwnedFd>>) -> Adopted {
+    pub fn of(port: &str, found: &mut BTreeMap<String, StoredEntry>, peer: Option<Vec<OwnedFd>>) -> Adopted {
         let mut first = |name: &str| found.remove(name)?.descriptors.into_iter().next();
         let (listener, connection) = (first(&listener_of(port)), first(&connection_of(port)));
         Adopted { listener, connection: connection.filter(|_| peer.is_some()), peer }

@@ -1,15 +1,15 @@
-//! Requests for the way of a frame.
+//! Requests to trace frames.
 
 use super::{Fabric, FabricError};
 use crate::forward::{self, Fate};
 use crate::proto::{Trace, Traced, TracedCopy};
-use crate::trace::Order;
+use crate::trace::TraceRequest;
 use crate::worker::Command;
 use ringway_frame::{LARGEST, Needs, Offload, Reason};
 use ringway_switch::{Learned, PortId};
 
 impl Fabric {
-    /// Asks the worker of a port for the way of a frame. [`Fabric::traced`] returns the answer.
+    /// Has the worker of a port trace a frame. [`Fabric::traced`] returns the answer.
     ///
     /// # Errors
     /// There is no such port, or its offload header contradicts the frame.
@@ -18,13 +18,13 @@ impl Fabric {
         let record = self.ports.get(&port).filter(|record| !record.leaving);
         let record = record.ok_or_else(|| FabricError::Unknown("port", port.clone()))?;
         if frame.len() > LARGEST as usize {
-            return Err(FabricError::Limit("a frame has 65,557 bytes at most"));
+            return Err(FabricError::LongFrame(LARGEST));
         }
         let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
         let offload = Offload::from_bytes(&offload).check(len, Needs::ALL);
-        let offload = offload.map_err(|_| FabricError::Limit("the offload header contradicts the frame"))?;
+        let offload = offload.map_err(|_| FabricError::Offload)?;
         let worker = record.worker().unwrap_or(0);
-        let order = Order {
+        let request = TraceRequest {
             call,
             worker: self.workers[worker].spec.name.clone(),
             port: record.id,
@@ -34,7 +34,7 @@ impl Fabric {
             answers: self.traces.clone(),
             found: None,
         };
-        self.workers[worker].handle.send(Command::Trace(Box::new(order)));
+        self.workers[worker].handle.send(Command::Trace(Box::new(request)));
         Ok(())
     }
 
@@ -43,7 +43,7 @@ impl Fabric {
         let answers = self.traces.take().into_iter();
         let view = |(call, worker, found): (u64, String, _)| match found {
             Some((traced, sent)) => (call, Ok(Traced { worker, sent, ..self.named(traced) })),
-            None => (call, Err(FabricError::Limit("the port's worker ended meanwhile; ask again"))),
+            None => (call, Err(FabricError::WorkerEnded)),
         };
         answers.map(view).collect()
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Destinations that are looked at. Attack: a frame that is flooded to 4096 ports, each of which must be locked, and
 /// for each of which the frame must be completed.
 const COPIES: usize = 64;
-/// How often a destination is tried that another worker has locked, which takes it for a burst.
+/// Attempts to lock a destination, which another worker holds for the length of a burst.
 const TRIES: usize = 10_000;
 
 /// What would become of a frame.

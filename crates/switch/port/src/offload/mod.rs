@@ -7,7 +7,7 @@
 mod pieces;
 mod segment;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use pieces::{Chunk, PIECES, Pieces};
 use ringway_frame::{Burst, Caps, Gso, HEAD, HEADERS, Needs, Offload, Reason, Storage};

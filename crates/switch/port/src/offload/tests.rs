@@ -136,7 +136,7 @@ impl Shape {
 }
 
 /// Splits `frame` at positions from `cuts`, completes it, and returns the resulting frames.
-fn complete(
+pub(crate) fn complete(
     frame: &[u8],
     offload: Offload,
     cuts: &[usize],

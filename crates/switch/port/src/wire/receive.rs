@@ -3,7 +3,7 @@
 use super::{ANSWERS, Codec, Settings, Shared, too_big, unfinished};
 use ringway_frame::{BURST, Burst, Coalesced, Needs, Offload, Reason, TxQueue};
 use ringway_host::{DATAGRAMS, HostError, Mapping, Received, receive_datagrams};
-use ringway_mem::{Hint, Memory, Published, SpanMut, Turn};
+use ringway_mem::{Hint, Memory, Published, Span, SpanMut, Turn};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -128,24 +128,18 @@ impl WireTx {
     /// Joins a TCP segment with those that follow it in its buffer. Attack: datagrams that repeat, overlap or
     /// miss bytes; only segments that segmentation makes of the frame again are joined.
     fn join(&mut self, arena: &Memory, frame: &mut Held) {
-        let next = frame.at + u64::from(frame.len);
-        let Some(buffer) = self.buffers.front_mut().filter(|buffer| buffer.at as u64 == next) else { return };
-        let span = |at: u64, len: usize| arena.span_mut(at, len as u32, &mut Hint::default());
-        let read =
-            |from: SpanMut<'_>, to: &mut [u8]| (from.len() <= to.len()).then(|| from.as_span().read(to));
-        let Some(len) = span(frame.at, frame.len as usize).and_then(|first| read(first, &mut self.segment))
-        else {
-            return;
-        };
-        let Some(mut joined) = Coalesced::begin(&self.segment[..len]) else { return };
         let mut end = frame.at + u64::from(frame.len);
+        let Some(buffer) = self.buffers.front_mut().filter(|buffer| buffer.at as u64 == end) else { return };
+        let span = |at: u64, len: usize| arena.span_mut(at, len as u32, &mut Hint::default());
+        let read = |from: Span<'_>, to: &mut [u8]| (from.len() <= to.len()).then(|| from.read(to));
+        let first = span(frame.at, frame.len as usize);
+        let Some(len) = first.and_then(|first| read(first.as_span(), &mut self.segment)) else { return };
+        let Some(mut joined) = Coalesced::begin(&self.segment[..len]) else { return };
         while buffer.len > 0 {
             let datagram = buffer.segment.min(buffer.len);
             // One that is refused or does not follow is taken again, as a frame of its own.
-            let next = span(buffer.at as u64, datagram).and_then(|next| {
-                let next = self.codec.decapsulate(next, buffer.tos).ok()?;
-                (next.len() <= self.segment.len()).then(|| next.read(&mut self.segment))
-            });
+            let next = span(buffer.at as u64, datagram)
+                .and_then(|next| read(self.codec.decapsulate(next, buffer.tos).ok()?, &mut self.segment));
             let Some((payload, len)) = next.and_then(|len| Some((joined.append(&self.segment[..len])?, len)))
             else {
                 break;

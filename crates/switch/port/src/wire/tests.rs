@@ -1,10 +1,11 @@
 //! Wire ports over the loopback interface.
 
 use super::{Dscp, Encapsulation, KIND, Settings, open};
+use crate::offload::tests::complete;
 use crate::peer::State;
 use crate::{Context, Doorbell, Peer, Queue, Silent};
 use proptest::prelude::*;
-use ringway_frame::{Burst, Counters, CountersRef, Offload, Reason, Storage};
+use ringway_frame::{Burst, Caps, Counters, CountersRef, LARGEST, Needs, Offload, Reason, Storage};
 use ringway_host::EventFd;
 use ringway_mem::{Reader, Span};
 use ringway_spec::{Kind, Port};
@@ -215,20 +216,8 @@ fn segment(number: u16, offset: usize, payload: &[u8]) -> Vec<u8> {
 
 /// The frames that a destination without offloads gets.
 fn completed(frame: &[u8], offload: Offload) -> Vec<Vec<u8>> {
-    use ringway_frame::{HEADERS, Headers};
-    let Some(gso) = offload.gso().unwrap() else { return vec![frame.to_vec()] };
-    let headers = Headers::parse(&frame[..HEADERS], frame.len(), offload, gso).unwrap();
-    let payload = &frame[headers.len()..];
-    let parts = headers.parts(payload.len(), usize::from(offload.gso_size)).unwrap();
-    let one = |part: ringway_frame::Part| {
-        let mut out = [0; HEADERS];
-        let (_, mut sum) = headers.emit(&part, &mut out);
-        let payload = &payload[part.offset..part.offset + part.len];
-        sum.add(payload);
-        headers.put_checksum(sum.finish_nonzero(), &mut out);
-        [&out[..headers.len()], payload].concat()
-    };
-    parts.map(one).collect()
+    let (frames, _) = complete(frame, offload, &[], Caps { offloads: Needs::NONE, largest: LARGEST });
+    frames.into_iter().map(|(bytes, _)| bytes).collect()
 }
 
 #[test]
