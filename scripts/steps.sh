@@ -25,7 +25,7 @@ summary() {
   [ "$failed" -eq 0 ] || [ "$broken" -gt 0 ] || broken=$failed
   echo "== steps"
   printf '%s\n' "${rows[@]}"
-  grep '^again: \|^unsteady: ' "$log"
+  grep -a '^again: \|^unsteady: ' "$log"
   echo "$passed passed, $broken failed"
   [ "$failed" -eq 0 ]
 }
