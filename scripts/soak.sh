@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # The long tests: those of `make test` with many more rounds, ring code under Miri, mutation tests, checks of
 # dependencies, and the oldest Rust. A step runs even if an earlier one failed; the last line counts tests.
-# RINGWAY_ROUNDS, PROPTEST_CASES and RINGWAY_STEPS (of random front-ends and drivers, ten million by default, about half
-# an hour) limit it.
+# RINGWAY_ROUNDS, PROPTEST_CASES, RINGWAY_FUZZ_CASES and RINGWAY_STEPS (of random front-ends and drivers, ten million by
+# default, about half an hour) limit it.
 set -uo pipefail
 [ -z "${KUBERNETES:-}" ] || { KUBERNETES=$(realpath -- "$KUBERNETES"); export KUBERNETES; }
 cd "$(dirname "$0")/.."
 . scripts/steps.sh
 export RINGWAY_ROUNDS=${RINGWAY_ROUNDS:-100} PROPTEST_CASES=${PROPTEST_CASES:-2000}
-export RINGWAY_STEPS=${RINGWAY_STEPS:-10000000}
+export RINGWAY_STEPS=${RINGWAY_STEPS:-10000000} RINGWAY_FUZZ_CASES=${RINGWAY_FUZZ_CASES:-100000}
 step "build" cargo build --release -p ringway-cli
 # Each case builds all elements in several thousand routers, so a twentieth of the cases.
 slow=packets_are_completed_for_elements_that_need_it
