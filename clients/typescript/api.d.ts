@@ -1411,7 +1411,7 @@ export class Api {
   departFunction(name: string): Promise<Departure>;
   /** Counts a running function's packets for a while. Returns its graph. */
   functionGraph(name: string, query?: { seconds?: number | null }): Promise<GraphView>;
-  /** The same as a drawing. */
+  /** The function's graph as an SVG drawing. */
   functionSvg(name: string, query?: { seconds?: number | null }): Promise<string>;
   /** Reads a handler of a function. */
   readHandler(name: string, handler: string): Promise<HandlerValue>;
@@ -1432,7 +1432,7 @@ export class Api {
   suspendFunction(name: string): Promise<void>;
   /** The whole fabric as a graph, with what passes during a sample. */
   fabricGraph(query?: { seconds?: number | null }): Promise<FabricGraphView>;
-  /** The same as a drawing. */
+  /** The fabric's graph as an SVG drawing. */
   fabricSvg(query?: { seconds?: number | null }): Promise<string>;
   /** Every guest. */
   guests(): Promise<GuestView[]>;

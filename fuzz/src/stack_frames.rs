@@ -27,7 +27,7 @@ const ACKNOWLEDGE: u8 = 16;
 
 /// Option: there is little memory for buffers.
 const LITTLE: u8 = 4;
-/// That memory, the size of receive buffers, and that of their chunks.
+/// Memory, size of receive buffers, and size of their chunks, of a run with limits.
 const FULL: usize = 16 << 10;
 const BUFFER: usize = 48 << 10;
 const CHUNK: usize = 32 << 10;

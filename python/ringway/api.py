@@ -1513,7 +1513,7 @@ class Api:
         return found
 
     def function_svg(self, name: str, *, seconds: float | None = None) -> str:
-        """The same as a drawing."""
+        """The function's graph as an SVG drawing."""
         found: str = self._socket.text("GET", "/v1/functions/{}/graph.svg", [name], {"seconds": seconds})
         return found
 
@@ -1556,7 +1556,7 @@ class Api:
         return found
 
     def fabric_svg(self, *, seconds: float | None = None) -> str:
-        """The same as a drawing."""
+        """The fabric's graph as an SVG drawing."""
         found: str = self._socket.text("GET", "/v1/graph.svg", [], {"seconds": seconds})
         return found
 

@@ -105,5 +105,5 @@ class Fabric:
         return self.api.function_graph(name, seconds=seconds)
 
     def graph_svg(self, name: str, seconds: float = 1.0) -> str:
-        """The same as a drawing."""
+        """The graph as an SVG drawing."""
         return self.api.function_svg(name, seconds=seconds)

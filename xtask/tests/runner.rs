@@ -36,7 +36,7 @@ fn run(name: &str, package: &str, fails: &[u32], ci: bool) -> Ran {
     run_by(". scripts/steps.sh; step tests scripts/timed.sh \"$0\"; summary", name, package, fails, ci)
 }
 
-/// The same as a part of this script, whose first word is the program.
+/// Runs it as a part of `script`, whose first word is the program.
 fn run_by(script: &str, name: &str, package: &str, fails: &[u32], ci: bool) -> Ran {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     // Left by an earlier test.

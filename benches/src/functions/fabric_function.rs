@@ -248,21 +248,9 @@ fn on_worker(text: String) -> Function {
     Function {
         name: "bench".into(),
         configuration: Configuration { file: None, source: None, text },
-        program: None,
         isolation: Isolation::Worker,
-        fallback: false,
-        snapshots: true,
-        parameters: Vec::new(),
         ports: vec!["in".into(), "out".into()],
-        chained: false,
-        devices: Vec::new(),
-        memory: 256 << 20,
-        core: None,
-        burst: 64,
-        start: true,
-        first_frame: false,
-        idle: 0,
-        instance: None,
+        ..Function::default()
     }
 }
 

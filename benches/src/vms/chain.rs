@@ -34,7 +34,7 @@ pub fn chain(plan: &Plan, count: usize) -> Result<Entry, Failure> {
     for _ in 0..plan.slices(3 * SLICE) {
         machine::sample();
         for (load, rates) in loads.iter_mut().zip(&mut rates) {
-            // Those that rested are asleep.
+            // Functions that had no frames are asleep.
             load.rate(WARM)?;
             rates.push(load.rate(SLICE)? / 1e6);
         }

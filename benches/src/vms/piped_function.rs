@@ -9,7 +9,7 @@ use ringway_host::{send_with, try_receive_with, wait_readable};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Newcomer, RingListener};
 use ringway_ring::Geometry;
-use ringway_ring_client::{Coming, Ring, RingOptions};
+use ringway_ring_client::{PendingRing, Ring, RingOptions};
 use ringway_spec::{Configuration, Function, Isolation};
 use ringway_tests::fabric::program;
 use std::fs::File;
@@ -48,7 +48,7 @@ pub struct Door {
     listener: Option<RingListener>,
     pipe: Pipe,
     newcomer: Option<Newcomer>,
-    coming: Option<Coming>,
+    coming: Option<PendingRing>,
     ring: Option<Ring>,
 }
 
@@ -57,7 +57,7 @@ impl Door {
     pub fn new(path: &Path, slots: u32) -> Result<Door, Failure> {
         let listener = RingListener::bind(path, Default::default())?;
         let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
-        let coming = Some(Coming::connect(path, options)?);
+        let coming = Some(PendingRing::connect(path, options)?);
         let (pipe, newcomer, ring) = (Pipe::new(Geometry::default()), None, None);
         let mut door = Door { listener: Some(listener), pipe, newcomer, coming, ring };
         while door.pipe.programs() == 0 {
@@ -357,21 +357,11 @@ pub fn started(
     let function = Function {
         name: "bench".into(),
         configuration: Configuration { file: None, source: None, text: (plan.text)(first, last) },
-        program: None,
         isolation: if plan.side == Side::Vm { Isolation::Vm } else { Isolation::Process },
-        fallback: false,
-        snapshots: true,
-        parameters: Vec::new(),
         ports: names.iter().map(ToString::to_string).collect(),
-        chained: false,
-        devices: Vec::new(),
         memory: plan.memory,
         core: plan.core,
-        burst: 64,
-        start: true,
-        first_frame: false,
-        idle: 0,
-        instance: None,
+        ..Function::default()
     };
     let mut start = Start::of(&function, "bench", path.display().to_string());
     start.snapshot = plan.snapshot.map(|(state, _)| state.clone());

@@ -1,15 +1,14 @@
 //! The control side: reads the port's keys, and opens its file.
 
 use crate::capture::{KIND, Settings};
-use ringway_control::kinds::{Described, PortControl};
-use ringway_control::open::{EngineHandle, OpenError};
+use ringway_control::kinds::{Described, Opening, PortControl};
+use ringway_control::open::EngineHandle;
 use ringway_host::PageChoice;
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port};
 use ringway_wire::pcap::{Header, LONGEST};
 use std::fs::File;
 use std::io::Write;
-use tokio::task::JoinHandle;
 
 /// The kinds of this program.
 pub const KINDS: &[&dyn PortControl] = &[&Capture];
@@ -22,10 +21,6 @@ impl PortControl for Capture {
         KIND.name
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &["file", "snap-len"]
-    }
-
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let file = section.string("file", "/tmp/frames.pcap");
         if file.is_none() && !section.has("file") {
@@ -36,12 +31,7 @@ impl PortControl for Capture {
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues: 1 }
     }
 
-    fn open(
-        &self,
-        port: &Port,
-        mut engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, port: &Port, mut engine: EngineHandle, _pages: PageChoice) -> Opening {
         let settings: Settings = engine.settings(port)?;
         let header = Header { snap_len: settings.snap_len, ..Header::ethernet() };
         let mut file = File::create(&settings.file).map_err(|error| engine.no_door(error))?;

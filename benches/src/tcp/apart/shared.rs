@@ -10,7 +10,7 @@ use ringway_host::{Clock, EventFd, HostError, Mapping, memfd, random, wait_reada
 use ringway_mem::Span;
 use ringway_netstack::{InterfaceConfig, Settings, SocketId, SocketOptions, Stack, State, Transmit};
 use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
-use ringway_ring_client::{Coming, Ring};
+use ringway_ring_client::{PendingRing, Ring};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -82,7 +82,7 @@ impl Agent {
                 call.signal();
             }
             if self.wire.rx.arm(&self.wire.memory, 1).unwrap_or(true) {
-                // It looks again in any case.
+                // The loop looks again in any case.
                 let _ = wait_readable(&[own.as_fd()], Some(100_000_000));
                 own.clear();
             }
@@ -124,7 +124,7 @@ impl Shared {
             image.map_ring(RingPlace::Port, file, mapping.len()).map_err(host_error)?;
             Ok(mapping.region())
         };
-        let ring = Coming::connect(path.as_ref(), options())?.ring_by(None, &map)?;
+        let ring = PendingRing::connect(path.as_ref(), options())?.ring_by(None, &map)?;
         image.map_ring(RingPlace::Agent, &agent.wire.file, agent.wire.len)?;
         let mut locked = image.lock()?;
         locked.attach_ring(RingPlace::Port, len.get(), ring.is_second())?;

@@ -1,10 +1,9 @@
 //! A child process that does work which this process must not do itself.
 
-use crate::error::{HostError, Named};
-use crate::tap::last_error;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use crate::error::HostError;
+use crate::process_setup::{Forked, fork};
 use rustix::process::Pid;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 /// Number of the child's only descriptor besides standard input and the outputs.
 const SOCKET: i32 = 3;
@@ -16,31 +15,22 @@ const SOCKET: i32 = 3;
 /// # Errors
 /// There can't be one more process.
 pub fn start_child(work: impl FnOnce(OwnedFd) -> i32) -> Result<(Pid, OwnedFd), HostError> {
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .named("socketpair")?;
-    // SAFETY: the child has one thread, a copy of this one; the C library's fork leaves its allocator usable there.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let number = theirs.as_raw_fd();
-        // SAFETY: the calls take numbers. The descriptors that they close belong to values which this process never
-        // uses or drops again, since it ends below.
-        let socket = unsafe {
-            if number != SOCKET {
-                libc::dup2(number, SOCKET);
-            }
-            libc::syscall(libc::SYS_close_range, SOCKET + 1, u32::MAX, 0);
-            OwnedFd::from_raw_fd(SOCKET)
-        };
-        std::mem::forget((ours, theirs));
-        let code = work(socket);
-        // SAFETY: it ends this process, without what the parent has registered to be run at its end.
-        unsafe { libc::_exit(code) }
-    }
-    match Pid::from_raw(child).filter(|_| child > 0) {
-        Some(process) => Ok((process, ours)),
-        None => Err(HostError::Call { call: "fork", error: last_error() }),
-    }
+    let theirs = match fork()? {
+        Forked::Parent(process, ours) => return Ok((process, ours)),
+        Forked::Child(theirs) => theirs.into_raw_fd(),
+    };
+    // SAFETY: the calls take numbers. The descriptors that they close belong to values which this process never uses or
+    // drops again, since it ends below.
+    let socket = unsafe {
+        if theirs != SOCKET {
+            libc::dup2(theirs, SOCKET);
+        }
+        libc::syscall(libc::SYS_close_range, SOCKET + 1, u32::MAX, 0);
+        OwnedFd::from_raw_fd(SOCKET)
+    };
+    let code = work(socket);
+    // SAFETY: it ends this process, without what the parent has registered to be run at its end.
+    unsafe { libc::_exit(code) }
 }
 
 #[cfg(test)]

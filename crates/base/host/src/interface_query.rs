@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Size of `struct ifreq`.
 pub const INTERFACE_REQUEST: usize = 40;
 
-/// Those whose answer is in the request itself: name, flags, address, peer's address, broadcast address, mask, metric,
-/// MTU, Ethernet address, slave, index, length of the queue, the device's memory.
+/// Requests whose answer is in the request itself: name, flags, address, peer's address, broadcast address, mask,
+/// metric, MTU, Ethernet address, slave, index, length of the queue, the device's memory.
 const QUESTIONS: [u32; 13] =
     [0x8910, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8927, 0x8929, 0x8933, 0x8942, 0x8970];
 /// The list of interfaces with IPv4 addresses.

@@ -37,6 +37,7 @@ mod pci_device;
 mod poll;
 mod preload;
 mod process_end;
+mod process_setup;
 mod program_pages;
 mod raw_socket;
 mod robust_lock;

@@ -42,7 +42,7 @@ pub(crate) const PROGRAM: &[libc::c_long] = calls![
     SYS_getppid SYS_sysinfo
 ];
 
-/// Those of [`COMMON`] and of [`PROGRAM`] that newer architectures don't have.
+/// Calls like those of [`COMMON`] and [`PROGRAM`] that newer architectures don't have.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const OLD: [&[libc::c_long]; 2] = [
     calls![SYS_poll SYS_epoll_wait],

@@ -219,7 +219,7 @@ impl Threads {
         if self.0.len() >= THREADS {
             self.0.clear();
         }
-        // That of a process outlives a thread of it, whose number another may get.
+        // A process's descriptor stays valid after one of its threads, whose number another thread may get.
         if is_thread {
             self.0.insert(thread, pidfd);
         }

@@ -125,9 +125,9 @@ pub struct Record {
 pub struct Statistics {
     /// Frames that passed.
     pub received: u64,
-    /// Those that the filter accepted.
+    /// Frames that the filter accepted.
     pub accepted: u64,
-    /// Accepted ones without a copy, since the lane was full.
+    /// Accepted frames that were not copied, since the lane was full.
     pub dropped: u64,
 }
 

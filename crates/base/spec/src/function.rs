@@ -54,6 +54,31 @@ pub struct Function {
     pub instance: Option<Instance>,
 }
 
+impl Default for Function {
+    /// A function that the file gives nothing but what it requires.
+    fn default() -> Function {
+        Function {
+            name: String::new(),
+            configuration: Configuration::default(),
+            program: None,
+            isolation: Isolation::default(),
+            fallback: false,
+            snapshots: true,
+            parameters: Vec::new(),
+            ports: Vec::new(),
+            chained: false,
+            devices: Vec::new(),
+            memory: Function::MEMORY,
+            core: None,
+            burst: Function::BURST,
+            start: true,
+            first_frame: false,
+            idle: 0,
+            instance: None,
+        }
+    }
+}
+
 fn may_be_cloned() -> bool {
     true
 }
@@ -117,6 +142,11 @@ impl fmt::Debug for Image {
 }
 
 impl Function {
+    /// Default memory, in bytes.
+    pub const MEMORY: u64 = 256 << 20;
+    /// The most frames that a function may handle at once, which is the default.
+    pub const BURST: u32 = 64;
+
     /// The configuration's name in error messages: its file, or else the function's name.
     pub fn title(&self) -> &str {
         self.file().and_then(|file| file.to_str()).unwrap_or(&self.name)

@@ -421,7 +421,7 @@ pub struct Statistics {
     pub times: (u64, u64),
     /// Packets that passed the interface.
     pub received: u64,
-    /// Those that the filter accepted.
+    /// Frames that the filter accepted.
     pub accepted: u64,
     /// Accepted ones that are not in the file, for lack of room.
     pub dropped: u64,

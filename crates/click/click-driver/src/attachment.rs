@@ -1,7 +1,7 @@
 //! Attachments to ring ports. Elements of a process that name the same port share one attachment, and so do
 //! successive configurations.
 
-use crate::handed;
+use crate::inherited;
 use ringway_click::{Context, Failed, Timer};
 use ringway_elements::platform::{self, PortRing, Pushed};
 use ringway_host::EventFd;
@@ -17,11 +17,11 @@ thread_local! {
     static ALL: RefCell<BTreeMap<String, Weak<RefCell<Shared>>>> = RefCell::default();
 }
 
-/// An attachment, and the plugs that share it.
+/// An attachment, and the accesses that share it.
 struct Shared {
     port: String,
     attachment: Attachment,
-    /// Signals each plug that the state has changed.
+    /// Signals each access that the state has changed.
     changed: Vec<Weak<EventFd>>,
     /// Since when there has been no ring, and whether that was reported.
     absence: Option<(u64, bool)>,
@@ -37,7 +37,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if let Some(ring) = self.attachment.ring() {
             let all = Wait { rx: 0, tx: ring.tx.slots() };
-            // They are lost, too, if the port is gone.
+            // Frames that the switch has not taken by then are lost, as they are if the port is gone.
             let _ = ring.wait(all, Some(LINGER));
         }
     }
@@ -62,19 +62,19 @@ impl Shared {
         })
     }
 
-    /// Changes the attachment, and signals all plugs if its state is another one then.
+    /// Changes the attachment, and signals all accesses if its state is another one then.
     fn change(&mut self, change: impl FnOnce(&mut Attachment)) {
         let epoch = self.attachment.epoch();
         change(&mut self.attachment);
         if self.attachment.epoch() != epoch {
-            self.changed.retain(|plug| plug.upgrade().inspect(|changed| changed.signal()).is_some());
+            self.changed.retain(|access| access.upgrade().inspect(|changed| changed.signal()).is_some());
         }
     }
 
     /// Says for what a program waits, once there has been no ring for a while. A function's ports are reported by its
     /// fabric. Returns when to call it again.
     fn told_absence(&mut self, is_up: bool, cx: &mut Context<'_>) -> Option<u64> {
-        if is_up || handed::is_handed() {
+        if is_up || inherited::is_set() {
             self.absence = None;
             return None;
         }
@@ -98,23 +98,23 @@ impl Shared {
     /// Advances the state as far as possible without blocking.
     fn advance(&mut self, now: u64) {
         let port = self.port.clone();
-        self.change(|attachment| attachment.advance(now, || handed::connect(&port)));
+        self.change(|attachment| attachment.advance(now, || inherited::connect(&port)));
     }
 }
 
 /// An element's part in an attachment.
 #[derive(Default)]
-pub(crate) struct Plug {
+pub(crate) struct PortAccess {
     port: Option<Rc<RefCell<Shared>>>,
     timer: Option<Timer>,
-    /// Signalled by other plugs of the port that cause, or detect, a state change.
+    /// Signalled by other accesses of the port that cause, or detect, a state change.
     changed: Option<Rc<EventFd>>,
     /// The epoch of the descriptors.
     epoch: u64,
     watched: Vec<i32>,
 }
 
-impl Plug {
+impl PortAccess {
     #[cold]
     fn reach(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(shared) = &self.port else { return false };
@@ -141,16 +141,16 @@ impl Plug {
     }
 }
 
-impl platform::Plug for Plug {
+impl platform::PortAccess for PortAccess {
     type Error = RingError;
     type Ring<'a> = Borrowed<'a>;
 
     fn port_of_device(device: &str) -> Result<String, String> {
-        handed::port_of_device(device)
+        inherited::port_of_device(device)
     }
 
     fn configure(&mut self, port: &str) -> Result<(), String> {
-        handed::check_port(port)?;
+        inherited::check_port(port)?;
         if port.is_empty() {
             return Err("PORT: empty".into());
         }
@@ -312,18 +312,18 @@ mod tests {
     #[test]
     fn a_changed_attachment_wakes_all_users() {
         let port = Shared::to("a socket that nobody listens on");
-        let plugs = [(); 2].map(|()| Rc::new(EventFd::new().unwrap()));
+        let accesses = [(); 2].map(|()| Rc::new(EventFd::new().unwrap()));
         let mut port = port.borrow_mut();
-        port.changed.extend(plugs.iter().map(Rc::downgrade));
+        port.changed.extend(accesses.iter().map(Rc::downgrade));
         port.advance(0);
-        assert!(plugs.iter().all(|changed| changed.clear()), "it is away with another reason");
+        assert!(accesses.iter().all(|changed| changed.clear()), "it is away with another reason");
         assert!(!port.attachment.reason().is_empty() && port.attachment.losses() == 0);
         let next = port.attachment.next();
         port.advance(next - 1);
-        assert!(!plugs.iter().any(|changed| changed.clear()), "not tried yet");
-        let [kept, gone] = plugs;
+        assert!(!accesses.iter().any(|changed| changed.clear()), "not tried yet");
+        let [kept, gone] = accesses;
         drop(gone);
         port.advance(next);
-        assert!(kept.clear() && port.changed.len() == 1, "a plug that is gone is forgotten");
+        assert!(kept.clear() && port.changed.len() == 1, "a access that is gone is forgotten");
     }
 }

@@ -8,4 +8,4 @@ pub mod click;
 pub mod elements;
 pub mod file;
 pub mod golden;
-pub mod handed;
+pub mod inherited;

@@ -74,7 +74,7 @@ impl Class {
         }
     }
 
-    /// The same class under another name.
+    /// This class under another name.
     pub const fn named(&self, name: &'static str) -> Self {
         Self { name, ..*self }
     }

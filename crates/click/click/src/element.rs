@@ -234,3 +234,11 @@ pub trait Element: Any {
         let _ = cx;
     }
 }
+
+impl<'e> dyn Element + 'e {
+    /// The element, if it has this type.
+    pub fn downcast_mut<E: Element>(&mut self) -> Option<&mut E> {
+        let any: &mut dyn Any = self;
+        any.downcast_mut()
+    }
+}

@@ -7,7 +7,7 @@ pub use vm::check_image;
 use crate::fail::Fail;
 use ringway_click_driver::click::Configuration;
 use ringway_click_driver::click::function;
-use ringway_click_driver::handed::{self, Handed};
+use ringway_click_driver::inherited::{self, Inherited};
 use ringway_control::function::{First, FunctionMessage, Order, Start};
 use ringway_fabric::{MessageStream, StreamError};
 use ringway_host::{MonitorFence, wait_readable};
@@ -92,7 +92,7 @@ pub fn run() -> Result<(), Fail> {
     }
     ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
     end_with_control(&stream, None)?;
-    handed::hand(Some(Handed {
+    inherited::set(Some(Inherited {
         ports: start.ports.clone(),
         devices: start.devices.clone(),
         connector: Some(connector.into()),

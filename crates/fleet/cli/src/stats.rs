@@ -8,8 +8,6 @@ use anstyle::Style;
 use ringway_control::api::{Counts, ExitsView, PortStats, RegisterView, StatsView};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
-use std::time::Duration;
 
 /// Rates of a port, per second.
 #[derive(Debug, PartialEq, Serialize)]
@@ -48,35 +46,15 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
         return Ok(());
     }
     let port = options.port.as_deref();
-    let mut last = look(&mut client, port)?;
-    if !options.watch {
-        if json {
-            text::json(&last);
-        } else {
-            totals(&last).print();
-        }
-        return Ok(());
+    if options.watch {
+        let times = (options.interval, options.count);
+        return text::watch(json, times, || look(&mut client, port), between, shown);
     }
-    let repaint = std::io::stdout().is_terminal() && !json;
-    let mut looks = 0;
-    while options.count.is_none_or(|count| looks < count) {
-        std::thread::sleep(Duration::from_secs_f64(options.interval));
-        let now = look(&mut client, port)?;
-        let rates = between(&last, &now);
-        let lines = if json {
-            text::to_json(&rates)
-        } else if repaint {
-            // Cursor home, clear the screen, then the table.
-            format!("\x1b[H\x1b[2J{}every {} s; Ctrl-C ends it", shown(&rates).render(None), options.interval)
-        } else {
-            shown(&rates).render(None)
-        };
-        if writeln!(anstream::stdout(), "{lines}").is_err() {
-            // The reader closed the pipe.
-            return Ok(());
-        }
-        last = now;
-        looks += 1;
+    let view = look(&mut client, port)?;
+    if json {
+        text::json(&view);
+    } else {
+        totals(&view).print();
     }
     Ok(())
 }

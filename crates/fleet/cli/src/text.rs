@@ -1,9 +1,11 @@
 //! Output: aligned columns, with colours on a terminal, for people; JSON for programs.
 
+use crate::fail::Fail;
 use anstyle::{AnsiColor, Style};
 use ringway_spec::{printable, printable_lines};
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::panic::resume_unwind;
+use std::time::Duration;
 
 /// Headings.
 pub const HEAD: Style = Style::new().bold();
@@ -46,6 +48,40 @@ pub fn json<T: serde::Serialize>(value: &T) {
 pub fn to_json<T: serde::Serialize>(value: &T) -> String {
     // Serialization fails only for maps whose keys are not strings.
     serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":{:?}}}", error.to_string()))
+}
+
+/// Prints what passed between two samples, `interval` seconds apart, `count` times or without end; on a terminal each
+/// time in the place of the former one.
+pub fn watch<S, R: serde::Serialize>(
+    json: bool,
+    (interval, count): (f64, Option<u64>),
+    mut sample: impl FnMut() -> Result<S, Fail>,
+    between: impl Fn(&S, &S) -> R,
+    table: impl Fn(&R) -> Table,
+) -> Result<(), Fail> {
+    let repaint = std::io::stdout().is_terminal() && !json;
+    let mut last = sample()?;
+    let mut printed = 0;
+    while count.is_none_or(|count| printed < count) {
+        std::thread::sleep(Duration::from_secs_f64(interval));
+        let now = sample()?;
+        let passed = between(&last, &now);
+        let lines = if json {
+            to_json(&passed)
+        } else if repaint {
+            // Cursor home, clear the screen, then the table.
+            format!("\x1b[H\x1b[2J{}every {interval} s; Ctrl-C ends it", table(&passed).render(None))
+        } else {
+            table(&passed).render(None)
+        };
+        if writeln!(anstream::stdout(), "{lines}").is_err() {
+            // The reader closed the pipe.
+            return Ok(());
+        }
+        last = now;
+        printed += 1;
+    }
+    Ok(())
 }
 
 /// Prints a remark to standard error.

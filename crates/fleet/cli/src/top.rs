@@ -6,8 +6,6 @@ use crate::fail::Fail;
 use crate::text::{self, Table, cell, short};
 use ringway_control::api::{Counts, ProcessView, StatsView, UsageView};
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
-use std::time::Duration;
 
 /// A process during the last interval.
 #[derive(Debug, PartialEq, Serialize)]
@@ -46,29 +44,7 @@ fn sample(client: &mut Client) -> Result<Sample, Fail> {
 /// Shows what VMs, functions and guests use, the busiest first.
 pub fn top(target: &Target, json: bool, options: &Top) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
-    let repaint = std::io::stdout().is_terminal() && !json;
-    let mut last = sample(&mut client)?;
-    let mut looks = 0;
-    while options.count.is_none_or(|count| looks < count) {
-        std::thread::sleep(Duration::from_secs_f64(options.interval));
-        let now = sample(&mut client)?;
-        let rows = between(&last, &now);
-        let lines = if json {
-            text::to_json(&rows)
-        } else if repaint {
-            // Cursor home, clear the screen, then the table.
-            format!("\x1b[H\x1b[2J{}every {} s; Ctrl-C ends it", shown(&rows).render(None), options.interval)
-        } else {
-            shown(&rows).render(None)
-        };
-        if writeln!(anstream::stdout(), "{lines}").is_err() {
-            // The reader closed the pipe.
-            return Ok(());
-        }
-        last = now;
-        looks += 1;
-    }
-    Ok(())
+    text::watch(json, (options.interval, options.count), || sample(&mut client), between, shown)
 }
 
 fn between(last: &Sample, now: &Sample) -> Rows {

@@ -1,7 +1,7 @@
 //! Chains of functions: frames pass each function once, also while the chain changes.
 #![allow(clippy::unwrap_used)]
 
-use crate::lab::frames::{number, receive, send};
+use crate::lab::frames::{number, program, receive, send};
 use crate::lab::{Lab, isolations, until};
 use ringway_ring_client::Ring;
 use serde_json::Value;
@@ -60,12 +60,6 @@ struct Ends {
     came: u32,
     /// The function that marked the last frame.
     last: u8,
-}
-
-fn program(lab: &Lab, port: &str) -> Ring {
-    let ring = Ring::connect(&lab.socket(&format!("{port}.sock"))).unwrap();
-    until("the port is up", || lab.state(port) == "up");
-    ring
 }
 
 /// The number and the mark of the next frame that comes within a while.

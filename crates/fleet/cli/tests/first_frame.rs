@@ -1,6 +1,7 @@
 //! Functions that start with the first frame for them, which is delivered.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use crate::lab::frames::program;
 use crate::lab::net::{address, namespace, shell, within};
 use crate::lab::{Lab, Running, every_isolation, until};
 use ringway_ring_client::{Ring, Wait};
@@ -30,12 +31,6 @@ fn idle_file(isolation: &str, more: &str) -> String {
         function("f", "\"first-frame\""),
         function("g", "\"first-frame\""),
     )
-}
-
-fn program(lab: &Lab, port: &str) -> Ring {
-    let ring = Ring::connect(&lab.socket(&format!("{port}.sock"))).unwrap();
-    until("the port is up", || lab.state(port) == "up");
-    ring
 }
 
 fn send(ring: &mut Ring, number: u8) {

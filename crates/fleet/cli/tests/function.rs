@@ -1,6 +1,7 @@
 //! Functions of the real program: a Click configuration between two programs on rings.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use crate::lab::frames::program;
 use crate::lab::{Lab, isolations, until};
 use ringway_ring_client::{Ring, Wait};
 use serde_json::Value;
@@ -61,12 +62,6 @@ fn is_running(lab: &Lab) -> bool {
 
 fn read(lab: &Lab, handler: &str) -> u64 {
     lab.ok(&["function", "read", "wall", handler]).trim().parse().unwrap()
-}
-
-fn program(lab: &Lab, port: &str) -> Ring {
-    let ring = Ring::connect(&lab.socket(&format!("{port}.sock"))).unwrap();
-    until("the port is up", || lab.state(port) == "up");
-    ring
 }
 
 /// A frame of a kind, from one station.

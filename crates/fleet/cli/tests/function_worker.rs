@@ -1,7 +1,7 @@
 //! Functions on workers of the data path: what they must not do to the rest of the fabric.
 #![allow(clippy::unwrap_used)]
 
-use crate::lab::frames::{next, send};
+use crate::lab::frames::{next, program, send};
 use crate::lab::{Lab, isolations, until};
 use ringway_ring_client::Ring;
 use serde_json::Value;
@@ -65,12 +65,6 @@ fn runs(lab: &Lab) -> bool {
 
 fn read(lab: &Lab, handler: &str) -> u64 {
     lab.ok(&["function", "read", "f", handler]).trim().parse().unwrap()
-}
-
-fn program(lab: &Lab, port: &str) -> Ring {
-    let ring = Ring::connect(&lab.socket(&format!("{port}.sock"))).unwrap();
-    until("the port is up", || lab.state(port) == "up");
-    ring
 }
 
 #[test]

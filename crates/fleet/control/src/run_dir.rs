@@ -51,7 +51,7 @@ pub enum RunDirError {
         /// Process ID of the fabric that has it.
         pid: String,
     },
-    /// Another user created it, or it is a link.
+    /// Another user created the directory, or its path is a link.
     #[error("{path} belongs to user {owner} or is a link; remove it, or choose another in [fabric]")]
     Foreign {
         /// The run directory.

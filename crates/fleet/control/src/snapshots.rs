@@ -16,7 +16,7 @@ pub enum SnapshotError {
     /// No snapshot has this name.
     #[error("there is no snapshot \"{0}\"; `ringway snapshot list` shows those there are")]
     Unknown(String),
-    /// One has this name.
+    /// A snapshot has this name.
     #[error("there is a snapshot {0} already; `ringway snapshot remove {0}` removes it")]
     Already(String),
     /// There are too many.

@@ -506,8 +506,8 @@ fn a_clock_set_back_does_not_extend_leases() {
     drop(engine);
 
     let engine = Engine::open(Arc::new(Embedded::open(&path, 1_000).unwrap())).unwrap();
-    assert_eq!(engine.settle(1_000).unwrap(), 3);
-    assert_eq!(engine.settle(1_000).unwrap(), 0);
+    assert_eq!(engine.correct_times(1_000).unwrap(), 3);
+    assert_eq!(engine.correct_times(1_000).unwrap(), 0);
     let names: Vec<String> = engine.hosts(1_000).unwrap().remove(0).facts.into_keys().collect();
     assert_eq!(names, ["dated", "kept"]);
     let moved = engine.view(|model| model.vm("two").unwrap().vm.moved_at).unwrap();

@@ -112,7 +112,7 @@ impl Service {
         }
         let mut service = Service::on(Engine::open(store.clone()), clock)?;
         service.files = Some((store, path.into()));
-        let settled = service.engine.settle(clock.now());
+        let settled = service.engine.correct_times(clock.now());
         match settled.map_err(|error| StoreError::File(error.to_string()))? {
             0 => {}
             many => tracing::warn!("the clock went back since: {many} objects were of a time to come"),

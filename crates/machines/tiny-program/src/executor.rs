@@ -73,7 +73,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// None yet; `any` is set when one was woken.
+    /// No tasks yet; `any` is set when a task was woken.
     pub fn new(any: Arc<AtomicBool>) -> Tasks {
         Tasks { all: Vec::new(), any }
     }

@@ -56,7 +56,7 @@ pub enum End {
     #[error("the guest ended with code {0}")]
     Exit(u32),
     /// The guest's time limit expired.
-    #[error("the guest's time is over")]
+    #[error("the guest exceeded its time limit")]
     Time,
     /// A fault without a handler.
     #[error("the guest had a triple fault")]

@@ -34,7 +34,7 @@ pub(crate) const RATE: Bound = Bound::Most(1 << 50);
 pub(crate) const SPAN: Bound = Bound::Most(1 << 41);
 /// Rounds, probes, tries.
 pub(crate) const COUNT: Bound = Bound::Most(1 << 30);
-/// The same, or none.
+/// Bounds of numbers that may be missing.
 pub(crate) const BYTES_OR_NONE: Bound = Bound::OrNone(&BYTES);
 pub(crate) const RATE_OR_NONE: Bound = Bound::OrNone(&RATE);
 pub(crate) const SPAN_OR_NONE: Bound = Bound::OrNone(&SPAN);

@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// It goes on with other numbers.
+/// The state is encoded as the next number, so that the copy makes other numbers.
 impl Field for Random {
     fn put(&self, to: &mut Vec<u8>) {
         self.clone().next().put(to);

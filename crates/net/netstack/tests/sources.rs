@@ -371,14 +371,14 @@ fn a_connection_ends_when_its_peer_can_be_no_host_any_more() {
         add(&mut stack, cidr);
         assert_eq!(stack.error(socket), Ok(Some(ConnectionError::Unreachable)), "{cidr}");
         assert_eq!(sent_until_idle(&mut stack, 3), [[0u8; 0]; 0], "{cidr}");
-        // The same while it closes.
+        // So does a connection that closes,
         let (mut stack, socket) = connected();
         assert_eq!(stack.send(0, socket, &[1; 100]), Ok(100));
         assert_eq!(sent_now(&mut stack).len(), 1);
         stack.close(0, socket).unwrap();
         add(&mut stack, cidr);
         assert_eq!(sent_until_idle(&mut stack, 3), [[0u8; 0]; 0], "{cidr}");
-        // And while it opens, from either side.
+        // and one that opens, from either side.
         let (mut stack, _) = host();
         let opening = stack.connect(0, (address("10.0.5.255"), 80).into()).unwrap();
         let (protocol, syn) = requests(address("10.0.5.255"), address("10.0.0.1")).swap_remove(1);

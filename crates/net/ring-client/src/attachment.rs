@@ -1,7 +1,7 @@
 //! An attachment to a port: a ring that is requested, received, and requested again when it is lost.
 
 use crate::connect::{Map, map_anywhere};
-use crate::{Coming, Ring, RingError, RingKind, RingOptions};
+use crate::{PendingRing, Ring, RingError, RingKind, RingOptions};
 use ringway_host::{PollFd, poll};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -19,7 +19,7 @@ pub enum State {
     /// There is none; `next` says when to ask for one.
     Away,
     /// The ring was requested.
-    Requested(Coming),
+    Requested(PendingRing),
     /// The ring can be used.
     Up(Ring),
 }
@@ -30,7 +30,7 @@ pub struct Attachment {
     options: RingOptions,
     state: State,
     /// A pipe's end that waits for a new other end.
-    kept: Option<Coming>,
+    kept: Option<PendingRing>,
     epoch: u64,
     next: u64,
     /// The last delay.
@@ -127,7 +127,7 @@ impl Attachment {
     pub fn tend_by(&mut self, now: u64, connect: impl FnOnce() -> io::Result<UnixStream>, map: Map<'_>) {
         if matches!(self.state, State::Away) && now >= self.next {
             let options = self.options;
-            let ask = || Coming::over(connect().map_err(RingError::Unreachable)?, options);
+            let ask = || PendingRing::over(connect().map_err(RingError::Unreachable)?, options);
             match self.kept.take().map_or_else(ask, Ok) {
                 Ok(coming) => drop(self.become_as(State::Requested(coming))),
                 Err(error) => self.lose(&error, now),

@@ -36,7 +36,7 @@ mod tx;
 
 pub use connect::{Map, RingOptions};
 pub use error::RingError;
-pub use ring::{Coming, Ring, Wait};
+pub use ring::{PendingRing, Ring, Wait};
 pub use ringway_mem::{Span, SpanMut};
 pub use ringway_ring::{FRAGMENTS, MOREFRAG, Received, RingKind, Slot};
 pub use rx::{Rx, Taken};

@@ -166,9 +166,9 @@ impl Ring {
 
     /// Drops the ring, and prepares to receive another from the pipe's new other end over the same socket, if it came
     /// over a socket.
-    pub fn another(self) -> Option<Coming> {
+    pub fn another(self) -> Option<PendingRing> {
         match self.origin {
-            Origin::Socket(socket, _) => Some(Coming { socket }),
+            Origin::Socket(socket, _) => Some(PendingRing { socket }),
             Origin::Device(..) => None,
         }
     }
@@ -297,19 +297,19 @@ impl AsFd for Ring {
 
 /// A requested ring that has not arrived, for programs that wait on several descriptors.
 #[derive(Debug)]
-pub struct Coming {
+pub struct PendingRing {
     socket: UnixStream,
 }
 
-impl Coming {
+impl PendingRing {
     /// Requests a ring from the port at `path`.
-    pub fn connect(path: &Path, options: RingOptions) -> Result<Coming, RingError> {
-        Coming::over(connect(path)?, options)
+    pub fn connect(path: &Path, options: RingOptions) -> Result<PendingRing, RingError> {
+        PendingRing::over(connect(path)?, options)
     }
 
     /// Requests a ring from the port that `socket` is connected to.
-    pub fn over(socket: UnixStream, options: RingOptions) -> Result<Coming, RingError> {
-        Ok(Coming { socket: ask(socket, options)? })
+    pub fn over(socket: UnixStream, options: RingOptions) -> Result<PendingRing, RingError> {
+        Ok(PendingRing { socket: ask(socket, options)? })
     }
 
     /// The ring, once the socket is readable; waits at most `timeout`.
@@ -324,7 +324,7 @@ impl Coming {
 }
 
 /// The socket that will deliver the ring.
-impl AsFd for Coming {
+impl AsFd for PendingRing {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -31,7 +31,7 @@ enum Reads {
     Waits,
     /// The reader comes after the bytes arrived.
     Later,
-    /// The same, and it uses them where they are, as by `TcpStream::read_in_place`.
+    /// The reader comes later, and uses the bytes where they are, by `TcpStream::read_in_place`.
     InPlace,
 }
 

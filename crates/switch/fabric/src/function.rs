@@ -78,7 +78,7 @@ enum Life {
     /// Its first configuration is being built.
     Building,
     Running(Box<Resident>),
-    /// It ended; `control` knows, and releases it.
+    /// Ended: `control` was told, and releases it.
     Ended,
 }
 
@@ -123,7 +123,7 @@ pub struct Ran {
 }
 
 impl Functions {
-    /// None yet. Each polls its ports for `spin` nanoseconds after the last frame, before it waits to be woken.
+    /// No functions yet. Each polls its ports for `spin` nanoseconds after the last frame, before it waits to be woken.
     pub fn new(spin: u64) -> Functions {
         Functions { spin, ..Functions::default() }
     }
@@ -439,21 +439,10 @@ pub(crate) mod tests {
         Function {
             name: "f".into(),
             configuration: Configuration { text: click.into(), ..Configuration::default() },
-            program: None,
             isolation: Isolation::Worker,
-            fallback: false,
-            snapshots: true,
-            parameters: Vec::new(),
             ports: vec!["a".into()],
-            chained: false,
-            devices: Vec::new(),
             memory: 32 << 20,
-            core: None,
-            burst: 64,
-            start: true,
-            first_frame: false,
-            idle: 0,
-            instance: None,
+            ..Function::default()
         }
     }
 

@@ -16,7 +16,7 @@ pub const DATAGRAM: usize = HEAD + u16::MAX as usize + LONGEST;
 pub struct Record<'a> {
     /// The port's name.
     pub port: &'a str,
-    /// It replaces what was kept under the same key.
+    /// The record replaces a former one with the same key.
     pub key: u32,
     /// The message; `None`: what was kept counts no longer.
     pub bytes: Option<&'a [u8]>,

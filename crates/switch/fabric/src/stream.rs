@@ -23,7 +23,7 @@ pub enum StreamError {
     #[error("a message on the stream can't be read: {0}")]
     Json(#[from] serde_json::Error),
     /// Longer than any message is.
-    #[error("a message of {0} bytes is longer than any")]
+    #[error("a message of {0} bytes is too long")]
     TooLong(usize),
 }
 

@@ -396,7 +396,7 @@ impl Worker {
             within.set(true);
             worker.round(functions, false);
             within.set(false);
-            // It may have been given up.
+            // The function may have been removed meanwhile.
             !worker.stopped && functions.has(number)
         });
         let built = function::build(build, breath);
@@ -533,7 +533,7 @@ enum Polled {
     Moved,
     /// The queue had no frames, but stays active.
     Active,
-    /// It is inactive now, until a wake-up or this time.
+    /// The queue is inactive now, until a wake-up or this time.
     Inactive(Option<u64>),
 }
 

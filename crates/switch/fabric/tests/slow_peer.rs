@@ -111,21 +111,10 @@ fn add_function(fabric: &mut Fabric) -> UnixStream {
     let function = Function {
         name: "f".into(),
         configuration: Configuration { text: text.into(), ..Configuration::default() },
-        program: None,
         isolation: Isolation::Worker,
-        fallback: false,
-        snapshots: true,
-        parameters: Vec::new(),
         ports: vec!["in".into(), "out".into()],
-        chained: false,
-        devices: Vec::new(),
         memory: 32 << 20,
-        core: None,
-        burst: 64,
-        start: true,
-        first_frame: false,
-        idle: 0,
-        instance: None,
+        ..Function::default()
     };
     let (ours, theirs) = UnixStream::pair().unwrap();
     fabric.add_function(1, function, ("handlers".into(), theirs.into())).unwrap();

@@ -11,7 +11,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// A ring as it was when the driver enabled it.
 #[derive(Debug, Default)]
-pub(crate) struct RingState {
+pub struct RingState {
     generation: AtomicU32,
     base: AtomicU64,
     len: AtomicU32,
@@ -46,7 +46,7 @@ impl RingState {
 
 /// A worker's view of a ring, taken when the ring was enabled.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ring {
+pub struct Ring {
     /// Which enabling of the ring this is; 0: none.
     pub generation: u32,
     base: u64,
@@ -60,7 +60,7 @@ pub(crate) struct Ring {
 
 /// The part of a ring that was translated last.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Part<'t> {
+pub struct Part<'t> {
     pairs: Option<Pairs<'t>>,
     first: u32,
 }

@@ -10,8 +10,10 @@
 //! (descriptors for it are filled in order), wakeup, flow control, offloads in loopback, and writes to the EEPROM. A
 //! segmented frame counts once in the statistics; missed frames (MPC) are counted by the worker instead.
 //!
-//! A model of that family is a folder as [`i82540em`]; another family is a folder beside [`e1000`], as [`rtl8139`] is.
-//! [`shared_ring`] is no card: a device whose memory is a program's ring. Read `e1000/nic.rs` first.
+//! A model of that family is a folder as [`i82540em`]; another family is a folder beside [`e1000`], as [`rtl8139`] is:
+//! its registers, and what `engine/` asks of a family, since the engines of descriptor rings are the same for all.
+//! [`shared_ring`] is no card: a device whose memory is a program's ring. Read `e1000/nic.rs` first, then
+//! `engine/mod.rs`.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -21,6 +23,7 @@ mod chip;
 mod descriptor_ring;
 mod device;
 pub mod e1000;
+mod engine;
 pub mod i82540em;
 pub mod i82574l;
 mod microwire;

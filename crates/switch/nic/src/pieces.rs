@@ -104,7 +104,7 @@ pub(crate) fn keep(region: Region, len: u32) -> Result<Kept, MemoryError> {
 
 /// Rewritten headers of the frames of a burst.
 #[derive(Debug)]
-pub(crate) struct Headers(Kept);
+pub struct Headers(Kept);
 
 impl Headers {
     pub fn new() -> Result<Headers, MemoryError> {

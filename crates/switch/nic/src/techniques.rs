@@ -83,7 +83,7 @@ const CACHED: u32 = 32;
 
 /// The techniques as workers read them. A mix of old and new values is harmless.
 #[derive(Debug, Default)]
-pub(crate) struct Switches {
+pub struct Switches {
     moderate: AtomicU64,
     combine: AtomicU64,
     poll: AtomicU64,

@@ -1,12 +1,17 @@
 //! The connection of a port that is a PCI device to its client, over vfio-user.
 
+use crate::Exits;
+use crate::peer::{Gone, State};
 use crate::session_socket::{Accepted, Received, SessionSocket, SocketError};
-use crate::{Exits, State};
 use ringway_frame::{Counters, CountersRef, add};
 use ringway_host::{Budget, Clock, Epoll, EventFd, FdKind};
 use ringway_mem::MemoryError;
+use ringway_nic::Area;
+use ringway_nic::pci::{ConfigSpace, Identity};
 use ringway_ring::LayoutError;
-use ringway_vfio_user::{CodecError, DESCRIPTORS, Device, Inbox, Offer, Session, SessionError};
+use ringway_vfio_user::{
+    CodecError, DESCRIPTORS, Device, Inbox, Offer, Refused, Region, RegionInfo, Session, SessionError, pci,
+};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -101,6 +106,40 @@ pub(crate) trait Served: Device {
 
     /// For people: what it is, and its settings in use.
     fn detail(&self) -> String;
+}
+
+/// A refusal of a client's request.
+pub(crate) fn refused(errno: u32, reason: impl ToString) -> Refused {
+    Refused { errno, reason: reason.to_string() }
+}
+
+/// The part of a device that has the number of a region.
+pub(crate) fn area(region: u32) -> Result<Area, Refused> {
+    match region {
+        pci::CONFIG => Ok(Area::Config),
+        bar => u8::try_from(bar).map(Area::Bar).map_err(|_| Refused::invalid("no such region")),
+    }
+}
+
+/// The regions of a device, none of which can be mapped.
+pub(crate) fn regions(identity: &Identity, config: &ConfigSpace) -> Vec<Region> {
+    let flags = RegionInfo::READ | RegionInfo::WRITE;
+    let mut regions = vec![Region::default(); pci::REGIONS];
+    for (region, bar) in regions.iter_mut().zip(identity.bars) {
+        if let Some(bar) = bar {
+            *region = Region { size: bar.size.into(), flags, ..Region::default() };
+        }
+    }
+    regions[pci::CONFIG as usize] = Region { size: config.len() as u64, flags, ..Region::default() };
+    regions
+}
+
+/// Refuses what is no eventfd. Attack: a pipe that is full, or a socket that keeps the session open.
+pub(crate) fn check_eventfd(fd: Option<&OwnedFd>) -> Result<(), Refused> {
+    match fd.is_none_or(|fd| FdKind::of(fd.as_fd()) == Some(FdKind::EventFd)) {
+        true => Ok(()),
+        false => Err(Refused::invalid("the descriptor is no eventfd")),
+    }
 }
 
 /// An eventfd that wakes the session thread when the budget is spent.
@@ -225,9 +264,18 @@ impl<D: Served> Backend<D> {
         self.device.has_grown(0, &self.counters);
     }
 
+    /// [`Backend::readable`], as [`crate::peer::Peer::check`] has it.
+    pub fn check(&mut self) -> Result<(), Gone> {
+        self.readable().map_err(|error| Gone {
+            reason: error.to_string(),
+            fault: error.is_fault(),
+            rest: self.rest(Clock::new().now()),
+        })
+    }
+
     /// The last request that was refused since the previous call, for the log.
-    pub fn refused(&mut self) -> Option<SessionError> {
-        self.refused.take()
+    pub fn refused(&mut self) -> Option<String> {
+        self.refused.take().map(|refused| refused.to_string())
     }
 
     /// The state of the port.

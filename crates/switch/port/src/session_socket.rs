@@ -57,7 +57,7 @@ pub(crate) struct Accepted {
     pub most: usize,
     /// Kinds besides memory.
     pub kinds: &'static [FdKind],
-    /// These kinds, for the error.
+    /// Names of `kinds`, for the error.
     pub names: &'static str,
 }
 

@@ -202,7 +202,7 @@ impl Spread {
             // Attack: so many flows that others find no room. Those that have an entry keep it; flows without one stay
             // together, with the bucket.
             None => {
-                self.crowd(self.bucket(key), now);
+                self.mark_crowded(self.bucket(key), now);
                 owner
             }
         }
@@ -236,7 +236,7 @@ impl Spread {
         (usize::from(own.next), true)
     }
 
-    fn crowd(&self, bucket: &AtomicU32, now: Tick) {
+    fn mark_crowded(&self, bucket: &AtomicU32, now: Tick) {
         let word = bucket.load(Relaxed);
         let own = Bucket::of(word);
         if own.crowded != now.0 {
@@ -267,7 +267,7 @@ impl Spread {
         }
         match free {
             Some(way) => way.store(new, Relaxed),
-            None => self.crowd(self.bucket(key), now),
+            None => self.mark_crowded(self.bucket(key), now),
         }
     }
 

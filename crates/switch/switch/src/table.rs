@@ -238,7 +238,7 @@ impl Table {
         let scrambled = self.scramble(source);
         let (bucket, new) = (self.bucket(scrambled), key(scrambled, port));
         if bucket.keys.iter().any(|key| key.load(Relaxed) == new) {
-            // It is seen again, and so alive.
+            // The station is seen again, and so alive.
             return (Some(Learned::Known), if source == to { Some(port) } else { found });
         }
         let Some((_, replaced, learned)) = self.choose(bucket, new, second) else {

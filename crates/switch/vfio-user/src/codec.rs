@@ -24,7 +24,7 @@ pub enum CodecError {
         size: u32,
     },
     /// More descriptors than the receiver accepts; the surplus is lost.
-    #[error("more descriptors were received than any message carries")]
+    #[error("more descriptors were received than a message may carry")]
     DescriptorFlood,
     /// The stream ended within a message.
     #[error("the connection ended in the middle of a message")]

@@ -20,7 +20,7 @@ impl IrqType {
     pub const EVENTFD: u32 = 1;
     /// The type's interrupts can be masked.
     pub const MASKABLE: u32 = 2;
-    /// They mask themselves when raised; the client unmasks them.
+    /// Interrupts mask themselves when raised; the client unmasks them.
     pub const AUTOMASKED: u32 = 4;
     /// The type's interrupts are enabled as a set.
     pub const NORESIZE: u32 = 8;

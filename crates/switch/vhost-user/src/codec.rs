@@ -40,7 +40,7 @@ pub enum CodecError {
         want: usize,
     },
     /// More descriptors than any message carries; the surplus was closed.
-    #[error("more descriptors were received than any message carries")]
+    #[error("more descriptors were received than a message may carry")]
     DescriptorFlood,
     /// A field with an invalid value.
     #[error("message {} has an invalid {field}", name(*request))]

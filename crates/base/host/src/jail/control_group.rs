@@ -80,13 +80,13 @@ impl ControlGroup {
     }
 
     /// The `cgroup.procs` files to which a process writes `0` to join.
-    pub(super) fn doors(&self) -> io::Result<Vec<OwnedFd>> {
-        [&self.memory].into_iter().chain(&self.processors).map(Group::door).collect()
+    pub(super) fn procs_files(&self) -> io::Result<Vec<OwnedFd>> {
+        [&self.memory].into_iter().chain(&self.processors).map(Group::procs_file).collect()
     }
 }
 
 impl Group {
-    fn door(&self) -> io::Result<OwnedFd> {
+    fn procs_file(&self) -> io::Result<OwnedFd> {
         Ok(OpenOptions::new().write(true).open(self.folder.join("cgroup.procs"))?.into())
     }
 }
@@ -184,7 +184,7 @@ fn make(within: &Path, is_v2: bool, controller: Controller, limits: Limits) -> i
             put(&file("cpu.shares"), &u64::from(threads).saturating_mul(1024).clamp(2, 262_144).to_string())?;
         }
     }
-    group.door()?;
+    group.procs_file()?;
     Ok(group)
 }
 

@@ -52,7 +52,7 @@ impl Plan {
         let held: Vec<OwnedFd> = held.collect::<Result<_, _>>().map_err(failed)?;
         let mut plan = Plan { steps: vec![Step::Group], flags: 0, descriptors: count, _slot: slot };
         if let Some(group) = jail.group {
-            let groups = group.doors().map_err(|error| given("its control group", &error))?;
+            let groups = group.procs_files().map_err(|error| given("its control group", &error))?;
             plan.steps.extend(groups.into_iter().map(Step::Join));
         }
         if fence == Fence::Namespaces {

@@ -2,6 +2,7 @@
 //! in which a lock may be held forever. Therefore nothing here allocates, and system calls are made directly,
 //! since the C library's wrappers act on all threads.
 
+use crate::process_setup;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
@@ -104,7 +105,10 @@ impl Step {
                 rustix::process::setrlimit(*resource, Rlimit { current: Some(*most), maximum: Some(*most) })
             }
             Landlock(ruleset) => landlock(ruleset.as_fd()),
-            Bound => bound(),
+            Bound => {
+                process_setup::bound_capabilities(CapabilitySet::empty());
+                Ok(())
+            }
             User(user, groups) => become_user(*user, groups),
             Drop => rustix::thread::set_capabilities(None, NONE),
             ParentDeathSignal => rustix::process::set_parent_process_death_signal(Some(Signal::KILL)),
@@ -215,16 +219,6 @@ fn landlock(ruleset: BorrowedFd<'_>) -> Result<(), Errno> {
     checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
 }
 
-fn bound() -> Result<(), Errno> {
-    for capability in 0..64 {
-        // SAFETY: the call takes numbers only. What isn't there, or isn't ours, needs no dropping.
-        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
-    }
-    // A kernel without ambient capabilities has none to drop.
-    let _ = rustix::thread::clear_ambient_capability_set();
-    Ok(())
-}
-
 fn become_user(user: u32, groups: &[Gid]) -> Result<(), Errno> {
     rustix::thread::set_thread_groups(groups)?;
     let (group, user) = (Gid::from_raw(user), Uid::from_raw(user));
@@ -233,13 +227,7 @@ fn become_user(user: u32, groups: &[Gid]) -> Result<(), Errno> {
 }
 
 fn defaults() -> Result<(), Errno> {
-    // SAFETY: a set of signals is numbers, all of whose values are valid; the calls read and write it only.
-    unsafe {
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-    }
+    process_setup::default_signals();
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     Ok(())
 }

@@ -8,10 +8,10 @@ pub mod numbers;
 mod prepare;
 
 use crate::error::{HostError, Named};
+use crate::process_setup::{Forked, fork};
 use crate::trapped::{Trap, duplicate};
 use crate::{TapAddresses, TapSettings, receive_with};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -89,21 +89,12 @@ pub enum LaunchError {
 /// # Errors
 /// There can't be one more process.
 pub fn launch(launch: &Launch) -> Result<Launched, LaunchError> {
-    let (ours, theirs) =
-        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .named("socketpair")?;
-    // SAFETY: the child has one thread, a copy of this one; the C library's fork leaves its allocator usable there.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        drop(ours);
-        prepare::become_program(launch, &theirs);
-    }
-    drop(theirs);
-    let Some(process) = Pid::from_raw(child).filter(|_| child > 0) else {
-        return Err(HostError::Call { call: "fork", error: crate::tap::last_error() }.into());
+    let (process, talk) = match fork()? {
+        Forked::Parent(process, ours) => (process, ours),
+        Forked::Child(theirs) => prepare::become_program(launch, &theirs),
     };
     let end = pidfd_open(process, PidfdFlags::empty()).named("pidfd_open")?;
-    Ok(Launched { process, end, traps: launch.trap, talk: ours })
+    Ok(Launched { process, end, traps: launch.trap, talk })
 }
 
 fn refusal(message: &[u8]) -> LaunchError {

@@ -81,7 +81,7 @@ fn prepare(launch: &Launch, talk: &OwnedFd) -> Result<(), Failed> {
     send_with(talk, b"interface", &inside).map_err(|error| failed("handing over", error))?;
     drop((queues, control, folder));
     rustix::thread::set_no_new_privs(true).map_err(|error| failed("no_new_privs", error))?;
-    default_signals();
+    crate::process_setup::default_signals();
     if launch.trap {
         trap(talk)?;
     }
@@ -196,17 +196,6 @@ fn without_suid() -> Result<(), Failed> {
         0 => Ok(()),
         _ if last_error() == Errno::NOSYS => Ok(()),
         _ => Err(failed("making mounts nosuid", last_error())),
-    }
-}
-
-/// Undoes what Rust's runtime and our parent changed.
-fn default_signals() {
-    // SAFETY: a set of signals is numbers, all of whose values are valid; the calls read and write it only.
-    unsafe {
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&raw mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
     }
 }
 

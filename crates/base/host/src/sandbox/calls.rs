@@ -103,7 +103,7 @@ fn rules(more: &[libc::c_long], controls: &[i64]) -> Result<Rules, BackendError>
 pub(super) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// They allow the calls of `more` and the `ioctl`s of `controls` too.
+    /// Filters that also allow the calls of `more` and the `ioctl`s of `controls`.
     pub fn new(more: &[libc::c_long], controls: &[i64]) -> Result<Filters, HostError> {
         let main = program(rules(more, controls), refuse(libc::EPERM), SeccompAction::Allow)?;
         // The stricter filter is loaded last: it forbids loading further ones.

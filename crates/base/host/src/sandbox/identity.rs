@@ -1,6 +1,7 @@
 //! Users, groups and capabilities.
 
 use crate::error::{HostError, Named};
+use crate::process_setup::bound_capabilities;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set};
 
 /// User and group `nobody`.
@@ -12,11 +13,7 @@ pub(super) fn drop_privileges(user: libc::uid_t, kept: CapabilitySet) -> Result<
     let is_root = rustix::process::geteuid().is_root();
     let kept = capabilities(None).named("looking at capabilities")?.permitted & kept;
     rustix::thread::set_keep_capabilities(!kept.is_empty()).named("keeping capabilities")?;
-    for capability in (0..64).filter(|capability| kept.bits() & 1 << capability == 0) {
-        // SAFETY: the call takes numbers only. What isn't there, or isn't ours, needs no dropping.
-        unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
-    }
-    let _ = rustix::thread::clear_ambient_capability_set();
+    bound_capabilities(kept);
     if is_root {
         // SAFETY: the calls change the process's identity and touch no memory of ours; the list of groups is
         // empty.

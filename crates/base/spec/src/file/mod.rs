@@ -10,7 +10,7 @@ pub mod units;
 
 pub use key::{Key, Value};
 pub use problem::{Problem, Problems, nearest};
-pub use section::{Diagnostics, Section, either};
+pub use section::{Diagnostics, Section, either, keys_of};
 
 use std::ops::Range;
 use toml::Spanned;

@@ -143,6 +143,14 @@ pub struct Section<'t> {
     diagnostics: &'t Diagnostics,
 }
 
+/// The keys that `read` looks for in a table, which is named `path` and has none.
+pub fn keys_of<T>(path: &str, read: impl FnOnce(&mut Section<'_>, &Diagnostics) -> T) -> Vec<&'static str> {
+    let (table, diagnostics) = (DeTable::new(), Diagnostics::default());
+    let mut section = Section::new(path.into(), 0..0, &table, &diagnostics);
+    read(&mut section, &diagnostics);
+    section.known
+}
+
 /// The type of a value, for messages.
 fn kind_of(value: &DeValue<'_>) -> &'static str {
     match value {

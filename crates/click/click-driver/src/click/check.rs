@@ -6,7 +6,7 @@ use super::resident::{needs_system, resident_registry};
 use super::{Machine, function_registry};
 use crate::elements::opens;
 use crate::file::NO_FILES;
-use crate::handed::{self, Handed};
+use crate::inherited::{self, Inherited};
 use ringway_click::{Clock, Console, PACKETS, Router};
 use ringway_click_lang::{Diagnostics, Graph, Severity};
 use ringway_elements::platform::Uses;
@@ -62,11 +62,14 @@ pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
     uses.check(&graph, file, &mut diagnostics);
     check_system(&graph, resident, &mut diagnostics);
     let mut complaints = complaints(&diagnostics);
-    let known =
-        handed::hand(Some(Handed { ports: ports.to_vec(), devices: devices.to_vec(), ..Handed::default() }));
+    let known = inherited::set(Some(Inherited {
+        ports: ports.to_vec(),
+        devices: devices.to_vec(),
+        ..Inherited::default()
+    }));
     let options = builder.options(Clock::Real(Box::new(Machine::default())), String::new());
     complaints.extend(self::complaints(&Router::check(graph, &builder.reader.registry, options)));
-    handed::hand(known);
+    inherited::set(known);
     complaints
 }
 

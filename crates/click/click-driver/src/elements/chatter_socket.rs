@@ -20,7 +20,6 @@
 use super::listener::{ListeningSocket, Stream, Where};
 use ringway_click::arg::{Args, Word};
 use ringway_click::{ChatterLines, Class, Context, Element, Failed, Handler, Reach, Task};
-use std::any::Any;
 use std::io::ErrorKind;
 
 pub static CLASS: Class = Class::new("ChatterSocket", || Box::<ChatterSocket>::default()).reach(Reach::Whole);
@@ -119,7 +118,6 @@ impl Element for ChatterSocket {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>().filter(|old| old.listening.is_like(&self.listening))
         else {
             // Errors have been reported.

@@ -30,7 +30,6 @@ use ringway_click::{
     Task, Timer,
 };
 use ringway_wire::pcap::{HEADER_LEN, Header, LONGEST, RECORD_LEN};
-use std::any::Any;
 
 pub static CLASS: Class =
     Class::new("FromDump", || Box::<FromDump>::default()).ports("0/1-2").processing("a/ah");
@@ -245,7 +244,6 @@ impl Element for FromDump {
 
     /// Continues in the same file.
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         if self.capture.path == from.capture.path {
             self.capture = std::mem::take(&mut from.capture);

@@ -17,8 +17,8 @@
 //! Handlers: `count`, `byte_count`, `drops` (frames too long for a packet, or with invalid metadata), `state`
 //! (`up`, `requested`, or `away` with the reason), `losses` (number of lost rings) (read); `reset_counts`
 //! (write).
-use crate::attachment::Plug;
+use crate::attachment::PortAccess;
 use ringway_click::Class;
 use ringway_elements::platform::{FromPort, devices};
 
-pub static CLASS: Class = devices::source(Class::new("FromPort", || Box::<FromPort<Plug>>::default()));
+pub static CLASS: Class = devices::source(Class::new("FromPort", || Box::<FromPort<PortAccess>>::default()));

@@ -154,14 +154,14 @@ enum Listener {
 impl Listener {
     /// Listens on a UNIX socket file; or on a TCP port, with a `+` suffix on this or a later free one.
     fn open(unix: bool, place: &str, localhost: bool) -> Result<Self> {
-        if let Some(callers) = crate::handed::callers(place).filter(|_| unix) {
+        if let Some(callers) = crate::inherited::callers(place).filter(|_| unix) {
             return Ok(Self::Passed(callers));
         }
         if unix {
-            let handed = crate::handed::listener(place);
+            let inherited = crate::inherited::listener(place);
             // The file of a socket that was handed over is not ours to remove.
-            let path = handed.is_none().then(|| place.to_string());
-            let listener = handed.map_or_else(|| UnixListener::bind(place), Ok)?;
+            let path = inherited.is_none().then(|| place.to_string());
+            let listener = inherited.map_or_else(|| UnixListener::bind(place), Ok)?;
             listener.set_nonblocking(true)?;
             return Ok(Self::Unix(listener, path));
         }

@@ -1,5 +1,5 @@
 //! Elements that need an operating system, one per file.
-use crate::attachment::Plug;
+use crate::attachment::PortAccess;
 use ringway_click::{Class, Documentation};
 use ringway_elements::platform::{FromPort, ToPort, devices};
 
@@ -80,8 +80,10 @@ pub(crate) fn opens(class: &str) -> bool {
 }
 
 /// The classes for devices of existing configurations, in functions: each device stands for a port.
-pub(crate) static DEVICES: [Class; devices::COUNT] =
-    devices::classes(|| Box::new(FromPort::<Plug>::of_device()), || Box::new(ToPort::<Plug>::of_device()));
+pub(crate) static DEVICES: [Class; devices::COUNT] = devices::classes(
+    || Box::new(FromPort::<PortAccess>::of_device()),
+    || Box::new(ToPort::<PortAccess>::of_device()),
+);
 
 /// Their documentation.
 pub const DOCUMENTATION: Documentation = include!(concat!(env!("OUT_DIR"), "/documentation.rs"));

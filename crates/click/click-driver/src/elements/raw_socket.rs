@@ -170,7 +170,6 @@ impl Element for RawSocket {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn std::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             self.drops += u64::from(self.outbox.take_state(&mut from.outbox).is_some());
         }

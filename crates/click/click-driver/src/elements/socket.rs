@@ -327,7 +327,6 @@ impl Element for Socket {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn std::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         let socket = from.socket.take();
         if from.options == self.options {

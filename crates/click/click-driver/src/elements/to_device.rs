@@ -108,7 +108,6 @@ impl Element for ToDevice {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn std::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         if let Some(packet) = self.outbox.take_state(&mut from.outbox) {
             self.drop_one(packet, cx);

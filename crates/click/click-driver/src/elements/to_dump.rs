@@ -22,7 +22,6 @@ use ringway_click::{
 };
 use ringway_click_lang::config;
 use ringway_wire::pcap::{Header, LONGEST};
-use std::any::Any;
 
 pub static CLASS: Class = Class::new("ToDump", || Box::<ToDump>::default())
     .ports("1/0-1")
@@ -158,7 +157,6 @@ impl Element for ToDump {
 
     /// Continues in the same file.
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         if (&self.path, self.header) == (&from.path, from.header) {
             (self.file, self.count) = (from.file.take(), from.count);

@@ -24,7 +24,6 @@ use ringway_click::{
 };
 use ringway_click_lang::config;
 use ringway_elements::summary::{self, Time, Writer};
-use std::any::Any;
 
 pub static CLASS: Class = Class::new("ToIPSummaryDump", || Box::<ToIpSummaryDump>::default())
     .ports("1/0-1")
@@ -164,7 +163,6 @@ impl Element for ToIpSummaryDump {
 
     /// Continues in the same file.
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         let kind = |dump: &Self| (dump.writer.heading(), dump.writer.binary);
         if self.path == from.path && kind(self) == kind(from) {

@@ -13,8 +13,8 @@
 //! Handlers: `count`, `byte_count`, `drops`, `drop_counts` (reasons and counts, one per line: `full`, `away`,
 //! `too-long`), `state` (`up`, `requested`, or `away` with the reason), `losses` (number of lost rings) (read);
 //! `reset_counts` (write).
-use crate::attachment::Plug;
+use crate::attachment::PortAccess;
 use ringway_click::Class;
 use ringway_elements::platform::{ToPort, devices};
 
-pub static CLASS: Class = devices::sink(Class::new("ToPort", || Box::<ToPort<Plug>>::default()));
+pub static CLASS: Class = devices::sink(Class::new("ToPort", || Box::<ToPort<PortAccess>>::default()));

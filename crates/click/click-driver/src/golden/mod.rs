@@ -9,7 +9,7 @@ mod ports;
 pub use crate::click::Complaint;
 
 use crate::click::{Configuration, Host, Recorder, check, complaints, function_registry};
-use crate::handed::{self, Handed};
+use crate::inherited::{self, Inherited};
 use file::{Section, Text, sections};
 use frames::{Frame, Frames, seconds, to_capture};
 use ports::{Sink, Source};
@@ -185,13 +185,13 @@ impl Test {
         let parsed = source.read(&mut Host::new(&registry));
         let console = Recorder::default();
         let options = Options::simulated(PACKETS, console.clone(), &text);
-        let known = handed::hand(Some(Handed {
+        let known = inherited::set(Some(Inherited {
             ports: ports.clone(),
             devices: devices.clone(),
-            ..Handed::default()
+            ..Inherited::default()
         }));
         let built = Router::build(parsed.graph, &registry, options);
-        handed::hand(known);
+        inherited::set(known);
         let mut router = built.map_err(|error| self.placed(complaints(&error.diagnostics)))?;
         self.load(&mut router);
         let ended = self.drive(&mut router);

@@ -1,6 +1,6 @@
 //! The ports of a function under test: FromPort emits the frames of the test, ToPort keeps what it gets.
 use super::frames::Frame;
-use crate::handed;
+use crate::inherited;
 use ringway_click::arg::{Args, Raw};
 use ringway_click::{Class, Context, Element, Failed, PacketBurst, Signal, Task, Timer};
 use ringway_elements::platform::devices::{self, Naming};
@@ -51,7 +51,7 @@ impl Element for Source {
         args.read("OFFLOADS", &mut ignored);
         args.read("SPIN", &mut ignored);
         args.read("TIMESTAMP", &mut self.timestamp);
-        let port = self.naming.read(args, handed::port_of_device);
+        let port = self.naming.read(args, inherited::port_of_device);
         args.complete()?;
         self.port = port.map_err(|wrong| cx.error(wrong))?;
         Ok(())
@@ -88,7 +88,7 @@ pub(super) struct Sink {
 
 impl Element for Sink {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let port = self.naming.read(args, handed::port_of_device);
+        let port = self.naming.read(args, inherited::port_of_device);
         args.complete()?;
         self.port = port.map_err(|wrong| cx.error(wrong))?;
         Ok(())

@@ -24,7 +24,6 @@ use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
-use core::any::Any;
 use core::fmt::{self, Display};
 use core::marker::PhantomData;
 
@@ -143,7 +142,6 @@ fn action<E: Element>(
 // Once a type, not in each of its handlers.
 #[inline(never)]
 fn downcast<E: Element>(element: &mut dyn Element) -> Option<&mut E> {
-    let element: &mut dyn Any = element;
     element.downcast_mut()
 }
 

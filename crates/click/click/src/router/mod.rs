@@ -38,7 +38,6 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::any::Any;
 use core::cell::{Cell, RefCell};
 use core::fmt;
 
@@ -290,7 +289,6 @@ impl Router {
         change: impl FnOnce(&mut T, &mut Context<'_>) -> R,
     ) -> Option<R> {
         let run = |element: &mut dyn Element, cx: &mut Context<'_>| {
-            let element: &mut dyn Any = element;
             element.downcast_mut::<T>().map(|element| change(element, cx))
         };
         self.enter(id, run).flatten()

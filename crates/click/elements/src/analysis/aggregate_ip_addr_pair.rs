@@ -108,7 +108,6 @@ impl Element for AggregateIpAddrPair {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             (self.pairs, self.next) = (core::mem::take(&mut from.pairs), from.next);
         }

@@ -324,7 +324,6 @@ impl Element for AggregateIpFlows {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             (self.flows, self.next) = (core::mem::take(&mut from.flows), from.next);
             self.fragments.take(&mut from.fragments);

@@ -110,7 +110,6 @@ impl Element for AggregateLast {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         core::mem::swap(&mut self.aggregates, &mut from.aggregates);
         self.seed = from.seed;

@@ -135,7 +135,6 @@ impl Element for AggregatePacketCounter {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             self.counts = core::mem::take(&mut from.counts);
             (self.count, self.uncounted) = (from.count, from.uncounted);

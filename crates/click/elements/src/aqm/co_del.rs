@@ -139,7 +139,6 @@ impl Element for CoDel {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         (self.first_above, self.next, self.dropping) = (from.first_above, from.next, from.dropping);
         (self.count, self.last_count) = (from.count, from.last_count);

@@ -276,7 +276,6 @@ impl Element for Red {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             (self.average, self.empty) = (from.average, from.empty);
         }

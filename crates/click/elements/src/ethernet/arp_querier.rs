@@ -21,7 +21,6 @@ use super::arp_entries::{ArpEntries, Waiting, jiffies};
 use super::arp_table::ArpTable;
 use crate::ip::bare_prefix;
 use crate::packet::mark_ethernet;
-use core::any::Any;
 use core::net::Ipv4Addr;
 use ringway_click::arg::{Arg, Nanoseconds, Prefix};
 use ringway_click::prelude::*;
@@ -184,7 +183,6 @@ impl Element for ArpQuerier {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         if self.table.is_none() && from.table.is_none() {
             self.own.take(&mut from.own);

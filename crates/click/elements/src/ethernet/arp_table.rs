@@ -12,7 +12,6 @@
 //!
 //! Handlers: `table`, `drops`, `count`, `length` (read); `insert`, `delete`, `clear` (write).
 use super::arp_entries::{ArpEntries, jiffies};
-use core::any::Any;
 use ringway_click::prelude::*;
 
 pub static CLASS: Class = Class::new("ARPTable", || Box::<ArpTable>::default()).live();
@@ -63,7 +62,6 @@ impl Element for ArpTable {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             self.entries.take(&mut from.entries);
         }

@@ -418,7 +418,6 @@ impl Element for FlowMonitor {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             core::mem::swap(&mut self.flows, &mut from.flows);
             core::mem::swap(&mut self.flows6, &mut from.flows6);

@@ -311,7 +311,6 @@ impl Element for IpHealthCheck {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         self.checks = core::mem::take(&mut from.checks);
         (self.ticks, self.probes, self.answers) = (from.ticks, from.probes, from.answers);

@@ -507,7 +507,6 @@ impl Element for IpLoadBalancer {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         match (&mut self.balancer, &mut from.balancer) {
             (Either::V4(own), Either::V4(from)) => own.take_state(from),

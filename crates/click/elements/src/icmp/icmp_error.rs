@@ -93,8 +93,7 @@ impl Element for IcmpError {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
-        if let Some(from) = from.downcast_ref::<Self>() {
+        if let Some(from) = from.downcast_mut::<Self>() {
             self.id.set(from.id.get());
         }
     }

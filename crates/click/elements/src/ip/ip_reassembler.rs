@@ -133,7 +133,6 @@ impl Element for IpReassembler {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         (self.assemblies, self.memory) =
             (core::mem::take(&mut from.assemblies), core::mem::take(&mut from.memory));

@@ -373,7 +373,6 @@ impl Element for AddressTranslator {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         match (&mut self.dynamic, &mut from.dynamic) {
             (Dynamic::Ports(own), Dynamic::Ports(old))

@@ -79,7 +79,6 @@ impl Element for Ip6NdSolicitor {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         self.neighbors = core::mem::take(&mut from.neighbors);
         self.queries = from.queries;

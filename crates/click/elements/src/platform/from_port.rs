@@ -1,6 +1,6 @@
 //! FromPort, for any platform.
 use super::devices::Naming;
-use super::{Plug, PortRing};
+use super::{PortAccess, PortRing};
 use ringway_click::HEADROOM;
 use ringway_click::arg::Nanoseconds;
 use ringway_click::prelude::*;
@@ -30,7 +30,7 @@ enum Stage {
 #[derive(Default)]
 pub struct FromPort<P> {
     naming: Naming,
-    plug: P,
+    access: P,
     offloads: bool,
     spin: u64,
     timestamp: bool,
@@ -45,7 +45,7 @@ pub struct FromPort<P> {
     drops: u64,
 }
 
-impl<P: Plug> FromPort<P> {
+impl<P: PortAccess> FromPort<P> {
     /// An element that names its port by a device.
     pub fn of_device() -> Self {
         Self { naming: Naming::Device, ..Self::default() }
@@ -86,7 +86,7 @@ impl<P: Plug> FromPort<P> {
     /// Whether the port's frames are to be taken; if not, a timer or a descriptor signals when to try again.
     #[cold]
     fn opens(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.plug.ring(cx).is_none() {
+        if self.access.ring(cx).is_none() {
             self.stage = Stage::Away;
             return false;
         }
@@ -96,7 +96,7 @@ impl<P: Plug> FromPort<P> {
             Stage::Waiting(end) => end,
             Stage::Open => return true,
         };
-        if now >= end || self.plug.are_all_up() {
+        if now >= end || self.access.are_all_up() {
             self.stage = Stage::Open;
             return true;
         }
@@ -115,18 +115,18 @@ impl<P: Plug> FromPort<P> {
             cx.reschedule(task);
             return;
         }
-        let Some(mut ring) = self.plug.ring(cx) else { return };
+        let Some(mut ring) = self.access.ring(cx) else { return };
         let armed = ring.arm_rx();
         drop(ring);
         match armed {
             Ok(true) => {}
             Ok(false) => cx.reschedule(task),
-            Err(error) => self.plug.lose(&error, cx),
+            Err(error) => self.access.lose(&error, cx),
         }
     }
 }
 
-impl<P: Plug> Element for FromPort<P> {
+impl<P: PortAccess> Element for FromPort<P> {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let mut spin = Nanoseconds(SPIN);
         self.timestamp = true;
@@ -136,19 +136,19 @@ impl<P: Plug> Element for FromPort<P> {
         let port = self.naming.read(args, P::port_of_device);
         args.complete()?;
         self.spin = spin.0;
-        port.and_then(|port| self.plug.configure(&port)).map_err(|wrong| cx.error(wrong))
+        port.and_then(|port| self.access.configure(&port)).map_err(|wrong| cx.error(wrong))
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
         self.task = Some(cx.new_task(false));
         self.look = Some(cx.new_timer());
-        self.plug.prefer_offloads(self.offloads);
-        self.plug.initialize(cx)
+        self.access.prefer_offloads(self.offloads);
+        self.access.initialize(cx)
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
-        self.plug.want_offloads(self.offloads, cx);
-        if self.plug.ring(cx).is_some()
+        self.access.want_offloads(self.offloads, cx);
+        if self.access.ring(cx).is_some()
             && let Some(task) = self.task
         {
             cx.reschedule(task);
@@ -156,8 +156,8 @@ impl<P: Plug> Element for FromPort<P> {
     }
 
     fn selected(&mut self, descriptor: i32, _: bool, _: bool, cx: &mut Context<'_>) {
-        self.plug.selected(descriptor, cx);
-        let Some(mut ring) = self.plug.ring(cx) else {
+        self.access.selected(descriptor, cx);
+        let Some(mut ring) = self.access.ring(cx) else {
             self.stage = Stage::Away;
             return;
         };
@@ -175,7 +175,7 @@ impl<P: Plug> Element for FromPort<P> {
         }
         let mut burst = PacketBurst::default();
         let offloads = self.offloads;
-        let Some(mut ring) = self.plug.ring(cx) else {
+        let Some(mut ring) = self.access.ring(cx) else {
             self.stage = Stage::Away;
             return false;
         };
@@ -183,7 +183,7 @@ impl<P: Plug> Element for FromPort<P> {
         drop(ring);
         match taken {
             Ok(drops) => self.drops += drops,
-            Err(error) => self.plug.lose(&error, cx),
+            Err(error) => self.access.lose(&error, cx),
         }
         if burst.is_empty() {
             self.rest(task, cx);
@@ -202,7 +202,7 @@ impl<P: Plug> Element for FromPort<P> {
     }
 
     fn shares(&self) -> Option<String> {
-        self.plug.shares()
+        self.access.shares()
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -210,8 +210,8 @@ impl<P: Plug> Element for FromPort<P> {
             Handler::counter("count", |e: &mut Self| &mut e.count),
             Handler::counter("byte_count", |e: &mut Self| &mut e.bytes),
             Handler::counter("drops", |e: &mut Self| &mut e.drops),
-            Handler::read("state", |e: &Self| e.plug.state()),
-            Handler::read("losses", |e: &Self| e.plug.losses()),
+            Handler::read("state", |e: &Self| e.access.state()),
+            Handler::read("losses", |e: &Self| e.access.losses()),
             Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),
         ]
         .into()

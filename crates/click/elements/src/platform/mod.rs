@@ -1,16 +1,16 @@
 //! Elements that use what the platform provides: ring ports, and connections for handlers. The platform, such as a
-//! process or a tiny guest, implements [`Plug`] and [`Listener`](control_socket::Listener); it declares the classes,
-//! since each has its own.
+//! process or a tiny guest, implements [`PortAccess`] and [`Listener`](control_socket::Listener); it declares the
+//! classes, since each has its own.
 
 pub mod control_socket;
 pub mod devices;
 mod from_port;
-mod plug;
+mod port_access;
 mod to_port;
 mod uses;
 
 pub use from_port::FromPort;
-pub use plug::{Plug, PortRing, Pushed};
+pub use port_access::{PortAccess, PortRing, Pushed};
 pub use to_port::ToPort;
 pub use uses::Uses;
 

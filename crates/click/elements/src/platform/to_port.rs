@@ -1,6 +1,6 @@
 //! ToPort, for any platform.
 use super::devices::Naming;
-use super::{Plug, PortRing, Pushed};
+use super::{PortAccess, PortRing, Pushed};
 use ringway_click::prelude::*;
 
 /// Why packets are dropped.
@@ -20,7 +20,7 @@ struct Counts {
 #[derive(Default)]
 pub struct ToPort<P> {
     naming: Naming,
-    plug: P,
+    access: P,
     task: Option<Task>,
     signal: Signal,
     counts: Counts,
@@ -55,14 +55,14 @@ impl Counts {
     }
 }
 
-impl<P: Plug> ToPort<P> {
+impl<P: PortAccess> ToPort<P> {
     /// An element that names its port by a device.
     pub fn of_device() -> Self {
         Self { naming: Naming::Device, ..Self::default() }
     }
 
     fn send(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) {
-        let Some(mut ring) = self.plug.ring(cx) else {
+        let Some(mut ring) = self.access.ring(cx) else {
             self.counts.drops[AWAY] += burst.len() as u64;
             burst.clear();
             return;
@@ -72,13 +72,13 @@ impl<P: Plug> ToPort<P> {
         if let Err(error) = sent {
             self.counts.drops[AWAY] += burst.len() as u64;
             burst.clear();
-            self.plug.lose(&error, cx);
+            self.access.lose(&error, cx);
         }
     }
 
     /// Number of packets that can be pulled now. If none, the port notifies us when there is room.
     fn room(&mut self, cx: &mut Context<'_>) -> usize {
-        let Some(mut ring) = self.plug.ring(cx) else { return 0 };
+        let Some(mut ring) = self.access.ring(cx) else { return 0 };
         let wanted = (cx.burst() as u32).min(ring.tx_slots());
         let mut room = ring.room(wanted);
         if matches!(room, Ok(0)) {
@@ -92,22 +92,22 @@ impl<P: Plug> ToPort<P> {
         match room {
             Ok(room) => room.min(wanted) as usize,
             Err(error) => {
-                self.plug.lose(&error, cx);
+                self.access.lose(&error, cx);
                 0
             }
         }
     }
 }
 
-impl<P: Plug> Element for ToPort<P> {
+impl<P: PortAccess> Element for ToPort<P> {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
         let port = self.naming.read(args, P::port_of_device);
         args.complete()?;
-        port.and_then(|port| self.plug.configure(&port)).map_err(|wrong| cx.error(wrong))
+        port.and_then(|port| self.access.configure(&port)).map_err(|wrong| cx.error(wrong))
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.plug.initialize(cx)?;
+        self.access.initialize(cx)?;
         if cx.input_is_pull(0) {
             let task = cx.new_task(false);
             self.signal = cx.upstream_empty_signal(0, Some(task));
@@ -117,7 +117,7 @@ impl<P: Plug> Element for ToPort<P> {
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
-        if self.plug.ring(cx).is_some()
+        if self.access.ring(cx).is_some()
             && let Some(task) = self.task
         {
             cx.reschedule(task);
@@ -125,8 +125,8 @@ impl<P: Plug> Element for ToPort<P> {
     }
 
     fn selected(&mut self, descriptor: i32, _: bool, _: bool, cx: &mut Context<'_>) {
-        self.plug.selected(descriptor, cx);
-        let Some(mut ring) = self.plug.ring(cx) else { return };
+        self.access.selected(descriptor, cx);
+        let Some(mut ring) = self.access.ring(cx) else { return };
         if let Some(task) = self.task {
             ring.disarm_tx();
             drop(ring);
@@ -158,14 +158,14 @@ impl<P: Plug> Element for ToPort<P> {
 
     fn cleanup(&mut self, cx: &mut Context<'_>) {
         let lost = self.counts.drops[AWAY];
-        let (state, port) = (self.plug.state(), self.plug.shares().unwrap_or_default());
-        if lost > 0 && self.counts.frames == 0 && self.plug.losses() == 0 && state != "up" {
+        let (state, port) = (self.access.state(), self.access.shares().unwrap_or_default());
+        if lost > 0 && self.counts.frames == 0 && self.access.losses() == 0 && state != "up" {
             cx.fail(format_args!("all {lost} packets were lost, since {port} never had a ring ({state})"));
         }
     }
 
     fn shares(&self) -> Option<String> {
-        self.plug.shares()
+        self.access.shares()
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -177,8 +177,8 @@ impl<P: Plug> Element for ToPort<P> {
                 let lines = REASONS.iter().zip(&e.counts.drops).filter(|(_, count)| **count > 0);
                 lines.map(|(reason, count)| format!("{reason} {count}\n")).collect::<String>()
             }),
-            Handler::read("state", |e: &Self| e.plug.state()),
-            Handler::read("losses", |e: &Self| e.plug.losses()),
+            Handler::read("state", |e: &Self| e.access.state()),
+            Handler::read("losses", |e: &Self| e.access.losses()),
             Handler::button("reset_counts", |e: &mut Self, _| e.counts = Counts::default()),
         ]
         .into()

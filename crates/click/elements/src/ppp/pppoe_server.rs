@@ -783,7 +783,6 @@ impl Element for PppoeServer {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             self.take_over(from, cx);
         }

@@ -5,7 +5,6 @@ use super::mapper::{ask, mapped_outputs};
 use super::pattern::Action;
 use super::table::{Flow, FlowSet, LARGEST, Owner, Timeouts, Tracking, USUAL};
 use alloc::rc::Rc;
-use core::any::Any;
 use core::cell::RefCell;
 use core::fmt::Write;
 use core::net::Ipv4Addr;
@@ -726,7 +725,6 @@ impl Element for Rewriter {
     /// Takes over the flows of inputs with the same specification; none if the flow set is shared with other
     /// rewriters.
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         if self.kind != from.kind || self.specs.len() != from.specs.len() {
             return;

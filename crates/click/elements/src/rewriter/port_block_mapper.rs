@@ -540,7 +540,6 @@ impl Element for PortBlockMapper {
 
     /// Takes over the blocks, if the new ones are the same.
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>().filter(|from| from.layout == self.layout) else {
             return;
         };

@@ -161,7 +161,6 @@ impl Element for Counter {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         if let Some(from) = from.downcast_mut::<Self>() {
             (self.count, self.bytes) = (from.count, from.bytes);
             (self.rate, self.byte_rate) = (from.rate, from.byte_rate);

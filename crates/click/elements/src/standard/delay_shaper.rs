@@ -73,7 +73,6 @@ impl Element for DelayShaper {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         // The packet waits until the time that it was given.
         (self.held, self.departures) = (from.held.take(), core::mem::take(&mut from.departures));

@@ -75,7 +75,6 @@ impl Element for DelayUnqueue {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         (self.held, self.departures) = (from.held.take(), core::mem::take(&mut from.departures));
     }

@@ -86,7 +86,6 @@ impl Element for DrrSched {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         self.next = from.next.checked_rem(self.inputs.len()).unwrap_or(0);
         self.left = core::mem::take(&mut from.left);

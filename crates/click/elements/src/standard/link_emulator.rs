@@ -287,7 +287,6 @@ impl Element for LinkEmulator {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         let (Some(new), Some(mut link)) = (&self.link, from.link.take()) else { return };
         let now = cx.steady();

@@ -115,7 +115,6 @@ impl Element for LinkUnqueue {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         // Packets arrive at the times that they were given.
         (self.link, self.back_to_back) = (core::mem::take(&mut from.link), from.back_to_back);

@@ -201,7 +201,6 @@ impl Element for Queue {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         let length = from.packets.len();
         if length > self.capacity {

@@ -115,7 +115,6 @@ impl Element for RatedPull {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         if let Some(old) = from.downcast_mut::<Self>() {
             (self.runs, self.pushes) = (old.runs, old.pushes);
         }

@@ -242,7 +242,6 @@ impl Element for Replay {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         for ((own, _), (old, _)) in self.inputs.iter_mut().zip(&mut from.inputs) {
             *own = old.take();

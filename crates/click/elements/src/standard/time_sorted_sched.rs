@@ -91,7 +91,6 @@ impl Element for TimeSortedSched {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         (self.held, self.arrivals) = (core::mem::take(&mut from.held), from.arrivals);
         (self.last, self.disordered) = (from.last, from.disordered);

@@ -106,7 +106,6 @@ impl Element for Pipeliner {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         self.packets = core::mem::take(&mut from.packets);
         let excess = self.packets.len().saturating_sub(self.capacity);

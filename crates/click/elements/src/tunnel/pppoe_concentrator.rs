@@ -418,7 +418,6 @@ impl Element for PppoeConcentrator {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, _: &mut Context<'_>) {
-        let from: &mut dyn core::any::Any = from;
         let Some(from) = from.downcast_mut::<Self>() else { return };
         for (name, old) in from.sessions.sessions.iter() {
             if from.served.contains(*name) && from.ethernet == self.ethernet {

@@ -49,7 +49,7 @@ fn interfaces() {
     let base = run_dir::base();
     for fabric in run_dir::running(&base) {
         let client = Client::to(run_dir::api_socket(&base.join(&fabric)));
-        // One that ends now has no ports.
+        // A fabric that ends now has no ports.
         let ports: Vec<PortView> = client.and_then(|mut client| client.get("/v1/ports")).unwrap_or_default();
         for PortView { name, .. } in ports {
             let shown = format!("Port {name} of Ringway's fabric {fabric}");

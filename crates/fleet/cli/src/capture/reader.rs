@@ -77,7 +77,7 @@ impl Reader {
 
     /// Whether the fabric has ended the capture.
     pub fn is_over(&self) -> bool {
-        // It sends nothing more, so that only the end makes it readable.
+        // `control` sends nothing more, so that only the end of the stream makes it readable.
         wait_readable(&[self.stream.as_fd()], Some(0)).is_ok_and(|ready| ready.first() == Some(&true))
     }
 

@@ -12,7 +12,7 @@ pub use machine::{Prepared, check_image, prepare, run, shared_pages, snapshot_ha
 mod machine {
     use super::super::{Passed, SnapshotHandle};
     use super::{Fail, FunctionMessage, OwnedFd, Start, UnixListener, UnixStream};
-    use ringway_click_driver::handed;
+    use ringway_click_driver::inherited;
     use ringway_host::MonitorFence;
     use ringway_vmm::{
         CLICK, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, Image, LARGEST_IMAGE,
@@ -136,7 +136,7 @@ mod machine {
         connector: &UnixStream,
         say: impl Fn(FunctionMessage),
     ) -> Result<(), Fail> {
-        let connect = |port: usize| handed::ask(connector, u8::try_from(port).map_err(io::Error::other)?);
+        let connect = |port: usize| inherited::ask(connector, u8::try_from(port).map_err(io::Error::other)?);
         let mut wrong = None;
         let event = |event: FunctionEvent| match event {
             FunctionEvent::Up(_) => say(FunctionMessage::Up),

@@ -12,7 +12,7 @@ pub struct Choice {
     pub all: bool,
     /// Listening sockets alone.
     pub listening: bool,
-    /// Those of UDP.
+    /// UDP sockets.
     pub udp: bool,
 }
 

@@ -526,7 +526,7 @@ async fn update_function(
     }
     update_one(&inbox, name, &configuration, true).await?;
     for FunctionView { name, state, .. } in others {
-        // One that starts has read the former configuration, and its socket answers once it runs.
+        // A function that starts has read the former configuration, and its socket answers once it runs.
         let runs = !matches!(&*state, "dormant" | "stopped" | "queued" | "ended");
         update_one(&inbox, name, &configuration, runs).await?;
     }
@@ -602,7 +602,7 @@ async fn fabric_graph(
     drawn(&inbox, &sample).await.map(|(_, graph)| Json(graph))
 }
 
-/// The same as a drawing.
+/// The fabric's graph as an SVG drawing.
 #[utoipa::path(get, path = "/v1/graph.svg", params(Sample),
     responses((status = 200, body = String, content_type = "image/svg+xml")))]
 async fn fabric_svg(State(inbox): State<Inbox>, Query(sample): Query<Sample>) -> Result<Response, Failure> {
@@ -631,7 +631,7 @@ async fn function_graph(
     sampled(&inbox, name, sample).await.map(Json)
 }
 
-/// The same as a drawing.
+/// The function's graph as an SVG drawing.
 #[utoipa::path(get, path = "/v1/functions/{name}/graph.svg",
     params(("name" = String, Path, description = "The function"), Sample),
     responses((status = 200, body = String, content_type = "image/svg+xml"), (status = 404, body = ErrorBody),

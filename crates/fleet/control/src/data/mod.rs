@@ -151,7 +151,7 @@ impl Data {
         thread("answers")
             .spawn(move || {
                 read(&stream, &answers, &inbox);
-                // It ends if it has not.
+                // `data` ends when its stream does.
                 let _ = rustix::net::shutdown(stream.as_fd(), rustix::net::Shutdown::Both);
                 // No more replies can come: pending calls fail.
                 answers.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -78,7 +78,7 @@ impl Engine {
             // Frames in the chain may start its next function.
             self.step(LOOK).await;
             if now.elapsed() >= SETTLED {
-                // That took so long that frames may have come and gone unseen.
+                // The step took so long that frames may have passed since the chain was found quiet.
                 since = None;
             }
             if self.starts(ports) {

@@ -277,7 +277,7 @@ impl Engine {
         for (name, mut answer) in resumed {
             match self.meanwhile(timeout_at(until, answer.as_mut())).await {
                 Ok(Ok(_)) => {}
-                // It ended again; the next one is told the same.
+                // `data` ended again; its successor gets the same requests.
                 Ok(Err(DataError::Gone)) => return,
                 Ok(Err(error)) => {
                     tracing::warn!(port = name, %error, "the peer can't go on");

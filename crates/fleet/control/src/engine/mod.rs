@@ -399,7 +399,7 @@ impl Engine {
             tracing::info!("{change}");
             let function = match change {
                 Change::AddFunction(function) => Some(function),
-                // One that runs has refused a wrong configuration at once.
+                // A running function has refused a wrong configuration already.
                 Change::SwapFunction(function) => {
                     let has_ended = self.functions.phase(&function.name) == Phase::Ended;
                     has_ended.then_some(function)
@@ -472,7 +472,7 @@ impl Engine {
             Change::Join(join) => self.join(join).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name))?,
             Change::RemoveFunction(name) => {
-                // It may be added again, with other settings.
+                // The function may be added again, with other settings.
                 let again = target.function(name).filter(|function| function.first_frame);
                 self.coming.extend(again.into_iter().flat_map(Function::fabric_ports));
                 self.hold_first_frames();

@@ -91,7 +91,7 @@ fn add(
             fabric.ports.push(ring::of_function(&program.name, Some(socket), To::Switch(switch)));
             fabric.programs.push(program);
         }
-        // That it has none was reported.
+        // The missing key was reported.
         None => {}
     }
 }

@@ -8,16 +8,11 @@ use std::io::{self, ErrorKind};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// Default memory of a function, in bytes.
-const MEMORY: u64 = 256 << 20;
 /// Bytes of memory of a virtual machine, which has all of it below the devices.
 const VM_MEMORY: RangeInclusive<u64> = 32 << 20..=2000 << 20;
 
 /// Largest configuration in bytes. Attack: an endless configuration.
 pub const LARGEST: usize = 16 << 20;
-/// The most frames that a function may handle at once, which is the default.
-const BURST: u64 = 64;
-
 /// The shortest time after which an idle function ends, in nanoseconds.
 const LEAST_IDLE: u64 = 100_000_000;
 
@@ -78,7 +73,12 @@ pub static KEYS: &[Key] = &[
     )
     .more("from `\"100ms\"` to a day"),
     Key::new("core", Value::Number(0..=65_535), "none", "the core that it is pinned to"),
-    Key::new("burst", Value::Number(1..=BURST), "`64`", "largest number of frames that it handles at once"),
+    Key::new(
+        "burst",
+        Value::Number(1..=Function::BURST as u64),
+        "`64`",
+        "largest number of frames that it handles at once",
+    ),
 ];
 
 /// Only a virtual machine has snapshots: the error, and the remedy.
@@ -152,9 +152,9 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
         // A chain may say so.
         chained: false,
         devices,
-        memory: memory.unwrap_or(MEMORY),
+        memory: memory.unwrap_or(Function::MEMORY),
         core: quantity(&mut section, "core", "1").map(|core| core as usize),
-        burst: quantity(&mut section, "burst", "64").unwrap_or(BURST) as u32,
+        burst: quantity(&mut section, "burst", "64").map_or(Function::BURST, |burst| burst as u32),
         start,
         first_frame,
         idle,

@@ -31,7 +31,7 @@ pub fn host(
     }
     fabric.hosts.push(Host { name: name.clone(), programs });
     let kind = KINDS.iter().find(|kind| kind.serves_hosts());
-    let keys = || kind.iter().flat_map(|kind| kind.keys().iter().copied());
+    let keys = || kind.iter().flat_map(|kind| kind.keys());
     let to = section.string("switch", "main").map(To::Switch);
     let needs_switch = |key: &str| {
         let fix = "add `switch`, or describe the interface by a [port.NAME] with this `host`";

@@ -343,7 +343,7 @@ fn switch(mut section: Section<'_>, diagnostics: &Diagnostics) -> Option<Switch>
     let words: Vec<_> = LOOKUPS.iter().map(|keys| (keys.name(), *keys)).collect();
     let known = section.word("lookup", &words);
     if known.is_none() && section.has("lookup") {
-        LOOKUPS.iter().for_each(|keys| section.accept(keys.keys()));
+        LOOKUPS.iter().for_each(|keys| section.accept(&keys.keys()));
     }
     let keys = known.or(LOOKUPS.first().copied())?;
     let lookup = keys.read(&mut section, diagnostics);

@@ -31,7 +31,7 @@ pub fn port(
     let hold = section.duration("hold", 0..=LONGEST_HOLD, "100us");
     // Without a kind the other keys can't be checked; the port is kept, so that references to it are valid.
     let Some(kind) = kind else {
-        kinds().for_each(|kind| section.accept(kind.keys()));
+        kinds().for_each(|kind| section.accept(&kind.keys()));
         section.finish(|_| None);
         return Some(Port { hold, ..Port::new(&name, Kind::new("", &()), to) });
     };

@@ -128,7 +128,7 @@ impl Session {
                 }
                 continue;
             }
-            // They are shown to whoever asked.
+            // The lines are shown to people.
             let lines = printable_lines(&lines.join("\n")).into_owned();
             return match code {
                 "510" | "511" => Err(HandlerError::Unknown(lines)),

@@ -43,7 +43,7 @@ impl Functions {
         }
         let failed = |why: String| SnapshotError::Failed(name.into(), why).into();
         if record.pending_snapshot.is_some() {
-            return Err((failed("another snapshot is awaited".into()), then));
+            return Err((failed("another snapshot of the function is being taken".into()), then));
         }
         let kept = match &then {
             Then::Keep(new, _) => Some(&**new),

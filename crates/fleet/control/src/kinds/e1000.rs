@@ -1,8 +1,8 @@
 //! `kind = "e1000"`: a guest, by an emulated network card.
 
-use super::{Described, GuestSide, PortControl};
+use super::{Described, GuestSide, Opening, PortControl};
 use crate::file::{socket, station};
-use crate::open::{self, EngineHandle, OpenError};
+use crate::open::{self, EngineHandle};
 use ringway_host::{PageChoice, kvm, memfd, peer};
 use ringway_linux_guests::{Attachment, Interface};
 use ringway_port::e1000::{KIND, MEMORY, MODELS, Model, PAGES, Settings, Techniques};
@@ -10,17 +10,12 @@ use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, MacAddress, Port};
 use std::io;
 use std::os::fd::OwnedFd;
-use tokio::task::JoinHandle;
 
 pub struct E1000;
 
 impl PortControl for E1000 {
     fn name(&self) -> &'static str {
         KIND.name
-    }
-
-    fn keys(&self) -> &'static [&'static str] {
-        &["socket", "model", "mac", "mtu", "memory", "carrier", "techniques", "owner", "group", "mode"]
     }
 
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
@@ -46,12 +41,7 @@ impl PortControl for E1000 {
         true
     }
 
-    fn open(
-        &self,
-        port: &Port,
-        mut engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, port: &Port, mut engine: EngineHandle, _pages: PageChoice) -> Opening {
         let listener = engine.listen(port)?;
         Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))))
     }

@@ -13,10 +13,6 @@ impl PortControl for Link {
         KIND.name
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn read(&self, _section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         Described { kind: Kind::new(self.name(), &Settings::default()), socket: None, queues: 1 }
     }

@@ -17,7 +17,7 @@ mod wire;
 use crate::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_linux_guests::Interface;
-use ringway_spec::file::{Diagnostics, Section};
+use ringway_spec::file::{Diagnostics, Section, keys_of};
 use ringway_spec::{IpNet, Kind, MacAddress, Port, Socket};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -39,29 +39,31 @@ pub const KINDS: &[&dyn PortControl] = &[
     &source::Source,
 ];
 
+/// The task of a port that reports its peers; `None` for a port that has no peers.
+pub type Opening = Result<Option<JoinHandle<()>>, OpenError>;
+
 /// A kind of port.
 pub trait PortControl: Sync {
     /// Its name in the file.
     fn name(&self) -> &'static str;
 
     /// Its keys in addition to those of every kind.
-    fn keys(&self) -> &'static [&'static str];
+    fn keys(&self) -> Vec<&'static str> {
+        let notify = self.notifies().then_some("notify");
+        let read = keys_of("port.a", |section, diagnostics| self.read(section, diagnostics));
+        read.into_iter().chain(notify).collect()
+    }
 
-    /// Reads its keys and notes their errors. A wrong value is replaced by a valid one, so that the rest of the file
-    /// can be checked.
+    /// Reads its keys, each whether or not the file has it, and notes their errors. A wrong value is replaced by a
+    /// valid one, so that the rest of the file can be checked.
     fn read(&self, section: &mut Section<'_>, diagnostics: &Diagnostics) -> Described;
 
-    /// Opens the port: creates its socket or interface, and starts the task that reports its peers to `engine`. `None`
-    /// for a port that has no peers. Memory for peers is allocated in `pages`.
+    /// Opens the port: creates its socket or interface, and starts the task that reports its peers to `engine`. Memory
+    /// for peers is allocated in `pages`.
     ///
     /// # Errors
     /// The port can't work.
-    fn open(
-        &self,
-        _port: &Port,
-        _engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, _port: &Port, _engine: EngineHandle, _pages: PageChoice) -> Opening {
         Ok(None)
     }
 

@@ -11,10 +11,6 @@ impl PortControl for Null {
         ringway_port::null::KIND.name
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn read(&self, _section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         Described { kind: Kind::new(self.name(), &()), socket: None, queues: 1 }
     }

@@ -1,7 +1,7 @@
 //! `kind = "pcap"`: replays a capture file, and records what it receives.
 
-use super::{Described, PortControl};
-use crate::open::{EngineHandle, OpenError};
+use super::{Described, Opening, PortControl};
+use crate::open::EngineHandle;
 use ringway_host::{Mapping, OwnFile, PageChoice, memfd, open_own, read_file};
 use ringway_port::pcap::{Image, KIND, LARGEST_FILE, ReplayError, Settings};
 use ringway_ring::capture::{Consumer, Geometry};
@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle as Thread;
 use std::time::Duration;
-use tokio::task::JoinHandle;
 
 pub struct Pcap;
 
@@ -32,10 +31,6 @@ const AGAIN: Duration = Duration::from_secs(10);
 impl PortControl for Pcap {
     fn name(&self) -> &'static str {
         KIND.name
-    }
-
-    fn keys(&self) -> &'static [&'static str] {
-        &["file", "record", "speed", "loop"]
     }
 
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
@@ -66,12 +61,7 @@ impl PortControl for Pcap {
         Described { kind: Kind::new(self.name(), &settings), socket: None, queues: 1 }
     }
 
-    fn open(
-        &self,
-        port: &Port,
-        engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, port: &Port, engine: EngineHandle, _pages: PageChoice) -> Opening {
         let settings: Settings = engine.settings(port)?;
         let recorder = match &settings.record {
             Some(path) => Some(Recorder::start(port, path).map_err(|error| engine.no_door(error))?),

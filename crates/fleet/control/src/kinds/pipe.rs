@@ -1,13 +1,12 @@
 //! `kind = "pipe"`: connects two programs directly.
 
-use super::{Described, PortControl};
+use super::{Described, Opening, PortControl};
 use crate::file::{shape, socket};
-use crate::open::{self, EngineHandle, OpenError};
+use crate::open::{self, EngineHandle};
 use ringway_host::PageChoice;
 use ringway_port::ring::Settings;
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port};
-use tokio::task::JoinHandle;
 
 pub struct Pipe;
 
@@ -16,21 +15,12 @@ impl PortControl for Pipe {
         "pipe"
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &["socket", "slots", "slot-size", "owner", "group", "mode"]
-    }
-
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         Described { kind: Kind::new(self.name(), &shape(section)), socket, queues: 1 }
     }
 
-    fn open(
-        &self,
-        port: &Port,
-        mut engine: EngineHandle,
-        pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, port: &Port, mut engine: EngineHandle, pages: PageChoice) -> Opening {
         let listener = engine.ring_listener(port)?;
         let settings: Settings = engine.settings(port)?;
         Ok(Some(tokio::spawn(open::ring::join(engine, listener, settings.geometry(), pages))))

@@ -1,13 +1,12 @@
 //! `kind = "ring"`: a program.
 
-use super::{Described, PortControl};
+use super::{Described, Opening, PortControl};
 use crate::file::{SLOT_SIZE, SLOTS, shape, socket};
-use crate::open::{self, EngineHandle, OpenError};
+use crate::open::{self, EngineHandle};
 use ringway_host::PageChoice;
 use ringway_port::ring::{KIND, Settings};
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port, Socket, To};
-use tokio::task::JoinHandle;
 
 pub struct Ring;
 
@@ -23,10 +22,6 @@ impl PortControl for Ring {
         KIND.name
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &["socket", "slots", "slot-size", "notify", "owner", "group", "mode"]
-    }
-
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         Described { kind: Kind::new(self.name(), &shape(section)), socket, queues: 1 }
@@ -36,12 +31,7 @@ impl PortControl for Ring {
         true
     }
 
-    fn open(
-        &self,
-        port: &Port,
-        mut engine: EngineHandle,
-        pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, port: &Port, mut engine: EngineHandle, pages: PageChoice) -> Opening {
         if port.socket.is_none() {
             // Only a function of the data process has it.
             return Ok(None);

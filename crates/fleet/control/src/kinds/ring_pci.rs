@@ -1,15 +1,14 @@
 //! `kind = "ring-pci"`: a program of a guest, by a PCI device.
 
-use super::{Described, PortControl};
+use super::{Described, Opening, PortControl};
 use crate::file::{shape, socket};
-use crate::open::{self, EngineHandle, OpenError};
+use crate::open::{self, EngineHandle};
 use ringway_host::PageChoice;
 use ringway_port::ring_pci::{KIND, POLL, Settings};
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Kind, Port};
 use std::io;
 use std::os::fd::OwnedFd;
-use tokio::task::JoinHandle;
 
 pub struct RingPci;
 
@@ -21,10 +20,6 @@ const DOORBELLS: &[(&str, bool)] = &[("trapped", false), ("mapped", true)];
 impl PortControl for RingPci {
     fn name(&self) -> &'static str {
         KIND.name
-    }
-
-    fn keys(&self) -> &'static [&'static str] {
-        &["socket", "slots", "slot-size", "doorbells", "poll", "notify", "owner", "group", "mode"]
     }
 
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
@@ -43,12 +38,7 @@ impl PortControl for RingPci {
         true
     }
 
-    fn open(
-        &self,
-        port: &Port,
-        mut engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, port: &Port, mut engine: EngineHandle, _pages: PageChoice) -> Opening {
         let listener = engine.listen(port)?;
         Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))))
     }

@@ -14,10 +14,6 @@ impl PortControl for Source {
         KIND.name
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &["size", "to", "from", "rate"]
-    }
-
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let settings = Settings {
             size: section.size("size", u64::from(SHORTEST)..=u64::from(LARGEST)).unwrap_or(60) as u32,

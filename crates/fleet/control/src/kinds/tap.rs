@@ -1,8 +1,8 @@
 //! `kind = "tap"`: the host's network stack, by a TAP interface.
 
-use super::{Described, HostSide, PortControl};
+use super::{Described, HostSide, Opening, PortControl};
 use crate::file::station;
-use crate::open::{EngineHandle, OpenError, PAUSE};
+use crate::open::{EngineHandle, PAUSE};
 use crate::run_dir;
 use ringway_host::PageChoice;
 use ringway_port::tap::{KIND, Settings, open};
@@ -12,29 +12,12 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use tokio::task::JoinHandle;
 
 pub struct Tap;
 
 impl PortControl for Tap {
     fn name(&self) -> &'static str {
         KIND.name
-    }
-
-    fn keys(&self) -> &'static [&'static str] {
-        &[
-            "interface",
-            "queues",
-            "mac",
-            "mtu",
-            "offloads",
-            "namespace",
-            "host",
-            "address",
-            "addresses",
-            "gateway",
-            "gateways",
-        ]
     }
 
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
@@ -75,12 +58,7 @@ impl PortControl for Tap {
         true
     }
 
-    fn open(
-        &self,
-        port: &Port,
-        engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, port: &Port, engine: EngineHandle, _pages: PageChoice) -> Opening {
         let settings: Settings = engine.settings(port)?;
         let opened = (!engine.has_peer()).then(|| open(&settings, port.queues)).transpose();
         let descriptors = opened.map_err(|error| engine.no_door(io::Error::other(error)))?;

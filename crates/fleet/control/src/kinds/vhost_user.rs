@@ -1,27 +1,19 @@
 //! `kind = "vhost-user"`: a guest, by virtio-net.
 
-use super::{Described, GuestSide, PortControl};
+use super::{Described, GuestSide, Opening, PortControl};
 use crate::file::{socket, station};
-use crate::open::{self, EngineHandle, OpenError};
+use crate::open::{self, EngineHandle};
 use ringway_host::PageChoice;
 use ringway_linux_guests::{Attachment, Interface};
 use ringway_port::vhost_user::{KIND, MEMORY, PAIRS, Settings, Without};
 use ringway_spec::file::{Diagnostics, Section, either, nearest};
 use ringway_spec::{Kind, MacAddress, Port};
-use tokio::task::JoinHandle;
 
 pub struct VhostUser;
 
 impl PortControl for VhostUser {
     fn name(&self) -> &'static str {
         KIND.name
-    }
-
-    fn keys(&self) -> &'static [&'static str] {
-        &[
-            "socket", "role", "queues", "mac", "mtu", "without", "memory", "carrier", "notify", "owner",
-            "group", "mode",
-        ]
     }
 
     fn read(&self, section: &mut Section<'_>, diagnostics: &Diagnostics) -> Described {
@@ -43,12 +35,7 @@ impl PortControl for VhostUser {
         true
     }
 
-    fn open(
-        &self,
-        port: &Port,
-        mut engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, port: &Port, mut engine: EngineHandle, _pages: PageChoice) -> Opening {
         let settings: Settings = engine.settings(port)?;
         if settings.server {
             let listener = engine.listen(port)?;

@@ -1,7 +1,7 @@
 //! `kind = "wire"`: another host, over UDP (VXLAN, Geneve) or TCP.
 
-use super::{Described, PortControl};
-use crate::open::{EngineHandle, OpenError};
+use super::{Described, Opening, PortControl};
+use crate::open::EngineHandle;
 use ringway_host::PageChoice;
 use ringway_port::wire::{Dscp, Encapsulation, KIND, SOURCE_PORTS, Settings, open};
 use ringway_spec::file::units::Wrong;
@@ -11,7 +11,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use tokio::task::JoinHandle;
 
 pub struct Wire;
 
@@ -28,24 +27,6 @@ const PORTS: u64 = 16;
 impl PortControl for Wire {
     fn name(&self) -> &'static str {
         KIND.name
-    }
-
-    fn keys(&self) -> &'static [&'static str] {
-        &[
-            "encapsulation",
-            "peer",
-            "local",
-            "vni",
-            "port",
-            "local-port",
-            "source-ports",
-            "mtu",
-            "checksum",
-            "dscp",
-            "ttl",
-            "role",
-            "namespace",
-        ]
     }
 
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
@@ -82,12 +63,7 @@ impl PortControl for Wire {
         true
     }
 
-    fn open(
-        &self,
-        port: &Port,
-        engine: EngineHandle,
-        _pages: PageChoice,
-    ) -> Result<Option<JoinHandle<()>>, OpenError> {
+    fn open(&self, port: &Port, engine: EngineHandle, _pages: PageChoice) -> Opening {
         let settings: Settings = engine.settings(port)?;
         if settings.encapsulation == Encapsulation::Tcp && settings.server {
             let opened = open::listen(&settings).map_err(|error| engine.no_door(io::Error::other(error)))?;

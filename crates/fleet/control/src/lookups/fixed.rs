@@ -12,10 +12,6 @@ impl LookupKeys for Static {
         LOOKUP.name
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &["static"]
-    }
-
     fn read(&self, section: &mut Section<'_>, diagnostics: &Diagnostics) -> Kind {
         Kind::new(self.name(), &Settings { entries: entries(section, diagnostics) })
     }

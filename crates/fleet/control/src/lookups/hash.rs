@@ -12,10 +12,6 @@ impl LookupKeys for Hash {
         LOOKUP.name
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &["members", "uplink"]
-    }
-
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Kind {
         let members = section.strings("members", "[\"a\", \"b\"]");
         let uplink = section.string("uplink", "c");

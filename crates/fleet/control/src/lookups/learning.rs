@@ -12,10 +12,6 @@ impl LookupKeys for Learning {
         LOOKUP.name
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &["ageing", "entries"]
-    }
-
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Kind {
         let ageing = section.duration("ageing", 1_000_000_000..=86_400_000_000_000, "300s");
         let settings = Settings {

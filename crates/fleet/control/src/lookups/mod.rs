@@ -5,7 +5,7 @@ mod hash;
 mod learning;
 
 use ringway_spec::Kind;
-use ringway_spec::file::{Diagnostics, Section};
+use ringway_spec::file::{Diagnostics, Section, keys_of};
 
 /// Every lookup, the default first.
 pub const LOOKUPS: &[&dyn LookupKeys] = &[&learning::Learning, &fixed::Static, &hash::Hash];
@@ -15,10 +15,12 @@ pub trait LookupKeys: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// The keys that no other lookup has.
-    fn keys(&self) -> &'static [&'static str];
+    /// Its keys, which no other lookup has.
+    fn keys(&self) -> Vec<&'static str> {
+        keys_of("switch.a", |section, diagnostics| self.read(section, diagnostics))
+    }
 
-    /// Reads its keys and notes their errors.
+    /// Reads its keys, each whether or not the file has it, and notes their errors.
     fn read(&self, section: &mut Section<'_>, diagnostics: &Diagnostics) -> Kind;
 
     /// The ports that it names, each preceded by its path below the switch.

@@ -93,8 +93,8 @@ fn deactivates(scene: &Scene<'_>, host: &str) -> Result<bool, &'static str> {
 }
 
 fn activates(scene: &Scene<'_>, host: &str) -> Result<bool, &'static str> {
-    let anywhere = scene.model.host(host).and_then(|id| scene.model.slot(id));
-    if anywhere.is_some_and(|slot| slot.host.status == HostStatus::Up) {
+    let in_any_cluster = scene.model.host(host).and_then(|id| scene.model.slot(id));
+    if in_any_cluster.is_some_and(|slot| slot.host.status == HostStatus::Up) {
         return Ok(false);
     }
     let host = &slot(scene, host)?.host;

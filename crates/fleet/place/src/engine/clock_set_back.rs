@@ -8,7 +8,7 @@ use crate::store::decode;
 impl Engine {
     /// Call once after opening: sets times after `now` to `now`. Facts are deleted, since their expiry is
     /// unknown. Returns the number of changed objects.
-    pub fn settle(&self, now: u64) -> Result<usize, EngineError> {
+    pub fn correct_times(&self, now: u64) -> Result<usize, EngineError> {
         let mut inner = self.current()?;
         let later = |at: Option<u64>| at.is_some_and(|at| at > now);
         let mut changes = Vec::new();

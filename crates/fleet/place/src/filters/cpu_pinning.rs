@@ -2,8 +2,8 @@
 
 use crate::fit;
 use crate::model::Row;
-use crate::object::Pinning;
-use crate::unit::{Context, Filter, Kept, unit};
+use crate::object::{Pinning, Vm};
+use crate::unit::{Context, Filter, unit};
 
 unit! {
     /// Only hosts with the CPUs that a VM is pinned to, and enough CPUs for VMs with exclusive CPUs
@@ -11,20 +11,13 @@ unit! {
 }
 
 impl Filter for CpuPinning {
-    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
-        if context.vms().all(|vm| vm.pinning == Pinning::None) {
-            return;
-        }
-        kept.reject(|row| wrong(context, row).is_some());
+    fn concerns(&self, vm: &Vm) -> bool {
+        vm.pinning != Pinning::None
     }
 
-    fn reason(&self, context: &Context<'_>, row: Row) -> String {
-        wrong(context, row).unwrap_or_default()
+    fn wrong(&self, context: &Context<'_>, row: Row) -> Option<String> {
+        let mut new = context.new_on(row).map(|slot| &*slot.vm).peekable();
+        new.peek()?;
+        fit::cpus(context.cluster.slot(row)?, new).err()
     }
-}
-
-fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
-    let mut new = context.new_on(row).map(|slot| &*slot.vm).peekable();
-    new.peek()?;
-    fit::cpus(context.cluster.slot(row)?, new).err()
 }

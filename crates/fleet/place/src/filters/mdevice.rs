@@ -1,7 +1,8 @@
 //! Mediated devices.
 
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept, unit};
+use crate::object::Vm;
+use crate::unit::{Context, Filter, unit};
 use std::collections::BTreeMap;
 
 unit! {
@@ -10,33 +11,26 @@ unit! {
 }
 
 impl Filter for MDevice {
-    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
-        if context.vms().all(|vm| vm.mdevs.is_empty()) {
-            return;
-        }
-        kept.reject(|row| wrong(context, row).is_some());
+    fn concerns(&self, vm: &Vm) -> bool {
+        !vm.mdevs.is_empty()
     }
 
-    fn reason(&self, context: &Context<'_>, row: Row) -> String {
-        wrong(context, row).unwrap_or_default()
-    }
-}
-
-fn wrong(context: &Context<'_>, row: Row) -> Option<String> {
-    let host = &context.cluster.slot(row)?.host;
-    let mut free: BTreeMap<&str, i64> =
-        host.mdevs.iter().map(|(kind, count)| (kind.as_str(), i64::from(*count))).collect();
-    for kind in context.others_on(row).flat_map(|slot| &slot.vm.mdevs) {
-        if let Some(count) = free.get_mut(kind.as_str()) {
-            *count -= 1;
+    fn wrong(&self, context: &Context<'_>, row: Row) -> Option<String> {
+        let host = &context.cluster.slot(row)?.host;
+        let mut free: BTreeMap<&str, i64> =
+            host.mdevs.iter().map(|(kind, count)| (kind.as_str(), i64::from(*count))).collect();
+        for kind in context.others_on(row).flat_map(|slot| &slot.vm.mdevs) {
+            if let Some(count) = free.get_mut(kind.as_str()) {
+                *count -= 1;
+            }
         }
-    }
-    for kind in context.new_on(row).flat_map(|slot| &slot.vm.mdevs) {
-        match free.get_mut(kind.as_str()) {
-            Some(1..) => *free.entry(kind).or_default() -= 1,
-            Some(_) => return Some(format!("no {kind} is free")),
-            None => return Some(format!("it has no {kind}")),
+        for kind in context.new_on(row).flat_map(|slot| &slot.vm.mdevs) {
+            match free.get_mut(kind.as_str()) {
+                Some(1..) => *free.entry(kind).or_default() -= 1,
+                Some(_) => return Some(format!("no {kind} is free")),
+                None => return Some(format!("it has no {kind}")),
+            }
         }
+        None
     }
-    None
 }

@@ -2,7 +2,8 @@
 
 use crate::fit;
 use crate::model::Row;
-use crate::unit::{Context, Filter, Kept, unit};
+use crate::object::Vm;
+use crate::unit::{Context, Filter, unit};
 
 unit! {
     /// Only hosts whose ports have bandwidth and packets a second left
@@ -10,14 +11,11 @@ unit! {
 }
 
 impl Filter for PortBudget {
-    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
-        if context.vms().all(|vm| vm.ports.is_empty()) {
-            return;
-        }
-        kept.reject(|row| fit::ports(context, row, None).is_err());
+    fn concerns(&self, vm: &Vm) -> bool {
+        !vm.ports.is_empty()
     }
 
-    fn reason(&self, context: &Context<'_>, row: Row) -> String {
-        fit::ports(context, row, None).err().unwrap_or_default()
+    fn wrong(&self, context: &Context<'_>, row: Row) -> Option<String> {
+        fit::ports(context, row, None).err()
     }
 }

@@ -76,14 +76,14 @@ impl Model {
             Change::Fact(fact) => {
                 self.touch_host(&fact.host);
                 if let Some(id) = self.host(&fact.host) {
-                    self.clusters[id.cluster as usize].fact_is(id.row, &fact.name, Some(&fact));
+                    self.clusters[id.cluster as usize].set_fact(id.row, &fact.name, Some(&fact));
                 }
                 self.facts.entry(fact.host.clone()).or_default().insert(fact.name.clone(), fact);
             }
             Change::NoFact(host, name) => {
                 self.touch_host(&host);
                 if let Some(id) = self.host(&host) {
-                    self.clusters[id.cluster as usize].fact_is(id.row, &name, None);
+                    self.clusters[id.cluster as usize].set_fact(id.row, &name, None);
                 }
                 if let Some(facts) = self.facts.get_mut(&host) {
                     facts.remove(&name);
@@ -141,7 +141,7 @@ impl Model {
         self.send_load(&name);
         let state = &mut self.clusters[cluster as usize];
         for (fact, value) in self.facts.get(&name).into_iter().flatten() {
-            state.fact_is(row, fact, Some(value));
+            state.set_fact(row, fact, Some(value));
         }
         state.set_blacklist(row, self.barred.get(&name));
         for vm in self.homeless.remove(&name).unwrap_or_default() {
@@ -154,7 +154,7 @@ impl Model {
             slot.at = if runs { Some(id) } else { slot.at };
             slot.pending = if comes { Some(id) } else { slot.pending };
             for pending in [(runs, false), (comes, true)].into_iter().filter(|(here, _)| *here) {
-                self.clusters[cluster as usize].seat(row, vm, pending.1, &self.slots);
+                self.clusters[cluster as usize].add_guest(row, vm, pending.1, &self.slots);
             }
         }
     }
@@ -185,9 +185,9 @@ impl Model {
         }
     }
 
-    fn unseat(&mut self, vm: VmId, at: HostId, pending: bool) {
+    fn remove_guest(&mut self, vm: VmId, at: HostId, pending: bool) {
         self.touch_at(at);
-        self.clusters[at.cluster as usize].unseat(at.row, vm, pending, &self.slots);
+        self.clusters[at.cluster as usize].remove_guest(at.row, vm, pending, &self.slots);
     }
 
     fn put_vm(&mut self, vm: Vm) {
@@ -217,7 +217,7 @@ impl Model {
             match self.host(&home) {
                 Some(at) => {
                     self.touch_at(at);
-                    self.clusters[at.cluster as usize].seat(at.row, id, false, &self.slots);
+                    self.clusters[at.cluster as usize].add_guest(at.row, id, false, &self.slots);
                     if let Some(slot) = &mut self.slots[id as usize] {
                         slot.at = Some(at);
                     }
@@ -238,10 +238,10 @@ impl Model {
         let Some(slot) = self.slots[id as usize].take() else { return };
         self.engines.remove(&id);
         if let Some(at) = slot.at {
-            self.unseat(id, at, false);
+            self.remove_guest(id, at, false);
         }
         if let Some(at) = slot.pending {
-            self.unseat(id, at, true);
+            self.remove_guest(id, at, true);
         }
         for label in &slot.vm.labels {
             if let Some(list) = self.labelled.get_mut(label) {
@@ -294,7 +294,7 @@ impl Model {
         }
         slot.pending = Some(at);
         self.touch_at(at);
-        self.clusters[at.cluster as usize].seat(at.row, id, true, &self.slots);
+        self.clusters[at.cluster as usize].add_guest(at.row, id, true, &self.slots);
     }
 
     fn put_pending(&mut self, pending: Pending) {
@@ -310,7 +310,7 @@ impl Model {
         let Some(id) = self.vm_id(vm) else { return };
         let at = self.slots[id as usize].as_mut().and_then(|slot| slot.pending.take());
         if let Some(at) = at {
-            self.unseat(id, at, true);
+            self.remove_guest(id, at, true);
         }
     }
 }

@@ -205,7 +205,7 @@ impl ClusterState {
         self.refresh(row);
     }
 
-    pub(super) fn fact_is(&mut self, row: Row, name: &str, fact: Option<&Fact>) {
+    pub(super) fn set_fact(&mut self, row: Row, name: &str, fact: Option<&Fact>) {
         let column = self.facts.entry(name.into()).or_default();
         match fact {
             Some(fact) => column.put(row, fact.value, fact.until.unwrap_or(u64::MAX)),
@@ -230,10 +230,10 @@ impl ClusterState {
     }
 
     /// Adds one of `vms`, running or `pending`.
-    pub(super) fn seat(&mut self, row: Row, vm: VmId, pending: bool, vms: &[Option<VmSlot>]) {
+    pub(super) fn add_guest(&mut self, row: Row, vm: VmId, pending: bool, vms: &[Option<VmSlot>]) {
         if let Some(Some(slot)) = self.hosts.get_mut(row as usize) {
             let need = need_of(vms, vm);
-            let (list, sum) = slot.seats(pending);
+            let (list, sum) = slot.guests_and_need(pending);
             list.push(vm);
             *sum = sum.and(need);
             if need.special > 0 {
@@ -244,9 +244,9 @@ impl ClusterState {
     }
 
     /// Removes a VM. `vms` has the remaining ones.
-    pub(super) fn unseat(&mut self, row: Row, vm: VmId, pending: bool, vms: &[Option<VmSlot>]) {
+    pub(super) fn remove_guest(&mut self, row: Row, vm: VmId, pending: bool, vms: &[Option<VmSlot>]) {
         if let Some(Some(slot)) = self.hosts.get_mut(row as usize) {
-            let (list, sum) = slot.seats(pending);
+            let (list, sum) = slot.guests_and_need(pending);
             let special = sum.special > 0;
             list.retain(|other| *other != vm);
             *sum = list.iter().fold(Need::default(), |sum, vm| sum.and(need_of(vms, *vm)));
@@ -275,7 +275,7 @@ impl HostSlot {
         self.sums.pending_dynamic = dynamic_mb(&self.host, guests.into_iter()) - self.sums.dynamic;
     }
 
-    fn seats(&mut self, pending: bool) -> (&mut Vec<VmId>, &mut Need) {
+    fn guests_and_need(&mut self, pending: bool) -> (&mut Vec<VmId>, &mut Need) {
         match pending {
             true => (&mut self.pending, &mut self.sums.pending),
             false => (&mut self.running, &mut self.sums.running),

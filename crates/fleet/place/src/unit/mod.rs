@@ -16,6 +16,7 @@ pub use external::{
 pub use parameter::{PARAMETERS, Parameter, allowed, describe};
 
 use crate::model::Row;
+use crate::object::Vm;
 
 /// The worst score of a weight whose figures have no natural limit (oVirt's `MaxSchedulerWeight`).
 pub const MAX_WEIGHT: i32 = 1000;
@@ -65,11 +66,53 @@ pub trait Filter: Unit {
         false
     }
 
+    /// Whether it may reject a host because of this VM.
+    fn concerns(&self, _vm: &Vm) -> bool {
+        true
+    }
+
+    /// Why a host can't run the group, which has VMs that the filter concerns; for filters that look at each host.
+    fn wrong(&self, _context: &Context<'_>, _row: Row) -> Option<String> {
+        None
+    }
+
     /// Rejects hosts.
-    fn filter(&self, context: &Context<'_>, kept: &mut Kept);
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        if context.vms().any(|vm| self.concerns(vm)) {
+            kept.reject(|row| self.wrong(context, row).is_some());
+        }
+    }
 
     /// Why it rejects a host; only called for hosts that it rejects.
-    fn reason(&self, context: &Context<'_>, row: Row) -> String;
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        self.wrong(context, row).unwrap_or_default()
+    }
+}
+
+/// A filter that passes hosts with certain words, as the index of the cluster has them.
+pub trait Words: Unit {
+    /// The kind of the words.
+    const KIND: &'static str;
+    /// What is said of a host, before the words that it lacks.
+    const LACKS: &'static str;
+
+    /// The words that the group needs.
+    fn needed<'m>(context: &Context<'m>) -> impl Iterator<Item = &'m str>;
+}
+
+impl<W: Words> Filter for W {
+    fn filter(&self, context: &Context<'_>, kept: &mut Kept) {
+        for word in W::needed(context) {
+            let with = context.cluster.with(W::KIND, word);
+            kept.reject(|row| !with.is_some_and(|with| with.has(row)));
+        }
+    }
+
+    fn reason(&self, context: &Context<'_>, row: Row) -> String {
+        let has = |word: &&str| context.cluster.with(W::KIND, word).is_some_and(|with| with.has(row));
+        let missing: Vec<&str> = W::needed(context).filter(|word| !has(word)).collect();
+        format!("{} {}", W::LACKS, missing.join(", "))
+    }
 }
 
 /// Scores the remaining hosts; lower is better.

@@ -2,7 +2,7 @@
 
 use super::listener::MonitorListener;
 use super::platform;
-use super::plug::Plug;
+use super::ports::PortAccess;
 use crate::clock::GuestTime;
 use crate::start::FunctionStart;
 use alloc::boxed::Box;
@@ -15,12 +15,14 @@ use ringway_elements::platform::control_socket::ControlSocket;
 use ringway_elements::platform::{FromPort, PACKAGES, ToPort, Uses, devices};
 
 static CLASSES: [Class; 3] = [
-    devices::source(Class::new("FromPort", || Box::<FromPort<Plug>>::default())),
-    devices::sink(Class::new("ToPort", || Box::<ToPort<Plug>>::default())),
+    devices::source(Class::new("FromPort", || Box::<FromPort<PortAccess>>::default())),
+    devices::sink(Class::new("ToPort", || Box::<ToPort<PortAccess>>::default())),
     Class::new("ControlSocket", || Box::<ControlSocket<MonitorListener>>::default()).reach(Reach::Whole),
 ];
-static DEVICES: [Class; devices::COUNT] =
-    devices::classes(|| Box::new(FromPort::<Plug>::of_device()), || Box::new(ToPort::<Plug>::of_device()));
+static DEVICES: [Class; devices::COUNT] = devices::classes(
+    || Box::new(FromPort::<PortAccess>::of_device()),
+    || Box::new(ToPort::<PortAccess>::of_device()),
+);
 
 /// All element classes of the image.
 pub fn registry() -> Registry {

@@ -4,7 +4,7 @@ mod build;
 mod clock;
 mod listener;
 mod platform;
-mod plug;
+mod ports;
 #[cfg(test)]
 mod tests;
 

@@ -1,7 +1,7 @@
 //! What elements share with the guest's driver: ports, connections, and the channel to the monitor.
 
 use crate::channel::{CONNECTIONS, CONTENTS, Channel, ToGuest, ToMonitor, WINDOW};
-use crate::function::plug::Port;
+use crate::function::ports::Port;
 use crate::monitor::Monitor;
 use crate::stock::Net;
 use alloc::collections::VecDeque;

@@ -13,7 +13,7 @@ pub enum SnapshotError {
     #[error("the guest has ended")]
     Ended,
     /// Another snapshot is awaited.
-    #[error("another snapshot is awaited")]
+    #[error("another snapshot of the function is being taken")]
     Busy,
     /// The snapshot failed.
     #[error("{0}")]

@@ -4,7 +4,7 @@ use super::BOUND;
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::RingListener;
 use ringway_ring::Geometry;
-use ringway_ring_client::{Coming, Ring, RingOptions};
+use ringway_ring_client::{PendingRing, Ring, RingOptions};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -13,16 +13,16 @@ pub const SMALL: RingOptions =
     RingOptions { slots: [0; 2], slot_size: 0, extra: 0, offloads: false, largest: 0 };
 
 /// A pipe at a path, for whoever comes; its end here.
-pub fn pipe(name: &str, options: RingOptions) -> (PathBuf, RingListener, Pipe, Coming) {
+pub fn pipe(name: &str, options: RingOptions) -> (PathBuf, RingListener, Pipe, PendingRing) {
     let path = std::env::temp_dir().join(format!("ringway-pipe-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let listener = RingListener::bind(&path, Default::default()).unwrap();
-    let coming = Coming::connect(&path, options).unwrap();
+    let coming = PendingRing::connect(&path, options).unwrap();
     (path, listener, Pipe::new(Geometry::default()), coming)
 }
 
 /// Attaches whoever comes, until both ends are taken.
-pub fn joined(listener: &RingListener, pipe: &mut Pipe, coming: Coming) -> Ring {
+pub fn joined(listener: &RingListener, pipe: &mut Pipe, coming: PendingRing) -> Ring {
     let end = Instant::now() + BOUND;
     while !pipe.is_joined() {
         assert!(Instant::now() < end, "nobody comes");

@@ -107,6 +107,20 @@ pub(crate) struct Context<'a> {
     pub standstill: Standstill,
 }
 
+/// The context of a call, of the fields of a stack; a method would borrow all of them.
+macro_rules! context {
+    ($stack:ident) => {
+        $crate::connection::Context {
+            now: $stack.now,
+            settings: &$stack.settings,
+            challenges: &mut $stack.challenges,
+            memory: &mut $stack.memory,
+            standstill: $stack.standstill,
+        }
+    };
+}
+pub(crate) use context;
+
 /// Limits challenge ACKs (RFC 5961, 10). Attack: spoofed segments would make a host flood its peer.
 #[derive(Debug, Default)]
 pub(crate) struct Challenges {
@@ -157,9 +171,9 @@ pub(crate) struct Ecn {
 /// Bytes to send.
 #[derive(Clone, Debug)]
 pub(crate) enum Bytes<'a> {
-    /// They are copied.
+    /// Bytes to copy.
     Copied(&'a [u8]),
-    /// They stay where they are.
+    /// A range of the application's memory, which is referred to until it is acknowledged.
     Shared(&'a Arc<dyn Source>, Range<usize>),
 }
 

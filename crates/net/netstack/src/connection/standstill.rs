@@ -27,7 +27,7 @@ impl Standstill {
 }
 
 impl Connection {
-    /// It belongs to this stack from now on, whose standstills until now are not its own.
+    /// The connection belongs to this stack from now on; earlier standstills of the stack do not count for it.
     pub(super) fn join_standstills(&mut self, cx: &Context<'_>) {
         self.timers.stood_still = cx.standstill.total;
     }

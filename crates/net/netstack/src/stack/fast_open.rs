@@ -2,7 +2,7 @@
 
 use super::{Socket, SocketError, SocketId, Stack};
 use crate::connection::options::Cookie;
-use crate::connection::{Connection, Context, Segment};
+use crate::connection::{Connection, Segment, context};
 use crate::demux::address_words;
 use crate::hash::Secret;
 use alloc::collections::BTreeMap;
@@ -96,13 +96,7 @@ impl Stack {
                 return;
             }
         }
-        let mut cx = Context {
-            now: self.now,
-            settings: &self.settings,
-            challenges: &mut self.challenges,
-            memory: &mut self.memory,
-            standstill: self.standstill,
-        };
+        let mut cx = context!(self);
         connection.accept_fast_open(&mut cx, segment);
     }
 

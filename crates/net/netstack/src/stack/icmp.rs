@@ -284,7 +284,7 @@ impl Stack {
                 && let Some(Socket::Udp(udp)) = &mut self.slots[index as usize].socket
             {
                 udp.refused = true;
-                self.tell(index);
+                self.queue_event(index);
             }
             return;
         }

@@ -346,7 +346,7 @@ impl Stack {
         if let Some(Socket::Udp(socket)) = &mut self.slots[index as usize].socket {
             if socket.push(from, payload) {
                 self.statistics.datagrams_in += 1;
-                self.tell(index);
+                self.queue_event(index);
             } else {
                 self.statistics.udp_dropped += 1;
             }

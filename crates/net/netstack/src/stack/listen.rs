@@ -2,7 +2,7 @@
 
 use super::{Socket, Stack};
 use crate::congestion::Algorithm;
-use crate::connection::{Connection, Context, Segment};
+use crate::connection::{Connection, Segment, context};
 use crate::demux::Tuple;
 use crate::net::neighbor::{Lookup, Rank};
 use crate::net::{Frames, Link};
@@ -153,7 +153,7 @@ impl Stack {
         {
             listener.embryos = listener.embryos.saturating_sub(1);
             listener.queue.push_back(index);
-            self.tell(parent);
+            self.queue_event(parent);
         }
     }
 
@@ -204,13 +204,7 @@ impl Stack {
             ttl: self.settings.ip_default_ttl,
             identification: &mut port.identification,
         };
-        let mut cx = Context {
-            now: self.now,
-            settings: &self.settings,
-            challenges: &mut self.challenges,
-            memory: &mut self.memory,
-            standstill: self.standstill,
-        };
+        let mut cx = context!(self);
         connection.send_cookie(&mut cx, &mut link);
         for (frame, _) in frames.iter() {
             self.enqueue(hop.interface, frame.to_vec());

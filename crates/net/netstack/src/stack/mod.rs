@@ -22,7 +22,9 @@ pub use sockets::{Accepted, SocketError};
 pub use tables::{NeighborEntry, RouteEntry, SocketEntry, SocketKind, Totals};
 
 use crate::connection::standstill::Standstill;
-use crate::connection::{Challenges, Connection, ConnectionError, Context, Progress, Readiness, State};
+use crate::connection::{
+    Challenges, Connection, ConnectionError, Context, Progress, Readiness, State, context,
+};
 use crate::demux::{Demux, Tuple};
 use crate::hash::{Random, Secret};
 use crate::memory::Memory;
@@ -176,7 +178,7 @@ struct Slot {
     /// Whether it is in a list of ready or parked sockets.
     queued: bool,
     /// Whether it is in the list of events.
-    told: bool,
+    has_event: bool,
     /// Whether it is in the list of sockets with spare memory.
     spare: bool,
 }
@@ -469,13 +471,7 @@ impl Stack {
             ttl: self.settings.ip_default_ttl,
             identification: &mut port.identification,
         };
-        let mut cx = Context {
-            now: self.now,
-            settings: &self.settings,
-            challenges: &mut self.challenges,
-            memory: &mut self.memory,
-            standstill: self.standstill,
-        };
+        let mut cx = context!(self);
         let before = connection.counts.segs_out;
         let progress = connection.transmit(&mut cx, &mut link);
         self.statistics.frames_out += connection.counts.segs_out - before;
@@ -518,13 +514,7 @@ impl Stack {
         let Some(Socket::Tcp(connection)) = &mut self.slots.get_mut(index as usize)?.socket else {
             return None;
         };
-        let mut cx = Context {
-            now: self.now,
-            settings: &self.settings,
-            challenges: &mut self.challenges,
-            memory: &mut self.memory,
-            standstill: self.standstill,
-        };
+        let mut cx = context!(self);
         let result = call(connection, &mut cx);
         self.touch(index);
         Some(result)
@@ -534,13 +524,7 @@ impl Stack {
     fn touch(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
         let Some(Socket::Tcp(connection)) = &mut slot.socket else { return };
-        let cx = Context {
-            now: self.now,
-            settings: &self.settings,
-            challenges: &mut self.challenges,
-            memory: &mut self.memory,
-            standstill: self.standstill,
-        };
+        let cx = context!(self);
         if !slot.queued && connection.wants_transmit(&cx) {
             slot.queued = true;
             self.interfaces[connection.interface].ready.push_back(index);
@@ -572,12 +556,12 @@ impl Stack {
             if !connection.owned {
                 return self.release(index);
             }
-            return self.tell(index);
+            return self.queue_event(index);
         }
         self.timers.set(index, connection.deadline());
         if connection.ready != Readiness::default() {
             if connection.owned {
-                self.tell(index);
+                self.queue_event(index);
             } else {
                 self.promote(index);
             }
@@ -585,10 +569,10 @@ impl Stack {
     }
 
     /// Puts a socket into the list of events.
-    fn tell(&mut self, index: u32) {
+    fn queue_event(&mut self, index: u32) {
         let slot = &mut self.slots[index as usize];
-        if !slot.told {
-            slot.told = true;
+        if !slot.has_event {
+            slot.has_event = true;
             self.events.push_back(index);
         }
     }

@@ -3,9 +3,9 @@
 use super::input::Arrival;
 use super::{LARGEST, QUEUE, Socket, SocketError, SocketId, Stack};
 use crate::codec::{Bound, COUNT, Field, Reader, put_bytes};
-use crate::connection::Connection;
 use crate::connection::options::Options;
 use crate::connection::repair::Saved;
+use crate::connection::{Connection, context};
 use crate::demux::Tuple;
 use crate::net::ip::Packet;
 use alloc::boxed::Box;
@@ -19,8 +19,8 @@ use ringway_wire::{EtherType, Ethernet, Header, Protocol, Tcp, U32};
 /// A connection could not move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RepairError {
-    /// It is not established, or has ended, or its peer is this host, or a number of it is beyond the limits of what
-    /// [`Stack::attach`] accepts.
+    /// The connection is not established, or has ended, or its peer is this host, or one of its numbers is beyond the
+    /// limits of [`Stack::attach`].
     #[error("this connection can't move to another stack")]
     NotMovable,
     /// The bytes are not what [`Stack::detach`] returned.
@@ -179,13 +179,7 @@ impl Stack {
         if !self.is_host(opening.interface, remote.ip()) {
             return Err(SocketError::Unreachable.into());
         }
-        let cx = crate::connection::Context {
-            now: self.now,
-            settings: &self.settings,
-            challenges: &mut self.challenges,
-            memory: &mut self.memory,
-            standstill: self.standstill,
-        };
+        let cx = context!(self);
         Connection::restore(saved, &opening, &cx).ok_or(RepairError::Invalid)
     }
 

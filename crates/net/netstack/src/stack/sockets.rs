@@ -534,7 +534,7 @@ impl Stack {
     pub fn next_event(&mut self) -> Option<(SocketId, Readiness)> {
         while let Some(index) = self.events.pop_front() {
             let slot = &mut self.slots[index as usize];
-            slot.told = false;
+            slot.has_event = false;
             let id = SocketId { index, generation: slot.generation };
             let ready = match &mut slot.socket {
                 Some(Socket::Tcp(connection)) if connection.owned => core::mem::take(&mut connection.ready),

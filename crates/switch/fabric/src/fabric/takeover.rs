@@ -72,7 +72,7 @@ impl Fabric {
         for command in pending {
             match command {
                 Command::Add { .. } => {}
-                // It may still be in use, until the turn of the blocked thread ends.
+                // The blocked thread may use the queue until its turn ends.
                 Command::Remove { bit, to } => {
                     let mut slots = self.ports.values().flat_map(super::Record::all_slots);
                     let slot = slots.find(|slot| (slot.worker, slot.bit) == (worker, bit));

@@ -7,6 +7,7 @@
 //! whether it is on its way, and nobody reads ICR.
 
 use crate::device::Raise;
+use crate::engine::Direction;
 use ringway_mem::{Direct, Translate, Words};
 
 /// Bytes in use, at the start of a page.
@@ -37,16 +38,9 @@ pub const HOST_ISR: usize = 22;
 /// Number of the last request that had its interrupt.
 pub const HOST_ANSWERED: usize = 26;
 
-/// A direction of the NIC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Tx,
-    Rx,
-}
-
 /// The block of a guest that uses it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Csb<'t>(Words<'t, u32>);
+pub struct Csb<'t>(Words<'t, u32>);
 
 impl<'t> Csb<'t> {
     /// The block at `address`, if the guest turned it on. Attack: an address outside memory, or one that is not

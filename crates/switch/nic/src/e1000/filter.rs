@@ -33,7 +33,7 @@ const LONG: u32 = 16_380;
 
 /// What the device does with received frames, read once a burst.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mode {
+pub struct Mode {
     rctl: u32,
     /// The first receive address, if valid, as the six low bytes.
     own: Option<u64>,

@@ -1,4 +1,5 @@
-//! What the models of the e1000 family share. Read `nic.rs` first, then `tx.rs` and `rx.rs`.
+//! What the models of the e1000 family share. Read `nic.rs` first, then `tx.rs` and `rx.rs`, which describe its
+//! descriptors to the engines.
 
 pub mod csb;
 mod eeprom;
@@ -11,16 +12,19 @@ mod phy;
 pub mod registers;
 mod rx;
 mod shared;
-mod signal;
 mod stats;
 mod tail;
 mod tx;
 
 pub use crate::device::{Accesses, Area, Effects, Host, Raise};
+use crate::engine::{RxEngine as RxOf, TxEngine as TxOf};
 pub(crate) use eeprom::Pins;
 pub use interrupts::Interrupts;
 pub use nic::{Model, Nic, Settings};
 pub use registers::{Access, Register};
-pub use rx::RxEngine;
 pub use shared::{Bus, PAGES, Shared};
-pub use tx::TxEngine;
+
+/// The engine of a receive ring.
+pub type RxEngine = RxOf<rx::Descriptors>;
+/// The engine of a transmit ring.
+pub type TxEngine = TxOf<tx::Descriptors>;

@@ -5,18 +5,18 @@ use super::filter::VALID;
 use super::interrupts::{LSC, MDAC, RXT0, TXDW, VECTORS};
 use super::phy::Phy;
 use super::registers::{self as reg, Access, Register, find};
-use super::rx::RxEngine;
 use super::shared::{LINK_UP, PAGES, Shared, in_pages};
 use super::stats::Readings;
-use super::tx::TxEngine;
+use super::{RxEngine, TxEngine};
 use crate::chip::{self, Chip};
 use crate::device::{Accesses, Area, Effects, Host, words};
+use crate::engine::Family;
 use crate::pci::{Bar, Capability, ConfigSpace, Identity, Space};
 use crate::techniques::Techniques;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
 use ringway_frame::CountersRef;
 use ringway_mem::MemoryError;
 
@@ -114,19 +114,18 @@ impl Nic {
         if shared.loops_back() == loops_back {
             return;
         }
-        let runs = shared.rx.generation().is_some();
-        shared.rx.stop();
+        let runs = shared.rings.rx.generation().is_some();
+        shared.rings.rx.stop();
         (host.quiesce)();
         shared.loopback.store(loops_back, Ordering::Relaxed);
         if runs {
-            shared.start(&shared.rx, reg::RDBAL);
+            shared.start(&shared.rings.rx, reg::RDBAL);
         }
     }
 
     /// CTRL.RST.
     fn reset_device(&mut self, host: &mut Host<'_>) {
-        self.shared.rx.stop();
-        self.shared.tx.stop();
+        self.shared.rings.stop();
         (host.quiesce)();
         self.shared.csb.store(0, Ordering::Relaxed);
         self.shared.interrupts.reset();
@@ -228,9 +227,10 @@ impl Nic {
             reg::RDT => self.shared.store(offset, value),
             reg::TDT => {
                 self.shared.store(offset, value);
-                effects.kick |= self.shared.tx.generation().is_some() && !self.is_awaited(host.now);
+                effects.kick |=
+                    self.shared.rings.tx.generation().is_some() && !self.shared.rings.is_awaited(host.now);
             }
-            reg::CSBTXKICK => effects.kick |= self.shared.tx.generation().is_some(),
+            reg::CSBTXKICK => effects.kick |= self.shared.rings.tx.generation().is_some(),
             reg::RDTR | reg::TIDV => {
                 self.shared.store(offset, value & 0xffff);
                 if value & FPD != 0 {
@@ -268,7 +268,7 @@ impl Nic {
 
     /// The intervals between interrupts, if the chip's own moderation is on: ITR's, or with MSI-X each vector's.
     fn set_intervals(&self, now: u64) {
-        let timers = self.shared.techniques().timers;
+        let timers = self.shared.rings.techniques().timers;
         for vector in 0..VECTORS {
             let msix = self.config.msix_enabled();
             let register = if msix { reg::EITR + 4 * vector as u32 } else { reg::ITR };
@@ -277,23 +277,13 @@ impl Nic {
         }
     }
 
-    /// Whether a worker is about to look at the transmit ring without being woken.
-    fn is_awaited(&self, now: u64) -> bool {
-        let combine = self.shared.techniques().combine;
-        if combine == 0 {
-            return false;
-        }
-        // The tail was stored before. The worker stores when it looks, executes a barrier, and looks at the tail:
-        // either it sees the new tail, or this sees that it looks no more.
-        fence(Ordering::SeqCst);
-        let due = self.shared.tx_due.load(Ordering::Relaxed);
-        due > now && due - now <= combine
-    }
-
     /// A ring's base, length or head. A driver that changes them while the ring is enabled gets a new ring.
     fn set_ring(&mut self, offset: u32, value: u32, host: &mut Host<'_>) {
-        let (ring, base) =
-            if offset < reg::TDBAL { (&self.shared.rx, reg::RDBAL) } else { (&self.shared.tx, reg::TDBAL) };
+        let (ring, base) = if offset < reg::TDBAL {
+            (&self.shared.rings.rx, reg::RDBAL)
+        } else {
+            (&self.shared.rings.tx, reg::TDBAL)
+        };
         let runs = ring.generation().is_some();
         if runs {
             ring.stop();
@@ -312,7 +302,7 @@ impl Nic {
         let master = self.config.is_master();
         let mut stopped = false;
         for (ring, control, base) in
-            [(&shared.rx, reg::RCTL, reg::RDBAL), (&shared.tx, reg::TCTL, reg::TDBAL)]
+            [(&shared.rings.rx, reg::RCTL, reg::RDBAL), (&shared.rings.tx, reg::TCTL, reg::TDBAL)]
         {
             let enabled = master && shared.load(control) & EN != 0;
             let mut runs = ring.generation().is_some();
@@ -337,7 +327,7 @@ impl Nic {
 
     fn adopt_csb(&self) {
         let shared = &self.shared;
-        if shared.techniques().csb {
+        if shared.rings.techniques().csb {
             let address = u64::from(shared.load(reg::CSBAH)) << 32 | u64::from(shared.load(reg::CSBAL));
             shared.csb.store(address, Ordering::Relaxed);
         }
@@ -361,7 +351,7 @@ impl Chip for Nic {
     fn new(settings: Settings) -> Result<Nic, MemoryError> {
         let Settings { model, mac, techniques, link, pages } = settings;
         let shared = Shared::new(pages, model.extended)?;
-        shared.switches.set(techniques);
+        shared.rings.switches.set(techniques);
         let rows = model.tables.iter().map(|rows| rows.len()).sum();
         let mut nic = Nic {
             model,
@@ -397,11 +387,11 @@ impl Chip for Nic {
     }
 
     fn doorbells(&self) -> [u64; 2] {
-        [0, 1].map(|ring: usize| self.shared.doorbells[ring].load(Ordering::Relaxed))
+        [0, 1].map(|ring: usize| self.shared.rings.doorbells[ring].load(Ordering::Relaxed))
     }
 
     fn set_techniques(&mut self, techniques: Techniques, now: u64) {
-        self.shared.switches.set(techniques);
+        self.shared.rings.switches.set(techniques);
         self.set_intervals(now);
         if !techniques.csb {
             self.shared.csb.store(0, Ordering::Relaxed);
@@ -418,7 +408,7 @@ impl Chip for Nic {
     }
 
     fn is_running(&self) -> bool {
-        [&self.shared.rx, &self.shared.tx].iter().any(|ring| ring.generation().is_some())
+        self.shared.rings.is_running()
     }
 
     fn next_due(&self) -> Option<u64> {
@@ -426,7 +416,7 @@ impl Chip for Nic {
     }
 
     fn reset(&mut self, host: &mut Host<'_>) {
-        self.config = config(self.model, self.shared.techniques());
+        self.config = config(self.model, self.shared.rings.techniques());
         self.reset_phy(host);
         self.reset_device(host);
     }
@@ -522,7 +512,7 @@ impl Chip for Nic {
     }
 
     fn techniques(&self) -> Techniques {
-        self.shared.techniques()
+        self.shared.rings.techniques()
     }
 }
 

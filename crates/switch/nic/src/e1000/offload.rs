@@ -1,6 +1,7 @@
 //! Checksums, segmentation and VLAN tags of transmitted frames: what descriptors ask for becomes offload metadata. The
 //! device never segments; headers that metadata can't describe are rewritten in a copy.
 
+use crate::engine::{Offloads, Rewritten};
 use crate::pieces::{ADDRESSES, TAG, insert_tag, segments};
 use ringway_frame::{HEADERS, LARGEST, Needs, Offload, Reason};
 use ringway_wire::{Header, Ipv4, Ipv6, Protocol, Sum, Tcp, checksum, tcp};
@@ -15,7 +16,7 @@ const BAD: Reason = Reason::BadOffload;
 
 /// A context descriptor.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Context {
+pub struct Context {
     /// Where the IP header and its checksum field are, and the header's last byte.
     ip: (u8, u8, u16),
     /// Where the upper layer's header and its checksum field are, and its last byte; 0: the frame's last one.
@@ -45,7 +46,7 @@ impl Context {
 
 /// What a frame's descriptors ask for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Request {
+pub struct Request {
     /// Segmentation.
     pub segment: bool,
     /// Insert the IP header's checksum, the upper layer's.
@@ -53,24 +54,34 @@ pub(crate) struct Request {
     pub upper: bool,
     /// A legacy descriptor's checksum: where the sum starts, and where it is stored.
     pub legacy: Option<(u8, u8)>,
-    /// Content of a VLAN tag to insert.
-    pub tag: Option<u16>,
+    /// EtherType and content of a VLAN tag to insert.
+    pub tag: Option<(u16, u16)>,
+    /// The context in force.
+    pub context: Context,
 }
 
 impl Request {
-    /// Whether the headers are copied and rewritten; otherwise [`Request::checksum`] is enough.
+    /// How many header bytes a rewrite reads.
+    fn header_len(&self) -> usize {
+        let segment = if self.segment { usize::from(self.context.header_len) } else { 0 };
+        let (_, field, end) = self.context.ip;
+        let ip = if self.ip { usize::from(end).max(usize::from(field) + 1) + 1 } else { 0 };
+        segment.max(ip).max(ADDRESSES)
+    }
+}
+
+impl Offloads for Request {
     #[inline]
-    pub fn rewrites(&self) -> bool {
-        self.segment || self.ip || self.tag.is_some()
+    fn rewritten(&self, _total: usize) -> usize {
+        if self.segment || self.ip || self.tag.is_some() { self.header_len() } else { 0 }
     }
 
-    /// The metadata of a frame of `len` bytes whose headers stay.
     #[inline]
-    pub fn checksum(&self, context: &Context, len: usize) -> Result<Offload, Reason> {
+    fn offload(&self, total: usize) -> Result<Offload, Reason> {
         let offload = if self.upper {
-            let (start, field, end) = context.upper;
+            let (start, field, end) = self.context.upper;
             // A sum that ends before the frame can't be described.
-            if end != 0 && usize::from(end) + 1 < len {
+            if end != 0 && usize::from(end) + 1 < total {
                 return Err(BAD);
             }
             fill(start, field)?
@@ -79,27 +90,11 @@ impl Request {
         } else {
             return Ok(Offload::default());
         };
-        offload.check(len as u32, Needs::ALL).map_err(|_| BAD)
+        offload.check(total as u32, Needs::ALL).map_err(|_| BAD)
     }
 
-    /// How many header bytes must be copied for [`Request::rewrite`].
-    pub fn header_len(&self, context: &Context) -> usize {
-        let segment = if self.segment { usize::from(context.header_len) } else { 0 };
-        let ip = if self.ip { usize::from(context.ip.2).max(usize::from(context.ip.1) + 1) + 1 } else { 0 };
-        segment.max(ip).max(ADDRESSES)
-    }
-
-    /// Rewrites `headers`, the first `len` bytes of which are those of a frame of `total` bytes; a tag gets this
-    /// `ethertype`. Returns the metadata, and how many bytes the headers have now. Attack: a context that contradicts
-    /// the headers.
-    pub fn rewrite(
-        &self,
-        context: &Context,
-        headers: &mut [u8; HEADERS],
-        len: usize,
-        total: usize,
-        ethertype: u16,
-    ) -> Result<(Offload, usize), Reason> {
+    /// Attack: a context that contradicts the headers.
+    fn rewrite(&self, headers: &mut [u8; HEADERS], len: usize, total: usize) -> Rewritten {
         if len > LARGEST_HEADERS {
             return Err(Reason::NoOffload);
         }
@@ -108,20 +103,20 @@ impl Request {
         }
         let bytes = &mut headers[..len];
         let mut offload = if self.segment {
-            let offload = segmented(context, bytes, total)?;
+            let offload = segmented(&self.context, bytes, total)?;
             offload.check(total as u32, Needs::ALL).map_err(|_| BAD)?
         } else {
-            self.checksum(context, total)?
+            self.offload(total)?
         };
         if self.ip {
-            let (start, field, end) = context.ip;
+            let (start, field, end) = self.context.ip;
             let range = usize::from(start)..usize::from(end) + 1;
             let sum = checksum::checksum(bytes.get(range).ok_or(BAD)?);
             let place = bytes.get_mut(usize::from(field)..usize::from(field) + 2).ok_or(BAD)?;
             place.copy_from_slice(&sum.to_be_bytes());
         }
-        let Some(content) = self.tag else { return Ok((offload, len)) };
-        insert_tag(headers, len, (ethertype, content), &mut offload);
+        let Some(tag) = self.tag else { return Ok((offload, len)) };
+        insert_tag(headers, len, tag, &mut offload);
         Ok((offload, len + TAG))
     }
 }

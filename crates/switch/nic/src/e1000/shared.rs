@@ -1,15 +1,17 @@
 //! What the session's side and the workers share: registers that workers read, rings, interrupts, statistics.
 
+use super::csb::Csb;
 use super::interrupts::Interrupts;
 use super::registers as reg;
 use super::stats::Stats;
 use crate::descriptor_ring::RingState;
-use crate::device;
-use crate::pieces::{Headers, keep};
-use crate::techniques::{Doorbells, Switches, Techniques};
+use crate::device::{self, Raise};
+use crate::engine::{Direction, Family, Rings};
+use crate::pieces::keep;
+use crate::techniques::Doorbells;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use ringway_mem::{Kept, MemoryError, Region, Words};
+use ringway_mem::{Direct, Kept, MemoryError, Region, Words};
 
 /// The range with the registers that can be mapped: those of the rings, and the filters. Between them is a page of
 /// statistics, which are cleared by reads and never mapped.
@@ -23,6 +25,8 @@ const END: u32 = 0xb640;
 const LEN_MASK: u32 = 0xf_ff80;
 /// RDBAL, TDBAL: multiples of 16.
 const BASE_MASK: u32 = !0xf;
+/// Nanoseconds of a unit of RDTR, RADV, TIDV and TADV.
+const DELAY_UNIT: u64 = 1024;
 /// STATUS: the link is up.
 pub(crate) const LINK_UP: u32 = 2;
 
@@ -41,21 +45,13 @@ pub struct Shared {
     /// Registers that are never mapped, by word.
     file: Box<[AtomicU32]>,
     pages: Kept,
-    /// Rewritten headers of the frames of a burst.
-    headers: Headers,
     pub(crate) interrupts: Interrupts,
     pub(crate) stats: Stats,
-    pub(crate) switches: Switches,
-    pub(crate) tx: RingState,
-    pub(crate) rx: RingState,
+    pub(crate) rings: Rings,
     /// The PHY returns frames instead of sending them.
     pub(crate) loopback: AtomicBool,
     /// Guest-physical address of the shared block; 0: none.
     pub(crate) csb: AtomicU64,
-    /// How often a worker found a tail moved: of the transmit ring, of the receive ring.
-    pub(crate) doorbells: [AtomicU64; 2],
-    /// Until when a worker is about to look at the transmit ring anyway.
-    pub(crate) tx_due: AtomicU64,
     /// Receive descriptors may be extended ones.
     pub(crate) extended: bool,
 }
@@ -68,23 +64,13 @@ impl Shared {
         Ok(Shared {
             file: (0..END / 4).map(|_| AtomicU32::new(0)).collect(),
             pages: keep(pages, PAGES.1)?,
-            headers: Headers::new()?,
             interrupts: Interrupts::new(extended),
             stats: Stats::default(),
-            switches: Switches::default(),
-            tx: RingState::default(),
-            rx: RingState::default(),
+            rings: Rings::new()?,
             loopback: AtomicBool::new(false),
             csb: AtomicU64::new(0),
-            doorbells: Default::default(),
-            tx_due: AtomicU64::new(0),
             extended,
         })
-    }
-
-    /// The techniques in use.
-    pub fn techniques(&self) -> Techniques {
-        self.switches.get()
     }
 
     /// The interrupts.
@@ -94,7 +80,7 @@ impl Shared {
 
     /// Offsets and lengths of the parts of BAR 0 that the guest may map, in the memory given for [`PAGES`].
     pub fn mappable(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
-        let techniques = self.techniques();
+        let techniques = self.rings.techniques();
         let rings = (techniques.doorbells == Doorbells::Mapped).then_some(RINGS);
         rings.into_iter().chain(techniques.in_place.then_some(FILTERS))
     }
@@ -124,12 +110,6 @@ impl Shared {
         }
     }
 
-    /// Whether the link is up.
-    #[inline]
-    pub fn link(&self) -> bool {
-        self.load(reg::STATUS) & LINK_UP != 0
-    }
-
     /// Whether frames that the guest sends come back to it instead of leaving.
     #[inline]
     pub(crate) fn loops_back(&self) -> bool {
@@ -154,9 +134,63 @@ impl Shared {
         let (address, len, _) = ring.description();
         self.place(base) != (address, len)
     }
+}
 
-    /// Places for the headers of a burst's frames.
-    pub(crate) fn headers(&self) -> &Headers {
-        &self.headers
+impl Family for Shared {
+    type Block<'t> = Csb<'t>;
+
+    fn rings(&self) -> &Rings {
+        &self.rings
+    }
+
+    #[inline]
+    fn link(&self) -> bool {
+        self.load(reg::STATUS) & LINK_UP != 0
+    }
+
+    #[inline]
+    fn block<'t>(&self, translate: &mut Direct<'t, '_>) -> Option<Csb<'t>> {
+        Csb::at(self.csb.load(Ordering::Relaxed), translate)
+    }
+
+    fn set_kick(csb: Csb<'_>, direction: Direction, wanted: bool) {
+        csb.set_kick(direction, wanted);
+    }
+
+    fn wants_interrupt(csb: Csb<'_>, direction: Direction) -> bool {
+        csb.wants_interrupt(direction)
+    }
+
+    fn delays(&self, direction: Direction) -> [u64; 2] {
+        let delays = match direction {
+            Direction::Tx => [reg::TIDV, reg::TADV],
+            Direction::Rx => [reg::RDTR, reg::RADV],
+        };
+        delays.map(|register| u64::from(self.load(register) & 0xffff) * DELAY_UNIT)
+    }
+
+    fn set(bus: &Bus<'_>, csb: Option<Csb<'_>>, causes: u32) -> Raise {
+        let device::Bus { shared, now, .. } = *bus;
+        let raise = match csb {
+            // The driver doesn't read ICR, so causes are still set there.
+            Some(csb) if csb.answer() => shared.interrupts.set_again(causes, now),
+            _ => shared.interrupts.set(causes, now),
+        };
+        if let Some(csb) = csb {
+            csb.set_causes(causes, raise);
+        }
+        raise
+    }
+
+    fn set_again(&self, causes: u32, now: u64) -> Raise {
+        self.interrupts.set_again(causes, now)
+    }
+
+    fn due(&self, now: u64) -> Raise {
+        self.interrupts.due(now)
+    }
+
+    fn next_due(&self) -> Option<u64> {
+        self.interrupts.next_due()
     }
 }

@@ -1,26 +1,24 @@
-//! The transmit ring: frames that the guest sends.
+//! The transmit descriptors: legacy ones, contexts and data.
 
-use super::csb::{Csb, Direction};
+use super::csb::Csb;
 use super::filter::VME;
 use super::interrupts::{TXDW, TXQE};
-use super::loopback::Loopback;
+use super::loopback::{Loopback, loop_back};
 use super::offload::{Context, Request};
 use super::registers as reg;
 use super::shared::{Bus, Shared};
-use super::signal::Signal;
-use super::stats::Tally;
+use super::stats;
 use super::tail::{set_head, tail};
-use crate::chip::Transmit;
 use crate::descriptor_ring::{Part, Ring};
 use crate::device::Raise;
-use crate::pieces::{CRC, Cast, PIECES, gather, split_headers};
-use crate::techniques::{Doorbells, Techniques};
+use crate::engine::{Direction, Family, Found, Scan, Taken, TxEngine, TxLayout};
+use crate::pieces::{CRC, Cast, gather};
 use alloc::boxed::Box;
 use alloc::vec;
+use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
-use ringway_frame::{BURST, Burst, CountersRef, HEADERS, LARGEST, Reason, add};
-use ringway_mem::{Direct, Hint, Span};
-use ringway_wire::ethernet::HEADER_LEN;
+use ringway_frame::{Burst, LARGEST, Reason, add};
+use ringway_mem::{Direct, Span};
 
 /// Descriptors that are examined in a turn. Attack: a ring of 65,528 descriptors without a frame.
 const SCAN: usize = 1024;
@@ -44,221 +42,93 @@ const DD: u8 = 1;
 /// The contexts for checksums and for segmentation.
 type Contexts = [Context; 2];
 
-/// A frame that was taken.
+/// What is known at a position of the ring.
 #[derive(Clone, Copy, Debug, Default)]
-struct Taken {
-    /// The index after its last descriptor.
-    end: u32,
-    /// How many descriptors that ask for a status there are up to its end.
-    reports: u32,
+pub struct State {
+    /// Descriptors behind it.
+    left: u32,
     contexts: Contexts,
-    /// Its interrupt may be delayed.
-    delayed: bool,
+}
+
+/// What is counted of a frame.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counted {
     segmented: bool,
     cast: Cast,
     len: u32,
 }
 
-/// What the ring has next.
-enum Next {
-    /// A frame: its parts, its bytes, and what it asks for.
-    Frame { pieces: usize, len: usize, request: Request, delayed: bool },
-    /// Descriptors that are released without a frame.
-    Skip(Option<Reason>),
-    /// The ring has nothing complete.
-    Nothing,
-}
-
-/// A position while the ring is examined.
-#[derive(Clone, Copy, Debug)]
-struct Scan {
-    at: u32,
-    left: u32,
-    reports: usize,
-    contexts: Contexts,
-}
-
-impl Scan {
-    /// The descriptors up to here, without a frame.
-    fn passed(&self) -> Taken {
-        let Scan { at: end, reports, contexts, .. } = *self;
-        Taken { end, reports: reports as u32, contexts, ..Taken::default() }
-    }
-}
-
-/// The engine of a transmit ring. One worker owns it.
+/// The transmit descriptors.
 #[derive(Debug)]
-pub struct TxEngine {
-    pub(super) counters: CountersRef,
+pub struct Descriptors {
     /// Present once the PHY looped frames back.
     pub(super) loopback: Option<Box<Loopback>>,
-    ring: Ring,
+    /// The contexts at the ring's head.
     contexts: Contexts,
-    signal: Signal,
-    hint: Hint,
-    taken: Box<[Taken]>,
-    count: usize,
-    released: usize,
-    /// Indices of descriptors that ask for a status, of the frames taken, and how many were written.
+    /// Indices of descriptors that ask for a status, of the frames taken.
     reports: Box<[u32]>,
-    reported: usize,
-    /// The ring is not in memory, which was counted.
-    outside: bool,
-    /// The tail when nothing was found.
+    /// The tail when no frame was found.
     seen: u32,
     /// The last tail.
     last: u32,
-    /// When mapped doorbells are looked at again.
-    poll_at: Option<u64>,
-    due: Option<u64>,
 }
 
-impl TxEngine {
-    /// An engine that adds drops and faults to `counters`.
-    pub fn new(counters: CountersRef) -> TxEngine {
-        TxEngine {
-            counters,
+impl TxLayout for Descriptors {
+    type Shared = Shared;
+    type State = State;
+    type Frame = Counted;
+    type Request = Request;
+
+    fn new() -> Descriptors {
+        Descriptors {
             loopback: None,
-            ring: Ring::default(),
             contexts: Contexts::default(),
-            signal: Signal::new(Direction::Tx),
-            hint: Hint::default(),
-            taken: vec![Taken::default(); BURST].into_boxed_slice(),
-            count: 0,
-            released: 0,
             reports: vec![0; SCAN].into_boxed_slice(),
-            reported: 0,
-            outside: false,
             seen: u32::MAX,
             last: 0,
-            poll_at: None,
-            due: None,
         }
     }
 
-    /// Takes the ring's description over. `false`: there is not a ring.
-    #[inline]
-    fn adopt(&mut self, bus: &Bus<'_>, raise: &mut Raise) -> bool {
-        self.signal.adopt(bus, raise);
-        match self.ring.adopt(&bus.shared.tx, false) {
-            None => return false,
-            Some(false) => {}
-            Some(true) => {
-                self.contexts = Contexts::default();
-                (self.count, self.released, self.hint, self.seen) = (0, 0, Hint::default(), u32::MAX);
-                self.signal.reset();
-                self.outside = false;
-            }
-        }
-        if !self.signal.techniques().cached {
-            self.hint = Hint::default();
-        }
-        true
+    fn reset(&mut self) {
+        (self.contexts, self.seen) = (Contexts::default(), u32::MAX);
     }
 
-    /// [`Transmit::take`], also for frames that don't leave.
-    pub(super) fn collect<'t>(&mut self, bus: &Bus<'t>, burst: &mut Burst<'t>) -> Raise {
-        let mut raise = Raise::NONE;
-        self.poll_at = None;
-        if !self.adopt(bus, &mut raise) {
-            raise |= bus.shared.interrupts.due(bus.now);
-            self.due = bus.shared.interrupts.next_due();
-            return raise;
-        }
-        let mut hint = self.hint;
-        let mut translate = Direct::new(bus.memory, &mut hint);
-        let csb = self.signal.csb(bus, &mut translate);
-        (self.count, self.released, self.reported) = (0, 0, 0);
+    fn begin(&mut self, bus: &Bus<'_>, csb: Option<Csb<'_>>, ring: &Ring) -> Option<State> {
         let tail = tail(bus, csb, Direction::Tx);
         if core::mem::replace(&mut self.last, tail) != tail {
-            add(&bus.shared.doorbells[0], 1);
+            add(&bus.shared.rings.doorbells[0], 1);
         }
+        self.seen = tail;
         let sends = bus.shared.link() || bus.shared.loops_back();
-        let available = if sends { self.ring.available(tail) } else { 0 };
-        if available > 0 {
-            self.fill(bus, &mut translate, burst, available, (csb, &mut raise));
-        }
-        self.hint = hint;
-        self.seen = if self.count == 0 { tail } else { u32::MAX };
-        self.signal.due(bus, csb, &mut raise);
-        self.note_due(bus);
-        raise
+        let left = ring.available(tail).min(SCAN as u32);
+        (sends && left > 0).then_some(State { left, contexts: self.contexts })
     }
 
-    fn fill<'t>(
-        &mut self,
-        bus: &Bus<'t>,
-        translate: &mut Direct<'t, '_>,
-        burst: &mut Burst<'t>,
-        available: u32,
-        (csb, raise): (Option<Csb<'t>>, &mut Raise),
-    ) {
-        let mut part = Part::default();
-        let mut pieces = [Span::empty(); PIECES + 1];
-        let left = available.min(SCAN as u32);
-        let mut scan = Scan { at: self.ring.head, left, reports: 0, contexts: self.contexts };
-        while scan.left > 0 && self.count < BURST && burst.room() > 0 {
-            let next = self.next(translate, &mut part, &mut scan, &mut pieces[1..]);
-            let result = match next {
-                Next::Nothing => break,
-                Next::Skip(reason) => Err(reason),
-                Next::Frame { pieces: count, len, request, delayed } => {
-                    match self.push(bus, burst, &scan.contexts, (&mut pieces, count, len), &request) {
-                        Ok(false) => break,
-                        Ok(true) => Ok((delayed, request.segment, len as u32)),
-                        Err(reason) => Err(Some(reason)),
-                    }
-                }
-            };
-            match result {
-                Ok((delayed, segmented, len)) => {
-                    let cast = Cast::of(burst.head(burst.len() - 1));
-                    self.taken[self.count] = Taken { delayed, segmented, cast, len, ..scan.passed() };
-                    self.count += 1;
-                }
-                // Frames before it are released first, then it is found again.
-                Err(_) if self.count > 0 => break,
-                Err(reason) => {
-                    if let Some(reason) = reason {
-                        self.counters.drop_tx(reason, 1);
-                    }
-                    self.pass(bus, (csb, translate), scan.passed(), raise);
-                    (scan.reports, self.reported) = (0, 0);
-                }
-            }
-        }
-    }
-
-    /// Examines the descriptors of the next frame.
     #[inline]
     fn next<'t>(
         &mut self,
-        translate: &mut Direct<'t, '_>,
-        part: &mut Part<'t>,
-        scan: &mut Scan,
+        bus: &Bus<'t>,
+        (ring, translate, part): (&Ring, &mut Direct<'t, '_>, &mut Part<'t>),
+        scan: &mut Scan<State>,
         pieces: &mut [Span<'t>],
-    ) -> Next {
+    ) -> Found<Request> {
+        if scan.state.left == 0 {
+            return Found::Nothing;
+        }
         let (mut count, mut len, mut bad, mut begun) = (0, 0usize, None, false);
         let mut delayed = true;
         let mut request = Request::default();
-        while scan.left > 0 {
-            let Some((pairs, place)) = self.ring.at(part, translate, scan.at) else {
-                // Attack: a ring outside memory. It stays where it is until the driver resets the device.
-                if !core::mem::replace(&mut self.outside, true) {
-                    add(&self.counters.faults, 1);
-                }
-                scan.left = 0;
-                return Next::Nothing;
-            };
+        while scan.state.left > 0 {
+            let Some((pairs, place)) = ring.at(part, translate, scan.at) else { return Found::Outside };
             let words = [pairs.first(place), pairs.second(place)];
             let [address, command] = words;
             let index = scan.at;
-            (scan.at, scan.left) = (self.ring.after(index, 1), scan.left - 1);
+            (scan.at, scan.state.left) = (ring.after(index, 1), scan.state.left - 1);
             if command & RS != 0
-                && let Some(report) = self.reports.get_mut(scan.reports)
+                && let Some(report) = self.reports.get_mut(scan.passed)
             {
                 *report = index;
-                scan.reports += 1;
+                scan.passed += 1;
                 delayed &= command & IDE != 0;
             }
             if command & DEXT != 0 && command >> 20 & 0xf == 0 {
@@ -266,7 +136,7 @@ impl TxEngine {
                 if begun {
                     bad = Some(Reason::BadDescriptor);
                 }
-                scan.contexts[usize::from(Context::is_segmentation(words))] = Context::parse(words);
+                scan.state.contexts[usize::from(Context::is_segmentation(words))] = Context::parse(words);
                 continue;
             }
             let piece = if command & DEXT == 0 { command & 0xffff } else { command & 0xf_ffff } as u32;
@@ -284,152 +154,66 @@ impl TxEngine {
                 bad = gather(translate, (address, piece), pieces, &mut count).err();
             }
             if command & EOP != 0 {
-                if command & VLE != 0 {
-                    request.tag = Some((command >> 48) as u16);
+                request.context = scan.state.contexts[usize::from(request.segment)];
+                if command & VLE != 0 && bus.shared.load(reg::CTRL) & VME != 0 {
+                    request.tag = Some((bus.shared.load(reg::VET) as u16, (command >> 48) as u16));
                 }
-                return match bad {
-                    Some(reason) => Next::Skip(Some(reason)),
-                    None => Next::Frame { pieces: count, len, request, delayed },
-                };
+                if bad.is_some() {
+                    return Found::Skip(bad);
+                }
+                self.seen = u32::MAX;
+                return Found::Frame { pieces: count, len, request, delayed };
             }
         }
         // Contexts alone, or a frame that is bad already: it is dropped in parts, each counted. Attack: a ring full of
         // descriptors without an end.
         match (begun, bad) {
-            (_, Some(reason)) => Next::Skip(Some(reason)),
-            (false, None) => Next::Skip(None),
-            (true, None) => Next::Nothing,
+            (_, Some(reason)) => Found::Skip(Some(reason)),
+            (false, None) => Found::Skip(None),
+            (true, None) => Found::Nothing,
         }
     }
 
-    /// Adds a frame to the burst. `false`: it is full. The first place of `pieces` is free.
-    #[inline]
-    fn push<'t>(
-        &self,
-        bus: &Bus<'t>,
-        burst: &mut Burst<'t>,
-        contexts: &Contexts,
-        (pieces, count, len): (&mut [Span<'t>], usize, usize),
-        request: &Request,
-    ) -> Result<bool, Reason> {
-        if len < HEADER_LEN {
-            return Err(Reason::Short);
-        }
-        let context = &contexts[usize::from(request.segment)];
-        let request =
-            Request { tag: request.tag.filter(|_| bus.shared.load(reg::CTRL) & VME != 0), ..*request };
-        if !request.rewrites() {
-            let offload = request.checksum(context, len)?;
-            return Ok(burst.push_pieces(offload, &pieces[1..=count]).is_ok());
-        }
-        let mut headers = [0; HEADERS];
-        let wanted = request.header_len(context);
-        let copied = headers.get_mut(..wanted).ok_or(Reason::NoOffload)?;
-        let first = split_headers(&mut pieces[..=count], copied);
-        let ethertype = bus.shared.load(reg::VET) as u16;
-        let (offload, header_len) = request.rewrite(context, &mut headers, wanted, len, ethertype)?;
-        pieces[first] = bus.shared.headers().keep(self.count, &headers[..header_len]);
-        Ok(burst.push_pieces(offload, &pieces[first..=count]).is_ok())
+    fn frame(request: &Request, head: &[u8; 64], len: usize) -> Counted {
+        Counted { segmented: request.segment, cast: Cast::of(head), len: len as u32 }
     }
 
-    fn tally(&self, bus: &Bus<'_>, frames: core::ops::Range<usize>) {
-        let (mut tally, mut segmented) = (Tally::default(), 0);
-        for taken in &self.taken[frames] {
-            tally.count(taken.cast, u64::from(taken.len + CRC));
-            segmented += u64::from(taken.segmented);
+    fn count(shared: &Shared, taken: &[Taken<State, Counted>]) {
+        let (mut tally, mut segmented) = (stats::Tally::default(), 0);
+        for Counted { segmented: is_segmented, cast, len } in taken.iter().map(|taken| taken.frame) {
+            tally.count(cast, u64::from(len + CRC));
+            segmented += u64::from(is_segmented);
         }
-        bus.shared.stats.transmitted(&tally);
-        bus.shared.stats.add(reg::TSCTC, segmented);
+        shared.stats.transmitted(&tally);
+        shared.stats.add(reg::TSCTC, segmented);
     }
 
-    /// Writes the status of descriptors that ask for one, up to those of `last`, and moves the head to its end.
-    fn pass<'t>(
+    fn write_back(
         &mut self,
-        bus: &Bus<'t>,
-        (csb, translate): (Option<Csb<'t>>, &mut Direct<'t, '_>),
-        last: Taken,
-        raise: &mut Raise,
-    ) {
+        bus: &Bus<'_>,
+        csb: Option<Csb<'_>>,
+        (ring, translate): (&mut Ring, &mut Direct<'_, '_>),
+        range: Range<usize>,
+        (end, _): (&Scan<State>, bool),
+    ) -> u32 {
         // The frames' bytes are read before the driver may reuse them.
         fence(Ordering::Release);
-        let reports = self.reports.get(self.reported..last.reports as usize).unwrap_or(&[]);
+        let reports = self.reports.get(range).unwrap_or(&[]);
         for &index in reports {
-            self.ring.write_byte(translate, index, STATUS_AT, DD);
+            ring.write_byte(translate, index, STATUS_AT, DD);
         }
-        let mut causes = if reports.is_empty() { 0 } else { TXDW };
-        self.reported = last.reports as usize;
-        (self.ring.head, self.contexts) = (last.end, last.contexts);
-        set_head(bus, csb, Direction::Tx, last.end);
-        if self.ring.available(tail(bus, csb, Direction::Tx)) == 0 {
-            causes |= TXQE;
-        }
-        if causes != 0 {
-            self.signal.published(bus, csb, (causes, !last.delayed), raise);
-        }
+        (ring.head, self.contexts) = (end.at, end.state.contexts);
+        set_head(bus, csb, Direction::Tx, end.at);
+        let is_empty = ring.available(tail(bus, csb, Direction::Tx)) == 0;
+        (if reports.is_empty() { 0 } else { TXDW }) | if is_empty { TXQE } else { 0 }
     }
 
-    fn note_due(&mut self, bus: &Bus<'_>) {
-        self.due = self.signal.next_due(bus);
-        if self.signal.techniques().combine > 0 {
-            bus.shared.tx_due.store(self.due.unwrap_or(0), Ordering::Relaxed);
-        }
-    }
-}
-
-impl Transmit<Shared> for TxEngine {
-    fn take<'t>(&mut self, bus: &Bus<'t>, burst: &mut Burst<'t>) -> Raise {
-        if bus.shared.loops_back() { self.loop_back(bus) } else { self.collect(bus, burst) }
+    fn has_more(&self, bus: &Bus<'_>, csb: Option<Csb<'_>>, _ring: (&Ring, &mut Direct<'_, '_>)) -> bool {
+        tail(bus, csb, Direction::Tx) != self.seen
     }
 
-    fn release(&mut self, bus: &Bus<'_>, frames: usize) -> Raise {
-        let mut raise = Raise::NONE;
-        let known = self.ring.generation;
-        // Frames of a ring that was reset meanwhile are not released on the new one.
-        if !self.adopt(bus, &mut raise) || self.ring.generation != known {
-            return raise;
-        }
-        let mut hint = self.hint;
-        let mut translate = Direct::new(bus.memory, &mut hint);
-        let csb = self.signal.csb(bus, &mut translate);
-        let end = self.released.saturating_add(frames).min(self.count);
-        self.tally(bus, self.released..end);
-        let step = if self.signal.batches() { end - self.released } else { 1 };
-        while self.released < end {
-            let group = &self.taken[self.released..self.released + step];
-            let delayed = group.iter().all(|taken| taken.delayed);
-            self.released += step;
-            let last = self.taken[self.released - 1];
-            self.pass(bus, (csb, &mut translate), Taken { delayed, ..last }, &mut raise);
-        }
-        self.hint = hint;
-        self.note_due(bus);
-        raise
-    }
-
-    fn arm(&mut self, bus: &Bus<'_>) -> bool {
-        match bus.shared.tx.generation() {
-            None => return true,
-            Some(generation) if generation != self.ring.generation => return false,
-            Some(_) => {}
-        }
-        let Techniques { doorbells, poll, .. } = self.signal.techniques();
-        if doorbells == Doorbells::Mapped {
-            // Multiples of the interval, so that a worker looks at all its rings when it wakes for one.
-            let poll = poll.max(1);
-            self.poll_at = Some((bus.now / poll).saturating_add(1).saturating_mul(poll));
-        }
-        let csb = self.signal.csb(bus, &mut Direct::new(bus.memory, &mut self.hint));
-        self.signal.arm(bus, csb, self.seen)
-    }
-
-    fn disarm(&mut self, bus: &Bus<'_>) {
-        self.poll_at = None;
-        let csb = self.signal.csb(bus, &mut Direct::new(bus.memory, &mut self.hint));
-        self.signal.disarm(bus, csb);
-    }
-
-    fn next_due(&self) -> Option<u64> {
-        self.due.into_iter().chain(self.poll_at).min()
+    fn take<'t>(engine: &mut TxEngine<Self>, bus: &Bus<'t>, burst: &mut Burst<'t>) -> Raise {
+        if bus.shared.loops_back() { loop_back(engine, bus) } else { engine.collect(bus, burst) }
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) const LONGEST: u32 = 8187;
 
 /// What the device does with received frames, read once a burst.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mode {
+pub struct Mode {
     rcr: u64,
     /// The MAC address as the six low bytes.
     own: u64,

@@ -1,5 +1,5 @@
 //! Realtek RTL8139C+: Fast Ethernet with descriptor rings (C+ mode), as Linux's 8139cp drives it. Read `nic.rs` first,
-//! then `tx.rs` and `rx.rs`.
+//! then `tx.rs` and `rx.rs`, which describe its descriptors to the engines.
 //!
 //! Absent: the older mode with four transmit registers and a receive buffer, whose drivers refuse this revision; the
 //! high-priority transmit ring, the timer, loopback, wakeup, and writes to the EEPROM. Missed frames are counted by the
@@ -12,15 +12,18 @@ mod offload;
 pub mod registers;
 mod rx;
 mod shared;
-mod signal;
 mod stats;
 mod tx;
 
+use crate::engine::{RxEngine as RxOf, TxEngine as TxOf};
 use crate::pci::{Bar, Capability, ETHERNET, Identity, Space};
 pub use nic::Nic;
-pub use rx::RxEngine;
 pub use shared::Shared;
-pub use tx::TxEngine;
+
+/// The engine of a receive ring.
+pub type RxEngine = RxOf<rx::Descriptors>;
+/// The engine of a transmit ring.
+pub type TxEngine = TxOf<tx::Descriptors>;
 
 /// What names and identifies the chip.
 #[derive(Debug)]

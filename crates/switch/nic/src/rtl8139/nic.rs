@@ -3,14 +3,14 @@
 use super::Model;
 use super::interrupts::{LINK_CHANGE, SOFTWARE};
 use super::registers::{self as reg, ALL, Register, find};
-use super::rx::RxEngine;
 use super::shared::Shared;
 use super::stats;
-use super::tx::TxEngine;
 use super::{RING, registers::SIZE};
+use super::{RxEngine, TxEngine};
 use crate::chip::{Chip, Settings};
 use crate::descriptor_ring::{self, RingState};
 use crate::device::{Access, Accesses, Area, Effects, Host};
+use crate::engine::Family;
 use crate::microwire::{Microwire, WORDS};
 use crate::pci::{ConfigSpace, Identity};
 use crate::techniques::{Doorbells, Techniques};
@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::Ordering;
 use ringway_frame::CountersRef;
 use ringway_mem::{Direct, Hint, MemoryError, Translate};
 
@@ -81,8 +81,7 @@ impl Nic {
     }
 
     fn stop(&mut self, host: &mut Host<'_>) {
-        self.shared.rx.stop();
-        self.shared.tx.stop();
+        self.shared.rings.stop();
         (host.quiesce)();
         self.shared.interrupts.reset();
     }
@@ -156,9 +155,9 @@ impl Nic {
                 if value & SWI != 0 {
                     effects.raise |= interrupts.set(SOFTWARE);
                 }
-                if value & NPQ != 0 && shared.tx.generation().is_some() {
-                    shared.doorbells.fetch_add(1, Ordering::Relaxed);
-                    effects.kick |= !self.is_awaited(host.now);
+                if value & NPQ != 0 && shared.rings.tx.generation().is_some() {
+                    shared.rings.doorbells[0].fetch_add(1, Ordering::Relaxed);
+                    effects.kick |= !shared.rings.is_awaited(host.now);
                 }
             }
             _ => {}
@@ -187,19 +186,6 @@ impl Nic {
         }
     }
 
-    /// Whether a worker is about to look at the transmit ring without being woken.
-    fn is_awaited(&self, now: u64) -> bool {
-        let combine = self.shared.switches.get().combine;
-        if combine == 0 {
-            return false;
-        }
-        // The descriptor was given away before. The worker stores when it looks, executes a barrier, and looks at the
-        // ring: either it sees the descriptor, or this sees that it looks no more.
-        fence(Ordering::SeqCst);
-        let due = self.shared.tx_due.load(Ordering::Relaxed);
-        due > now && due - now <= combine
-    }
-
     fn start(&self, ring: &RingState, base: u32) {
         ring.start(self.shared.load(base), RING * descriptor_ring::SIZE as u32, 0);
     }
@@ -207,7 +193,7 @@ impl Nic {
     /// A ring's address. A driver that changes it while the ring is enabled gets a new ring.
     fn set_ring(&mut self, base: u32, address: u64, host: &mut Host<'_>) {
         let shared = self.shared.clone();
-        let ring = if base == reg::TNPDS { &shared.tx } else { &shared.rx };
+        let ring = if base == reg::TNPDS { &shared.rings.tx } else { &shared.rings.rx };
         let runs = ring.generation().is_some();
         if runs {
             ring.stop();
@@ -225,7 +211,7 @@ impl Nic {
         let (command, plus) = (shared.load(reg::CR), shared.load(reg::CPCR));
         let mut stopped = false;
         for (ring, base, enable, plus_enable) in
-            [(&shared.rx, reg::RDSAR, RE, CP_RX), (&shared.tx, reg::TNPDS, TE, CP_TX)]
+            [(&shared.rings.rx, reg::RDSAR, RE, CP_RX), (&shared.rings.tx, reg::TNPDS, TE, CP_TX)]
         {
             let enabled = self.config.is_master() && command & enable != 0 && plus & plus_enable != 0;
             match (ring.generation().is_some(), enabled) {
@@ -332,7 +318,7 @@ impl Chip for Nic {
 
     fn doorbells(&self) -> [u64; 2] {
         // There are none for the receive ring.
-        [self.shared.doorbells.load(Ordering::Relaxed), 0]
+        [self.shared.rings.doorbells[0].load(Ordering::Relaxed), 0]
     }
 
     fn level(&self) -> bool {
@@ -348,13 +334,13 @@ impl Chip for Nic {
     }
 
     fn techniques(&self) -> Techniques {
-        self.shared.switches.get()
+        self.shared.rings.techniques()
     }
 
     fn set_techniques(&mut self, techniques: Techniques, _now: u64) {
         // Nothing of it can be mapped.
         let doorbells = Doorbells::Trapped;
-        self.shared.switches.set(Techniques { doorbells, in_place: false, csb: false, ..techniques });
+        self.shared.rings.switches.set(Techniques { doorbells, in_place: false, csb: false, ..techniques });
     }
 
     fn set_link(&mut self, link: bool, _now: u64) -> Effects {
@@ -367,7 +353,7 @@ impl Chip for Nic {
     }
 
     fn is_running(&self) -> bool {
-        [&self.shared.rx, &self.shared.tx].iter().any(|ring| ring.generation().is_some())
+        self.shared.rings.is_running()
     }
 
     fn next_due(&self) -> Option<u64> {

@@ -1,6 +1,7 @@
 //! Checksums, segmentation and VLAN tags of transmitted frames. The chip finds the headers itself, so it computes sums
 //! whatever the driver left in their fields.
 
+use crate::engine::{Offloads, Rewritten};
 use crate::pieces::{TAG, insert_tag, segments};
 use ringway_frame::{HEADERS, LARGEST, Needs, Offload, Reason};
 use ringway_wire::ethernet::HEADER_LEN;
@@ -14,12 +15,12 @@ const TCPCS: u64 = 1 << 16;
 /// A tag is inserted, in the first word's high half.
 const TAGGED: u64 = 1 << (32 + 17);
 /// Largest number of header bytes: Ethernet with a tag, IP and TCP with all options.
-pub(crate) const LONGEST_HEADERS: usize = HEADER_LEN + TAG + 60 + 60;
+const LONGEST_HEADERS: usize = HEADER_LEN + TAG + 60 + 60;
 const TPID: u16 = 0x8100;
 
 /// What a frame's descriptors ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Request {
+pub struct Request {
     /// Segmentation, and the size of a segment.
     mss: Option<u16>,
     ip: bool,
@@ -40,29 +41,6 @@ impl Request {
             return Request { mss: Some(mss), ip: true, udp: false, tcp: true, tag };
         }
         Request { mss: None, ip: has(IPCS), udp: has(UDPCS), tcp: has(TCPCS), tag }
-    }
-
-    /// Whether the headers are copied and rewritten.
-    #[inline]
-    pub fn rewrites(&self) -> bool {
-        *self != Request::default()
-    }
-
-    /// Rewrites `headers`, the first `len` bytes of which are those of a frame of `total` bytes. Returns the metadata,
-    /// and how many bytes the headers have now. What is not IPv4, or another protocol, is left alone, as by the chip.
-    pub fn rewrite(
-        &self,
-        headers: &mut [u8; HEADERS],
-        len: usize,
-        total: usize,
-    ) -> Result<(Offload, usize), Reason> {
-        if total > LARGEST as usize - TAG {
-            return Err(Reason::BadOffload);
-        }
-        let mut offload = self.fill(&mut headers[..len], total)?.unwrap_or_default();
-        let Some(content) = self.tag else { return Ok((offload, len)) };
-        insert_tag(headers, len, (TPID, content), &mut offload);
-        Ok((offload, len + TAG))
     }
 
     /// The metadata of a frame whose sums are prepared; `None`: there are none.
@@ -117,5 +95,27 @@ impl Request {
             }
         };
         offload.check(total as u32, Needs::ALL).map(Some).map_err(|_| Reason::BadOffload)
+    }
+}
+
+impl Offloads for Request {
+    #[inline]
+    fn rewritten(&self, total: usize) -> usize {
+        if *self == Request::default() { 0 } else { total.min(LONGEST_HEADERS) }
+    }
+
+    fn offload(&self, _total: usize) -> Result<Offload, Reason> {
+        Ok(Offload::default())
+    }
+
+    /// What is not IPv4, or another protocol, is left alone, as by the chip.
+    fn rewrite(&self, headers: &mut [u8; HEADERS], len: usize, total: usize) -> Rewritten {
+        if total > LARGEST as usize - TAG {
+            return Err(Reason::BadOffload);
+        }
+        let mut offload = self.fill(&mut headers[..len], total)?.unwrap_or_default();
+        let Some(content) = self.tag else { return Ok((offload, len)) };
+        insert_tag(headers, len, (TPID, content), &mut offload);
+        Ok((offload, len + TAG))
     }
 }

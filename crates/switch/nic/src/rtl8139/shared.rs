@@ -3,10 +3,8 @@
 use super::interrupts::Interrupts;
 use super::registers as reg;
 use super::stats::Stats;
-use crate::descriptor_ring::RingState;
-use crate::device;
-use crate::pieces::Headers;
-use crate::techniques::Switches;
+use crate::device::{self, Raise};
+use crate::engine::{Family, Rings};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use ringway_mem::MemoryError;
 
@@ -18,32 +16,20 @@ pub type Bus<'t> = device::Bus<'t, Shared>;
 pub struct Shared {
     /// Registers by the offset of their first byte.
     file: [AtomicU64; reg::SIZE as usize],
-    headers: Headers,
     pub(crate) interrupts: Interrupts,
     pub(crate) stats: Stats,
-    pub(crate) switches: Switches,
-    pub(crate) tx: RingState,
-    pub(crate) rx: RingState,
+    pub(crate) rings: Rings,
     link: AtomicBool,
-    /// Doorbells of the transmit ring.
-    pub(crate) doorbells: AtomicU64,
-    /// Until when a worker is about to look at the transmit ring anyway.
-    pub(crate) tx_due: AtomicU64,
 }
 
 impl Shared {
     pub(crate) fn new() -> Result<Shared, MemoryError> {
         Ok(Shared {
             file: core::array::from_fn(|_| AtomicU64::new(0)),
-            headers: Headers::new()?,
             interrupts: Interrupts::default(),
             stats: Stats::default(),
-            switches: Switches::default(),
-            tx: RingState::default(),
-            rx: RingState::default(),
+            rings: Rings::new()?,
             link: AtomicBool::new(false),
-            doorbells: AtomicU64::new(0),
-            tx_due: AtomicU64::new(0),
         })
     }
 
@@ -59,18 +45,29 @@ impl Shared {
         }
     }
 
-    /// Whether the link is up.
-    #[inline]
-    pub(crate) fn link(&self) -> bool {
-        self.link.load(Ordering::Relaxed)
-    }
-
     pub(crate) fn set_link(&self, link: bool) {
         self.link.store(link, Ordering::Relaxed);
     }
+}
 
-    /// Places for the headers of a burst's frames.
-    pub(crate) fn headers(&self) -> &Headers {
-        &self.headers
+impl Family for Shared {
+    /// There is none.
+    type Block<'t> = ();
+
+    fn rings(&self) -> &Rings {
+        &self.rings
+    }
+
+    #[inline]
+    fn link(&self) -> bool {
+        self.link.load(Ordering::Relaxed)
+    }
+
+    fn set(bus: &Bus<'_>, _block: Option<()>, causes: u32) -> Raise {
+        bus.shared.interrupts.set(causes)
+    }
+
+    fn set_again(&self, causes: u32, _now: u64) -> Raise {
+        self.interrupts.set_again(causes)
     }
 }

@@ -3,7 +3,7 @@
 use super::card::{Calls, Card};
 use super::rx::CardRx;
 use super::tx::CardTx;
-use crate::pci_session::{BackendError, Served};
+use crate::pci_session::{BackendError, Served, area, check_eventfd, refused, regions};
 use crate::vhost_user::{Mapped, SharedMemory};
 use crate::{Doorbell, Exits, Queue, RegisterExits, SocketError};
 use ringway_frame::{Counters, CountersRef};
@@ -12,8 +12,7 @@ use ringway_mem::{Memory, MemoryError, Published, REGIONS, Retired};
 use ringway_nic::pci::Capability;
 use ringway_nic::{self as nic, Accesses, Area, Chip, Doorbells, Effects, Host, Settings};
 use ringway_vfio_user::{
-    Device, DmaMap, DmaRange, Irq, IrqAction, IrqType, Mapping, Offer, Refused, Region, RegionDoorbell,
-    RegionInfo, errno, pci,
+    Device, DmaMap, DmaRange, Irq, IrqAction, IrqType, Mapping, Offer, Refused, RegionDoorbell, errno, pci,
 };
 use ringway_vhost_user::{MemoryRegion, SharedRegion};
 use std::collections::BTreeMap;
@@ -73,17 +72,6 @@ pub(super) struct CardDevice<N: Chip> {
     counters: CountersRef,
     budget: Arc<Budget>,
     clock: Clock,
-}
-
-fn refused(errno: u32, reason: impl ToString) -> Refused {
-    Refused { errno, reason: reason.to_string() }
-}
-
-fn area(region: u32) -> Result<Area, Refused> {
-    match region {
-        pci::CONFIG => Ok(Area::Config),
-        bar => u8::try_from(bar).map(Area::Bar).map_err(|_| Refused::invalid("no such region")),
-    }
 }
 
 impl<N: Chip> CardDevice<N> {
@@ -235,16 +223,10 @@ impl<N: Chip> Served for CardDevice<N> {
     /// What the session offers.
     fn offer(&self) -> Offer {
         let identity = self.nic.identity().1;
-        let flags = RegionInfo::READ | RegionInfo::WRITE;
-        let mut regions = vec![Region::default(); pci::REGIONS];
+        let mut regions = regions(identity, self.nic.config());
         let area =
             |(offset, size): (u32, u32)| ringway_vfio_user::Area { offset: offset.into(), size: size.into() };
         let areas: Vec<_> = self.nic.mappable().into_iter().map(area).collect();
-        for (region, bar) in regions.iter_mut().zip(identity.bars) {
-            if let Some(bar) = bar {
-                *region = Region { size: bar.size.into(), flags, ..Region::default() };
-            }
-        }
         // The file begins where the region does.
         let mapping = |file: &Arc<OwnedFd>| Mapping { file: file.clone(), offset: 0, areas };
         regions[pci::BAR0 as usize].mapping = self.pages.as_ref().map(mapping);
@@ -254,8 +236,6 @@ impl<N: Chip> Served for CardDevice<N> {
             eventfd: kick.clone(),
         };
         regions[pci::BAR0 as usize].doorbells = self.kick.iter().zip(N::KICK).map(doorbell).collect();
-        regions[pci::CONFIG as usize] =
-            Region { size: self.nic.config().len() as u64, flags, ..Region::default() };
         let mut irqs = vec![IrqType::default(); pci::IRQS];
         let pin = IrqType::EVENTFD | IrqType::MASKABLE | IrqType::AUTOMASKED;
         irqs[pci::INTX as usize] = IrqType { count: 1, flags: pin };
@@ -446,10 +426,7 @@ impl<N: Chip> Device for CardDevice<N> {
     }
 
     fn set_eventfd(&mut self, irq: Irq, action: IrqAction, fd: Option<OwnedFd>) -> Result<(), Refused> {
-        // Attack: a pipe that is full, or a socket that keeps the session open.
-        if fd.as_ref().is_some_and(|fd| FdKind::of(fd.as_fd()) != Some(FdKind::EventFd)) {
-            return Err(Refused::invalid("the descriptor is no eventfd"));
-        }
+        check_eventfd(fd.as_ref())?;
         match (action, fd) {
             (IrqAction::Trigger, fd) => {
                 let key = (irq.index, irq.vector);

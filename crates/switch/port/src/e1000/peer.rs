@@ -6,7 +6,6 @@ use crate::pci_session::budget;
 use crate::peer::{Context, Gone, Opened, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Exits, Silent};
 use ringway_frame::CountersRef;
-use ringway_host::Clock;
 use ringway_nic::{self as nic, Chip};
 use ringway_spec::Port;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -56,15 +55,11 @@ impl<N: Chip> Peer for Backend<N> {
     }
 
     fn check(&mut self) -> Result<(), Gone> {
-        self.readable().map_err(|error| Gone {
-            reason: error.to_string(),
-            fault: error.is_fault(),
-            rest: self.rest(Clock::new().now()),
-        })
+        Backend::<N>::check(self)
     }
 
     fn refused(&mut self) -> Option<String> {
-        Backend::<N>::refused(self).map(|refused| refused.to_string())
+        Backend::<N>::refused(self)
     }
 
     fn shares_memory(&self) -> bool {

@@ -12,7 +12,7 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 pub enum GreetError {
     /// The program hung up.
-    #[error("the program hung up before it had a ring")]
+    #[error("the program disconnected before it got a ring")]
     Gone,
     /// The program's request does not follow the protocol.
     #[error(transparent)]

@@ -213,7 +213,7 @@ impl RxQueue for RingRx {
         self.lost = Lost::default();
         for &index in which {
             if !self.copy(&open.memory, burst, usize::from(index)) {
-                // None of them is published.
+                // No frame of the burst is published.
                 let lost = Lost::count(&self.shared.config.counters, Reason::BadAddress, burst, which);
                 self.shared.fail(open, Broken::Buffer);
                 return lost;

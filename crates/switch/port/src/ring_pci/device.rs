@@ -2,18 +2,18 @@
 
 use super::Settings;
 use super::tx::TimedTx;
-use crate::pci_session::{BackendError, Served};
+use crate::pci_session::{BackendError, Served, area, check_eventfd, refused, regions};
 use crate::ring::{self, Fault, RingPort};
 use crate::{Doorbell, Exits, Queue, RegisterExits, SocketError};
 use ringway_frame::CountersRef;
-use ringway_host::{Budget, Epoll, EventFd, FdKind, Mapping, Signal};
+use ringway_host::{Budget, Epoll, EventFd, Mapping, Signal};
 use ringway_mem::{Memory, Region};
+use ringway_nic::Accesses;
 use ringway_nic::shared_ring::{self, SharedRing};
-use ringway_nic::{Accesses, Area};
 use ringway_ring::{Geometry, LayoutError, RingMemory};
 use ringway_vfio_user::{
     self as vfio_user, Device, DmaMap, DmaRange, Irq, IrqAction, IrqType, Offer, Refused, RegionDoorbell,
-    RegionInfo, errno, pci,
+    errno, pci,
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -71,17 +71,6 @@ pub(super) struct RingDevice {
     ended: Option<Fault>,
     /// Frames sent and received, and interrupts, before the client connected.
     before: [u64; 3],
-}
-
-fn refused(errno: u32, reason: impl ToString) -> Refused {
-    Refused { errno, reason: reason.to_string() }
-}
-
-fn area(region: u32) -> Result<Area, Refused> {
-    match region {
-        pci::CONFIG => Ok(Area::Config),
-        bar => u8::try_from(bar).map(Area::Bar).map_err(|_| Refused::invalid("no such region")),
-    }
 }
 
 impl RingDevice {
@@ -191,13 +180,7 @@ impl Served for RingDevice {
     }
 
     fn offer(&self) -> Offer {
-        let flags = RegionInfo::READ | RegionInfo::WRITE;
-        let mut regions = vec![vfio_user::Region::default(); pci::REGIONS];
-        for (region, bar) in regions.iter_mut().zip(self.model.identity().bars) {
-            if let Some(bar) = bar {
-                *region = vfio_user::Region { size: bar.size.into(), flags, ..Default::default() };
-            }
-        }
+        let mut regions = regions(self.model.identity(), self.model.config());
         let [registers, _, memory] = shared_ring::BARS.map(usize::from);
         if let Some(session) = &self.session {
             // The rest of the BAR, behind the ring, has no file.
@@ -207,8 +190,6 @@ impl Served for RingDevice {
             let (offset, eventfd) = (shared_ring::DOORBELL.into(), session.kick.clone());
             regions[registers].doorbells = vec![RegionDoorbell { offset, size: 4, eventfd }];
         }
-        let config = self.model.config().len() as u64;
-        regions[pci::CONFIG as usize] = vfio_user::Region { size: config, flags, ..Default::default() };
         let mut irqs = vec![IrqType::default(); pci::IRQS];
         irqs[pci::MSIX as usize] = IrqType { count: 1, flags: IrqType::EVENTFD | IrqType::NORESIZE };
         Offer { regions, irqs, maps: RANGES }
@@ -295,10 +276,7 @@ impl Device for RingDevice {
     }
 
     fn set_eventfd(&mut self, _irq: Irq, action: IrqAction, fd: Option<OwnedFd>) -> Result<(), Refused> {
-        // Attack: a pipe that is full, or a socket that keeps the session open.
-        if fd.as_ref().is_some_and(|fd| FdKind::of(fd.as_fd()) != Some(FdKind::EventFd)) {
-            return Err(Refused::invalid("the descriptor is no eventfd"));
-        }
+        check_eventfd(fd.as_ref())?;
         if action != IrqAction::Trigger {
             return match fd {
                 Some(_) => Err(refused(errno::ENOTSUP, "the interrupt can't be masked")),

@@ -83,16 +83,12 @@ impl Peer for Client {
             return Err(Gone { rest: self.backend.rest(Clock::new().now()), ..gone });
         }
         self.backend.device().collect_fault();
-        self.backend.readable().map_err(|error| Gone {
-            reason: error.to_string(),
-            fault: error.is_fault(),
-            rest: self.backend.rest(Clock::new().now()),
-        })
+        self.backend.check()
     }
 
     fn refused(&mut self) -> Option<String> {
         let ended = self.backend.device().take_ended().map(|fault| fault.to_string());
-        ended.or_else(|| self.backend.refused().map(|refused| refused.to_string()))
+        ended.or_else(|| self.backend.refused())
     }
 
     fn shares_memory(&self) -> bool {

@@ -639,7 +639,7 @@ impl Device for Guest {
         let described = self.slots[index].described.clone();
         self.park(index);
         if let Some(vring) = &*described {
-            vring.settle();
+            vring.publish_held_back();
         }
         self.slots[index].is_waiting = false;
         self.set_iommu();

@@ -86,7 +86,7 @@ impl VringTx {
         self.skips = Skips::default();
         // The driver may be polling for, or waiting for an interrupt of, frames held back under the former description;
         // and a front-end that replaces the call descriptor may have missed the last interrupt on the former one.
-        vring.settle();
+        vring.publish_held_back();
         if let Some(ring) = vring.ring() {
             vring.view(&ring, &mut self.device, &self.counters).notify(false);
         }

@@ -376,7 +376,7 @@ impl Vring {
     }
 
     /// Publishes used descriptors that the ring's former queue held back.
-    pub(super) fn settle(&self) {
+    pub(super) fn publish_held_back(&self) {
         if self.state.position_word() & USED_VALID != 0
             && !self.is_broken()
             && let Some(ring) = self.ring()

@@ -43,9 +43,9 @@ struct Datagrams {
     receiver: OwnedFd,
     /// Receives what others send to the same address and port, to count it.
     strangers: OwnedFd,
-    /// One for each source port.
+    /// Sends datagrams, one for each source port.
     senders: Vec<OwnedFd>,
-    /// The same for datagrams without a checksum; empty if all have one.
+    /// Sends datagrams without a checksum, one for each source port; empty if all have one.
     unfilled: Vec<OwnedFd>,
 }
 

@@ -169,7 +169,7 @@ impl WireRx {
             };
             tries += 1;
             match fault {
-                // It is told once for each socket: about an earlier datagram.
+                // The kernel reports an earlier datagram's error once for each socket.
                 DatagramFault::Reported if tries < 3 => continue,
                 DatagramFault::NoSegmentation | DatagramFault::TooLong if runs[at].frames > 1 => {
                     self.cuts = fault != DatagramFault::NoSegmentation && self.cuts;

@@ -176,7 +176,7 @@ impl StreamTx {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if ARENA - self.end < LARGEST as usize + LENGTH {
-            // They are fewer than one frame, and the room before them is larger: the two don't overlap.
+            // The bytes are fewer than one frame, and the room before them is larger: the two don't overlap.
             let len = self.end - self.start;
             let from = arena.span(self.start as u64, len as u32, &mut Hint::default());
             let to = arena.span_mut(0, len as u32, &mut Hint::default());

@@ -256,7 +256,7 @@ pub(super) fn of(port: &str) -> Option<Rc<RefCell<Ends>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handed::{self, Handed};
+    use crate::inherited::{self, Inherited};
     use ringway_frame::CountersRef;
     use ringway_port::{Doorbell, Silent};
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -266,14 +266,14 @@ mod tests {
         let bell: Arc<dyn Doorbell> = Arc::new(Silent);
         let ends = Ends::new(0, Inside::new("f", "a", &bell, CountersRef::private()), 0);
         let ends = [Rc::new(RefCell::new(ends))];
-        let handed = || Some(Handed { ports: vec!["a".into()], ..Handed::default() });
+        let inherited = || Some(Inherited { ports: vec!["a".into()], ..Inherited::default() });
         let build = || {
-            assert!(of("a").is_some() && handed::check_port("b").is_err());
+            assert!(of("a").is_some() && inherited::check_port("b").is_err());
             panic!("as this test wants it");
         };
-        let built = catch_unwind(AssertUnwindSafe(|| handed::with(handed(), || with(&ends, build))));
-        assert!(built.is_err() && of("a").is_none() && handed::check_port("b").is_ok());
-        let (there, rest) = handed::with(handed(), || with(&ends, || of("a").is_some()));
+        let built = catch_unwind(AssertUnwindSafe(|| inherited::with(inherited(), || with(&ends, build))));
+        assert!(built.is_err() && of("a").is_none() && inherited::check_port("b").is_ok());
+        let (there, rest) = inherited::with(inherited(), || with(&ends, || of("a").is_some()));
         assert!(there && rest.is_some_and(|rest| rest.ports == ["a"]) && of("a").is_none());
     }
 }

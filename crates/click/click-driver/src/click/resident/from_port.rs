@@ -3,7 +3,7 @@
 //! Once its queue is empty, the function looks at it for a while, as workers poll queues: to be woken costs as much as
 //! to pass on many frames.
 
-use super::plug::Plug;
+use super::port_access::PortAccess;
 use ringway_click::arg::{Args, Nanoseconds};
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Task, Timer};
 use ringway_elements::platform::devices;
@@ -13,7 +13,7 @@ pub(super) static CLASS: Class = devices::source(Class::new("FromPort", || Box::
 
 #[derive(Default)]
 pub(super) struct FromPort {
-    plug: Plug,
+    access: PortAccess,
     offloads: bool,
     timestamp: bool,
     task: Option<Task>,
@@ -26,14 +26,14 @@ pub(super) struct FromPort {
 impl FromPort {
     /// An element that names its port by a device.
     pub fn of_device() -> Self {
-        Self { plug: Plug::of_device(), ..Self::default() }
+        Self { access: PortAccess::of_device(), ..Self::default() }
     }
 
     /// Takes frames off the queue; whether more wait there. Frames with invalid metadata, and those beyond the pool's
     /// limit, are counted.
     #[inline]
     fn take(&mut self, burst: &mut PacketBurst, cx: &mut Context<'_>) -> bool {
-        let Some(mut ends) = self.plug.ends() else { return false };
+        let Some(mut ends) = self.access.ends() else { return false };
         let more = ends.receive(cx.burst().min(burst.room()), cx.pool());
         if !ends.has_frames() {
             return more;
@@ -49,7 +49,7 @@ impl FromPort {
 
     /// Ends the task until there are frames.
     fn rest(&self, task: Task, cx: &mut Context<'_>) {
-        if !self.plug.ends().is_some_and(|mut ends| ends.is_stocked() && ends.rest()) {
+        if !self.access.ends().is_some_and(|mut ends| ends.is_stocked() && ends.rest()) {
             cx.reschedule(task);
         }
     }
@@ -62,7 +62,7 @@ impl Element for FromPort {
         // A worker polls as long as its own `spin` says.
         args.read("SPIN", &mut Nanoseconds::default());
         args.read("TIMESTAMP", &mut self.timestamp);
-        self.plug.configure(args, cx)
+        self.access.configure(args, cx)
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
@@ -71,14 +71,14 @@ impl Element for FromPort {
         // Deferred, since another configuration may still be running.
         cx.set_timer_after(timer, 0);
         self.timer = Some(timer);
-        self.plug.initialize(true, cx)?;
+        self.access.initialize(true, cx)?;
         // Frames may come before the first turn.
-        self.plug.ends().into_iter().for_each(|mut ends| ends.stock(cx.pool()));
+        self.access.ends().into_iter().for_each(|mut ends| ends.stock(cx.pool()));
         Ok(())
     }
 
     fn run_timer(&mut self, _: Timer, cx: &mut Context<'_>) {
-        if let Some(ends) = self.plug.ends() {
+        if let Some(ends) = self.access.ends() {
             ends.inside.offloads.store(self.offloads, Relaxed);
             ends.disarm();
         }
@@ -101,7 +101,7 @@ impl Element for FromPort {
     }
 
     fn shares(&self) -> Option<String> {
-        self.plug.shares()
+        self.access.shares()
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -109,7 +109,7 @@ impl Element for FromPort {
             Handler::counter("count", |e: &mut Self| &mut e.count),
             Handler::counter("byte_count", |e: &mut Self| &mut e.bytes),
             Handler::counter("drops", |e: &mut Self| &mut e.drops),
-            Handler::read("state", |e: &Self| e.plug.state()),
+            Handler::read("state", |e: &Self| e.access.state()),
             Handler::read("losses", |_: &Self| 0),
             Handler::button("reset_counts", |e: &mut Self, _| (e.count, e.bytes, e.drops) = (0, 0, 0)),
         ]

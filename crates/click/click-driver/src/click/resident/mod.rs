@@ -5,14 +5,14 @@
 //! through queues ([`ringway_port::frame_queue`]) instead of rings; FromPort and ToPort are of their own.
 mod ends;
 mod from_port;
-mod plug;
+mod port_access;
 mod to_port;
 
 use super::builder::{self, Builder, Reader};
 use super::host::Libraries;
 use super::{Machine, function_registry};
 use crate::elements;
-use crate::handed::{self, Handed};
+use crate::inherited::{self, Inherited};
 use ends::Ends;
 use ringway_click::{
     Breath, Class, Clock, Console, LOOK, Progress, Rebuild, Registry, Replacement, Router, Turn,
@@ -68,7 +68,7 @@ pub struct Seat {
 pub struct Build {
     replacement: Replacement,
     ends: Vec<Rc<RefCell<Ends>>>,
-    handed: Handed,
+    inherited: Inherited,
 }
 
 /// A built configuration, or the errors, one per line.
@@ -76,7 +76,7 @@ pub struct Built {
     rebuild: Box<dyn Rebuild>,
     router: Result<Router, String>,
     ends: Vec<Rc<RefCell<Ends>>>,
-    handed: Handed,
+    inherited: Inherited,
 }
 
 /// A running function.
@@ -86,7 +86,7 @@ pub struct Resident {
     retired: Vec<Router>,
     ends: Vec<Rc<RefCell<Ends>>>,
     /// `None` while a replacement is built.
-    handed: Option<Handed>,
+    inherited: Option<Inherited>,
     /// When descriptors were last polled.
     looked: u64,
 }
@@ -131,21 +131,21 @@ impl Build {
         Build {
             replacement: Replacement::first(function.configuration.text.clone(), Box::new(builder), clock),
             ends: ports.into_iter().enumerate().map(ends).collect(),
-            handed: Handed {
+            inherited: Inherited {
                 ports: function.ports.clone(),
                 devices: function.devices.clone(),
                 callers: Some((place, callers)),
-                ..Handed::default()
+                ..Inherited::default()
             },
         }
     }
 
     /// Builds it; `breath` lets the thread go on every now and then, or ends building.
     pub fn run(self, breath: Breath) -> Built {
-        let Build { replacement, ends, handed } = self;
+        let Build { replacement, ends, inherited } = self;
         let build = || ends::with(&ends, || replacement.build(breath));
-        let ((rebuild, router), handed) = handed::with(Some(handed), build);
-        Built { rebuild, router, ends, handed: handed.unwrap_or_default() }
+        let ((rebuild, router), inherited) = inherited::with(Some(inherited), build);
+        Built { rebuild, router, ends, inherited: inherited.unwrap_or_default() }
     }
 }
 
@@ -155,27 +155,27 @@ impl Built {
     /// # Errors
     /// The errors of the configuration, one line each.
     pub fn start(self, ticks: fn() -> u64) -> Result<Resident, String> {
-        let Built { rebuild, router, ends, handed } = self;
+        let Built { rebuild, router, ends, inherited } = self;
         let mut router = router?;
         router.allow_profile(ticks);
         router.allow_reconfigure(rebuild);
-        Ok(Resident { router, retired: Vec::new(), ends, handed: Some(handed), looked: 0 })
+        Ok(Resident { router, retired: Vec::new(), ends, inherited: Some(inherited), looked: 0 })
     }
 }
 
 impl Resident {
     /// A replacement to build, if one was requested by the handler `hotconfig`.
     pub fn replacement(&mut self) -> Option<Build> {
-        self.handed.as_ref()?;
+        self.inherited.as_ref()?;
         let replacement = self.router.replacement()?;
-        let handed = self.handed.take().unwrap_or_default();
-        Some(Build { replacement, ends: self.ends.clone(), handed })
+        let inherited = self.inherited.take().unwrap_or_default();
+        Some(Build { replacement, ends: self.ends.clone(), inherited })
     }
 
     /// Takes a replacement over in one of the next turns, and answers its requester.
     pub fn replaced(&mut self, built: Built) {
-        let Built { rebuild, router, ends: _, handed } = built;
-        self.handed = Some(handed);
+        let Built { rebuild, router, ends: _, inherited } = built;
+        self.inherited = Some(inherited);
         self.router.replaced(rebuild, router);
     }
 
@@ -245,9 +245,10 @@ impl Resident {
             return None;
         }
         // Elements that take over may open what the configuration names.
-        let handed = self.handed.take();
-        let (successor, handed) = handed::with(handed, || ends::with(&self.ends, || self.router.successor()));
-        self.handed = handed;
+        let inherited = self.inherited.take();
+        let (successor, inherited) =
+            inherited::with(inherited, || ends::with(&self.ends, || self.router.successor()));
+        self.inherited = inherited;
         successor
     }
 

@@ -1,6 +1,6 @@
 //! ToPort of a resident function. Arguments and handlers are those of the element for a ring.
 
-use super::plug::Plug;
+use super::port_access::PortAccess;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst, Pool, Signal, Task};
 use ringway_elements::platform::devices;
@@ -17,7 +17,7 @@ const BAD_OFFLOAD: usize = 3;
 
 #[derive(Default)]
 pub(super) struct ToPort {
-    plug: Plug,
+    access: PortAccess,
     task: Option<Task>,
     signal: Signal,
     frames: u64,
@@ -28,12 +28,12 @@ pub(super) struct ToPort {
 impl ToPort {
     /// An element that names its port by a device.
     pub fn of_device() -> Self {
-        Self { plug: Plug::of_device(), ..Self::default() }
+        Self { access: PortAccess::of_device(), ..Self::default() }
     }
 
     fn send(&mut self, burst: &mut PacketBurst, pool: &Pool) {
-        let Self { plug, frames, bytes, drops, .. } = self;
-        let Some(mut ends) = plug.ends() else {
+        let Self { access, frames, bytes, drops, .. } = self;
+        let Some(mut ends) = access.ends() else {
             drops[AWAY] += burst.len() as u64;
             return burst.clear();
         };
@@ -74,7 +74,7 @@ impl ToPort {
     /// Number of packets that can be pulled now, 0 if that isn't known yet. `None`: the element is selected when there
     /// is room.
     fn room(&self, cx: &Context<'_>) -> Option<usize> {
-        let mut ends = self.plug.ends()?;
+        let mut ends = self.access.ends()?;
         match ends.room(cx.burst()) {
             0 if ends.wait_for_room() => None,
             0 => Some(ends.room(cx.burst())),
@@ -85,11 +85,11 @@ impl ToPort {
 
 impl Element for ToPort {
     fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.plug.configure(args, cx)
+        self.access.configure(args, cx)
     }
 
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed> {
-        self.plug.initialize(false, cx)?;
+        self.access.initialize(false, cx)?;
         if cx.input_is_pull(0) {
             let task = cx.new_task(true);
             self.signal = cx.upstream_empty_signal(0, Some(task));
@@ -126,7 +126,7 @@ impl Element for ToPort {
     }
 
     fn shares(&self) -> Option<String> {
-        self.plug.shares()
+        self.access.shares()
     }
 
     fn handlers(&self) -> Vec<Handler> {
@@ -138,7 +138,7 @@ impl Element for ToPort {
                 let lines = REASONS.iter().zip(&e.drops).filter(|(_, count)| **count > 0);
                 lines.map(|(reason, count)| format!("{reason} {count}\n")).collect::<String>()
             }),
-            Handler::read("state", |e: &Self| e.plug.state()),
+            Handler::read("state", |e: &Self| e.access.state()),
             Handler::read("losses", |_: &Self| 0),
             Handler::button("reset_counts", |e: &mut Self, _| {
                 (e.frames, e.bytes, e.drops) = (0, 0, [0; REASONS.len()]);

@@ -4,7 +4,6 @@ mod session;
 
 pub use session::{Failure, Handlers, Session};
 
-use core::any::Any;
 use ringway_click::prelude::*;
 use ringway_click::{HandlerCall, Pieces, Progress};
 
@@ -293,7 +292,6 @@ impl<D: Listener> Element for ControlSocket<D> {
     }
 
     fn take_state(&mut self, from: &mut dyn Element, cx: &mut Context<'_>) {
-        let from: &mut dyn Any = from;
         let Some(from) = from.downcast_mut::<Self>().filter(|old| old.listener.is_like(&self.listener))
         else {
             // Errors have been reported.

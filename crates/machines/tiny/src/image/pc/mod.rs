@@ -3,7 +3,7 @@
 //!
 //! The image runs in ring 3 here, too, with interrupts off. Ring 0 handles the fault of HLT, by waiting for the next
 //! interrupt: one that came since the last look at the rings is pending in the local APIC, and ends the wait at once.
-//! The same handler serves the exits of WRMSR.
+//! This handler serves the exits of WRMSR too.
 
 mod clock;
 mod devices;

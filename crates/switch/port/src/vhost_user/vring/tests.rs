@@ -703,6 +703,6 @@ fn deferred_used_buffers_are_published_by_the_next_owner() {
     // Stopped: no worker serves the ring, and its index counts what was taken.
     let last = bench.describe();
     bench.park();
-    last.settle();
+    last.publish_held_back();
     assert_eq!((came_back(&mut driver), bench.state.position()), (32, 64));
 }

@@ -116,13 +116,13 @@ impl Port {
 
 /// An element's part in a port.
 #[derive(Default)]
-pub(crate) struct Plug {
+pub(crate) struct PortAccess {
     port: Option<Rc<RefCell<Port>>>,
     timer: Option<Timer>,
     name: String,
 }
 
-impl elements::Plug for Plug {
+impl elements::PortAccess for PortAccess {
     type Error = NetDeviceError;
     type Ring<'a> = Borrowed<'a>;
 

@@ -42,7 +42,7 @@ pub trait PortRing {
 
 /// An element's part in the attachment to a port. Elements that name the same port share one attachment, and so do
 /// successive configurations.
-pub trait Plug: Default + 'static {
+pub trait PortAccess: Default + 'static {
     /// Why a ring can't be used any more.
     type Error: Display;
     /// The port's ring.
@@ -69,7 +69,7 @@ pub trait Plug: Default + 'static {
     /// A descriptor can't be made; it has been reported.
     fn initialize(&mut self, cx: &mut Context<'_>) -> Result<(), Failed>;
 
-    /// Call in `initialize` with the later value of [`Plug::want_offloads`], so that the first request to the port
+    /// Call in `initialize` with the later value of [`PortAccess::want_offloads`], so that the first request to it
     /// already has it.
     fn prefer_offloads(&mut self, offloads: bool);
 

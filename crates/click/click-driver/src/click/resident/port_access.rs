@@ -1,7 +1,7 @@
 //! What FromPort and ToPort of a resident function have in common.
 
 use super::ends::{self, Ends};
-use crate::handed;
+use crate::inherited;
 use ringway_click::arg::Args;
 use ringway_click::{Context, Failed};
 use ringway_elements::platform::devices::Naming;
@@ -10,24 +10,24 @@ use std::rc::Rc;
 
 /// An element's part in a port.
 #[derive(Default)]
-pub(super) struct Plug {
+pub(super) struct PortAccess {
     naming: Naming,
     port: String,
     ends: Option<Rc<RefCell<Ends>>>,
 }
 
-impl Plug {
+impl PortAccess {
     /// A part that names its port by a device.
-    pub fn of_device() -> Plug {
-        Plug { naming: Naming::Device, ..Plug::default() }
+    pub fn of_device() -> PortAccess {
+        PortAccess { naming: Naming::Device, ..PortAccess::default() }
     }
 
     /// Call in the element's `configure`, after its other arguments were read.
     pub fn configure(&mut self, args: &mut Args, cx: &mut Context<'_>) -> Result<(), Failed> {
-        let port = self.naming.read(args, handed::port_of_device);
+        let port = self.naming.read(args, inherited::port_of_device);
         args.complete()?;
         let port = port.map_err(|wrong| cx.error(wrong))?;
-        handed::check_port(&port).map_err(|wrong| cx.error(wrong))?;
+        inherited::check_port(&port).map_err(|wrong| cx.error(wrong))?;
         self.port = port;
         Ok(())
     }

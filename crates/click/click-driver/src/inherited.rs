@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 /// Ring ports that the parent connects to, and sockets on which it listens for us.
 #[derive(Default)]
-pub struct Handed {
+pub struct Inherited {
     /// Names of the ports.
     pub ports: Vec<String>,
     /// Devices of the configuration, and the port that each stands for.
@@ -26,41 +26,41 @@ pub struct Handed {
 
 thread_local! {
     // A router and its elements stay on one thread.
-    static HANDED: RefCell<Option<Handed>> = const { RefCell::new(None) };
+    static INHERITED: RefCell<Option<Inherited>> = const { RefCell::new(None) };
 }
 
 /// Elements of this thread use only these ports from now on; with `None`, any that they can connect to.
 /// Returns the previous value.
-pub fn hand(handed: Option<Handed>) -> Option<Handed> {
-    HANDED.replace(handed)
+pub fn set(inherited: Option<Inherited>) -> Option<Inherited> {
+    INHERITED.replace(inherited)
 }
 
 /// Runs `run` with these resources. Returns its result, and what is left of them. Afterwards the previous resources are
 /// restored, also after a panic.
-pub(crate) fn with<R>(handed: Option<Handed>, run: impl FnOnce() -> R) -> (R, Option<Handed>) {
-    struct Former(Option<Handed>);
+pub(crate) fn with<R>(inherited: Option<Inherited>, run: impl FnOnce() -> R) -> (R, Option<Inherited>) {
+    struct Former(Option<Inherited>);
     impl Drop for Former {
         fn drop(&mut self) {
-            hand(self.0.take());
+            set(self.0.take());
         }
     }
-    let _former = Former(hand(handed));
+    let _former = Former(set(inherited));
     let result = run();
-    (result, hand(None))
+    (result, set(None))
 }
 
 /// The port that a device stands for.
 pub(crate) fn port_of_device(device: &str) -> Result<String, String> {
-    HANDED.with_borrow(|handed| {
-        let devices = handed.as_ref().map_or(&[][..], |handed| &handed.devices);
+    INHERITED.with_borrow(|inherited| {
+        let devices = inherited.as_ref().map_or(&[][..], |inherited| &inherited.devices);
         Uses { ports: Vec::new(), devices: devices.to_vec() }.port_of_device(device)
     })
 }
 
 /// Checks that this process may use a port.
 pub(crate) fn check_port(port: &str) -> Result<(), String> {
-    HANDED.with_borrow(|handed| match handed {
-        Some(handed) => Uses { ports: handed.ports.clone(), devices: Vec::new() }.check_port(port),
+    INHERITED.with_borrow(|inherited| match inherited {
+        Some(inherited) => Uses { ports: inherited.ports.clone(), devices: Vec::new() }.check_port(port),
         None => check_path(port),
     })
 }
@@ -80,22 +80,22 @@ fn check_path(path: &str) -> Result<(), String> {
 }
 
 /// Whether this thread's elements use ports that the parent connects to.
-pub(crate) fn is_handed() -> bool {
-    HANDED.with_borrow(Option::is_some)
+pub(crate) fn is_set() -> bool {
+    INHERITED.with_borrow(Option::is_some)
 }
 
 /// A socket connected to this port.
 pub(crate) fn connect(port: &str) -> io::Result<UnixStream> {
-    HANDED.with_borrow(|handed| match handed {
+    INHERITED.with_borrow(|inherited| match inherited {
         None => UnixStream::connect(port),
-        Some(handed) => handed.connect(port),
+        Some(inherited) => inherited.connect(port),
     })
 }
 
 /// The listening socket of this name, if it was passed and is not in use.
 pub(crate) fn listener(name: &str) -> Option<UnixListener> {
-    HANDED.with_borrow_mut(|handed| {
-        let listeners = &mut handed.as_mut()?.listeners;
+    INHERITED.with_borrow_mut(|inherited| {
+        let listeners = &mut inherited.as_mut()?.listeners;
         let at = listeners.iter().position(|(own, _)| own == name)?;
         Some(listeners.swap_remove(at).1)
     })
@@ -103,12 +103,12 @@ pub(crate) fn listener(name: &str) -> Option<UnixListener> {
 
 /// The socket of this name by which connections come, if it was passed and is not in use.
 pub(crate) fn callers(name: &str) -> Option<UnixStream> {
-    HANDED.with_borrow_mut(|handed| {
-        handed.as_mut()?.callers.take_if(|(own, _)| own == name).map(|(_, callers)| callers)
+    INHERITED.with_borrow_mut(|inherited| {
+        inherited.as_mut()?.callers.take_if(|(own, _)| own == name).map(|(_, callers)| callers)
     })
 }
 
-impl Handed {
+impl Inherited {
     fn connect(&self, port: &str) -> io::Result<UnixStream> {
         let at = self.ports.iter().position(|own| own == port).ok_or(io::ErrorKind::NotFound)?;
         let connector = self.connector.as_ref().ok_or(io::ErrorKind::NotConnected)?;
@@ -140,7 +140,7 @@ mod tests {
     fn a_port_is_requested_by_its_number() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let ports = ["a", "b"].map(String::from).to_vec();
-        let handed = Handed { ports, connector: Some(ours), ..Handed::default() };
+        let inherited = Inherited { ports, connector: Some(ours), ..Inherited::default() };
         let (given, mut kept) = UnixStream::pair().unwrap();
         let keeper = std::thread::spawn(move || {
             let mut asked = [0];
@@ -150,19 +150,19 @@ mod tests {
             send_with(theirs.as_fd(), &[libc_enoent()], &[]).unwrap();
             asked
         });
-        let mut socket = handed.connect("b").unwrap();
+        let mut socket = inherited.connect("b").unwrap();
         io::Write::write_all(&mut socket, b"x").unwrap();
         let mut byte = [0];
         io::Read::read_exact(&mut kept, &mut byte).unwrap();
         assert_eq!(byte, *b"x");
-        assert_eq!(handed.connect("b").unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(inherited.connect("b").unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(keeper.join().unwrap(), [1]);
-        assert!(handed.connect("c").is_err() && handed.connect("b").is_err(), "the other end is gone");
+        assert!(inherited.connect("c").is_err() && inherited.connect("b").is_err(), "the other end is gone");
     }
 
     #[test]
     fn a_path_where_no_socket_can_be_is_an_error() {
-        let folder = std::env::temp_dir().join(format!("ringway-handed-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("ringway-inherited-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("file");
         std::fs::write(&file, "").unwrap();
