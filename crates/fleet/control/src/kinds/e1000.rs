@@ -46,6 +46,10 @@ impl PortControl for E1000 {
         true
     }
 
+    fn reconnects(&self) -> bool {
+        false
+    }
+
     fn open(
         &self,
         port: &Port,

@@ -43,6 +43,10 @@ impl PortControl for RingPci {
         true
     }
 
+    fn reconnects(&self) -> bool {
+        false
+    }
+
     fn open(
         &self,
         port: &Port,

@@ -43,6 +43,10 @@ impl PortControl for VhostUser {
         true
     }
 
+    fn continues(&self, port: &Port, records: &[&[u8]]) -> Result<(), String> {
+        ringway_port::vhost_user::continues(port, records.iter().copied())
+    }
+
     fn open(
         &self,
         port: &Port,
