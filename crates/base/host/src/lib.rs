@@ -15,6 +15,7 @@ mod datagram;
 mod devices;
 mod error;
 mod event;
+mod exec_in_place;
 mod fault;
 mod file;
 mod file_mapping;
@@ -68,6 +69,7 @@ pub use datagram::{
 pub use devices::{NetworkDevice, network_devices};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
+pub use exec_in_place::{exec_in_place, take_inherited};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;

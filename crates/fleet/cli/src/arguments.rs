@@ -94,6 +94,16 @@ Examples:
   ringway down
   ringway --fabric lab down")]
     Down,
+    /// Move a running fabric to another version of this program.
+    #[command(after_help = "\
+Ports, their peers and counters stay; frames wait for some milliseconds. The program is checked first,
+and a refused one changes nothing. If it fails later, the fabric goes back to the program that it ran.
+
+Examples:
+  ringway upgrade                           the fabric runs this program from now on
+  ringway upgrade --binary ./ringway-new
+  ringway upgrade --binary ./ringway-new --check")]
+    Upgrade(Upgrade),
     /// Report all errors in a fabric file.
     #[command(after_help = "\
 Each error is a line file:line:column: error; remedy. The exit code is 3 if there are any.
@@ -365,6 +375,9 @@ Examples:
         #[arg(long, value_enum, default_value_t)]
         log: Log,
     },
+    /// What another version of this program asks before a fabric is moved to this one.
+    #[command(hide = true)]
+    UpgradeCheck,
     /// A function's process, with the link to its control process as standard input.
     #[command(hide = true)]
     RunFunction,
@@ -409,6 +422,24 @@ pub struct Up {
     /// Be the control process of the keeper at standard input.
     #[arg(long, hide = true)]
     pub kept: bool,
+    /// Go on as the keeper in place of another program, with the image at this descriptor.
+    #[arg(long, hide = true, value_name = "NUMBER")]
+    pub keeper_image: Option<i32>,
+}
+
+/// How to upgrade.
+#[derive(Args)]
+pub struct Upgrade {
+    /// The program to which the fabric shall move; by default this one. Only root and the user that runs the fabric
+    /// may be able to write it.
+    #[arg(long, value_name = "FILE")]
+    pub binary: Option<PathBuf>,
+    /// Only check whether the program can go on with the fabric.
+    #[arg(long)]
+    pub check: bool,
+    /// Go on although guests lose devices that can't be kept: ports of kinds e1000 and ring-pci.
+    #[arg(long)]
+    pub disconnect: bool,
 }
 
 /// How to log.

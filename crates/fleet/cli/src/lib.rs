@@ -50,6 +50,7 @@ mod tiny;
 mod top;
 mod topo;
 mod up;
+mod upgrade;
 mod values;
 mod worker;
 
@@ -127,6 +128,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Up(up) => up::up(&target, json, up),
         Command::Apply { file } => up::apply(&target, json, &file),
         Command::Down => up::down(&target, json),
+        Command::Upgrade(options) => upgrade::upgrade(&target, json, &options),
         Command::Check { file } => check::check(&target, json, &file),
         Command::Ps => ps::ps(&target, json),
         Command::Stats(options) => stats::stats(&target, json, &options),
@@ -186,6 +188,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
             Ok(())
         }
         Command::Data { log } => run_data::run(log),
+        Command::UpgradeCheck => upgrade::check(),
         Command::RunFunction => run_function::run(),
     }
 }

@@ -8,7 +8,7 @@ use crate::guest_start::{is_lost, reason_and_console, wait_until_started};
 use crate::text;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
 use ringway_control::file::Fabric;
-use ringway_control::keeper::{Keeper, StoredEntry};
+use ringway_control::keeper::{Keeper, StoredEntry, process};
 use ringway_control::{KeptFabric, Options, Program, run_dir};
 use ringway_host::{OwnFile, open_own, wait_readable};
 use ringway_spec::printable_lines;
@@ -19,7 +19,7 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -80,6 +80,9 @@ fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
     if up.kept {
         return control(target, &up);
     }
+    if up.keeper_image.is_some() {
+        return keep(target, &up);
+    }
     let (fabric, _) = check::load(target, &up.file)?;
     let place = FabricPaths::of(&fabric, target);
     if up.detach {
@@ -97,28 +100,60 @@ fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
 fn keep(target: &Target, up: &Up) -> Result<(), Fail> {
     crate::name_process("ringway keeper");
     crate::log::start(up.log);
-    let (words, mut is_first) = (words(target, up)?, true);
-    let command = |socket: OwnedFd| {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("ringway").args(&words).stdin(socket);
-        if !std::mem::replace(&mut is_first, false) {
+    let programs = Programs { words: words(target, up)?, is_first: up.keeper_image.is_none() };
+    let code = match up.keeper_image {
+        Some(image) => process::resume(programs, image),
+        None => process::run(programs),
+    };
+    std::process::exit(code.map_err(Fail::because)?.into())
+}
+
+/// How the keeper starts programs: by the words of its own command line, split where options are added.
+struct Programs {
+    words: [Vec<OsString>; 2],
+    is_first: bool,
+}
+
+impl Programs {
+    fn with(&self, added: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+        let [before, after] = self.words.clone();
+        before.into_iter().chain(added).chain(after).collect()
+    }
+}
+
+impl process::Programs for Programs {
+    fn control(&mut self, binary: Option<&OwnedFd>, socket: OwnedFd) -> Command {
+        // Resolved by the new process, before it closes its copy of the descriptor.
+        let path = binary.map_or_else(
+            || "/proc/self/exe".into(),
+            |binary| format!("/proc/self/fd/{}", binary.as_raw_fd()),
+        );
+        let mut command = Command::new(path);
+        command.arg0("ringway").args(self.with(["--kept".into()])).stdin(socket);
+        if !std::mem::replace(&mut self.is_first, false) {
             command.stdout(Stdio::null());
         }
         command
-    };
-    let code = ringway_control::keeper::process::run(command, close_output).map_err(Fail::because)?;
-    std::process::exit(code.into())
+    }
+
+    fn started(&mut self) {
+        close_output();
+    }
+
+    fn keeper(&self, image: i32) -> Vec<OsString> {
+        self.with([format!("--keeper-image={image}").into()])
+    }
 }
 
-/// The command line of the control process.
-fn words(target: &Target, up: &Up) -> Result<Vec<OsString>, Fail> {
-    let mut words = target_words(target)?;
-    words.push("up".into());
-    words.extend(up.detached.then(|| "--detached".into()));
-    words.extend(["--kept", "--log", up.log.word()].map(OsString::from));
-    words.extend(up.extender.map(|address| format!("--extender={address}").into()));
-    words.extend(["--".into(), up.file.clone().into()]);
-    Ok(words)
+/// The command line of the control process and the keeper, before and behind the option that says which.
+fn words(target: &Target, up: &Up) -> Result<[Vec<OsString>; 2], Fail> {
+    let mut before = target_words(target)?;
+    before.push("up".into());
+    before.extend(up.detached.then(|| "--detached".into()));
+    let mut after: Vec<OsString> = vec!["--log".into(), up.log.word().into()];
+    after.extend(up.extender.map(|address| format!("--extender={address}").into()));
+    after.extend(["--".into(), up.file.clone().into()]);
+    Ok([before, after])
 }
 
 /// The words of a command line that name the fabric.

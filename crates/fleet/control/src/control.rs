@@ -7,7 +7,8 @@ use crate::file::{Complaint, Fabric, Host};
 use crate::guests;
 use crate::keeper::{Keeper, StoredEntry};
 use crate::placement;
-use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket};
+use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket, upgrade_socket};
+use crate::upgrade;
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_scheduler as place;
 use ringway_spec::Function;
@@ -110,6 +111,10 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     let access = Access { mode: Some(0o600), ..Access::default() };
     let listener = Listener::bind(&path, access)?;
     let for_captures = Listener::bind(&capture_socket(run.path()), access)?;
+    let for_upgrades = match keeper.is_process() {
+        true => Some(Listener::bind(&upgrade_socket(run.path()), access)?),
+        false => None,
+    };
     let extender = match options.extender {
         Some(address) => {
             let failed = |error| ControlError::Extender(address, error);
@@ -119,6 +124,7 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     };
     keeper.put(API, "", [&listener]);
     keeper.put(CAPTURES, "", [&for_captures]);
+    keeper.put(UPGRADES, "", &for_upgrades);
     keeper.put(EXTENDER, "", &extender);
     let (inbox, messages) = inbox();
     signals(&inbox)?;
@@ -132,7 +138,8 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
         engine.down().await;
         return Err(error.into());
     }
-    attend(engine, messages, (path, listener, for_captures, extender), (inbox, place), ready).await
+    let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: for_upgrades, extender };
+    attend(engine, messages, sockets, (inbox, place), ready).await
 }
 
 /// Names of what the keeper holds.
@@ -140,6 +147,16 @@ const RUN: &str = "run";
 const API: &str = "api";
 const CAPTURES: &str = "captures";
 const EXTENDER: &str = "extender";
+const UPGRADES: &str = "upgrades";
+
+/// The sockets at which a fabric is served.
+struct Sockets {
+    path: PathBuf,
+    api: Listener,
+    captures: Listener,
+    upgrades: Option<Listener>,
+    extender: Option<std::net::TcpListener>,
+}
 
 /// Goes on with the fabric of a process that crashed.
 async fn serve_again(
@@ -153,6 +170,12 @@ async fn serve_again(
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let listener = Listener::adopt(&path, descriptor(&mut found, API)?)?;
     let for_captures = Listener::adopt(&capture_socket(run.path()), descriptor(&mut found, CAPTURES)?)?;
+    let upgrades = upgrade_socket(run.path());
+    let upgrades = match descriptor(&mut found, UPGRADES) {
+        Ok(socket) => Listener::adopt(&upgrades, socket)?,
+        Err(_) => Listener::bind(&upgrades, Access { mode: Some(0o600), ..Access::default() })?,
+    };
+    options.keeper.put(UPGRADES, "", [&upgrades]);
     let extender = descriptor(&mut found, EXTENDER).ok().map(std::net::TcpListener::from);
     let (inbox, messages) = inbox();
     signals(&inbox)?;
@@ -161,16 +184,30 @@ async fn serve_again(
     let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program, keeper) = (options.host, options.program, options.keeper);
-    let own = Own { host, run, program, inbox: inbox.clone(), place: place.clone(), keeper };
-    let engine = Engine::adopt(&fabric, (file, options.text), found, own).await?;
-    attend(engine, messages, (path, listener, for_captures, extender), (inbox, place), ready).await
+    let own = Own { host, run, program, inbox: inbox.clone(), place: place.clone(), keeper: keeper.clone() };
+    let (engine, notes) = match Engine::adopt(&fabric, (file, options.text), found, own).await {
+        Ok(adopted) => adopted,
+        Err(error) => {
+            tracing::error!(%error, "this program can't go on with the fabric");
+            // Without destructors, which would remove what the former program goes on with.
+            std::process::exit(1);
+        }
+    };
+    let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: Some(upgrades), extender };
+    let ready = || {
+        ready();
+        if let Some(notes) = notes {
+            keeper.serving(notes);
+        }
+    };
+    attend(engine, messages, sockets, (inbox, place), ready).await
 }
 
 /// Serves the API of a fabric that is up, until it is shut down.
 async fn attend(
     engine: Engine,
     messages: Messages,
-    (path, listener, for_captures, extender): (PathBuf, Listener, Listener, Option<std::net::TcpListener>),
+    Sockets { path, api: listener, captures: for_captures, upgrades, extender }: Sockets,
     (inbox, place): (Inbox, place::Placer),
     ready: impl FnOnce(),
 ) -> Result<(), ControlError> {
@@ -179,6 +216,7 @@ async fn attend(
     let socket = tokio::net::UnixListener::from_std(socket)?;
     let (over, stopped) = oneshot::channel::<()>();
     let captures = tokio::spawn(captures::serve(for_captures, inbox.clone()));
+    let upgrades = upgrades.map(|listener| tokio::spawn(upgrade::serve(listener, inbox.clone())));
     let router = api::router(inbox).merge(place::router(place.clone()));
     // The extender's address is logged before `ready` is called.
     extender.iter().for_each(send_address);
@@ -195,9 +233,11 @@ async fn attend(
     kept.abort();
     drop(over);
     drop(listener);
-    captures.abort();
-    // The task was aborted, which is not an error.
-    let _ = captures.await;
+    for task in [Some(captures), upgrades].into_iter().flatten() {
+        task.abort();
+        // The task was aborted, which is not an error.
+        let _ = task.await;
+    }
     // Gives the answer to the shutdown request time to be sent; connections that stay open longer are cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
     tracing::info!("down");

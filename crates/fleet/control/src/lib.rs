@@ -27,6 +27,7 @@ mod programs;
 pub mod run_dir;
 mod snapshots;
 mod svg;
+pub mod upgrade;
 
 pub use control::{ControlError, Options, Program, run};
 pub use engine::KeptFabric;

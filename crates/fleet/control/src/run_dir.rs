@@ -120,6 +120,11 @@ pub fn capture_socket(run: &Path) -> PathBuf {
     run.join("captures")
 }
 
+/// The socket for upgrades in a run directory.
+pub fn upgrade_socket(run: &Path) -> PathBuf {
+    run.join("upgrade")
+}
+
 /// Names of the fabrics below `base` that are up.
 pub fn running(base: &Path) -> Vec<String> {
     fabrics(base, |connected| connected.is_ok())

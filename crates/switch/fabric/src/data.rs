@@ -10,6 +10,7 @@ use ringway_port::{Keeper, Kept, PortKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Why `data` ended.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +78,10 @@ impl Round {
         is_over
     }
 }
+
+/// Nanoseconds that workers may take to end their turns before this process ends, and how often that is looked at.
+const REST: u64 = 200_000_000;
+const REST_LOOK: Duration = Duration::from_micros(50);
 
 /// Nanoseconds that a job may take before another thread serves the other ports.
 const SLOW: u64 = 20_000_000;
@@ -372,6 +377,12 @@ impl Data {
                 }
                 return Ok(After::GoOn);
             }
+            Request::Leave => {
+                self.rest();
+                self.reply(id, Reply::Done);
+                // Without this process's destructors, which would end its peers' sessions.
+                std::process::exit(0);
+            }
             Request::Stop => {
                 self.reply(id, Reply::Done);
                 let _ = self.ended.send(Ok(()));
@@ -382,6 +393,16 @@ impl Data {
         let reply = self.obey(request, descriptors);
         self.reply(id, replied(reply));
         Ok(After::GoOn)
+    }
+
+    /// Ends all workers' turns, and waits for jobs of former leaders. Attack: a peer whose memory blocks them: after a
+    /// while this process ends all the same, as if it was killed.
+    fn rest(&self) {
+        let until = self.clock.now().saturating_add(REST);
+        locked(&self.fabric).stop_workers();
+        while !locked(&self.fabric).is_at_rest() && self.clock.now() < until {
+            std::thread::sleep(REST_LOOK);
+        }
     }
 
     /// Handles a request that doesn't block.

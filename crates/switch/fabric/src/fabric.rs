@@ -33,7 +33,7 @@ use ringway_spec::{self as spec, MacAddress, To};
 use ringway_switch::{FlowHash, LOOKUPS, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of ports of a fabric.
@@ -225,6 +225,19 @@ impl Fabric {
             traces,
             kept: BTreeMap::new(),
         })
+    }
+
+    /// Requests the workers to end after their turns.
+    pub fn stop_workers(&self) {
+        self.workers.iter().for_each(|worker| worker.handle.stop());
+    }
+
+    /// Whether all workers have ended, and no job on a port is being done.
+    pub fn is_at_rest(&self) -> bool {
+        let mut former = self.workers.iter().flat_map(|worker| &worker.predecessors);
+        former.all(|gauges| gauges.has_ended.load(SeqCst))
+            && self.workers.iter().all(|worker| worker.handle.has_ended())
+            && self.ports.values().all(|record| record.peer.is_some())
     }
 
     /// Keeps what the peers of ports that are added from now on tell.
@@ -675,6 +688,14 @@ pub(crate) mod tests {
             hold: 0,
         };
         Fabric::start(&workers.iter().map(worker).collect::<Vec<_>>(), page, 7, &[]).unwrap()
+    }
+
+    #[test]
+    fn a_fabric_is_at_rest_once_its_workers_have_ended() {
+        let fabric = started(&["w0", "w1"], page());
+        assert!(!fabric.is_at_rest());
+        fabric.stop_workers();
+        until(|| fabric.is_at_rest());
     }
 
     #[test]

@@ -180,6 +180,10 @@ pub enum Request {
     },
     /// Requests [`Reply::Traced`].
     Trace(Box<Trace>),
+    /// Ends `data` so that another `data` process can go on with its ports: workers end their turns, sessions rest, and
+    /// no peer is told anything. When the reply comes, this process touches no peer's memory any more, unless a peer
+    /// blocks it.
+    Leave,
     /// Ends `data`.
     Stop,
 }

@@ -23,7 +23,8 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    fn encode(&self) -> Vec<u8> {
+    /// Its datagram.
+    pub fn encode(&self) -> Vec<u8> {
         let name = &self.port.as_bytes()[..self.port.floor_char_boundary(u16::MAX.into())];
         let mut datagram = self.key.to_le_bytes().to_vec();
         datagram.push(self.bytes.is_some().into());

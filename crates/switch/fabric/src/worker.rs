@@ -142,6 +142,16 @@ impl Handle {
         locked(&self.commands).take().unwrap_or_default()
     }
 
+    /// Requests the thread to end after its turn.
+    pub fn stop(&self) {
+        self.send(Command::Stop);
+    }
+
+    /// Whether the thread has ended.
+    pub fn has_ended(&self) -> bool {
+        self.gauges.has_ended.load(SeqCst)
+    }
+
     /// Whether the worker's thread ended without a request to stop.
     pub fn is_gone(&self) -> bool {
         locked(&self.commands).is_none()
@@ -157,7 +167,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.send(Command::Stop);
+        self.stop();
     }
 }
 

@@ -30,7 +30,7 @@ pub use peer::{
     State, exactly,
 };
 pub use relay::relay;
-pub use ringway_vhost_user::UNRESTORABLE;
+pub use ringway_vhost_user::{RECORD_KEYS, UNRESTORABLE};
 pub use session_socket::SocketError;
 
 use ringway_frame::{RxQueue, TxQueue};

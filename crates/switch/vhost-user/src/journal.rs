@@ -35,6 +35,9 @@ const REGIONS: u32 = 0x1_0000;
 const RINGS: u32 = 0x2_0000;
 /// The key of a record without a message: the session can't be restored.
 pub const UNRESTORABLE: u32 = u32::MAX;
+/// Every key, since records of one version of this program may be restored by another: requests with their keys; the
+/// first key of regions, the first of rings, the number of a ring's parts, [`UNRESTORABLE`].
+pub const RECORD_KEYS: ([(u32, u32); 8], [u32; 4]) = (KEYS, [REGIONS, RINGS, PARTS, UNRESTORABLE]);
 /// Keys of a ring.
 const PARTS: u32 = 8;
 

@@ -26,7 +26,7 @@ pub use codec::CodecError;
 pub use frontend::{Frontend, FrontendError, Transport, Vring};
 pub use header::{DESCRIPTORS, HEADER, Header, PAYLOAD, Packet, name};
 pub use inbox::{Inbox, Message};
-pub use journal::{Record, UNRESTORABLE};
+pub use journal::{RECORD_KEYS, Record, UNRESTORABLE};
 pub use payload::{
     BASELINE_REGIONS, CONFIG, Config, Inflight, Iotlb, Log, MemoryRegion, SharedRegion, VringAddr, VringFd,
     VringState,

@@ -72,6 +72,33 @@ pub struct KeptData {
     controls: u64,
 }
 
+#[cfg(test)]
+impl KeptData {
+    /// One with all fields, for the test of formats.
+    pub fn example() -> KeptData {
+        KeptData { pid: 4711, generation: 2, controls: 3 }
+    }
+}
+
+/// What the keeper must get to know of a new `data` process.
+pub struct Unregistered {
+    kept: KeptData,
+    records: OwnedFd,
+}
+
+impl Unregistered {
+    /// Makes the keeper take records from the process, in place of a former one, and lets later `control` processes
+    /// find it.
+    pub fn register(self, keeper: &Keeper) {
+        keeper.data(&self.records);
+        let process = Pid::from_raw(self.kept.pid.cast_signed()).and_then(open_process);
+        keeper.put_value(KEPT, &self.kept, process.iter());
+    }
+}
+
+/// A `data` process, its end of the socket for records, and what the keeper must get to know.
+pub type Spawned = (Data, OwnedFd, Unregistered);
+
 /// The keeper's name for [`KeptData`].
 pub const KEPT: &str = "data";
 /// Numbers of calls that a `control` process has for itself.
@@ -92,13 +119,8 @@ struct Ended {
 
 impl Data {
     /// Starts `data` number `generation`: this program with `arguments`, and the stream as standard input. Its
-    /// events and its end are sent to `inbox`. Returns its end of the socket for records too.
-    pub fn start(
-        generation: u64,
-        arguments: &[OsString],
-        inbox: Inbox,
-        keeper: &Keeper,
-    ) -> Result<(Data, OwnedFd), DataError> {
+    /// events and its end are sent to `inbox`.
+    pub fn spawn(generation: u64, arguments: &[OsString], inbox: Inbox) -> Result<Spawned, DataError> {
         let records = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (kept, records) = records.map_err(io::Error::from).map_err(DataError::Start)?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
@@ -113,10 +135,9 @@ impl Data {
         let child = command.spawn().map_err(DataError::Start)?;
         drop(command);
         let pid = child.id();
-        keeper.data(&kept);
-        let kept = KeptData { pid, generation, controls: 1 };
-        keeper.put_value(KEPT, &kept, Pid::from_raw(pid.cast_signed()).and_then(open_process).iter());
-        Ok((Data::with(&kept, ours.into(), Process::Own(child), inbox)?, records))
+        let new = Unregistered { kept: KeptData { pid, generation, controls: 1 }, records: kept };
+        let data = Data::with(&new.kept, ours.into(), Process::Own(child), inbox)?;
+        Ok((data, records, new))
     }
 
     /// Goes on with a `data` process whose `control` ended: `process` is its descriptor, and by `socket` it gets
@@ -202,6 +223,22 @@ impl Data {
         })
     }
 
+    /// Kills the process.
+    pub fn kill(&self) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.pid.cast_signed()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+
+    /// Waits until the process has ended, within a time limit.
+    pub async fn ended(&self) {
+        let until = tokio::time::Instant::now() + STOP_TIMEOUT;
+        let has_ended = || self.ended.status.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        while !has_ended() && tokio::time::Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// Asks `data` to end, and kills it if it does not.
     pub async fn stop(mut self) {
         if let Ok(stopped) = self.post(Request::Stop, Vec::new()) {
@@ -222,9 +259,9 @@ impl Drop for Data {
             .unwrap_or_else(PoisonError::into_inner);
         let running = status.is_none();
         drop(status);
-        if running && let Some(pid) = rustix::process::Pid::from_raw(self.pid.cast_signed()) {
+        if running {
             tracing::warn!(pid = self.pid, "the data process does not end; killing it");
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            self.kill();
         }
     }
 }
@@ -288,6 +325,13 @@ fn reap(process: Process) -> String {
 /// A descriptor of a process, if it exists.
 fn open_process(pid: Pid) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Ends a process that can't be gone on with, and waits until it has ended.
+pub fn end_process(process: &OwnedFd) {
+    // It may have ended.
+    let _ = rustix::process::pidfd_send_signal(process, rustix::process::Signal::KILL);
+    let _ = wait_readable(&[process.as_fd()], Some(STOP_TIMEOUT.as_nanos() as u64));
 }
 
 /// Whether a process has ended.

@@ -4,7 +4,7 @@ use super::live::{KeptPort, Live, kept_port};
 use super::{Engine, EngineError, Own};
 use crate::data::{self, Data, KeptData, Page};
 use crate::file::{self, Fabric, Host};
-use crate::keeper::{DATA, StoredEntry};
+use crate::keeper::{DATA, NEW, StoredEntry, TRIAL};
 use crate::kinds::{self, PortControl};
 use crate::open::Adopted;
 use ringway_fabric::proto::{Reply, Request, State};
@@ -16,6 +16,9 @@ use std::os::fd::OwnedFd;
 
 /// The keeper's name for the description of the fabric.
 const FABRIC: &str = "fabric";
+
+const LATER: &str = "the data process of the other program goes on";
+const LOST: &str = "part of the fabric could not be restored";
 
 /// The fabric as it runs, and the file that described it last.
 #[derive(Serialize, Deserialize)]
@@ -33,6 +36,11 @@ pub fn descriptor(found: &mut BTreeMap<String, StoredEntry>, name: &str) -> io::
 }
 
 impl KeptFabric {
+    /// A fabric that runs, and its file's name and text.
+    pub fn new(file: &str, text: &str, fabric: Fabric) -> KeptFabric {
+        KeptFabric { file: file.into(), text: text.into(), fabric }
+    }
+
     /// The fabric of a former `control` process, if there was one.
     pub fn find(found: &BTreeMap<String, StoredEntry>) -> Option<KeptFabric> {
         serde_json::from_str(&found.get(FABRIC)?.text).ok()
@@ -56,46 +64,72 @@ impl Engine {
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
-        let (file, text, fabric) = (self.file.clone(), self.text.clone(), self.fabric.clone());
-        let kept = KeptFabric { file, text, fabric };
+        let kept = KeptFabric::new(&self.file, &self.text, self.fabric.clone());
         self.keeper.put_value(FABRIC, &kept, std::iter::empty::<&OwnedFd>());
     }
 
     /// Goes on with a fabric that a former `control` process had: `data`, ports and their peers stay; functions,
     /// programs, guests and hosts are started again.
+    ///
+    /// If it was another program's, `data` is replaced; returns notes about that for people. An error means that the
+    /// fabric must go back to the former program; it comes only if that is possible.
     pub async fn adopt(
         fabric: &Fabric,
         file: (String, String),
         mut found: BTreeMap<String, StoredEntry>,
         own: Own,
-    ) -> Result<Engine, EngineError> {
+    ) -> Result<(Engine, Option<Vec<String>>), EngineError> {
+        let trial = found.remove(TRIAL).map(|entry| entry.text);
+        let (is_other, is_new) = (trial.is_some(), trial.as_deref() == Some(NEW));
         let page = descriptor(&mut found, "page").map_err(|error| EngineError::Page(error.into()))?;
         let mut engine = Engine::bare(fabric, file, Page::adopt(page), own);
         let state = engine.adopt_data(&mut found).await;
         if let Some(state) = &state {
-            engine.stop_rest(state).await;
+            engine.stop_rest(state, is_other).await;
         }
         engine.fabric.switches.clone_from(&fabric.switches);
         engine.adopt_ports(fabric, &mut found, state.as_ref()).await;
         match state {
+            Some(_) if is_other => match engine.replace_data().await {
+                Err(error) if is_new => return Err(error),
+                replaced => _ = replaced.inspect_err(|error| tracing::error!(%error, "{LATER}")),
+            },
             Some(state) => engine.remove_unknown(&state).await,
             None => engine.restart_data().await,
         }
-        tracing::warn!(
-            ports = engine.live.len(),
-            "the control process was killed: ports continue; the rest of the fabric is restarted"
-        );
-        engine.forget_assignment(None);
-        if let Err(error) = engine.move_to(fabric).await {
-            tracing::error!(%error, "part of the fabric could not be restored");
+        let ports = engine.live.len();
+        match trial.as_deref() {
+            Some(NEW) => tracing::info!(ports, "the new program goes on with the fabric"),
+            Some(why) => tracing::error!(why, ports, "the former program goes on with the fabric"),
+            None => tracing::warn!(
+                ports,
+                "the control process was killed: ports continue; the rest of the fabric is restarted"
+            ),
         }
-        Ok(engine)
+        engine.forget_assignment(None);
+        match engine.move_to(fabric).await {
+            Err(error) if is_new => return Err(error),
+            moved => _ = moved.inspect_err(|error| tracing::error!(%error, "{LOST}")),
+        }
+        if is_new {
+            // It may have ended again.
+            engine.call("the data process", Request::State).await?;
+        }
+        let notes = std::mem::take(&mut engine.notes);
+        Ok((engine, is_other.then_some(notes)))
     }
 
     /// Goes on with the `data` process; returns its state if it still runs.
     async fn adopt_data(&mut self, found: &mut BTreeMap<String, StoredEntry>) -> Option<State> {
-        let text = &found.get(data::KEPT)?.text;
-        let kept: KeptData = serde_json::from_str(text).ok()?;
+        let kept = match serde_json::from_str::<KeptData>(&found.get(data::KEPT)?.text) {
+            Ok(kept) => kept,
+            Err(error) => {
+                tracing::error!(%error, "what is kept of the data process; starting another one");
+                // It must not move frames any more when the other one does.
+                descriptor(found, data::KEPT).iter().for_each(data::end_process);
+                return None;
+            }
+        };
         self.restarts = kept.generation.saturating_sub(1);
         let (process, socket) = (descriptor(found, data::KEPT).ok()?, descriptor(found, DATA).ok()?);
         let adopted = Data::adopt(kept, process, &socket, self.inbox.clone(), &self.keeper);
@@ -111,9 +145,11 @@ impl Engine {
         }
     }
 
-    /// Ends what `data` has of functions and captures, and lets frames go on that were held.
-    async fn stop_rest(&mut self, state: &State) {
-        let functions = state.functions.iter().map(|number| Request::StopFunction { number: *number });
+    /// Ends what `data` has of captures, and of functions unless `data` is replaced, and lets frames go on that were
+    /// held.
+    async fn stop_rest(&mut self, state: &State, is_replaced: bool) {
+        let functions = state.functions.iter().filter(|_| !is_replaced);
+        let functions = functions.map(|number| Request::StopFunction { number: *number });
         let captures = state.captures.iter().map(|number| Request::EndCapture { number: *number });
         let ports: Vec<String> = state.ports.iter().map(|port| port.name.clone()).collect();
         let hold = Request::Hold { ports, held: false, watched: false };

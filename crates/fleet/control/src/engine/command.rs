@@ -13,9 +13,11 @@ use crate::guests::GuestError;
 use crate::kinds;
 use crate::programs::Order;
 use crate::snapshots::{SnapshotError, Taken};
+use crate::upgrade::Running;
 use ringway_fabric::proto::{Reply, Request};
 use ringway_linux_guests::Guest;
 use ringway_spec::{Configuration, Function, Port, names};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -109,6 +111,10 @@ pub enum Ask {
     EndCapture(u64, Answer<()>),
     /// Change the fabric to this file.
     Become(NewFabric, Answer<Changes>),
+    /// What the fabric has, for a program to which it shall move.
+    Running(Answer<Box<Running>>),
+    /// Leave the fabric to the program in the first descriptor; the second is who waits for it.
+    Upgrade([OwnedFd; 2], Answer<()>),
     /// Shut the fabric down.
     Shutdown(Answer<()>),
 }
@@ -123,6 +129,7 @@ impl Engine {
         // The client may have disconnected before its answer is ready.
         match ask {
             Ask::Fabric(answer) => drop(answer.send(Ok(self.fabric_view().await))),
+            Ask::Running(answer) => drop(answer.send(Ok(Box::new(self.running())))),
             Ask::Described(answer) => drop(answer.send(Ok(Box::new(self.fabric.clone())))),
             Ask::Ports(answer) => drop(answer.send(Ok(self.port_views().await))),
             Ask::Stats(answer) => {
@@ -207,7 +214,7 @@ impl Engine {
                     let _ = answer.send(changes);
                 });
             }
-            // `serve` handles `Shutdown`, and `question` answered the queries.
+            // `serve` handles `Shutdown` and `Upgrade`, and `question` answered the queries.
             _ => {}
         }
     }

@@ -33,6 +33,13 @@ const QUICK: usize = 3;
 /// Time before frames are tried to be passed again.
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// Ports that were added to another `data` process.
+pub(super) struct Resuming {
+    names: Vec<String>,
+    /// What waits for the replies.
+    added: Vec<(String, Waiting)>,
+}
+
 /// Run-time state of a port, in addition to its configuration.
 pub struct Live {
     name: String,
@@ -89,6 +96,11 @@ impl Live {
         }
     }
 
+    /// Whether a restarted `data` can't go on with its peer.
+    pub(super) fn loses_peer(&self) -> bool {
+        self.queues > 0 && self.serial != 0 && self.kept.is_empty()
+    }
+
     /// Goes on with what a former `control` had, and a peer that stays if there are descriptors.
     pub(super) fn adopt(&mut self, opener: Option<Opener>, peer: Option<Vec<OwnedFd>>) {
         (self.opener, self.attached, self.serial) = (opener, peer.is_some(), peer.is_some().into());
@@ -134,14 +146,17 @@ impl Live {
 
 /// What the keeper holds of a port, with the descriptors of its peer.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct KeptPort {
+pub struct KeptPort {
+    /// Index of its first entry in the counters page.
     pub counters: u32,
+    /// Number of its entries.
     pub queues: u16,
+    /// Whether it has a peer.
     pub has_peer: bool,
 }
 
 /// The name of [`KeptPort`].
-pub(super) fn kept_port(port: &str) -> String {
+pub fn kept_port(port: &str) -> String {
     format!("port/{port}")
 }
 
@@ -246,9 +261,15 @@ impl Engine {
         self.call(&port.name, Request::ChangePort { port: port.clone() }).await.map(drop)
     }
 
-    /// Adds the ports to a restarted `data` process, and then their peers, if their descriptors were kept. Frames wait
-    /// until all are there: none finds its destination missing. Requests are sent without waiting for each reply.
+    /// Adds the ports to a restarted `data` process, and then their peers, if their descriptors were kept.
     pub(super) async fn resume_ports(&mut self) {
+        let resuming = self.add_ports_again();
+        self.attach_peers_again(resuming).await;
+    }
+
+    /// Adds the ports to another `data` process, without peers. Frames wait until all are there: none finds its
+    /// destination missing. Requests are sent without waiting for each reply.
+    pub(super) fn add_ports_again(&mut self) -> Resuming {
         let ports = self.fabric.ports.clone();
         let is_there = |port: &Port| self.live.get(&port.name).is_some_and(|live| live.queues > 0);
         let ports: Vec<Port> = ports.into_iter().filter(is_there).collect();
@@ -265,8 +286,13 @@ impl Engine {
             let (name, counters) = (port.name.clone(), live.counters);
             added.push((name, self.ask(Request::AddPort { port, counters }, Vec::new())));
         }
-        let hold = |held| Request::Hold { ports: names.clone(), held, watched: false };
-        added.push(("all".into(), self.ask(hold(true), Vec::new())));
+        let hold = Request::Hold { ports: names.clone(), held: true, watched: false };
+        added.push(("all".into(), self.ask(hold, Vec::new())));
+        Resuming { names, added }
+    }
+
+    /// Attaches the peers of ports that were added again, and lets frames go on.
+    pub(super) async fn attach_peers_again(&mut self, Resuming { names, added }: Resuming) {
         let resumed: Vec<_> = names.iter().map(|name| (name.clone(), self.resume_peer(name))).collect();
         for (name, answer) in added {
             if let Err(error) = self.meanwhile(answer).await {
@@ -287,7 +313,8 @@ impl Engine {
             }
         }
         loop {
-            match self.call("ports", hold(false)).await {
+            let hold = Request::Hold { ports: names.clone(), held: false, watched: false };
+            match self.call("ports", hold).await {
                 Err(EngineError::Data(_, error @ (DataError::Silent | DataError::Refused(_)))) => {
                     tracing::error!(%error, "no frame passes; trying again");
                     tokio::time::sleep(AGAIN).await;

@@ -11,15 +11,18 @@ mod instances;
 mod link;
 mod live;
 mod program;
+mod replace;
 mod show;
+mod upgrade;
 
 pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, Ask, Failure};
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
+pub use live::{KeptPort, kept_port};
 
 use crate::change::{self, Change};
 use crate::control::Program;
-use crate::data::{Data, DataError, Page, PageError};
+use crate::data::{Data, DataError, Page, PageError, Spawned};
 use crate::file::{Fabric, Host};
 use crate::functions::{FunctionError, FunctionEvent, Functions, Phase};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
@@ -200,6 +203,8 @@ pub struct Engine {
     /// Whether [`Message::LookAtIdle`] comes.
     looks_at_idle: bool,
     captures: Captures,
+    /// What happened when another program's fabric was gone on with, for people.
+    notes: Vec<String>,
 }
 
 impl Engine {
@@ -264,6 +269,7 @@ impl Engine {
             passed: BTreeMap::new(),
             looks_at_idle: false,
             captures: Captures::default(),
+            notes: Vec::new(),
         }
     }
 
@@ -279,6 +285,7 @@ impl Engine {
                     break;
                 }
                 Message::Down => break,
+                Message::Ask(Ask::Upgrade(descriptors, answer)) => self.leave(&descriptors, answer).await,
                 Message::Ask(ask) => self.answer(ask).await,
                 event => self.happened(event).await,
             }
@@ -557,18 +564,27 @@ impl Engine {
     }
 
     async fn start_data(&mut self, generation: u64) -> Result<(), EngineError> {
+        let (data, records, new) = self.spawn_data(generation)?;
+        new.register(&self.keeper);
+        self.data = Some(self.begin_data(data, records).await?);
+        self.forget_assignment(None);
+        Ok(())
+    }
+
+    fn spawn_data(&self, generation: u64) -> Result<Spawned, EngineError> {
+        let spawned = Data::spawn(generation, &self.program.data, self.inbox.clone());
+        spawned.map_err(|error| EngineError::Data("the data process".into(), error))
+    }
+
+    /// Gives a new `data` process its first request.
+    async fn begin_data(&mut self, mut data: Data, records: OwnedFd) -> Result<Data, EngineError> {
         let failed = |error| EngineError::Data("the data process".into(), error);
-        let arguments = &self.program.data;
-        let started = Data::start(generation, arguments, self.inbox.clone(), &self.keeper);
-        let (mut data, records) = started.map_err(failed)?;
         self.data_started = Instant::now();
         let workers = self.fabric.workers.clone();
         let start = Request::Start { workers, counters: self.page.entries() };
         data.call(start, vec![self.page.share()?, records]).map_err(failed)?.await.map_err(failed)?;
         tracing::info!(pid = data.pid, "the data process is up");
-        self.data = Some(data);
-        self.forget_assignment(None);
-        Ok(())
+        Ok(data)
     }
 
     fn data_ended(&mut self, generation: u64, status: &str) {

@@ -21,12 +21,20 @@ pub struct StoredEntry {
 
 /// The stream to the keeper. Without a keeper, requests have no effect, and the fabric ends with this process.
 #[derive(Clone, Debug)]
-pub struct Keeper(Arc<Mutex<Option<MessageStream>>>);
+pub struct Keeper {
+    stream: Arc<Mutex<Option<MessageStream>>>,
+    /// Whether it is another process.
+    is_process: bool,
+}
 
 impl Keeper {
     /// The keeper at the other end of a stream socket.
     pub fn new(socket: OwnedFd) -> Keeper {
-        Keeper(Arc::new(Mutex::new(Some(MessageStream::new(socket)))))
+        Keeper::with(socket, true)
+    }
+
+    fn with(socket: OwnedFd, is_process: bool) -> Keeper {
+        Keeper { stream: Arc::new(Mutex::new(Some(MessageStream::new(socket)))), is_process }
     }
 
     /// Runs a keeper as a thread, which ends with this process.
@@ -38,9 +46,14 @@ impl Keeper {
         let stream = MessageStream::new(theirs.into());
         std::thread::Builder::new().name("keeper".into()).spawn(move || {
             let mut store = Store::default();
-            while serve(&mut store, &stream, None).is_ok() {}
+            while serve(&mut store, &stream, None, None).is_ok() {}
         })?;
-        Ok(Keeper::new(ours.into()))
+        Ok(Keeper::with(ours.into(), false))
+    }
+
+    /// Whether it is another process, to which processes of the fabric come when this one is killed.
+    pub fn is_process(&self) -> bool {
+        self.is_process
     }
 
     /// Holds a text and copies of descriptors under a name, in place of what had it.
@@ -123,6 +136,17 @@ impl Keeper {
         all
     }
 
+    /// Lets the next `control` be that of the program in `binary`; who is at the other end of `client` is told how that
+    /// went. To be called just before this process ends.
+    pub fn upgrade(&self, binary: &OwnedFd, client: &OwnedFd) {
+        self.request(Request::Upgrade, &[binary.as_fd(), client.as_fd()]);
+    }
+
+    /// Tells that this process, which found [`super::TRIAL`], serves the fabric.
+    pub fn serving(&self, notes: Vec<String>) {
+        self.request(Request::Serving { notes }, &[]);
+    }
+
     fn request(&self, request: Request, descriptors: &[BorrowedFd<'_>]) {
         send(&mut self.lock(), &request, descriptors);
     }
@@ -141,7 +165,7 @@ impl Keeper {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<MessageStream>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,7 +180,7 @@ fn lose(stream: &mut Option<MessageStream>, error: &StreamError) {
     *stream = None;
 }
 
-/// Waits for requests and records, or until `other` is readable, and carries them out.
+/// Waits for requests and records, or until `other` is readable, or for so many nanoseconds, and carries them out.
 ///
 /// # Errors
 /// `control` is gone.
@@ -164,10 +188,11 @@ pub(super) fn serve(
     store: &mut Store,
     stream: &MessageStream,
     other: Option<BorrowedFd<'_>>,
+    timeout: Option<u64>,
 ) -> Result<(), StreamError> {
     let data = store.data().map(AsFd::as_fd);
     let sockets: Vec<_> = [Some(stream.as_fd()), other, data].into_iter().flatten().collect();
-    let ready = wait_readable(&sockets, None)?;
+    let ready = wait_readable(&sockets, timeout)?;
     if ready[0] {
         let (request, descriptors) = stream.receive::<Request>()?;
         store.handle(request, descriptors, stream)

@@ -3,12 +3,20 @@
 //! It holds descriptors and texts under names, and what each port's peer told `data` (its records), and hands all of it
 //! to the next `control`. It interprets nothing of this. `ringway up` is the keeper, and the parent of `control`
 //! ([`process::run`]); where one process is enough, it is a thread ([`Keeper::thread`]).
+//!
+//! It also moves the fabric to another program: it starts the next `control` from it (`trial.rs`), and, once that one
+//! serves the fabric, becomes that program itself in the same process, with what it holds (`image.rs`).
 
 mod client;
+mod image;
 pub mod process;
 mod store;
+mod trial;
 
 pub use client::{Keeper, StoredEntry};
+pub use image::FORMAT as IMAGE_FORMAT;
+#[cfg(test)]
+pub use image::tests::sample as image_example;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +39,11 @@ enum Request {
     Data,
     /// Return all entries, but no records.
     Entries,
+    /// Start the next `control` from the program in the first descriptor, once this one has ended, and tell the second
+    /// how that went.
+    Upgrade,
+    /// A `control` that was started with [`TRIAL`] serves the fabric. The notes are for people.
+    Serving { notes: Vec<String> },
 }
 
 /// What the keeper returns, until [`Response::End`].
@@ -48,3 +61,9 @@ enum Response {
 
 /// The name of the socket to `data` among the entries.
 pub const DATA: &str = "data-socket";
+
+/// The name of an entry that tells `control` that it is another program than the one before it: [`NEW`], or why the
+/// fabric went back to this program.
+pub const TRIAL: &str = "upgrade";
+/// The text of [`TRIAL`] for a new program.
+pub const NEW: &str = "new";

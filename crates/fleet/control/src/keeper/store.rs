@@ -1,11 +1,13 @@
 //! What the keeper holds.
 
-use super::{DATA, Request, Response};
+use super::{DATA, Request, Response, TRIAL};
+use crate::data::KEPT;
+use crate::engine::kept_port;
 use ringway_fabric::records::{DATAGRAM, Record};
 use ringway_fabric::{DESCRIPTORS, MessageStream, StreamError};
 use ringway_host::{BackgroundClose, try_receive_with};
 use ringway_port::UNRESTORABLE;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Largest number of records of a peer: those of the most rings and regions of memory that a port may have.
@@ -15,23 +17,78 @@ const DATAGRAMS: usize = 65_536;
 
 /// What a port's peer told `data`.
 #[derive(Default)]
-struct Slot {
+pub(super) struct Slot {
     /// Largest number of descriptors.
-    most: usize,
-    records: BTreeMap<u32, (Vec<u8>, Vec<OwnedFd>)>,
+    pub most: usize,
+    pub records: BTreeMap<u32, (Vec<u8>, Vec<OwnedFd>)>,
 }
+
+/// A text and its descriptors.
+pub(super) type Entry = (String, Vec<OwnedFd>);
 
 /// Everything that is held.
 #[derive(Default)]
 pub struct Store {
-    named: BTreeMap<String, (String, Vec<OwnedFd>)>,
-    slots: BTreeMap<String, Slot>,
-    data: Option<OwnedFd>,
+    pub(super) named: BTreeMap<String, Entry>,
+    pub(super) slots: BTreeMap<String, Slot>,
+    pub(super) data: Option<OwnedFd>,
+    /// What the entries were before another program changed them, which may have to be undone.
+    pub(super) former: Option<Former>,
+    /// The program to which the fabric shall move, and who is told how that went.
+    pub(super) upgrade: Option<[OwnedFd; 2]>,
+    /// The notes of a `control` of another program that serves the fabric.
+    pub(super) serving: Option<Vec<String>>,
     /// Attack: descriptors of peers whose closing blocks.
-    closer: BackgroundClose,
+    pub(super) closer: BackgroundClose,
+}
+
+/// Entries before another program changed them.
+#[derive(Default)]
+pub(super) struct Former {
+    named: BTreeMap<String, Option<Entry>>,
+    /// Ports that got another peer, or lost theirs.
+    ports: BTreeSet<String>,
 }
 
 impl Store {
+    /// From now on, changes of entries can be undone.
+    pub fn remember(&mut self) {
+        self.former = Some(Former::default());
+    }
+
+    /// Undoes the changes of entries since [`Store::remember`], but those which tell what has really happened: of the
+    /// `data` process, and of peers that are gone.
+    pub fn undo(&mut self) {
+        let Former { named, ports } = self.former.take().unwrap_or_default();
+        let stays = |name: &str| name == KEPT || ports.iter().any(|port| name == kept_port(port));
+        for (name, entry) in named {
+            let former = match entry {
+                entry if stays(&name) => entry,
+                Some(entry) => self.named.insert(name, entry),
+                None => self.named.remove(&name),
+            };
+            self.close(former.map(|(_, held)| held).unwrap_or_default());
+        }
+    }
+
+    /// Sets or removes an entry.
+    pub fn set(&mut self, name: String, entry: Option<Entry>) {
+        let former = match entry {
+            Some(entry) => self.named.insert(name.clone(), entry),
+            None => self.named.remove(&name),
+        };
+        match self.former.as_mut().map(|log| &mut log.named) {
+            Some(log) if !log.contains_key(&name) => _ = log.insert(name, former),
+            _ => self.close(former.map(|(_, held)| held).unwrap_or_default()),
+        }
+    }
+
+    fn peer_changes(&mut self, port: &str) {
+        if let Some(former) = &mut self.former {
+            former.ports.insert(port.into());
+        }
+    }
+
     /// The socket from which records come.
     pub fn data(&self) -> Option<&OwnedFd> {
         self.data.as_ref()
@@ -47,21 +104,14 @@ impl Store {
         // A port's records were sent before what made `control` close or ask for them.
         self.take_records();
         match request {
-            Request::Put { name, text } => {
-                if let Some((_, former)) = self.named.insert(name, (text, descriptors)) {
-                    self.close(former);
-                }
-            }
+            Request::Put { name, text } => self.set(name, Some((text, descriptors))),
             Request::More { name } => match self.named.get_mut(&name) {
                 Some((_, held)) => held.extend(descriptors),
                 None => self.close(descriptors),
             },
-            Request::Remove { name } => {
-                if let Some((_, former)) = self.named.remove(&name) {
-                    self.close(former);
-                }
-            }
+            Request::Remove { name } => self.set(name, None),
             Request::Open { port, descriptors } => {
+                self.peer_changes(&port);
                 let slot = Slot { most: descriptors, records: BTreeMap::new() };
                 if let Some(former) = self.slots.insert(port, slot) {
                     self.end(former);
@@ -69,6 +119,7 @@ impl Store {
                 stream.send(&Response::End, &[])?;
             }
             Request::Close { port } => {
+                self.peer_changes(&port);
                 if let Some(former) = self.slots.remove(&port) {
                     self.end(former);
                 }
@@ -82,6 +133,11 @@ impl Store {
             }
             Request::Data => self.data = descriptors.into_iter().next(),
             Request::Entries => self.send_all(stream)?,
+            Request::Upgrade => self.upgrade = descriptors.try_into().ok(),
+            Request::Serving { notes } => {
+                self.set(TRIAL.into(), None);
+                self.serving = Some(notes);
+            }
         }
         Ok(())
     }

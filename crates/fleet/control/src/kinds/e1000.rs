@@ -41,6 +41,10 @@ impl PortControl for E1000 {
         true
     }
 
+    fn reconnects(&self) -> bool {
+        false
+    }
+
     fn open(&self, port: &Port, mut engine: EngineHandle, _pages: PageChoice) -> Opening {
         let listener = engine.listen(port)?;
         Ok(Some(tokio::spawn(open::vhost_user::serve(engine, listener))))

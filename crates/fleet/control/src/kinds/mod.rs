@@ -73,6 +73,20 @@ pub trait PortControl: Sync {
         false
     }
 
+    /// Whether a peer that is detached when `data` ends comes again by itself. If not, a guest loses its device.
+    fn reconnects(&self) -> bool {
+        true
+    }
+
+    /// Checks that this program can go on with a peer that another program had: `records` are the messages that the
+    /// keeper has of it.
+    ///
+    /// # Errors
+    /// The reason why it can't, for people.
+    fn continues(&self, _port: &Port, _records: &[&[u8]]) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Adds what `data` needs for a peer that arrived with `descriptors`, the first of which is its socket.
     ///
     /// # Errors

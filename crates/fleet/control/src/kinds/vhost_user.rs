@@ -35,6 +35,10 @@ impl PortControl for VhostUser {
         true
     }
 
+    fn continues(&self, port: &Port, records: &[&[u8]]) -> Result<(), String> {
+        ringway_port::vhost_user::continues(port, records.iter().copied())
+    }
+
     fn open(&self, port: &Port, mut engine: EngineHandle, _pages: PageChoice) -> Opening {
         let settings: Settings = engine.settings(port)?;
         if settings.server {

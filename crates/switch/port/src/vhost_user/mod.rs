@@ -23,7 +23,7 @@ mod vring;
 pub use backend::{Backend, BackendError};
 pub(crate) use device::{Mapped, SharedMemory};
 pub use offer::Without;
-pub use peer::KIND;
+pub use peer::{KIND, continues};
 
 use crate::{Doorbell, Queue};
 use ringway_frame::CountersRef;

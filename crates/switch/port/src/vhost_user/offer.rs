@@ -144,6 +144,15 @@ pub(super) fn describe(features: u64) -> String {
     named.filter(|name| *name != "protocol-features").collect::<Vec<_>>().join(" ")
 }
 
+/// The names of features, and the numbers of those without one.
+pub(super) fn names(features: u64, is_protocol: bool) -> String {
+    let table: &[(&str, u64)] = if is_protocol { &PROTOCOL } else { &VIRTIO };
+    let named = table.iter().filter(|(_, bits)| features & bits != 0).map(|(name, _)| name.to_string());
+    let known = table.iter().fold(0, |all, (_, bits)| all | bits);
+    let rest = (0..u64::BITS).filter(|bit| features & !known & (1 << bit) != 0);
+    named.chain(rest.map(|bit| format!("number {bit}"))).collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,6 +165,12 @@ mod tests {
             assert_eq!(offer.features & gone, 0);
         }
         assert_ne!(offer.features & virtio::NET_HOST_TSO4, 0);
+    }
+
+    #[test]
+    fn features_without_a_name_are_named_by_their_number() {
+        assert_eq!(names(virtio::RING_PACKED | 1 << 63, false), "packed, number 63");
+        assert_eq!(names(protocol::MQ, true), "protocol-mq");
     }
 
     #[test]

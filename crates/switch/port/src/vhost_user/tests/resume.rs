@@ -181,6 +181,14 @@ impl World {
         self.reader.rest();
     }
 
+    /// The worker goes to sleep; whether the ring of frames from the guest was empty.
+    fn arm(&mut self) -> bool {
+        let turn = self.reader.turn(1);
+        let is_empty = self.queues[0].tx.arm(&turn);
+        self.reader.rest();
+        is_empty
+    }
+
     fn words(&self) -> &Counters {
         &self.page[0]
     }
@@ -427,6 +435,36 @@ fn a_session_goes_on_where_it_was_and_a_ring_that_is_reset_starts_anew() {
         world.resume().unwrap();
         (0..7).for_each(|_| guest.round(&mut world, None));
         assert_eq!(guest.check(), (0, 0));
+    }
+}
+
+/// An index from before the end of the data path would suppress the driver's kicks for ever.
+#[test]
+fn a_stale_event_index_suppresses_no_kick() {
+    for (packed, stale) in
+        [false, true].into_iter().flat_map(|packed| [0, 7, 0x7fff, 0xfff0].map(|n| (packed, n)))
+    {
+        let mut world = World::new(packed);
+        world.describe();
+        let memory = mapped(&world);
+        let mut guest = Guest::new(&memory, packed, 60, 1);
+        (0..5).for_each(|_| guest.round(&mut world, None));
+        world.crash();
+        // In a packed ring the flags behind it say that it counts.
+        let at = RINGS[1] + 0x2000 + if packed { 0 } else { 4 + 8 * u64::from(RING) };
+        span(&memory, at, 2).write(&u16::to_le_bytes(stale));
+        if packed {
+            span(&memory, at + 2, 2).write(&[2, 0]);
+        }
+        world.resume().unwrap();
+        world.turn(None);
+        guest.collect();
+        assert!(world.arm(), "packed {packed}, {stale:#x}: the ring is empty");
+        guest.send();
+        assert!(guest.drivers[1].wants_kick(), "packed {packed}, {stale:#x}: the worker must be woken");
+        world.turn(None);
+        guest.collect();
+        assert_eq!(guest.check(), (0, 0), "packed {packed}, {stale:#x}");
     }
 }
 

@@ -1,0 +1,110 @@
+//! A machine that lacks descriptors, memory or room on its disk: the ports that are there go on, and the others once
+//! there is enough again.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use crate::lab::frames::{Others, patched};
+use crate::lab::{Lab, until};
+use ringway_ring_client::Ring;
+use rustix::process::{Pid, Resource, Rlimit, geteuid, prlimit};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long others are watched during the fault.
+const DURING: Duration = Duration::from_millis(500);
+
+fn process(lab: &Lab, which: &str) -> Pid {
+    let pid = lab.json(&["ps"])["fabric"][which].as_u64().unwrap();
+    Pid::from_raw(pid.try_into().unwrap()).unwrap()
+}
+
+fn limit(process: Pid, resource: Resource, most: Option<u64>) -> Option<u64> {
+    let before = prlimit(Some(process), resource, Rlimit { current: most, maximum: None });
+    before.unwrap().current
+}
+
+/// Programs that connect to a port until one of them is served.
+fn connects(lab: &Lab, port: &str) -> Ring {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let again = Instant::now() + Duration::from_secs(1);
+        if let Ok(ring) = Ring::connect(&lab.socket(&format!("{port}.sock"))) {
+            while Instant::now() < again {
+                if lab.state(port) == "up" {
+                    return ring;
+                }
+            }
+        }
+        assert!(Instant::now() < end, "{}", lab.log());
+    }
+}
+
+/// While `process` has no more than `most` of a resource, a program that comes harms nobody; it is served afterwards.
+fn starve(lab: &Lab, which: &str, resource: Resource, most: impl Fn(Pid) -> u64) {
+    let (process, data) = (process(lab, which), process(lab, "data_pid"));
+    let before = limit(process, resource, Some(most(process)));
+    let socket = lab.socket("late.sock");
+    let tries = std::thread::spawn(move || {
+        let end = Instant::now() + DURING;
+        while Instant::now() < end {
+            // It may be refused, or lose its ring at once.
+            drop(Ring::connect(&socket));
+        }
+    });
+    std::thread::sleep(DURING);
+    limit(process, resource, before);
+    tries.join().unwrap();
+    drop(connects(lab, "late"));
+    until("the program has left", || lab.state("late") == "waiting");
+    assert_eq!(self::process(lab, "data_pid"), data, "{which} {resource:?}: {}", lab.log());
+}
+
+#[test]
+fn a_lack_of_descriptors_or_memory_harms_no_port_that_is_there() {
+    let late = "[switch.s]\n[port.late]\nkind = \"ring\"\nsocket = \"late.sock\"\nslots = 8192\n\
+                slot-size = \"4KB\"\nswitch = \"s\"\n";
+    let lab = Lab::new("starved", &(patched(&[["left", "right"]]) + late));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let others = Others::between(&lab, ["left", "right"], false);
+    drop(connects(&lab, "late"));
+    until("the program has left", || lab.state("late") == "waiting");
+    let open =
+        |pid: Pid| std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).unwrap().count() as u64;
+    for which in ["data_pid", "pid"] {
+        starve(&lab, which, Resource::Nofile, open);
+    }
+    // The program's ring has more than that.
+    let mapped = |pid: Pid| {
+        let statm = std::fs::read_to_string(format!("/proc/{}/statm", pid.as_raw_nonzero())).unwrap();
+        statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096 + (8 << 20)
+    };
+    starve(&lab, "data_pid", Resource::As, mapped);
+    others.pass(100);
+}
+
+/// The run directory, the log and what programs write are on the disk that is full.
+#[test]
+fn a_full_disk_stops_no_frame_and_no_command() {
+    let lab = Lab::new("full", "");
+    let load = "[switch.s]\n[port.load]\nkind = \"source\"\nsize = \"64B\"\nrate = \"1kpps\"\n\
+                to = \"ff:ff:ff:ff:ff:ff\"\nfrom = \"02:00:00:00:00:01\"\nswitch = \"s\"\n\
+                [port.sink]\nkind = \"null\"\nswitch = \"s\"\n";
+    lab.write(load);
+    let more = "[port.ring]\nkind = \"ring\"\nsocket = \"ring.sock\"\nswitch = \"s\"\n";
+    std::fs::write(lab.folder.join("more.toml"), format!("[fabric]\nname = \"lab\"\n{load}{more}")).unwrap();
+    std::fs::create_dir_all(lab.folder.join("run")).unwrap();
+    let script = "set -e; mount -t tmpfs -o size=1m full run; export RINGWAY_RUN=$PWD/run
+        frames() { \"$0\" stats sink --json | tr ',{' '\\n' | grep -m1 rx_frames | tr -dc 0-9; }
+        \"$0\" up lab.toml --detach; trap '\"$0\" down' EXIT
+        cat /dev/zero > run/ballast 2> full.txt || grep -q 'No space' full.txt
+        before=$(frames); sleep 0.3; after=$(frames); test \"$after\" -gt \"$before\"
+        \"$0\" apply more.toml; \"$0\" ps | grep -q ring
+        kill -9 $(\"$0\" ps --json | tr ',{' '\\n' | grep -m1 '\"data_pid\"' | tr -dc 0-9)
+        until test \"$(frames)\" -gt \"$after\"; do sleep 0.05; done
+        rm run/ballast; \"$0\" apply lab.toml";
+    let unshare = if geteuid().is_root() { "-m" } else { "-rm" };
+    let mut command = Command::new("unshare");
+    command.args([unshare, "bash", "-c", script, env!("CARGO_BIN_EXE_ringway")]);
+    let output = command.current_dir(&lab.folder).env_remove("RINGWAY_LOG").output().unwrap();
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", said(&output.stdout), said(&output.stderr));
+}

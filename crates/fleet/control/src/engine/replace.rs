@@ -1,0 +1,125 @@
+//! Another `data` process in place of one that runs: of another program.
+
+use super::{Engine, EngineError};
+use crate::data::{Data, DataError, Unregistered};
+use ringway_fabric::proto::{Reply, Request, State};
+use ringway_spec::{Function, Isolation};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// How long frames may take to leave links and functions on workers before `data` is replaced. Those that take longer
+/// are lost.
+const DRAIN: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(1);
+/// How long `data` may take to end its turns.
+const REST: Duration = Duration::from_secs(1);
+/// Figures of ports that store frames themselves.
+const STORED: [&str; 2] = ["queued", "in-flight"];
+const WHAT: &str = "the data process that is replaced";
+
+impl Engine {
+    /// Replaces `data`: another process gets all ports, this one ends its turns and ends, and the other one goes on
+    /// with the peers. If it fails, `data` is still there, or is started again later.
+    ///
+    /// # Errors
+    /// The other process can't be started, or ended again.
+    pub(super) async fn replace_data(&mut self) -> Result<(), EngineError> {
+        let Some(mut former) = self.data.take() else {
+            self.restart_data().await;
+            return Ok(());
+        };
+        self.restarts += 1;
+        let began = Instant::now();
+        match self.switch_data(&mut former).await {
+            Ok(silence) => {
+                let silence = silence.as_millis() as u64;
+                tracing::info!(
+                    silence,
+                    all = began.elapsed().as_millis() as u64,
+                    "the data process is replaced"
+                );
+                Ok(())
+            }
+            Err(error) => {
+                // The other one ends.
+                drop(self.data.replace(former));
+                Err(error)
+            }
+        }
+    }
+
+    /// Returns how long no frames moved.
+    async fn switch_data(&mut self, former: &mut Data) -> Result<Duration, EngineError> {
+        let (data, records, new): (Data, _, Unregistered) = self.spawn_data(former.generation + 1)?;
+        self.data = Some(self.begin_data(data, records).await?);
+        for switch in self.fabric.switches.clone() {
+            self.call(&switch.name, Request::AddSwitch(switch.clone())).await?;
+        }
+        let lost = self.live.iter().filter(|(_, live)| live.loses_peer()).map(|(name, _)| name.clone());
+        self.notes.extend(lost.map(|port| format!("port {port}: its peer must connect again")));
+        let resuming = self.add_ports_again();
+        self.drain_data(former).await;
+        let since = Instant::now();
+        let left = match former.call(Request::Leave, Vec::new()) {
+            Ok(left) => timeout(REST, left).await.unwrap_or(Err(DataError::Silent)),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = left {
+            tracing::warn!(%error, "the data process does not end its turns; killing it");
+            former.kill();
+            former.ended().await;
+        }
+        new.register(&self.keeper);
+        self.attach_peers_again(resuming).await;
+        let silence = since.elapsed();
+        self.resume_captures().await;
+        self.call("the data process", Request::State).await?;
+        Ok(silence)
+    }
+
+    /// Waits until links and functions on workers have passed their frames on, while ports take no more.
+    async fn drain_data(&mut self, former: &mut Data) {
+        let State { ports, .. } = match ask(former, Request::State).await {
+            Ok(Reply::State(state)) => state,
+            _ => return,
+        };
+        let stores = |name: &&str| STORED.contains(name);
+        let links: BTreeSet<&str> = ports
+            .iter()
+            .filter(|port| port.gauges.keys().any(|name| stores(&&**name)))
+            .map(|port| &*port.name)
+            .collect();
+        let here = |function: &&Function| function.isolation == Isolation::Worker;
+        let inside = self.fabric.functions.iter().filter(here).flat_map(Function::fabric_ports);
+        let inside: Vec<String> = inside.collect();
+        if links.is_empty() && inside.is_empty() {
+            return;
+        }
+        let is_source = |name: &&str| !links.contains(name) && !inside.iter().any(|port| port == name);
+        let sources = ports.iter().map(|port| &*port.name).filter(is_source).map(String::from).collect();
+        let hold = Request::Hold { ports: sources, held: true, watched: false };
+        if let Err(error) = ask(former, hold).await {
+            return tracing::warn!(%error, "frames in links and functions are lost");
+        }
+        let until = Instant::now() + DRAIN;
+        while Instant::now() < until {
+            let Ok(Reply::State(state)) = ask(former, Request::State).await else { return };
+            let stored = |port: &ringway_fabric::proto::PortState| -> u64 {
+                STORED.iter().filter_map(|name| port.gauges.get(*name)).sum()
+            };
+            let is_quiet = ask(former, Request::Quiet { ports: inside.clone() }).await;
+            if matches!(is_quiet, Ok(Reply::Quiet(true))) && state.ports.iter().map(stored).sum::<u64>() == 0
+            {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+        tracing::warn!("frames in links and functions are lost: they take longer");
+    }
+}
+
+async fn ask(data: &mut Data, request: Request) -> Result<Reply, EngineError> {
+    let failed = |error| EngineError::Data(WHAT.into(), error);
+    data.call(request, Vec::new()).map_err(failed)?.await.map_err(failed)
+}

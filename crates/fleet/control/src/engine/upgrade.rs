@@ -1,0 +1,61 @@
+//! Leaving a fabric to another program.
+
+use super::{Answer, Engine, Failure};
+use crate::engine::command::error_body;
+use crate::kinds;
+use crate::upgrade::{FORMATS, Running};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+/// Time in which answers that were given are sent before this process ends.
+const FAREWELL: Duration = Duration::from_millis(20);
+
+impl Engine {
+    /// What the fabric has, for a program that checks whether it can go on with it.
+    pub(super) fn running(&mut self) -> Running {
+        self.keep_fabric();
+        self.keeper.flush();
+        let texts = self.keeper.entries().into_iter().map(|(name, entry)| (name, entry.text));
+        let records = |port: &String| {
+            let records = self.keeper.records(port).into_iter().map(|(key, bytes, _)| (key, bytes));
+            (port.clone(), records.collect())
+        };
+        let (mut losses, mut notes) = (Vec::new(), Vec::new());
+        for port in &self.fabric.ports {
+            if self.live.get(&port.name).is_none_or(|live| !live.loses_peer()) {
+                continue;
+            }
+            match kinds::find(port.kind.name(), self.host.kinds).is_none_or(|kind| kind.reconnects()) {
+                true => notes.push(format!("port {}: its peer connects again", port.name)),
+                false => losses.push(format!(
+                    "port {}: its guest loses the device until it is stopped and started",
+                    port.name
+                )),
+            }
+        }
+        Running {
+            version: env!("CARGO_PKG_VERSION").into(),
+            formats: FORMATS.iter().map(|format| (format.name.into(), format.number)).collect(),
+            texts: texts.collect(),
+            records: self.live.keys().map(records).collect(),
+            losses,
+            notes,
+        }
+    }
+
+    /// Ends this process, and leaves the fabric to the program in the first descriptor. Returns only if that is not
+    /// possible.
+    pub(super) async fn leave(&mut self, [binary, client]: &[OwnedFd; 2], answer: Answer<()>) {
+        if !self.keeper.is_process() {
+            let why = "this fabric has no keeper that could move it to another program";
+            return drop(answer.send(Err(Failure::Conflict(error_body(why)))));
+        }
+        tracing::info!("leaving the fabric to another program");
+        self.keep_fabric();
+        self.keeper.upgrade(binary, client);
+        self.keeper.flush();
+        tokio::time::sleep(FAREWELL).await;
+        // Without this process's destructors, which would end the fabric.
+        std::process::exit(0);
+    }
+}
