@@ -12,6 +12,7 @@ mod link;
 mod live;
 mod program;
 mod show;
+mod suspect;
 
 pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, Ask, Failure};
@@ -37,7 +38,9 @@ use ringway_scheduler::Placer;
 use ringway_spec::Function;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
+use suspect::Suspects;
 
 /// Messages to the engine.
 #[derive(Debug)]
@@ -50,8 +53,8 @@ pub enum Message {
     DataEnded {
         /// Number of the process since the start of `control`.
         generation: u64,
-        /// Its exit status, in words.
-        status: String,
+        /// Its exit status.
+        status: ExitStatus,
     },
     /// It is time to start `data` again.
     StartData,
@@ -200,6 +203,7 @@ pub struct Engine {
     /// Whether [`Message::LookAtIdle`] comes.
     looks_at_idle: bool,
     captures: Captures,
+    suspects: Suspects,
 }
 
 impl Engine {
@@ -229,16 +233,16 @@ impl Engine {
             chains: Vec::new(),
             ..fabric.clone()
         };
-        let functions = Functions::new(&fabric.name, program.function.clone(), inbox.clone());
+        let functions = Functions::new(&fabric.name, program.function.clone(), inbox.clone(), keeper.clone());
         Engine {
             fabric: bare,
             file,
             text,
-            keeper,
             is_changed: true,
-            guests: Guests::new(inbox.clone(), host.kinds),
-            hosts: Hosts::default(),
-            programs: Programs::new(program.exec.clone()),
+            guests: Guests::new(inbox.clone(), host.kinds, keeper.clone()),
+            hosts: Hosts::new(keeper.clone()),
+            programs: Programs::new(program.exec.clone(), keeper.clone()),
+            keeper,
             host,
             live: BTreeMap::new(),
             page,
@@ -264,6 +268,7 @@ impl Engine {
             passed: BTreeMap::new(),
             looks_at_idle: false,
             captures: Captures::default(),
+            suspects: Suspects::default(),
         }
     }
 
@@ -298,7 +303,7 @@ impl Engine {
     async fn happened(&mut self, message: Message) {
         match message {
             Message::FromData(event) => self.handle_event(event).await,
-            Message::DataEnded { generation, status } => self.data_ended(generation, &status),
+            Message::DataEnded { generation, status } => self.data_ended(generation, status),
             Message::StartData => self.restart_data().await,
             Message::Peer(event) => self.peer(event).await,
             Message::Rested { port, epoch } => self.rested(&port, epoch),
@@ -571,18 +576,19 @@ impl Engine {
         Ok(())
     }
 
-    fn data_ended(&mut self, generation: u64, status: &str) {
+    fn data_ended(&mut self, generation: u64, status: ExitStatus) {
         if self.data.as_ref().is_none_or(|data| data.generation != generation) {
             return;
         }
         self.quick =
             if self.data_started.elapsed() > STABLE { 0 } else { (self.quick + 1).min(RESTARTS.len() - 1) };
         let wait = RESTARTS[self.quick.saturating_sub(1)];
-        tracing::error!(status, wait_ms = wait, "the data process ended; starting it again");
+        tracing::error!(%status, wait_ms = wait, "the data process ended; starting it again");
         self.data = None;
         self.held.clear();
         let gone = self.functions.data_ended();
         self.forget_functions(gone);
+        self.look_for_suspects(status);
         later(&self.inbox, Duration::from_millis(wait), Message::StartData);
     }
 

@@ -3,12 +3,19 @@
 use super::{Request, Response, store::Store};
 use ringway_fabric::{DESCRIPTORS, MessageStream, StreamError};
 use ringway_host::wait_readable;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, waitpid};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The wait status of a process whose status nobody knows: exit code 1.
+const UNKNOWN: i32 = 1 << 8;
 
 /// What the keeper holds under a name.
 #[derive(Debug, Default)]
@@ -21,12 +28,20 @@ pub struct StoredEntry {
 
 /// The stream to the keeper. Without a keeper, requests have no effect, and the fabric ends with this process.
 #[derive(Clone, Debug)]
-pub struct Keeper(Arc<Mutex<Option<MessageStream>>>);
+pub struct Keeper {
+    stream: Arc<Mutex<Option<MessageStream>>>,
+    /// Whether it is another process.
+    is_process: bool,
+}
 
 impl Keeper {
     /// The keeper at the other end of a stream socket.
     pub fn new(socket: OwnedFd) -> Keeper {
-        Keeper(Arc::new(Mutex::new(Some(MessageStream::new(socket)))))
+        Keeper::with(socket, true)
+    }
+
+    fn with(socket: OwnedFd, is_process: bool) -> Keeper {
+        Keeper { stream: Arc::new(Mutex::new(Some(MessageStream::new(socket)))), is_process }
     }
 
     /// Runs a keeper as a thread, which ends with this process.
@@ -40,7 +55,12 @@ impl Keeper {
             let mut store = Store::default();
             while serve(&mut store, &stream, None).is_ok() {}
         })?;
-        Ok(Keeper::new(ours.into()))
+        Ok(Keeper::with(ours.into(), false))
+    }
+
+    /// Whether it is another process, to which processes of the fabric come when this one is killed.
+    pub fn is_process(&self) -> bool {
+        self.is_process
     }
 
     /// Holds a text and copies of descriptors under a name, in place of what had it.
@@ -110,6 +130,37 @@ impl Keeper {
         records
     }
 
+    /// Lets a process outlive this one: its exit status waits until it is asked for.
+    pub fn watch(&self, process: Pid) {
+        self.request(Request::Watch { process: process.as_raw_nonzero().get() }, &[]);
+    }
+
+    /// Forgets a process that was watched.
+    pub fn unwatch(&self, process: Pid) {
+        self.request(Request::Unwatch { process: process.as_raw_nonzero().get() }, &[]);
+    }
+
+    /// Takes the exit status of a process that was watched and has ended, whoever is its parent.
+    pub fn status(&self, process: Pid) -> ExitStatus {
+        let own = loop {
+            match waitpid(Some(process), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                Ok(Some((_, status))) => break Some(status.as_raw()),
+                _ => break None,
+            }
+        };
+        let mut found = own;
+        if own.is_none() {
+            self.ask(&Request::Status { process: process.as_raw_nonzero().get() }, |response, _| {
+                if let Response::Status { status } = response {
+                    found = Some(status);
+                }
+            });
+        }
+        self.unwatch(process);
+        ExitStatus::from_raw(found.unwrap_or(UNKNOWN))
+    }
+
     /// All entries, but no records, by name.
     pub fn entries(&self) -> BTreeMap<String, StoredEntry> {
         let (mut all, mut last) = (BTreeMap::<String, StoredEntry>::new(), String::new());
@@ -141,7 +192,7 @@ impl Keeper {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<MessageStream>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

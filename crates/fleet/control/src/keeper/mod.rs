@@ -1,14 +1,17 @@
 //! The keeper: holds what outlives `control`, so that another `control` goes on after a crash.
 //!
 //! It holds descriptors and texts under names, and what each port's peer told `data` (its records), and hands all of it
-//! to the next `control`. It interprets nothing of this. `ringway up` is the keeper, and the parent of `control`
+//! to the next `control`. It interprets nothing of this. It also becomes the parent of processes that outlive `control`
+//! ([`Outliving`]), and keeps their exit statuses. `ringway up` is the keeper, and the parent of `control`
 //! ([`process::run`]); where one process is enough, it is a thread ([`Keeper::thread`]).
 
 mod client;
+mod outlive;
 pub mod process;
 mod store;
 
 pub use client::{Keeper, StoredEntry};
+pub use outlive::{Outliving, end_strays};
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +34,12 @@ enum Request {
     Data,
     /// Return all entries, but no records.
     Entries,
+    /// Leave this process, which outlives `control`, to [`Request::Status`] when it has ended.
+    Watch { process: i32 },
+    /// Return the wait status of this process, if it is the keeper's child by now and has ended, and forget it.
+    Status { process: i32 },
+    /// Forget this process.
+    Unwatch { process: i32 },
 }
 
 /// What the keeper returns, until [`Response::End`].
@@ -42,6 +51,8 @@ enum Response {
     More,
     /// A record, with its descriptors.
     Record { key: u32, bytes: Vec<u8> },
+    /// The wait status of a process.
+    Status { status: i32 },
     /// Nothing more.
     End,
 }

@@ -3,7 +3,7 @@
 use super::{client::serve, store::Store};
 use ringway_fabric::MessageStream;
 use ringway_host::{SignalFd, become_subreaper, end_children};
-use rustix::process::{Pid, Signal, WaitOptions, wait};
+use rustix::process::{Pid, Signal};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -15,11 +15,14 @@ use std::time::{Duration, Instant};
 const RESTARTS: [u64; 4] = [0, 100, 500, 2_000];
 /// A run longer than this resets the count of quick crashes.
 const STABLE: Duration = Duration::from_secs(1);
+/// The exit code of a `control` that panicked, as that of any program whose first thread panics.
+pub const PANICKED: u8 = 101;
 /// How long processes of the fabric may take to end when `control` has ended.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs `control`, as started by `command` with the socket to this process as its standard input, until it ends
-/// by itself. `started` is called once, when the first one was started. Returns its exit code.
+/// Runs `control`, as started by `command` with the socket to this process as its standard input, until its end is
+/// wanted: it exits with 0, or the first one can't bring the fabric up. `started` is called once, when the first one
+/// was started. Returns its exit code.
 ///
 /// # Errors
 /// The system's.
@@ -28,7 +31,8 @@ pub fn run(mut command: impl FnMut(OwnedFd) -> Command, started: impl FnOnce()) 
     let signals = SignalFd::new(&signals).map_err(io::Error::other)?;
     // Guests that outlive `control` have this process as their parent: it collects them.
     become_subreaper().map_err(io::Error::other)?;
-    let (mut store, mut started, mut quick_crashes) = (Store::default(), Some(started), 0);
+    let (mut store, mut started) = (Store::default(), Some(started));
+    let (mut quick_crashes, mut is_first) = (0, true);
     loop {
         let (ours, theirs) = UnixStream::pair()?;
         let begun = Instant::now();
@@ -39,7 +43,8 @@ pub fn run(mut command: impl FnMut(OwnedFd) -> Command, started: impl FnOnce()) 
         let status =
             supervise(&mut store, MessageStream::new(ours.into()), &signals, Pid::from_child(&child));
         quick_crashes = if begun.elapsed() > STABLE { 0 } else { quick_crashes + 1 };
-        let again = RESTARTS.get(quick_crashes).filter(|_| status.signal().is_some());
+        let is_first = std::mem::replace(&mut is_first, false);
+        let again = RESTARTS.get(quick_crashes).filter(|_| has_crashed(status, is_first));
         let Some(wait) = again else {
             end_children(STOP_TIMEOUT, None);
             let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -47,6 +52,15 @@ pub fn run(mut command: impl FnMut(OwnedFd) -> Command, started: impl FnOnce()) 
         };
         tracing::error!(%status, wait_ms = wait, "the control process ended; starting it again");
         std::thread::sleep(Duration::from_millis(*wait));
+    }
+}
+
+/// Whether a `control` with this status is to be replaced: a signal or a panic ended it, or it can't go on with the
+/// fabric of the one before it, which may be better a moment later.
+fn has_crashed(status: ExitStatus, is_first: bool) -> bool {
+    match status.code() {
+        Some(code) => code == i32::from(PANICKED) || code != 0 && !is_first,
+        None => true,
     }
 }
 
@@ -68,11 +82,7 @@ fn supervise(store: &mut Store, stream: MessageStream, signals: &SignalFd, contr
             if arrived.is_sent && arrived.number != Signal::CHILD.as_raw() {
                 ringway_host::pass_signal(control, arrived.number);
             }
-            while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) {
-                if process == control {
-                    ended = Some(ExitStatus::from_raw(status.as_raw()));
-                }
-            }
+            ended = ended.or_else(|| store.collect(control).map(ExitStatus::from_raw));
         }
         if let Some(status) = ended {
             // What it has sent before its end counts.
