@@ -84,7 +84,7 @@ pub use memory::{
     FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_sealed, map_region, map_region_for, memfd,
     memfd_in, memfd_of, resident, stitch,
 };
-pub use namespace::{create_namespace, end_processes, enter_namespace, remove_namespace};
+pub use namespace::{create_namespace, end_processes, enter_namespace, is_in_namespace, remove_namespace};
 pub use own_file::{OwnFile, check_own_folder, open_own};
 pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
@@ -93,8 +93,8 @@ pub use pci_device::PciDevice;
 pub use poll::{PollFd, poll};
 pub use preload::{extended_state, ptrace_library};
 pub use process_end::{
-    Arrived, SignalFd, become_subreaper, collect_children, end_by_signal, end_children, pass_signal,
-    unblock_signals,
+    Arrived, SignalFd, become_subreaper, children, children_of, collect_children, end_by_signal,
+    end_children, pass_signal, unblock_signals,
 };
 pub use program_pages::forget_program_pages;
 pub use raw_socket::open_raw;

@@ -94,6 +94,14 @@ fn processes(path: &Path) -> Vec<Pid> {
         .collect()
 }
 
+/// Whether a process is in the network namespace with this file, which is not this process's.
+pub fn is_in_namespace(pid: Pid, path: &Path) -> bool {
+    let wanted = identity(path);
+    wanted.is_some()
+        && identity(Path::new("/proc/self/ns/net")) != wanted
+        && identity(Path::new(&format!("/proc/{}/ns/net", pid.as_raw_nonzero()))) == wanted
+}
+
 /// Sends a signal to all processes in the namespace, and waits until they have ended; returns whether they have.
 fn end(path: &Path, signal: Signal, limit: Duration) -> bool {
     let end = Instant::now() + limit;

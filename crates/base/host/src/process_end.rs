@@ -114,14 +114,23 @@ pub fn collect_children(wanted: Pid) -> Option<WaitStatus> {
     }
 }
 
+/// The children of this process's first thread, which are those that come to it as orphans too.
+pub fn children() -> Vec<i32> {
+    children_of(rustix::process::getpid())
+}
+
+/// The children of a process's first thread; none if it is gone, or another user's.
+pub fn children_of(process: Pid) -> Vec<i32> {
+    let number = process.as_raw_nonzero();
+    let text = std::fs::read_to_string(format!("/proc/{number}/task/{number}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
 /// Ends all children but `spared`, and theirs that come to us in turn, within a time limit.
 pub fn end_children(limit: Duration, spared: Option<Pid>) {
     let end = Instant::now() + limit;
-    let own = rustix::process::getpid().as_raw_nonzero();
     while Instant::now() < end {
-        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
-        let children = children.unwrap_or_default();
-        let all = children.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+        let all = children().into_iter().filter_map(Pid::from_raw);
         let all: Vec<Pid> = all.filter(|process| Some(*process) != spared).collect();
         for process in &all {
             // The process may have ended already.

@@ -8,10 +8,12 @@ use ringway_exec::{
     Cidr, Emulated, Ended, ExecError, LaunchError, Mode, Options, Prepared, RingDevice, Settings, TapDevice,
     TapSettings, algorithm, prepare, sysctl,
 };
+use ringway_host::wait_readable;
 use ringway_port::link;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Signal, getpid, kill_process};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
@@ -38,11 +40,13 @@ enum Network {
 
 /// Runs `ringway exec`.
 pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
-    if let Some(name) = &exec.supervised {
-        crate::name_process(&format!("ringway {name}"));
-        // A fabric whose control process was killed leaves no program behind.
-        set_parent_process_death_signal(Some(Signal::TERM)).map_err(Fail::because)?;
-    }
+    let fabric = match &exec.supervised {
+        Some(name) => {
+            crate::name_process(&format!("ringway {name}"));
+            Some(take_input().map_err(Fail::because)?)
+        }
+        None => None,
+    };
     let (settings, sysctls) = settings(&exec)?;
     let (network, addresses, gateways) = network(target, &exec)?;
     let mode = match exec.stack {
@@ -70,10 +74,31 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
         direct: false,
         kill_after: exec.kill_after.map(|seconds| Duration::from_secs(seconds.into())),
     });
-    match run(prepared.map_err(failed)?, network)?.repeat() {
+    let prepared = prepared.map_err(failed)?;
+    if let Some(fabric) = fabric {
+        end_with(fabric).map_err(Fail::because)?;
+    }
+    match run(prepared, network)?.repeat() {
         0 => Ok(()),
         status => Err(Fail::Status(status)),
     }
+}
+
+/// Takes standard input, whose other end the processes of the fabric have, from what runs later.
+pub fn take_input() -> std::io::Result<OwnedFd> {
+    let input = rustix::stdio::stdin().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(&std::fs::File::open("/dev/null")?)?;
+    Ok(input)
+}
+
+/// Asks this process to end when the last process of its fabric that can go on with it has ended.
+fn end_with(fabric: OwnedFd) -> std::io::Result<()> {
+    let wait = move || {
+        // Nobody writes.
+        while wait_readable(&[fabric.as_fd()], None).is_ok_and(|ready| !ready.contains(&true)) {}
+        let _ = kill_process(getpid(), Signal::TERM);
+    };
+    std::thread::Builder::new().name("fabric".into()).spawn(wait).map(drop)
 }
 
 fn run(prepared: Prepared, network: Network) -> Result<Ended, Fail> {

@@ -15,6 +15,7 @@ use ringway_spec::Isolation;
 use rustix::fs::{FileType, fstat};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// Waits for the order, and prepares for it if `control` says so.
 fn ordered(stream: &MessageStream) -> Result<(Start, Vec<OwnedFd>, vm::Prepared), Fail> {
@@ -51,12 +52,8 @@ pub fn run() -> Result<(), Fail> {
     if FileType::from_raw_mode(mode) != FileType::Socket {
         return Err(Fail::Failed("`ringway run-function` is started by `ringway up`, not by hand".into()));
     }
-    let stdin = rustix::stdio::stdin().try_clone_to_owned().map_err(Fail::because)?;
-    let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
-    rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
-    drop(null);
+    let stream = Arc::new(MessageStream::new(crate::exec::take_input().map_err(Fail::because)?));
     go_first();
-    let stream = Arc::new(MessageStream::new(stdin));
     let (start, descriptors, prepared) = ordered(&stream)?;
     crate::name_process(&format!("ringway {}", start.name));
     let mut descriptors = descriptors.into_iter();
@@ -68,8 +65,12 @@ pub fn run() -> Result<(), Fail> {
     if let Some(core) = start.core {
         ringway_host::pin(core).map_err(Fail::because)?;
     }
-    // If `control` is gone, sending fails, and `hold` ends this process.
-    let say = |message: FunctionMessage| drop(stream.send(&message, &[]));
+    let is_up = Arc::new(AtomicBool::new(false));
+    // If `control` is gone, sending fails, and the thread for its requests ends this process.
+    let say = |message: FunctionMessage| {
+        is_up.fetch_or(matches!(message, FunctionMessage::Up), SeqCst);
+        drop(stream.send(&message, &[]));
+    };
     if start.isolation == Isolation::Vm {
         let (machine, fence) = prepared.take();
         match vm::prepare(machine, &start, memory) {
@@ -77,7 +78,7 @@ pub fn run() -> Result<(), Fail> {
                 let private = if start.snapshot.is_some() && !start.moved { start.memory } else { 0 };
                 let fence = fence.map_or_else(MonitorFence::new, Ok).map_err(Fail::because)?;
                 fence.confine(start.user, private).map_err(Fail::because)?;
-                end_with_control(&stream, vm::snapshot_handle(&vm))?;
+                end_with_control(&stream, vm::snapshot_handle(&vm), &is_up)?;
                 return vm::run(vm, &listener.into(), &connector.into(), say);
             }
             // A clone, or a function that moves, has its state in that memory only.
@@ -91,7 +92,7 @@ pub fn run() -> Result<(), Fail> {
         }
     }
     ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
-    end_with_control(&stream, None)?;
+    end_with_control(&stream, None, &is_up)?;
     inherited::set(Some(Inherited {
         ports: start.ports.clone(),
         devices: start.devices.clone(),
@@ -130,9 +131,10 @@ type Passed = Box<dyn FnOnce(Result<String, String>) + Send>;
 fn end_with_control(
     stream: &Arc<MessageStream>,
     snapshot_handle: Option<SnapshotHandle>,
+    is_up: &Arc<AtomicBool>,
 ) -> Result<(), Fail> {
-    let copy = stream.clone();
-    ringway_host::spawn("requests", None, move || follow_requests(&copy, snapshot_handle))
+    let (copy, is_up) = (stream.clone(), is_up.clone());
+    ringway_host::spawn("requests", None, move || follow_requests(&copy, snapshot_handle, &is_up))
         .map(drop)
         .map_err(Fail::because)
 }
@@ -141,7 +143,7 @@ fn end_with_control(
 const STARTED: u64 = 100_000_000;
 
 /// Ends this process when its stream to `control` is closed.
-fn follow_requests(stream: &Arc<MessageStream>, snapshot_handle: Option<SnapshotHandle>) {
+fn follow_requests(stream: &Arc<MessageStream>, snapshot_handle: Option<SnapshotHandle>, is_up: &AtomicBool) {
     // An order may come before; a failure is noticed below.
     let _ = wait_readable(&[stream.as_fd()], Some(STARTED));
     ringway_host::forget_program_pages(vm::shared_pages());
@@ -149,6 +151,11 @@ fn follow_requests(stream: &Arc<MessageStream>, snapshot_handle: Option<Snapshot
         match stream.receive::<Order>() {
             Ok((Order::Thaw, _)) => {
                 snapshot_handle.iter().for_each(|snapshot_handle| (snapshot_handle.thaw)())
+            }
+            Ok((Order::Report, _)) => {
+                if is_up.load(SeqCst) {
+                    drop(stream.send(&FunctionMessage::Up, &[]));
+                }
             }
             Ok((order @ (Order::Snapshot | Order::Freeze), descriptors)) => {
                 let freeze = matches!(order, Order::Freeze);

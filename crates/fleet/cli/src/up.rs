@@ -185,6 +185,9 @@ fn control(target: &Target, up: &Up) -> Result<(), Fail> {
             ((fabric, file, text), Some(found))
         }
         None => {
+            // What a process has left that crashed before the fabric was up.
+            found.into_keys().for_each(|name| keeper.remove(&name));
+            keeper.flush();
             let (fabric, text) = check::load(target, &up.file)?;
             let file = std::path::absolute(&up.file).map_err(Fail::because)?;
             ((fabric, file, text), None)

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
 /// A fabric with a guest on a port.
-fn file(port: &str, guest: &str) -> String {
+pub fn file(port: &str, guest: &str) -> String {
     format!(
         "[switch.main]\n[port.left]\nsocket = \"left.sock\"\nswitch = \"main\"\n{port}\n\
          [guest.left]\nkind = \"qemu\"\nport = \"left\"\n{guest}\n"
@@ -44,7 +44,7 @@ fn a_qemu_without_the_device_for_cards_is_refused_before_anything_starts() {
 }
 
 /// Runs the program where KVM counts as tried, so that no kernel is needed for that.
-fn run(lab: &Lab, words: &[&str]) -> Output {
+pub fn run(lab: &Lab, words: &[&str]) -> Output {
     let cache = lab.folder.join("cache/ringway");
     std::fs::create_dir_all(&cache).unwrap();
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();

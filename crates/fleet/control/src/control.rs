@@ -5,6 +5,8 @@ use crate::captures;
 use crate::engine::{Engine, EngineError, Inbox, Message, Messages, Own, descriptor, inbox};
 use crate::file::{Complaint, Fabric, Host};
 use crate::guests;
+use crate::hosts::Hosts;
+use crate::keeper::process::PANICKED;
 use crate::keeper::{Keeper, StoredEntry};
 use crate::placement;
 use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket, upgrade_socket};
@@ -12,6 +14,7 @@ use crate::upgrade;
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_scheduler as place;
 use ringway_spec::Function;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -90,7 +93,33 @@ impl Drop for CreatedFolder {
 pub fn run(options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
     ringway_host::keep_little_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(options, ready))
+    if options.keeper.is_process() {
+        end_by_panic();
+    }
+    let mut served = Box::pin(serve(options, ready));
+    runtime.block_on(std::future::poll_fn(|context| {
+        IS_ENGINE.set(true);
+        let polled = served.as_mut().poll(context);
+        IS_ENGINE.set(false);
+        polled
+    }))
+}
+
+thread_local! {
+    /// Whether this thread runs the engine now, not a task beside it, such as that of a client.
+    static IS_ENGINE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes a panic of the engine end this process at once, so that another one goes on with the fabric: unwinding would
+/// take it down. The message is printed before.
+fn end_by_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        if IS_ENGINE.get() {
+            std::process::exit(PANICKED.into());
+        }
+    }));
 }
 
 async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), ControlError> {
@@ -165,7 +194,8 @@ async fn serve_again(
     ready: impl FnOnce(),
 ) -> Result<(), ControlError> {
     let made = found.get(RUN).is_some_and(|run| run.text == "true");
-    let run = RunDir::adopt(&options.run, descriptor(&mut found, RUN)?, made)?;
+    let hosts = Hosts::of_former(&options.fabric, &found);
+    let run = RunDir::adopt(&options.run, descriptor(&mut found, RUN)?, made, &hosts)?;
     let _created = CreatedFolder(run.made().map(PathBuf::from));
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let listener = Listener::adopt(&path, descriptor(&mut found, API)?)?;

@@ -1,5 +1,6 @@
 //! Starts, watches, restarts and stops the fabric's functions.
 
+mod keep;
 mod moving;
 mod starts;
 mod view;
@@ -7,16 +8,17 @@ mod view;
 pub use view::{Late, Phase};
 
 use crate::api::{Departure, SnapshotView};
-use crate::engine::{Answer, Inbox, Message, later};
+use crate::engine::{Answer, Inbox};
 use crate::file::Fabric;
-use crate::function::runner::{self, Ended, Launch, Runner, What as Said};
+use crate::function::runner::{self, Ended, Runner, What as Said};
 use crate::function::spare::Spares;
-use crate::function::{FunctionMessage, Start, handlers, image_of};
+use crate::function::{FunctionMessage, handlers};
+use crate::keeper::Keeper;
 use crate::snapshots::{SnapshotError, Snapshots, Taken, function_of};
 use ringway_fabric::proto::FunctionReport;
 use ringway_host::{SocketFile, SocketRights};
 use ringway_spec::{Configuration, Function, Isolation, printable_lines};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -259,22 +261,27 @@ pub struct Functions {
     looks: bool,
     /// A start that takes longer does not keep others waiting any more.
     slow: Duration,
+    keeper: Keeper,
+    /// Functions whose state the keeper does not have yet.
+    changed: BTreeSet<String>,
 }
 
 impl Functions {
     /// Creates an empty set.
-    pub fn new(fabric: &str, arguments: Vec<OsString>, inbox: Inbox) -> Functions {
+    pub fn new(fabric: &str, arguments: Vec<OsString>, inbox: Inbox, keeper: Keeper) -> Functions {
         Functions {
             records: BTreeMap::new(),
             fabric: fabric.into(),
             arguments,
             inbox,
             turn: 0,
-            snapshots: Snapshots::default(),
+            snapshots: Snapshots::new(keeper.clone()),
             spares: Spares::default(),
             queue: VecDeque::new(),
             looks: false,
             slow: starts::SLOW,
+            keeper,
+            changed: BTreeSet::new(),
         }
     }
 
@@ -286,6 +293,23 @@ impl Functions {
             path: socket.clone(),
             error,
         })?;
+        self.insert(function, fabric, (socket, listener));
+        match function {
+            Function { start: true, first_frame: true, .. } => {
+                self.record(&function.name)?.life = Life::Dormant;
+                Ok(())
+            }
+            Function { start: true, .. } => self.start(&function.name),
+            _ if function.is_further_instance() => {
+                self.record(&function.name)?.life = Life::Dormant;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn insert(&mut self, function: &Function, fabric: &Fabric, (socket, listener): (PathBuf, SocketFile)) {
+        self.keep_listener(&function.name, &listener);
         let port_socket = |port: &String| Some(fabric.port(port)?.socket.as_ref()?.path.clone());
         let record = Record {
             function: function.clone(),
@@ -309,21 +333,10 @@ impl Functions {
             draining: false,
             start_limit: fabric.start_limit,
         };
+        self.changed.insert(function.name.clone());
         self.records.insert(function.name.clone(), record);
         if function.isolation == Isolation::Vm {
             self.spares.refill(&self.arguments);
-        }
-        match function {
-            Function { start: true, first_frame: true, .. } => {
-                self.record(&function.name)?.life = Life::Dormant;
-                Ok(())
-            }
-            Function { start: true, .. } => self.start(&function.name),
-            _ if function.is_further_instance() => {
-                self.record(&function.name)?.life = Life::Dormant;
-                Ok(())
-            }
-            _ => Ok(()),
         }
     }
 
@@ -352,7 +365,8 @@ impl Functions {
             let _ = answer.send(Err(error.into()));
             return false;
         }
-        let Some(record) = self.records.get_mut(&function.name) else { return false };
+        self.keep_origin(&function.name, origin.as_deref());
+        let Some(record) = self.get(&function.name) else { return false };
         (record.origin, record.awaited, record.function.start) = (origin, Some(answer), true);
         self.launch(&function.name);
         self.abandon_failed(&function.name).is_none()
@@ -360,15 +374,22 @@ impl Functions {
 
     /// Removes a function whose first start failed. Returns its name.
     fn abandon(&mut self, name: &str, reason: String) -> Option<String> {
-        let answer = self.records.get_mut(name)?.awaited.take()?;
+        let answer = self.get(name)?.awaited.take()?;
         let _ = self.remove(name);
         let reason = printable_lines(&reason).into_owned();
         let _ = answer.send(Err(FunctionError::Stillborn(name.into(), reason).into()));
         Some(name.into())
     }
 
+    /// A function that is about to change.
+    fn get(&mut self, name: &str) -> Option<&mut Record> {
+        let record = self.records.get_mut(name)?;
+        self.changed.insert(name.into());
+        Some(record)
+    }
+
     fn record(&mut self, name: &str) -> Result<&mut Record, FunctionError> {
-        self.records.get_mut(name).ok_or_else(|| FunctionError::Unknown(name.into()))
+        self.get(name).ok_or_else(|| FunctionError::Unknown(name.into()))
     }
 
     /// Starts a function.
@@ -386,89 +407,11 @@ impl Functions {
         Ok(())
     }
 
-    /// Starts it. A failure is recorded as the function's reason, and retried after a delay, except for a function that
-    /// was requested at run time.
-    fn launch_now(&mut self, name: &str) {
-        self.turn += 1;
-        let turn = self.turn;
-        let Some(record) = self.records.get_mut(name) else { return };
-        let handlers = record.socket.display().to_string();
-        let mut start = Start::of(&record.function, &self.fabric, handlers);
-        start.snapshot = record.origin.as_ref().map(|origin| origin.state.clone());
-        start.moved = record.origin.as_ref().is_some_and(|origin| origin.moved);
-        let image = image_of(&record.function);
-        let (inbox, told) = (self.inbox.clone(), name.to_string());
-        let tell = move |what| {
-            // Once nobody listens, the fabric is going down.
-            let _ = inbox.send(Message::Function(FunctionEvent::of(&told, turn, what)));
-        };
-        let launch = Launch {
-            name,
-            function: &record.function,
-            number: turn,
-            start,
-            arguments: &self.arguments,
-            spare: (record.function.isolation == Isolation::Vm).then(|| self.spares.take()).flatten(),
-            listener: record.listener.socket(),
-            memory: match &image {
-                Ok(Some(image)) => Some(image),
-                _ => record.origin.as_ref().map(|origin| &origin.memory),
-            },
-            port_sockets: record.port_sockets.clone(),
-            tell: Arc::new(tell),
-            inbox: self.inbox.clone(),
-        };
-        let started = runner::launch(launch).and_then(|runner| image.map(|_| runner));
-        if record.function.isolation == Isolation::Vm {
-            self.spares.refill(&self.arguments);
-        }
-        (record.turn, record.draining) = (turn, false);
-        record.launches += 1;
-        record.fallback.clear();
-        record.started = Instant::now();
-        match started {
-            Ok(runner) => {
-                tracing::info!(function = name, pid = runner.pid(), "started");
-                record.life = Life::Running { runner, up: false, suspended: false };
-                if record.awaited.is_some() {
-                    let limit = record.start_limit;
-                    let late = FunctionEvent { name: name.into(), turn, what: What::Late(limit) };
-                    later(&self.inbox, limit, Message::Function(late));
-                }
-            }
-            // The function is removed: see `abandon_failed`.
-            Err(error) if record.awaited.is_some() => {
-                (record.life, record.reason) = (Life::Waiting, error.to_string());
-            }
-            Err(error) => self.again(name, error.to_string()),
-        }
-    }
-
-    /// Schedules the restart of a function that ended by itself.
-    fn again(&mut self, name: &str, reason: String) {
-        let Some(record) = self.records.get_mut(name) else { return };
-        let was_up = matches!(record.life, Life::Running { up: true, .. });
-        // The first failure may be of the moment, and the next start follows at once.
-        record.failing = !was_up && record.quick > 0;
-        record.quick =
-            if record.started.elapsed() > STABLE { 0 } else { (record.quick + 1).min(RESTARTS.len()) };
-        let wait = RESTARTS[record.quick.saturating_sub(1)];
-        tracing::error!(function = name, reason, wait_ms = wait, "it ended; starting it again");
-        // An error in its configuration is more useful than its exit status.
-        if record.reason.is_empty() {
-            record.reason = reason;
-        }
-        record.past.clone_from(&record.reason);
-        record.life = Life::Waiting;
-        let again = FunctionEvent { name: name.into(), turn: record.turn, what: What::Again };
-        later(&self.inbox, Duration::from_millis(wait), Message::Function(again));
-    }
-
     /// An event of a running function. Returns the name of a function that was requested at run time and removed,
     /// because it did not start.
     fn happened(&mut self, event: FunctionEvent) -> Option<String> {
         let FunctionEvent { name, turn, what } = event;
-        let record = self.records.get_mut(&name).filter(|record| record.turn == turn)?;
+        let record = self.get(&name).filter(|record| record.turn == turn)?;
         match (what, &mut record.life) {
             (What::Runner(Said::Message(FunctionMessage::Up)), Life::Running { up, .. }) => {
                 tracing::info!(function = name, "up");
@@ -476,9 +419,12 @@ impl Functions {
                 record.failing = false;
                 record.reason.clear();
                 // Its memory changes from now on.
-                record.origin.take_if(|origin| origin.moved);
+                let is_spent = record.origin.take_if(|origin| origin.moved).is_some();
                 if let Some(answer) = record.awaited.take() {
                     let _ = answer.send(Ok(()));
+                }
+                if is_spent {
+                    self.keep_origin(&name, None);
                 }
             }
             (What::Runner(Said::Message(FunctionMessage::Fallback(why))), _) => {
@@ -646,6 +592,7 @@ impl Functions {
     pub fn remove(&mut self, name: &str) -> Result<(), FunctionError> {
         let stopped = self.stop(name);
         self.records.remove(name);
+        self.forget_kept(name);
         if !self.records.values().any(|record| record.function.isolation == Isolation::Vm) {
             self.spares.clear();
         }
@@ -740,7 +687,7 @@ impl Functions {
     /// Stops a function until it is needed again.
     pub fn rest(&mut self, name: &str) {
         if self.stop(name).is_ok()
-            && let Some(record) = self.records.get_mut(name)
+            && let Some(record) = self.get(name)
         {
             (record.life, record.draining) = (Life::Dormant, false);
         }
@@ -753,7 +700,7 @@ impl Functions {
 
     /// Records whether an instance gets no new flows.
     pub fn set_draining(&mut self, name: &str, draining: bool) {
-        self.records.get_mut(name).into_iter().for_each(|record| record.draining = draining);
+        self.get(name).into_iter().for_each(|record| record.draining = draining);
     }
 
     /// A frame for a function waits, or there is more to do than other instances can: it starts if that is what it

@@ -3,15 +3,20 @@
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
 use crate::file::{Fabric, number};
+use crate::keeper::{Keeper, StoredEntry};
 use crate::kinds::{self, PortControl};
 use crate::pages;
 use ringway_host::HugePages as Free;
 use ringway_host::jail::can_change_user;
-use ringway_linux_guests::{Guest, Interface, Lease, Runner, Spec, fetching};
+use ringway_linux_guests::{Guest, HeldGuest, Holder, Interface, Lease, Runner, Spec, fetching};
 use ringway_spec::{Guest as Desired, GuestKind, HugePages, Port, printable};
+use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -40,6 +45,9 @@ pub enum GuestError {
     /// The guest can't run as its user.
     #[error("guest {0}: it can't run as user {1}: {2}")]
     User(String, String, String),
+    /// A guest of a former `control` can't be gone on with.
+    #[error("guest {0}: {1}")]
+    Lost(String, io::Error),
     /// This host lacks what runs the guest.
     #[error(transparent)]
     Lacking(#[from] ringway_linux_guests::Error),
@@ -63,9 +71,69 @@ async fn check_specs(specs: Vec<Spec>) -> Result<(), GuestError> {
     Ok(checked.unwrap_or(Ok(()))?)
 }
 
+/// Descriptors of what needs none.
+const NONE: [&OwnedFd; 0] = [];
+
+/// The keeper's names for what it has of a guest.
+mod kept {
+    /// Whether the guest is to run.
+    pub fn wanted(guest: &str) -> String {
+        format!("guest/{guest}")
+    }
+
+    /// Its process.
+    pub fn process(guest: &str) -> String {
+        format!("guest-process/{guest}")
+    }
+
+    /// Why its process ended.
+    pub fn end(guest: &str) -> String {
+        format!("guest-end/{guest}")
+    }
+
+    /// Its user.
+    pub fn user(guest: &str) -> String {
+        format!("guest-user/{guest}")
+    }
+}
+
+/// What the keeper has of a guest's user, with its lock.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptUser {
+    /// As configured.
+    wanted: Option<String>,
+    user: u32,
+}
+
+/// Lets a guest outlive this process.
+struct GuestHolder {
+    name: String,
+    keeper: Keeper,
+}
+
+impl Holder for GuestHolder {
+    fn hold(&self, guest: &HeldGuest, descriptors: &[BorrowedFd<'_>]) {
+        if let Some(process) = Pid::from_raw(guest.process) {
+            self.keeper.watch(process);
+            self.keeper.put_value(&kept::process(&self.name), guest, descriptors);
+        }
+    }
+
+    fn status(&self, process: Pid) -> ExitStatus {
+        self.keeper.status(process)
+    }
+
+    fn ended(&self, reason: &str) {
+        self.keeper.put(&kept::end(&self.name), reason, NONE);
+        self.keeper.remove(&kept::process(&self.name));
+    }
+}
+
 /// State of a guest.
 enum Life {
     Stopped,
+    /// The guest ended by itself under a former `control`.
+    Ended,
     /// A thread starts the guest; if the flag is set, the thread ends the guest again.
     Starting(Arc<AtomicBool>, JoinHandle<()>),
     Running(Arc<Guest>),
@@ -106,16 +174,27 @@ pub struct Guests {
     turn: u64,
     /// Kinds of port that are not the project's.
     kinds: &'static [&'static dyn PortControl],
+    keeper: Keeper,
 }
 
 impl Guests {
     /// Creates an empty set, of guests on ports of the project's kinds and of `kinds`.
-    pub fn new(inbox: Inbox, kinds: &'static [&'static dyn PortControl]) -> Guests {
-        Guests { records: BTreeMap::new(), users: BTreeMap::new(), inbox, turn: 0, kinds }
+    pub fn new(inbox: Inbox, kinds: &'static [&'static dyn PortControl], keeper: Keeper) -> Guests {
+        Guests { records: BTreeMap::new(), users: BTreeMap::new(), inbox, turn: 0, kinds, keeper }
     }
 
     /// Adds a guest whose ports are in `fabric`, and starts it if its `start` is set.
     pub fn add(&mut self, guest: &Desired, fabric: &Fabric, folder: PathBuf) -> Result<(), GuestError> {
+        self.insert(guest, fabric, folder)?;
+        self.want(&guest.name, guest.start);
+        if guest.start {
+            // Can't fail: the guest exists and is stopped.
+            let _ = self.start(&guest.name);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, guest: &Desired, fabric: &Fabric, folder: PathBuf) -> Result<(), GuestError> {
         let record = Record {
             spec: Spec { user: self.user(guest)?, ..spec(guest, fabric, self.kinds) },
             pages: fabric.huge_pages,
@@ -126,11 +205,79 @@ impl Guests {
             reason: String::new(),
         };
         self.records.insert(guest.name.clone(), record);
-        if guest.start {
-            // Can't fail: the guest exists and is stopped.
-            let _ = self.start(&guest.name);
-        }
         Ok(())
+    }
+
+    /// Records for the next `control` whether a guest is to run.
+    fn want(&self, name: &str, wanted: bool) {
+        self.keeper.put_value(&kept::wanted(name), &wanted, NONE);
+    }
+
+    /// Goes on with the users of guests that a former `control` had.
+    pub fn adopt_users(&mut self, fabric: &Fabric, found: &mut BTreeMap<String, StoredEntry>) {
+        for guest in &fabric.guests {
+            let Some(StoredEntry { text, descriptors }) = found.remove(&kept::user(&guest.name)) else {
+                continue;
+            };
+            let user = serde_json::from_str::<KeptUser>(&text).ok();
+            if let Some((KeptUser { wanted, user }, lock)) = user.zip(descriptors.into_iter().next()) {
+                self.users.insert(guest.name.clone(), (wanted, Arc::new(Lease::adopted(user, lock))));
+            }
+        }
+    }
+
+    /// Goes on with a guest of a former `control`, whose ports are in `fabric`; returns whether there was one.
+    pub fn adopt(
+        &mut self,
+        guest: &Desired,
+        fabric: &Fabric,
+        folder: PathBuf,
+        found: &mut BTreeMap<String, StoredEntry>,
+    ) -> Result<bool, GuestError> {
+        let name = &guest.name;
+        let wanted = found.remove(&kept::wanted(name));
+        let wanted: Option<bool> = wanted.and_then(|kept| serde_json::from_str(&kept.text).ok());
+        let (process, end) = (found.remove(&kept::process(name)), found.remove(&kept::end(name)));
+        let Some(is_wanted) = wanted else { return Ok(false) };
+        self.insert(guest, fabric, folder)?;
+        let running = process.map(|process| self.go_on(name, process)).transpose();
+        let running = running.map_err(|error| GuestError::Lost(name.clone(), error))?;
+        self.turn += 1;
+        let Some(record) = self.records.get_mut(name) else { return Ok(false) };
+        match (running, end) {
+            (Some(running), _) => {
+                tracing::info!(guest = name, pid = running.process(), "continues");
+                let running = Arc::new(running);
+                let asked = running.clone();
+                // Attack: a guest that reads no commands.
+                tokio::task::spawn_blocking(move || asked.probe());
+                (record.life, record.turn) = (Life::Running(running), self.turn);
+                if !is_wanted {
+                    self.stop(name)?;
+                }
+            }
+            (None, Some(end)) if is_wanted => (record.life, record.reason) = (Life::Ended, end.text),
+            // The guest was being started.
+            (None, None) if is_wanted => self.start(name)?,
+            (None, _) => {}
+        }
+        Ok(true)
+    }
+
+    /// The guest with a process that a former `control` had started.
+    fn go_on(&self, name: &str, process: StoredEntry) -> io::Result<Guest> {
+        let held: HeldGuest = serde_json::from_str(&process.text)?;
+        let record = self.records.get(name).ok_or(io::ErrorKind::NotFound)?;
+        let holder = GuestHolder { name: name.into(), keeper: self.keeper.clone() };
+        Guest::adopt(record.spec.clone(), &record.folder, held, process.descriptors, Arc::new(holder))
+    }
+
+    /// The processes of guests that run.
+    pub fn processes(&self) -> impl Iterator<Item = Pid> {
+        self.records.values().filter_map(|record| match &record.life {
+            Life::Running(guest) => Pid::from_raw(guest.process()),
+            _ => None,
+        })
     }
 
     /// The port to open: the socket of a guest's port is owned by the guest's user.
@@ -170,27 +317,37 @@ impl Guests {
             _ => failed(error.to_string()),
         })?;
         let lease = Arc::new(lease);
+        let kept = KeptUser { wanted: guest.user.clone(), user: lease.user() };
+        self.keeper.put_value(&kept::user(&guest.name), &kept, [&lease.lock()]);
         self.users.insert(guest.name.clone(), (guest.user.clone(), lease.clone()));
         Ok(Some(lease))
     }
 
     /// Releases the users of guests that are not in this fabric.
     pub fn forget_users(&mut self, fabric: &Fabric) {
-        self.users.retain(|name, _| fabric.guest(name).is_some());
+        self.users.retain(|name, _| {
+            let stays = fabric.guest(name).is_some();
+            if !stays {
+                self.keeper.remove(&kept::user(name));
+            }
+            stays
+        });
     }
 
     /// Starts a guest without waiting for it to boot, if this host can run it.
     pub async fn start_checked(&mut self, name: &str) -> Result<(), GuestError> {
         let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         check_specs(vec![record.spec.clone()]).await?;
-        self.start(name)
+        self.start(name)?;
+        self.want(name, true);
+        Ok(())
     }
 
     /// Starts a guest without waiting for it to boot.
     fn start(&mut self, name: &str) -> Result<(), GuestError> {
         let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         match &record.life {
-            Life::Stopped => {}
+            Life::Stopped | Life::Ended => {}
             Life::Starting(..) => return Err(GuestError::Already(name.into(), "starting")),
             Life::Running(guest) if guest.state().0 => {
                 return Err(GuestError::Already(name.into(), "running"));
@@ -204,6 +361,10 @@ impl Guests {
         let pages = record.pages;
         let (name, turn, cancelled) = (name.to_string(), self.turn, Arc::new(AtomicBool::new(false)));
         tracing::info!(guest = name, "starting");
+        self.keeper.remove(&kept::end(&name));
+        let holder = GuestHolder { name: name.clone(), keeper: self.keeper.clone() };
+        // Without a keeper that is another process, nobody would go on with it.
+        let holder = self.keeper.is_process().then(|| Arc::new(holder) as Arc<dyn Holder>);
         let is_cancelled = cancelled.clone();
         let task = tokio::task::spawn_blocking(move || {
             // User-Mode Linux allocates its memory itself, without huge pages.
@@ -213,7 +374,7 @@ impl Guests {
             };
             let result = huge.and_then(|huge| {
                 spec.huge = huge;
-                Guest::start(spec, &folder).map(Arc::new).map_err(|error| error.to_string())
+                Guest::start_held(spec, &folder, holder).map(Arc::new).map_err(|error| error.to_string())
             });
             // If the start was cancelled, dropping the result ends the guest.
             if !is_cancelled.load(Ordering::Acquire) {
@@ -262,14 +423,17 @@ impl Guests {
                 cancelled.store(true, Ordering::Release);
                 Life::Stopping(task)
             }
+            Life::Ended => Life::Stopped,
             same => same,
         };
+        self.want(name, false);
         Ok(())
     }
 
     /// Stops a guest and forgets it. The returned task, if it was not stopped before, ends once it has ended.
     pub fn remove(&mut self, name: &str) -> Result<Option<JoinHandle<()>>, GuestError> {
         self.stop(name)?;
+        [kept::wanted(name), kept::end(name)].iter().for_each(|kept| self.keeper.remove(kept));
         Ok(match self.records.remove(name) {
             Some(Record { life: Life::Stopping(task), .. }) => Some(task),
             _ => None,
@@ -324,6 +488,7 @@ fn watch(guest: &Guest) {
 fn view(name: &str, record: &Record) -> GuestView {
     let (state, note, pid) = match &record.life {
         Life::Stopped => ("stopped", "", 0),
+        Life::Ended => ("ended", "", 0),
         Life::Starting(..) => ("starting", "", 0),
         Life::Running(guest) => match guest.state() {
             (true, 0) => ("starting", guest.note(), guest.process()),

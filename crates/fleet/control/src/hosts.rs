@@ -1,12 +1,17 @@
 //! The fabric's hosts: their network namespaces, and the programs in them.
 
-use ringway_host::{HostError, create_namespace, end_processes, enter_namespace, remove_namespace};
+use crate::file::Fabric;
+use crate::keeper::{Keeper, Outliving, StoredEntry};
+use ringway_host::{
+    HostError, create_namespace, end_processes, enter_namespace, is_in_namespace, remove_namespace,
+};
 use ringway_spec::Host;
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +26,8 @@ const OUTPUT: &str = "programs.log";
 /// How long a program may take to end when it is asked to.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
+/// Descriptors of what needs none.
+const NONE: [&OwnedFd; 0] = [];
 
 /// Why an operation on a host failed.
 #[derive(Debug, thiserror::Error)]
@@ -54,12 +61,73 @@ pub struct Program {
     state: Arc<Mutex<ProgramState>>,
     /// Set once it must not run any more.
     cancelled: Arc<AtomicBool>,
+    /// The keeper, and its name for what it has of the program.
+    kept: (Keeper, String),
+}
+
+/// What the keeper has of a program of a host, with its process if there is one.
+#[derive(Debug, Serialize, Deserialize)]
+enum KeptState {
+    Waiting,
+    Running(i32),
+    Ended(String),
 }
 
 impl Program {
-    fn new(command: &str) -> Program {
+    fn new(command: &str, kept: (Keeper, String)) -> Program {
         let state = Arc::new(Mutex::new(ProgramState::Waiting));
-        Program { command: command.into(), state, cancelled: Arc::default() }
+        let program = Program { command: command.into(), state, cancelled: Arc::default(), kept };
+        program.keep(&KeptState::Waiting, None);
+        program
+    }
+
+    /// A program that a former `control` had. It is to be started if it waits.
+    fn adopt(command: &str, kept: (Keeper, String), found: &mut BTreeMap<String, StoredEntry>) -> Program {
+        let entry = found.remove(&kept.1);
+        let program = Program::new(command, kept);
+        let Some(StoredEntry { text, descriptors }) = entry else { return program };
+        match serde_json::from_str(&text) {
+            Ok(KeptState::Ended(reason)) => program.ended(reason),
+            Ok(KeptState::Running(pid)) => {
+                let process = descriptors.into_iter().next().ok_or(io::ErrorKind::NotFound.into());
+                match process.and_then(|process| Outliving::kept(pid, process, &program.kept.0)) {
+                    Ok(process) => program.go_on(process),
+                    Err(error) => program.ended(error.to_string()),
+                }
+            }
+            Ok(KeptState::Waiting) | Err(_) => {}
+        }
+        program
+    }
+
+    /// Waits for the end of a process that a former `control` had started, on a thread.
+    fn go_on(&self, process: Outliving) {
+        self.runs_as(&process);
+        let program = self.clone();
+        let waits = move || program.ended(process.status().to_string());
+        if let Err(error) = std::thread::Builder::new().name("program".into()).spawn(waits) {
+            self.ended(error.to_string());
+        }
+    }
+
+    /// Keeps its state for the next `control`, unless another one has its place.
+    fn keep(&self, state: &KeptState, process: Option<&Outliving>) {
+        let (keeper, name) = &self.kept;
+        match self.cancelled.load(Ordering::SeqCst) && process.is_none() {
+            true => keeper.remove(name),
+            false => keeper.put_value(name, state, process),
+        }
+    }
+
+    fn runs_as(&self, process: &Outliving) {
+        self.keep(&KeptState::Running(process.pid().as_raw_nonzero().get()), Some(process));
+        *self.lock() = ProgramState::Running(process.pid());
+    }
+
+    fn ended(&self, reason: String) {
+        let mut state = self.lock();
+        self.keep(&KeptState::Ended(reason.clone()), None);
+        *state = ProgramState::Ended(reason);
     }
 
     fn lock(&self) -> MutexGuard<'_, ProgramState> {
@@ -75,9 +143,12 @@ impl Program {
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         let mut state = self.lock();
-        if *state == ProgramState::Waiting {
-            *state = ProgramState::Ended("it was not started".into());
+        match *state {
+            ProgramState::Waiting => *state = ProgramState::Ended("it was not started".into()),
+            ProgramState::Ended(_) => {}
+            ProgramState::Starting | ProgramState::Running(_) => return,
         }
+        self.kept.0.remove(&self.kept.1);
     }
 
     /// Starts it in a namespace, on a thread that waits until it ends. Does nothing if it was cancelled.
@@ -95,10 +166,10 @@ impl Program {
             let started = enter_namespace(&path_of(&namespace)).map_err(io::Error::other);
             drop(namespace);
             let status = started.and_then(|()| program.run(output));
-            *program.lock() = ProgramState::Ended(status.unwrap_or_else(|error| error.to_string()));
+            program.ended(status.unwrap_or_else(|error| error.to_string()));
         });
         if let Err(error) = thread {
-            *self.lock() = ProgramState::Ended(error.to_string());
+            self.ended(error.to_string());
         }
     }
 
@@ -107,12 +178,12 @@ impl Program {
         let errors = output.try_clone()?;
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &self.command]).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
-        let mut child = shell.spawn()?;
-        *self.lock() = ProgramState::Running(Pid::from_child(&child));
+        let process = Outliving::started(Pid::from_child(&shell.spawn()?), &self.kept.0)?;
+        self.runs_as(&process);
         if self.cancelled.load(Ordering::SeqCst) {
             self.signal(Signal::KILL);
         }
-        child.wait().map(|status| status.to_string())
+        Ok(process.status().to_string())
     }
 
     fn signal(&self, signal: Signal) {
@@ -197,9 +268,16 @@ fn path_of(namespace: &File) -> PathBuf {
     format!("/proc/self/fd/{}", namespace.as_raw_fd()).into()
 }
 
+/// The keeper's name for what it has of a host: the numbers of its programs.
+fn kept_host(host: &str) -> String {
+    format!("host/{host}")
+}
+
 /// All hosts of a fabric. Processes may take seconds to end: nothing here waits for that.
-#[derive(Default)]
 pub struct Hosts {
+    keeper: Keeper,
+    /// Number of the next program.
+    next: u64,
     records: BTreeMap<String, Record>,
     /// Hosts that are removed, until everything in them has ended.
     leaving: Vec<Record>,
@@ -210,6 +288,73 @@ pub struct Hosts {
 }
 
 impl Hosts {
+    /// No hosts yet.
+    pub fn new(keeper: Keeper) -> Hosts {
+        Hosts {
+            keeper,
+            next: 0,
+            records: BTreeMap::new(),
+            leaving: Vec::new(),
+            removed: 0,
+            begun: Vec::new(),
+        }
+    }
+
+    /// Names of hosts that a former `control` had.
+    pub fn of_former(fabric: &Fabric, found: &BTreeMap<String, StoredEntry>) -> Vec<String> {
+        let names = fabric.hosts.iter().map(|host| host.name.clone());
+        names.filter(|name| found.contains_key(&kept_host(name))).collect()
+    }
+
+    /// Goes on with a host of a former `control` and its programs.
+    pub fn adopt(
+        &mut self,
+        host: &Host,
+        (folder, kept): (PathBuf, PathBuf),
+        found: &mut BTreeMap<String, StoredEntry>,
+    ) -> Result<(), HostFailure> {
+        let failed = |error: io::Error| HostFailure::Folder(host.name.clone(), kept.clone(), error);
+        let entry =
+            found.remove(&kept_host(&host.name)).ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let numbers: Vec<u64> = serde_json::from_str(&entry.text).map_err(|error| failed(error.into()))?;
+        let namespace = Arc::new(File::open(&kept).map_err(failed)?);
+        let (_, work) = watch::channel(());
+        self.next = numbers.iter().map(|number| number + 1).chain([self.next]).max().unwrap_or(0);
+        let programs: Vec<Program> = host
+            .programs
+            .iter()
+            .zip(&numbers)
+            .map(|(command, number)| Program::adopt(command, self.kept(&host.name, *number), found))
+            .collect();
+        // `control` was killed before it started them.
+        for program in programs.iter().filter(|program| program.state() == ProgramState::Waiting) {
+            let output =
+                OpenOptions::new().create(true).append(true).open(folder.join(OUTPUT)).map_err(failed)?;
+            program.start(namespace.clone(), output);
+        }
+        let record = Record { name: host.name.clone(), folder, kept, namespace, programs, work };
+        self.records.insert(host.name.clone(), record);
+        Ok(())
+    }
+
+    /// The processes of programs that run.
+    pub fn processes(&self) -> impl Iterator<Item = Pid> {
+        let programs = self.records.values().flat_map(|record| &record.programs);
+        programs.filter_map(|program| match program.state() {
+            ProgramState::Running(pid) => Some(pid),
+            _ => None,
+        })
+    }
+
+    /// Whether a process is in a host.
+    pub fn have(&self, pid: Pid) -> bool {
+        self.records.values().any(|record| is_in_namespace(pid, &record.kept))
+    }
+
+    fn kept(&self, host: &str, number: u64) -> (Keeper, String) {
+        (self.keeper.clone(), format!("host-process/{host}/{number}"))
+    }
+
     /// Adds a host, whose namespace is kept by the file `kept` in `folder`.
     pub fn add(&mut self, name: &str, folder: PathBuf, kept: PathBuf) -> Result<(), HostFailure> {
         let made = DirBuilder::new().recursive(true).mode(0o755).create(&folder);
@@ -220,12 +365,13 @@ impl Hosts {
         let (_, work) = watch::channel(());
         let record = Record { name: name.into(), folder, kept, namespace, programs: Vec::new(), work };
         self.records.insert(name.into(), record);
+        self.keeper.put(&kept_host(name), "[]", NONE);
         Ok(())
     }
 
     /// Starts these programs of a host; if it has other ones, once all processes in it have ended.
     pub fn run(&mut self, host: &Host) -> Result<(), HostFailure> {
-        let Some(record) = self.records.get_mut(&host.name) else { return Ok(()) };
+        let Some(record) = self.records.get(&host.name) else { return Ok(()) };
         let path = record.folder.join(OUTPUT);
         // An error leaves the programs as they are.
         let open = |_: &String| OpenOptions::new().create(true).append(true).open(&path);
@@ -235,7 +381,13 @@ impl Hosts {
             .map(open)
             .collect::<io::Result<_>>()
             .map_err(|error| HostFailure::Folder(host.name.clone(), path.clone(), error))?;
-        let new: Vec<Program> = host.programs.iter().map(|command| Program::new(command)).collect();
+        let numbers: Vec<u64> = (self.next..).take(host.programs.len()).collect();
+        self.next += numbers.len() as u64;
+        let commands = host.programs.iter().zip(&numbers);
+        let new: Vec<Program> =
+            commands.map(|(command, number)| Program::new(command, self.kept(&host.name, *number))).collect();
+        self.keeper.put_value(&kept_host(&host.name), &numbers, NONE);
+        let Some(record) = self.records.get_mut(&host.name) else { return Ok(()) };
         let old = std::mem::replace(&mut record.programs, new.clone());
         old.iter().for_each(Program::cancel);
         let namespace = record.namespace.clone();
@@ -261,6 +413,7 @@ impl Hosts {
         self.leaving.retain(Record::is_at_work);
         let Some(mut record) = self.records.remove(name) else { return };
         record.programs.iter().for_each(Program::cancel);
+        self.keeper.remove(&kept_host(name));
         self.removed += 1;
         // Names have no dot.
         let aside = record.folder.with_extension(format!("stopping-{}", self.removed));
@@ -360,7 +513,7 @@ mod tests {
             return;
         }
         let (folder, kept) = places("daemon");
-        let mut hosts = Hosts::default();
+        let mut hosts = Hosts::new(Keeper::thread().unwrap());
         hosts.add("h", folder.clone(), kept.clone()).unwrap();
         let pid_file = folder.join("daemon.pid");
         // In a session of its own, deaf to requests to end; the shell that started it has ended.
@@ -414,7 +567,7 @@ mod tests {
             return;
         }
         let (folder, kept) = places("output");
-        let mut hosts = Hosts::default();
+        let mut hosts = Hosts::new(Keeper::thread().unwrap());
         hosts.add("h", folder.clone(), kept).unwrap();
         hosts.run(&host(&["sleep 1000".into()])).unwrap();
         let first = hosts.records["h"].programs[0].clone();

@@ -1,21 +1,23 @@
 //! The fabric's programs: `ringway exec` as a process for each, which a thread starts, watches and ends.
 
 use crate::file::account;
-use ringway_host::EventFd;
+use crate::keeper::{Keeper, Outliving, StoredEntry};
+use ringway_host::{EventFd, wait_readable};
 use ringway_spec::{ExecProgram, Restart};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, pidfd_send_signal, waitid,
-};
+use rustix::io::Errno;
+use rustix::pipe::{SpliceFlags, splice};
+use rustix::process::{Pid, Signal, kill_process_group, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -37,6 +39,10 @@ const DELAYS: [Duration; 5] = [
 const STABLE: Duration = Duration::from_secs(60);
 /// Bytes of a log; then the one before it is replaced by it. Attack: a program that writes without an end.
 const LOG: u64 = 4 << 20;
+/// Bytes that are copied to a log at once.
+const PIECE: usize = 64 << 10;
+/// Descriptors of what needs none.
+const NONE: [&OwnedFd; 0] = [];
 /// `ENOENT` and `EACCES` of a shell.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
@@ -64,7 +70,7 @@ pub enum Order {
 }
 
 /// What a program does.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
     /// The program does not run: it was stopped, or not started.
     #[default]
@@ -80,7 +86,7 @@ pub enum Phase {
 }
 
 /// State of a program.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// What it does.
     pub phase: Phase,
@@ -94,6 +100,13 @@ pub struct Status {
     is_removed: bool,
 }
 
+impl Status {
+    /// Whether a program that runs is to end.
+    fn is_to_end(&self) -> bool {
+        !self.is_wanted || self.is_restarted || self.is_removed
+    }
+}
+
 /// What the thread of a program and its fabric share.
 #[derive(Debug)]
 struct Shared {
@@ -103,6 +116,26 @@ struct Shared {
     log: PathBuf,
     status: Mutex<Status>,
     changed: EventFd,
+    keeper: Keeper,
+    /// Held while something is written to the log: what is left of a program may write beside its successor.
+    writes: Arc<Mutex<()>>,
+}
+
+/// A program's process, and what is kept of it.
+struct Running {
+    process: Outliving,
+    output: PipeReader,
+    /// The program ends when all copies of it are closed.
+    _lifeline: OwnedFd,
+}
+
+/// The keeper's names for what it has of a program: its state, and its process.
+fn kept_status(program: &str) -> String {
+    format!("program/{program}")
+}
+
+fn kept_process(program: &str) -> String {
+    format!("program-process/{program}")
 }
 
 struct Record {
@@ -126,30 +159,85 @@ pub struct Programs {
     /// The arguments of this program that run another.
     exec: Vec<OsString>,
     records: BTreeMap<String, Record>,
+    keeper: Keeper,
 }
 
 impl Programs {
     /// No programs yet. `exec` are the arguments with which this program runs another, before those that say how.
-    pub fn new(exec: Vec<OsString>) -> Programs {
-        Programs { exec, records: BTreeMap::new() }
+    pub fn new(exec: Vec<OsString>, keeper: Keeper) -> Programs {
+        Programs { exec, records: BTreeMap::new(), keeper }
     }
 
     /// Adds a program on a ring port with this socket, and starts it if it is to be. Its log is in `folder`.
     pub fn add(&mut self, program: &ExecProgram, socket: &Path, folder: &Path) -> Result<(), ProgramFailure> {
+        let status = Status { is_wanted: program.start, ..Status::default() };
+        self.run(program, (socket, folder), status, None)
+    }
+
+    /// Goes on with a program of a former `control`, as [`Programs::add`] does with a new one; returns whether there
+    /// was one.
+    pub fn adopt(
+        &mut self,
+        program: &ExecProgram,
+        socket: &Path,
+        folder: &Path,
+        found: &mut BTreeMap<String, StoredEntry>,
+    ) -> Result<bool, ProgramFailure> {
+        let (status, process) =
+            (found.remove(&kept_status(&program.name)), found.remove(&kept_process(&program.name)));
+        let status = status.and_then(|kept| serde_json::from_str::<Status>(&kept.text).ok());
+        let Some(mut status) = status else { return Ok(false) };
+        // If it was being removed, it is still in the fabric.
+        status.is_removed = false;
+        let system = |error: io::Error| ProgramFailure::System(program.name.clone(), error.to_string());
+        let running = process.map(|kept| Running::adopt(kept, &self.keeper)).transpose().map_err(system)?;
+        match &running {
+            Some(running) => {
+                tracing::info!(program = program.name, pid = running.pid(), "continues");
+                status.phase = Phase::Running(running.pid());
+            }
+            // The program was being started, or has just ended.
+            None if matches!(status.phase, Phase::Running(_) | Phase::Stopping(_)) => {
+                status.phase = Phase::Stopped;
+            }
+            None => {}
+        }
+        self.run(program, (socket, folder), status, running).map(|()| true)
+    }
+
+    /// The processes of programs that run.
+    pub fn processes(&self) -> impl Iterator<Item = Pid> {
+        self.records.values().filter_map(|record| match record.shared.lock().phase {
+            Phase::Running(pid) | Phase::Stopping(pid) => Pid::from_raw(pid.cast_signed()),
+            _ => None,
+        })
+    }
+
+    /// Lets a thread attend to a program, which may run.
+    fn run(
+        &mut self,
+        program: &ExecProgram,
+        (socket, folder): (&Path, &Path),
+        status: Status,
+        running: Option<Running>,
+    ) -> Result<(), ProgramFailure> {
         let failed = |error| ProgramFailure::Folder(program.name.clone(), folder.into(), error);
         DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed)?;
         let system = |error: String| ProgramFailure::System(program.name.clone(), error);
         let shared = Arc::new(Shared {
             arguments: self.exec.iter().cloned().chain(arguments(program, socket)).collect(),
             log: folder.join(format!("{}.log", program.name)),
-            status: Mutex::new(Status { is_wanted: program.start, ..Status::default() }),
+            status: Mutex::new(status),
+            keeper: self.keeper.clone(),
+            writes: Arc::default(),
             changed: EventFd::new().map_err(|error| system(error.to_string()))?,
             program: program.clone(),
         });
         let (ending, over) = watch::channel(());
         let own = shared.clone();
+        shared.keep(&shared.lock());
         let thread = std::thread::Builder::new().name("program".into()).spawn(move || {
-            own.serve();
+            own.serve(running);
             drop(ending);
         });
         thread.map_err(|error| system(error.to_string()))?;
@@ -166,6 +254,7 @@ impl Programs {
         async {
             let Some(mut record) = record else { return };
             while record.over.changed().await.is_ok() {}
+            record.shared.keeper.remove(&kept_status(&record.shared.program.name));
             let _ = std::fs::remove_file(&record.shared.log);
             let _ = std::fs::remove_file(before(&record.shared.log));
         }
@@ -242,15 +331,28 @@ impl Shared {
     }
 
     fn change(&self, change: impl FnOnce(&mut Status)) {
-        change(&mut self.lock());
+        let mut status = self.lock();
+        change(&mut status);
+        self.keep(&status);
+        drop(status);
         self.changed.signal();
     }
 
-    /// Runs the program as often as it is to run, until it is removed.
-    fn serve(self: &Arc<Shared>) {
+    /// Keeps the state for the next `control`.
+    fn keep(&self, status: &Status) {
+        self.keeper.put_value(&kept_status(&self.program.name), status, NONE);
+    }
+
+    /// Runs the program as often as it is to run, until it is removed; at first it may run already.
+    fn serve(self: &Arc<Shared>, mut running: Option<Running>) {
         let mut quick = 0;
         loop {
             let status = self.lock().clone();
+            if let Some(running) = running.take() {
+                let (ended, is_asked) = self.attend(running);
+                self.end(Ok(ended), is_asked);
+                continue;
+            }
             if status.is_removed {
                 return;
             }
@@ -269,12 +371,16 @@ impl Shared {
                 } else if status.is_wanted && !status.is_removed {
                     status.restarts += 1;
                     status.phase = Phase::Stopped;
+                    self.keep(&status);
                 }
                 continue;
             }
             let begun = Instant::now();
-            let (ended, is_asked) = match self.run() {
-                Ok((status, is_asked)) => (Ok(status), is_asked),
+            let (ended, is_asked) = match self.start() {
+                Ok(running) => {
+                    let (status, is_asked) = self.attend(running);
+                    (Ok(status), is_asked)
+                }
                 Err(error) => (Err(error), false),
             };
             if begun.elapsed() > STABLE {
@@ -322,29 +428,29 @@ impl Shared {
             false => tracing::warn!(program = name, reason, again, "ended by itself"),
         }
         status.reason = reason;
+        self.keep(&status);
     }
 
-    /// Runs it once, until it has ended; and whether it was asked to.
-    fn run(self: &Arc<Shared>) -> io::Result<(ExitStatus, bool)> {
-        let mut child = self.start()?;
-        let pid = Pid::from_child(&child);
-        let number = pid.as_raw_nonzero().get().unsigned_abs();
-        tracing::info!(program = self.program.name, pid = number, "started");
+    /// Attends to it until it has ended. Returns its exit status, and whether it was asked to end.
+    fn attend(self: &Arc<Shared>, running: Running) -> (ExitStatus, bool) {
+        let (pid, number) = (running.process.pid(), running.pid());
         self.lock().phase = Phase::Running(number);
-        let watched = pidfd_open(pid, PidfdFlags::empty());
-        let watched = watched.inspect_err(|_| drop(child.kill()))?;
+        let Running { process, output, _lifeline } = running;
+        self.copy_output(output);
         let mut asked: Option<Instant> = None;
         let mut times = [(Duration::ZERO, Signal::TERM), (AGAIN, Signal::TERM), (KILL, Signal::KILL)].iter();
         let mut next = times.next();
         loop {
-            let has_ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            if waitid(WaitId::PidFd(watched.as_fd()), has_ended)?.is_some() {
+            if process.has_ended() {
                 // What is left of its group has no network any more.
                 let _ = kill_process_group(pid, Signal::KILL);
-                return Ok((child.wait()?, asked.is_some()));
+                let status = process.status();
+                self.keeper.remove(&kept_process(&self.program.name));
+                // A former `control` may have asked it.
+                return (status, asked.is_some() || self.lock().is_to_end());
             }
             let mut status = self.lock();
-            if !status.is_wanted || status.is_restarted || status.is_removed {
+            if status.is_to_end() {
                 status.phase = Phase::Stopping(number);
                 asked = asked.or(Some(Instant::now()));
             }
@@ -356,19 +462,33 @@ impl Shared {
             match left {
                 Some((Duration::ZERO, signal)) => {
                     // The program may have ended.
-                    let _ = pidfd_send_signal(&watched, signal);
+                    let _ = pidfd_send_signal(&process, signal);
                     if signal == Signal::KILL {
                         let _ = kill_process_group(pid, signal);
                     }
                     next = times.next();
                 }
-                left => self.wait(Some(watched.as_fd()), left.map(|(left, _)| left)),
+                left => self.wait(Some(process.as_fd()), left.map(|(left, _)| left)),
             }
         }
     }
 
+    /// Copies what it writes to its log, on a thread of its own.
+    fn copy_output(&self, output: PipeReader) {
+        let (path, name, writes) = (self.log.clone(), self.program.name.clone(), self.writes.clone());
+        let copied = move || {
+            let log = OpenOptions::new().create(true).write(true).truncate(false).open(&path);
+            if let Err(error) = log.and_then(|log| copy(&output, &log, &path, LOG, &writes)) {
+                tracing::warn!(program = name, %error, "its output is lost");
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("program-log".into()).spawn(copied) {
+            tracing::warn!(program = self.program.name, %error, "its output is lost");
+        }
+    }
+
     /// Waits until something is wanted, a process ends, or the time is over.
-    fn wait(&self, process: Option<std::os::fd::BorrowedFd<'_>>, limit: Option<Duration>) {
+    fn wait(&self, process: Option<BorrowedFd<'_>>, limit: Option<Duration>) {
         let all = [Some(self.changed.as_fd()), process];
         let mut polled: Vec<PollFd<'_>> =
             all.iter().flatten().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -378,12 +498,12 @@ impl Shared {
         self.changed.clear();
     }
 
-    /// Starts its process, and a thread that writes its log.
-    fn start(self: &Arc<Shared>) -> io::Result<Child> {
+    /// Starts its process.
+    fn start(self: &Arc<Shared>) -> io::Result<Running> {
         let program = &self.program;
-        let (output, input) = io::pipe()?;
+        let ((output, input), (watched, lifeline)) = (io::pipe()?, io::pipe()?);
         let mut command = Command::new("/proc/self/exe");
-        command.args(&self.arguments).stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
+        command.args(&self.arguments).stdin(Stdio::from(watched)).stdout(input.try_clone()?).stderr(input);
         command.process_group(0).current_dir(program.folder.as_deref().unwrap_or(Path::new("/")));
         if let Some(name) = &program.user {
             let text = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -400,40 +520,52 @@ impl Shared {
             }
         }
         command.envs(program.environment.iter().map(|(name, value)| (name, value)));
-        let log = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let child = command.spawn()?;
         drop(command);
-        let (path, name) = (self.log.clone(), program.name.clone());
-        let copied = move || {
-            if let Err(error) = copy(output, log, &path, LOG) {
-                tracing::warn!(program = name, %error, "its output is lost");
-            }
-        };
-        std::thread::Builder::new().name("program-log".into()).spawn(copied)?;
-        Ok(child)
+        let process = Outliving::started(Pid::from_child(&child), &self.keeper)?;
+        let running = Running { process, output, _lifeline: lifeline.into() };
+        let held = [running.process.as_fd(), running.output.as_fd(), running._lifeline.as_fd()];
+        self.keeper.put_value(&kept_process(&program.name), &running.pid(), &held);
+        tracing::info!(program = program.name, pid = running.pid(), "started");
+        Ok(running)
+    }
+}
+
+impl Running {
+    /// A process that a former `control` had started.
+    fn adopt(kept: StoredEntry, keeper: &Keeper) -> io::Result<Running> {
+        let pid: i32 = serde_json::from_str(&kept.text)?;
+        let descriptors: Result<[OwnedFd; 3], _> = kept.descriptors.try_into();
+        let missing = |_| io::Error::other("the keeper has not all of its descriptors");
+        let [process, output, lifeline] = descriptors.map_err(missing)?;
+        let process = Outliving::kept(pid, process, keeper)?;
+        Ok(Running { process, output: output.into(), _lifeline: lifeline })
+    }
+
+    /// Number of its process.
+    fn pid(&self) -> u32 {
+        self.process.pid().as_raw_nonzero().get().unsigned_abs()
     }
 }
 
 /// Copies a program's output to its log, which has `most` bytes at most. One that is full is kept beside it, and begins
-/// anew: who follows it reads on.
-fn copy(mut output: impl Read, mut log: File, path: &Path, most: u64) -> io::Result<()> {
-    let mut bytes = vec![0; 16 << 10];
-    let mut len = log.metadata()?.len();
+/// anew: who follows it reads on. What is not in the log yet stays in the pipe, for the next `control`.
+fn copy(output: &PipeReader, log: &File, path: &Path, most: u64, writes: &Mutex<()>) -> io::Result<()> {
     loop {
-        let count = match output.read(&mut bytes) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            count => count?,
-        };
-        if count == 0 {
-            return Ok(());
-        }
-        if len + count as u64 > most && len > 0 {
+        wait_readable(&[output.as_fd()], None).map_err(io::Error::other)?;
+        let _writes = writes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut len = log.metadata()?.len();
+        if len >= most {
             std::fs::copy(path, before(path))?;
             log.set_len(0)?;
             len = 0;
         }
-        log.write_all(&bytes[..count])?;
-        len += count as u64;
+        let room = usize::try_from(most - len).unwrap_or(usize::MAX).min(PIECE);
+        match splice(output, None, log, Some(&mut len), room, SpliceFlags::NONBLOCK) {
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Ok(0) => return Ok(()),
+            count => _ = count?,
+        }
     }
 }
 
@@ -453,6 +585,7 @@ fn explain(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     fn program() -> ExecProgram {
         ExecProgram {
@@ -493,12 +626,19 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ringway-program-log-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("web.log");
-        let open = || OpenOptions::new().create(true).append(true).open(&path).unwrap();
-        copy(&b"first\n"[..], open(), &path, 10).unwrap();
+        let write = |text: &[u8]| {
+            let (output, mut input) = io::pipe().unwrap();
+            input.write_all(text).unwrap();
+            drop(input);
+            let log = OpenOptions::new().create(true).write(true).truncate(false).open(&path).unwrap();
+            copy(&output, &log, &path, 10, &Mutex::new(())).unwrap();
+        };
+        write(b"first\n");
         assert_eq!(std::fs::read(&path).unwrap(), b"first\n");
-        copy(&b"second\n"[..], open(), &path, 10).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"second\n");
-        assert_eq!(std::fs::read(before(&path)).unwrap(), b"first\n");
+        // Another `control` goes on.
+        write(b"second\n");
+        assert_eq!(std::fs::read(before(&path)).unwrap(), b"first\nseco");
+        assert_eq!(std::fs::read(&path).unwrap(), b"nd\n");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -510,6 +650,8 @@ mod tests {
             log: PathBuf::new(),
             status: Mutex::new(Status { is_wanted: true, ..Status::default() }),
             changed: EventFd::new().unwrap(),
+            keeper: Keeper::thread().unwrap(),
+            writes: Arc::default(),
         };
         shared.end(Ok(ExitStatus::from_raw(status << 8)), false);
         shared.status.into_inner().unwrap()

@@ -2,7 +2,7 @@
 
 use ringway_host::{OwnFile, open_own, peer};
 use rustix::fs::FlockOperation;
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, DirEntry, File};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -25,15 +25,20 @@ pub fn namespace(run: &Path, host: &str) -> PathBuf {
 }
 
 /// Removes the namespaces of hosts of a fabric that was killed in this run directory, and ends what runs there.
-fn remove_left_over(run: &Path) {
+fn remove_left_over(run: &Path, kept: &[String]) {
     let Ok(folders) = std::fs::read_dir(run.join(HOSTS)) else { return };
-    for namespace in folders.flatten().map(|entry| entry.path().join(NAMESPACE)) {
+    let is_kept = |entry: &DirEntry| kept.iter().any(|name| entry.file_name() == **name);
+    for folder in folders.flatten().filter(|entry| !is_kept(entry)).map(|entry| entry.path()) {
+        let namespace = folder.join(NAMESPACE);
         if namespace.exists() {
             tracing::warn!(namespace = %namespace.display(), "removing what an earlier fabric left");
             ringway_host::remove_namespace(&namespace);
         }
+        let _ = std::fs::remove_dir_all(folder);
     }
-    let _ = std::fs::remove_dir_all(run.join(HOSTS));
+    if kept.is_empty() {
+        let _ = std::fs::remove_dir_all(run.join(HOSTS));
+    }
 }
 
 /// Why a run directory can't be used.
@@ -209,22 +214,22 @@ impl RunDir {
                 file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(system)?;
                 // Ends guests of a fabric that was killed in this directory.
                 ringway_linux_guests::end_left_over(&path.join("guests"));
-                remove_left_over(path);
+                remove_left_over(path, &[]);
                 return Ok(RunDir { path: path.into(), lock: file, made });
             }
         }
     }
 
-    /// Goes on with a directory and its lock, which a former process had.
+    /// Goes on with a directory, its lock and these hosts, which a former process had.
     ///
     /// # Errors
     /// The system's.
-    pub fn adopt(path: &Path, lock: OwnedFd, made: bool) -> io::Result<RunDir> {
+    pub fn adopt(path: &Path, lock: OwnedFd, made: bool, hosts: &[String]) -> io::Result<RunDir> {
         let mut lock = File::from(lock);
         lock.set_len(0)?;
         lock.rewind()?;
         lock.write_all(format!("{}\n", std::process::id()).as_bytes())?;
-        remove_left_over(path);
+        remove_left_over(path, hosts);
         Ok(RunDir { path: path.into(), lock, made })
     }
 

@@ -1,8 +1,10 @@
 //! Snapshots of functions in virtual machines: kept in memory until they are forgotten, or the fabric goes down.
 
 use crate::api::SnapshotView;
+use crate::keeper::{Keeper, StoredEntry};
 use ringway_host::memfd;
 use ringway_spec::{Function, Isolation};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -62,11 +64,51 @@ pub struct Taken {
     pub moved: bool,
 }
 
+/// What the keeper has of a snapshot, with the memory.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptTaken {
+    function: Function,
+    state: String,
+    moved: bool,
+}
+
+/// The beginning of the keeper's names for snapshots.
+const KEPT: &str = "snapshot/";
+
+/// Lets the next `control` have a snapshot.
+pub fn hold(keeper: &Keeper, name: &str, taken: &Taken) {
+    let Taken { function, state, memory, moved } = taken;
+    let kept = KeptTaken { function: function.clone(), state: state.clone(), moved: *moved };
+    keeper.put_value(name, &kept, [memory]);
+}
+
+/// A snapshot of a former `control`.
+pub fn restore(kept: StoredEntry) -> Option<Taken> {
+    let memory = kept.descriptors.into_iter().next()?;
+    let KeptTaken { function, state, moved } = serde_json::from_str(&kept.text).ok()?;
+    Some(Taken { function, state, memory, moved })
+}
+
 /// All snapshots, by name.
-#[derive(Debug, Default)]
-pub struct Snapshots(BTreeMap<String, Arc<Taken>>);
+#[derive(Debug)]
+pub struct Snapshots(BTreeMap<String, Arc<Taken>>, Keeper);
 
 impl Snapshots {
+    /// None yet.
+    pub fn new(keeper: Keeper) -> Snapshots {
+        Snapshots(BTreeMap::new(), keeper)
+    }
+
+    /// Goes on with those of a former `control`.
+    pub fn adopt(&mut self, found: &mut BTreeMap<String, StoredEntry>) {
+        let names: Vec<String> = found.keys().filter(|name| name.starts_with(KEPT)).cloned().collect();
+        for name in names {
+            if let Some(taken) = found.remove(&name).and_then(restore) {
+                self.0.insert(name[KEPT.len()..].into(), Arc::new(taken));
+            }
+        }
+    }
+
     /// Checks that a snapshot of this function may be taken, and kept by this name. Returns the file for its memory.
     pub fn begin(
         &self,
@@ -96,6 +138,7 @@ impl Snapshots {
 
     /// Keeps a snapshot.
     pub fn add(&mut self, name: &str, taken: Taken) {
+        hold(&self.1, &format!("{KEPT}{name}"), &taken);
         self.0.insert(name.into(), Arc::new(taken));
     }
 
@@ -106,6 +149,7 @@ impl Snapshots {
 
     /// Removes a snapshot. Clones keep what they share.
     pub fn forget(&mut self, name: &str) -> Result<(), SnapshotError> {
+        self.1.remove(&format!("{KEPT}{name}"));
         self.0.remove(name).map(drop).ok_or_else(|| SnapshotError::Unknown(name.into()))
     }
 

@@ -125,6 +125,16 @@ impl Named {
         Ok(named)
     }
 
+    /// A name that another process has linked.
+    pub fn adopted(path: PathBuf, to: PathBuf) -> Named {
+        Named { path, to }
+    }
+
+    /// The name, and where it leads.
+    pub fn paths(&self) -> (PathBuf, PathBuf) {
+        (self.path.clone(), self.to.clone())
+    }
+
     fn remove(&self) {
         if std::fs::read_link(&self.path).is_ok_and(|to| to == self.to) {
             // The owner of the folder may have removed it.
@@ -193,6 +203,7 @@ pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static>
         calls: if spec.kind == Runner::Uml { Calls::Uml } else { Calls::Qemu },
         processes: Some(Allowance::of(spec.kind).processes),
         group: None,
+        outlives: false,
     }
 }
 

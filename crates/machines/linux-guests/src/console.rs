@@ -28,6 +28,12 @@ impl Log {
         Log { file, left: LARGEST, line: Vec::new() }
     }
 
+    /// A log to which another process has written.
+    pub fn adopted(file: File) -> Log {
+        let written = file.metadata().map_or(LARGEST, |seen| seen.len());
+        Log { left: LARGEST.saturating_sub(written), ..Log::new(file) }
+    }
+
     /// Appends bytes; the line of a kernel's panic, if they complete one.
     fn append(&mut self, bytes: &[u8]) -> Option<String> {
         self.write(bytes);

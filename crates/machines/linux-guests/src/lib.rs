@@ -2,16 +2,18 @@
 //! commands.
 //!
 //! A guest's file system is created at its start from programs of this host; only the log of its console
-//! outlives it. A guest ends with the process that started it. [`Guest`] is the main type; read this file
-//! first, then `uml.rs` or `qemu.rs`.
+//! outlives it. A guest ends with the process that started it, unless a [`Holder`] has what another process needs to go
+//! on with it. [`Guest`] is the main type; read this file first, then `uml.rs` or `qemu.rs`.
 mod agent;
 mod confine;
 mod console;
 mod fetch;
 pub mod image;
 mod leftover_processes;
+mod outlive;
 mod qemu;
 mod rate_limit;
+mod supervise;
 mod uml;
 mod uncompressed;
 mod user;
@@ -19,28 +21,28 @@ mod user;
 pub use console::{last_line, last_lines};
 pub use fetch::fetching;
 pub use leftover_processes::end_left_over;
+pub use outlive::{HeldGuest, Holder};
 pub use qemu::kvm_known;
 pub use user::{Lease, USERS};
 
-use console::Log;
-use rate_limit::RateLimited;
-use ringway_host::jail::{Jail, JailError, Jailed, Pipes, Program};
+use ringway_host::jail::{Jail, JailError};
 use ringway_host::listener::OpenError;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufReader, PipeWriter, Write};
+use std::io::{self, PipeWriter, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use supervise::Supervised;
 
 /// Time in which a User-Mode Linux guest whose kernel panicked may write the rest of its trace and end by itself.
 const TRACE: Duration = Duration::from_secs(1);
-/// Time for the rest of a guest's output after its process has ended.
-const REST: Duration = Duration::from_millis(500);
+/// Time limit of a command that does nothing.
+const PROBE: Duration = Duration::from_secs(5);
 
 /// The program that runs the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,7 +315,7 @@ struct Launch {
     preloaded: Option<PathBuf>,
     /// A writable folder of this host for its sockets, and the names under which ports find them.
     sockets: Option<PathBuf>,
-    _names: Vec<confine::Named>,
+    names: Vec<confine::Named>,
     note: String,
 }
 
@@ -440,6 +442,14 @@ impl Shared {
         std::thread::spawn(move || shared.end(process, TRACE));
     }
 
+    /// Records the end of the process. Once it is known, the guest may be started again.
+    fn ended(&self, status: ExitStatus, holder: Option<&dyn Holder>, console: &Path) {
+        let reason = self.lock().reason(status, console);
+        holder.into_iter().for_each(|holder| holder.ended(&reason));
+        self.lock().ended = Some(status);
+        self.changed.notify_all();
+    }
+
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -458,7 +468,16 @@ pub struct Guest {
 impl Guest {
     /// Starts a guest with its files in `folder`, which is created. It boots in the background; see
     /// [`Guest::ready`].
-    pub fn start(mut spec: Spec, folder: &Path) -> Result<Guest, Error> {
+    pub fn start(spec: Spec, folder: &Path) -> Result<Guest, Error> {
+        Guest::start_held(spec, folder, None)
+    }
+
+    /// As [`Guest::start`]; with a holder, the guest outlives this process.
+    pub fn start_held(
+        mut spec: Spec,
+        folder: &Path,
+        holder: Option<Arc<dyn Holder>>,
+    ) -> Result<Guest, Error> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if spec.name.is_empty() || spec.name.len() > 32 || !spec.name.chars().all(plain) {
             return Err(Error::Name(spec.name));
@@ -478,12 +497,11 @@ impl Guest {
         let shared = Arc::new(Shared::default());
         let (started, child) = channel();
         let (program, note) = (launch.program.clone(), launch.note.clone());
-        let jail = confine::jail(&spec, &launch, user.as_deref());
-        let watcher = Arc::clone(&shared);
-        let started_spec = spec.clone();
+        let jail = Jail { outlives: holder.is_some(), ..confine::jail(&spec, &launch, user.as_deref()) };
+        let supervised =
+            Supervised { spec: spec.clone(), shared: Arc::clone(&shared), holder, console: console.clone() };
         std::thread::spawn(move || {
-            let spec = started_spec;
-            supervise(&spec, jail, &launch, log, &watcher, &started);
+            supervised.start(jail, &launch, log, &started);
             // Only now may another guest use the user and the folder.
             drop((launch, user));
         });
@@ -496,6 +514,13 @@ impl Guest {
         let (process, input) = child.recv().map_err(|_| gone())?.map_err(jail_error)?;
         leftover_processes::record(folder, process);
         Ok(Guest { spec, note, console, process, input: Mutex::new(input), shared })
+    }
+
+    /// Finds out whether it has booted, which another process may have heard: it answers then. Blocks if the guest
+    /// reads no commands.
+    pub fn probe(&self) {
+        // Without an answer it counts as not booted.
+        let _ = self.send("true", PROBE);
     }
 
     /// Its description.
@@ -655,89 +680,5 @@ impl std::fmt::Debug for Guest {
 impl Drop for Guest {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// Starts the program, reads its output, and waits for its end: one thread for the guest's lifetime.
-fn supervise(
-    spec: &Spec,
-    jail: Jail<'static>,
-    launch: &Launch,
-    log: File,
-    shared: &Arc<Shared>,
-    started: &Sender<Result<(Pid, PipeWriter), JailError>>,
-) {
-    let group = confine::group(spec);
-    let jail = Jail { group: group.as_ref(), ..jail };
-    let program =
-        Program { path: &launch.program, arguments: &launch.arguments, environment: &launch.environment };
-    let (child, Pipes { input, output, errors }) = match jail.start(&program) {
-        Ok(started) => started,
-        Err(error) => {
-            // The caller waits for this answer.
-            let _ = started.send(Err(error));
-            return;
-        }
-    };
-    // The caller waits for this answer.
-    let _ = started.send(Ok((child.process(), input)));
-    let log = Arc::new(Mutex::new(Log::new(log)));
-    let (listener, keeper) = (Arc::clone(shared), Arc::clone(&log));
-    let panicked = {
-        let (shared, spec, process) = (Arc::clone(shared), spec.clone(), child.process());
-        move |said| shared.panicked(&spec, process, said)
-    };
-    let also_panicked = panicked.clone();
-    let (open, closed) = channel::<()>();
-    let also_open = open.clone();
-    let readers = [
-        std::thread::spawn(move || {
-            listen(BufReader::new(RateLimited::new(output)), &listener, &keeper, panicked);
-            drop(open);
-        }),
-        std::thread::spawn(move || {
-            console::record(RateLimited::new(errors), &log, also_panicked);
-            drop(also_open);
-        }),
-    ];
-    let status = end(&child, shared, &closed);
-    tracing::info!(guest = spec.name, %status, "its process ended");
-    for reader in readers {
-        // A panic of the reader was reported already.
-        let _ = reader.join();
-    }
-}
-
-/// Waits for the program, then ends the rest of its process group. `closed` is disconnected when all of its output has
-/// been read.
-fn end(child: &Jailed, shared: &Shared, closed: &Receiver<()>) -> ExitStatus {
-    let process = child.process();
-    // Waiting without reaping keeps the group's id reserved; if that fails, `wait` below reports it.
-    let _ = waitid(WaitId::Pid(process), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-    // Helpers of User-Mode Linux that outlived it; usually there are none.
-    let _ = kill_process_group(process, Signal::KILL);
-    // Whoever learns that it has ended finds its last lines in the log, unless another process holds its output open.
-    let _ = closed.recv_timeout(REST);
-    let status = child.wait();
-    shared.lock().ended = Some(status);
-    shared.changed.notify_all();
-    status
-}
-
-/// Takes the agent's answers until the line closes.
-fn listen(mut from: impl io::BufRead, shared: &Shared, log: &Mutex<Log>, mut panicked: impl FnMut(String)) {
-    while let Ok(Some(message)) = agent::read(&mut from) {
-        match message {
-            agent::Message::Text(line) => drop(console::append(log, &line).map(&mut panicked)),
-            agent::Message::Answer(0, ..) => shared.lock().boots += 1,
-            agent::Message::Answer(id, status, text) => {
-                let mut known = shared.lock();
-                // Attack: unsolicited answers would pile up.
-                if id <= known.requests && known.answers.len() < 64 {
-                    known.answers.insert(id, Output { status, text });
-                }
-            }
-        }
-        shared.changed.notify_all();
     }
 }

@@ -119,7 +119,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
         scratch,
         preloaded: None,
         sockets,
-        _names: names,
+        names,
         note: format!("QEMU {version} with {}", if kvm { "KVM" } else { "TCG" }),
     })
 }

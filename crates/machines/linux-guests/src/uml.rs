@@ -55,7 +55,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
         scratch,
         preloaded,
         sockets: None,
-        _names: Vec::new(),
+        names: Vec::new(),
         note: "User-Mode Linux".into(),
     })
 }

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
@@ -18,7 +19,7 @@ const LEASES: &str = "/run/ringway-guests";
 #[derive(Debug)]
 pub struct Lease {
     user: u32,
-    _lock: File,
+    lock: File,
 }
 
 impl Lease {
@@ -59,7 +60,17 @@ impl Lease {
             locked => locked?,
         }
         // Processes of a killed fabric may still be ending.
-        if is_used(user) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(Lease { user, _lock: lock }) }
+        if is_used(user) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(Lease { user, lock }) }
+    }
+
+    /// A lease that another process has, by its lock.
+    pub fn adopted(user: u32, lock: OwnedFd) -> Lease {
+        Lease { user, lock: lock.into() }
+    }
+
+    /// The lock; the user is leased while any copy of it is open.
+    pub fn lock(&self) -> BorrowedFd<'_> {
+        self.lock.as_fd()
     }
 
     /// The user's number, which is its group's too.

@@ -6,7 +6,7 @@ use crate::proto::{Call, DataMessage, Reply, Request};
 use crate::records::Record;
 use crate::stream::{MessageStream, StreamError};
 use ringway_host::{Clock, EventFd, HostError, try_receive_with, wait_readable};
-use ringway_port::{Keeper, Kept, PortKind};
+use ringway_port::{Kept, PeerRecords, PortKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -153,7 +153,7 @@ impl Outlet {
     }
 }
 
-impl Keeper for Outlet {
+impl PeerRecords for Outlet {
     fn keep(&self, port: &str, key: u32, message: Option<(&[u8], &[OwnedFd])>) {
         let record = Record { port, key, bytes: message.map(|(bytes, _)| bytes) };
         let fds: Vec<_> = message.map_or(&[][..], |(_, fds)| fds).iter().map(AsFd::as_fd).collect();

@@ -28,7 +28,7 @@ use quarantine::Quarantine;
 use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
 use ringway_mem::Published;
-use ringway_port::{Context, Doorbell, Exits, KINDS, Keeper, Kept, Peer, PortKind};
+use ringway_port::{Context, Doorbell, Exits, KINDS, Kept, Peer, PeerRecords, PortKind};
 use ringway_spec::{self as spec, MacAddress, To};
 use ringway_switch::{FlowHash, LOOKUPS, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
@@ -168,7 +168,7 @@ pub struct Fabric {
     /// Functions that multiply, by name.
     instances: BTreeMap<String, Arc<Instances>>,
     /// Keeps what peers tell.
-    keeper: Option<Arc<dyn Keeper>>,
+    keeper: Option<Arc<dyn PeerRecords>>,
     captures: Captures,
     /// What workers found out about frames.
     traces: Answers,
@@ -241,7 +241,7 @@ impl Fabric {
     }
 
     /// Keeps what the peers of ports that are added from now on tell.
-    pub fn keep_in(&mut self, keeper: Arc<dyn Keeper>) {
+    pub fn keep_in(&mut self, keeper: Arc<dyn PeerRecords>) {
         self.keeper = Some(keeper);
     }
 

@@ -5,6 +5,7 @@
 //! and its queues go on.
 
 use crate::log_limit::LogLimit;
+use crate::page::{RUN, serving};
 use crate::proto::FunctionReport;
 use ringway_click::{Breath, Console};
 use ringway_click_driver::click::resident::{Build, Built, Next, Resident, Seat};
@@ -14,7 +15,7 @@ use ringway_spec::{Function, printable};
 use std::any::Any;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -299,12 +300,16 @@ impl Hosted {
             return;
         };
         let notified = std::mem::take(&mut self.notified);
+        // If that ends this process, `control` finds which function it was.
+        let serving = self.ports.first().map(|inside| serving(&inside.counters));
+        serving.inspect(|serving| serving.store(RUN, Relaxed));
         let turned = catch_unwind(AssertUnwindSafe(|| {
             if notified {
                 resident.notified();
             }
             resident.turn(TASKS, now)
         }));
+        serving.inspect(|serving| serving.store(0, Relaxed));
         match turned {
             Ok(Next::Busy) => {}
             Ok(Next::Idle(due)) => (self.active, self.due) = (false, due),

@@ -27,5 +27,5 @@ mod worker;
 
 pub use fabric::{Fabric, FabricError, PORTS};
 pub use log_limit::LogLimit;
-pub use page::SharedPage;
+pub use page::{RUN, SERVED, SERVING, SharedPage};
 pub use stream::{DESCRIPTORS, MessageStream, StreamError};

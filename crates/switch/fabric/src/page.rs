@@ -3,6 +3,21 @@
 use ringway_frame::{Counters, CountersPage};
 use ringway_host::{HostError, Mapping};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
+
+/// Index of the word of a queue's counters by which `control` finds what made the data path crash: [`SERVED`], [`RUN`],
+/// or 0.
+pub const SERVING: usize = std::mem::offset_of!(Counters, spare) / 8;
+/// A worker takes frames of this queue and passes them on.
+pub const SERVED: u64 = 1;
+/// A worker runs the function whose first port this is.
+pub const RUN: u64 = 2;
+
+/// That word.
+#[inline]
+pub(crate) fn serving(counters: &Counters) -> &AtomicU64 {
+    &counters.spare[0]
+}
 
 /// Counters in a shared mapping.
 #[derive(Debug)]

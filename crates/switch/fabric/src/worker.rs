@@ -2,6 +2,7 @@
 
 use crate::forward::{Forwarder, Served, SharedSource, free};
 use crate::function::{self, Functions, Order, Ran};
+use crate::page::{SERVED, serving};
 use crate::trace;
 use crate::wakeup::Wakeup;
 
@@ -547,9 +548,23 @@ enum Polled {
     Inactive(Option<u64>),
 }
 
-/// Polls an active queue.
+/// Polls an active queue. If that ends this process, `control` finds which queue it was.
 #[inline]
 fn poll(
+    forwarder: &mut Forwarder,
+    slot: &mut PolledQueue,
+    turn: &Turn<'_>,
+    topology: &Topology,
+    policy: &Policy,
+) -> Polled {
+    serving(&slot.counters).store(SERVED, Relaxed);
+    let polled = serve(forwarder, slot, turn, topology, policy);
+    serving(&slot.counters).store(0, Relaxed);
+    polled
+}
+
+#[inline]
+fn serve(
     forwarder: &mut Forwarder,
     slot: &mut PolledQueue,
     turn: &Turn<'_>,

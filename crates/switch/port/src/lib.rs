@@ -26,7 +26,7 @@ pub mod wire;
 pub use doorbell::{Doorbell, Silent};
 pub use kinds::KINDS;
 pub use peer::{
-    Alarm, Context, Exits, Gone, Keeper, Kept, NoPeer, Opened, Peer, PeerError, PortKind, RegisterExits,
+    Alarm, Context, Exits, Gone, Kept, NoPeer, Opened, Peer, PeerError, PeerRecords, PortKind, RegisterExits,
     State, exactly,
 };
 pub use relay::relay;

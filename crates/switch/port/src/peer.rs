@@ -33,11 +33,11 @@ pub struct Context<'a> {
     /// Signalled when [`Peer::check`] must be called.
     pub check: &'a Arc<EventFd>,
     /// Keeps what peers tell, for a data path that is started again.
-    pub keeper: Option<&'a Arc<dyn Keeper>>,
+    pub keeper: Option<&'a Arc<dyn PeerRecords>>,
 }
 
 /// Keeps messages and descriptors of peers outside this process, so that another one can go on if this one crashes.
-pub trait Keeper: Send + Sync {
+pub trait PeerRecords: Send + Sync {
     /// Keeps a message of the peer of `port` under `key`, in place of a former one; without one, forgets it. When this
     /// returns, it outlives this process.
     fn keep(&self, port: &str, key: u32, message: Option<(&[u8], &[OwnedFd])>);

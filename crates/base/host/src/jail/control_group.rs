@@ -74,6 +74,17 @@ impl ControlGroup {
         Ok(ControlGroup { memory, processors })
     }
 
+    /// A group that another process has made, by its [`ControlGroup::folders`].
+    pub fn adopted(folders: &[PathBuf]) -> Option<ControlGroup> {
+        let mut groups = folders.iter().map(|folder| Group { folder: folder.clone() });
+        Some(ControlGroup { memory: groups.next()?, processors: groups.next() })
+    }
+
+    /// Its folders.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        [&self.memory].into_iter().chain(&self.processors).map(|group| group.folder.clone()).collect()
+    }
+
     /// Whether CPU time is limited.
     pub fn shares_processors(&self) -> bool {
         self.processors.is_some() || self.memory.folder.join(WEIGHT).exists()

@@ -104,6 +104,8 @@ pub struct Jail<'a> {
     pub processes: Option<u64>,
     /// The control group that limits its memory and its share of CPU time.
     pub group: Option<&'a ControlGroup>,
+    /// Whether it goes on when the thread that started it ends.
+    pub outlives: bool,
 }
 
 /// A program to start. Its descriptor 3 is a copy of its standard error, for programs that can't use
@@ -118,7 +120,7 @@ pub struct Program<'a> {
     pub environment: &'a [(String, String)],
 }
 
-/// A running program. It ends when the thread that started it ends.
+/// A running program. It ends when the thread that started it ends, unless [`Jail::outlives`].
 #[derive(Debug)]
 pub struct Jailed {
     pid: Pid,
@@ -200,12 +202,22 @@ impl Drop for Scratch {
 const UNKNOWN: i32 = 1 << 8;
 
 impl Jailed {
+    /// A program that another process has started, with the folder that is to be removed after its end.
+    pub fn adopted(pid: Pid, scratch: Option<PathBuf>) -> Jailed {
+        Jailed { pid, scratch }
+    }
+
+    /// A folder that is removed after its end.
+    pub fn scratch(&self) -> Option<&Path> {
+        self.scratch.as_deref()
+    }
+
     /// Its process, which leads a process group.
     pub fn process(&self) -> Pid {
         self.pid
     }
 
-    /// Waits for its end.
+    /// Waits for its end, if this process is its parent.
     pub fn wait(&self) -> ExitStatus {
         loop {
             match rustix::process::waitpid(Some(self.pid), WaitOptions::empty()) {

@@ -63,8 +63,10 @@ impl Plan {
         plan.steps.push(Step::Bound);
         let groups = jail.groups.iter().map(|group| Gid::from_raw(*group)).collect();
         plan.steps.extend(jail.user.map(|user| Step::User(user, groups)));
-        // The parent-death signal is cleared when privileges change.
-        plan.steps.extend([Step::Drop, Step::ParentDeathSignal, Step::Defaults]);
+        plan.steps.push(Step::Drop);
+        // It is cleared when privileges change.
+        plan.steps.extend((!jail.outlives).then_some(Step::ParentDeathSignal));
+        plan.steps.push(Step::Defaults);
         plan.steps.push(Step::Descriptors(held));
         plan.steps.push(Step::NoNewPrivileges);
         if fence == Fence::Landlock {

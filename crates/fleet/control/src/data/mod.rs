@@ -5,19 +5,19 @@ mod page;
 pub use page::{Page, PageError};
 
 use crate::engine::{Inbox, Message, Undelivered};
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Outliving};
 use ringway_fabric::proto::{Call, DataMessage, Reply, Request};
 use ringway_fabric::{MessageStream, StreamError};
 use ringway_host::{send_with, wait_readable};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -83,6 +83,7 @@ impl KeptData {
 /// What the keeper must get to know of a new `data` process.
 pub struct Unregistered {
     kept: KeptData,
+    process: Outliving,
     records: OwnedFd,
 }
 
@@ -91,8 +92,7 @@ impl Unregistered {
     /// find it.
     pub fn register(self, keeper: &Keeper) {
         keeper.data(&self.records);
-        let process = Pid::from_raw(self.kept.pid.cast_signed()).and_then(open_process);
-        keeper.put_value(KEPT, &self.kept, process.iter());
+        keeper.put_value(KEPT, &self.kept, [&self.process]);
     }
 }
 
@@ -104,25 +104,23 @@ pub const KEPT: &str = "data";
 /// Numbers of calls that a `control` process has for itself.
 const CALLS: u64 = 1 << 40;
 
-/// A process that is waited for.
-enum Process {
-    Own(Child),
-    /// A former `control` was its parent.
-    Adopted(OwnedFd),
-}
-
 #[derive(Debug, Default)]
 struct Ended {
-    status: Mutex<Option<String>>,
+    status: Mutex<Option<ExitStatus>>,
     changed: std::sync::Condvar,
 }
 
 impl Data {
     /// Starts `data` number `generation`: this program with `arguments`, and the stream as standard input. Its
     /// events and its end are sent to `inbox`.
-    pub fn spawn(generation: u64, arguments: &[OsString], inbox: Inbox) -> Result<Spawned, DataError> {
+    pub fn spawn(
+        generation: u64,
+        arguments: &[OsString],
+        inbox: Inbox,
+        keeper: &Keeper,
+    ) -> Result<Spawned, DataError> {
         let records = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let (kept, records) = records.map_err(io::Error::from).map_err(DataError::Start)?;
+        let (kept_records, records) = records.map_err(io::Error::from).map_err(DataError::Start)?;
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
         let mut command = Command::new("/proc/self/exe");
         // Signals from the terminal must reach `control` only, which ends `data` in the right order.
@@ -135,8 +133,10 @@ impl Data {
         let child = command.spawn().map_err(DataError::Start)?;
         drop(command);
         let pid = child.id();
-        let new = Unregistered { kept: KeptData { pid, generation, controls: 1 }, records: kept };
-        let data = Data::with(&new.kept, ours.into(), Process::Own(child), inbox)?;
+        let process = Outliving::started(Pid::from_child(&child), keeper).map_err(DataError::Start)?;
+        let kept = KeptData { pid, generation, controls: 1 };
+        let new = Unregistered { kept, process: process.clone(), records: kept_records };
+        let data = Data::with(&new.kept, ours.into(), process, inbox)?;
         Ok((data, records, new))
     }
 
@@ -149,18 +149,21 @@ impl Data {
         inbox: Inbox,
         keeper: &Keeper,
     ) -> Result<Data, DataError> {
-        if has_ended(&process) {
+        let pid = Pid::from_raw(kept.pid.cast_signed()).ok_or(DataError::Gone)?;
+        let process = Outliving::adopted(pid, process, keeper);
+        if process.has_ended() {
+            process.status();
             return Err(DataError::Gone);
         }
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
         send_with(socket, &[0], &[theirs.as_fd()]).map_err(|_| DataError::Gone)?;
         kept.controls += 1;
         keeper.put_value(KEPT, &kept, [&process]);
-        Data::with(&kept, ours.into(), Process::Adopted(process), inbox)
+        Data::with(&kept, ours.into(), process, inbox)
     }
 
     /// The process at the other end of `ours`.
-    fn with(kept: &KeptData, ours: OwnedFd, process: Process, inbox: Inbox) -> Result<Data, DataError> {
+    fn with(kept: &KeptData, ours: OwnedFd, process: Outliving, inbox: Inbox) -> Result<Data, DataError> {
         let KeptData { pid, generation, controls } = *kept;
         let stream = Arc::new(MessageStream::new(ours));
         let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
@@ -176,8 +179,8 @@ impl Data {
                 let _ = rustix::net::shutdown(stream.as_fd(), rustix::net::Shutdown::Both);
                 // No more replies can come: pending calls fail.
                 answers.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let status = reap(process);
-                *watched.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status.clone());
+                let status = process.status();
+                *watched.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
                 watched.changed.notify_all();
                 // Fails only if `control` is ending too.
                 let _ = inbox.send(Message::DataEnded { generation, status });
@@ -306,35 +309,9 @@ fn read(stream: &MessageStream, pending: &Pending, inbox: &Inbox) {
     }
 }
 
-/// Waits for the end of a process whose stream is closed; returns its status in words.
-fn reap(process: Process) -> String {
-    let mut child = match process {
-        Process::Own(child) => child,
-        Process::Adopted(process) => {
-            // An error counts as its end.
-            let _ = wait_readable(&[process.as_fd()], None);
-            return "its status went to its former parent".into();
-        }
-    };
-    match child.wait() {
-        Ok(status) => status.to_string(),
-        Err(error) => error.to_string(),
-    }
-}
-
-/// A descriptor of a process, if it exists.
-fn open_process(pid: Pid) -> Option<OwnedFd> {
-    pidfd_open(pid, PidfdFlags::empty()).ok()
-}
-
 /// Ends a process that can't be gone on with, and waits until it has ended.
 pub fn end_process(process: &OwnedFd) {
     // It may have ended.
     let _ = rustix::process::pidfd_send_signal(process, rustix::process::Signal::KILL);
     let _ = wait_readable(&[process.as_fd()], Some(STOP_TIMEOUT.as_nanos() as u64));
-}
-
-/// Whether a process has ended.
-fn has_ended(process: &OwnedFd) -> bool {
-    wait_readable(&[process.as_fd()], Some(0)).is_ok_and(|ready| ready.contains(&true))
 }

@@ -1,6 +1,6 @@
 //! The counters page: shared memory that `data` writes and `control` reads.
 
-use ringway_fabric::SharedPage;
+use ringway_fabric::{SERVING, SharedPage};
 use ringway_frame::Counters;
 use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
@@ -94,6 +94,15 @@ impl Page {
         self.used.retain(|(used, _)| *used != first);
     }
 
+    /// What a worker did with the queue of entry `index` when `data` ended; forgets it.
+    pub fn take_serving(&self, index: u32) -> Result<u64, PageError> {
+        let at = u64::from(index) * ENTRY as u64 + SERVING as u64 * 8;
+        let mut bytes = [0; 8];
+        rustix::io::pread(&self.memfd, &mut bytes, at).map_err(io::Error::from)?;
+        rustix::io::pwrite(&self.memfd, &[0; 8], at).map_err(io::Error::from)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
     /// The words of entry `index`, in the order of [`Counters`].
     pub fn read(&self, index: u32) -> Result<[u64; Counters::WORDS], PageError> {
         let mut bytes = [0; ENTRY];
@@ -119,6 +128,8 @@ mod tests {
         assert_eq!((page.take(2).unwrap(), page.take(1).unwrap(), page.take(4).unwrap()), (0, 2, 3));
         rustix::io::pwrite(&page.memfd, &7u64.to_ne_bytes(), 2 * ENTRY as u64).unwrap();
         assert_eq!(page.read(2).unwrap()[0], 7);
+        rustix::io::pwrite(&page.memfd, &1u64.to_ne_bytes(), (2 * ENTRY + SERVING * 8) as u64).unwrap();
+        assert_eq!([page.take_serving(2).unwrap(), page.take_serving(2).unwrap()], [1, 0]);
         page.give(2);
         assert_eq!(page.take(2).unwrap(), 7);
         assert_eq!(page.take(1).unwrap(), 2);

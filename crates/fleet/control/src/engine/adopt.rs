@@ -4,11 +4,14 @@ use super::live::{KeptPort, Live, kept_port};
 use super::{Engine, EngineError, Own};
 use crate::data::{self, Data, KeptData, Page};
 use crate::file::{self, Fabric, Host};
-use crate::keeper::{DATA, NEW, StoredEntry, TRIAL};
-use crate::kinds::{self, PortControl};
+use crate::hosts::Hosts;
+use crate::keeper::{DATA, NEW, StoredEntry, TRIAL, end_strays};
+use crate::kinds::{self, HostSide, PortControl};
 use crate::open::Adopted;
+use crate::run_dir;
 use ringway_fabric::proto::{Reply, Request, State};
 use ringway_spec::Port;
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -61,6 +64,7 @@ impl KeptFabric {
 impl Engine {
     /// Gives the keeper the description of the fabric, if it has changed.
     pub(super) fn keep_fabric(&mut self) {
+        self.functions.keep();
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
@@ -68,8 +72,8 @@ impl Engine {
         self.keeper.put_value(FABRIC, &kept, std::iter::empty::<&OwnedFd>());
     }
 
-    /// Goes on with a fabric that a former `control` process had: `data`, ports and their peers stay; functions,
-    /// programs, guests and hosts are started again.
+    /// Goes on with a fabric that a former `control` process had: `data`, ports and their peers, guests, programs,
+    /// functions with processes and hosts stay; functions on workers and what can't stay are started again.
     ///
     /// If it was another program's, `data` is replaced; returns notes about that for people. An error means that the
     /// fabric must go back to the former program; it comes only if that is possible.
@@ -88,6 +92,8 @@ impl Engine {
             engine.stop_rest(state, is_other).await;
         }
         engine.fabric.switches.clone_from(&fabric.switches);
+        engine.guests.adopt_users(fabric, &mut found);
+        engine.adopt_hosts(fabric, &mut found);
         engine.adopt_ports(fabric, &mut found, state.as_ref()).await;
         match state {
             Some(_) if is_other => match engine.replace_data().await {
@@ -95,16 +101,28 @@ impl Engine {
                 replaced => _ = replaced.inspect_err(|error| tracing::error!(%error, "{LATER}")),
             },
             Some(state) => engine.remove_unknown(&state).await,
-            None => engine.restart_data().await,
+            None => {
+                // What was served is not known to be the reason.
+                drop(engine.take_served());
+                engine.restart_data().await;
+            }
         }
-        let ports = engine.live.len();
+        engine.adopt_guests(fabric, &mut found);
+        engine.adopt_programs(fabric, &mut found);
+        engine.adopt_functions(fabric, &mut found);
+        engine.end_strays();
+        // Of processes that nobody goes on with.
+        found.keys().filter(|name| name.contains("-process/")).for_each(|name| engine.keeper.remove(name));
+        let (ports, guests, functions) = (engine.live.len(), engine.guests.len(), engine.functions.len());
         match trial.as_deref() {
-            Some(NEW) => tracing::info!(ports, "the new program goes on with the fabric"),
-            Some(why) => tracing::error!(why, ports, "the former program goes on with the fabric"),
-            None => tracing::warn!(
-                ports,
-                "the control process was killed: ports continue; the rest of the fabric is restarted"
-            ),
+            Some(NEW) => tracing::info!(ports, guests, functions, "the new program goes on with the fabric"),
+            Some(why) => {
+                tracing::error!(why, ports, guests, functions, "the former program goes on with the fabric");
+            }
+            None => {
+                let what = "the control process was killed: another one goes on";
+                tracing::warn!(ports, guests, functions, "{what}");
+            }
         }
         engine.forget_assignment(None);
         match engine.move_to(fabric).await {
@@ -174,16 +192,16 @@ impl Engine {
         for port in &fabric.ports {
             let Some(kind) = kinds::find(port.kind.name(), self.host.kinds) else { continue };
             let Some(kept) = found.remove(&kept_port(&port.name)) else { continue };
-            let is_of_guest = fabric.guests.iter().any(|guest| guest.ports.contains(&port.name));
-            // A host or a guest that is started again needs a new one.
-            if kind.host_side(port).is_some() || is_of_guest || port.instance.is_some() {
+            // A host that is made again needs a new one.
+            let is_lost = |side: &HostSide| self.fabric.host(&side.host).is_none();
+            if kind.host_side(port).as_ref().is_some_and(is_lost) || port.instance.is_some() {
                 continue;
             }
             let in_data = states.get(&*port.name).copied();
             if state.is_some() && in_data.is_none() && kind.is_in_data() {
                 continue;
             }
-            match self.adopt_port(port, kind, kept, (found, state.is_some(), in_data)).await {
+            match self.adopt_port((port, fabric), kind, kept, (found, state.is_some(), in_data)).await {
                 Ok(()) => self.fabric.ports.push(port.clone()),
                 Err(error) => {
                     tracing::error!(port = port.name, %error, "the port can't be restored; adding it again")
@@ -195,7 +213,7 @@ impl Engine {
     /// Goes on with a port, whose state in `data` is given if there is one.
     async fn adopt_port(
         &mut self,
-        port: &Port,
+        (port, fabric): (&Port, &Fabric),
         kind: &dyn PortControl,
         kept: StoredEntry,
         (found, has_data, in_data): (&mut BTreeMap<String, StoredEntry>, bool, Option<&str>),
@@ -216,10 +234,60 @@ impl Engine {
         let mut live = Live::new(&port.name, (counters, queues), self.epoch, &self.keeper);
         let copies = kept.descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
         let peer = stays.then_some(copies.map_err(system)?);
-        let opener = self.open(port, kind, Adopted::of(&port.name, found, peer));
+        // A guest's user owns its socket.
+        let owned = self.guests.own(port, fabric)?;
+        let opener = self.open(&owned, kind, Adopted::of(&port.name, found, peer));
         live.adopt(opener?, if stays { Some(kept.descriptors) } else { None });
         self.live.insert(port.name.clone(), live);
         Ok(())
+    }
+
+    /// Goes on with guests; those that can't be are added again.
+    fn adopt_guests(&mut self, fabric: &Fabric, found: &mut BTreeMap<String, StoredEntry>) {
+        for guest in &fabric.guests {
+            let folder = self.run.guest(&guest.name);
+            match self.guests.adopt(guest, fabric, folder, found) {
+                Ok(true) => self.fabric.guests.push(guest.clone()),
+                Ok(false) => {}
+                Err(error) => tracing::error!(%error, "the guest is started again"),
+            }
+        }
+    }
+
+    /// Goes on with hosts; those that can't be are made again.
+    fn adopt_hosts(&mut self, fabric: &Fabric, found: &mut BTreeMap<String, StoredEntry>) {
+        for name in Hosts::of_former(fabric, found) {
+            let Some(host) = fabric.host(&name) else { continue };
+            let places = (self.run.host(&name), run_dir::namespace(self.run.path(), &name));
+            match self.hosts.adopt(host, places.clone(), found) {
+                Ok(()) => self.fabric.hosts.push(host.clone()),
+                Err(error) => {
+                    tracing::error!(%error, "the host is made again");
+                    ringway_host::remove_namespace(&places.1);
+                }
+            }
+        }
+    }
+
+    /// Goes on with functions; those that can't be, and those that multiply, are added again.
+    fn adopt_functions(&mut self, fabric: &Fabric, found: &mut BTreeMap<String, StoredEntry>) {
+        self.functions.adopt_snapshots(found);
+        let folder = self.run.functions();
+        for function in fabric.functions.iter().filter(|function| function.instance.is_none()) {
+            match self.functions.adopt(function, fabric, &folder, found) {
+                Ok(true) => self.fabric.functions.push(function.clone()),
+                Ok(false) => {}
+                Err(error) => tracing::error!(%error, "the function is added again"),
+            }
+        }
+    }
+
+    /// Ends processes of the former `control` that nobody goes on with.
+    fn end_strays(&self) {
+        let data = self.data.iter().filter_map(|data| Pid::from_raw(data.pid.cast_signed()));
+        let known = data.chain(self.guests.processes()).chain(self.programs.processes());
+        let known = known.chain(self.functions.processes()).chain(self.hosts.processes());
+        end_strays(&self.keeper, &known.collect(), |pid| self.hosts.have(pid));
     }
 
     /// Removes what `data` has and this fabric has not yet: it is added again.

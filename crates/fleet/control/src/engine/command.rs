@@ -226,9 +226,12 @@ impl Engine {
     }
 
     async fn set_carrier(&mut self, name: &str, carrier: bool) -> Result<(), Failure> {
-        let port = self.port(name)?;
+        let port = self.port(name)?.clone();
+        if carrier && self.absolve(&port).await? {
+            return Ok(());
+        }
         let changed = kinds::find(port.kind.name(), self.host.kinds);
-        let changed = changed.and_then(|kind| kind.with_carrier(port, carrier)).ok_or_else(|| {
+        let changed = changed.and_then(|kind| kind.with_carrier(&port, carrier)).ok_or_else(|| {
             Failure::Conflict(error_body(format!(
                 "port \"{name}\" has no carrier; ports of kinds \"e1000\" and \"vhost-user\" have"
             )))

@@ -232,7 +232,9 @@ impl Engine {
     pub(super) async fn remove_port(&mut self, name: &str) {
         let Some(live) = self.live.remove(name) else { return };
         if live.queues > 0 {
-            if let Err(error) = self.call(name, Request::RemovePort { name: name.into() }).await {
+            if !self.suspects.forget(name)
+                && let Err(error) = self.call(name, Request::RemovePort { name: name.into() }).await
+            {
                 tracing::warn!(%error, "removing port {name}");
             }
             self.page.give(live.counters);
@@ -244,9 +246,14 @@ impl Engine {
         self.keeper.flush();
     }
 
+    /// Whether `data` has a port.
+    fn is_in_service(&self, name: &str) -> bool {
+        self.live.get(name).is_some_and(|live| live.queues > 0) && !self.suspects.has(name)
+    }
+
     /// Moves a port to another worker.
     pub(super) async fn move_port(&mut self, port: &Port) -> Result<(), EngineError> {
-        if self.live.get(&port.name).is_none_or(|live| live.queues == 0) {
+        if !self.is_in_service(&port.name) {
             return Ok(());
         }
         let (name, worker) = (port.name.clone(), port.worker.clone());
@@ -255,7 +262,7 @@ impl Engine {
 
     /// Changes settings of a port that its peer need not know.
     pub(super) async fn change_port(&mut self, port: &Port) -> Result<(), EngineError> {
-        if self.live.get(&port.name).is_none_or(|live| live.queues == 0) {
+        if !self.is_in_service(&port.name) {
             return Ok(());
         }
         self.call(&port.name, Request::ChangePort { port: port.clone() }).await.map(drop)
@@ -271,7 +278,9 @@ impl Engine {
     /// destination missing. Requests are sent without waiting for each reply.
     pub(super) fn add_ports_again(&mut self) -> Resuming {
         let ports = self.fabric.ports.clone();
-        let is_there = |port: &Port| self.live.get(&port.name).is_some_and(|live| live.queues > 0);
+        let is_there = |port: &Port| {
+            self.live.get(&port.name).is_some_and(|live| live.queues > 0) && !self.suspects.has(&port.name)
+        };
         let ports: Vec<Port> = ports.into_iter().filter(is_there).collect();
         let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
         let mut added = Vec::new();
@@ -361,9 +370,32 @@ impl Engine {
         self.ask(Request::Attach { port: name.into(), resumed: true }, kept)
     }
 
+    /// Attaches the peer that a port has, which `data` did not have for a while.
+    pub(super) async fn attach_kept(&mut self, name: &str) {
+        let Some(live) = self.live.get_mut(name).filter(|live| live.serial != 0) else { return };
+        if live.kept.is_empty() {
+            return live.gone("it was out of service");
+        }
+        let attached = match live.attached {
+            true => self.resume_peer(name).await.map(drop),
+            false => {
+                let copies: io::Result<Vec<_>> = live.kept.iter().map(OwnedFd::try_clone).collect();
+                let request = Request::Attach { port: name.into(), resumed: false };
+                match copies {
+                    Ok(copies) => self.ask(request, copies).await.map(drop),
+                    Err(error) => Err(DataError::Refused(error.to_string())),
+                }
+            }
+        };
+        let Some(live) = self.live.get(name) else { return };
+        let (epoch, serial) = (live.epoch, live.serial);
+        self.attached(name, epoch, serial, attached);
+    }
+
     /// Handles an event from a port's opener.
     pub(super) async fn peer(&mut self, event: PeerEvent) {
         let PeerEvent { port: name, epoch, what } = event;
+        let is_suspected = self.suspects.has(&name);
         let Some(live) = self.live.get_mut(&name).filter(|live| live.epoch == epoch) else { return };
         match what {
             What::Failed(reason) => {
@@ -378,7 +410,9 @@ impl Engine {
                 if live.log.allows(&name) {
                     tracing::info!(port = name, reason);
                 }
-                self.detach(&name);
+                if !is_suspected {
+                    self.detach(&name);
+                }
                 self.lost(&name, &reason);
             }
             // An earlier peer, which is detached already.
@@ -395,6 +429,10 @@ impl Engine {
                     live.keeper.open(&name, most);
                 }
                 live.keep();
+                // It is attached when the port is let go on.
+                if is_suspected {
+                    return;
+                }
                 let (inbox, request) =
                     (self.inbox.clone(), Request::Attach { port: name.clone(), resumed: false });
                 self.post(request, descriptors, move |attached| {

@@ -13,6 +13,7 @@ mod live;
 mod program;
 mod replace;
 mod show;
+mod suspect;
 mod upgrade;
 
 pub use adopt::{KeptFabric, descriptor};
@@ -40,7 +41,9 @@ use ringway_scheduler::Placer;
 use ringway_spec::Function;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
+use suspect::Suspects;
 
 /// Messages to the engine.
 #[derive(Debug)]
@@ -53,8 +56,8 @@ pub enum Message {
     DataEnded {
         /// Number of the process since the start of `control`.
         generation: u64,
-        /// Its exit status, in words.
-        status: String,
+        /// Its exit status.
+        status: ExitStatus,
     },
     /// It is time to start `data` again.
     StartData,
@@ -205,6 +208,7 @@ pub struct Engine {
     captures: Captures,
     /// What happened when another program's fabric was gone on with, for people.
     notes: Vec<String>,
+    suspects: Suspects,
 }
 
 impl Engine {
@@ -234,16 +238,16 @@ impl Engine {
             chains: Vec::new(),
             ..fabric.clone()
         };
-        let functions = Functions::new(&fabric.name, program.function.clone(), inbox.clone());
+        let functions = Functions::new(&fabric.name, program.function.clone(), inbox.clone(), keeper.clone());
         Engine {
             fabric: bare,
             file,
             text,
-            keeper,
             is_changed: true,
-            guests: Guests::new(inbox.clone(), host.kinds),
-            hosts: Hosts::default(),
-            programs: Programs::new(program.exec.clone()),
+            guests: Guests::new(inbox.clone(), host.kinds, keeper.clone()),
+            hosts: Hosts::new(keeper.clone()),
+            programs: Programs::new(program.exec.clone(), keeper.clone()),
+            keeper,
             host,
             live: BTreeMap::new(),
             page,
@@ -270,6 +274,7 @@ impl Engine {
             looks_at_idle: false,
             captures: Captures::default(),
             notes: Vec::new(),
+            suspects: Suspects::default(),
         }
     }
 
@@ -305,7 +310,7 @@ impl Engine {
     async fn happened(&mut self, message: Message) {
         match message {
             Message::FromData(event) => self.handle_event(event).await,
-            Message::DataEnded { generation, status } => self.data_ended(generation, &status),
+            Message::DataEnded { generation, status } => self.data_ended(generation, status),
             Message::StartData => self.restart_data().await,
             Message::Peer(event) => self.peer(event).await,
             Message::Rested { port, epoch } => self.rested(&port, epoch),
@@ -572,7 +577,7 @@ impl Engine {
     }
 
     fn spawn_data(&self, generation: u64) -> Result<Spawned, EngineError> {
-        let spawned = Data::spawn(generation, &self.program.data, self.inbox.clone());
+        let spawned = Data::spawn(generation, &self.program.data, self.inbox.clone(), &self.keeper);
         spawned.map_err(|error| EngineError::Data("the data process".into(), error))
     }
 
@@ -587,18 +592,19 @@ impl Engine {
         Ok(data)
     }
 
-    fn data_ended(&mut self, generation: u64, status: &str) {
+    fn data_ended(&mut self, generation: u64, status: ExitStatus) {
         if self.data.as_ref().is_none_or(|data| data.generation != generation) {
             return;
         }
         self.quick =
             if self.data_started.elapsed() > STABLE { 0 } else { (self.quick + 1).min(RESTARTS.len() - 1) };
         let wait = RESTARTS[self.quick.saturating_sub(1)];
-        tracing::error!(status, wait_ms = wait, "the data process ended; starting it again");
+        tracing::error!(%status, wait_ms = wait, "the data process ended; starting it again");
         self.data = None;
         self.held.clear();
         let gone = self.functions.data_ended();
         self.forget_functions(gone);
+        self.look_for_suspects(status);
         later(&self.inbox, Duration::from_millis(wait), Message::StartData);
     }
 

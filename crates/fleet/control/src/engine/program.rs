@@ -4,15 +4,28 @@ use super::command::error_body;
 use super::{Engine, EngineError, Failure};
 use crate::api::ProgramView;
 use crate::file::Fabric;
+use crate::keeper::StoredEntry;
 use crate::programs::{Order, Phase, Shown};
 use ringway_spec::ExecProgram;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 impl Engine {
     /// Adds a program to its port, which exists.
     pub(super) fn add_program(&mut self, program: &ExecProgram, target: &Fabric) -> Result<(), EngineError> {
-        let port = target.port(&program.port);
-        let socket = port.and_then(|port| port.socket.as_ref()).map(|socket| socket.path.clone());
-        Ok(self.programs.add(program, &socket.unwrap_or_default(), &self.run.programs())?)
+        Ok(self.programs.add(program, &socket(program, target), &self.run.programs())?)
+    }
+
+    /// Goes on with programs of a former `control`; those that can't be are added again.
+    pub(super) fn adopt_programs(&mut self, fabric: &Fabric, found: &mut BTreeMap<String, StoredEntry>) {
+        for program in &fabric.programs {
+            let folder = self.run.programs();
+            match self.programs.adopt(program, &socket(program, fabric), &folder, found) {
+                Ok(true) => self.fabric.programs.push(program.clone()),
+                Ok(false) => {}
+                Err(error) => tracing::error!(%error, "the program is started again"),
+            }
+        }
     }
 
     /// Every program, in the order of the file.
@@ -31,6 +44,12 @@ impl Engine {
         };
         self.programs.order(name, order).then_some(()).ok_or_else(unknown)
     }
+}
+
+/// The socket of a program's port.
+fn socket(program: &ExecProgram, fabric: &Fabric) -> PathBuf {
+    let port = fabric.port(&program.port).and_then(|port| port.socket.as_ref());
+    port.map(|socket| socket.path.clone()).unwrap_or_default()
 }
 
 fn view(shown: &Shown<'_>) -> ProgramView {

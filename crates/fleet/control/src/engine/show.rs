@@ -1,6 +1,6 @@
 //! The engine's views of the running fabric.
 
-use super::Engine;
+use super::{Engine, suspect};
 use crate::api::{
     ChainView, Counts, FabricView, FunctionView, PortStats, PortView, StatsView, SwitchView, WorkerView,
 };
@@ -122,6 +122,7 @@ impl Engine {
                 let state = ["waiting", "attached", "up"].get(programs).copied().unwrap_or("up");
                 (state.to_string(), String::new(), format!("{programs} of 2 programs"))
             }
+            _ if self.suspects.has(&port.name) => ("down".into(), String::new(), String::new()),
             Some(state) => (state.state, state.worker, state.detail),
             None => ("waiting".into(), String::new(), String::new()),
         };
@@ -138,7 +139,10 @@ impl Engine {
             },
             worker,
             detail,
-            reason: live.map(|live| printable(&live.reason).into_owned()).unwrap_or_default(),
+            reason: match self.suspects.has(&port.name) {
+                true => suspect::reason(&port.name),
+                false => live.map(|live| printable(&live.reason).into_owned()).unwrap_or_default(),
+            },
         }
     }
 

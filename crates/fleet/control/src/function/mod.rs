@@ -5,7 +5,7 @@ mod ending;
 pub mod graph;
 pub mod handlers;
 mod lines;
-mod process;
+pub mod process;
 mod resident;
 pub mod runner;
 pub mod spare;
@@ -76,6 +76,8 @@ pub enum Order {
     Freeze,
     /// Let a stopped guest run again.
     Thaw,
+    /// Say again that the configuration runs, if it does: another `control` asks.
+    Report,
 }
 
 /// Messages from a function's process.

@@ -4,16 +4,18 @@ use super::admission::{self, Admission, Admitted, Ordered};
 use super::runner::{Ended, Launch, Runner, Tell, What};
 use super::spare::Spare;
 use super::{First, FunctionMessage, Order, ending, lines};
+use crate::keeper::{Keeper, Outliving, StoredEntry};
 use ringway_fabric::{LogLimit, MessageStream, StreamError};
 use ringway_host::{receive_with, send_with};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Child;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// Attack: a process that asks for connections to its ports without end, each of which a port's opener accepts.
@@ -25,57 +27,79 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// A running process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Process {
-    pid: u32,
-    descriptor: OwnedFd,
+    process: Outliving,
     /// Whether this program has killed the process.
     killed: Arc<AtomicBool>,
-    /// The stream to the process, which ends when the stream is closed.
+    /// The stream to the process, which ends when all copies of the stream are closed.
     stream: Arc<MessageStream>,
     /// Snapshots that it has not reported.
     ordered: Ordered,
 }
 
+/// Our ends of what connects a process with `control`.
+struct Ends {
+    stream: OwnedFd,
+    /// By it the process asks for connections to its ports.
+    connector: OwnedFd,
+    output: OwnedFd,
+    errors: OwnedFd,
+}
+
+impl Ends {
+    fn of(child: &mut Child, stream: &MessageStream, connector: UnixStream) -> io::Result<Ends> {
+        let missing = || io::Error::other("the process has no outputs");
+        Ok(Ends {
+            stream: stream.as_fd().try_clone_to_owned()?,
+            connector: connector.into(),
+            output: child.stdout.take().ok_or_else(missing)?.into(),
+            errors: child.stderr.take().ok_or_else(missing)?.into(),
+        })
+    }
+
+    fn all<'e>(&'e self, process: &'e Outliving) -> [BorrowedFd<'e>; 5] {
+        [
+            process.as_fd(),
+            self.stream.as_fd(),
+            self.connector.as_fd(),
+            self.output.as_fd(),
+            self.errors.as_fd(),
+        ]
+    }
+}
+
+/// The keeper's name for the process of the start `number` of a function, of which it has the number and descriptors.
+pub fn kept_process(function: &str, number: u64) -> String {
+    format!("function-process/{function}/{number}")
+}
+
 impl Process {
     /// Starts this program with arguments that make it a function's process, or gives the spare one its order.
     pub fn start(launch: Launch<'_>) -> io::Result<Process> {
-        let Launch { name, start, arguments, spare, listener, memory, port_sockets, tell, .. } = launch;
-        let (keeper, asker) = UnixStream::pair()?;
+        let Launch {
+            name,
+            number,
+            start,
+            arguments,
+            spare,
+            listener,
+            memory,
+            port_sockets,
+            tell,
+            keeper,
+            ..
+        } = launch;
+        let (connector, asker) = UnixStream::pair()?;
         let waiting = spare.map_or_else(|| Spare::start_own_program(arguments), Ok)?;
-        let thread = |what: &str| std::thread::Builder::new().name(format!("function-{what}"));
-        let killed = Arc::new(AtomicBool::new(false));
-        let (give, given) = mpsc::channel();
-        let (owner, ours, end) = (name.to_string(), killed.clone(), tell.clone());
-        // The first thread: whatever fails below, it waits for the process, which otherwise stays a zombie.
-        thread("ends").spawn(move || {
-            if let Ok(child) = given.recv() {
-                end(What::Ended(ended(&owner, child, &ours)));
-            }
-        })?;
         let (mut child, stream) = waiting.take()?;
-        let stream = Arc::new(stream);
-        let process = match identify(&child) {
-            Ok(descriptor) => {
-                let ordered = Ordered::default();
-                Process { pid: child.id(), descriptor, killed, stream: stream.clone(), ordered }
-            }
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(error);
-            }
-        };
-        let out = child.stdout.take();
-        // Can't fail: the thread waits for it.
-        let _ = give.send(child);
-        thread("port_sockets").spawn(move || connect_ports(&keeper, &port_sockets))?;
-        let (receiver, speaker) = (stream.clone(), name.to_string());
-        let (descriptor, killed) = (process.descriptor.try_clone()?, process.killed.clone());
-        let admission = Admission::new(process.ordered.clone());
-        thread("says")
-            .spawn(move || listen(&speaker, &receiver, admission, &tell, || kill(&descriptor, &killed)))?;
-        let printer = name.to_string();
-        // Both pipes are read until their end; the process would block on a full pipe.
-        thread("prints").spawn(move || out.map(|out| lines::log(&printer, out)))?;
+        let ends = Ends::of(&mut child, &stream, connector).inspect_err(|_| {
+            // It may have ended already.
+            let _ = child.kill();
+            let _ = child.wait();
+        })?;
+        let process = Outliving::started(Pid::from_child(&child), keeper)?;
+        let pid = process.pid().as_raw_nonzero().get();
+        keeper.put_value(&kept_process(name, number), &pid, &ends.all(&process));
+        let process = Process::attend((name, number), process, ends, port_sockets, tell, keeper)?;
         // If the process has ended already, the thread that waits for it reports that.
         let mut descriptors = vec![listener.as_fd(), asker.as_fd()];
         descriptors.extend(memory.map(AsFd::as_fd));
@@ -85,32 +109,92 @@ impl Process {
         }
         Ok(process)
     }
+
+    /// Goes on with a process of a former `control`, which is asked whether its configuration runs.
+    pub fn adopt(
+        (name, number): (&str, u64),
+        kept: StoredEntry,
+        port_sockets: Vec<PathBuf>,
+        tell: Tell,
+        keeper: &Keeper,
+    ) -> io::Result<Process> {
+        let pid: i32 = serde_json::from_str(&kept.text)?;
+        let descriptors: Result<[OwnedFd; 5], _> = kept.descriptors.try_into();
+        let missing = |_| io::Error::other("the keeper has not all of its descriptors");
+        let [process, stream, connector, output, errors] = descriptors.map_err(missing)?;
+        let process = Outliving::kept(pid, process, keeper)?;
+        let ends = Ends { stream, connector, output, errors };
+        let process = Process::attend((name, number), process, ends, port_sockets, tell, keeper)?;
+        // A process that has ended needs no order.
+        let _ = process.stream.send(&Order::Report, &[]);
+        Ok(process)
+    }
+
+    /// Starts the threads that attend to a process.
+    fn attend(
+        (name, number): (&str, u64),
+        process: Outliving,
+        ends: Ends,
+        port_sockets: Vec<PathBuf>,
+        tell: Tell,
+        keeper: &Keeper,
+    ) -> io::Result<Process> {
+        let Ends { stream, connector, output, errors } = ends;
+        let (stream, killed) = (Arc::new(MessageStream::new(stream)), Arc::new(AtomicBool::new(false)));
+        // Whatever fails below: dropping it ends the process.
+        let own = Process { process, killed, stream, ordered: Ordered::default() };
+        let thread = |what: &str| std::thread::Builder::new().name(format!("function-{what}"));
+        let (owner, process, killed, end) =
+            (name.to_string(), own.process.clone(), own.killed.clone(), tell.clone());
+        let (keeper, kept) = (keeper.clone(), kept_process(name, number));
+        let waits = thread("ends").spawn(move || {
+            let what = ended(&owner, File::from(errors), &process, &killed);
+            keeper.remove(&kept);
+            end(What::Ended(what));
+        });
+        // Nobody waits for it otherwise.
+        waits.inspect_err(|_| {
+            own.kill();
+            own.process.status();
+        })?;
+        let connector = UnixStream::from(connector);
+        thread("port_sockets").spawn(move || connect_ports(&connector, &port_sockets))?;
+        let (receiver, speaker) = (own.stream.clone(), name.to_string());
+        let (process, killed) = (own.process.clone(), own.killed.clone());
+        let admission = Admission::new(own.ordered.clone());
+        thread("says")
+            .spawn(move || listen(&speaker, &receiver, admission, &tell, || kill(&process, &killed)))?;
+        let printer = name.to_string();
+        // Both pipes are read until their end; the process would block on a full pipe.
+        thread("prints").spawn(move || lines::log(&printer, File::from(output)))?;
+        Ok(own)
+    }
 }
 
 impl Runner for Process {
     fn pid(&self) -> u32 {
-        self.pid
+        self.process.pid().as_raw_nonzero().get().unsigned_abs()
     }
 
     fn ask_to_end(&self) {
         // The process may have ended already.
-        let _ = pidfd_send_signal(&self.descriptor, Signal::TERM);
+        let _ = pidfd_send_signal(&self.process, Signal::TERM);
         self.resume();
     }
 
     /// Stops all its threads.
     fn suspend(&self) {
-        let _ = pidfd_send_signal(&self.descriptor, Signal::STOP);
+        let _ = pidfd_send_signal(&self.process, Signal::STOP);
     }
 
     fn resume(&self) {
         // A process that has ended needs no order.
         let _ = self.stream.send(&Order::Thaw, &[]);
-        let _ = pidfd_send_signal(&self.descriptor, Signal::CONT);
+        let _ = pidfd_send_signal(&self.process, Signal::CONT);
     }
 
     fn kill(&self) {
-        kill(&self.descriptor, &self.killed);
+        kill(&self.process, &self.killed);
     }
 
     fn snapshot(&self, file: OwnedFd, freeze: bool) -> io::Result<()> {
@@ -128,9 +212,9 @@ impl Drop for Process {
     }
 }
 
-fn kill(descriptor: &OwnedFd, killed: &AtomicBool) {
+fn kill(process: &Outliving, killed: &AtomicBool) {
     killed.store(true, Relaxed);
-    let _ = pidfd_send_signal(descriptor, Signal::KILL);
+    let _ = pidfd_send_signal(process, Signal::KILL);
 }
 
 /// Passes a process's messages on until it closes its stream. One that breaks the rules is ended, with a reason.
@@ -161,39 +245,29 @@ fn listen(name: &str, stream: &MessageStream, mut admission: Admission, tell: &T
 }
 
 /// Logs what a function's process writes as errors until its end, and waits for that.
-fn ended(name: &str, mut child: Child, ours: &AtomicBool) -> Ended {
+fn ended(name: &str, errors: File, process: &Outliving, ours: &AtomicBool) -> Ended {
     let before = ending::killed_for_memory();
-    let last = child.stderr.take().map(|errors| lines::log(name, errors)).unwrap_or_default();
-    let status = match child.wait() {
-        Ok(status) => {
-            let more = ending::killed_for_memory().saturating_sub(before);
-            ending::in_words(status, more, ours.load(Relaxed))
-        }
-        Err(error) => error.to_string(),
-    };
-    Ended { status, last: last.join("; ") }
-}
-
-fn identify(child: &Child) -> io::Result<OwnedFd> {
-    let pid = Pid::from_raw(child.id().cast_signed()).ok_or(io::ErrorKind::NotFound)?;
-    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+    let last = lines::log(name, errors);
+    let status = process.status();
+    let more = ending::killed_for_memory().saturating_sub(before);
+    Ended { status: ending::in_words(status, more, ours.load(Relaxed)), last: last.join("; ") }
 }
 
 /// Connects to ports that the process requests by number, and sends it the sockets, until the process has ended. The
 /// process is confined and can't connect by itself.
-fn connect_ports(keeper: &UnixStream, port_sockets: &[PathBuf]) {
+fn connect_ports(connector: &UnixStream, port_sockets: &[PathBuf]) {
     let (mut request, mut limit) = ([0], LogLimit::new(DOORS, Duration::from_secs(1)));
-    while let Ok((1, _)) = receive_with(keeper.as_fd(), &mut request, 0) {
+    while let Ok((1, _)) = receive_with(connector.as_fd(), &mut request, 0) {
         while limit.take(Instant::now()).is_none() {
             std::thread::sleep(PAUSE);
         }
         let port_socket =
             port_sockets.get(usize::from(request[0])).ok_or_else(|| io::ErrorKind::NotFound.into());
         let answered = match port_socket.and_then(UnixStream::connect) {
-            Ok(socket) => send_with(keeper.as_fd(), &[0], &[socket.as_fd()]),
+            Ok(socket) => send_with(connector.as_fd(), &[0], &[socket.as_fd()]),
             Err(error) => {
                 let number = error.raw_os_error().and_then(|number| u8::try_from(number).ok());
-                send_with(keeper.as_fd(), &[number.filter(|number| *number > 0).unwrap_or(1)], &[])
+                send_with(connector.as_fd(), &[number.filter(|number| *number > 0).unwrap_or(1)], &[])
             }
         };
         if answered.is_err() {

@@ -6,6 +6,7 @@ pub use super::resident::report;
 use super::spare::Spare;
 use super::{FunctionMessage, Start};
 use crate::engine::Inbox;
+use crate::keeper::Keeper;
 use ringway_spec::{Function, Isolation, printable, printable_lines};
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -106,6 +107,8 @@ pub struct Launch<'a> {
     pub tell: Tell,
     /// Takes requests to `data`.
     pub inbox: Inbox,
+    /// Lets its process outlive this one.
+    pub keeper: &'a Keeper,
 }
 
 /// Starts a function.

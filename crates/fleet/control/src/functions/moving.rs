@@ -69,6 +69,7 @@ impl Functions {
         result: Result<String, String>,
     ) {
         let PendingSnapshot { memory, then } = pending_snapshot;
+        self.changed.insert(name.into());
         let Some(record) = self.records.get_mut(name) else { return };
         let state = match result {
             Ok(state) => state,

@@ -1,8 +1,12 @@
 //! How many functions start at the same time; further ones wait for their turn, in order.
 
-use super::{FunctionEvent, Functions, Life, What};
-use crate::engine::Message;
-use std::time::Duration;
+use super::{FunctionEvent, Functions, Life, RESTARTS, STABLE, What};
+use crate::engine::{Message, later};
+use crate::function::runner::{self, Launch, Tell};
+use crate::function::{Start, image_of};
+use ringway_spec::Isolation;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Functions that start at the same time, of those that began in the last 2 s.
 ///
@@ -29,11 +33,101 @@ impl Functions {
         if self.queue.is_empty() && self.has_room() {
             return self.launch_now(name);
         }
-        let Some(record) = self.records.get_mut(name) else { return };
+        let Some(record) = self.get(name) else { return };
         // Ignores further events of its last process.
         (record.life, record.turn) = (Life::Queued, 0);
         self.queue.push_back(name.into());
         self.look_later();
+    }
+
+    /// Starts it. A failure is recorded as the function's reason, and retried after a delay, except for a function that
+    /// was requested at run time.
+    pub(super) fn launch_now(&mut self, name: &str) {
+        self.turn += 1;
+        let (turn, tell) = (self.turn, self.teller(name, self.turn));
+        self.changed.insert(name.into());
+        let Some(record) = self.records.get_mut(name) else { return };
+        let handlers = record.socket.display().to_string();
+        let mut start = Start::of(&record.function, &self.fabric, handlers);
+        start.snapshot = record.origin.as_ref().map(|origin| origin.state.clone());
+        start.moved = record.origin.as_ref().is_some_and(|origin| origin.moved);
+        let image = image_of(&record.function);
+        let launch = Launch {
+            name,
+            function: &record.function,
+            number: turn,
+            start,
+            arguments: &self.arguments,
+            spare: (record.function.isolation == Isolation::Vm).then(|| self.spares.take()).flatten(),
+            listener: record.listener.socket(),
+            memory: match &image {
+                Ok(Some(image)) => Some(image),
+                _ => record.origin.as_ref().map(|origin| &origin.memory),
+            },
+            port_sockets: record.port_sockets.clone(),
+            tell,
+            inbox: self.inbox.clone(),
+            keeper: &self.keeper,
+        };
+        let started = runner::launch(launch).and_then(|runner| image.map(|_| runner));
+        if record.function.isolation == Isolation::Vm {
+            self.spares.refill(&self.arguments);
+        }
+        (record.turn, record.draining) = (turn, false);
+        record.launches += 1;
+        record.fallback.clear();
+        record.started = Instant::now();
+        match started {
+            Ok(runner) => {
+                tracing::info!(function = name, pid = runner.pid(), "started");
+                record.life = Life::Running { runner, up: false, suspended: false };
+                if record.awaited.is_some() {
+                    let limit = record.start_limit;
+                    let late = FunctionEvent { name: name.into(), turn, what: What::Late(limit) };
+                    later(&self.inbox, limit, Message::Function(late));
+                }
+            }
+            // The function is removed: see `abandon_failed`.
+            Err(error) if record.awaited.is_some() => {
+                (record.life, record.reason) = (Life::Waiting, error.to_string());
+            }
+            Err(error) => self.again(name, error.to_string()),
+        }
+    }
+
+    /// Reports what happens to the start `turn` of a function.
+    pub(super) fn teller(&self, name: &str, turn: u64) -> Tell {
+        let (inbox, told) = (self.inbox.clone(), name.to_string());
+        Arc::new(move |what| {
+            // Once nobody listens, the fabric is going down.
+            let _ = inbox.send(Message::Function(FunctionEvent::of(&told, turn, what)));
+        })
+    }
+
+    /// Schedules the restart of a function that ended by itself.
+    pub(super) fn again(&mut self, name: &str, reason: String) {
+        let Some(record) = self.get(name) else { return };
+        let was_up = matches!(record.life, Life::Running { up: true, .. });
+        // The first failure may be of the moment, and the next start follows at once.
+        record.failing = !was_up && record.quick > 0;
+        record.quick =
+            if record.started.elapsed() > STABLE { 0 } else { (record.quick + 1).min(RESTARTS.len()) };
+        let wait = RESTARTS[record.quick.saturating_sub(1)];
+        tracing::error!(function = name, reason, wait_ms = wait, "it ended; starting it again");
+        // An error in its configuration is more useful than its exit status.
+        if record.reason.is_empty() {
+            record.reason = reason;
+        }
+        record.past.clone_from(&record.reason);
+        record.life = Life::Waiting;
+        let turn = record.turn;
+        self.start_later(name, turn, Duration::from_millis(wait));
+    }
+
+    /// Starts a function that waits for its restart after a while.
+    pub(super) fn start_later(&self, name: &str, turn: u64, wait: Duration) {
+        let again = FunctionEvent { name: name.into(), turn, what: What::Again };
+        later(&self.inbox, wait, Message::Function(again));
     }
 
     fn look_later(&mut self) {
@@ -90,6 +184,7 @@ mod tests {
     use crate::function::FunctionMessage;
     use crate::function::runner::What as Said;
     use crate::functions::FunctionError;
+    use crate::keeper::Keeper;
     use ringway_spec::Configuration;
     use std::ffi::OsString;
     use std::io::Read;
@@ -125,7 +220,7 @@ mod tests {
             let arguments =
                 ["--exact", &format!("{own}::a_function_that_never_comes_up")].map(OsString::from);
             let (inbox, messages) = inbox();
-            let mut functions = Functions::new("f", arguments.to_vec(), inbox);
+            let mut functions = Functions::new("f", arguments.to_vec(), inbox, Keeper::thread().unwrap());
             functions.slow = Duration::from_secs(3600);
             let folder = std::env::temp_dir().join(format!("ringway-starts-{name}-{}", std::process::id()));
             let mut answers = Vec::new();

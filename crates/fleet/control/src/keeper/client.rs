@@ -3,12 +3,19 @@
 use super::{Request, Response, store::Store};
 use ringway_fabric::{DESCRIPTORS, MessageStream, StreamError};
 use ringway_host::wait_readable;
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, waitpid};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The wait status of a process whose status nobody knows: exit code 1.
+const UNKNOWN: i32 = 1 << 8;
 
 /// What the keeper holds under a name.
 #[derive(Debug, Default)]
@@ -121,6 +128,37 @@ impl Keeper {
             }
         });
         records
+    }
+
+    /// Lets a process outlive this one: its exit status waits until it is asked for.
+    pub fn watch(&self, process: Pid) {
+        self.request(Request::Watch { process: process.as_raw_nonzero().get() }, &[]);
+    }
+
+    /// Forgets a process that was watched.
+    pub fn unwatch(&self, process: Pid) {
+        self.request(Request::Unwatch { process: process.as_raw_nonzero().get() }, &[]);
+    }
+
+    /// Takes the exit status of a process that was watched and has ended, whoever is its parent.
+    pub fn status(&self, process: Pid) -> ExitStatus {
+        let own = loop {
+            match waitpid(Some(process), WaitOptions::empty()) {
+                Err(Errno::INTR) => {}
+                Ok(Some((_, status))) => break Some(status.as_raw()),
+                _ => break None,
+            }
+        };
+        let mut found = own;
+        if own.is_none() {
+            self.ask(&Request::Status { process: process.as_raw_nonzero().get() }, |response, _| {
+                if let Response::Status { status } = response {
+                    found = Some(status);
+                }
+            });
+        }
+        self.unwatch(process);
+        ExitStatus::from_raw(found.unwrap_or(UNKNOWN))
     }
 
     /// All entries, but no records, by name.

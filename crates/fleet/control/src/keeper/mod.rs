@@ -1,7 +1,8 @@
 //! The keeper: holds what outlives `control`, so that another `control` goes on after a crash.
 //!
 //! It holds descriptors and texts under names, and what each port's peer told `data` (its records), and hands all of it
-//! to the next `control`. It interprets nothing of this. `ringway up` is the keeper, and the parent of `control`
+//! to the next `control`. It interprets nothing of this. It also becomes the parent of processes that outlive `control`
+//! ([`Outliving`]), and keeps their exit statuses. `ringway up` is the keeper, and the parent of `control`
 //! ([`process::run`]); where one process is enough, it is a thread ([`Keeper::thread`]).
 //!
 //! It also moves the fabric to another program: it starts the next `control` from it (`trial.rs`), and, once that one
@@ -9,6 +10,7 @@
 
 mod client;
 mod image;
+mod outlive;
 pub mod process;
 mod store;
 mod trial;
@@ -17,6 +19,7 @@ pub use client::{Keeper, StoredEntry};
 pub use image::FORMAT as IMAGE_FORMAT;
 #[cfg(test)]
 pub use image::tests::sample as image_example;
+pub use outlive::{Outliving, end_strays};
 
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +47,12 @@ enum Request {
     Upgrade,
     /// A `control` that was started with [`TRIAL`] serves the fabric. The notes are for people.
     Serving { notes: Vec<String> },
+    /// Leave this process, which outlives `control`, to [`Request::Status`] when it has ended.
+    Watch { process: i32 },
+    /// Return the wait status of this process, if it is the keeper's child by now and has ended, and forget it.
+    Status { process: i32 },
+    /// Forget this process.
+    Unwatch { process: i32 },
 }
 
 /// What the keeper returns, until [`Response::End`].
@@ -55,6 +64,8 @@ enum Response {
     More,
     /// A record, with its descriptors.
     Record { key: u32, bytes: Vec<u8> },
+    /// The wait status of a process.
+    Status { status: i32 },
     /// Nothing more.
     End,
 }

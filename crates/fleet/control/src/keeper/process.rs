@@ -6,7 +6,7 @@ use super::{client::serve, store::Store};
 use crate::upgrade::UpgradeAnswer;
 use ringway_fabric::MessageStream;
 use ringway_host::{SignalFd, become_subreaper, end_children};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const RESTARTS: [u64; 4] = [0, 100, 500, 2_000];
 /// A run longer than this resets the count of quick crashes.
 const STABLE: Duration = Duration::from_secs(1);
+/// The exit code of a `control` that panicked, as that of any program whose first thread panics.
+pub const PANICKED: u8 = 101;
 /// How long processes of the fabric may take to end when `control` has ended.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long `control` may take to end once it has asked for another program.
@@ -37,7 +39,8 @@ pub trait Programs {
     fn keeper(&self, image: i32) -> Vec<OsString>;
 }
 
-/// Runs `control` until it ends by itself; returns its exit code.
+/// Runs `control` until its end is wanted: it exits with 0, or the first one can't bring the fabric up. Returns its exit
+/// code.
 ///
 /// # Errors
 /// The system's.
@@ -67,6 +70,15 @@ enum Next {
     End,
 }
 
+/// Whether a `control` with this status is to be replaced: a signal or a panic ended it, or it can't go on with the
+/// fabric of the one before it, which may be better a moment later.
+fn has_crashed(status: ExitStatus, is_first: bool) -> bool {
+    match status.code() {
+        Some(code) => code == i32::from(PANICKED) || code != 0 && !is_first,
+        None => true,
+    }
+}
+
 struct KeeperProcess<P> {
     programs: P,
     signals: SignalFd,
@@ -74,6 +86,8 @@ struct KeeperProcess<P> {
     trial: Option<Trial>,
     quick_crashes: usize,
     is_started: bool,
+    /// No `control` process of the fabric has ended yet.
+    is_first: bool,
 }
 
 impl<P: Programs> KeeperProcess<P> {
@@ -82,12 +96,14 @@ impl<P: Programs> KeeperProcess<P> {
         let signals = SignalFd::new(&signals).map_err(io::Error::other)?;
         // Guests that outlive `control` have this process as their parent: it collects them.
         become_subreaper().map_err(io::Error::other)?;
-        Ok(KeeperProcess { programs, signals, store, trial: None, quick_crashes: 0, is_started: false })
+        let (trial, quick_crashes, is_started, is_first) = (None, 0, false, true);
+        Ok(KeeperProcess { programs, signals, store, trial, quick_crashes, is_started, is_first })
     }
 
     /// Supervises `control` processes, first the one that runs already, if there is one.
     fn run(mut self, running: Option<(Pid, MessageStream)>) -> io::Result<u8> {
         self.is_started = running.is_some();
+        self.is_first = running.is_none();
         let mut running = running;
         loop {
             let begun = Instant::now();
@@ -126,6 +142,7 @@ impl<P: Programs> KeeperProcess<P> {
 
     /// What becomes of the fabric, whose `control` process has ended.
     fn after(&mut self, status: ExitStatus, begun: Instant) -> Next {
+        let is_first = std::mem::replace(&mut self.is_first, false);
         if let Some(trial) = self.trial.take() {
             trial.go_back(&mut self.store, format!("its control process ended ({status})"));
             return Next::Start(0);
@@ -136,7 +153,7 @@ impl<P: Programs> KeeperProcess<P> {
             return Next::Start(0);
         }
         self.quick_crashes = if begun.elapsed() > STABLE { 0 } else { self.quick_crashes + 1 };
-        match RESTARTS.get(self.quick_crashes).filter(|_| status.signal().is_some()) {
+        match RESTARTS.get(self.quick_crashes).filter(|_| has_crashed(status, is_first)) {
             Some(wait) => {
                 tracing::error!(%status, wait_ms = wait, "the control process ended; starting it again");
                 Next::Start(*wait)
@@ -212,11 +229,7 @@ impl<P: Programs> KeeperProcess<P> {
             if arrived.is_sent && arrived.number != Signal::CHILD.as_raw() {
                 ringway_host::pass_signal(control, arrived.number);
             }
-            while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) {
-                if process == control {
-                    ended = Some(ExitStatus::from_raw(status.as_raw()));
-                }
-            }
+            ended = ended.or_else(|| self.store.collect(control).map(ExitStatus::from_raw));
         }
         ended
     }

@@ -5,8 +5,9 @@ use crate::data::KEPT;
 use crate::engine::kept_port;
 use ringway_fabric::records::{DATAGRAM, Record};
 use ringway_fabric::{DESCRIPTORS, MessageStream, StreamError};
-use ringway_host::{BackgroundClose, try_receive_with};
+use ringway_host::{BackgroundClose, children, try_receive_with};
 use ringway_port::UNRESTORABLE;
+use rustix::process::{Pid, WaitOptions, waitpid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -20,7 +21,34 @@ const DATAGRAMS: usize = 65_536;
 pub(super) struct Slot {
     /// Largest number of descriptors.
     pub most: usize,
+    /// Number of descriptors in `records`.
+    held: usize,
     pub records: BTreeMap<u32, (Vec<u8>, Vec<OwnedFd>)>,
+}
+
+impl Slot {
+    /// A slot with these records.
+    pub fn new(most: usize, records: BTreeMap<u32, (Vec<u8>, Vec<OwnedFd>)>) -> Slot {
+        let held = records.values().map(|(_, descriptors)| descriptors.len()).sum();
+        Slot { most, held, records }
+    }
+
+    /// Puts a record in place of a former one, whose descriptors are returned; without one, only removes that.
+    fn replace(&mut self, key: u32, record: Option<(Vec<u8>, Vec<OwnedFd>)>) -> Vec<OwnedFd> {
+        let added = record.as_ref().map_or(0, |(_, descriptors)| descriptors.len());
+        let former = match record {
+            Some(record) => self.records.insert(key, record),
+            None => self.records.remove(&key),
+        };
+        let former = former.map(|(_, descriptors)| descriptors).unwrap_or_default();
+        self.held = self.held + added - former.len();
+        former
+    }
+}
+
+/// The name of a process that outlives `control`.
+fn watched(process: i32) -> String {
+    format!("watched/{process}")
 }
 
 /// A text and its descriptors.
@@ -112,7 +140,7 @@ impl Store {
             Request::Remove { name } => self.set(name, None),
             Request::Open { port, descriptors } => {
                 self.peer_changes(&port);
-                let slot = Slot { most: descriptors, records: BTreeMap::new() };
+                let slot = Slot { most: descriptors, ..Slot::default() };
                 if let Some(former) = self.slots.insert(port, slot) {
                     self.end(former);
                 }
@@ -137,9 +165,39 @@ impl Store {
             Request::Serving { notes } => {
                 self.set(TRIAL.into(), None);
                 self.serving = Some(notes);
+            Request::Watch { process } => _ = self.named.insert(watched(process), Default::default()),
+            Request::Unwatch { process } => _ = self.named.remove(&watched(process)),
+            Request::Status { process } => {
+                if let Some(status) = self.status(process) {
+                    stream.send(&Response::Status { status }, &[])?;
+                }
+                stream.send(&Response::End, &[])?;
             }
         }
         Ok(())
+    }
+
+    /// The wait status of a process that has come here and has ended.
+    fn status(&mut self, process: i32) -> Option<i32> {
+        let pid = Pid::from_raw(process).filter(|_| self.is_watched(process))?;
+        let (_, status) = waitpid(Some(pid), WaitOptions::NOHANG).ok()??;
+        self.named.remove(&watched(process));
+        Some(status.as_raw())
+    }
+
+    fn is_watched(&self, process: i32) -> bool {
+        self.named.contains_key(&watched(process))
+    }
+
+    /// Collects children that have ended, but not those that are watched: their numbers stay taken until somebody asks
+    /// for their status. Returns the status of `wanted` if it is one of them.
+    pub fn collect(&self, wanted: Pid) -> Option<i32> {
+        let collected = |pid| waitpid(Some(pid), WaitOptions::NOHANG).ok().flatten();
+        let found = collected(wanted).map(|(_, status)| status.as_raw());
+        // The list may lack one while others end; that one is collected later.
+        let others = children().into_iter().filter(|child| !self.is_watched(*child));
+        others.filter_map(Pid::from_raw).filter(|pid| *pid != wanted).for_each(|pid| _ = collected(pid));
+        found
     }
 
     fn send_all(&self, stream: &MessageStream) -> Result<(), StreamError> {
@@ -178,20 +236,22 @@ impl Store {
             return self.close(descriptors);
         };
         let Some(bytes) = bytes else {
-            let former = slot.records.remove(&key);
-            return self.close(former.map(|(_, former)| former).unwrap_or_default());
+            let former = slot.replace(key, None);
+            return self.close(former);
         };
         // Attack: a `data` process that was taken over, and a front-end with more descriptors than may be held.
-        let held: usize = slot.records.values().map(|(_, held)| held.len()).sum();
-        let is_new = !slot.records.contains_key(&key);
-        let is_refused = held + descriptors.len() > slot.most || is_new && slot.records.len() >= RECORDS;
+        let former = slot.records.get(&key);
+        let rest = slot.held - former.map_or(0, |(_, former)| former.len());
+        let is_refused =
+            rest + descriptors.len() > slot.most || former.is_none() && slot.records.len() >= RECORDS;
         let former = if is_refused {
-            slot.records.insert(UNRESTORABLE, (Vec::new(), Vec::new()));
-            Some(descriptors)
+            let mut closed = slot.replace(UNRESTORABLE, Some((Vec::new(), Vec::new())));
+            closed.extend(descriptors);
+            closed
         } else {
-            slot.records.insert(key, (bytes.to_vec(), descriptors)).map(|(_, former)| former)
+            slot.replace(key, Some((bytes.to_vec(), descriptors)))
         };
-        self.close(former.unwrap_or_default());
+        self.close(former);
     }
 
     fn end(&self, slot: Slot) {
@@ -250,11 +310,47 @@ mod tests {
         assert_eq!(records(&mut store), [(3, b"y".to_vec(), 1), (7, b"w".to_vec(), 0)]);
         say("a", 3, None, 0);
         assert_eq!(records(&mut store), [(7, b"w".to_vec(), 0)]);
+        // What was replaced and removed does not count any more.
+        for _ in 0..3 {
+            say("a", 3, Some(b"u"), 2);
+            assert_eq!(records(&mut store), [(3, b"u".to_vec(), 2), (7, b"w".to_vec(), 0)]);
+        }
+        say("a", 3, None, 0);
         say("a", 4, Some(b"v"), 3);
         say("a", 5, Some(&vec![0; ringway_fabric::records::LONGEST + 1]), 0);
         assert_eq!(records(&mut store), [(7, b"w".to_vec(), 0), (UNRESTORABLE, Vec::new(), 0)]);
         store.handle(Request::Close { port: "a".into() }, Vec::new(), &stream).unwrap();
         assert_eq!(records(&mut store), []);
+    }
+
+    #[test]
+    fn the_status_of_a_watched_process_waits_until_it_is_asked_for() {
+        let mut store = Store::default();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (stream, control) = (MessageStream::new(ours.into()), MessageStream::new(theirs.into()));
+        let mut child = std::process::Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
+        let process = child.id().cast_signed();
+        let ask = |store: &mut Store| {
+            store.handle(Request::Status { process }, Vec::new(), &stream).unwrap();
+            match control.receive::<Response>().unwrap().0 {
+                Response::Status { status } => {
+                    assert!(matches!(control.receive::<Response>(), Ok((Response::End, _))));
+                    Some(status >> 8)
+                }
+                _ => None,
+            }
+        };
+        assert_eq!(ask(&mut store), None, "it is not watched");
+        store.handle(Request::Watch { process }, Vec::new(), &stream).unwrap();
+        let status = loop {
+            match ask(&mut store) {
+                None => std::thread::yield_now(),
+                status => break status,
+            }
+        };
+        assert_eq!(status, Some(7));
+        assert_eq!(ask(&mut store), None, "it was told");
+        assert!(child.wait().is_err(), "nobody can get it a second time");
     }
 
     #[test]

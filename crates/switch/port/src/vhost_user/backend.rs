@@ -3,7 +3,7 @@
 use super::device::Guest;
 use super::{Config, offer};
 use crate::session_socket::{Accepted, Received, SessionSocket, SocketError};
-use crate::{Doorbell, Keeper, Kept, Queue, State};
+use crate::{Doorbell, Kept, PeerRecords, Queue, State};
 use ringway_frame::{CountersRef, add};
 use ringway_host::{Clock, FdKind};
 use ringway_vhost_user::feature::protocol;
@@ -85,7 +85,7 @@ pub struct Backend {
     refused: Option<SessionError>,
     socket: SessionSocket,
     /// Keeps the sessions of the port of this name.
-    keeper: Option<(String, Arc<dyn Keeper>)>,
+    keeper: Option<(String, Arc<dyn PeerRecords>)>,
 }
 
 /// State of the session in the port's counters: everything that the front-end told is kept, or a message is being
@@ -134,7 +134,7 @@ impl Backend {
     }
 
     /// Keeps sessions in `keeper`, as those of port `name`.
-    pub(super) fn keep_in(&mut self, name: &str, keeper: Arc<dyn Keeper>) {
+    pub(super) fn keep_in(&mut self, name: &str, keeper: Arc<dyn PeerRecords>) {
         self.keeper = Some((name.into(), keeper));
     }
 
@@ -348,7 +348,7 @@ impl Backend {
 }
 
 /// Keeps records of a session.
-fn keep(keeper: Option<&(String, Arc<dyn Keeper>)>, records: Vec<Record>) {
+fn keep(keeper: Option<&(String, Arc<dyn PeerRecords>)>, records: Vec<Record>) {
     let Some((port, keeper)) = keeper else { return };
     for Record { key, packet } in records {
         keeper.keep(port, key, packet.as_ref().map(|packet| (&*packet.bytes, &*packet.fds)));

@@ -2,7 +2,7 @@
 
 use super::session::region;
 use super::{Backend, BackendError, Config, new};
-use crate::{Keeper, Kept, Queue, Silent, State};
+use crate::{Kept, PeerRecords, Queue, Silent, State};
 use ringway_frame::{Burst, Counters, CountersRef, Storage};
 use ringway_host::{EventFd, wait_readable};
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
@@ -41,7 +41,7 @@ fn copies(fds: &[OwnedFd]) -> Vec<OwnedFd> {
     fds.iter().map(|fd| fd.try_clone().unwrap()).collect()
 }
 
-impl Keeper for Records {
+impl PeerRecords for Records {
     fn keep(&self, port: &str, key: u32, message: Option<(&[u8], &[OwnedFd])>) {
         assert_eq!(port, "p");
         let mut kept = self.0.lock().unwrap();
