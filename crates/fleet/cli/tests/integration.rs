@@ -37,6 +37,7 @@ mod sockets;
 mod stack;
 mod stock_monitors;
 mod tiny;
+mod trace;
 mod vm_kills;
 mod vm_kvm;
 mod vm_memory;

@@ -12,10 +12,12 @@ mod link;
 mod live;
 mod program;
 mod show;
+mod trace;
 
 pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, Ask, Failure};
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
+pub use trace::{Behind, Step, TracedStep};
 
 use crate::change::{self, Change};
 use crate::control::Program;
