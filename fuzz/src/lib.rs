@@ -29,6 +29,7 @@ pub mod stack_frames;
 pub mod stock_machine;
 pub mod summary_dump;
 pub mod tcp_segments;
+pub mod trace_frame;
 pub mod vfio_user_session;
 pub mod vhost_user;
 pub mod virtq;
@@ -55,8 +56,8 @@ macro_rules! each_target {
             capture_filter click_language control_socket fabric_file headers iotlb ip_filter
             moved_connection nic_registers nic_rtl8139 offload pcap pcap_replay pcapng place_expression
             place_inventory place_policy place_trace pppoe_server ring ring_device stack_frames
-            stock_machine summary_dump tcp_segments vfio_user_session vhost_user virtq vm_channel vm_image
-            wire_datagrams
+            stock_machine summary_dump tcp_segments trace_frame vfio_user_session vhost_user virtq vm_channel
+            vm_image wire_datagrams
         }
     };
 }

@@ -24,6 +24,7 @@ mod mac;
 pub mod pcap;
 pub mod pcapng;
 pub mod stp;
+pub mod summary;
 pub mod tcp;
 pub mod tunnel;
 pub mod udp;

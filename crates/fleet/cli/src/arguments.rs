@@ -8,6 +8,7 @@ mod link;
 mod objects;
 mod program;
 mod stack;
+mod trace;
 
 pub use capture::{CaptureArguments, CaptureDirection};
 pub use exec::{Exec, StackKind};
@@ -19,6 +20,7 @@ pub use objects::{
 };
 pub use program::ProgramCommand;
 pub use stack::{StackCommand, Trace};
+pub use trace::TraceArguments;
 
 use crate::place::arguments::PlaceArguments;
 use crate::tiny::arguments::TinyCommand;
@@ -162,6 +164,8 @@ Examples:
     },
     /// Capture frames of ports, as pcapng or a line each.
     Capture(Box<CaptureArguments>),
+    /// Say what would become of a frame at a port: lookup, functions, links, offloads, destinations, drops.
+    Trace(Box<TraceArguments>),
     /// Show where a guest's time goes: programs, kernel, interrupts, idle; and what its process costs.
     #[command(after_help = "\
 For guests that can run commands, see `ringway guest exec --help`.

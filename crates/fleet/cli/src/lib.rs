@@ -49,6 +49,7 @@ mod text;
 mod tiny;
 mod top;
 mod topo;
+mod trace;
 mod up;
 mod upgrade;
 mod values;
@@ -135,6 +136,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Top(options) => top::top(&target, json, &options),
         Command::Graph { seconds } => graph::graph(&target, json, seconds),
         Command::Capture(arguments) => capture::capture(&target, json, *arguments),
+        Command::Trace(arguments) => trace::trace(&target, json, &arguments),
         Command::Profile { name, seconds } => profile::profile(&target, json, &name, seconds),
         Command::Switch { command } => switch::switch(&target, json, command),
         Command::Chain { command } => chain::chain(&target, json, command),

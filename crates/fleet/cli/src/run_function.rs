@@ -1,5 +1,6 @@
 //! The process of a function.
 
+mod trial;
 mod vm;
 
 pub use vm::check_image;
@@ -8,6 +9,7 @@ use crate::fail::Fail;
 use ringway_click_driver::click::Configuration;
 use ringway_click_driver::click::function;
 use ringway_click_driver::inherited::{self, Inherited};
+use ringway_control::function::trial::Trial;
 use ringway_control::function::{First, FunctionMessage, Order, Start};
 use ringway_fabric::{MessageStream, StreamError};
 use ringway_host::{MonitorFence, wait_readable};
@@ -17,13 +19,22 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+/// What the process is to do.
+enum Ordered {
+    /// Run a function, with these descriptors.
+    Start(Box<Start>, Vec<OwnedFd>, vm::Prepared),
+    /// Say what a function would do with a frame.
+    Trial(Box<Trial>),
+}
+
 /// Waits for the order, and prepares for it if `control` says so.
-fn ordered(stream: &MessageStream) -> Result<(Start, Vec<OwnedFd>, vm::Prepared), Fail> {
+fn ordered(stream: &MessageStream) -> Result<Ordered, Fail> {
     let mut prepared = vm::Prepared::default();
     loop {
         match stream.receive::<First>().map_err(Fail::because)? {
             (First::Prepare, _) => prepared = vm::Prepared::new(),
-            (First::Start(start), descriptors) => return Ok((*start, descriptors, prepared)),
+            (First::Start(start), descriptors) => return Ok(Ordered::Start(start, descriptors, prepared)),
+            (First::Trial(trial), _) => return Ok(Ordered::Trial(trial)),
         }
     }
 }
@@ -54,7 +65,10 @@ pub fn run() -> Result<(), Fail> {
     }
     let stream = Arc::new(MessageStream::new(crate::exec::take_input().map_err(Fail::because)?));
     go_first();
-    let (start, descriptors, prepared) = ordered(&stream)?;
+    let (start, descriptors, prepared) = match ordered(&stream)? {
+        Ordered::Start(start, descriptors, prepared) => (*start, descriptors, prepared),
+        Ordered::Trial(trial) => return trial::run(&stream, *trial),
+    };
     crate::name_process(&format!("ringway {}", start.name));
     let mut descriptors = descriptors.into_iter();
     let (Some(listener), Some(connector), memory) =
@@ -100,20 +114,23 @@ pub fn run() -> Result<(), Fail> {
         listeners: vec![(start.handlers.clone(), listener.into())],
         callers: None,
     }));
-    let configuration = Configuration {
+    function::run(configuration(&start), &start.handlers, start.burst as usize, || say(FunctionMessage::Up))
+        .map_err(|wrong| {
+            say(FunctionMessage::Wrong(wrong.clone()));
+            Fail::Failed(wrong)
+        })
+}
+
+/// The configuration to run.
+fn configuration(start: &Start) -> Configuration<'_> {
+    Configuration {
         text: &start.text,
         file: &start.title,
         parameters: &start.parameters,
         ports: &start.ports,
         devices: &start.devices,
         resident: false,
-    };
-    function::run(configuration, &start.handlers, start.burst as usize, || say(FunctionMessage::Up)).map_err(
-        |wrong| {
-            say(FunctionMessage::Wrong(wrong.clone()));
-            Fail::Failed(wrong)
-        },
-    )
+    }
 }
 
 /// Carries out requests for snapshots.

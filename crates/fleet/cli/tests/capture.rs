@@ -2,8 +2,9 @@
 
 use crate::lab::api::{fabric, kill};
 use crate::lab::frames::{LONG, next, patched, program, send};
+use crate::lab::net::can_create_taps;
 use crate::lab::{Lab, Running, until};
-use ringway_host::wait_readable;
+use ringway_host::{PACKET_HEADER, PacketSettings, open_packet, packet_receive, wait_readable};
 use ringway_ring_client::Ring;
 use ringway_wire::pcap::Header;
 use ringway_wire::pcapng::{Block, Decoder, Direction, Packet, Reader};
@@ -16,6 +17,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+/// `PACKET_OUTGOING`: the kind of frames that the host sends.
+const OUTGOING: u8 = 4;
 
 /// A capture that has begun.
 struct Capturing {
@@ -317,6 +321,39 @@ fn errors_name_the_port_and_the_column() {
 }
 
 #[test]
+fn copies_pass_through_an_interface() {
+    if !can_create_taps() {
+        return;
+    }
+    let (lab, mut left, mut right) = pair("capture-interface");
+    let name = format!("rwm{}", std::process::id());
+    let capture = Capturing::start(&lab, &["right", "--direction", "out", "--interface", &name]);
+    let settings = PacketSettings { interface: &name, promiscuous: true, ..PacketSettings::default() };
+    let socket = open_packet(&settings).unwrap();
+    pass(&mut left, &mut right, 0..20);
+    let mut numbers = Vec::new();
+    let mut bytes = [0; 2048];
+    while numbers.len() < 20 {
+        assert_eq!(wait_readable(&[socket.as_fd()], Some(20_000_000_000)).unwrap(), [true]);
+        while let Some(received) = packet_receive(socket.as_fd(), &mut bytes).unwrap() {
+            let frame = &bytes[PACKET_HEADER..received.len];
+            // What the host itself sends there before IPv6 is off.
+            if frame[..12] == [2; 12] {
+                assert_eq!((frame.len(), received.kind), (60, OUTGOING));
+                numbers.push(u32::from_be_bytes(frame[14..18].try_into().unwrap()));
+            }
+        }
+    }
+    assert_eq!(numbers, (0..20).collect::<Vec<_>>());
+    assert_eq!(capture.interrupt(), "20 frames captured, 20 passed\n");
+    let folder = Path::new("/sys/class/net").join(&name);
+    until("the interface is gone", || !folder.exists());
+    let (code, message) = lab.fails(&["capture", "left", "--interface", "much-too-long-a-name"]);
+    assert_eq!(code, 1);
+    assert!(message.starts_with("error: the interface much-too-long-a-name: "), "{message}");
+}
+
+#[test]
 fn wireshark_lists_and_captures_ports() {
     let (lab, mut left, mut right) = pair("extcap");
     let listed = lab.ok(&["capture", "--extcap-interfaces", "--extcap-version=4.0"]);
@@ -386,6 +423,18 @@ fn wireshark_lists_and_captures_ports() {
         .collect();
     times.sort();
     eprintln!("without a fabric: {:?}", times[2]);
+}
+
+#[test]
+fn a_fabric_that_does_not_answer_has_no_interfaces() {
+    let (lab, _left, _right) = pair("extcap-silent");
+    let control = Pid::from_raw(i32::try_from(fabric(&lab)["pid"].as_u64().unwrap()).unwrap()).unwrap();
+    kill_process(control, Signal::STOP).unwrap();
+    let listed = lab.ok(&["capture", "--extcap-interfaces"]);
+    kill_process(control, Signal::CONT).unwrap();
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    let listed = lab.ok(&["capture", "--extcap-interfaces"]);
+    assert_eq!(listed.lines().count(), 3, "{listed}");
 }
 
 #[test]

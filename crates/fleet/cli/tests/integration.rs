@@ -40,6 +40,7 @@ mod stack;
 mod stock_monitors;
 mod suspect;
 mod tiny;
+mod trace;
 mod upgrade;
 mod vm_kills;
 mod vm_kvm;

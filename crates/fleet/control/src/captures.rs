@@ -3,7 +3,7 @@
 //! A client sends a [`CaptureRequest`] and gets a [`CaptureAnswer`], with the memory that `data` writes the copies to;
 //! messages are those of [`MessageStream`]. The capture ends when the client closes its connection.
 
-use crate::engine::{Ask, Failure, Inbox};
+use crate::engine::{Ask, Inbox};
 use crate::open::Watched;
 use ringway_fabric::MessageStream;
 use ringway_fabric::capture::CAPTURES;
@@ -96,7 +96,7 @@ fn client(socket: OwnedFd, inbox: &Inbox, runtime: &Handle) -> Result<(), Box<dy
     let Begun { number, memory } =
         match runtime.block_on(inbox.ask(|answer| Ask::Capture(Box::new(request), answer))) {
             Ok(begun) => begun,
-            Err(failure) => return Ok(stream.send(&CaptureAnswer::Refused(reason(failure)), &[])?),
+            Err(failure) => return Ok(stream.send(&CaptureAnswer::Refused(failure.reason()), &[])?),
         };
     let sent = stream.send(&CaptureAnswer::Begun, &[memory.as_fd()]);
     drop(memory);
@@ -108,14 +108,4 @@ fn client(socket: OwnedFd, inbox: &Inbox, runtime: &Handle) -> Result<(), Box<dy
     // Fails only if the fabric is going down.
     let _ = runtime.block_on(inbox.ask(|answer| Ask::EndCapture(number, answer)));
     Ok(())
-}
-
-fn reason(failure: Failure) -> String {
-    match failure {
-        Failure::Unknown(body)
-        | Failure::Wrong(body)
-        | Failure::Conflict(body)
-        | Failure::Request(_, body) => body.error,
-        Failure::Down => "the fabric is going down".into(),
-    }
 }

@@ -27,6 +27,7 @@ mod programs;
 pub mod run_dir;
 mod snapshots;
 mod svg;
+mod trace;
 pub mod upgrade;
 
 pub use control::{ControlError, Options, Program, run};

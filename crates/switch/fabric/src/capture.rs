@@ -1,9 +1,10 @@
 //! Captures: copies of ports' frames for clients, in shared memory that `data` never waits for.
 //!
-//! A [`Tap`] is one capture's memory. The topology has the taps of each port that is captured; without any, a worker
-//! checks one flag a burst. `forward/capture.rs` has the places where a frame is seen.
+//! A [`CaptureBuffer`] is one capture's memory, a [`CapturePoint`] a port that is captured. Without any, a worker
+//! checks one flag a burst. `forward/capture.rs` has the places where frames are captured, `forward/live_trace.rs`
+//! those where it is recorded what happens to them.
 
-use crate::proto::Capture;
+use crate::proto::{Capture, Traced};
 use ringway_frame::{Burst, Reason};
 use ringway_host::{HostError, Mapping, since_1970};
 use ringway_ring::capture::{Geometry, Producer, Record};
@@ -21,7 +22,7 @@ pub const LONGEST_COPY: u32 = 256 << 10;
 
 /// What happened to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct CaptureEvent {
     /// Inbound if the port's peer sent it, outbound if it is for the peer.
     pub direction: Direction,
     /// Why it was dropped, if it was.
@@ -33,10 +34,10 @@ pub struct Seen {
 const OUTBOUND: u16 = 1;
 const UNCERTAIN: u16 = 2;
 
-impl Seen {
+impl CaptureEvent {
     /// A frame that passes in this direction.
-    pub fn passing(direction: Direction) -> Seen {
-        Seen { direction, drop: None, is_uncertain: false }
+    pub fn passing(direction: Direction) -> CaptureEvent {
+        CaptureEvent { direction, drop: None, is_uncertain: false }
     }
 
     /// As a record's kind.
@@ -47,11 +48,11 @@ impl Seen {
     }
 
     /// From a record's kind; an unknown reason counts as none.
-    pub fn of_kind(kind: u16) -> Seen {
+    pub fn of_kind(kind: u16) -> CaptureEvent {
         let direction = if kind & OUTBOUND != 0 { Direction::Outbound } else { Direction::Inbound };
         let reason = usize::from(kind >> 8).checked_sub(1);
         let drop = reason.and_then(|reason| Reason::ALL.get(reason)).copied();
-        Seen { direction, drop, is_uncertain: kind & UNCERTAIN != 0 }
+        CaptureEvent { direction, drop, is_uncertain: kind & UNCERTAIN != 0 }
     }
 }
 
@@ -78,7 +79,7 @@ struct Writer {
 
 /// A capture's memory and settings.
 #[derive(Debug)]
-pub struct Tap {
+pub struct CaptureBuffer {
     memory: Arc<Mapping>,
     geometry: Geometry,
     filter: Filter,
@@ -86,16 +87,16 @@ pub struct Tap {
     writers: Vec<Mutex<Writer>>,
 }
 
-impl Tap {
+impl CaptureBuffer {
     /// A capture into `memory`, a sealed memfd that [`Geometry::initialize`] prepared.
-    pub fn new(memory: &OwnedFd, settings: Capture) -> Result<Tap, CaptureError> {
+    pub fn new(memory: &OwnedFd, settings: Capture) -> Result<CaptureBuffer, CaptureError> {
         let filter = Filter::parse(&settings.filter)?;
         let memory = Mapping::sealed(memory)?;
         let geometry = Geometry::of(memory.words()).ok_or(CaptureError::Layout)?;
         let lanes = (0..geometry.lanes()).filter_map(|lane| geometry.lane(memory.words(), lane));
         let writer = |lane| Mutex::new(Writer { producer: Producer::new(&lane), bytes: Vec::new() });
         let writers = lanes.map(writer).collect();
-        Ok(Tap { memory, geometry, filter, settings, writers })
+        Ok(CaptureBuffer { memory, geometry, filter, settings, writers })
     }
 
     /// The names of its ports.
@@ -116,12 +117,15 @@ impl Tap {
         })
     }
 
-    fn wants(&self, seen: Seen) -> bool {
-        let Capture { inbound, outbound, drops, .. } = self.settings;
-        match seen.drop {
-            Some(_) if !seen.is_uncertain => drops,
+    fn wants(&self, event: CaptureEvent) -> bool {
+        let Capture { inbound, outbound, drops, verdicts, .. } = self.settings;
+        if verdicts {
+            return false;
+        }
+        match event.drop {
+            Some(_) if !event.is_uncertain => drops,
             _ => {
-                if seen.direction == Direction::Outbound {
+                if event.direction == Direction::Outbound {
                     outbound
                 } else {
                     inbound
@@ -131,15 +135,15 @@ impl Tap {
     }
 
     /// Copies frames of `burst` as port number `port` of the capture.
-    fn see(
+    fn add(
         &self,
         worker: usize,
         port: u16,
-        seen: Seen,
+        event: CaptureEvent,
         burst: &Burst<'_>,
         frames: impl Iterator<Item = usize>,
     ) {
-        if !self.wants(seen) {
+        if !self.wants(event) {
             return;
         }
         let found = self.writer(worker);
@@ -157,37 +161,101 @@ impl Tap {
             bytes.resize(read, 0);
             let count = burst.read(frame, 0, bytes);
             bytes.truncate(count);
-            if !self.filter.matches(&Subject { data: bytes, len, direction: seen.direction }) {
+            if !self.filter.matches(&Subject { data: bytes, len, direction: event.direction }) {
                 continue;
             }
             bytes.truncate(most);
-            let record = Record { port, kind: seen.to_kind(), time: since_1970(), len };
+            let record = Record { port, kind: event.to_kind(), time: since_1970(), len };
             producer.push(&lane, &record, bytes);
         }
         producer.publish(&lane);
     }
 }
 
-/// The taps of a port.
-#[derive(Clone, Debug)]
-pub struct Taps {
-    /// Changes when a port that was not captured is captured again.
-    pub epoch: u64,
-    /// The taps, and the number of the port in each.
-    pub list: Vec<(Arc<Tap>, u16)>,
+/// A frame that a port's peer sent, and what happened to it, as a capture with [`Capture::verdicts`] has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveFrame<'f> {
+    /// What happened to it.
+    pub traced: Traced,
+    /// Its first bytes.
+    pub data: &'f [u8],
 }
 
-impl Taps {
+impl<'f> LiveFrame<'f> {
+    /// As the bytes of a record.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Its names and numbers have a JSON form.
+        let json = serde_json::to_vec(&self.traced).unwrap_or_default();
+        let len = u32::try_from(json.len()).unwrap_or(0);
+        [&len.to_le_bytes(), &json[..], self.data].concat()
+    }
+
+    /// From the bytes of a record; `None` if they are none.
+    pub fn of(bytes: &'f [u8]) -> Option<LiveFrame<'f>> {
+        let (len, rest) = bytes.split_first_chunk()?;
+        let (json, data) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
+        Some(LiveFrame { traced: serde_json::from_slice(json).ok()?, data })
+    }
+}
+
+impl CaptureBuffer {
+    /// Whether it gets what happens to frames, instead of the frames.
+    pub fn has_verdicts(&self) -> bool {
+        self.settings.verdicts
+    }
+
+    /// Adds a frame of `len` bytes that port number `port` of the capture sent at `time`, and what happened to it.
+    fn add_live(&self, worker: usize, port: u16, frame: &LiveFrame<'_>, (time, len): (u64, u32)) {
+        let LiveFrame { traced, data } = frame;
+        let subject = Subject { data, len, direction: Direction::Inbound };
+        let found = self.writer(worker);
+        let lane = found.as_ref().and_then(|(lane, _)| self.geometry.lane(self.memory.words(), *lane));
+        let (Some((_, mut writer)), Some(lane)) = (found, lane) else {
+            return self.geometry.miss(self.memory.words(), 1);
+        };
+        writer.producer.receive(&lane, port);
+        if self.filter.matches(&subject) {
+            let data = &data[..data.len().min(self.settings.snap_len as usize)];
+            let bytes = LiveFrame { traced: traced.clone(), data }.to_bytes();
+            let kind = CaptureEvent::passing(Direction::Inbound).to_kind();
+            writer.producer.push(&lane, &Record { port, kind, time, len }, &bytes);
+        }
+        writer.producer.publish(&lane);
+    }
+}
+
+/// A port whose frames are captured.
+#[derive(Clone, Debug)]
+pub struct CapturePoint {
+    /// Changes when a port that was not captured is captured again.
+    pub epoch: u64,
+    /// The captures, and the number of the port in each.
+    pub list: Vec<(Arc<CaptureBuffer>, u16)>,
+}
+
+impl CapturePoint {
+    /// Whether a capture gets what happens to frames.
+    pub fn has_verdicts(&self) -> bool {
+        self.list.iter().any(|(buffer, _)| buffer.has_verdicts())
+    }
+
+    /// Adds a frame, and what happened to it, to the captures that get that.
+    pub fn add_live(&self, worker: usize, frame: &LiveFrame<'_>, times: (u64, u32)) {
+        for (buffer, port) in self.list.iter().filter(|(buffer, _)| buffer.has_verdicts()) {
+            buffer.add_live(worker, *port, frame, times);
+        }
+    }
+
     /// Copies frames of `burst`.
-    pub fn see(
+    pub fn add(
         &self,
         worker: usize,
-        seen: Seen,
+        event: CaptureEvent,
         burst: &Burst<'_>,
         frames: impl Iterator<Item = usize> + Clone,
     ) {
-        for (tap, port) in &self.list {
-            tap.see(worker, *port, seen, burst, frames.clone());
+        for (buffer, port) in &self.list {
+            buffer.add(worker, *port, event, burst, frames.clone());
         }
     }
 }
@@ -197,15 +265,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_live_frame_is_read_back_and_damaged_bytes_are_refused() {
+        let traced = Traced { lookup: "known".into(), ..Traced::default() };
+        let bytes = LiveFrame { traced, data: &[1, 2, 3] }.to_bytes();
+        let read = LiveFrame::of(&bytes).unwrap();
+        assert_eq!((&*read.traced.lookup, read.data), ("known", &[1, 2, 3][..]));
+        assert!((0..bytes.len() - 3).all(|len| LiveFrame::of(&bytes[..len]).is_none()));
+        assert_eq!(LiveFrame::of(&[0xff; 9]), None);
+    }
+
+    #[test]
     fn kinds_have_every_reason() {
         for direction in [Direction::Inbound, Direction::Outbound] {
             for drop in Reason::ALL.iter().map(|reason| Some(*reason)).chain([None]) {
                 for is_uncertain in [false, true] {
-                    let seen = Seen { direction, drop, is_uncertain };
-                    assert_eq!(Seen::of_kind(seen.to_kind()), seen);
+                    let event = CaptureEvent { direction, drop, is_uncertain };
+                    assert_eq!(CaptureEvent::of_kind(event.to_kind()), event);
                 }
             }
         }
-        assert_eq!(Seen::of_kind(0xff00), Seen::passing(Direction::Inbound));
+        assert_eq!(CaptureEvent::of_kind(0xff00), CaptureEvent::passing(Direction::Inbound));
     }
 }

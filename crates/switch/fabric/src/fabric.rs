@@ -524,6 +524,7 @@ impl Fabric {
                 topology.ports.resize_with(slot + 1, || None);
             }
             topology.ports[slot] = Some(Arc::new(Port {
+                name: (&**name).into(),
                 target,
                 first,
                 queues,
@@ -533,7 +534,7 @@ impl Fabric {
                 budget: record.budget.clone(),
                 place: record.place.clone(),
                 is_suspect: record.quarantine.is_some(),
-                taps: self.captures.taps(name),
+                captures: self.captures.of_port(name),
             }));
         }
         topology.has_captures = !self.captures.is_empty();

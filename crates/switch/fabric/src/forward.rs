@@ -5,6 +5,7 @@ mod capture;
 mod destination;
 mod drops;
 mod flood;
+mod live_trace;
 #[cfg(test)]
 mod pressure;
 mod private_copy;
@@ -22,15 +23,17 @@ use backlog::Backlog;
 use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
+use live_trace::LiveTrace;
 use private_copy::PrivateCopy;
 use properties::Properties;
 use ringway_frame::{BURST, Burst, Caps, CountersRef, Reason, Storage, TxQueue, add};
 use ringway_mem::Turn;
 use ringway_port::offload::{Completer, Whole};
 use ringway_switch::{FlowHash, List, NOWHERE, PortId, Run, Sorter, Verdicts};
+use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-pub use trace::{Fate, OneFrame, Traced, TracedCopy};
+pub use trace::{OneFrame, Traced, TracedCopy, Verdict};
 use wait::{Cut, Full, Waiting, Why};
 
 /// Length of an Ethernet header, and minimum length of a frame.
@@ -82,6 +85,7 @@ impl Forwarder {
         meter.at(Access::of(source.port));
         let mut burst = Burst::begin(storage);
         source.tx.take(turn, &mut burst);
+        live_trace::shorten(topology, port, &mut burst);
         let (burst, is_own) = before_locks(burst, own, port, meter);
         let count = burst.len();
         if count == 0 {
@@ -97,8 +101,9 @@ impl Forwarder {
             source.backlog.block(true);
             return Served::Waiting;
         }
-        port.taps.iter().for_each(|taps| capture::arrived(taps, source, &burst));
+        port.captures.iter().for_each(|point| capture::arrived(point, source, &burst));
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
+        let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
@@ -119,6 +124,7 @@ impl Forwarder {
             combining,
             meter,
             is_own,
+            live: live.as_ref(),
         };
         let mut done = 0;
         while done < count {
@@ -132,10 +138,8 @@ impl Forwarder {
             }
         }
         source.backlog.end(done < count);
-        let counters = &source.counters;
-        add(&counters.bursts, 1);
-        add(&counters.tx_frames, done as u64);
-        add(&counters.tx_bytes, if done == count { bytes } else { bytes_of(&burst, 0, done) });
+        live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
+        source.count(done, if done == count { bytes } else { bytes_of(&burst, 0, done) });
         if done > 0 {
             source.waiting = None;
             return Served::Moved(done);
@@ -231,6 +235,14 @@ impl Source {
     #[inline]
     pub fn worker(&self) -> usize {
         self.worker
+    }
+
+    /// Counts a burst of which so many frames left.
+    #[inline]
+    fn count(&self, frames: usize, bytes: u64) {
+        add(&self.counters.bursts, 1);
+        add(&self.counters.tx_frames, frames as u64);
+        add(&self.counters.tx_bytes, bytes);
     }
 
     /// Notes that the source has no frames.
@@ -383,6 +395,8 @@ struct Delivery<'d, 'b, 't> {
     meter: &'d Meter,
     /// Whether the frames are in our own memory.
     is_own: bool,
+    /// Records what happens to the only frame of the burst.
+    live: Option<&'d RefCell<Box<LiveTrace>>>,
 }
 
 impl<'d> Delivery<'d, '_, '_> {

@@ -203,6 +203,10 @@ pub struct Capture {
     pub filter: String,
     /// Most bytes of a frame that are copied.
     pub snap_len: u32,
+    /// Whether the capture gets what happens to each frame that the ports' peers send ([`crate::capture::LiveFrame`])
+    /// instead of frames.
+    #[serde(default)]
+    pub verdicts: bool,
 }
 
 /// A frame to trace, as if a port's peer sent it.
@@ -216,6 +220,21 @@ pub struct Trace {
     pub offload: [u8; 10],
     /// Whether the frame is sent after that.
     pub inject: bool,
+    /// Addresses that the port's switch would know besides those in its table, or at other ports: sources of the frames
+    /// that are traced before this one.
+    #[serde(default)]
+    pub learned: Vec<LearnedAddress>,
+}
+
+/// An address that a switch would learn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LearnedAddress {
+    /// The address.
+    pub mac: MacAddress,
+    /// The number of its VLAN; 0: none.
+    pub vlan: u16,
+    /// The port's name.
+    pub port: String,
 }
 
 /// What would become of a frame at the next ports.
@@ -225,7 +244,7 @@ pub struct Traced {
     pub worker: String,
     /// What the lookup found: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`, `nowhere`
     /// where there is no switch.
-    pub found: String,
+    pub lookup: String,
     /// What a learning switch would do with the source address: `known`, `new`, `moved`, `refused`.
     #[serde(default)]
     pub learned: Option<String>,
@@ -255,7 +274,7 @@ pub struct TracedCopy {
     pub queue: u32,
     /// `delivered`, `dropped`; `waits`: the destination is full, and the frame waits; `busy`: it could not be looked
     /// at.
-    pub fate: String,
+    pub verdict: String,
     /// Why it is dropped; for one that waits, why it will be if room does not come in time.
     #[serde(default)]
     pub reason: Option<String>,

@@ -1,6 +1,6 @@
 //! The fabric as workers see it: ports, their RX queues, switches. Immutable; a change makes a new topology.
 
-use crate::capture::Taps;
+use crate::capture::CapturePoint;
 use crate::instances::{Ends, InstanceSide};
 use crate::wait_limit::WaitLimit;
 use ringway_frame::{CountersRef, RxQueue};
@@ -30,6 +30,8 @@ impl Topology {
 
 /// A port.
 pub struct Port {
+    /// Its name.
+    pub name: Arc<str>,
     /// The destination of its frames.
     pub target: Target,
     /// Its first RX queue in [`Topology::rx`].
@@ -49,7 +51,7 @@ pub struct Port {
     /// Whether its frames are copied to our own memory before a destination is locked.
     pub is_suspect: bool,
     /// The captures of its frames, if there are any.
-    pub taps: Option<Arc<Taps>>,
+    pub captures: Option<Arc<CapturePoint>>,
 }
 
 /// A port whose frames stay where they are for now.

@@ -1,20 +1,21 @@
 //! Frames to trace: a worker does it between two bursts, since what it reads of ports is a worker's.
 
-use crate::forward::{Forwarder, OneFrame, Served, Source, Traced};
+use crate::forward::{Forwarder, OneFrame, Served, Source, Traced, TracedCopy, Verdict};
+use crate::proto;
 use crate::topology::Topology;
-use ringway_frame::{CountersRef, Offload};
+use ringway_frame::{CountersRef, Offload, Reason};
 use ringway_host::EventFd;
 use ringway_mem::Turn;
-use ringway_switch::PortId;
+use ringway_switch::{Learned, PortId, Station};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a worker found out about a frame, and whether it sent the frame; `None` if the worker ended before.
-pub type Found = Option<(Traced, Option<bool>)>;
+pub type Answer = Option<(Traced, Option<bool>)>;
 
 /// What workers found out, by the number of the request.
 #[derive(Clone)]
 pub struct Answers {
-    answers: Arc<Mutex<Vec<(u64, String, Found)>>>,
+    answers: Arc<Mutex<Vec<(u64, String, Answer)>>>,
     /// Signalled when there are some.
     alarm: Arc<EventFd>,
 }
@@ -25,8 +26,8 @@ impl Answers {
         Answers { answers: Arc::default(), alarm }
     }
 
-    /// Takes all of them: the number of the request, the worker's name, what it found.
-    pub fn take(&self) -> Vec<(u64, String, Found)> {
+    /// Takes all of them: the number of the request, the worker's name, what it answers.
+    pub fn take(&self) -> Vec<(u64, String, Answer)> {
         // The lock is held only for a push, or to take all entries.
         std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -44,12 +45,14 @@ pub struct TraceRequest {
     pub counters: CountersRef,
     /// Its bytes and its offload metadata.
     pub frame: (Vec<u8>, Offload),
+    /// What the port's switch knows besides its table.
+    pub learned: Vec<(Station, PortId)>,
     /// Whether it is sent then.
     pub inject: bool,
     /// Where the answer goes.
     pub answers: Answers,
     /// The answer.
-    pub found: Found,
+    pub answer: Answer,
 }
 
 impl TraceRequest {
@@ -57,9 +60,9 @@ impl TraceRequest {
     #[cold]
     pub fn run(mut self, forwarder: &mut Forwarder, turn: &Turn<'_>, topology: &Topology) {
         let (bytes, offload) = &self.frame;
-        let traced = forwarder.trace(turn, topology, self.port, (bytes, *offload));
+        let traced = forwarder.trace(turn, topology, self.port, (bytes, *offload), &self.learned);
         let sent = self.inject.then(|| self.send(forwarder, turn, topology));
-        self.found = Some((traced, sent));
+        self.answer = Some((traced, sent));
     }
 
     /// Sends the frame, as if the port's peer did; whether it left.
@@ -76,8 +79,48 @@ impl TraceRequest {
 /// A request is always answered.
 impl Drop for TraceRequest {
     fn drop(&mut self) {
-        let answer = (self.call, std::mem::take(&mut self.worker), self.found.take());
+        let answer = (self.call, std::mem::take(&mut self.worker), self.answer.take());
         self.answers.answers.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
         self.answers.alarm.signal();
+    }
+}
+
+impl proto::Traced {
+    /// With the names of ports.
+    pub(crate) fn of(traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
+        let Traced { lookup, learned, dropped, held, copies, omitted } = traced;
+        let learned = learned.map(|learned| match learned {
+            Learned::Known => "known",
+            Learned::New => "new",
+            Learned::Moved => "moved",
+            Learned::Refused => "refused",
+        });
+        let copy = |copy: TracedCopy| {
+            let (verdict, reason, hold) = match copy.verdict {
+                Verdict::Delivered => ("delivered", None, 0),
+                Verdict::Dropped(reason) => ("dropped", Some(reason), 0),
+                Verdict::Waits(hold) => ("waits", Some(Reason::Full), hold),
+                Verdict::Busy => ("busy", None, 0),
+            };
+            proto::TracedCopy {
+                port: name(copy.port),
+                queue: copy.queue,
+                verdict: verdict.into(),
+                reason: reason.map(|reason| reason.name().into()),
+                hold,
+                completed: copy.completed.map(|(bytes, offload)| (bytes, offload.to_bytes())),
+                frames: copy.frames,
+            }
+        };
+        proto::Traced {
+            worker: String::new(),
+            lookup: lookup.into(),
+            learned: learned.map(Into::into),
+            dropped: dropped.map(|reason| reason.name().into()),
+            held,
+            copies: copies.into_iter().map(copy).collect(),
+            omitted,
+            sent: None,
+        }
     }
 }

@@ -29,6 +29,21 @@ pub enum Loss {
 }
 
 impl Loss {
+    /// The share of frames that is lost in the long run.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Loss::None => 0.0,
+            Loss::Random(share) => *share,
+            Loss::GilbertElliott { worse, better, good, .. } if *worse + *better == 0.0 => *good,
+            Loss::GilbertElliott { worse, better, good, bad } => {
+                (better * good + worse * bad) / (worse + better)
+            }
+            Loss::Trace(trace) => {
+                trace.iter().filter(|lost| **lost).count() as f64 / trace.len().max(1) as f64
+            }
+        }
+    }
+
     pub(crate) fn check(&self) -> Result<(), ProfileError> {
         match self {
             Loss::None => Ok(()),

@@ -95,6 +95,11 @@ impl Profile {
         self.queue.check(self.rate.is_some())
     }
 
+    /// Nanoseconds that a frame of `bytes` takes to serialize.
+    pub fn serialization_time(&self, bytes: usize) -> u64 {
+        self.serialization(bytes, 0).0
+    }
+
     /// Nanoseconds that `bytes` take to serialize, and the rest of the division by the rate; `rest` is that of the
     /// frame before, so that rounding does not add up.
     pub(crate) fn serialization(&self, bytes: usize, rest: u64) -> (u64, u64) {

@@ -22,6 +22,12 @@ impl Station {
         Station(mac.0 | u64::from(vlan & 0xfff) << 48)
     }
 
+    /// The station that a frame is for, by its first bytes.
+    pub fn destination(head: &[u8; HEAD]) -> Station {
+        let vlan = if Begin::of(head).is_tagged() { vlan_of(head) } else { 0 };
+        Station::new(Mac::destination(head), vlan)
+    }
+
     /// Its address.
     #[inline]
     pub fn mac(self) -> Mac {

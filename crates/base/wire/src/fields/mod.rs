@@ -2,11 +2,14 @@
 //!
 //! [`Described::parse`] reads a description, `build.rs` makes the frame of it. Fields left out are zero, as in
 //! `ovs-appctl ofproto/trace`, except that lengths and checksums are computed, the time to live is 64, and ARP and ICMP
-//! are requests.
+//! are requests. [`Described::read`] also takes a frame in hexadecimal.
 
 mod build;
+mod hex;
 #[cfg(test)]
 mod tests;
+
+pub use hex::hex;
 
 use crate::MacAddress;
 use alloc::format;
@@ -172,6 +175,20 @@ impl Values {
 }
 
 impl Described {
+    /// Reads a description, or a frame in hexadecimal digits.
+    ///
+    /// # Errors
+    /// As of [`Described::parse`]; or what is no hexadecimal digit, and where.
+    pub fn read(text: &str) -> Result<Described, FieldsError> {
+        let trimmed = text.trim();
+        let is_word = PROTOCOLS.iter().any(|(name, ..)| *name == trimmed);
+        let has_digits = trimmed.chars().next().is_some_and(|first| first.is_ascii_hexdigit());
+        if has_digits && !is_word && !trimmed.contains([',', '=']) {
+            return Ok(Described { frame: hex::frame(text)?, in_port: None });
+        }
+        Described::parse(text)
+    }
+
     /// Reads a description.
     ///
     /// # Errors

@@ -81,7 +81,40 @@ fn mistakes_are_shown_with_their_column() {
     assert!(Described::parse(&"tcp,".repeat(LONGEST)).is_err());
 }
 
+#[test]
+fn hexadecimal_digits_are_a_frame_too() {
+    let read = |text: &str| Described::read(text).map(|described| described.frame);
+    let bytes = [2, 0, 0, 0, 0, 0x1a];
+    for text in [
+        "02000000001a",
+        "02:00:00:00:00:1A",
+        "0200 0000\n 001a",
+        "0x02000000001a",
+        " 0x0000:  0200 0000\n\t0x0004:  001a",
+    ] {
+        assert_eq!(read(text).as_deref(), Ok(&bytes[..]), "{text}");
+    }
+    assert_eq!(read("arp"), Described::parse("arp").map(|described| described.frame), "a protocol's name");
+    assert!(read("dl_type=0x88cc").is_ok());
+    for (text, expected) in [
+        ("02000", "column 5: the last byte has one digit; a byte has two"),
+        ("0200zz", "column 5: `z` is no hexadecimal digit"),
+        ("02\n0g", "column 5: `g` is no hexadecimal digit"),
+        ("", "column 1: a word is missing, such as `tcp` or `dl_dst=02:00:00:00:00:02`"),
+    ] {
+        assert_eq!(read(text).unwrap_err().to_string(), expected, "{text}");
+    }
+    assert!(read(&"00".repeat(65_558)).is_err() && read(&"00".repeat(65_557)).is_ok());
+}
+
 proptest! {
+    #[test]
+    fn digits_are_read_back(bytes in prop::collection::vec(any::<u8>(), 1..100), joined: bool) {
+        let separator = if joined { "" } else { " " };
+        let text: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        prop_assert_eq!(Described::read(&text.join(separator)).unwrap().frame, bytes);
+    }
+
     #[test]
     fn any_text_gives_a_frame_or_an_error_at_a_column_of_it(
         text in "((tcp|udp6|arp|icmp6|dl_vlan|nw_src|ipv6_dst|é)(=([0-9a-f.:+x/-]{0,9}))?,?){0,5}"

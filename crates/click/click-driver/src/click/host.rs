@@ -75,6 +75,11 @@ impl<'a> Host<'a> {
         Self { registry, libraries: Libraries::Along(None) }
     }
 
+    /// An environment as a function has it, without libraries.
+    pub(crate) fn of_function(registry: &'a Registry) -> Self {
+        Self { registry, libraries: Libraries::None }
+    }
+
     /// With other libraries.
     pub(super) fn with(self, libraries: Libraries) -> Self {
         Self { libraries, ..self }

@@ -18,9 +18,9 @@ const GAP: u64 = 1000;
 
 /// A frame and its time, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Frame {
-    pub(super) time: u64,
-    pub(super) data: Vec<u8>,
+pub(crate) struct Frame {
+    pub(crate) time: u64,
+    pub(crate) data: Vec<u8>,
 }
 
 /// Frames as a section has them.

@@ -3,8 +3,8 @@
 //! The function runs in simulated time with the bursts of a real one, so that a test gives the same result each time.
 //! docs/functions.md describes the file.
 mod file;
-mod frames;
-mod ports;
+pub(crate) mod frames;
+pub(crate) mod ports;
 
 pub use crate::click::Complaint;
 

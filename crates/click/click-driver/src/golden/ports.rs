@@ -10,21 +10,21 @@ use std::collections::VecDeque;
 const MOST: usize = 1 << 16;
 
 /// The classes that replace those of real ports.
-pub(super) static CLASSES: [Class; 2] = [
+pub(crate) static CLASSES: [Class; 2] = [
     devices::source(Class::new("FromPort", || Box::<Source>::default())),
     devices::sink(Class::new("ToPort", || Box::<Sink>::default())),
 ];
 /// The classes that replace those of devices.
-pub(super) static DEVICES: [Class; devices::COUNT] = devices::classes(
+pub(crate) static DEVICES: [Class; devices::COUNT] = devices::classes(
     || Box::new(Source { naming: Naming::Device, ..Source::default() }),
     || Box::new(Sink { naming: Naming::Device, ..Sink::default() }),
 );
 
 /// FromPort, or a device that receives.
 #[derive(Default)]
-pub(super) struct Source {
+pub(crate) struct Source {
     naming: Naming,
-    pub(super) port: String,
+    pub(crate) port: String,
     timestamp: bool,
     frames: VecDeque<Frame>,
     timer: Option<Timer>,
@@ -32,7 +32,7 @@ pub(super) struct Source {
 
 impl Source {
     /// Schedules frames, which are sorted by time.
-    pub(super) fn load(&mut self, frames: VecDeque<Frame>, cx: &mut Context<'_>) {
+    pub(crate) fn load(&mut self, frames: VecDeque<Frame>, cx: &mut Context<'_>) {
         self.frames = frames;
         self.set_timer(cx);
     }
@@ -76,12 +76,12 @@ impl Element for Source {
 
 /// ToPort, or a device that sends.
 #[derive(Default)]
-pub(super) struct Sink {
+pub(crate) struct Sink {
     naming: Naming,
-    pub(super) port: String,
-    pub(super) sent: Vec<Frame>,
+    pub(crate) port: String,
+    pub(crate) sent: Vec<Frame>,
     /// Frames that were not kept.
-    pub(super) lost: u64,
+    pub(crate) lost: u64,
     task: Option<Task>,
     signal: Signal,
 }

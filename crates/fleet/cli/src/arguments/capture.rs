@@ -16,6 +16,7 @@ Examples:
   ringway capture left -w - | tcpdump -r -
   ringway capture left --only-drops             dropped frames, each with its reason
   ringway capture left -w last.pcapng --ring 64 keep the last 64 MB, write them at Ctrl-C
+  ringway capture left --interface mon0         for programs that capture from interfaces, as root
   ringway capture --install-extcap              let Wireshark list ports")]
 pub struct CaptureArguments {
     /// Ports, then an expression.
@@ -27,6 +28,9 @@ pub struct CaptureArguments {
     /// Write pcapng to a file, or to standard output (`-`).
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
+    /// Send the copies through a TAP interface, which lasts as long as the capture.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["write", "ring"])]
+    pub interface: Option<String>,
     /// Copy so many bytes of a frame at most; 0 for all.
     #[arg(short, long, value_name = "BYTES", default_value_t = 0)]
     pub snaplen: u32,

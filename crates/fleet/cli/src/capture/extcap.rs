@@ -9,10 +9,16 @@ use crate::fail::Fail;
 use ringway_control::api::PortView;
 use ringway_control::run_dir;
 use ringway_wire::filter::Filter;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// How long fabrics may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What names of interfaces begin with.
 const PREFIX: &str = "ringway:";
@@ -46,16 +52,32 @@ pub fn asked(target: &Target, arguments: &CaptureArguments) -> Option<Result<(),
 fn interfaces() {
     let version = env!("CARGO_PKG_VERSION");
     println!("extcap {{version={version}}}{{display=Ringway}}");
-    let base = run_dir::base();
-    for fabric in run_dir::running(&base) {
-        let client = Client::to(run_dir::api_socket(&base.join(&fabric)));
-        // A fabric that ends now has no ports.
-        let ports: Vec<PortView> = client.and_then(|mut client| client.get("/v1/ports")).unwrap_or_default();
+    for (fabric, ports) in ports() {
         for PortView { name, .. } in ports {
             let shown = format!("Port {name} of Ringway's fabric {fabric}");
             println!("interface {{value={PREFIX}{fabric}:{name}}}{{display={shown}}}");
         }
     }
+}
+
+/// The ports of the fabrics that answer soon, by fabric. A thread each: one that does not answer delays no other.
+fn ports() -> BTreeMap<String, Vec<PortView>> {
+    let end = Instant::now() + ANSWER_TIMEOUT;
+    let (found, answers) = channel();
+    std::thread::spawn(move || {
+        let base = run_dir::base();
+        for fabric in run_dir::running(&base) {
+            let (found, socket) = (found.clone(), run_dir::api_socket(&base.join(&fabric)));
+            std::thread::spawn(move || {
+                // One that ends now has no ports.
+                let ports = Client::to(socket).and_then(|mut client| client.get("/v1/ports"));
+                // Nobody waits for one that is late.
+                let _ = found.send((fabric, ports.unwrap_or_default()));
+            });
+        }
+    });
+    let next = || answers.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
+    std::iter::from_fn(next).collect()
 }
 
 /// Lists the options that Wireshark's dialog shows.
@@ -104,6 +126,7 @@ fn capture(target: &Target, interface: &str, arguments: &CaptureArguments) -> Re
         snaplen: arguments.snaplen,
         count: None,
         ring: None,
+        interface: None,
         drops: arguments.drops,
         only_drops: false,
         direction: arguments.direction,

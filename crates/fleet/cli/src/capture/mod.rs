@@ -1,17 +1,19 @@
 //! `ringway capture`: copies of ports' frames, as a pcapng file or a line each.
 //!
-//! `reader` merges the copies that workers wrote, `sink` writes them, `summary` describes a frame in a line, `extcap`
-//! speaks Wireshark's protocol.
+//! `reader` merges the copies that workers wrote, `sink` writes them, `line` shows a frame, `mirror` is an interface
+//! that carries frames, `extcap` speaks Wireshark's protocol.
 
 mod extcap;
-mod reader;
+mod line;
+mod mirror;
+pub mod reader;
 mod sink;
-mod summary;
 
 use crate::arguments::{CaptureArguments, CaptureDirection, Target};
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::text;
+use mirror::Mirror;
 use reader::{Frame, Reader};
 use ringway_control::api::{FabricView, PortView};
 use ringway_control::captures::{CaptureAnswer, CaptureRequest};
@@ -29,8 +31,8 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Time between two looks at the copies, while there are none, and while there are some.
-const IDLE: Duration = Duration::from_millis(10);
-const BUSY: Duration = Duration::from_millis(1);
+pub const IDLE: Duration = Duration::from_millis(10);
+pub const BUSY: Duration = Duration::from_millis(1);
 /// Memory for copies that were not read yet, in MB, unless the command line says another.
 pub const BUFFER_MB: u64 = 32;
 
@@ -70,9 +72,12 @@ fn run(target: &Target, json: bool, arguments: &CaptureArguments) -> Result<(), 
         ports,
         filter,
         snap_len,
+        verdicts: false,
     };
     // Opened first: what can't be written is not captured.
+    let mirror = arguments.interface.as_deref().map(Mirror::open).transpose()?;
     let mut sink = Sink::open(arguments.write.as_deref(), format, &capture, arguments.ring)?;
+    sink.mirror = mirror;
     let request = CaptureRequest { capture, buffer: arguments.buffer << 20 };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fail::because)?;
@@ -128,7 +133,7 @@ fn words(known: &[&str], arguments: &CaptureArguments) -> Result<(Vec<String>, S
 }
 
 /// Asks the fabric for the copies.
-fn begin(run: &Path, request: &CaptureRequest) -> Result<Reader, Fail> {
+pub fn begin(run: &Path, request: &CaptureRequest) -> Result<Reader, Fail> {
     let path = capture_socket(run);
     let socket = listener::connect(&path).map_err(|error| {
         Fail::Failed(format!("the fabric's socket for captures: {error}; only its user and root may capture"))
@@ -146,20 +151,32 @@ fn begin(run: &Path, request: &CaptureRequest) -> Result<Reader, Fail> {
 }
 
 /// The signals that end a capture.
-struct Signals {
+pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
 }
 
 impl Signals {
-    fn new(runtime: &tokio::runtime::Runtime) -> std::io::Result<Signals> {
+    /// Handles them from now on.
+    pub fn new(runtime: &tokio::runtime::Runtime) -> std::io::Result<Signals> {
         let _entered = runtime.enter();
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
         })
+    }
+
+    /// Waits for one of them; whether one came within this time.
+    pub async fn within(&mut self, time: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(time) => return false,
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+        true
     }
 }
 
@@ -186,12 +203,7 @@ async fn follow(
         }
         is_last = reader.is_over();
         pause = if frames.is_empty() { (2 * pause).min(IDLE) } else { BUSY };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            _ = signals.interrupt.recv() => is_last = true,
-            _ = signals.terminate.recv() => is_last = true,
-            _ = signals.hang_up.recv() => is_last = true,
-        }
+        is_last |= signals.within(pause).await;
         if !is_last && sink.is_closed() {
             return Err(WriteError::Closed);
         }
@@ -208,6 +220,9 @@ fn report(reader: &Reader, sink: &Sink) {
     let mut line = format!("{kept} frames captured, {received} passed");
     if discarded > 0 {
         line.push_str(&format!(", {discarded} older ones discarded by --ring"));
+    }
+    if let Some(refused) = sink.mirror.as_ref().map(Mirror::refused).filter(|refused| *refused > 0) {
+        line.push_str(&format!(", {refused} not carried by the interface"));
     }
     if dropped > 0 {
         line.push_str(&format!(", {dropped} not captured for lack of room; use a larger --buffer or -s 128"));

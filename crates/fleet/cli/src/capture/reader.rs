@@ -1,7 +1,7 @@
 //! Copies from all workers, in the order of their times.
 
 use ringway_fabric::MessageStream;
-use ringway_fabric::capture::Seen;
+use ringway_fabric::capture::CaptureEvent;
 use ringway_host::{Mapping, since_1970, wait_readable};
 use ringway_ring::capture::{Consumer, Geometry, Statistics};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,7 +16,7 @@ pub struct Frame {
     /// Index of its port in the capture.
     pub port: u16,
     /// What happened to it.
-    pub seen: Seen,
+    pub event: CaptureEvent,
     /// Nanoseconds since 1970.
     pub time: u64,
     /// Its length in bytes.
@@ -59,10 +59,10 @@ impl Reader {
             let Some(lane) = self.geometry.lane(self.memory.words(), number) else { continue };
             let waiting = &mut self.waiting;
             let read = consumer.drain(&lane, |record, data| {
-                let (seen, data) = (Seen::of_kind(record.kind), data.to_vec());
+                let (event, data) = (CaptureEvent::of_kind(record.kind), data.to_vec());
                 // Attack: a `data` process that was taken over, and frames that would wait for ever.
                 let time = record.time.min(began.saturating_add(FUTURE));
-                waiting.push(Frame { port: record.port, seen, time, len: record.len, data });
+                waiting.push(Frame { port: record.port, event, time, len: record.len, data });
             });
             read.map_err(|_| "the copies of the data process can't be read; capture again")?;
         }

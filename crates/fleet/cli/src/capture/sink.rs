@@ -1,9 +1,10 @@
 //! Where captured frames go: a pcapng file, or lines.
 
+use super::line::{json, line};
+use super::mirror::Mirror;
 use super::reader::Frame;
-use super::summary::{json, line};
 use crate::fail::Fail;
-use ringway_fabric::capture::Seen;
+use ringway_fabric::capture::CaptureEvent;
 use ringway_fabric::proto::Capture;
 use ringway_host::since_1970;
 use ringway_ring::capture::Statistics;
@@ -84,6 +85,8 @@ impl Output {
 
 /// Writes frames.
 pub struct Sink {
+    /// The interface that carries the frames, instead of the output.
+    pub mirror: Option<Mirror>,
     output: Output,
     format: Format,
     ports: Vec<String>,
@@ -120,7 +123,8 @@ impl Sink {
         let most = |mb: u64| usize::try_from(mb << 20).unwrap_or(usize::MAX);
         let recent = ring.map(|mb| Recent { frames: VecDeque::new(), bytes: 0, most: most(mb) });
         let ports = capture.ports.clone();
-        let mut sink = Sink { output, format, ports, encoded, recent, frames: 0, begun: since_1970() };
+        let begun = since_1970();
+        let mut sink = Sink { mirror: None, output, format, ports, encoded, recent, frames: 0, begun };
         match sink.flush() {
             Ok(()) | Err(WriteError::Closed) => Ok(sink),
             Err(WriteError::Failed(what)) => Err(Fail::Failed(what)),
@@ -142,6 +146,9 @@ impl Sink {
         // `data` may have been taken over: it names ports and lengths.
         let Some(port) = self.ports.get(usize::from(frame.port)) else { return Ok(()) };
         self.frames += 1;
+        if let Some(mirror) = &mut self.mirror {
+            return mirror.send(frame).map_err(WriteError::Failed);
+        }
         let mut one = std::mem::take(&mut self.encoded);
         match self.format {
             Format::Pcapng => {
@@ -149,13 +156,13 @@ impl Sink {
                     interface: frame.port.into(),
                     time: frame.time,
                     original_len: frame.len,
-                    direction: frame.seen.direction,
+                    direction: frame.event.direction,
                     data: &frame.data,
                 };
-                pcapng::write_commented(&mut one, &packet, &comment(frame.seen));
+                pcapng::write_commented(&mut one, &packet, &comment(frame.event));
             }
             Format::Text => {
-                one.extend_from_slice((line(port, frame, &comment(frame.seen)) + "\n").as_bytes())
+                one.extend_from_slice((line(port, frame, &comment(frame.event)) + "\n").as_bytes())
             }
             Format::Json => one.extend_from_slice((json(port, frame) + "\n").as_bytes()),
         }
@@ -184,6 +191,9 @@ impl Sink {
 
     /// Whether the reader of a pipe has closed it.
     pub fn is_closed(&self) -> bool {
+        if self.mirror.is_some() {
+            return false;
+        }
         let mut polled = [PollFd::new(&self.output.file, PollFlags::empty())];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let found = poll(&mut polled, Some(&now));
@@ -209,8 +219,8 @@ impl Sink {
 }
 
 /// What a drop is called in the output; empty for a frame that passed.
-pub fn comment(seen: Seen) -> String {
-    match (seen.drop, seen.is_uncertain) {
+pub fn comment(event: CaptureEvent) -> String {
+    match (event.drop, event.is_uncertain) {
         (None, _) => String::new(),
         (Some(reason), false) => format!("dropped: {}", reason.name()),
         (Some(reason), true) => format!("this frame, or others copied with it, dropped: {}", reason.name()),
@@ -224,14 +234,14 @@ mod tests {
     use ringway_wire::pcapng::{Direction, Reader};
 
     fn frame(number: u64, drop: Option<Reason>) -> Frame {
-        let seen = Seen { direction: Direction::Outbound, drop, is_uncertain: false };
-        Frame { port: (number % 3) as u16, seen, time: number, len: 2000, data: vec![number as u8; 1000] }
+        let event = CaptureEvent { direction: Direction::Outbound, drop, is_uncertain: false };
+        Frame { port: (number % 3) as u16, event, time: number, len: 2000, data: vec![number as u8; 1000] }
     }
 
     fn capture() -> Capture {
         let ports = vec!["left".into(), "right".into()];
         let filter = String::new();
-        Capture { ports, inbound: true, outbound: true, drops: true, filter, snap_len: 1000 }
+        Capture { ports, inbound: true, outbound: true, drops: true, filter, snap_len: 1000, verdicts: false }
     }
 
     fn folder(name: &str) -> std::path::PathBuf {

@@ -2,9 +2,14 @@
 
 mod programs;
 mod routes;
+mod trace;
 mod usage;
 mod view;
 
 pub use ringway_scheduler::{ErrorBody, ProblemView};
 pub use routes::{description, router};
+pub use trace::{
+    CompletionView, DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView,
+    LinkTraceView, NewTrace, SentFrameView, TraceView,
+};
 pub use view::*;

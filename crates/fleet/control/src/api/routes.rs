@@ -90,6 +90,7 @@ struct Description;
 pub fn description() -> utoipa::openapi::OpenApi {
     let mut all = Description::openapi();
     all.merge(super::programs::description());
+    all.merge(super::trace::description());
     all.merge(ringway_scheduler::description());
     all
 }
@@ -134,6 +135,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
         .merge(super::programs::routes())
+        .merge(super::trace::routes())
         .method_not_allowed_fallback(ringway_scheduler::not_so)
         .fallback(async || Failure::Unknown(error_body("there is no such path; see /openapi.json")))
         .layer(DefaultBodyLimit::max(LARGEST))
@@ -145,7 +147,7 @@ fn error_body(error: impl ToString) -> ErrorBody {
 }
 
 /// The error for a request body that is not valid JSON or has the wrong form.
-fn unread(rejection: JsonRejection) -> Failure {
+pub(super) fn unread(rejection: JsonRejection) -> Failure {
     Failure::Request(rejection.status().as_u16(), error_body(rejection.body_text()))
 }
 

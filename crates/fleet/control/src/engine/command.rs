@@ -1,6 +1,6 @@
 //! Requests of the API to the engine.
 
-use super::Engine;
+use super::{Engine, Step, TracedStep};
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
     LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SnapshotView, StatsView,
@@ -35,6 +35,19 @@ pub enum Failure {
     Request(u16, ErrorBody),
     /// The fabric is going down.
     Down,
+}
+
+impl Failure {
+    /// The reason, for people.
+    pub fn reason(self) -> String {
+        match self {
+            Failure::Unknown(body)
+            | Failure::Wrong(body)
+            | Failure::Conflict(body)
+            | Failure::Request(_, body) => body.error,
+            Failure::Down => "the fabric is going down".into(),
+        }
+    }
 }
 
 /// The channel for a request's answer.
@@ -105,6 +118,8 @@ pub enum Ask {
     Handlers(String, Answer<(PathBuf, u64)>),
     /// Turn a port's carrier on or off.
     SetCarrier(String, bool, Answer<()>),
+    /// Trace a frame to the next ports.
+    Trace(Box<Step>, Answer<TracedStep>),
     /// Begin a capture.
     Capture(Box<CaptureRequest>, Answer<Begun>),
     /// End a capture.
@@ -156,6 +171,7 @@ impl Engine {
             Ask::SetLink(name, change, answer) => drop(answer.send(self.set_link(&name, change).await)),
             Ask::Exits(name, answer) => drop(answer.send(self.exits(name).await)),
             Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
+            Ask::Trace(step, answer) => drop(answer.send(self.trace(*step).await)),
             Ask::StartGuest(name, answer) => {
                 drop(answer.send(self.guests.start_checked(&name).await.map_err(guest_failure)))
             }

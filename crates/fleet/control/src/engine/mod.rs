@@ -14,12 +14,14 @@ mod program;
 mod replace;
 mod show;
 mod suspect;
+mod trace;
 mod upgrade;
 
 pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, Ask, Failure};
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
 pub use live::{KeptPort, kept_port};
+pub use trace::{Behind, Step, TracedStep};
 
 use crate::change::{self, Change};
 use crate::control::Program;

@@ -9,6 +9,7 @@ pub mod process;
 mod resident;
 pub mod runner;
 pub mod spare;
+pub mod trial;
 
 use ringway_host::jail::dynamic_user;
 use ringway_host::memfd;
@@ -25,6 +26,8 @@ pub enum First {
     Prepare,
     /// The order.
     Start(Box<Start>),
+    /// Say what the function would do with a frame, and end.
+    Trial(Box<trial::Trial>),
 }
 
 /// The order to a function's process. Two descriptors come with it: the listening socket for handlers, and the

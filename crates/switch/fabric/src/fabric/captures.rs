@@ -1,7 +1,7 @@
 //! The captures of a fabric.
 
 use super::{Fabric, FabricError};
-use crate::capture::{CAPTURES, Tap, Taps};
+use crate::capture::{CAPTURES, CaptureBuffer, CapturePoint};
 use crate::proto::Capture;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Captures by number, and the ports that they concern.
 #[derive(Default)]
 pub(super) struct Captures {
-    taps: BTreeMap<u64, Arc<Tap>>,
+    running: BTreeMap<u64, Arc<CaptureBuffer>>,
     /// Since which capture each port is captured without a pause.
     epochs: BTreeMap<String, u64>,
 }
@@ -18,44 +18,46 @@ pub(super) struct Captures {
 impl Captures {
     /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
-        self.taps.is_empty()
+        self.running.is_empty()
     }
 
     /// Their numbers.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
-        self.taps.keys().copied()
+        self.running.keys().copied()
     }
 
-    /// The taps of a port; a port that was removed and added again has those of its name.
-    pub(super) fn taps(&self, port: &str) -> Option<Arc<Taps>> {
+    /// The captures of a port; a port that was removed and added again has those of its name.
+    pub(super) fn of_port(&self, port: &str) -> Option<Arc<CapturePoint>> {
         let epoch = *self.epochs.get(port)?;
-        let number = |tap: &Tap| tap.ports().iter().position(|name| name == port);
-        let list =
-            self.taps.values().filter_map(|tap| Some((tap.clone(), u16::try_from(number(tap)?).ok()?)));
-        Some(Arc::new(Taps { epoch, list: list.collect() }))
+        let number = |buffer: &CaptureBuffer| buffer.ports().iter().position(|name| name == port);
+        let list = self
+            .running
+            .values()
+            .filter_map(|buffer| Some((buffer.clone(), u16::try_from(number(buffer)?).ok()?)));
+        Some(Arc::new(CapturePoint { epoch, list: list.collect() }))
     }
 }
 
 impl Fabric {
     /// Begins capture `number` into `memory`. Ports that do not exist are captured once they do.
     pub fn capture(&mut self, number: u64, capture: Capture, memory: &OwnedFd) -> Result<(), FabricError> {
-        if self.captures.taps.len() >= CAPTURES {
+        if self.captures.running.len() >= CAPTURES {
             return Err(FabricError::Limit("a fabric has 16 captures at most; end one"));
         }
-        let tap = Tap::new(memory, capture)?;
-        for port in tap.ports() {
+        let buffer = CaptureBuffer::new(memory, capture)?;
+        for port in buffer.ports() {
             self.captures.epochs.entry(port.clone()).or_insert(number);
         }
-        self.captures.taps.insert(number, Arc::new(tap));
+        self.captures.running.insert(number, Arc::new(buffer));
         self.publish();
         Ok(())
     }
 
     /// Ends a capture; its memory is not written any more after the turns that may see it.
     pub fn end_capture(&mut self, number: u64) {
-        let Captures { taps, epochs } = &mut self.captures;
-        taps.remove(&number);
-        epochs.retain(|port, _| taps.values().any(|tap| tap.ports().contains(port)));
+        let Captures { running, epochs } = &mut self.captures;
+        running.remove(&number);
+        epochs.retain(|port, _| running.values().any(|buffer| buffer.ports().contains(port)));
         self.publish();
     }
 }

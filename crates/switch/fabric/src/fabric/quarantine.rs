@@ -41,6 +41,7 @@ impl Quarantine {
     pub(super) fn publish(&self, topology: &mut Topology, record: &Record, hold: u64, first: u32) {
         let port = |target, (first, queues), budget, steer| {
             Some(Arc::new(Port {
+                name: (&*record.spec.name).into(),
                 target,
                 first,
                 queues,
@@ -51,7 +52,7 @@ impl Quarantine {
                 place: None,
                 is_suspect: false,
                 // Frames are captured where the port's own queues take them.
-                taps: None,
+                captures: None,
             }))
         };
         let (own, next) = (usize::from(self.id), usize::from(self.id) + 1);

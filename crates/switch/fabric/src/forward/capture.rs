@@ -1,7 +1,8 @@
 //! The places where captured ports' frames are copied.
 
-use super::{Delivery, Destination, Source};
-use crate::capture::{Seen, Taps};
+use super::live_trace::LiveTrace;
+use super::{Delivery, Destination, Source, Verdict};
+use crate::capture::{CaptureEvent, CapturePoint};
 use crate::topology::Port;
 use ringway_frame::{Burst, Lost, Reason};
 use ringway_switch::PortId;
@@ -9,11 +10,13 @@ use ringway_wire::pcapng::Direction;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Which of a source's frames were captured.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Captured {
     epoch: u64,
     /// The number of the first one that was not, counted as `tx_frames` counts those that left.
     next: u64,
+    /// What has happened so far to the first frame, if that is captured.
+    pub(super) live: Option<Box<LiveTrace>>,
 }
 
 impl Captured {
@@ -21,42 +24,44 @@ impl Captured {
     #[inline]
     pub(super) fn rest(&mut self) {
         self.next = 0;
+        self.live = None;
     }
 }
 
 /// Captures the frames of a burst that were not captured yet: those that wait are taken again.
 #[cold]
-pub(super) fn arrived(taps: &Taps, source: &mut Source, burst: &Burst<'_>) {
+pub(super) fn arrived(point: &CapturePoint, source: &mut Source, burst: &Burst<'_>) {
     let left = source.counters.tx_frames.load(Relaxed);
-    if source.captured.epoch != taps.epoch {
-        source.captured = Captured { epoch: taps.epoch, next: left };
+    if source.captured.epoch != point.epoch {
+        source.captured = Captured { epoch: point.epoch, next: left, live: None };
     }
     let known = usize::try_from(source.captured.next.saturating_sub(left)).unwrap_or(usize::MAX);
     let count = burst.len();
-    taps.see(source.worker(), Seen::passing(Direction::Inbound), burst, known.min(count)..count);
+    point.add(source.worker(), CaptureEvent::passing(Direction::Inbound), burst, known.min(count)..count);
     source.captured.next = source.captured.next.max(left + count as u64);
 }
 
 impl Delivery<'_, '_, '_> {
-    fn taps(&self, port: PortId) -> Option<&Taps> {
-        self.topology.port(port).and_then(|port: &Port| port.taps.as_deref())
+    fn point(&self, port: PortId) -> Option<&CapturePoint> {
+        self.topology.port(port).and_then(|port: &Port| port.captures.as_deref())
     }
 
     /// Copies frames to a destination, and captures them there.
     #[inline]
     pub(super) fn put(&self, to: &mut Destination<'_>, burst: &Burst<'_>, frames: &[u16]) {
         if self.topology.has_captures {
-            return self.put_captured(to, burst, frames);
+            return self.put_and_capture(to, burst, frames);
         }
         to.put(self.turn, burst, frames);
     }
 
     #[cold]
-    fn put_captured(&self, to: &mut Destination<'_>, burst: &Burst<'_>, frames: &[u16]) {
-        let Some(taps) = self.taps(to.slot.port) else {
+    fn put_and_capture(&self, to: &mut Destination<'_>, burst: &Burst<'_>, frames: &[u16]) {
+        let point = self.point(to.slot.port);
+        if point.is_none() && self.live.is_none() {
             to.put(self.turn, burst, frames);
             return;
-        };
+        }
         let drops = &to.slot.counters.rx_drops;
         let before: Vec<u64> = drops.iter().map(|count| count.load(Relaxed)).collect();
         let Lost { frames: lost, .. } = to.put(self.turn, burst, frames);
@@ -64,13 +69,19 @@ impl Delivery<'_, '_, '_> {
         let reason = drops.iter().zip(&before).position(|(count, before)| count.load(Relaxed) != *before);
         let drop = (lost > 0).then(|| reason.and_then(|reason| Reason::ALL.get(reason)).copied()).flatten();
         let is_uncertain = drop.is_some() && lost < frames.len() as u64;
-        let seen = Seen { direction: Direction::Outbound, drop, is_uncertain };
-        taps.see(self.source.worker(), seen, burst, numbers(frames));
+        let event = CaptureEvent { direction: Direction::Outbound, drop, is_uncertain };
+        if let Some(point) = point {
+            point.add(self.source.worker(), event, burst, numbers(frames));
+        }
+        if let Some(live) = self.live.filter(|_| !frames.is_empty()) {
+            let verdict = drop.filter(|_| !is_uncertain).map_or(Verdict::Delivered, Verdict::Dropped);
+            live.borrow_mut().record(to.slot.port, verdict, frames.len());
+        }
     }
 
     /// Captures frames that are dropped at a port.
     #[cold]
-    pub(super) fn see_dropped(
+    pub(super) fn capture_dropped(
         &self,
         port: PortId,
         reason: Reason,
@@ -79,11 +90,14 @@ impl Delivery<'_, '_, '_> {
         if !self.topology.has_captures {
             return;
         }
-        let Some(taps) = self.taps(port) else { return };
         let is_own = port == self.source.port;
+        if let Some(live) = self.live.filter(|_| frames.clone().next().is_some()) {
+            live.borrow_mut().drop_at((!is_own).then_some(port), reason);
+        }
+        let Some(point) = self.point(port) else { return };
         let direction = if is_own { Direction::Inbound } else { Direction::Outbound };
-        let seen = Seen { direction, drop: Some(reason), is_uncertain: false };
-        taps.see(self.source.worker(), seen, self.burst, frames);
+        let event = CaptureEvent { direction, drop: Some(reason), is_uncertain: false };
+        point.add(self.source.worker(), event, self.burst, frames);
     }
 }
 
@@ -96,7 +110,7 @@ pub(super) fn numbers(frames: &[u16]) -> impl Iterator<Item = usize> + Clone {
 mod tests {
     use super::super::tests::{Bench, frame};
     use super::*;
-    use crate::capture::Tap;
+    use crate::capture::CaptureBuffer;
     use crate::proto::Capture;
     use proptest::prelude::*;
     use ringway_frame::Counters;
@@ -109,17 +123,17 @@ mod tests {
         memory: Arc<Mapping>,
         geometry: Geometry,
         consumers: Vec<Consumer>,
-        frames: Vec<(u16, Seen, u64, Vec<u8>)>,
+        frames: Vec<(u16, CaptureEvent, u64, Vec<u8>)>,
     }
 
-    fn tap(bytes: usize, settings: &Capture) -> (Arc<Tap>, Reading) {
+    fn buffer(bytes: usize, settings: &Capture) -> (Arc<CaptureBuffer>, Reading) {
         let geometry = Geometry::new(2, 3, bytes);
         let file = memfd("ringway-test-capture", geometry.bytes()).unwrap();
         let memory = Mapping::sealed(&file).unwrap();
         geometry.initialize(memory.words());
-        let tap = Tap::new(&file, settings.clone()).unwrap();
+        let buffer = CaptureBuffer::new(&file, settings.clone()).unwrap();
         (
-            Arc::new(tap),
+            Arc::new(buffer),
             Reading { memory, geometry, consumers: vec![Consumer::default(); 2], frames: Vec::new() },
         )
     }
@@ -130,14 +144,19 @@ mod tests {
                 let lane = self.geometry.lane(self.memory.words(), number).unwrap();
                 let frames = &mut self.frames;
                 let each = |record: ringway_ring::capture::Record, data: &[u8]| {
-                    frames.push((record.port, Seen::of_kind(record.kind), record.time, data.to_vec()));
+                    frames.push((
+                        record.port,
+                        CaptureEvent::of_kind(record.kind),
+                        record.time,
+                        data.to_vec(),
+                    ));
                 };
                 consumer.drain(&lane, each).unwrap();
             }
         }
 
         /// Frames captured at a port, and those for which there was no room.
-        fn count(&self, port: u16, is: impl Fn(Seen) -> bool) -> u64 {
+        fn count(&self, port: u16, is: impl Fn(CaptureEvent) -> bool) -> u64 {
             self.frames.iter().filter(|frame| frame.0 == port && is(frame.1)).count() as u64
         }
 
@@ -155,7 +174,8 @@ mod tests {
 
     fn settings(filter: &str) -> Capture {
         let ports = ["a", "b", "c"].map(String::from).to_vec();
-        Capture { ports, inbound: true, outbound: true, drops: true, filter: filter.into(), snap_len: 40 }
+        let filter = filter.into();
+        Capture { ports, inbound: true, outbound: true, drops: true, filter, snap_len: 40, verdicts: false }
     }
 
     fn sum(counters: &[std::sync::atomic::AtomicU64]) -> u64 {
@@ -176,9 +196,9 @@ mod tests {
         ) {
             let mut bench = Bench::new(3);
             let all = settings("");
-            let (first, mut everything) = tap(if is_small { 8192 } else { 1 << 22 }, &all);
-            let (second, mut short) = tap(1 << 22, &settings("less 100"));
-            bench.tap(&[first, second]);
+            let (first, mut everything) = buffer(if is_small { 8192 } else { 1 << 22 }, &all);
+            let (second, mut short) = buffer(1 << 22, &settings("less 100"));
+            bench.capture(&[first, second]);
             for (port, frames, receiver, room, is_away, time) in steps {
                 bench.set_room(receiver, room);
                 bench.change(receiver, |peer| peer.set_away(is_away));
@@ -210,15 +230,15 @@ mod tests {
                 prop_assert_eq!((received, accepted), (tx + rx + drops, tx + rx + drops));
                 prop_assert_eq!(everything.count(port, |_| true) + lost, received);
                 if !is_small {
-                    let inbound = |seen: Seen| seen == Seen::passing(Direction::Inbound);
+                    let inbound = |event: CaptureEvent| event == CaptureEvent::passing(Direction::Inbound);
                     prop_assert_eq!(everything.count(port, inbound), tx);
-                    let outbound = |seen: Seen| seen == Seen::passing(Direction::Outbound);
+                    let outbound = |event: CaptureEvent| event == CaptureEvent::passing(Direction::Outbound);
                     prop_assert_eq!(everything.count(port, outbound), rx);
                     for reason in Reason::ALL {
                         let counted = counters.tx_drops[*reason as usize].load(Relaxed)
                             + counters.rx_drops[*reason as usize].load(Relaxed);
-                        let seen = everything.count(port, |seen| seen.drop == Some(*reason));
-                        prop_assert_eq!(seen, counted, "{:?}", reason);
+                        let captured = everything.count(port, |event| event.drop == Some(*reason));
+                        prop_assert_eq!(captured, counted, "{:?}", reason);
                     }
                 }
                 let [received, accepted, lost] = short.statistics(port.into());
@@ -234,30 +254,30 @@ mod tests {
     #[test]
     fn a_second_capture_of_a_port_does_not_repeat_frames_that_wait() {
         let mut bench = Bench::new(3);
-        let (first, mut one) = tap(1 << 20, &settings(""));
-        let (second, mut two) = tap(1 << 20, &settings(""));
-        bench.tap(std::slice::from_ref(&first));
+        let (first, mut one) = buffer(1 << 20, &settings(""));
+        let (second, mut two) = buffer(1 << 20, &settings(""));
+        bench.capture(std::slice::from_ref(&first));
         bench.teach();
         one.read();
         one.frames.clear();
         bench.set_room(1, 1);
         bench.send(0, &[frame(1, 0, 60), frame(1, 0, 61), frame(1, 0, 62)]);
         bench.serve(0);
-        bench.tap(&[first.clone(), second]);
+        bench.capture(&[first.clone(), second]);
         bench.set_room(1, 100);
         bench.serve(0);
         one.read();
         two.read();
-        let inbound = |seen: Seen| seen.direction == Direction::Inbound;
+        let inbound = |event: CaptureEvent| event.direction == Direction::Inbound;
         assert_eq!((one.count(0, inbound), two.count(0, inbound)), (3, 0), "they had arrived before");
-        assert_eq!((one.count(1, |seen| !inbound(seen)), two.count(1, |seen| !inbound(seen))), (3, 2));
+        assert_eq!((one.count(1, |event| !inbound(event)), two.count(1, |event| !inbound(event))), (3, 2));
         // Without captures nothing is copied.
-        bench.tap(&[]);
+        bench.capture(&[]);
         bench.send(0, &[frame(1, 0, 60)]);
         bench.serve(0);
         one.read();
         assert_eq!(one.count(0, inbound), 3);
-        bench.tap(&[first]);
+        bench.capture(&[first]);
         bench.send(0, &[frame(1, 0, 60)]);
         bench.serve(0);
         one.read();

@@ -106,7 +106,7 @@ impl Unsuited<'_, '_> {
             Outcome::Frames(frames) => usize::from(*frames),
             Outcome::Dropped(reason) => {
                 to.slot.counters.drop_rx(*reason, 1);
-                delivery.see_dropped(to.slot.port, *reason, [usize::from(*input)].into_iter());
+                delivery.capture_dropped(to.slot.port, *reason, [usize::from(*input)].into_iter());
                 0
             }
         });

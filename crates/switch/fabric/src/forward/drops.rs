@@ -22,7 +22,7 @@ impl Delivery<'_, '_, '_> {
                 slot.port
             }
         };
-        self.see_dropped(port, Reason::Down, numbers(frames));
+        self.capture_dropped(port, Reason::Down, numbers(frames));
     }
 
     /// Counts the frames of `start..cut` that were not delivered.
@@ -40,14 +40,14 @@ impl Delivery<'_, '_, '_> {
             listed += frames.len();
             if cut.busy & 1 << number != 0 {
                 self.source.counters.drop_tx(Reason::Busy, frames.len());
-                self.see_dropped(self.source.port, Reason::Busy, numbers(frames));
+                self.capture_dropped(self.source.port, Reason::Busy, numbers(frames));
                 continue;
             }
             let Some(slot) = self.topology.rx.get(list.destination as usize) else { continue };
             match open.iter().chain(unsuited).find(|to| to.list == number) {
                 Some(to) if to.fits < frames.len() => {
                     slot.counters.drop_rx(Reason::Full, frames.len() - to.fits);
-                    self.see_dropped(slot.port, Reason::Full, numbers(&frames[to.fits..]));
+                    self.capture_dropped(slot.port, Reason::Full, numbers(&frames[to.fits..]));
                 }
                 Some(_) => {}
                 None => self.count_away(slot, frames),
@@ -61,7 +61,7 @@ impl Delivery<'_, '_, '_> {
             let reason = without_destination(self.topology, self.source.port, verdict, len);
             let Some(reason) = reason else { continue };
             self.source.counters.drop_tx(reason, 1);
-            self.see_dropped(self.source.port, reason, [frame].into_iter());
+            self.capture_dropped(self.source.port, reason, [frame].into_iter());
         }
     }
 }

@@ -69,7 +69,7 @@ impl<'d> Delivery<'d, '_, '_> {
                 // Only the worker that has the queue locked writes its counters.
                 Err(Busy) => {
                     self.source.counters.drop_tx(Reason::Busy, frames.len());
-                    self.see_dropped(own, Reason::Busy, numbers(&frames));
+                    self.capture_dropped(own, Reason::Busy, numbers(&frames));
                 }
             }
         }
@@ -81,7 +81,7 @@ impl<'d> Delivery<'d, '_, '_> {
         if is_done {
             if reached == 0 && first == 0 {
                 self.source.counters.drop_tx(Reason::NoPort, frames.len());
-                self.see_dropped(own, Reason::NoPort, numbers(&frames));
+                self.capture_dropped(own, Reason::NoPort, numbers(&frames));
             }
             self.release(frames.len());
         }
@@ -132,7 +132,7 @@ impl<'d> Delivery<'d, '_, '_> {
         };
         if delivered < frames.len() {
             to.slot.counters.drop_rx(Reason::Full, frames.len() - delivered);
-            self.see_dropped(to.slot.port, Reason::Full, numbers(&frames[delivered..]));
+            self.capture_dropped(to.slot.port, Reason::Full, numbers(&frames[delivered..]));
         } else {
             to.fits_all(self.turn.now, self.port.hold);
         }

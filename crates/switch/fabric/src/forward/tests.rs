@@ -2,7 +2,7 @@
 
 use super::wait::{ANSWER, OCCUPIED};
 use super::*;
-use crate::capture::{Tap, Taps};
+use crate::capture::{CaptureBuffer, CapturePoint};
 use crate::topology::{Steer, Switch};
 use proptest::prelude::*;
 use ringway_frame::{Caps, Lost, Needs, Offload, RxQueue};
@@ -163,6 +163,7 @@ impl Bench {
             topology.rx.push(Arc::new(RxSlot::new(Box::new(peer.clone()), id, counters.clone(), None)));
             let steer: Option<Arc<Steer>> = None;
             let port = Port {
+                name: id.to_string().into(),
                 target: target(id),
                 first: u32::from(id),
                 queues: 1,
@@ -172,7 +173,7 @@ impl Bench {
                 budget: None,
                 is_suspect: false,
                 place: None,
-                taps: None,
+                captures: None,
             };
             topology.ports.push(Some(Arc::new(port)));
             sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));
@@ -206,17 +207,17 @@ impl Bench {
         self.sources[port].worker = worker;
     }
 
-    /// Makes `taps` the captures of all ports.
-    pub(super) fn tap(&mut self, taps: &[Arc<Tap>]) {
+    /// Makes these the captures of all ports.
+    pub(super) fn capture(&mut self, buffers: &[Arc<CaptureBuffer>]) {
         if !self.topology.has_captures {
             self.epoch += 1;
         }
-        self.topology.has_captures = !taps.is_empty();
+        self.topology.has_captures = !buffers.is_empty();
         for (id, port) in self.topology.ports.iter_mut().enumerate() {
-            let list = taps.iter().map(|tap| (tap.clone(), id as u16)).collect();
-            let all = Taps { epoch: self.epoch, list };
-            let taps = (!taps.is_empty()).then(|| Arc::new(all));
-            port.as_mut().and_then(Arc::get_mut).unwrap().taps = taps;
+            let list = buffers.iter().map(|buffer| (buffer.clone(), id as u16)).collect();
+            let all = CapturePoint { epoch: self.epoch, list };
+            let captures = (!buffers.is_empty()).then(|| Arc::new(all));
+            port.as_mut().and_then(Arc::get_mut).unwrap().captures = captures;
         }
     }
 
@@ -253,7 +254,7 @@ impl Bench {
 
     pub(super) fn trace_with(&mut self, port: usize, frame: &[u8], offload: Offload) -> Traced {
         let turn = self.reader.turn(self.now);
-        self.forwarder.trace(&turn, &self.topology, port as u16, (frame, offload))
+        self.forwarder.trace(&turn, &self.topology, port as u16, (frame, offload), &[])
     }
 
     /// Sends a frame in the place of a port's peer; whether it left.

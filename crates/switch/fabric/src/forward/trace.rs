@@ -9,12 +9,12 @@ use crate::topology::{Port, RxSlot, Target, Topology};
 use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
 use ringway_mem::{Published, Span, Turn};
 use ringway_port::offload::{Completer, Outcome};
-use ringway_switch::{FLOOD, INVALID, Learned, NOWHERE, PortId, RESERVED};
+use ringway_switch::{FLOOD, INVALID, Learned, NOWHERE, PortId, RESERVED, Station};
 use std::sync::Arc;
 
 /// Destinations that are looked at. Attack: a frame that is flooded to 4096 ports, each of which must be locked, and
 /// for each of which the frame must be completed.
-const COPIES: usize = 64;
+pub(super) const COPIES: usize = 64;
 /// Attempts to lock a destination, which another worker holds for the length of a burst.
 const TRIES: usize = 10_000;
 
@@ -22,7 +22,7 @@ const TRIES: usize = 10_000;
 #[derive(Debug, Default, PartialEq)]
 pub struct Traced {
     /// What the lookup found.
-    pub found: &'static str,
+    pub lookup: &'static str,
     /// What a learning switch would do with the source address.
     pub learned: Option<Learned>,
     /// Why it is dropped at the port where it enters.
@@ -43,7 +43,7 @@ pub struct TracedCopy {
     /// The number of the queue there.
     pub queue: u32,
     /// What would happen.
-    pub fate: Fate,
+    pub verdict: Verdict,
     /// The first frame that results, if the frame was completed for the destination.
     pub completed: Option<(Vec<u8>, Offload)>,
     /// Number of frames that result.
@@ -52,7 +52,7 @@ pub struct TracedCopy {
 
 /// What would happen to a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum Verdict {
     /// The destination gets it.
     Delivered,
     /// It is dropped.
@@ -64,16 +64,18 @@ pub enum Fate {
 }
 
 impl Forwarder {
-    /// What [`Forwarder::serve`] would do now with a frame from `source`. Nothing is sent, learned or counted.
+    /// What [`Forwarder::serve`] would do now with a frame from `source`, if its switch knew the addresses in `learned`
+    /// too. Nothing is sent, learned or counted.
     pub fn trace(
         &mut self,
         turn: &Turn<'_>,
         topology: &Topology,
         source: PortId,
         (frame, offload): (&[u8], Offload),
+        learned: &[(Station, PortId)],
     ) -> Traced {
         let Forwarder { verdicts, completer, hash, meter, .. } = self;
-        let mut traced = Traced { found: "nowhere", ..Traced::default() };
+        let mut traced = Traced { lookup: "nowhere", ..Traced::default() };
         let Some(port) = topology.port(source) else {
             return Traced { dropped: Some(Reason::NoPort), ..traced };
         };
@@ -85,15 +87,15 @@ impl Forwarder {
         let flooded = match &port.target {
             Target::Switch(switch) => {
                 traced.learned = switch.lookup.preview(&burst, source, turn.now, verdicts);
-                traced.found = name_of(verdicts[0]);
+                verdicts[0] = with_learned(verdicts[0], &burst, learned);
                 &switch.members[..]
             }
             Target::Patch(peer) => {
-                (verdicts[0], traced.found) = (*peer, "patch");
+                verdicts[0] = *peer;
                 &[]
             }
             Target::Instances(ends) => {
-                (verdicts[0], traced.found) = (ends.preview(&burst, *hash, turn.now), "instance");
+                verdicts[0] = ends.preview(&burst, *hash, turn.now);
                 &[]
             }
             Target::Nowhere => {
@@ -101,6 +103,7 @@ impl Forwarder {
                 &[]
             }
         };
+        traced.lookup = lookup_name(&port.target, verdicts[0]);
         let (properties, _) = Properties::of(&burst, verdicts);
         let verdict = verdicts[0];
         let is_flood = verdict == FLOOD;
@@ -110,7 +113,7 @@ impl Forwarder {
         if !is_flood && let Some(reason) = without_destination(topology, source, verdict, own) {
             return Traced { dropped: Some(reason), ..traced };
         }
-        let mut look = Look { turn, burst: &burst, properties, port, is_flood, completer };
+        let mut preview = Preview { turn, burst: &burst, properties, port, is_flood, completer };
         for member in to.iter().filter(|&&member| member != source) {
             let Some(port) = topology.port(*member) else { continue };
             // Flooded frames go to the first queue.
@@ -121,7 +124,7 @@ impl Forwarder {
                 continue;
             }
             meter.at(Access::of(slot.port));
-            let copy = look.at(slot);
+            let copy = preview.at(slot);
             traced.copies.push(TracedCopy { queue: queue - port.first, ..copy });
         }
         if is_flood && traced.copies.is_empty() {
@@ -132,8 +135,21 @@ impl Forwarder {
     }
 }
 
-/// What a switch found for a frame.
-fn name_of(verdict: PortId) -> &'static str {
+/// The lookup's verdict on a frame, if the switch knew these addresses too.
+fn with_learned(verdict: PortId, burst: &Burst<'_>, learned: &[(Station, PortId)]) -> PortId {
+    let to = Station::destination(burst.head(0));
+    let known = learned.iter().find(|(station, _)| *station == to && !to.mac().is_group());
+    known.filter(|_| verdict != INVALID).map_or(verdict, |(_, port)| *port)
+}
+
+/// What a lookup found for a frame.
+pub(super) fn lookup_name(target: &Target, verdict: PortId) -> &'static str {
+    match target {
+        Target::Patch(_) => return "patch",
+        Target::Instances(_) => return "instance",
+        Target::Nowhere => return "nowhere",
+        Target::Switch(_) => {}
+    }
     match verdict {
         FLOOD => "flooded",
         NOWHERE => "unknown",
@@ -143,8 +159,8 @@ fn name_of(verdict: PortId) -> &'static str {
     }
 }
 
-/// A look at the destinations of a frame.
-struct Look<'l, 'b> {
+/// What would become of a frame at its destinations.
+struct Preview<'l, 'b> {
     turn: &'l Turn<'l>,
     burst: &'l Burst<'b>,
     properties: Properties,
@@ -153,10 +169,10 @@ struct Look<'l, 'b> {
     completer: &'l mut Completer,
 }
 
-impl Look<'_, '_> {
+impl Preview<'_, '_> {
     /// What would become of the frame at a destination. Room is reserved there, and not used.
     fn at(&mut self, slot: &Arc<RxSlot>) -> TracedCopy {
-        let copy = |fate| TracedCopy { port: slot.port, queue: 0, fate, completed: None, frames: 1 };
+        let copy = |verdict| TracedCopy { port: slot.port, queue: 0, verdict, completed: None, frames: 1 };
         let opened = (0..TRIES).find_map(|_| match Destination::new(slot, 0, self.turn) {
             Ok(opened) => Some(opened),
             Err(Busy) => {
@@ -165,39 +181,39 @@ impl Look<'_, '_> {
             }
         });
         let (mut to, caps) = match opened {
-            Some(Some(found)) => found,
-            Some(None) => return copy(Fate::Dropped(Reason::Down)),
-            None => return copy(Fate::Busy),
+            Some(Some(open)) => open,
+            Some(None) => return copy(Verdict::Dropped(Reason::Down)),
+            None => return copy(Verdict::Busy),
         };
         let full = if !self.is_flood && self.port.hold > 0 && !slot.wait_limit.is_over() {
-            Fate::Waits(self.port.hold)
+            Verdict::Waits(self.port.hold)
         } else {
-            Fate::Dropped(Reason::Full)
+            Verdict::Dropped(Reason::Full)
         };
         if self.properties.suits(&caps) {
             to.reserve(self.turn, self.burst, &[0]);
             return copy(match to.queue.refusal(0) {
                 _ if to.fits == 0 => full,
-                Some(reason) => Fate::Dropped(reason),
-                None => Fate::Delivered,
+                Some(reason) => Verdict::Dropped(reason),
+                None => Verdict::Delivered,
             });
         }
         let completed = self.completer.complete(self.burst, &[0], caps);
         let frames = match completed.outcomes.first() {
-            Some(Outcome::Dropped(reason)) => return copy(Fate::Dropped(*reason)),
+            Some(Outcome::Dropped(reason)) => return copy(Verdict::Dropped(*reason)),
             Some(Outcome::Frames(frames)) => usize::from(*frames),
             None => 0,
         };
         to.reserve(self.turn, &completed.burst, completed.names());
-        let fate = match to.queue.refusal(0) {
+        let verdict = match to.queue.refusal(0) {
             _ if completed.whole(to.fits).inputs == 0 => full,
-            Some(reason) => Fate::Dropped(reason),
-            None => Fate::Delivered,
+            Some(reason) => Verdict::Dropped(reason),
+            None => Verdict::Delivered,
         };
         let meta = completed.burst.meta(0);
         let mut first = vec![0; meta.len as usize];
         completed.burst.read(0, 0, &mut first);
-        TracedCopy { completed: Some((first, meta.offload)), frames, ..copy(fate) }
+        TracedCopy { completed: Some((first, meta.offload)), frames, ..copy(verdict) }
     }
 }
 
@@ -243,24 +259,40 @@ mod tests {
     use super::super::Served;
     use super::super::tests::{Bench, frame};
     use super::*;
+    use crate::topology::Switch;
     use proptest::prelude::*;
+    use ringway_switch::{FlowHash, Hash, Lookup, Mac, Static};
 
     /// What a trace of a frame says: the ports that get it, and where it is dropped and why.
-    fn foretold(traced: &Traced, source: usize) -> (Vec<usize>, Vec<(usize, Reason)>) {
-        let copies = || traced.copies.iter().map(|copy| (usize::from(copy.port), copy.fate));
-        let got = copies().filter(|(_, fate)| *fate == Fate::Delivered).map(|(port, _)| port);
-        let dropped = copies().filter_map(|(port, fate)| match fate {
-            Fate::Dropped(reason) => Some((port, reason)),
+    fn predicted(traced: &Traced, source: usize) -> (Vec<usize>, Vec<(usize, Reason)>) {
+        let copies = || traced.copies.iter().map(|copy| (usize::from(copy.port), copy.verdict));
+        let got = copies().filter(|(_, verdict)| *verdict == Verdict::Delivered).map(|(port, _)| port);
+        let dropped = copies().filter_map(|(port, verdict)| match verdict {
+            Verdict::Dropped(reason) => Some((port, reason)),
             // No room comes in this test.
-            Fate::Waits(_) => Some((port, Reason::Full)),
+            Verdict::Waits(_) => Some((port, Reason::Full)),
             _ => None,
         });
         (got.collect(), traced.dropped.map(|reason| (source, reason)).into_iter().chain(dropped).collect())
     }
 
+    /// Four ports on a switch with each lookup, or in two patches.
+    fn bench_of(kind: usize) -> Bench {
+        let mac = |station: u8| Mac::new([2, 0, 0, 0, 0, station]);
+        let lookup: Arc<dyn Lookup> = match kind {
+            0 => return Bench::new(4),
+            1 => Arc::new(Static::new(&[(mac(0), 0), (mac(1), 1), (mac(5), 3)], 8, 1).0),
+            2 => Arc::new(Hash::new(vec![1, 2, 3], 0, FlowHash::new(7))),
+            _ => return Bench::with(4, |port| Target::Patch(port ^ 1)),
+        };
+        let switch = Arc::new(Switch { lookup, members: (0..4).collect() });
+        Bench::with(4, |_| Target::Switch(switch.clone()))
+    }
+
     proptest! {
         #[test]
         fn a_trace_is_what_happens(
+            kind in 0usize..4,
             known in prop::collection::vec((0u8..4, 0u8..6), 0..12),
             steps in prop::collection::vec(
                 (
@@ -271,7 +303,7 @@ mod tests {
             ),
             hold in prop_oneof![Just(0), Just(100_000)],
         ) {
-            let mut bench = Bench::new(4);
+            let mut bench = bench_of(kind);
             bench.set_hold(hold);
             for (port, station) in known {
                 bench.send(port.into(), &[frame(0xff, station, 60)]);
@@ -299,7 +331,7 @@ mod tests {
                 prop_assert_eq!(&bench.trace(port, &bytes), &traced, "a trace changes nothing");
                 prop_assert_eq!(&bench.all_counters(), &before, "a trace counts nothing");
                 prop_assert!((0..4).all(|receiver| bench.got(receiver).is_empty()));
-                let (got, dropped) = foretold(&traced, port);
+                let (got, dropped) = predicted(&traced, port);
                 bench.send(port, &[Box::leak(bytes.clone().into_boxed_slice())]);
                 for _ in 0..4 {
                     if bench.serve(port) != Served::Waiting {
@@ -327,13 +359,16 @@ mod tests {
         let offload = Offload { gso_type: 1, gso_size: 1460, ..Offload::checksum(34, 16) };
         let traced = bench.trace_with(0, &bytes, offload);
         let copy = &traced.copies[0];
-        assert_eq!((copy.fate, copy.frames, traced.found), (Fate::Delivered, 3, "known"));
+        assert_eq!((copy.verdict, copy.frames, traced.lookup), (Verdict::Delivered, 3, "known"));
         assert_eq!(
             copy.completed.as_ref().map(|(first, offload)| (first.len(), offload.is_done())),
             Some((1514, true))
         );
         let broken = Offload { gso_type: 1, gso_size: 1460, ..Offload::checksum(34, 6) };
-        assert_eq!(bench.trace_with(0, &bytes, broken).copies[0].fate, Fate::Dropped(Reason::BadOffload));
+        assert_eq!(
+            bench.trace_with(0, &bytes, broken).copies[0].verdict,
+            Verdict::Dropped(Reason::BadOffload)
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod observed;
 mod peer;
+mod preview;
 mod rx;
 mod settings;
 mod stored;
@@ -15,6 +16,7 @@ mod tests;
 mod tx;
 
 pub use peer::KIND;
+pub use preview::Preview;
 pub use settings::{Settings, Wrong};
 
 use crate::{Doorbell, Queue};

@@ -1,45 +1,13 @@
 //! A frame in a line, as tcpdump shows it.
 
-use super::reader::Frame;
-use crate::text::to_json;
-use ringway_wire::MacAddress;
-use ringway_wire::pcapng::Direction;
-use serde_json::json;
-use std::fmt::Write;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use crate::MacAddress;
+use alloc::format;
+use alloc::string::{String, ToString};
+use core::fmt::Write;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// Most VLAN tags that are shown.
 const TAGS: usize = 4;
-
-/// The line of a frame.
-pub fn line(port: &str, frame: &Frame, comment: &str) -> String {
-    let (seconds, fraction) = (frame.time / 1_000_000_000, frame.time % 1_000_000_000);
-    let (hours, minutes) = (seconds / 3600 % 24, seconds / 60 % 60);
-    let direction = if frame.seen.direction == Direction::Outbound { "Out" } else { "In" };
-    let mut line = format!(
-        "{hours:02}:{minutes:02}:{:02}.{fraction:09} {port} {direction} {}",
-        seconds % 60,
-        summary(&frame.data, frame.len)
-    );
-    if !comment.is_empty() {
-        let _ = write!(line, " [{comment}]");
-    }
-    line
-}
-
-/// The line of a frame as JSON.
-pub fn json(port: &str, frame: &Frame) -> String {
-    to_json(&json!({
-        "time": frame.time,
-        "port": port,
-        "direction": if frame.seen.direction == Direction::Outbound { "out" } else { "in" },
-        "length": frame.len,
-        "captured": frame.data.len(),
-        "dropped": frame.seen.drop.map(|reason| reason.name()),
-        "uncertain": frame.seen.is_uncertain,
-        "summary": summary(&frame.data, frame.len),
-    }))
-}
 
 /// A big-endian number, if the frame has it.
 fn number(data: &[u8], at: usize, size: usize) -> Option<u32> {
@@ -49,7 +17,7 @@ fn number(data: &[u8], at: usize, size: usize) -> Option<u32> {
 
 fn mac(data: &[u8], at: usize) -> String {
     let bytes = data.get(at..).and_then(|rest| rest.first_chunk::<6>());
-    bytes.map_or(String::new(), |bytes| MacAddress(*bytes).to_string())
+    bytes.map_or_else(String::new, |bytes| MacAddress(*bytes).to_string())
 }
 
 /// What a frame is.
@@ -183,7 +151,6 @@ fn icmp6(payload: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_fabric::capture::Seen;
 
     fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
@@ -242,15 +209,5 @@ mod tests {
             let frame = hex(&format!("{start} {}", "8f".repeat(40)));
             (0..=frame.len()).for_each(|len| assert!(!summary(&frame[..len], 1).is_empty()));
         }
-    }
-
-    #[test]
-    fn a_line_has_time_port_direction_and_reason() {
-        let seen = Seen::passing(Direction::Outbound);
-        let time = (3600 * 25 + 61) * 1_000_000_000 + 5;
-        let frame = Frame { port: 0, seen, time, len: 3, data: vec![1, 2, 3] };
-        let expected = "01:01:01.000000005 left Out [truncated frame], length 3 [dropped: full]";
-        assert_eq!(line("left", &frame, "dropped: full"), expected);
-        assert!(json("left", &frame).contains("\"direction\":\"out\""));
     }
 }
