@@ -193,6 +193,7 @@ pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static>
         calls: if spec.kind == Runner::Uml { Calls::Uml } else { Calls::Qemu },
         processes: Some(Allowance::of(spec.kind).processes),
         group: None,
+        ..Jail::default()
     }
 }
 

@@ -12,6 +12,8 @@ mod faults;
 mod hostile;
 #[path = "integration/lab.rs"]
 mod lab;
+#[path = "integration/linux.rs"]
+mod linux;
 #[path = "integration/many.rs"]
 mod many;
 #[path = "integration/names.rs"]
