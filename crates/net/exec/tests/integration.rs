@@ -22,3 +22,5 @@ mod names;
 mod programs;
 #[path = "integration/servers.rs"]
 mod servers;
+#[path = "integration/signals.rs"]
+mod signals;
