@@ -20,6 +20,9 @@ pub fn program() -> Result<PathBuf, Failure> {
     if path.exists() { Ok(path) } else { Err(format!("{} is not built", path.display()).into()) }
 }
 
+/// Programs in guests.
+pub const LINUX: &str = "linux";
+
 /// How the two places are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
@@ -53,7 +56,12 @@ impl Ports {
         let slots = "slots = 512\nslot-size = \"16KB\"\n";
         let ring = |name: &str| {
             let to = "switch = \"main\"\nhold = \"10ms\"\n";
-            format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}\"\n{to}{slots}")
+            // A guest connects to its port by itself.
+            let kind = match stack {
+                LINUX => "vhost-user\"\n".to_string(),
+                _ => format!("ring\"\n{slots}"),
+            };
+            format!("[port.{name}]\nsocket = \"{name}\"\n{to}kind = \"{kind}")
         };
         let mut text = match joined {
             Joined::Switch => format!("[switch.main]\n{}{}", ring("p0"), ring("p1")),
@@ -94,7 +102,12 @@ impl Ports {
 impl Places for Ports {
     fn command(&self, place: usize, words: &[&OsStr]) -> Result<Command, Failure> {
         let mut command = Command::new(program()?);
-        command.args(["exec", "--stack", self.stack, "--port"]).arg(self.socket(place));
+        if self.stack == LINUX {
+            // The kind of a port is known by its name only.
+            command.arg("--socket").arg(self.folder.path().join("run/api.sock"));
+        }
+        command.args(["exec", "--stack", self.stack, "--port"]);
+        command.arg(if self.stack == LINUX { format!("p{place}").into() } else { self.socket(place) });
         command.arg("--address").arg(format!("10.95.0.{}/24", place + 1)).arg("--").args(words);
         Ok(command)
     }

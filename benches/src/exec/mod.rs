@@ -26,6 +26,9 @@ pub const GROUPS: &[Group] = &[Group {
             "from a command's start to the first byte from its program at a peer; without `ringway exec`";
         "loaded": Row(start::loaded),
             "BBR at 1% loss and 100 ms each way, every core busy; the same without load";
+        "linux.iperf3": Row(rates::linux_stream), "`iperf3` with `--stack linux`; veth and a bridge";
+        "linux.bbr.loss1": Row(start::linux_on_bad_line),
+            "Linux's BBR in a guest at 1% loss and 100 ms each way; `--stack native`, and the host's kernel";
     },
     own_network: true,
     setup: 60.0,

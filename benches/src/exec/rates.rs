@@ -1,6 +1,6 @@
 //! Requests and streams of servers, each beside the kernel's in alternating slices.
 
-use super::lab::{Joined, Places, Ports, Running, Spaces, ask, serve};
+use super::lab::{Joined, LINUX, Places, Ports, Running, Spaces, ask, serve};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::keys::{Folder, Rows};
@@ -226,11 +226,22 @@ pub fn received(text: &str) -> Result<f64, Failure> {
     Ok(bits.ok_or("iperf3 gave no rate")?)
 }
 
-fn stream_in(plan: &Plan, joined: Joined, stack: &'static str, least: f64) -> Result<Entry, Failure> {
+fn stream_of(plan: &Plan, joined: Joined, stack: &'static str) -> Result<Entry, Failure> {
     program("iperf3")?;
     let contest = Contest { joined, stack, server: &["iperf3", "-s"], port: 5201, ask: &iperf };
     let ([rates], costs) = contest.run(plan)?;
-    Ok(row(&rates, &costs, "Gb/s", Better::More, GIGABIT).ratio_at_least(least))
+    Ok(row(&rates, &costs, "Gb/s", Better::More, GIGABIT))
+}
+
+fn stream_in(plan: &Plan, joined: Joined, stack: &'static str, least: f64) -> Result<Entry, Failure> {
+    Ok(stream_of(plan, joined, stack)?.ratio_at_least(least))
+}
+
+/// `linux.iperf3`.
+pub fn linux_stream(plan: &Plan) -> Result<Entry, Failure> {
+    program("linux.uml")?;
+    let entry = stream_of(plan, Joined::Switch, LINUX)?;
+    Ok(entry.note("vhost-user ports; CPU times with a start of the client's guest a slice"))
 }
 
 /// `iperf3`.

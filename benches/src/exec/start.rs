@@ -1,6 +1,6 @@
 //! How long a program takes to start, and BBR on a busy machine.
 
-use super::lab::{Joined, Places, Ports, Running, Spaces, program};
+use super::lab::{Joined, LINUX, Places, Ports, Running, Spaces, program};
 use super::rates::received;
 use crate::Failure;
 use crate::entry::{Better, Entry, median};
@@ -63,13 +63,13 @@ pub fn start(plan: &Plan) -> Result<Entry, Failure> {
         .note("bash sends a byte to a peer behind a TAP"))
 }
 
-/// Mb/s of BBR on a bad line to the host.
-fn on_bad_line(load: bool) -> Result<f64, Failure> {
+/// Mb/s of a stack's BBR on a bad line to the host.
+fn on_bad_line(load: bool, stack: &str) -> Result<f64, Failure> {
     let cores = if load { ringway_host::allowed_cores()?.len() } else { 0 };
     let busy = || Running::start(Command::new("sh").args(["-c", "while :; do :; done"]));
     let _busy = (0..cores).map(|_| busy()).collect::<Result<Vec<_>, _>>()?;
     let mut command = Command::new(program()?);
-    command.args(["exec", "--cc", "bbr", "--link", "loss=1%,delay=100ms"]);
+    command.args(["exec", "--stack", stack, "--cc", "bbr", "--link", "loss=1%,delay=100ms"]);
     command.args(["--address", "10.98.0.2/30", "--gateway", "10.98.0.1", "--"]);
     command.args(["iperf3", "-J", "-c", "10.98.0.1", "-t", "5", "-O", "3"]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
@@ -81,7 +81,24 @@ fn on_bad_line(load: bool) -> Result<f64, Failure> {
 pub fn loaded(plan: &Plan) -> Result<Entry, Failure> {
     installed("iperf3")?;
     let _server = Running::start(Command::new("iperf3").arg("-s"))?;
-    let slices = plan.pairs(Duration::from_secs(8), |_| on_bad_line(true), |_| on_bad_line(false))?;
+    let with = |load| move |_| on_bad_line(load, "native");
+    let slices = plan.pairs(Duration::from_secs(8), with(true), with(false))?;
     let note = "peer: the same without load; a busy loop on each core; after 3 s";
     Ok(slices.entry("Mb/s", Better::More).ratio_at_least(0.7).note(note))
+}
+
+/// `linux.bbr.loss1`.
+pub fn linux_on_bad_line(plan: &Plan) -> Result<Entry, Failure> {
+    installed("iperf3")?;
+    installed("linux.uml")?;
+    let _server = Running::start(Command::new("iperf3").arg("-s"))?;
+    let mut kernel = Vec::new();
+    let native = |_| {
+        kernel.push(on_bad_line(false, "kernel")?);
+        on_bad_line(false, "native")
+    };
+    let slices = plan.pairs(Duration::from_secs(8), |_| on_bad_line(false, LINUX), native)?;
+    let kernel = median(&kernel).unwrap_or(f64::NAN);
+    let entry = slices.entry("Mb/s", Better::More).with("the host's kernel, Mb/s", kernel);
+    Ok(entry.note("peer: `--stack native`; a guest's clock has 100 Hz; after 3 s"))
 }

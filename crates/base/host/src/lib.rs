@@ -19,6 +19,7 @@ mod exec_in_place;
 mod fault;
 mod file;
 mod file_mapping;
+mod first_process;
 mod fixed_mapping;
 mod foreign;
 mod futex;
@@ -73,6 +74,10 @@ pub use exec_in_place::{exec_in_place, take_inherited};
 pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;
+pub use first_process::{
+    ProgramStart, Terminal, configure_interface, mount_in_place, mount_new, open_terminal, signal_all,
+    start_program,
+};
 pub use fixed_mapping::{FixedAccess, FixedMapping, constant_memfd};
 pub use foreign::{ForeignError, memory_of};
 pub use futex::{wait_word, wake_word};
@@ -91,7 +96,7 @@ pub use packet_socket::{
 };
 pub use pci_device::PciDevice;
 pub use poll::{PollFd, poll};
-pub use preload::{extended_state, ptrace_library};
+pub use preload::{extended_state, ptrace_library, uml_needs_ptrace_library};
 pub use process_end::{
     Arrived, SignalFd, become_subreaper, children, children_of, collect_children, end_by_signal,
     end_children, pass_signal, unblock_signals,

@@ -1,5 +1,14 @@
 //! A preloaded library for programs that support less processor state than the kernel requires.
 
+/// Bytes of a process's extended state that User-Mode Linux writes back, up to AVX-512: `HOST_FP_SIZE` of Linux 6.1,
+/// arch/x86/um/user-offsets.c.
+const WRITTEN: usize = 2696;
+
+/// Whether this processor's state is larger than what User-Mode Linux writes, so that it starts only with the library.
+pub fn uml_needs_ptrace_library() -> bool {
+    extended_state() > WRITTEN
+}
+
 /// Size in bytes of a process's extended state, which `PTRACE_SETREGSET` with `NT_X86_XSTATE` must write. 0
 /// on other processors.
 pub fn extended_state() -> usize {

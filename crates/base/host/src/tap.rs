@@ -144,7 +144,7 @@ impl<'s> Request<'s> {
         Ok(Request { settings, name })
     }
 
-    fn ifreq(&self) -> libc::ifreq {
+    pub(crate) fn ifreq(&self) -> libc::ifreq {
         // SAFETY: all zeros is a valid `ifreq`.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         request.ifr_name = self.name;
@@ -156,7 +156,7 @@ impl<'s> Request<'s> {
     }
 
     /// An ioctl with a pointer argument.
-    fn ioctl<T>(
+    pub(crate) fn ioctl<T>(
         &self,
         fd: &OwnedFd,
         number: libc::Ioctl,
@@ -234,7 +234,7 @@ impl<'s> Request<'s> {
     }
 
     /// Adds further addresses and default routes.
-    fn add(&self, addresses: &TapAddresses) -> Result<(), HostError> {
+    pub(crate) fn add(&self, addresses: &TapAddresses) -> Result<(), HostError> {
         let control = control_socket(rustix::net::AddressFamily::INET)?;
         let has_v4 = matches!(self.settings.address, Some((IpAddr::V4(_), _)));
         self.set(&control, usize::from(has_v4), &addresses.more)?;

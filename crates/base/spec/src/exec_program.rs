@@ -22,8 +22,10 @@ pub struct ExecProgram {
     pub dns: Vec<IpAddr>,
     /// Largest IP packet in bytes.
     pub mtu: u16,
-    /// Whether its sockets are the kernel's, and not Ringway's.
-    pub kernel: bool,
+    /// Whose TCP serves it.
+    pub stack: ProgramStack,
+    /// Folders that it may write to, in a guest.
+    pub writable: Vec<PathBuf>,
     /// The congestion controller, if it is not the default.
     pub cc: Option<String>,
     /// Settings of its network: names as of sysctl, and values.
@@ -44,6 +46,30 @@ pub struct ExecProgram {
     pub cpu: Option<u64>,
     /// Whether it is started with the fabric.
     pub start: bool,
+}
+
+/// Whose TCP serves a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramStack {
+    /// Ringway's.
+    #[default]
+    Native,
+    /// The host kernel's.
+    Kernel,
+    /// That of a guest in which the program runs, of User-Mode Linux.
+    Linux,
+}
+
+impl ProgramStack {
+    /// The words of the file.
+    pub const ALL: &[(&str, ProgramStack)] =
+        &[("native", ProgramStack::Native), ("kernel", ProgramStack::Kernel), ("linux", ProgramStack::Linux)];
+
+    /// Its word.
+    pub fn word(self) -> &'static str {
+        ProgramStack::ALL.iter().find(|(_, stack)| *stack == self).map_or("", |(word, _)| word)
+    }
 }
 
 /// Whether a program that has ended is started again.

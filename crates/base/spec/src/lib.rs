@@ -23,7 +23,7 @@ mod switch;
 mod worker;
 
 pub use chain::Chain;
-pub use exec_program::{ExecProgram, Restart};
+pub use exec_program::{ExecProgram, ProgramStack, Restart};
 pub use function::{Configuration, Function, Image, Isolation, Program};
 pub use guest::{Guest, GuestKind};
 pub use host::Host;

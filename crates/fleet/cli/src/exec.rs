@@ -5,8 +5,8 @@ use crate::client::Client;
 use crate::fail::Fail;
 use ringway_control::api::PortView;
 use ringway_exec::{
-    Cidr, Emulated, Ended, ExecError, LaunchError, Mode, Options, Prepared, RingDevice, Settings, TapDevice,
-    TapSettings, algorithm, prepare, sysctl,
+    Cidr, Emulated, Ended, ExecError, LaunchError, Linux, Mode, Options, Prepared, RingDevice, Settings,
+    TapDevice, TapSettings, algorithm, prepare, sysctl,
 };
 use ringway_host::wait_readable;
 use ringway_port::link;
@@ -29,6 +29,8 @@ const NOT_FOUND: u8 = 127;
 /// What a program's network is.
 enum Network {
     Port(PathBuf),
+    /// A vhost-user port, which a guest connects to by itself.
+    VhostUser(PathBuf),
     /// An interface of the host.
     Host {
         tap: TapSettings,
@@ -52,9 +54,11 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
     let mode = match exec.stack {
         StackKind::Native => Mode::Native,
         StackKind::Kernel => Mode::Kernel,
+        StackKind::Linux => Mode::Linux,
     };
+    let linux = linux(&exec, &network)?;
     let query = query(&exec)?;
-    let offloads = !matches!(network, Network::Host { link: Some(_), .. });
+    let offloads = mode != Mode::Linux && !matches!(network, Network::Host { link: Some(_), .. });
     let prepared = prepare(Options {
         program: exec.program,
         mode,
@@ -72,13 +76,14 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
         limits: exec.limit,
         // Until a library lets unmodified programs share a stack.
         direct: false,
+        linux,
         kill_after: exec.kill_after.map(|seconds| Duration::from_secs(seconds.into())),
     });
     let prepared = prepared.map_err(failed)?;
     if let Some(fabric) = fabric {
         end_with(fabric).map_err(Fail::because)?;
     }
-    match run(prepared, network)?.repeat() {
+    match run(prepared, network, mode)?.repeat() {
         0 => Ok(()),
         status => Err(Fail::Status(status)),
     }
@@ -101,10 +106,14 @@ fn end_with(fabric: OwnedFd) -> std::io::Result<()> {
     std::thread::Builder::new().name("fabric".into()).spawn(wait).map(drop)
 }
 
-fn run(prepared: Prepared, network: Network) -> Result<Ended, Fail> {
+fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Fail> {
     let ended = match network {
+        Network::VhostUser(_) => prepared.run_connected(),
         Network::Port(path) => {
-            let device = RingDevice::connect(&path);
+            let device = match mode {
+                Mode::Linux => RingDevice::connect_whole(&path),
+                Mode::Native | Mode::Kernel => RingDevice::connect(&path),
+            };
             prepared.run(device.map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?)
         }
         Network::Host { tap, link, _number } => {
@@ -141,7 +150,7 @@ fn failed(error: ExecError) -> Fail {
 /// Where `ringway stack` asks.
 fn query(exec: &Exec) -> Result<Option<PathBuf>, Fail> {
     if exec.stack != StackKind::Native {
-        let what = "--name: `ringway stack` shows native stacks; with --stack kernel, use Linux's own tools";
+        let what = "--name: `ringway stack` shows native stacks; with others, use Linux's own tools";
         return if exec.name.is_some() { Err(Fail::Failed(what.into())) } else { Ok(None) };
     }
     let file = |path: &std::ffi::OsStr| {
@@ -162,7 +171,8 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
         if exec.address.is_empty() {
             return Err(Fail::Failed("--port needs an address: --address 10.0.0.2/24".into()));
         }
-        return Ok((Network::Port(socket(target, port)?), exec.address.clone(), exec.gateway.clone()));
+        let network = port_of(target, port, exec.stack)?;
+        return Ok((network, exec.address.clone(), exec.gateway.clone()));
     }
     let (number, held) = own_network()?;
     let first = OWN + 4 * number;
@@ -193,7 +203,7 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
         name: format!("rwx{number}"),
         queues: 1,
         mtu: exec.mtu,
-        offloads: link.is_none(),
+        offloads: link.is_none() && exec.stack != StackKind::Linux,
         mac: None,
         address: Some(address),
         namespace: None,
@@ -215,18 +225,44 @@ fn own_network() -> Result<(u32, UnixListener), Fail> {
     Err(Fail::Failed(format!("all {NETWORKS} networks for programs and the host are in use")))
 }
 
-/// The socket of a ring port.
-fn socket(target: &Target, port: &str) -> Result<PathBuf, Fail> {
+/// The guest, if the program is to run in one.
+fn linux(exec: &Exec, network: &Network) -> Result<Linux, Fail> {
+    if exec.stack != StackKind::Linux {
+        let given = [
+            ("--writable", !exec.writable.is_empty()),
+            ("--kernel", exec.kernel.is_some()),
+            ("--memory", exec.memory.is_some()),
+        ];
+        return match given.iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(Fail::Failed(format!("{option} is for --stack linux"))),
+            None => Ok(Linux::default()),
+        };
+    }
+    let port = match network {
+        Network::VhostUser(socket) => Some(socket.clone()),
+        Network::Port(_) | Network::Host { .. } => None,
+    };
+    let (kernel, writable) = (exec.kernel.clone(), exec.writable.clone());
+    let memory = exec.memory.unwrap_or(Linux::default().memory);
+    Ok(Linux { kernel, writable, memory, port })
+}
+
+/// A port of a running fabric, or the socket of a ring port.
+fn port_of(target: &Target, port: &str, stack: StackKind) -> Result<Network, Fail> {
     if port.contains('/') {
-        return Ok(port.into());
+        return Ok(Network::Port(port.into()));
     }
     let ports: Vec<PortView> = Client::connect(target)?.get("/v1/ports")?;
     let shown = port.escape_debug();
     match ports.into_iter().find(|view| view.name == port) {
-        Some(view) if view.kind == "ring" => Ok(view.peer.into()),
+        Some(view) if view.kind == "ring" => Ok(Network::Port(view.peer.into())),
+        Some(view) if view.kind == "vhost-user" && stack == StackKind::Linux => {
+            Ok(Network::VhostUser(view.peer.into()))
+        }
         Some(view) => Err(Fail::Failed(format!(
-            "port {shown} is of kind {}; a program's port is of kind ring",
-            view.kind
+            "port {shown} is of kind {}; a program's port is of kind ring{}",
+            view.kind,
+            if stack == StackKind::Linux { ", or vhost-user" } else { "" }
         ))),
         None => {
             Err(Fail::Unknown(format!("there is no port \"{shown}\"; `ringway ps` shows those there are")))
@@ -260,7 +296,8 @@ fn settings(exec: &Exec) -> Result<(Settings, Vec<(String, String)>), Fail> {
         all.push((name.trim().to_string(), value.to_string()));
     }
     if let Some(name) = &exec.cc {
-        if algorithm(name.as_bytes()).is_none() {
+        // Linux says itself what it has.
+        if exec.stack != StackKind::Linux && algorithm(name.as_bytes()).is_none() {
             let name = name.escape_debug();
             return Err(Fail::Failed(format!(
                 "--cc: there is no \"{name}\"; use bbr, bbr3, cubic, reno or dctcp"
@@ -269,7 +306,7 @@ fn settings(exec: &Exec) -> Result<(Settings, Vec<(String, String)>), Fail> {
         all.push(("net.ipv4.tcp_congestion_control".into(), name.clone()));
     }
     let mut settings = Settings::default();
-    if exec.stack == StackKind::Kernel {
+    if exec.stack != StackKind::Native {
         // Attack: a name that leads elsewhere.
         let wrong = all.iter().find(|(name, _)| !name.starts_with("net.") || name.contains(['/', '\0']));
         return match wrong {

@@ -85,6 +85,7 @@ fn kinds() -> Kinds {
 
 /// Runs the program with its command line, with `kinds` in addition to the project's own.
 pub fn main(kinds: Kinds) -> ExitCode {
+    ringway_exec::be_first_process();
     // Later calls have no effect; a program calls this function once.
     let _ = KINDS.set(kinds);
     if let Some(code) = click::called_so() {

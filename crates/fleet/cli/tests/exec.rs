@@ -63,6 +63,8 @@ fn wrong_words_are_explained() {
     fails(&["--link", "loss=two"], 1, "--link: `loss`");
     fails(&["--address", "10.0.0.2/24"], 1, "--address without --port needs the host's address");
     fails(&["--stack", "kernel", "--sysctl", "kernel.hostname=x"], 1, "is not a setting of the network");
+    fails(&["--writable", "."], 1, "--writable is for --stack linux");
+    fails(&["--stack", "linux", "--name", "a"], 1, "with others, use Linux's own tools");
     fails(&["--port", "a", "--address", "10.0.0.2/24"], 4, "no fabric is up");
 }
 
@@ -91,4 +93,42 @@ fn a_program_reaches_the_host_over_an_emulated_link() {
         assert_eq!(lab.ok(&[&words[..], &more].concat()), "bye", "{stack}");
         assert_eq!(served.join().unwrap(), (*b"hello\n", format!("198.19.{number}.2")), "{stack}");
     }
+}
+
+#[test]
+fn programs_in_user_mode_linux_use_both_kinds_of_ports() {
+    if !may_create_namespaces() || !std::path::Path::new("/usr/bin/linux.uml").exists() {
+        return;
+    }
+    let port = |name: &str, kind: &str| {
+        format!("[port.{name}]\nkind = \"{kind}\"\nsocket = \"{name}.sock\"\nswitch = \"main\"\n")
+    };
+    let file = format!("[switch.main]\n{}{}", port("a", "ring"), port("b", "vhost-user"));
+    let lab = Lab::new("exec-linux", &file);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    for (server, client) in [("a", "b"), ("b", "a")] {
+        let linux = |port: &str, own: &str| {
+            let words = ["exec", "--stack", "linux", "--writable", ".", "--port", port, "--address", own];
+            words.iter().map(ToString::to_string).chain(["--".into()]).collect::<Vec<String>>()
+        };
+        let mut serving = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        serving.args(linux(server, "10.0.0.1/24")).args(["python3", "-m", "http.server", "80"]);
+        serving.current_dir(&lab.folder).env("RINGWAY_RUN", lab.folder.join("run"));
+        let mut serving = serving.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let get = "curl -sS --retry-connrefused --retry 40 --retry-delay 1 --max-time 60 \
+                   http://10.0.0.1/lab.toml | cmp - lab.toml && ip -o link show eth0 | grep -c mtu";
+        let words = linux(client, "10.0.0.2/24");
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(["sh", "-c", get]).collect();
+        assert_eq!(lab.ok(&words), "1\n", "{server} {client}");
+        let pid = rustix::process::Pid::from_child(&serving);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        serving.wait().unwrap();
+        until("the ports are free", || lab.state("a") == "waiting" && lab.state("b") == "waiting");
+    }
+    let (status, text) = lab.fails(&["exec", "--port", "b", "--address", "10.0.0.2/24", "--", "true"]);
+    assert!(
+        status != 0 && text.contains("port b is of kind vhost-user; a program's port is of kind ring"),
+        "{text}"
+    );
+    lab.ok(&["down"]);
 }

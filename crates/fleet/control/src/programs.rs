@@ -308,7 +308,8 @@ fn arguments(program: &ExecProgram, socket: &Path) -> Vec<OsString> {
     program.gateways.iter().for_each(|gateway| add("gateway", &gateway.to_string()));
     program.dns.iter().for_each(|server| add("dns", &server.to_string()));
     add("mtu", &program.mtu.to_string());
-    add("stack", &if program.kernel { "kernel" } else { "native" });
+    add("stack", &program.stack.word());
+    program.writable.iter().for_each(|folder| add("writable", folder));
     program.cc.iter().for_each(|cc| add("cc", cc));
     program.sysctls.iter().for_each(|(name, value)| add("sysctl", &format!("{name}={value}")));
     let limits = [("nofile", program.nofile), ("memory", program.memory), ("cpu", program.cpu)];
@@ -596,7 +597,8 @@ mod tests {
             gateways: vec!["10.0.0.1".parse().unwrap()],
             dns: Vec::new(),
             mtu: 1500,
-            kernel: false,
+            stack: ringway_spec::ProgramStack::Native,
+            writable: Vec::new(),
             cc: Some("bbr".into()),
             sysctls: vec![("net.ipv4.tcp_sack".into(), "0".into())],
             user: None,

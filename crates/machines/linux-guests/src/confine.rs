@@ -203,7 +203,7 @@ pub fn jail(spec: &Spec, launch: &Launch, user: Option<&Lease>) -> Jail<'static>
         calls: if spec.kind == Runner::Uml { Calls::Uml } else { Calls::Qemu },
         processes: Some(Allowance::of(spec.kind).processes),
         group: None,
-        outlives: false,
+        ..Jail::default()
     }
 }
 

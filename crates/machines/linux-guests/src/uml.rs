@@ -1,11 +1,7 @@
 //! User-Mode Linux: a kernel that is an ordinary program, needs no virtualization and boots in a second.
 use super::{Attachment, Error, Launch, Lease, Spec, confine};
-use ringway_host::extended_state;
+use ringway_host::uml_needs_ptrace_library;
 use std::path::Path;
-
-/// Bytes of a process's extended state that its kernel writes back, up to AVX-512: `HOST_FP_SIZE` of Linux 6.1,
-/// arch/x86/um/user-offsets.c.
-const STATE: usize = 2696;
 
 /// The command line. Standard input and output are the agent's serial line, standard error is the console.
 pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
@@ -40,7 +36,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
     arguments.extend(words);
     // The guest's memory is a file, which must be shareable and not on a disk.
     let mut environment = vec![("TMPDIR".to_string(), scratch.display().to_string())];
-    let preloaded = (extended_state() > STATE).then(|| scratch.join("ptrace.so"));
+    let preloaded = uml_needs_ptrace_library().then(|| scratch.join("ptrace.so"));
     environment.extend(preloaded.iter().map(|path| ("LD_PRELOAD".into(), path.display().to_string())));
     let mut reads = confine::with_libraries(&kernel.image);
     // /proc/cpuinfo is read for processor features.

@@ -3,7 +3,9 @@
 use crate::agent::Agent;
 use crate::bridge::bridge;
 use crate::direct::{self, Made, attendant};
+use crate::kernel_sockets::KernelSockets;
 use crate::limits::{self, Limit};
+use crate::linux::{self, Linux, Machine};
 use ringway_host::{
     Clock, EventFd, HostError, Inside, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings,
     Trap, become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random,
@@ -16,9 +18,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File};
+use std::fs::DirBuilder;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{Read, Seek, Write};
+use std::io::Write;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -45,15 +47,11 @@ const TAKEN: [i32; 10] = [
     signals::CHLD,
 ];
 /// Those that end the wait for peers.
-const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
+pub(crate) const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
 /// Descriptors of the agent, if it may have as many: for all sockets of its table, and its own.
 const DESCRIPTORS: u64 = 1 << 17;
 /// How long what the program left running may take to end when it is killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long peers may take to acknowledge what the kernel sends for a program that has ended.
-const DRAIN: Duration = Duration::from_secs(60);
-/// And how long nothing may be acknowledged meanwhile.
-const SILENCE: Duration = Duration::from_secs(5);
 /// Sockets of name services that ask from the host's network.
 const HIDDEN: [&str; 6] = [
     "/run/nscd/socket",
@@ -65,7 +63,7 @@ const HIDDEN: [&str; 6] = [
 ];
 
 /// Numbers of signals (signal(7)).
-mod signals {
+pub(crate) mod signals {
     pub const HUP: i32 = 1;
     pub const INT: i32 = 2;
     pub const QUIT: i32 = 3;
@@ -86,6 +84,8 @@ pub enum Mode {
     Native,
     /// The host kernel's.
     Kernel,
+    /// That of User-Mode Linux, in which the program runs.
+    Linux,
 }
 
 /// A program and its network.
@@ -123,6 +123,8 @@ pub struct Options {
     pub direct: bool,
     /// How long the program may go on after SIGTERM, until it is killed; for ever if none.
     pub kill_after: Option<Duration>,
+    /// The guest that the program runs in, with [`Mode::Linux`].
+    pub linux: Linux,
 }
 
 /// Why a program could not be run.
@@ -156,6 +158,9 @@ pub enum ExecError {
     /// Its device can't be used.
     #[error("the program's network: {0}")]
     Device(#[from] DeviceError),
+    /// The guest can't be started, or has ended.
+    #[error(transparent)]
+    Linux(#[from] linux::LinuxError),
     /// A system call of the agent failed.
     #[error("the agent: {0}")]
     Agent(#[from] Errno),
@@ -188,10 +193,19 @@ impl Ended {
 #[derive(Debug)]
 pub struct Prepared {
     options: Options,
-    launched: Launched,
+    started: Started,
     signals: SignalFd,
-    /// The process of the shared stack, and its socket.
-    attendant: Option<(Pid, OwnedFd)>,
+}
+
+/// What was started for a program.
+#[derive(Debug)]
+enum Started {
+    Process {
+        launched: Launched,
+        /// The process of the shared stack, and its socket.
+        attendant: Option<(Pid, OwnedFd)>,
+    },
+    Machine(Box<Machine>),
 }
 
 /// Prepares a process for a program. To be called while this process has one thread.
@@ -202,6 +216,12 @@ pub struct Prepared {
 /// There can't be one more process, or a folder to prepare files in.
 pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     Clock::begin();
+    if options.mode == Mode::Linux {
+        raise_descriptors();
+        // The signals are still delivered to the guest's process.
+        let machine = Box::new(Machine::start(&options)?);
+        return Ok(Prepared { started: Started::Machine(machine), signals: SignalFd::new(&TAKEN)?, options });
+    }
     let (first, more) =
         options.addresses.split_first().map_or((None, &[][..]), |(first, more)| (Some(first), more));
     let pair = |cidr: &Cidr| (cidr.address, cidr.prefix);
@@ -233,10 +253,7 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     }
     let launched = launched?;
     become_subreaper()?;
-    // The agent has an end of each of the program's sockets. Root may have more than the limit of its session.
-    let most = getrlimit(Resource::Nofile).maximum;
-    let limit = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
-    let _ = limit(most.map(|most| most.max(DESCRIPTORS))).or_else(|_| limit(most));
+    raise_descriptors();
     let signals = SignalFd::new(&TAKEN)?;
     let shares = options.direct && options.mode == Mode::Native;
     let attendant = if shares {
@@ -246,12 +263,20 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     } else {
         None
     };
-    Ok(Prepared { options, launched, signals, attendant })
+    Ok(Prepared { options, started: Started::Process { launched, attendant }, signals })
+}
+
+/// The agent has an end of each of the program's sockets, and a guest each of its open files. Root may have more than
+/// the limit of its session.
+fn raise_descriptors() {
+    let most = getrlimit(Resource::Nofile).maximum;
+    let limit = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+    let _ = limit(most.map(|most| most.max(DESCRIPTORS))).or_else(|_| limit(most));
 }
 
 /// The link-layer address for a program's first address. Its successor at the address has the same one: neighbours
 /// don't replace one that they have confirmed less than a second ago.
-fn mac(addresses: &[Cidr]) -> Option<[u8; 6]> {
+pub(crate) fn mac(addresses: &[Cidr]) -> Option<[u8; 6]> {
     let mut hasher = DefaultHasher::new();
     addresses.first()?.address.hash(&mut hasher);
     let [a, b, c, d, e, ..] = hasher.finish().to_ne_bytes();
@@ -260,7 +285,7 @@ fn mac(addresses: &[Cidr]) -> Option<[u8; 6]> {
 }
 
 /// The files that a program sees in place of the host's.
-fn files(options: &Options) -> Vec<(PathBuf, Vec<u8>)> {
+pub(crate) fn files(options: &Options) -> Vec<(PathBuf, Vec<u8>)> {
     let mut resolv = String::from("# Written by ringway exec.\n");
     options.dns.iter().for_each(|server| resolv += &format!("nameserver {server}\n"));
     let mut hosts = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
@@ -272,18 +297,28 @@ fn files(options: &Options) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 impl Prepared {
-    /// Runs the program on a device until it has ended. Then what it left running is ended too.
+    /// Runs the program on a device until it has ended. Then what it left running is ended too. With [`Mode::Linux`]
+    /// the device must have no offloads.
     ///
     /// # Errors
     /// The kernel does not permit namespaces, there is no such program, or the network can't be used.
     pub fn run(self, device: impl Device + 'static) -> Result<Ended, ExecError> {
-        let Prepared { options, launched, signals, attendant } = self;
+        let Prepared { options, started, signals } = self;
+        let (launched, attendant) = match started {
+            Started::Machine(mut machine) => {
+                if let Some(interface) = machine.take_interface() {
+                    carry(interface, device)?;
+                }
+                return machine.attend(&options, &signals);
+            }
+            Started::Process { launched, attendant } => (launched, attendant),
+        };
         let (process, attendant) = attendant.unzip();
         let program = options.program.first().cloned().unwrap_or_default();
         let (agent, _interface) = match options.mode {
-            Mode::Kernel => {
+            Mode::Kernel | Mode::Linux => {
                 let (interface, _) = launched.prepared()?;
-                carry(interface.try_clone().map_err(|_| Errno::MFILE)?, device)?;
+                carry(TapDevice::of(interface.try_clone().map_err(|_| Errno::MFILE)?), device)?;
                 (None, interface)
             }
             Mode::Native => {
@@ -303,58 +338,32 @@ impl Prepared {
         end_children(KILL_TIMEOUT, process);
         match agent {
             Some(agent) => agent.finish(&signals)?,
-            None => sockets.drain(&signals)?,
+            None => drain(sockets, &signals)?,
         }
         Ok(ended)
     }
-}
 
-/// The TCP sockets of a program's network namespace (proc_pid_net(5)). While they are open, the namespace lasts, and
-/// with it connections that the program has closed.
-struct KernelSockets(Vec<File>);
-
-impl KernelSockets {
-    fn of(process: Pid) -> KernelSockets {
-        let path = |name: &str| format!("/proc/{}/net/{name}", process.as_raw_nonzero());
-        KernelSockets(["tcp", "tcp6"].iter().filter_map(|name| File::open(path(name)).ok()).collect())
-    }
-
-    /// Waits until peers have acknowledged what the program wrote, for a minute at most, and not while nothing is
-    /// acknowledged for five seconds; a signal ends that.
-    fn drain(mut self, signals: &SignalFd) -> Result<(), Errno> {
-        let end = Instant::now() + DRAIN;
-        let (mut last, mut since) = (Vec::new(), Instant::now());
-        loop {
-            let left: Vec<String> = self.0.iter_mut().flat_map(unacknowledged).collect();
-            if left != last {
-                (last, since) = (left, Instant::now());
-            }
-            if last.is_empty() || Instant::now() > end || since.elapsed() > SILENCE {
-                break;
-            }
-            wait(&[signals.as_fd()], Some(Duration::from_millis(2)))?;
-            if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
-                break;
-            }
+    /// Runs the program in a guest that is connected to its port by itself ([`Linux::port`]), until it has ended.
+    ///
+    /// # Errors
+    /// The guest has ended, or there is no such program.
+    pub fn run_connected(self) -> Result<Ended, ExecError> {
+        match self.started {
+            Started::Machine(machine) => machine.attend(&self.options, &self.signals),
+            Started::Process { .. } => Err(DeviceError::Removed.into()),
         }
-        Ok(())
     }
 }
 
-/// The sockets of a list whose end their peers have not acknowledged (FIN-WAIT-1, CLOSING, LAST-ACK): each with its
-/// address and its number of bytes.
-fn unacknowledged(list: &mut File) -> Vec<String> {
-    let mut text = String::new();
-    if list.rewind().and_then(|()| list.read_to_string(&mut text)).is_err() {
-        return Vec::new();
+/// Waits until peers have acknowledged what the program wrote; a signal ends that.
+fn drain(mut sockets: KernelSockets, signals: &SignalFd) -> Result<(), Errno> {
+    while sockets.is_draining(Instant::now()) {
+        wait(&[signals.as_fd()], Some(Duration::from_millis(2)))?;
+        if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
+            break;
+        }
     }
-    let fields = |line: &str| {
-        let mut fields = line.split_whitespace().skip(1);
-        let (address, state) = (fields.next()?.to_string(), fields.nth(1)?);
-        matches!(state, "04" | "09" | "0B")
-            .then(|| format!("{address} {}", fields.next().unwrap_or_default()))
-    };
-    text.lines().skip(1).filter_map(fields).collect()
+    Ok(())
 }
 
 /// Says at once why a program has no network any more. It goes on, and its exit status stays its own.
@@ -477,8 +486,7 @@ fn about(options: &Options) -> About {
 }
 
 /// Moves the frames of the program's interface to the device, and back, until this process ends.
-fn carry(interface: OwnedFd, mut device: impl Device + 'static) -> Result<(), ExecError> {
-    let mut interface = TapDevice::of(interface);
+fn carry(mut interface: impl Device + 'static, mut device: impl Device + 'static) -> Result<(), ExecError> {
     spawn("exec-bridge", None, move || {
         tell(&bridge(&mut interface, &mut device));
     })?;

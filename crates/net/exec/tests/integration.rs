@@ -12,6 +12,8 @@ mod faults;
 mod hostile;
 #[path = "integration/lab.rs"]
 mod lab;
+#[path = "integration/linux.rs"]
+mod linux;
 #[path = "integration/many.rs"]
 mod many;
 #[path = "integration/names.rs"]
@@ -20,3 +22,5 @@ mod names;
 mod programs;
 #[path = "integration/servers.rs"]
 mod servers;
+#[path = "integration/signals.rs"]
+mod signals;

@@ -23,6 +23,18 @@ const ALLOWED: &[libc::c_long] = calls![
     SYS_ptrace SYS_wait4 SYS_waitid SYS_kill SYS_tgkill SYS_execve SYS_execveat SYS_seccomp SYS_prctl
     SYS_personality SYS_setpgid SYS_setsid SYS_getpgid SYS_prlimit64 SYS_set_tid_address
 ];
+/// Calls of `hostfs` that change files, or ask what they are (arch/um/os-Linux, fs/hostfs/hostfs_user.c).
+const FILES: &[libc::c_long] = calls![
+    SYS_linkat SYS_symlinkat SYS_renameat SYS_renameat2 SYS_mknodat SYS_fchmodat SYS_fchown SYS_fchownat
+    SYS_truncate SYS_utimensat SYS_sync_file_range SYS_fsync
+];
+#[cfg(target_arch = "x86_64")]
+const OLD_FILES: &[libc::c_long] = calls![
+    SYS_link SYS_symlink SYS_rename SYS_mknod SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes
+    SYS_futimesat
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_FILES: &[libc::c_long] = &[];
 #[cfg(target_arch = "x86_64")]
 const OLD_OF_UML: &[libc::c_long] = calls![
     SYS_mkdir SYS_rmdir SYS_unlink SYS_epoll_create SYS_getpgrp SYS_getrlimit SYS_setrlimit SYS_arch_prctl
@@ -58,7 +70,8 @@ const X32: libc::c_long = if cfg!(target_arch = "x86_64") { 0x4000_0000 } else {
 pub(super) fn filter(calls: Calls) -> Result<Option<BpfProgram>, HostError> {
     let (rules, other, matched) = match calls {
         Calls::Any => return Ok(None),
-        Calls::Uml => (uml(), refuse(libc::ENOSYS), SeccompAction::Allow),
+        Calls::Uml => (uml(&[]), refuse(libc::ENOSYS), SeccompAction::Allow),
+        Calls::UmlWithFiles => (uml(&[FILES, OLD_FILES]), refuse(libc::ENOSYS), SeccompAction::Allow),
         Calls::Qemu => (qemu(), SeccompAction::Allow, refuse(libc::ENOSYS)),
     };
     program(rules, other, matched).map(Some)
@@ -80,8 +93,9 @@ fn qemu() -> Result<Rules, BackendError> {
     Ok(rules)
 }
 
-fn uml() -> Result<Rules, BackendError> {
+fn uml(more: &[&[libc::c_long]]) -> Result<Rules, BackendError> {
     let mut rules = any_arguments(&[COMMON, PROGRAM, OLD[0], OLD[1], ALLOWED, OLD_OF_UML]);
+    rules.extend(any_arguments(more));
     let none = SeccompCmpOp::MaskedEq(NAMESPACES as u32 as u64);
     rules.insert(libc::SYS_clone, when(0, none, 0)?);
     rules.insert(libc::SYS_socket, when(0, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?);

@@ -46,6 +46,8 @@ pub enum Calls {
     Any,
     /// System calls of User-Mode Linux.
     Uml,
+    /// Those, and the ones that change files, for its `hostfs`.
+    UmlWithFiles,
     /// Not those that QEMU never needs. QEMU's own `-sandbox` refuses some of them too, after its start.
     Qemu,
 }
@@ -86,6 +88,10 @@ pub struct Jail<'a> {
     pub groups: Vec<u32>,
     /// Readable files and folders of this host.
     pub read: Vec<PathBuf>,
+    /// Readable folders with all that is mounted in them. What is writable may be in them.
+    pub trees: Vec<PathBuf>,
+    /// Folders that are empty, to mount something there.
+    pub folders: Vec<PathBuf>,
     /// Files, folders and devices that it may write, if its user may.
     pub write: Vec<PathBuf>,
     /// Sockets that it may connect to, if its user may; they may be in folders of other owners.
@@ -106,6 +112,8 @@ pub struct Jail<'a> {
     pub group: Option<&'a ControlGroup>,
     /// Whether it goes on when the thread that started it ends.
     pub outlives: bool,
+    /// Its descriptors from number 4 on.
+    pub descriptors: Vec<BorrowedFd<'a>>,
 }
 
 /// A program to start. Its descriptor 3 is a copy of its standard error, for programs that can't use
@@ -145,6 +153,8 @@ impl Jail<'_> {
         let pipe = || std::io::pipe().map_err(|error| given("a pipe", &error));
         let (input, output, errors) = (pipe()?, pipe()?, pipe()?);
         let standard = [input.0.as_fd(), output.1.as_fd(), errors.1.as_fd(), errors.1.as_fd()];
+        let given: Vec<BorrowedFd<'_>> =
+            standard.into_iter().chain(self.descriptors.iter().copied()).collect();
         let fence = fence();
         let scratch =
             self.scratch.as_ref().filter(|_| fence != Fence::Namespaces).map(|(path, _)| path.clone());
@@ -153,7 +163,7 @@ impl Jail<'_> {
         if let Some(path) = &made.0 {
             self.make_scratch(path)?;
         }
-        let plan = Plan::new(self, fence, &standard)?;
+        let plan = Plan::new(self, fence, &given)?;
         let pid = clone(&plan, Some(program))?;
         let pipes = Pipes { input: input.1, output: output.0, errors: errors.0 };
         Ok((Jailed { pid, scratch: made.keep() }, pipes))

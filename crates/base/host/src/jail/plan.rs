@@ -66,7 +66,9 @@ impl Plan {
         plan.steps.push(Step::Drop);
         // It is cleared when privileges change.
         plan.steps.extend((!jail.outlives).then_some(Step::ParentDeathSignal));
-        plan.steps.push(Step::Defaults);
+        // The files of a guest that has the host's have the permissions which its programs give them.
+        let umask = if jail.trees.is_empty() { Mode::RWXG | Mode::RWXO } else { Mode::empty() };
+        plan.steps.push(Step::Defaults(umask));
         plan.steps.push(Step::Descriptors(held));
         plan.steps.push(Step::NoNewPrivileges);
         if fence == Fence::Landlock {
@@ -99,6 +101,9 @@ impl Plan {
         self.steps.push(Step::Memory(text(ROOT)?, text(ROOT_OPTIONS)?));
         self.steps.push(Step::Pivot(text(ROOT)?));
         let mut made = BTreeSet::new();
+        for path in &jail.folders {
+            self.folders(Some(path), &mut made)?;
+        }
         for (path, to) in &jail.links {
             self.folders(path.parent(), &mut made)?;
             self.steps.push(Step::Link(text(path)?, text(to)?));
@@ -118,19 +123,22 @@ impl Plan {
     }
 
     fn shows(&mut self, jail: &Jail<'_>, made: &mut BTreeSet<PathBuf>) -> Result<(), JailError> {
-        let read = jail.read.iter().map(|path| (path, false, false));
-        let write = jail.write.iter().map(|path| (path, true, false));
-        let sockets = jail.sockets.iter().map(|path| (path, true, true));
-        let mut all: Vec<(&PathBuf, bool, bool)> = read.chain(write).chain(sockets).collect();
+        let trees = jail.trees.iter().map(|path| (path, false, false, true));
+        let read = jail.read.iter().map(|path| (path, false, false, false));
+        let write = jail.write.iter().map(|path| (path, true, false, !jail.trees.is_empty()));
+        let sockets = jail.sockets.iter().map(|path| (path, true, true, false));
+        let mut all: Vec<(&PathBuf, bool, bool, bool)> =
+            trees.chain(read).chain(write).chain(sockets).collect();
         all.sort();
-        let mut folders: Vec<&PathBuf> = Vec::new();
-        for (path, write, socket) in all {
+        let mut folders: Vec<(&PathBuf, bool)> = Vec::new();
+        for (path, write, socket, tree) in all {
             // The file is visible at the link's target.
             if jail.links.iter().any(|(link, _)| path.starts_with(link)) {
                 continue;
             }
             // The file is visible with its folder.
-            if folders.iter().any(|folder| path.starts_with(folder)) {
+            let shown = folders.iter().rev().find(|(folder, _)| path.starts_with(folder));
+            if shown.is_some_and(|(_, is_tree)| !is_tree || !(write || socket)) {
                 continue;
             }
             let found = if socket { with_folder(path) } else { path.canonicalize() };
@@ -138,8 +146,8 @@ impl Plan {
             let (kind, from) = seen.map_err(|error| given(path.display(), &error))?;
             if kind.is_dir() {
                 self.folders(Some(path), made)?;
-                folders.push(path);
-            } else {
+                folders.push((path, tree && !write));
+            } else if shown.is_none() {
                 self.folders(path.parent(), made)?;
                 self.steps.push(Step::Make(text(path)?, Vec::new(), 0o644));
             }
@@ -150,6 +158,7 @@ impl Plan {
                 write,
                 device: kind.is_char_device(),
                 socket,
+                tree: tree && kind.is_dir(),
                 slot: (slot, text(format!("{OLD}/proc/self/fd/{slot}"))?),
             }));
         }
@@ -191,7 +200,8 @@ fn ruleset(jail: &Jail<'_>) -> Result<OwnedFd, Errno> {
         let mut ruleset = ruleset.create()?;
         let scratch = jail.scratch.iter().map(|(path, _)| path);
         let write = jail.write.iter().chain(scratch).map(|path| (path, all));
-        let read = jail.read.iter().map(|path| (path, AccessFs::from_read(LANDLOCK)));
+        let read = jail.read.iter().chain(&jail.trees);
+        let read = read.map(|path| (path, AccessFs::from_read(LANDLOCK)));
         for (path, rights) in read.chain(write) {
             // Missing files need no rule.
             let Ok(found) = PathFd::new(path) else { continue };

@@ -53,8 +53,8 @@ pub(super) enum Step {
     Drop,
     /// Ends the process when the parent thread ends.
     ParentDeathSignal,
-    /// Restores the signal handling that Rust's runtime changed, and sets the umask to private.
-    Defaults,
+    /// Restores the signal handling that Rust's runtime changed, and sets the umask.
+    Defaults(Mode),
     /// Sets these descriptors, from number 0 on, and closes all others.
     Descriptors(Vec<OwnedFd>),
     /// Sets no_new_privs.
@@ -76,6 +76,8 @@ pub(super) struct Show {
     pub device: bool,
     /// Whether it must be a socket, in a folder that another user may own.
     pub socket: bool,
+    /// Whether what is mounted in the folder is to be restricted too.
+    pub tree: bool,
     /// A descriptor number to use, and its path below [`OLD`].
     pub slot: (RawFd, CString),
 }
@@ -112,7 +114,7 @@ impl Step {
             User(user, groups) => become_user(*user, groups),
             Drop => rustix::thread::set_capabilities(None, NONE),
             ParentDeathSignal => rustix::process::set_parent_process_death_signal(Some(Signal::KILL)),
-            Defaults => defaults(),
+            Defaults(umask) => defaults(*umask),
             Descriptors(descriptors) => take(descriptors),
             NoNewPrivileges => rustix::thread::set_no_new_privs(true),
             Filter(program) => seccompiler::apply_filter(program).map_err(|_| Errno::INVAL),
@@ -202,8 +204,22 @@ impl Show {
             wanted |= libc::MS_STRICTATIME;
         }
         let kept = pairs.iter().filter(|(flag, _)| has.contains(*flag)).fold(0, |all, (_, flag)| all | flag);
-        mount(None, &self.to, None, libc::MS_REMOUNT | libc::MS_BIND | kept | wanted, None)
+        mount(None, &self.to, None, libc::MS_REMOUNT | libc::MS_BIND | kept | wanted, None)?;
+        if self.tree { restrict(&self.to, self.write) } else { Ok(()) }
     }
+}
+
+/// Makes a mount and those in it `nosuid` and `nodev`, and read-only unless they may be written (mount_setattr(2)).
+fn restrict(path: &CStr, write: bool) -> Result<(), Errno> {
+    let set =
+        libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | if write { 0 } else { libc::MOUNT_ATTR_RDONLY };
+    let settings = libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let len = size_of_val(&settings);
+    // SAFETY: the path ends with a zero, and the kernel reads as many bytes as `settings` has.
+    checked(unsafe {
+        let (at, flags) = (libc::AT_FDCWD, libc::AT_RECURSIVE);
+        libc::syscall(libc::SYS_mount_setattr, at, path.as_ptr(), flags, &raw const settings, len)
+    })
 }
 
 fn seal() -> Result<(), Errno> {
@@ -226,9 +242,9 @@ fn become_user(user: u32, groups: &[Gid]) -> Result<(), Errno> {
     rustix::thread::set_thread_res_uid(user, user, user)
 }
 
-fn defaults() -> Result<(), Errno> {
+fn defaults(umask: Mode) -> Result<(), Errno> {
     process_setup::default_signals();
-    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(umask);
     Ok(())
 }
 
@@ -284,7 +300,7 @@ impl std::fmt::Display for Step {
             Step::User(..) => ("setresuid", None),
             Step::Drop => ("capset", None),
             Step::ParentDeathSignal => ("PR_SET_PDEATHSIG", None),
-            Step::Defaults => ("sigprocmask", None),
+            Step::Defaults(_) => ("sigprocmask", None),
             Step::Descriptors(_) => ("giving it its descriptors", None),
             Step::NoNewPrivileges => ("no_new_privs", None),
             Step::Filter(_) => ("seccomp", None),

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use ringway_exec::{Cidr, Limit};
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 /// Whose TCP serves the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -14,6 +15,8 @@ pub enum StackKind {
     Native,
     /// The host kernel's.
     Kernel,
+    /// Linux's in user space: the program runs in User-Mode Linux over the host's files.
+    Linux,
 }
 
 /// A program and its network.
@@ -24,11 +27,12 @@ docs/exec.md says what works. The exit status and signals are the program's.
 Examples:
   ringway exec --port web --address 10.0.0.2/24 -- curl http://10.0.0.1/
   ringway exec --port web --address 10.0.0.2/24 --stack kernel -- nginx -g 'daemon off;'
+  ringway exec --stack linux --writable . -- sh -c 'ss -tin >sockets'
   ringway exec --cc bbr --link loss=1%,delay=100ms -- curl http://198.18.0.1:8000/
   ringway exec --port a --address fd00::2/64 --sysctl net.ipv4.tcp_rmem='4096 65536 1000000' -- iperf3 -s")]
 pub struct Exec {
     /// The ring port of the running fabric, or the path of its socket; by default, a network with the host, which
-    /// needs root.
+    /// needs root. With --stack linux also a vhost-user port, which is faster.
     #[arg(long, value_name = "PORT")]
     pub port: Option<String>,
     /// An address and the length of its prefix; may be given several times. Required with --port.
@@ -50,7 +54,7 @@ pub struct Exec {
     /// Whose TCP serves the program.
     #[arg(long, value_enum, default_value_t)]
     pub stack: StackKind,
-    /// The congestion controller: bbr, bbr3, cubic, reno, dctcp.
+    /// The congestion controller: bbr, bbr3, cubic, reno, dctcp; with the other stacks one that the kernel has.
     #[arg(long, value_name = "NAME")]
     pub cc: Option<String>,
     /// A setting of the stack, with its name in sysctl; may be given several times.
@@ -72,6 +76,16 @@ pub struct Exec {
     /// Seconds that the program may go on after SIGTERM, until it is killed.
     #[arg(long, value_name = "SECONDS")]
     pub kill_after: Option<u16>,
+    /// With --stack linux, a folder that the program may write to; its other files are read-only, and /tmp is its
+    /// own. May be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub writable: Vec<PathBuf>,
+    /// With --stack linux, the User-Mode Linux to run.
+    #[arg(long, value_name = "FILE")]
+    pub kernel: Option<PathBuf>,
+    /// With --stack linux, the memory of kernel and program.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=65_536))]
+    pub memory: Option<u32>,
     /// The name of the program of a fabric that this is, which ends when its control process does.
     #[arg(long, hide = true, value_name = "NAME")]
     pub supervised: Option<String>,

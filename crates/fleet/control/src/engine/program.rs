@@ -67,7 +67,7 @@ fn view(shown: &Shown<'_>) -> ProgramView {
         port: program.port.clone(),
         addresses: program.addresses.iter().map(ToString::to_string).collect(),
         command: program.command.clone(),
-        stack: if program.kernel { "kernel" } else { "native" }.into(),
+        stack: program.stack.word().into(),
         user: program.user.clone().unwrap_or_default(),
         restart: program.restart.word().into(),
         restarts: shown.status.restarts,

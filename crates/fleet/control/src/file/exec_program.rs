@@ -3,7 +3,7 @@
 use super::{Fabric, external_names};
 use crate::kinds::ring;
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{ExecProgram, Restart, Socket, To, addresses, names};
+use ringway_spec::{ExecProgram, ProgramStack, Restart, Socket, To, addresses, names};
 use std::path::PathBuf;
 
 /// The controllers of the native stack.
@@ -26,11 +26,16 @@ pub fn program(mut section: Section<'_>, diagnostics: &Diagnostics, fabric: &mut
         section.checked(&format!("dns.{at}"), text.parse().map_err(wrong))
     });
     let dns = dns.collect();
-    let kernel = section.word("stack", &[("native", false), ("kernel", true)]).unwrap_or(false);
-    let cc = match kernel {
-        true => section.string("cc", "cubic"),
-        false => section.word("cc", CONTROLLERS).map(String::from),
+    let stack = section.word("stack", ProgramStack::ALL).unwrap_or_default();
+    let cc = match stack {
+        ProgramStack::Native => section.word("cc", CONTROLLERS).map(String::from),
+        ProgramStack::Kernel | ProgramStack::Linux => section.string("cc", "cubic"),
     };
+    let writable = section.strings("writable", "[\"/srv/www\"]").unwrap_or_default();
+    if !writable.is_empty() && stack != ProgramStack::Linux {
+        let what = "`writable` is for programs with stack = \"linux\", whose files are read-only otherwise";
+        section.error("writable", what, "take it out, or write stack = \"linux\"");
+    }
     let user = section.parsed("user", "www-data", |text| names::account(text).map(String::from));
     let program = ExecProgram {
         command,
@@ -38,7 +43,8 @@ pub fn program(mut section: Section<'_>, diagnostics: &Diagnostics, fabric: &mut
         gateways,
         dns,
         mtu: section.number("mtu", 1280..=65_521).unwrap_or(1500) as u16,
-        kernel,
+        stack,
+        writable: writable.into_iter().map(PathBuf::from).collect(),
         cc,
         sysctls: sysctls(&mut section),
         folder: section.string("folder", "/srv/www").map(PathBuf::from),

@@ -44,6 +44,10 @@ pub struct Parked {
 }
 
 /// A result that did not reach its call, since a signal came between. The kernel makes such a call again.
+///
+/// With `SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV` no signal would come between, but neither would one reach a program
+/// that waits in `accept`, `connect` or `recvfrom`: handlers of SIGTERM and of timers would not run. The flag is of all
+/// calls of a filter, and a process has one filter that notifies.
 #[derive(Debug)]
 pub struct Kept {
     call: Call,
@@ -174,7 +178,7 @@ impl Agent {
             sys::GETSOCKNAME => self.name(call, key, false),
             sys::GETPEERNAME => self.name(call, key, true),
             sys::SETSOCKOPT => self.set_option(call, key),
-            sys::GETSOCKOPT => self.option(call, key),
+            sys::GETSOCKOPT => self.option(call, key, socket),
             sys::SHUTDOWN => self.shut(call, key, socket),
             sys::IOCTL => self.control(call, key),
             sys::SENDTO if is_udp => self.send_datagram(call, key),

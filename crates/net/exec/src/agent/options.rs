@@ -10,6 +10,7 @@ use ringway_netstack::congestion::Algorithm;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
 
 /// Longest value of an option. Attack: a program that names a huge one.
 const LONGEST: usize = 256;
@@ -241,7 +242,7 @@ impl Agent {
     }
 
     /// `getsockopt`.
-    pub(super) fn option(&mut self, call: &Call, key: Key) -> Result<Reply, Errno> {
+    pub(super) fn option(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         let [_, level, name, at, len_at, ..] = call.arguments;
         let option = (level as i32, name as i32);
         if KERNEL.contains(&option) {
@@ -253,6 +254,9 @@ impl Agent {
         }
         let room = usize::try_from(i32::from_ne_bytes(room)).map_err(|_| Errno::INVAL)?;
         self.trap.check_waiting(call.id)?;
+        if option == SO_ERROR && !self.has_connected(key, socket)? {
+            return Ok(Reply::Wait(key));
+        }
         let value = self.value(key, option)?;
         let len = value.len().min(room);
         write_memory(call.thread, at, &value[..len])?;

@@ -1,6 +1,6 @@
 //! TCP sockets: connecting, listening, accepting, and the bytes between programs and the stack.
 
-use super::calls::{CLOEXEC, DONTWAIT, NONBLOCK, Reply};
+use super::calls::{CLOEXEC, DONTWAIT, NONBLOCK, Parked, Reply};
 use super::local::{self, End};
 use super::message::Message;
 use super::options::Values;
@@ -150,6 +150,24 @@ impl Agent {
                 Ok(Reply::Value(0))
             }
         }
+    }
+
+    /// Whether there is no blocking `connect` that a signal has interrupted and that goes on. A program that was told
+    /// EINTR polls its socket and asks for its error, as connect(2) says. The socket is in truth joined with none yet,
+    /// and seems ready, so that the question waits.
+    pub(super) fn has_connected(&mut self, key: Key, socket: &OwnedFd) -> Result<bool, Errno> {
+        let Some(stream) = self.table.stream(key).filter(|stream| stream.end.is_none()) else {
+            return Ok(true);
+        };
+        if !stream.is_up {
+            let connects = |parked: &Parked| parked.key == key && parked.call.number == numbers::CONNECT;
+            let goes_on = |parked: &Parked| connects(parked) && self.trap.is_waiting(parked.call.id);
+            // Another thread that connects it is told the result itself.
+            return Ok(self.parked.iter().any(goes_on));
+        }
+        stream.is_told = true;
+        self.attach_or_end(key, socket)?;
+        Ok(true)
     }
 
     fn begin(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {

@@ -1,8 +1,11 @@
 //! Runs a program whose network is a datagram socket that this process inherits, a frame a datagram; for tests.
 //!
-//! `exec-on-socket DESCRIPTOR|tap:NAME native|kernel ADDRESS/PREFIX,... PROGRAM ARGUMENTS`
+//! `exec-on-socket DESCRIPTOR|tap:NAME native|kernel|linux ADDRESS/PREFIX,... PROGRAM ARGUMENTS`
+//!
+//! Variables: `CC`, `DNS`, `EXPLAIN`, `QUERY`, `DIRECT`; with `linux` `CC` is one of the guest's, `SYSCTL` a setting,
+//! `WRITABLE` a folder, `KERNEL` a file.
 
-use ringway_exec::{Emulated, Mode, Options, algorithm, prepare};
+use ringway_exec::{Emulated, Linux, Mode, Options, algorithm, be_first_process, prepare};
 use ringway_link::Profile;
 use ringway_netstack::Settings;
 use ringway_sockets::{TapDevice, TapSettings};
@@ -17,7 +20,11 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     let congestion = congestion.unwrap_or_default();
     let prepared = prepare(Options {
         program: program.to_vec(),
-        mode: if mode == "native" { Mode::Native } else { Mode::Kernel },
+        mode: match mode.to_str() {
+            Some("native") => Mode::Native,
+            Some("linux") => Mode::Linux,
+            _ => Mode::Kernel,
+        },
         addresses: text(address)?.split(',').map(str::parse).collect::<Result<_, _>>()?,
         gateways: Vec::new(),
         dns: std::env::var("DNS").ok().map(|server| server.parse()).transpose()?.into_iter().collect(),
@@ -27,7 +34,12 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
         settings: Settings { tcp_congestion_control: congestion, ..Settings::default() },
         sequence_secret: None,
         explain: std::env::var_os("EXPLAIN").is_some(),
-        sysctls: Vec::new(),
+        sysctls: if mode == "linux" { sysctls()? } else { Vec::new() },
+        linux: Linux {
+            kernel: std::env::var_os("KERNEL").map(Into::into),
+            writable: std::env::var_os("WRITABLE").map(Into::into).into_iter().collect(),
+            ..Linux::default()
+        },
         query: std::env::var_os("QUERY").map(Into::into),
         limits: Vec::new(),
         direct: std::env::var_os("DIRECT").is_some(),
@@ -52,7 +64,15 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     Ok(prepared.run(device)?.repeat())
 }
 
+fn sysctls() -> Result<Vec<(String, String)>, Box<dyn Error>> {
+    let controller = std::env::var("CC").ok().map(|name| ("net.ipv4.tcp_congestion_control".into(), name));
+    let setting = std::env::var("SYSCTL").ok();
+    let setting = setting.map(|text| text.split_once('=').map(|(name, value)| (name.into(), value.into())));
+    Ok(controller.into_iter().chain(setting.map(|pair| pair.ok_or("no NAME=VALUE")).transpose()?).collect())
+}
+
 fn main() -> ExitCode {
+    be_first_process();
     let words: Vec<_> = std::env::args_os().skip(1).collect();
     match run(&words) {
         Ok(status) => ExitCode::from(status),

@@ -74,7 +74,7 @@ impl Lab {
 /// A program that runs.
 pub struct Running {
     pub child: Child,
-    out: BufReader<std::process::ChildStdout>,
+    out: BufReader<Box<dyn Read>>,
 }
 
 impl Running {
@@ -82,7 +82,8 @@ impl Running {
     pub fn of(mut command: Command) -> Running {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
+        let out: Box<dyn Read> = Box::new(child.stdout.take().unwrap());
+        let out = BufReader::new(out);
         Running { child, out }
     }
 
@@ -91,6 +92,17 @@ impl Running {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
         line.trim_end().into()
+    }
+
+    /// Reads so many bytes that it prints.
+    pub fn read(&mut self, bytes: &mut [u8]) {
+        self.out.read_exact(bytes).unwrap();
+    }
+
+    /// Reads no more of what it prints.
+    pub fn close_output(&mut self) {
+        let (reader, _) = std::io::pipe().unwrap();
+        self.out = BufReader::new(Box::new(reader));
     }
 
     /// Waits for the end: its exit status, and the rest of what it printed.

@@ -69,6 +69,19 @@ impl RingDevice {
         Ok(device)
     }
 
+    /// As [`RingDevice::connect`]; received frames lack no checksums and segmentation, which the port's worker does
+    /// first.
+    ///
+    /// # Errors
+    /// As [`RingDevice::connect`].
+    pub fn connect_whole(path: &Path) -> Result<RingDevice, DeviceError> {
+        let options = RingOptions { offloads: false, extra: EXTRA, ..RingOptions::default() };
+        let mut device = RingDevice::of(Ring::connect_with(path, options, None)?, options);
+        device.path = Some(path.into());
+        device.prepare();
+        Ok(device)
+    }
+
     fn of(ring: Ring, options: RingOptions) -> RingDevice {
         let clock = Clock::new();
         // A program may have exchanged buffers of a pipe before.
