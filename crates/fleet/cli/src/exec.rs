@@ -5,8 +5,8 @@ use crate::client::Client;
 use crate::fail::Fail;
 use ringway_control::api::PortView;
 use ringway_exec::{
-    Cidr, Emulated, Ended, ExecError, LaunchError, Mode, Options, Prepared, RingDevice, Settings, TapDevice,
-    TapSettings, algorithm, prepare, sysctl,
+    Cidr, Direct, Emulated, Ended, ExecError, LaunchError, Mode, Options, Prepared, RingDevice, Settings,
+    TapDevice, TapSettings, algorithm, prepare, sysctl,
 };
 use ringway_port::link;
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -66,8 +66,8 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
         sysctls,
         query,
         limits: exec.limit,
-        // Until a library lets unmodified programs share a stack.
-        direct: false,
+        // Until connections that are busy move without loss.
+        direct: Direct::Off,
         kill_after: exec.kill_after.map(|seconds| Duration::from_secs(seconds.into())),
     });
     match run(prepared.map_err(failed)?, network)?.repeat() {

@@ -16,6 +16,8 @@ mod lab;
 mod many;
 #[path = "integration/names.rs"]
 mod names;
+#[path = "integration/preload.rs"]
+mod preload;
 #[path = "integration/programs.rs"]
 mod programs;
 #[path = "integration/servers.rs"]

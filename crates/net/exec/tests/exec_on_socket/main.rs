@@ -2,12 +2,21 @@
 //!
 //! `exec-on-socket DESCRIPTOR|tap:NAME native|kernel ADDRESS/PREFIX,... PROGRAM ARGUMENTS`
 
-use ringway_exec::{Emulated, Mode, Options, algorithm, prepare};
+use ringway_exec::{Direct, Emulated, Mode, Options, algorithm, prepare};
 use ringway_link::Profile;
 use ringway_netstack::Settings;
 use ringway_sockets::{TapDevice, TapSettings};
 use std::error::Error;
 use std::process::ExitCode;
+
+/// By the variable `DIRECT`: `request`, or after how many calls a connection moves.
+fn direct() -> Result<Direct, Box<dyn Error>> {
+    Ok(match std::env::var("DIRECT").as_deref() {
+        Err(_) => Direct::Off,
+        Ok("request") => Direct::OnRequest,
+        Ok(after) => Direct::Preloaded { after: after.parse()? },
+    })
+}
 
 fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     let [descriptor, mode, address, program @ ..] = words else { return Err("too few arguments".into()) };
@@ -30,7 +39,7 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
         sysctls: Vec::new(),
         query: std::env::var_os("QUERY").map(Into::into),
         limits: Vec::new(),
-        direct: std::env::var_os("DIRECT").is_some(),
+        direct: direct()?,
         kill_after: None,
     })?;
     let device = match descriptor.strip_prefix("tap:") {
