@@ -27,6 +27,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("sockets", &["netstack", "ring-client", "host", "frame", "mem"]),
     ("direct-stack", &["netstack", "ring", "bare"]),
     ("direct", &["direct-stack", "host"]),
+    ("preload", &[]),
     ("stack-c", &["sockets", "netstack", "host"]),
     ("exec", &["direct", "ring", "sockets", "netstack", "link", "host", "frame", "mem", "wire"]),
     ("tiny", &["bare", "elements", "nic", "ring", "virtq", "mem", "wire"]),

@@ -3,8 +3,19 @@ use crate::Findings;
 use crate::text::{File, code_lines, has_word};
 
 /// The crates that may contain `unsafe`.
-const NAMED: &[&str] =
-    &["bare", "mem", "frame", "ring", "virtq", "host", "tiny", "direct-stack", "direct", "stack-c"];
+const NAMED: &[&str] = &[
+    "bare",
+    "mem",
+    "frame",
+    "ring",
+    "virtq",
+    "host",
+    "tiny",
+    "direct-stack",
+    "direct",
+    "preload",
+    "stack-c",
+];
 /// Folders of test-only code that may contain it: a shared library with a C interface.
 const TESTS: &[&str] = &["tests/packetdrill/"];
 /// Maximum distance in lines between an `unsafe` and the beginning of its reason.

@@ -20,7 +20,7 @@ use crate::keys::Rows;
 use crate::machine;
 use crate::peer::net::Space;
 use crate::plan::Plan;
-use ringway_exec::{Mode, Options, prepare};
+use ringway_exec::{Direct, Mode, Options, prepare};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Program, RingListener};
 use ringway_ring::Geometry;
@@ -393,7 +393,7 @@ fn exec(socket: &str, own: &str, program: &[&str]) -> Result<(), Failure> {
         query: None,
         limits: Vec::new(),
         kill_after: None,
-        direct: false,
+        direct: Direct::Off,
     })?;
     prepared.run(RingDevice::connect_with(socket.as_ref(), ring())?)?;
     Ok(())

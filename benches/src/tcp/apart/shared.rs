@@ -137,6 +137,7 @@ impl Shared {
             port: copy(kick)?.into(),
             agent: EventFd::new()?,
             attendant: EventFd::new()?,
+            followers: EventFd::new()?,
         };
         let agents_bells =
             Some([copy(notifiers.call.as_fd())?.into(), copy(notifiers.agent.as_fd())?.into()]);

@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::fail::Fail;
 use ringway_control::api::PortView;
 use ringway_exec::{
-    Cidr, Emulated, Ended, ExecError, LaunchError, Linux, Mode, Options, Prepared, RingDevice, Settings,
+    Cidr, Direct, Emulated, Ended, ExecError, LaunchError, Linux, Mode, Options, Prepared, RingDevice, Settings,
     TapDevice, TapSettings, algorithm, prepare, sysctl,
 };
 use ringway_host::wait_readable;
@@ -74,8 +74,8 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
         sysctls,
         query,
         limits: exec.limit,
-        // Until a library lets unmodified programs share a stack.
-        direct: false,
+        // Until connections that are busy move without loss.
+        direct: Direct::Off,
         linux,
         kill_after: exec.kill_after.map(|seconds| Duration::from_secs(seconds.into())),
     });

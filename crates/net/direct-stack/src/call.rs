@@ -1,124 +1,6 @@
-//! How the image is called.
+//! Results of the image's operations as numbers.
 
 use ringway_netstack::{ConnectionError, RepairError, SocketError, SocketId};
-
-/// The addresses of the rings' memory, which are the same in each process: far above the image's heap.
-pub const PORT_AT: u64 = 0x7210_0000_0000;
-/// That of the ring to the agent.
-pub const AGENT_AT: u64 = 0x7220_0000_0000;
-
-/// What the image is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u64)]
-pub enum Operation {
-    /// Makes the stack: `input` is the agent's [`configuration`](ringway_netstack::Stack::configuration), `socket` the
-    /// end of the memory behind the image, and `numbers` the seed.
-    Begin,
-    /// The memory of the ring to the port is mapped: its length, and whether it is a pipe's second end.
-    Port,
-    /// That of the ring to the agent.
-    Agent,
-    /// Moves a connection to the stack. The result is its handle.
-    Attach,
-    /// Moves a connection out of the stack. The result is the length of its state.
-    Detach,
-    /// Copies the state of the connection that left last, from the first of `numbers` on.
-    Saved,
-    /// Receives bytes. The result is their number.
-    Receive,
-    /// Sends bytes. The result is their number.
-    Send,
-    /// Ends the stream.
-    Shutdown,
-    /// Gives the connection up.
-    Close,
-    /// The bits of [`Flags`].
-    Readiness,
-    /// A segment that the agent received for a connection of the stack.
-    Diverted,
-    /// Only what each call does.
-    Run,
-    /// Prepares to sleep until the port or the agent notifies; 0: there is work already.
-    Arm,
-}
-
-impl Operation {
-    /// All, in their order.
-    const ALL: [Operation; 14] = [
-        Operation::Begin,
-        Operation::Port,
-        Operation::Agent,
-        Operation::Attach,
-        Operation::Detach,
-        Operation::Saved,
-        Operation::Receive,
-        Operation::Send,
-        Operation::Shutdown,
-        Operation::Close,
-        Operation::Readiness,
-        Operation::Diverted,
-        Operation::Run,
-        Operation::Arm,
-    ];
-
-    /// The operation of a number.
-    pub fn from_number(number: u64) -> Option<Operation> {
-        Operation::ALL.get(usize::try_from(number).ok()?).copied()
-    }
-}
-
-/// A set of what a call says besides its result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags(pub u64);
-
-impl Flags {
-    /// The port is to be notified.
-    pub const KICK_PORT: Flags = Flags(1);
-    /// The agent is to be notified.
-    pub const KICK_AGENT: Flags = Flags(2);
-    /// A socket can be read.
-    pub const READABLE: Flags = Flags(4);
-    /// It can be written.
-    pub const WRITABLE: Flags = Flags(8);
-    /// It has ended.
-    pub const CLOSED: Flags = Flags(16);
-
-    /// Adds `other` if `holds`.
-    pub fn with(self, other: Flags, holds: bool) -> Flags {
-        Flags(if holds { self.0 | other.0 } else { self.0 })
-    }
-
-    /// Whether `other` is part of it.
-    pub fn has(self, other: Flags) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-/// A call: what the caller writes, and then what the image does.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Call {
-    /// The number of an [`Operation`].
-    pub operation: u64,
-    /// The time.
-    pub now: u64,
-    /// The handle of a connection, see [`SocketId::to_bits`](ringway_netstack::SocketId::to_bits).
-    pub socket: u64,
-    /// The address and the length of bytes to read.
-    pub input: [u64; 2],
-    /// The address and the length of bytes to write.
-    pub output: [u64; 2],
-    /// Arguments of the operation.
-    pub numbers: [u64; 2],
-    /// What came out; see [`result_of`].
-    pub result: i64,
-    /// [`Flags`].
-    pub flags: u64,
-    /// Which connections became ready: the bits of their places, see [`bit`].
-    pub ready: u64,
-    /// When the image is to be called again although nothing arrives; the largest number if never.
-    pub deadline: u64,
-}
 
 /// The bit of a connection, which several of them share.
 pub fn bit(socket: SocketId) -> u32 {
@@ -171,6 +53,7 @@ pub fn result_of(code: i64) -> Result<u64, RepairError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abi::{BAD_SOCKET, Operation, WOULD_BLOCK};
 
     #[test]
     fn numbers_stand_for_operations_and_results() {
@@ -185,5 +68,7 @@ mod tests {
             assert_eq!(result_of(result_code(result)), result);
         }
         assert_eq!(result_of(i64::MIN), Err(RepairError::Invalid));
+        assert_eq!(result_code(Err(SocketError::WouldBlock.into())), WOULD_BLOCK);
+        assert_eq!(result_code(Err(SocketError::BadSocket.into())), BAD_SOCKET);
     }
 }

@@ -12,9 +12,11 @@
 
 extern crate alloc;
 
+pub mod abi;
 mod call;
 mod end;
 mod shared;
 
-pub use call::{AGENT_AT, Call, Flags, Operation, PORT_AT, bit, result_code, result_of};
+pub use abi::{AGENT_AT, Call, Flags, Operation, PORT_AT};
+pub use call::{bit, result_code, result_of};
 pub use shared::{Arguments, Shared};

@@ -1,6 +1,7 @@
 //! The stack that processes share.
 
-use crate::call::{Flags, Operation, bit};
+use crate::abi::{Flags, Operation};
+use crate::call::bit;
 use crate::end::{End, Output, Taken, take};
 use alloc::vec::Vec;
 use ringway_frame::{BURST, LARGEST, Offload};
@@ -179,14 +180,14 @@ impl Shared {
         let stack = &self.stack;
         let ready = || {
             let ended = stack.error(id)?.is_some();
-            let read = stack.unread(id)? > 0 || stack.is_finished(id)?;
-            Ok((ended, read, stack.send_room(id).map_or(ended, |room| room > 0)))
+            let (unread, finished) = (stack.unread(id)?, stack.is_finished(id)?);
+            Ok((ended, unread, finished, stack.send_room(id).map_or(ended, |room| room > 0)))
         };
         match ready() {
-            Ok((ended, read, write)) => {
-                let flags = Flags::default().with(Flags::CLOSED, ended);
-                let flags = flags.with(Flags::READABLE, read || ended).with(Flags::WRITABLE, write);
-                (Ok(0), flags)
+            Ok((ended, unread, finished, write)) => {
+                let flags = Flags::default().with(Flags::CLOSED, ended).with(Flags::FINISHED, finished);
+                let flags = flags.with(Flags::READABLE, unread > 0 || finished || ended);
+                (Ok(unread as u64), flags.with(Flags::WRITABLE, write))
             }
             Err(error) => (Err(SocketError::into(error)), Flags::default()),
         }

@@ -1,5 +1,6 @@
 //! The image, and calls of it.
 
+use ringway_direct_stack::abi::words::{LEAD, LOCK, WITHDRAWN};
 use ringway_direct_stack::{AGENT_AT, Call, Flags, Operation, PORT_AT, result_of};
 use ringway_host::{
     FixedAccess, FixedMapping, HostError, LockError, RobustGuard, RobustLock, constant_memfd, memfd,
@@ -31,9 +32,6 @@ const DATA_END: usize = number(env!("DIRECT_DATA_END"));
 /// Most memory for the heap.
 const MOST: usize = 2 << 30;
 const PAGE: usize = 4096;
-/// Offsets in the data's first page: the two locks. The words of `waiting.rs` follow.
-const LOCK: usize = 0;
-const LEAD: usize = 64;
 /// Bytes of a connection's state that are copied by one call.
 const PART: usize = 1 << 20;
 
@@ -91,7 +89,7 @@ impl Files {
     /// If the file can't be written.
     pub fn withdraw(data: &OwnedFd) -> Result<(), DirectError> {
         let data = std::fs::File::from(data.try_clone()?);
-        Ok(data.write_all_at(&1_u32.to_ne_bytes(), crate::waiting::WITHDRAWN as u64)?)
+        Ok(data.write_all_at(&1_u32.to_ne_bytes(), WITHDRAWN as u64)?)
     }
 }
 
@@ -127,6 +125,11 @@ pub struct Ready {
     /// It has ended with an error.
     pub closed: bool,
 }
+
+/// Where the image is, for processes that have it from elsewhere: the address of its function, that of its code and the
+/// length of it, and that of its data.
+pub(crate) const PLACES: [u64; 4] =
+    [ENTRY as u64, TEXT_AT as u64, (TEXT_END - TEXT_AT) as u64, DATA_AT as u64];
 
 /// The image in this process, which has at most one.
 #[derive(Debug)]

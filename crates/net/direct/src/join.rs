@@ -1,21 +1,12 @@
 //! Requests of a process to its agent to join the shared stack, by `getsockopt` on one of its sockets, a call that
 //! waits for the agent anyway: the socket says which connection is meant, and the agent knows who asks.
 
-use crate::image::{DirectError, Files, Image, RingPlace};
+use crate::image::{DirectError, Files, Image, PLACES, RingPlace};
 use crate::waiting::{Member, Notifiers};
+use ringway_direct_stack::abi::requests::{DESCRIPTORS, ENTER, ENTRY, LEAVE, LEVEL};
 use ringway_host::{Clock, ask_socket, ask_socket_for_descriptor};
 use ringway_netstack::SocketId;
 use std::os::fd::{BorrowedFd, OwnedFd};
-
-/// The level of these options, which no protocol has.
-pub const LEVEL: i32 = 0x5257;
-/// The options with numbers below this one are answered by a new descriptor: the two files of the image, the memory of
-/// the rings to the port and to the agent, and the [`Notifiers`] in their order.
-pub const DESCRIPTORS: i32 = 8;
-/// The socket's connection moves to the shared stack. The answer is an [`Entry`].
-pub const ENTER: i32 = DESCRIPTORS;
-/// It moves back for good.
-pub const LEAVE: i32 = ENTER + 1;
 
 /// What the agent says of a connection in the shared stack.
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +21,13 @@ pub struct Entry {
 
 impl Entry {
     /// Its length as bytes.
-    pub const LEN: usize = 48;
+    pub const LEN: usize = 8 * ENTRY;
 
     /// As bytes, for [`Entry::from_bytes`].
     pub fn to_bytes(&self) -> [u8; Entry::LEN] {
         let mut bytes = [0; Entry::LEN];
         let numbers = [self.socket.to_bits()].into_iter().chain(self.lengths).chain(self.clock.to_parts());
+        let numbers = numbers.chain(PLACES);
         for (to, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
             *to = number.to_le_bytes();
         }
@@ -44,12 +36,14 @@ impl Entry {
 
     /// What [`Entry::to_bytes`] returned.
     pub fn from_bytes(bytes: &[u8; Entry::LEN]) -> Entry {
-        let mut numbers = [0; Entry::LEN / 8];
+        let mut numbers = [0; ENTRY];
         for (number, from) in numbers.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *number = u64::from_le_bytes(*from);
         }
-        let [socket, port, agent, clock @ ..] = numbers;
-        Entry { socket: SocketId::from_bits(socket), lengths: [port, agent], clock: Clock::from_parts(clock) }
+        // This process has the image from this crate.
+        let [socket, port, agent, tick, nanoseconds, rate, _places @ ..] = numbers;
+        let clock = Clock::from_parts([tick, nanoseconds, rate]);
+        Entry { socket: SocketId::from_bits(socket), lengths: [port, agent], clock }
     }
 }
 

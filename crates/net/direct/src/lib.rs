@@ -25,7 +25,8 @@ mod join;
 mod waiting;
 
 pub use image::{DirectError, Files, Image, Locked, Ready, RingPlace, Turn};
-pub use join::{DESCRIPTORS, ENTER, Entry, LEAVE, LEVEL, enter, leave};
+pub use join::{Entry, enter, leave};
+pub use ringway_direct_stack::abi::requests;
 pub use ringway_direct_stack::bit;
 pub use ringway_host::LockError;
 pub use waiting::{Member, Notifiers, Watch};

@@ -7,6 +7,10 @@
 //! that waits again and again.
 
 use crate::image::{Image, Locked, Turn};
+use ringway_direct_stack::abi::words::{
+    ANY, ATTENDANT_LEADS, ATTENDANT_SLEEPS, BITS, FOLLOWER_COUNTS, LEADER_BITS, LEADER_DEADLINE,
+    MAX_LEADER_SLEEP, READY_COUNTS, SLEEPER_COUNTS, WITHDRAWN,
+};
 use ringway_direct_stack::bit;
 use ringway_host::{Clock, EventFd, LockError, PollFd, poll, wait_word, wake_word};
 use ringway_netstack::{RepairError, SocketError, SocketId};
@@ -16,28 +20,6 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// Bits of connections.
-const BITS: usize = u64::BITS as usize;
-/// The number, behind those of the bits, that stands for all.
-const ANY: usize = BITS;
-/// Offsets of words in the data's first page, behind the locks: for each bit how often one of its connections became
-/// ready, and how many threads sleep until then; and the same for all.
-const READY_COUNTS: usize = 128;
-const SLEEPER_COUNTS: usize = READY_COUNTS + 4 * (ANY + 1);
-/// Whether the attendant sleeps until it is called, and whether it leads.
-const ATTENDANT_SLEEPS: usize = SLEEPER_COUNTS + 4 * (ANY + 1);
-const ATTENDANT_LEADS: usize = ATTENDANT_SLEEPS + 4;
-/// Until when the one who leads sleeps at most; 0: nobody leads, or the one who does is awake.
-const LEADER_DEADLINE: usize = ATTENDANT_LEADS + 4;
-/// The bits of the connections that the one who leads waits for.
-const LEADER_BITS: usize = LEADER_DEADLINE + 8;
-
-/// Not 0: the agent has withdrawn the stack.
-pub(crate) const WITHDRAWN: usize = LEADER_BITS + 8;
-
-/// How long the one who leads sleeps at most while there are timers: one that another thread sets later, and that is
-/// not due before, needs no call then.
-const MAX_LEADER_SLEEP: u64 = 10_000_000;
 /// How long the attendant leaves the lead to others.
 const ATTENDANT_DELAY: u64 = 1_000_000;
 
@@ -52,13 +34,15 @@ pub struct Notifiers {
     pub agent: EventFd,
     /// The processes call the attendant.
     pub attendant: EventFd,
+    /// Threads that sleep on descriptors of their programs too, while another one leads, are notified.
+    pub followers: EventFd,
 }
 
-impl From<[OwnedFd; 4]> for Notifiers {
+impl From<[OwnedFd; 5]> for Notifiers {
     /// In the order of the fields.
-    fn from(descriptors: [OwnedFd; 4]) -> Notifiers {
-        let [call, port, agent, attendant] = descriptors.map(EventFd::from);
-        Notifiers { call, port, agent, attendant }
+    fn from(descriptors: [OwnedFd; 5]) -> Notifiers {
+        let [call, port, agent, attendant, followers] = descriptors.map(EventFd::from);
+        Notifiers { call, port, agent, attendant, followers }
     }
 }
 
@@ -111,6 +95,10 @@ impl Member {
         self.word(SLEEPER_COUNTS + 4 * bit)
     }
 
+    fn followers(&self, bit: usize) -> &AtomicU32 {
+        self.word(FOLLOWER_COUNTS + 4 * bit)
+    }
+
     fn long_word(&self, offset: usize) -> &AtomicU64 {
         static NONE: AtomicU64 = AtomicU64::new(0);
         self.image.data.long_word(offset).unwrap_or(&NONE)
@@ -134,6 +122,7 @@ impl Member {
                 }
                 self.notifiers.call.signal();
                 self.notifiers.attendant.signal();
+                self.notifiers.followers.signal();
             }
         })
     }
@@ -174,11 +163,16 @@ impl Member {
             self.notifiers.agent.signal();
         }
         let any = (turn.ready != 0).then_some(ANY);
+        let mut follows = false;
         for bit in (0..BITS).filter(|bit| turn.ready >> bit & 1 != 0).chain(any) {
             self.changes(bit).fetch_add(1, SeqCst);
             if self.sleepers(bit).load(SeqCst) > 0 {
                 wake_word(self.changes(bit), u32::MAX);
             }
+            follows |= bit != ANY && self.followers(bit).load(SeqCst) > 0;
+        }
+        if follows {
+            self.notifiers.followers.signal();
         }
     }
 
@@ -355,6 +349,10 @@ impl Member {
             if wake_word(self.changes(bit), 1) > 0 {
                 return;
             }
+        }
+        // Of these, one that was killed is counted still: so the attendant is called too.
+        if self.followers(ANY).load(SeqCst) > 0 {
+            self.notifiers.followers.signal();
         }
         if self.word(ATTENDANT_SLEEPS).swap(0, SeqCst) == 1 {
             self.notifiers.attendant.signal();

@@ -30,4 +30,4 @@ pub use ringway_link::Profile;
 pub use ringway_netstack::{Cidr, Settings};
 pub use ringway_sockets::query;
 pub use ringway_sockets::{Device, RingDevice, TapDevice, TapSettings};
-pub use run::{Ended, ExecError, Mode, Options, Prepared, prepare};
+pub use run::{Direct, Ended, ExecError, Mode, Options, Prepared, prepare};

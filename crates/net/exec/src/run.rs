@@ -52,6 +52,8 @@ pub(crate) const ENDING: [i32; 3] = [signals::HUP, signals::INT, signals::TERM];
 const DESCRIPTORS: u64 = 1 << 17;
 /// How long what the program left running may take to end when it is killed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The library that programs preload.
+const LIBRARY: &[u8] = include_bytes!(env!("PRELOAD_LIBRARY"));
 /// Sockets of name services that ask from the host's network.
 const HIDDEN: [&str; 6] = [
     "/run/nscd/socket",
@@ -88,6 +90,26 @@ pub enum Mode {
     Linux,
 }
 
+/// Which processes may share a stack, and use their connections without the agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// None.
+    #[default]
+    Off,
+    /// Those that ask for it by `ringway-direct`.
+    OnRequest,
+    /// All that load the C library, by a preloaded library (`ringway-preload`).
+    Preloaded {
+        /// After how many calls on it a connection moves: those that end soon never do.
+        after: u16,
+    },
+}
+
+impl Direct {
+    /// For unmodified programs: a connection of a request and an answer, or of a few, does not move.
+    pub const PRELOADED: Direct = Direct::Preloaded { after: 8 };
+}
+
 /// A program and its network.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -120,7 +142,7 @@ pub struct Options {
     /// Limits of each of its processes.
     pub limits: Vec<Limit>,
     /// Whether processes may share a stack, and use their connections without the agent.
-    pub direct: bool,
+    pub direct: Direct,
     /// How long the program may go on after SIGTERM, until it is killed; for ever if none.
     pub kill_after: Option<Duration>,
     /// The guest that the program runs in, with [`Mode::Linux`].
@@ -245,6 +267,10 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
         hidden: HIDDEN.map(PathBuf::from).to_vec(),
         folder: folder.clone(),
         sysctls: options.sysctls.clone(),
+        preload: match options.direct {
+            Direct::Preloaded { .. } if options.mode == Mode::Native => Some(LIBRARY),
+            _ => None,
+        },
         trap: options.mode == Mode::Native,
     });
     if launched.is_err() {
@@ -255,7 +281,7 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     become_subreaper()?;
     raise_descriptors();
     let signals = SignalFd::new(&TAKEN)?;
-    let shares = options.direct && options.mode == Mode::Native;
+    let shares = options.direct != Direct::Off && options.mode == Mode::Native;
     let attendant = if shares {
         // The attendant's clock is this process's.
         Clock::new();
@@ -415,7 +441,11 @@ fn share(
     let Made { ends, rest } = direct::make(device.offloads())?;
     let mut host = host(options, ends.agent)?;
     let configuration = host.stack().configuration();
-    let shared = rest.begin(attendant, &configuration)?;
+    let after = match options.direct {
+        Direct::Preloaded { after } => after.into(),
+        _ => 0,
+    };
+    let shared = rest.begin(attendant, &configuration, after)?;
     let (mut end, switch) = (ends.bridge, shared.switch.clone());
     spawn("exec-bridge", None, move || {
         let error = bridge(&mut device, &mut end);

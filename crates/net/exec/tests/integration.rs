@@ -18,6 +18,8 @@ mod linux;
 mod many;
 #[path = "integration/names.rs"]
 mod names;
+#[path = "integration/preload.rs"]
+mod preload;
 #[path = "integration/programs.rs"]
 mod programs;
 #[path = "integration/servers.rs"]

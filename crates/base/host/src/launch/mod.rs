@@ -5,6 +5,7 @@
 
 mod filter;
 pub mod numbers;
+mod preload;
 mod prepare;
 
 use crate::error::{HostError, Named};
@@ -40,6 +41,8 @@ pub struct Launch {
     pub sysctls: Vec<(String, String)>,
     /// An empty folder of the caller, used to prepare the files, and removed then.
     pub folder: PathBuf,
+    /// A library that each program with the C library loads before its others (`/etc/ld.so.preload`, ld.so(8)).
+    pub preload: Option<&'static [u8]>,
     /// Whether system calls on internet sockets are trapped.
     pub trap: bool,
 }

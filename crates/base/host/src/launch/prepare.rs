@@ -1,6 +1,6 @@
 //! What the child does between `fork` and `execve`.
 
-use super::{Launch, filter};
+use super::{Launch, filter, preload};
 use crate::error::HostError;
 use crate::tap::{bring_up, control_socket, last_error, last_with_namespace};
 use crate::{TapSettings, open_tap_with, send_with};
@@ -29,9 +29,9 @@ const WITHIN: &str = "this is a program of ringway exec already, whose sockets c
     run the outer one with --stack kernel";
 
 /// Why a step failed: what was tried, and the kernel's answer.
-struct Failed(String);
+pub(super) struct Failed(String);
 
-fn failed(what: &str, error: impl std::fmt::Display) -> Failed {
+pub(super) fn failed(what: &str, error: impl std::fmt::Display) -> Failed {
     Failed(format!("{what}: {error}"))
 }
 
@@ -132,6 +132,9 @@ fn files(launch: &Launch) -> Result<OwnedFd, Failed> {
     let opened = opened.map_err(|error| failed("opening a tmpfs", error))?;
     let private = rustix::fs::chmod(folder, Mode::RWXU);
     private.map_err(|error| failed("closing a tmpfs to others", error))?;
+    if let Some(library) = launch.preload {
+        preload::show(folder, library)?;
+    }
     let empty = (folder.join("empty"), Vec::new());
     let numbered = |(number, (path, content)): (usize, &(_, Vec<u8>))| {
         let (path, content): (&std::path::PathBuf, _) = (path, content);
@@ -154,7 +157,7 @@ fn files(launch: &Launch) -> Result<OwnedFd, Failed> {
     Ok(opened)
 }
 
-fn in_c(path: &Path) -> Result<CString, Failed> {
+pub(super) fn in_c(path: &Path) -> Result<CString, Failed> {
     CString::new(path.as_os_str().as_bytes()).map_err(|error| failed("a path", error))
 }
 

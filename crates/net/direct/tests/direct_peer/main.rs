@@ -21,8 +21,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let [role, socket, port_len, agent_len] = &words[..] else {
         return Err("four arguments are needed".into());
     };
-    let (_, files) = receive_with(std::io::stdin().as_fd(), &mut [0], 8)?;
-    let [text, data, port, agent, notifiers @ ..]: [OwnedFd; 8] =
+    let (_, files) = receive_with(std::io::stdin().as_fd(), &mut [0], 9)?;
+    let [text, data, port, agent, notifiers @ ..]: [OwnedFd; 9] =
         files.try_into().map_err(|_| "not the descriptors")?;
     let image = Image::map(&Files { text, data })?;
     image.map_ring(RingPlace::Port, port, port_len.parse()?)?;

@@ -87,7 +87,7 @@ pub struct Lab {
     pub files: Files,
     pub agent_wire: Wire,
     pub far_wire: Wire,
-    notifiers: [OwnedFd; 4],
+    notifiers: [OwnedFd; 5],
     _place: MutexGuard<'static, ()>,
 }
 
@@ -96,7 +96,7 @@ impl Lab {
         let place = PLACE.lock().unwrap_or_else(PoisonError::into_inner);
         let (agent, far) = (host(1), host(2));
         let (mut agent_wire, mut far_wire) = (Wire::new(true), Wire::new(false));
-        let notifiers = [0; 4].map(|_| EventFd::new().unwrap().into_fd());
+        let notifiers = [0; 5].map(|_| EventFd::new().unwrap().into_fd());
         for wire in [&mut agent_wire, &mut far_wire] {
             wire.bell = Some(notifiers[0].try_clone().unwrap().into());
         }

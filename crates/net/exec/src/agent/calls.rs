@@ -32,6 +32,10 @@ pub enum Reply {
     Done,
     /// It waits until something happens to its socket.
     Wait(Key),
+    /// The same, for [`BRIEF`] at most.
+    WaitBriefly(Key),
+    /// The same, until its connection has moved to another stack.
+    WaitForMove(Key),
 }
 
 /// A call that waits.
@@ -59,6 +63,8 @@ pub struct Kept {
 /// How long a result is kept, and how many are. The caller may have to wait for a processor.
 const KEEP: u64 = 2 * ringway_netstack::SECOND;
 const MOST_KEPT: usize = 64;
+/// How long a call waits briefly.
+const BRIEF: u64 = 2 * ringway_netstack::MS;
 
 impl Agent {
     /// Answers a call, or parks it.
@@ -74,9 +80,12 @@ impl Agent {
             Ok(Reply::Value(value)) => Ok(value),
             Ok(Reply::Resume) => return self.trap.resume(call.id),
             Ok(Reply::Done) => return,
-            Ok(Reply::Wait(key)) => {
+            Ok(Reply::WaitForMove(key)) => return self.parked.push(Parked { call, key, until: None }),
+            Ok(reply @ (Reply::Wait(key) | Reply::WaitBriefly(key))) => {
                 let now = self.host.now();
-                let until = until.or_else(|| self.timeout(&call).map(|time| now.saturating_add(time)));
+                let is_brief = matches!(reply, Reply::WaitBriefly(_));
+                let mut most = || if is_brief { Some(BRIEF) } else { self.timeout(&call) };
+                let until = until.or_else(|| most().map(|time| now.saturating_add(time)));
                 if until.is_none_or(|until| until > now) {
                     return self.parked.push(Parked { call, key, until });
                 }

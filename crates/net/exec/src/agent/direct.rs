@@ -11,7 +11,10 @@ use super::table::{Key, StackPlace, Stream};
 use super::{ATTENDANT, Agent, Look, PROCESSES, RESET, local};
 use crate::direct::Shared;
 use crate::direct::attendant::{Answer, Command, LONGEST_STATE};
-use ringway_direct::{DESCRIPTORS, ENTER, Entry, Files, LEAVE, LEVEL};
+use ringway_direct::requests::{
+    DESCRIPTORS, ENTER, ENTER_UNREAD, LEAVE, LEAVE_PASSED, LEAVE_UNSERVED, LEVEL, OFFER, PAUSE,
+};
+use ringway_direct::{Entry, Files};
 use ringway_host::{Call, Clock, memfd, numbers as sys, send_with, try_receive_with, write_memory};
 use ringway_netstack::{Diverted, SocketId};
 use rustix::event::{PollFlags, epoll};
@@ -116,6 +119,7 @@ impl Agent {
         if self.table.stream(key)?.place.is_own() {
             return None;
         }
+        self.report.returned(call.thread, call.arguments[0] as i32, "for a call that the agent answers");
         self.bring_back(key);
         // If it could not even be asked for, it is lost already.
         let is_own = self.table.stream(key).is_none_or(|stream| stream.place.is_own());
@@ -131,26 +135,50 @@ impl Agent {
                 self.trap.give(call.id, file.as_fd(), true)?;
                 Ok(Reply::Done)
             }
-            ENTER => self.enter(call, key, socket),
-            LEAVE => {
-                let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
-                if stream.place.is_own() {
-                    stream.place = StackPlace::Left;
-                    return Ok(Reply::Value(0));
-                }
-                self.bring_back(key);
-                Ok(Reply::Wait(key))
+            OFFER => {
+                let after = direct.shared.after.to_ne_bytes();
+                self.trap.check_waiting(call.id)?;
+                write_memory(call.thread, call.arguments[3], &after)?;
+                Ok(Reply::Value(0))
             }
+            ENTER | ENTER_UNREAD => self.enter(call, key, socket),
+            name @ (LEAVE | LEAVE_PASSED | LEAVE_UNSERVED | PAUSE) => self.leave(call, key, name),
             _ => Err(Errno::NOPROTOOPT),
         }
+    }
+
+    /// A program asks for a connection to come back, or waits for it.
+    fn leave(&mut self, call: &Call, key: Key, name: i32) -> Result<Reply, Errno> {
+        let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
+        stream.pauses = name == PAUSE;
+        if stream.place.is_own() {
+            stream.place = if stream.pauses { StackPlace::Own } else { StackPlace::Left };
+            return Ok(Reply::Value(0));
+        }
+        let why = match name {
+            PAUSE => "for a call that the agent answers, until it enters again",
+            LEAVE_PASSED => "since another process or descriptor gets it",
+            LEAVE_UNSERVED => "for a call that direct mode does not serve, or at its end",
+            _ => "since the program asked for it",
+        };
+        if matches!(stream.place, StackPlace::Shared(_)) {
+            self.report.returned(call.thread, call.arguments[0] as i32, why);
+        }
+        self.bring_back(key);
+        // If it could not even be asked for, it is lost already.
+        let is_own = self.table.stream(key).is_none_or(|stream| stream.place.is_own());
+        Ok(if is_own { Reply::Value(0) } else { Reply::WaitForMove(key) })
     }
 
     /// A program asks for a connection to enter the shared stack, or waits for it.
     fn enter(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         match self.table.stream(key).ok_or(Errno::NOTCONN)?.place {
             StackPlace::Own => self.begin_to_enter(call, key, socket),
-            StackPlace::Entering(_) | StackPlace::Leaving(..) => Ok(Reply::Wait(key)),
-            StackPlace::Shared(id) => self.tell_entry(call, id),
+            StackPlace::Entering(_) | StackPlace::Leaving(..) => Ok(Reply::WaitForMove(key)),
+            StackPlace::Shared(id) => {
+                self.report.entered(call.thread, call.arguments[0] as i32);
+                self.tell_entry(call, id)
+            }
             StackPlace::Left => Err(Errno::OPNOTSUPP),
         }
     }
@@ -174,10 +202,14 @@ impl Agent {
         if stream.is_shut || stream.is_finished {
             return Err(Errno::OPNOTSUPP);
         }
-        let has_unread = !local::ready(socket.as_fd(), PollFlags::IN).is_empty();
-        let has_unsent = stream.is_held || end.look(&mut [0]) != Err(Errno::AGAIN);
-        if has_unread || has_unsent || stream.is_full || !direct.commands.is_empty() || !direct.has_room() {
+        let reads = call.arguments[2] as i32 == ENTER_UNREAD;
+        let has_unread =
+            !reads && (stream.is_full || !local::ready(socket.as_fd(), PollFlags::IN).is_empty());
+        if has_unread || !direct.commands.is_empty() || !direct.has_room() {
             return Err(Errno::AGAIN);
+        }
+        if stream.is_held || end.has_news() {
+            return if reads { Ok(Reply::WaitBriefly(key)) } else { Err(Errno::AGAIN) };
         }
         self.trap.check_waiting(call.id)?;
         let (now, tcp) = (self.host.now(), stream.tcp);
@@ -188,7 +220,7 @@ impl Agent {
         stream.place = StackPlace::Entering(state);
         if let Some(file) = file {
             direct.send(Command::Enter { key: key.into(), len: len as u64 }, Some(file));
-            return Ok(Reply::Wait(key));
+            return Ok(Reply::WaitForMove(key));
         }
         self.come_back(key, None, Vec::new());
         Err(Errno::NOBUFS)
@@ -216,7 +248,7 @@ impl Agent {
             // It is looked at when it is back.
             return;
         };
-        if end.look(&mut [0]) != Err(Errno::AGAIN) {
+        if end.has_news() {
             self.bring_back(key);
         }
     }
@@ -246,7 +278,6 @@ impl Agent {
         match socket {
             Some(id) => {
                 stream.place = StackPlace::Shared(SocketId::from_bits(id));
-                self.report.entered();
                 self.wake(key);
                 // The program may have closed the socket meanwhile.
                 self.attend_shared(key);
@@ -273,7 +304,7 @@ impl Agent {
             (None, StackPlace::Entering(state)) => Some(std::mem::take(state)),
             (state, _) => state,
         };
-        stream.place = StackPlace::Left;
+        stream.place = if stream.pauses { StackPlace::Own } else { StackPlace::Left };
         let (tcp, stack) = (stream.tcp, self.host.stack());
         if !state.is_some_and(|state| stack.attach_again(now, tcp, &state).is_ok()) {
             return self.lose(key);
@@ -293,6 +324,7 @@ impl Agent {
         stream.place = StackPlace::Left;
         let tcp = stream.tcp;
         self.resets_until = now + RESET;
+
         // It is the shared stack's.
         let _ = self.host.stack().lose(now, tcp);
         self.fail(key, Errno::CONNRESET);

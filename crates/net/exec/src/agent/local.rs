@@ -239,6 +239,14 @@ impl End {
         Ok((seen.bytes, seen.flags.contains(ReturnFlags::CTRUNC)))
     }
 
+    /// Whether the program has written bytes, or closed its end, which is not looked at yet.
+    pub fn has_news(&self) -> bool {
+        let seen = self.look(&mut [0]);
+        // What was looked at is looked at again. It fails for no socket of ours.
+        let _ = matches!(seen, Ok((1.., _))).then(|| ringway_host::set_peek_offset(self.0.as_fd(), 1));
+        seen != Err(Errno::AGAIN)
+    }
+
     /// Takes `count` of `seen` bytes; `spare` is overwritten.
     pub fn take(&self, count: usize, seen: usize, spare: &mut [u8]) -> Result<(), Errno> {
         let mut left = count;
@@ -346,7 +354,13 @@ mod tests {
         assert_eq!(look(&end).unwrap(), b"lo, world");
         take(&end, 9, 9);
         assert_eq!((look(&end), end.waiting()), (Err(Errno::AGAIN), 0));
+        assert!(!end.has_news());
+        send(&theirs, b"!?", SendFlags::empty()).unwrap();
+        assert!(end.has_news() && end.has_news());
+        assert_eq!(look(&end).unwrap(), b"!?");
+        take(&end, 2, 2);
         rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).unwrap();
+        assert!(end.has_news());
         assert_eq!(look(&end).unwrap(), b"");
         assert!(!end.is_closed());
         drop(theirs);

@@ -68,8 +68,14 @@ impl Report {
     }
 
     /// A connection that entered the stack that programs share.
-    pub fn entered(&mut self) {
+    pub fn entered(&mut self, thread: i32, number: i32) {
         self.entered += 1;
+        self.tell(thread, &format!("socket {number}: direct"));
+    }
+
+    /// It comes back from there.
+    pub fn returned(&mut self, thread: i32, number: i32, why: &str) {
+        self.tell(thread, &format!("socket {number}: pumped again, {why}"));
     }
 
     /// That stack was lost.

@@ -201,6 +201,7 @@ impl Agent {
             is_held: false,
             is_full: false,
             place: StackPlace::Own,
+            pauses: false,
         };
         self.table.join(tcp, key);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
@@ -384,6 +385,7 @@ impl Agent {
             is_held: false,
             is_full: false,
             place: StackPlace::Own,
+            pauses: false,
         };
         let key = self.table.add(Socket {
             number: 0,

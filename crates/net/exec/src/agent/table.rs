@@ -102,6 +102,8 @@ pub struct Stream {
     /// The program has no room for what has arrived, and it is told when there is some.
     pub is_full: bool,
     pub place: StackPlace,
+    /// When it comes back from the shared stack, it may enter again.
+    pub pauses: bool,
 }
 
 /// Which stack has a connection.

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 /// Longest message: a segment, and what says so.
 const LONGEST: usize = 80 << 10;
 /// Descriptors of the first message.
-const DESCRIPTORS: usize = ringway_direct::DESCRIPTORS as usize;
+const DESCRIPTORS: usize = ringway_direct::requests::DESCRIPTORS as usize;
 /// Longest state of a connection. Attack: an attendant that is taken over, and says that it is longer.
 pub const LONGEST_STATE: u64 = 1 << 28;
 

@@ -245,8 +245,8 @@ mod tests {
         end.receive().unwrap().map(|received| received.head.to_vec())
     }
 
-    fn made() -> (Ends, [Ring; 2], [OwnedFd; 4]) {
-        let notifiers = [0; 4].map(|_| EventFd::new().unwrap().into_fd());
+    fn made() -> (Ends, [Ring; 2], [OwnedFd; 5]) {
+        let notifiers = [0; 5].map(|_| EventFd::new().unwrap().into_fd());
         let (ends, rings, _) = ends(Needs::NONE, &notifiers).unwrap();
         (ends, rings, notifiers)
     }

@@ -30,8 +30,10 @@ const MEMORY: usize = 1 << 30;
 pub struct Shared {
     /// The attendant's socket.
     pub attendant: OwnedFd,
-    /// The descriptors that a process needs, in the order of [`ringway_direct::DESCRIPTORS`].
+    /// The descriptors that a process needs, in the order of [`ringway_direct::requests::DESCRIPTORS`].
     pub files: Vec<OwnedFd>,
+    /// After how many calls on a connection an unmodified program's may enter.
+    pub after: i32,
     /// Bytes of the rings' memory.
     pub lengths: [u64; 2],
     pub switch: Arc<Switch>,
@@ -59,7 +61,7 @@ pub struct Rest {
 pub fn make(needs: Needs) -> Result<Made, DeviceError> {
     let files = Files::create(MEMORY).map_err(|_| DeviceError::Closed)?;
     let mut notifiers = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..5 {
         notifiers.push(EventFd::new()?.into_fd());
     }
     let (ends, rings, switch) = device::ends(needs, &notifiers)?;
@@ -74,11 +76,11 @@ impl Rest {
     ///
     /// # Errors
     /// The attendant has ended.
-    pub fn begin(self, attendant: OwnedFd, configuration: &[u8]) -> Result<Shared, HostError> {
+    pub fn begin(self, attendant: OwnedFd, configuration: &[u8], after: i32) -> Result<Shared, HostError> {
         let Rest { files, lengths, switch } = self;
         let message = Begin { lengths, configuration: configuration.to_vec() }.to_bytes();
         let descriptors: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         send_with(&attendant, &message, &descriptors)?;
-        Ok(Shared { attendant, files, lengths, switch })
+        Ok(Shared { attendant, files, after, lengths, switch })
     }
 }

@@ -5,7 +5,8 @@
 //! returned, `killed` is killed within its turn, `stopped` stops there until it is continued, and `corrupt` writes
 //! nonsense to the shared memory, and serves another connection.
 
-use ringway_direct::{DirectError, LEVEL, LockError, Member, enter, leave};
+use ringway_direct::requests::LEVEL;
+use ringway_direct::{DirectError, LockError, Member, enter, leave};
 use ringway_host::{HostError, ask_socket_for_descriptor};
 use ringway_netstack::{SocketError, SocketId};
 use rustix::io::Errno;

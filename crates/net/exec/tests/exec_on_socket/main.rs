@@ -5,12 +5,21 @@
 //! Variables: `CC`, `DNS`, `EXPLAIN`, `QUERY`, `DIRECT`; with `linux` `CC` is one of the guest's, `SYSCTL` a setting,
 //! `WRITABLE` a folder, `KERNEL` a file.
 
-use ringway_exec::{Emulated, Linux, Mode, Options, algorithm, be_first_process, prepare};
+use ringway_exec::{Direct, Emulated, Linux, Mode, Options, algorithm, be_first_process, prepare};
 use ringway_link::Profile;
 use ringway_netstack::Settings;
 use ringway_sockets::{TapDevice, TapSettings};
 use std::error::Error;
 use std::process::ExitCode;
+
+/// By the variable `DIRECT`: `request`, or after how many calls a connection moves.
+fn direct() -> Result<Direct, Box<dyn Error>> {
+    Ok(match std::env::var("DIRECT").as_deref() {
+        Err(_) => Direct::Off,
+        Ok("request") => Direct::OnRequest,
+        Ok(after) => Direct::Preloaded { after: after.parse()? },
+    })
+}
 
 fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     let [descriptor, mode, address, program @ ..] = words else { return Err("too few arguments".into()) };
@@ -42,7 +51,7 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
         },
         query: std::env::var_os("QUERY").map(Into::into),
         limits: Vec::new(),
-        direct: std::env::var_os("DIRECT").is_some(),
+        direct: direct()?,
         kill_after: None,
     })?;
     let device = match descriptor.strip_prefix("tap:") {

@@ -32,7 +32,7 @@ else: print(bytes(got) == data)";
 /// Starts the program in a role, with the agent's stack shared.
 fn start(lab: &Lab, role: &str) -> Running {
     let mut command = lab.command(1, "native", &[PROGRAM, role]);
-    command.env("DIRECT", "1").env("EXPLAIN", "1");
+    command.env("DIRECT", "request").env("EXPLAIN", "1");
     let mut serving = Running::of(command);
     assert_eq!(serving.line(), "ready", "{role}");
     serving

@@ -13,6 +13,8 @@ pub type Modes = (&'static str, &'static str);
 /// The kernel's alone is what the others are compared with.
 pub const MODES: [Modes; 4] =
     [("kernel", "kernel"), ("kernel", "native"), ("native", "kernel"), ("native", "native")];
+/// With the preloaded library, by which each connection enters the shared stack at the first call that reads or writes.
+pub const DIRECT: [Modes; 3] = [("kernel", "kernel"), ("direct", "kernel"), ("kernel", "direct")];
 
 /// No test takes as long.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -61,7 +63,11 @@ impl Lab {
                 command
             }
         };
-        command.arg(end.as_raw_fd().to_string()).arg(mode);
+        let is_direct = mode == "direct";
+        if is_direct {
+            command.env("DIRECT", "0");
+        }
+        command.arg(end.as_raw_fd().to_string()).arg(if is_direct { "native" } else { mode });
         command.arg(format!("10.0.0.{number}/24,fd00::{number}/64"));
         if self.names && number == 2 {
             command.env("DNS", "10.0.0.1");
@@ -212,10 +218,19 @@ pub fn compare(server: &[&str], client: &[&str]) -> (String, String) {
     compare_in(Lab::new, server, client)
 }
 
+/// As [`compare`], with the preloaded library on one of the sides.
+pub fn compare_direct(server: &[&str], client: &[&str]) -> (String, String) {
+    compare_modes(&DIRECT, Lab::new, server, client)
+}
+
 /// As [`compare`], in other networks.
 pub fn compare_in(lab: impl Fn() -> Lab, server: &[&str], client: &[&str]) -> (String, String) {
+    compare_modes(&MODES, lab, server, client)
+}
+
+fn compare_modes(all: &[Modes], lab: impl Fn() -> Lab, server: &[&str], client: &[&str]) -> (String, String) {
     let mut expected = None;
-    for modes in MODES {
+    for modes in all {
         let lab = lab();
         let mut serving = lab.start(1, modes.0, server);
         let first = serving.line();

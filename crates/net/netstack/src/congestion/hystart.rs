@@ -93,7 +93,7 @@ impl HyStart {
         if let Some(conservative) = &mut self.conservative {
             conservative.rounds -= 1;
             if conservative.rounds == 0 {
-                window.ssthresh = window.cwnd;
+                (window.ssthresh, self.conservative) = (window.cwnd, None);
             }
         }
         (self.last_min, self.current_min, self.samples) = (self.current_min, u64::MAX, 0);
@@ -115,6 +115,8 @@ fields!(HyStart {
 mod tests {
     use super::super::tests::window;
     use super::*;
+    use crate::codec::{Field, Reader};
+    use alloc::vec::Vec;
 
     /// Acknowledges every segment of a round after `rtt`, while the window is always full.
     fn round(hystart: &mut HyStart, window: &mut Window, rtt: u64) {
@@ -141,6 +143,10 @@ mod tests {
             round(&mut hystart, &mut window, 115 * MS);
         }
         assert_eq!(window.ssthresh, window.cwnd);
+        // A connection moves after that as before.
+        let mut bytes = Vec::new();
+        hystart.put(&mut bytes);
+        assert!(HyStart::take(&mut Reader::new(&bytes, 0), Bound::Any).is_some());
     }
 
     #[test]

@@ -1,0 +1,303 @@
+//! `epoll_wait` and `epoll_ctl` for sets with direct members.
+
+use crate::abi::words::BITS;
+use crate::gate::{Inside, Quiet};
+use crate::group::{Locked, Slept, Wanted, group};
+use crate::moving::{Busy, Entering, Why, bar, closed, ended, give_up, is_entering, leave};
+use crate::real::{call, set_errno};
+use crate::sets::{self, Set};
+use crate::table::{self, CANDIDATE, DIRECT, ENTERING, SET};
+use crate::transfer::{Ready, ready};
+use libc::{c_int, epoll_event, pollfd};
+use std::sync::atomic::Ordering::SeqCst;
+
+const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+const WRITE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
+const EDGE: u32 = libc::EPOLLET as u32;
+const ONCE: u32 = libc::EPOLLONESHOT as u32;
+/// Calls in a row in which the kernel's descriptors are not looked at, since direct ones are ready.
+const SKIPPED: u32 = 4;
+
+fn events(ready: Ready, wanted: u32) -> u32 {
+    let read = if ready.read { READ } else { 0 };
+    let write = if ready.write { WRITE } else { 0 };
+    let finished = if ready.finished { libc::EPOLLRDHUP as u32 } else { 0 };
+    (read | write | finished) & wanted
+}
+
+/// What was found in a set.
+struct Found {
+    count: usize,
+    /// A member that the kernel is to serve, with its handle.
+    over: Option<(c_int, u64)>,
+    /// The bits of all direct members.
+    bits: u64,
+}
+
+/// Looks at the direct members of a set that may have become ready.
+///
+/// # Safety
+/// `out` has room for `most` events.
+unsafe fn look(set: &mut Set, locked: &mut Locked, out: *mut epoll_event, most: usize) -> Found {
+    let group = group();
+    let (mut edges, mut hot) = (0_u64, 0);
+    for bit in 0..BITS {
+        let changes = group.map_or(0, |group| group.changes(bit));
+        if changes != set.watch[bit] {
+            edges |= 1 << bit;
+            set.watch[bit] = changes;
+        }
+    }
+    let flagged = edges | set.hot;
+    let mut found = Found { count: 0, over: None, bits: 0 };
+    let total = set.members.len();
+    let first = if total == 0 { 0 } else { set.next % total };
+    for step in 0..total {
+        let index = (first + step) % total;
+        let member = &mut set.members[index];
+        let Some(slot) = table::known(member.fd).filter(|slot| member.is_direct && slot.is(DIRECT)) else {
+            continue;
+        };
+        let bit = 1 << (slot.handle() as u32 % 64);
+        found.bits |= bit;
+        let has_rest = slot.has_rest.load(SeqCst);
+        if member.is_disabled || flagged & bit == 0 && !member.is_pending && !has_rest {
+            continue;
+        }
+        let state = ready(locked, member.fd, slot);
+        if state.is_over {
+            found.over = Some((member.fd, slot.handle()));
+            member.is_pending = true;
+            continue;
+        }
+        let told = events(state, member.events);
+        let is_edge = member.events & EDGE != 0;
+        if told == 0 || is_edge && edges & bit == 0 && !member.is_pending {
+            member.is_pending = false;
+            continue;
+        }
+        if !is_edge {
+            hot |= bit;
+        }
+        if found.count == most {
+            member.is_pending = true;
+            continue;
+        }
+        member.is_pending = false;
+        member.is_disabled = member.events & ONCE != 0;
+        // SAFETY: there is room.
+        unsafe { out.add(found.count).write_unaligned(epoll_event { events: told, u64: member.data }) };
+        found.count += 1;
+        if found.count == most {
+            set.next = index + 1;
+        }
+    }
+    set.hot = hot;
+    found
+}
+
+/// The kernel's events of a set that are there now.
+///
+/// # Safety
+/// `out` has room for `most` events.
+unsafe fn of_kernel(set: c_int, out: *mut epoll_event, most: usize) -> i64 {
+    let arguments = [set as u64, out.addr() as u64, most as u64, 0, 0, 8];
+    // SAFETY: the caller's.
+    unsafe { call(libc::SYS_epoll_pwait, arguments) }
+}
+
+/// Waits as `epoll_pwait2`. `None`: nothing concerns the library.
+///
+/// # Safety
+/// `out` is a program's, with room for `most` events.
+pub unsafe fn wait(
+    set: c_int,
+    out: *mut epoll_event,
+    most: c_int,
+    time: Option<u64>,
+    mask: Option<u64>,
+    kernel: impl Fn() -> c_int,
+) -> Option<c_int> {
+    let slot = table::known(set).filter(|slot| slot.is(SET))?;
+    let room = usize::try_from(most).ok().filter(|most| *most > 0 && !out.is_null())?;
+    let mut until = None;
+    loop {
+        if slot.value.load(SeqCst) == 0 {
+            let busy = Busy::begin(slot, SET);
+            if is_entering() {
+                drop(busy);
+                drop(Inside::enter());
+                continue;
+            }
+            // Now none can enter.
+            if slot.value.load(SeqCst) == 0 {
+                return Some(kernel());
+            }
+        }
+        let now = group()?.now();
+        let until = *until.get_or_insert(time.map_or(u64::MAX, |time| now.saturating_add(time)));
+        // SAFETY: the caller's.
+        match unsafe { turn(set, out, room, until, mask) } {
+            Some(Ok(count)) => return Some(count as c_int),
+            Some(Err(error)) => {
+                set_errno(error);
+                return Some(-1);
+            }
+            None => {}
+        }
+    }
+}
+
+/// Waits for a set with direct members; `None`: it is to be looked at again, since they may have changed.
+///
+/// # Safety
+/// As [`wait`].
+unsafe fn turn(
+    set: c_int,
+    out: *mut epoll_event,
+    room: usize,
+    until: u64,
+    mask: Option<u64>,
+) -> Option<Result<usize, i32>> {
+    let group = group()?;
+    let mut has_slept = false;
+    // A signal that comes between two looks interrupts the next sleep.
+    let quiet = Quiet::begin();
+    let mask = mask.unwrap_or(quiet.program);
+    let result = loop {
+        let mut inside = Inside::enter_with(&quiet);
+        let Some(found_set) = sets::sets(&mut inside).get_mut(&set) else { break Some(Err(libc::EBADF)) };
+        let mut count = 0;
+        if has_slept || found_set.skipped.is_multiple_of(SKIPPED) {
+            // SAFETY: the caller's.
+            let result = unsafe { of_kernel(set, out, room) };
+            match usize::try_from(result) {
+                Ok(found) => count = found,
+                Err(_) => break Some(Err(-result as i32)),
+            }
+        }
+        let Ok(mut locked) = group.begin() else {
+            for fd in sets::members(&mut inside, set) {
+                leave(&mut inside, fd, Why::Unserved);
+            }
+            break if count > 0 { Some(Ok(count)) } else { None };
+        };
+        locked.run();
+        locked.tell();
+        let seen = locked.seen();
+        // SAFETY: there is room for the rest.
+        let found = unsafe { look(found_set, &mut locked, out.add(count), room - count) };
+        found_set.skipped = if found.count > 0 { found_set.skipped.wrapping_add(1) } else { 0 };
+        count += found.count;
+        if count > 0 {
+            break Some(Ok(count));
+        }
+        if let Some((fd, handle)) = found.over {
+            drop(locked);
+            drop(inside);
+            drop(quiet);
+            ended(fd, handle);
+            break None;
+        }
+        if group.now() >= until {
+            break Some(Ok(0));
+        }
+        if found.bits == 0 {
+            break None;
+        }
+        drop(inside);
+        has_slept = true;
+        let others = [pollfd { fd: set, events: libc::POLLIN, revents: 0 }];
+        let slept = locked.sleep(&Wanted { bits: found.bits, seen, until, mask, others: &others });
+        if slept == Slept::Interrupted {
+            break Some(Err(libc::EINTR));
+        }
+    };
+    if has_slept {
+        group.end_wait();
+    }
+    result
+}
+
+/// `epoll_create` and the like: the descriptor is a set.
+pub fn created(fd: c_int) -> c_int {
+    if fd >= 0 {
+        let mut inside = Inside::enter();
+        closed(&mut inside, fd);
+        sets::add(&mut inside, fd);
+    }
+    fd
+}
+
+/// `epoll_ctl`. `None`: nothing concerns the library.
+///
+/// # Safety
+/// As the call.
+pub unsafe fn control(
+    set: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *const epoll_event,
+    kernel: impl Fn() -> c_int,
+) -> Option<c_int> {
+    let slot = table::known(fd)?;
+    let mut inside = Inside::enter();
+    match slot.state.load(SeqCst) {
+        SET => {
+            // Whoever waits for the outer one waits for this one too.
+            bar(&mut inside, fd);
+            return None;
+        }
+        CANDIDATE | DIRECT => {}
+        _ => return None,
+    }
+    let gives = operation != libc::EPOLL_CTL_DEL;
+    if gives && event.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's.
+    let (events, data) = if gives { unsafe { ((*event).events, (*event).u64) } } else { (0, 0) };
+    let is_barred = sets::sets(&mut inside).get(&set).is_none_or(|set| set.is_barred);
+    if is_barred || events & libc::EPOLLEXCLUSIVE as u32 != 0 {
+        leave(&mut inside, fd, Why::Unserved);
+        return None;
+    }
+    if !slot.is(DIRECT) {
+        let result = kernel();
+        if result == 0 {
+            sets::changed(&mut inside, set, operation, fd, events, data);
+        }
+        return Some(result);
+    }
+    let _entering = Entering::begin();
+    if gives && table::known(set).is_some_and(|set| set.busy.load(SeqCst) > 0) {
+        // A thread waits for the set by the kernel's call alone.
+        leave(&mut inside, fd, Why::Unserved);
+        return None;
+    }
+    let result = sets::control(set, operation, fd, events & (EDGE | ONCE), data);
+    if result < 0 {
+        set_errno(-result as i32);
+        return Some(-1);
+    }
+    sets::changed(&mut inside, set, operation, fd, events, data);
+    if let Some(group) = group() {
+        // A thread may sleep for the set.
+        group.stir();
+    }
+    Some(0)
+}
+
+/// A socket that enters just now is none that others wait for: see [`Busy`].
+pub fn is_known(fd: c_int) -> bool {
+    matches!(table::state(fd), CANDIDATE | ENTERING | DIRECT)
+}
+
+/// A socket is left to the kernel, whatever it was.
+pub fn exclude(fd: c_int) {
+    if is_known(fd) {
+        let mut inside = Inside::enter();
+        leave(&mut inside, fd, Why::Unserved);
+        give_up(&mut inside, fd);
+    }
+}

@@ -1,0 +1,159 @@
+//! Other processes that get this one's sockets: all that are open leave direct mode before.
+
+use crate::gate::{self, Inside};
+use crate::group::forget_sets;
+use crate::moving::{leave_all, stop};
+use crate::real::{Real, call};
+use crate::signals;
+use libc::{c_int, c_long};
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicI32, AtomicU64};
+
+/// The process that the library's memory is of; 0: not known yet.
+static OWN: AtomicI32 = AtomicI32::new(0);
+/// The signals that the thread keeps out which forks.
+static MASK: AtomicU64 = AtomicU64::new(0);
+
+fn current() -> i32 {
+    // SAFETY: the call takes nothing.
+    unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// The process that the library's memory is of.
+pub fn own() -> i32 {
+    OWN.load(SeqCst)
+}
+
+/// All connections leave, since another process gets the sockets, or another program this one.
+pub fn leave_for_others() {
+    if own() == current() {
+        leave_all(&mut Inside::enter());
+    }
+}
+
+/// After `_Fork`, for which the child did nothing yet.
+pub fn forked(child: libc::pid_t) -> libc::pid_t {
+    if child == 0 {
+        OWN.store(current(), SeqCst);
+        forget_sets();
+    }
+    child
+}
+
+extern "C" fn before_fork() {
+    let mut inside = Inside::enter();
+    leave_all(&mut inside);
+    MASK.store(inside.quiet.as_ref().map_or(0, |quiet| quiet.program), SeqCst);
+    // It stays closed until after the fork, so that the child's memory is whole.
+    let _ = ManuallyDrop::new(inside);
+}
+
+fn after_fork() {
+    gate::open();
+    drop(gate::Quiet { program: MASK.load(SeqCst) });
+}
+
+extern "C" fn in_parent() {
+    after_fork();
+}
+
+extern "C" fn in_child() {
+    OWN.store(current(), SeqCst);
+    forget_sets();
+    after_fork();
+}
+
+extern "C" fn begin() {
+    OWN.store(current(), SeqCst);
+    // SAFETY: the functions stay, as the library does.
+    unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
+}
+
+/// Runs when the library is loaded.
+#[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
+#[used]
+static BEGIN: extern "C" fn() = begin;
+
+/// Before `prctl`: a filter of the program's own may forbid what the library does.
+pub fn controlled(option: c_int) {
+    if option == libc::PR_SET_SECCOMP {
+        stop(&mut Inside::enter());
+    }
+}
+
+/// Before `pthread_cancel`, whose thread may be within the library: only the kernel's calls can be cancelled.
+pub fn cancels() {
+    stop(&mut Inside::enter());
+}
+
+/// Before `syscall`, by which a program makes any call itself; what comes next.
+///
+/// # Safety
+/// As of the kernel.
+pub unsafe extern "C" fn before_syscall(number: c_long, first: c_long, second: c_long) -> *mut c_void {
+    static NEXT: Real = Real::new(c"syscall");
+    let fd = first as c_int;
+    match number {
+        libc::SYS_read | libc::SYS_write | libc::SYS_readv | libc::SYS_writev | libc::SYS_recvfrom => {
+            crate::epoll::exclude(fd);
+        }
+        libc::SYS_sendto | libc::SYS_recvmsg | libc::SYS_sendmsg | libc::SYS_ioctl | libc::SYS_fcntl => {
+            crate::epoll::exclude(fd);
+        }
+        libc::SYS_recvmmsg | libc::SYS_sendmmsg | libc::SYS_preadv2 | libc::SYS_pwritev2 => {
+            crate::epoll::exclude(fd);
+        }
+        libc::SYS_sendfile | libc::SYS_splice | libc::SYS_dup | libc::SYS_close | libc::SYS_shutdown => {
+            crate::epoll::exclude(fd);
+            crate::epoll::exclude(second as c_int);
+        }
+        libc::SYS_dup2 | libc::SYS_dup3 => {
+            crate::epoll::exclude(fd);
+            crate::epoll::exclude(second as c_int);
+        }
+        libc::SYS_rt_sigaction => signals::changed(),
+        // What follows may be anything; calls that nothing else concerns are more frequent.
+        libc::SYS_poll
+        | libc::SYS_ppoll
+        | libc::SYS_select
+        | libc::SYS_pselect6
+        | libc::SYS_epoll_ctl
+        | libc::SYS_epoll_wait
+        | libc::SYS_epoll_pwait
+        | libc::SYS_epoll_pwait2
+        | libc::SYS_seccomp
+        | libc::SYS_close_range
+        | libc::SYS_unshare => stop(&mut Inside::enter()),
+        libc::SYS_clone
+        | libc::SYS_clone3
+        | libc::SYS_fork
+        | libc::SYS_vfork
+        | libc::SYS_execve
+        | libc::SYS_execveat => leave_for_others(),
+        libc::SYS_prctl => controlled(fd),
+        _ => {}
+    }
+    NEXT.get()
+}
+
+/// Makes what is called before a function that may return twice, or whose arguments are not known: it returns the
+/// address of the function.
+macro_rules! before {
+    ($($name:ident: $text:literal;)*) => {$(
+        pub extern "C" fn $name() -> *mut c_void {
+            static NEXT: Real = Real::new($text);
+            leave_for_others();
+            NEXT.get()
+        }
+    )*};
+}
+
+before! {
+    before_vfork: c"vfork";
+    before_clone: c"clone";
+    before_execl: c"execl";
+    before_execle: c"execle";
+    before_execlp: c"execlp";
+}

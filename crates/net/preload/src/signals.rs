@@ -1,0 +1,91 @@
+//! What becomes of a blocking call that a signal interrupts.
+
+use crate::real::call;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// What a program's handlers have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handlers {
+    /// A call goes on after each of them (`SA_RESTART`), or there are none.
+    Restart,
+    /// A call ends with EINTR after each of them.
+    Interrupt,
+    /// It depends on the signal: only the kernel knows which came.
+    Mixed,
+}
+
+/// 0: the handlers have changed since they were looked at.
+static KNOWN: AtomicU32 = AtomicU32::new(0);
+
+/// The program has changed a handler, or may have.
+pub fn changed() {
+    KNOWN.store(0, SeqCst);
+}
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+#[derive(Default)]
+struct Action {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: u64,
+}
+
+/// Looks at all handlers, if they may have changed.
+pub fn handlers() -> Handlers {
+    let known = KNOWN.load(SeqCst);
+    let bits = if known != 0 { known } else { look() };
+    match bits & 3 {
+        3 => Handlers::Mixed,
+        2 => Handlers::Interrupt,
+        _ => Handlers::Restart,
+    }
+}
+
+fn look() -> u32 {
+    let mut bits = 4;
+    // Without the C library's own signals.
+    for signal in (1..=64).filter(|signal| ![32, 33].contains(signal)) {
+        let mut action = Action::default();
+        let arguments = [signal, 0, (&raw mut action).addr() as u64, 8, 0, 0];
+        // SAFETY: the kernel writes an action of this form.
+        unsafe { call(libc::SYS_rt_sigaction, arguments) };
+        // 0 and 1 are no handlers.
+        if action.handler > 1 {
+            bits |= if action.flags & libc::SA_RESTART as u64 != 0 { 1 } else { 2 };
+        }
+    }
+    KNOWN.store(bits, SeqCst);
+    bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    extern "C" fn nothing(_: libc::c_int) {}
+
+    fn handle(signal: libc::c_int, flags: libc::c_int) {
+        // SAFETY: all zeros is a valid action without flags; the handler does nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = nothing as *const () as usize;
+            action.sa_flags = flags;
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut());
+        }
+        changed();
+    }
+
+    #[test]
+    fn handlers_are_told_apart_by_what_calls_do_after_them() {
+        // The standard library has handlers of its own.
+        let before = handlers();
+        handle(libc::SIGUSR1, libc::SA_RESTART);
+        handle(libc::SIGUSR2, 0);
+        assert_eq!(handlers(), Handlers::Mixed);
+        handle(libc::SIGUSR2, libc::SA_RESTART);
+        assert_eq!(handlers() == Handlers::Mixed, before == Handlers::Interrupt || before == Handlers::Mixed);
+    }
+}
