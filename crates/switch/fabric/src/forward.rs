@@ -16,6 +16,7 @@ mod wait;
 
 use crate::instances::InstanceSide;
 use crate::meter::{Access, Meter};
+use crate::profile::Stage;
 use crate::topology::{Port, RxSlot, Switch, Target, Topology, is_closed};
 use arrayvec::ArrayVec;
 use backlog::Backlog;
@@ -80,11 +81,13 @@ impl Forwarder {
             return Served::Closed;
         }
         meter.at(Access::of(source.port));
+        meter.stopwatch.enter(Stage::Take, 0);
         let mut burst = Burst::begin(storage);
         source.tx.take(turn, &mut burst);
         let (burst, is_own) = before_locks(burst, own, port, meter);
         let count = burst.len();
         if count == 0 {
+            meter.stopwatch.was_empty();
             return source.rest(turn.now, topology);
         }
         let Some(port) = port else {
@@ -97,6 +100,7 @@ impl Forwarder {
             source.backlog.block(true);
             return Served::Waiting;
         }
+        meter.stopwatch.enter(Stage::LookUp, count);
         port.taps.iter().for_each(|taps| capture::arrived(taps, source, &burst));
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
@@ -131,11 +135,8 @@ impl Forwarder {
                 break;
             }
         }
-        source.backlog.end(done < count);
-        let counters = &source.counters;
-        add(&counters.bursts, 1);
-        add(&counters.tx_frames, done as u64);
-        add(&counters.tx_bytes, if done == count { bytes } else { bytes_of(&burst, 0, done) });
+        meter.stopwatch.enter(Stage::Rest, 0);
+        source.count(done, done < count, if done == count { bytes } else { bytes_of(&burst, 0, done) });
         if done > 0 {
             source.waiting = None;
             return Served::Moved(done);
@@ -161,6 +162,7 @@ impl Forwarder {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
             meter.at(Access::of(slot.port));
+            meter.stopwatch.enter(Stage::Publish, 0);
             if queue.defers_signal() {
                 queue.end_turn(turn);
             } else {
@@ -174,6 +176,7 @@ impl Forwarder {
                 None => false,
             }
         });
+        meter.stopwatch.enter(Stage::Rest, 0);
         self.due.iter().map(|(when, _)| *when).min()
     }
 }
@@ -231,6 +234,15 @@ impl Source {
     #[inline]
     pub fn worker(&self) -> usize {
         self.worker
+    }
+
+    /// Counts a burst of which frames left.
+    #[inline]
+    fn count(&mut self, frames: usize, is_cut: bool, bytes: u64) {
+        self.backlog.end(is_cut);
+        add(&self.counters.bursts, 1);
+        add(&self.counters.tx_frames, frames as u64);
+        add(&self.counters.tx_bytes, bytes);
     }
 
     /// Notes that the source has no frames.
@@ -406,6 +418,7 @@ impl<'d> Delivery<'d, '_, '_> {
 
     /// Delivers the frames `start..end`, each to at most one port; returns the first that must stay.
     fn unicast(&mut self, sorter: &mut Sorter, completer: &mut Completer, start: usize, end: usize) -> usize {
+        self.meter.stopwatch.enter(Stage::Reserve, end - start);
         let lists = self.sort(sorter, start, end);
         let mut cut = Cut { at: end, full: None, busy: 0 };
         let mut open: ArrayVec<Destination<'d>, BURST> = ArrayVec::new();
@@ -416,6 +429,7 @@ impl<'d> Delivery<'d, '_, '_> {
             return start;
         }
         (self.source.flooded, self.source.missed.frames) = (0, 0);
+        self.meter.stopwatch.enter(Stage::Copy, cut.at - start);
         self.copy(lists, &mut open, unsuited.as_mut(), cut.at);
         self.count_drops(lists, &open, unsuited.as_ref().map(|unsuited| &unsuited.to), start, &cut);
         // Attack: a peer that takes its rings away. The destinations of a port in quarantine are unlocked before.
@@ -507,12 +521,14 @@ impl<'d> Delivery<'d, '_, '_> {
     #[inline]
     fn release(&mut self, frames: usize) {
         self.meter.at(Access::of(self.source.port));
+        self.meter.stopwatch.enter(Stage::Release, frames);
         self.source.tx.release(self.turn, frames);
     }
 
     #[inline]
     fn publish(&mut self, to: &mut Destination<'_>) {
         self.meter.at(Access::of(to.slot.port));
+        self.meter.stopwatch.enter(Stage::Publish, to.fits);
         to.publish(self.turn, self.due, self.combining);
     }
 
@@ -588,7 +604,9 @@ impl<'d> Delivery<'d, '_, '_> {
         'd: 'c,
     {
         let frames = list.frames();
+        self.meter.stopwatch.enter(Stage::Complete, frames.len());
         let completed = completer.complete(self.burst, frames, caps);
+        self.meter.stopwatch.enter(Stage::Reserve, 0);
         if let Some(&first) = frames.get(completed.outcomes.len()) {
             cut.lower(usize::from(first), None);
         }
