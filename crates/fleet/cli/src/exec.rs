@@ -1,9 +1,8 @@
 //! `ringway exec`.
 
 use crate::arguments::{Exec, StackKind, Target};
-use crate::client::Client;
 use crate::fail::Fail;
-use ringway_control::api::PortView;
+use crate::target::ring_socket;
 use ringway_exec::{
     Cidr, Emulated, Ended, ExecError, LaunchError, Mode, Options, Prepared, RingDevice, Settings, TapDevice,
     TapSettings, algorithm, prepare, sysctl,
@@ -137,7 +136,11 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
         if exec.address.is_empty() {
             return Err(Fail::Failed("--port needs an address: --address 10.0.0.2/24".into()));
         }
-        return Ok((Network::Port(socket(target, port)?), exec.address.clone(), exec.gateway.clone()));
+        return Ok((
+            Network::Port(ring_socket(target, port, &["ring"])?),
+            exec.address.clone(),
+            exec.gateway.clone(),
+        ));
     }
     let (number, held) = own_network()?;
     let first = OWN + 4 * number;
@@ -188,25 +191,6 @@ fn own_network() -> Result<(u32, UnixListener), Fail> {
         }
     }
     Err(Fail::Failed(format!("all {NETWORKS} networks for programs and the host are in use")))
-}
-
-/// The socket of a ring port.
-fn socket(target: &Target, port: &str) -> Result<PathBuf, Fail> {
-    if port.contains('/') {
-        return Ok(port.into());
-    }
-    let ports: Vec<PortView> = Client::connect(target)?.get("/v1/ports")?;
-    let shown = port.escape_debug();
-    match ports.into_iter().find(|view| view.name == port) {
-        Some(view) if view.kind == "ring" => Ok(view.peer.into()),
-        Some(view) => Err(Fail::Failed(format!(
-            "port {shown} is of kind {}; a program's port is of kind ring",
-            view.kind
-        ))),
-        None => {
-            Err(Fail::Unknown(format!("there is no port \"{shown}\"; `ringway ps` shows those there are")))
-        }
-    }
 }
 
 /// Reads the settings of the emulated link.
