@@ -497,7 +497,16 @@ pub(crate) mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (ports, handlers) = (vec![inside.clone()], ("handlers".to_string(), theirs));
         let (idle, own) = (Arc::default(), function.clone());
-        let order = Order { number, bit, function: own, ports, handlers, reports, idle };
+        let order = Order {
+            number,
+            bit,
+            function: own,
+            ports,
+            handlers,
+            reports,
+            idle,
+            gauges: SharedFunctionGauges::default(),
+        };
         let reports = order.reports.clone();
         functions.add(order);
         if let Some(console) = console {
