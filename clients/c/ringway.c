@@ -331,6 +331,62 @@ ssize_t ringway_rx(struct ringway *ring, void *frame, size_t size)
 	return (ssize_t)whole;
 }
 
+int ringway_rx_view(struct ringway *ring, const void **frame, size_t *len)
+{
+	struct slot slot;
+	uint32_t filled;
+
+	if (available(ring, 1, &filled))
+		return -1;
+	if (!filled)
+		return 0;
+	slot = read_slot(ring, ring->rx.ring, ring->rx.next);
+	if (slot.flags & MOREFRAG)
+		return 2;
+	*frame = buffer(ring, slot);
+	*len = slot.len;
+	if (!*frame)
+		return broken("the other side used a buffer number that the ring doesn't have");
+	ring->rx.next++;
+	return 1;
+}
+
+void *ringway_tx_view(struct ringway *ring, size_t *size)
+{
+	struct slot slot = { 0 };
+	uint32_t free_slots;
+	void *at;
+
+	if (room(ring, 1, &free_slots))
+		return NULL;
+	if (!free_slots) {
+		fail(EAGAIN, "the ring");
+		return NULL;
+	}
+	slot.buf_idx = read_slot(ring, ring->tx.ring, ring->tx.next).buf_idx;
+	at = buffer(ring, slot);
+	if (!at)
+		broken("the other side used a buffer number that the ring doesn't have");
+	*size = ring->header.slot_size;
+	return at;
+}
+
+int ringway_tx_commit(struct ringway *ring, size_t len)
+{
+	struct slot slot = { .len = (uint16_t)len };
+	uint32_t free_slots;
+
+	if (len > ring->header.slot_size)
+		return fail(EMSGSIZE, "the frame");
+	if (room(ring, 1, &free_slots))
+		return -1;
+	if (!free_slots)
+		return 0;
+	slot.buf_idx = read_slot(ring, ring->tx.ring, ring->tx.next).buf_idx;
+	write_slot(ring, ring->tx.ring, ring->tx.next++, slot);
+	return 1;
+}
+
 static void notify(struct ringway *ring)
 {
 	uint64_t one = 1;

@@ -41,6 +41,16 @@ int ringway_tx(struct ringway *ring, const void *frame, size_t len);
  * with ringway_sync(). */
 ssize_t ringway_rx(struct ringway *ring, void *frame, size_t size);
 
+/* The next frame where it is, in the ring's memory: 1, and *frame and *len say where; 0: there is none; 2: it takes several
+ * slots, so that only ringway_rx() can get it. The bytes are the program's until the next ringway_sync(), or a call that
+ * syncs. The other side can change them at any time: a program that checks bytes and uses them later copies them first. */
+int ringway_rx_view(struct ringway *ring, const void **frame, size_t *len);
+
+/* The memory of the next frame to send, of *size bytes; NULL with EAGAIN: there is no room now. ringway_tx_commit() sends
+ * what was written there, as ringway_tx() does; a frame of more than *size bytes needs ringway_tx(). */
+void *ringway_tx_view(struct ringway *ring, size_t *size);
+int ringway_tx_commit(struct ringway *ring, size_t len);
+
 /* Publishes what was sent and received since the last call, and notifies the other side if it asked for that. Fails with
  * ECONNRESET if the ring is closed: open it again. One call for many frames. A port that ended without closing its rings is
  * noticed after sleeping, and by a program that never sleeps within 1024 calls that publish nothing. */

@@ -449,6 +449,20 @@ export interface FilterUse {
   required?: boolean;
 }
 
+/** Where a function's time went. */
+export interface FunctionProfileView {
+  /** Its elements, if they were asked for. */
+  elements: GraphElement[];
+  /** Its name. */
+  name: string;
+  /** Nanoseconds on its worker. */
+  time: number;
+  /** Turns on its worker. */
+  turns: number;
+  /** Its worker; empty if it has a process or a VM of its own. */
+  worker: string;
+}
+
 /** A function. */
 export interface FunctionView {
   /** The file of its configuration, or where its text comes from; `inline` if nobody said so. */
@@ -892,6 +906,16 @@ export interface ProcessView {
   ports: string[];
 }
 
+/** Where the time of workers and functions went during a sample. */
+export interface ProfileView {
+  /** Functions that run on a worker, and those whose elements were asked for. */
+  functions: FunctionProfileView[];
+  /** Length of the sample in nanoseconds. */
+  nanoseconds: number;
+  /** Each worker. Its times add up to the sample. */
+  workers: WorkerProfileView[];
+}
+
 /** An unmodified program with a network of its own. */
 export interface ProgramView {
   /** Its addresses, each with the length of its prefix. */
@@ -979,6 +1003,20 @@ export interface SnapshotView {
   name: string;
   /** The function's ports. A clone needs as many. */
   ports: string[];
+}
+
+/** A stage of bursts. Ticks, bursts and frames are of those turns that were measured, time is of all. */
+export interface StageView {
+  /** Bursts; of `notify`, signals. */
+  bursts: number;
+  /** Frames of these bursts. */
+  frames: number;
+  /** Its name. */
+  name: string;
+  /** Ticks of the processor's clock. */
+  ticks: number;
+  /** Nanoseconds. */
+  time: number;
 }
 
 /** Counters of every port at one moment. */
@@ -1353,6 +1391,20 @@ export interface WhyNotRequest {
   request: PlaceRequest;
 }
 
+/** Where a worker's time went, in nanoseconds. */
+export interface WorkerProfileView {
+  /** In functions. */
+  functions: number;
+  /** Polling without a frame. */
+  idle: number;
+  /** Its name. */
+  name: string;
+  /** Asleep. */
+  slept: number;
+  /** The stages of bursts. */
+  stages: StageView[];
+}
+
 /** A worker. */
 export interface WorkerView {
   /** Number of queues that it polls now. */
@@ -1540,6 +1592,8 @@ export class Api {
   exits(name: string): Promise<ExitsView>;
   /** Turns a port's carrier on, as the file may say it by `carrier`. */
   carrierOn(name: string): Promise<void>;
+  /** Measures for a while where the time of workers and functions goes. */
+  profile(query?: { seconds?: number | null; elements?: boolean | null }): Promise<ProfileView>;
   /** Every program. */
   programs(): Promise<ProgramView[]>;
   /** Asks to end, and starts again, a program. */

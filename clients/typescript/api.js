@@ -271,6 +271,10 @@ export class Api {
     return this.#socket.call("POST", "/v1/ports/{}/up", [name]);
   }
 
+  profile(query = {}) {
+    return this.#socket.json("GET", "/v1/profile", [], { query });
+  }
+
   programs() {
     return this.#socket.json("GET", "/v1/programs", []);
   }

@@ -499,6 +499,21 @@ class FilterUse(TypedDict):
     """Whether a placement fails if this external unit fails, whatever `on_error` is."""
 
 
+class FunctionProfileView(TypedDict):
+    """Where a function's time went."""
+
+    elements: list[GraphElement]
+    """Its elements, if they were asked for."""
+    name: str
+    """Its name."""
+    time: int
+    """Nanoseconds on its worker."""
+    turns: int
+    """Turns on its worker."""
+    worker: str
+    """Its worker; empty if it has a process or a VM of its own."""
+
+
 class FunctionView(TypedDict):
     """A function."""
 
@@ -941,6 +956,17 @@ class ProcessView(TypedDict):
     """Ports of the guest or function."""
 
 
+class ProfileView(TypedDict):
+    """Where the time of workers and functions went during a sample."""
+
+    functions: list[FunctionProfileView]
+    """Functions that run on a worker, and those whose elements were asked for."""
+    nanoseconds: int
+    """Length of the sample in nanoseconds."""
+    workers: list[WorkerProfileView]
+    """Each worker. Its times add up to the sample."""
+
+
 class ProgramView(TypedDict):
     """An unmodified program with a network of its own."""
 
@@ -1032,6 +1058,21 @@ class SnapshotView(TypedDict):
     """Its name."""
     ports: list[str]
     """The function's ports. A clone needs as many."""
+
+
+class StageView(TypedDict):
+    """A stage of bursts. Ticks, bursts and frames are of those turns that were measured, time is of all."""
+
+    bursts: int
+    """Bursts; of `notify`, signals."""
+    frames: int
+    """Frames of these bursts."""
+    name: str
+    """Its name."""
+    ticks: int
+    """Ticks of the processor's clock."""
+    time: int
+    """Nanoseconds."""
 
 
 class StatsView(TypedDict):
@@ -1420,6 +1461,21 @@ class WhyNotRequest(TypedDict):
     """The VM."""
 
 
+class WorkerProfileView(TypedDict):
+    """Where a worker's time went, in nanoseconds."""
+
+    functions: int
+    """In functions."""
+    idle: int
+    """Polling without a frame."""
+    name: str
+    """Its name."""
+    slept: int
+    """Asleep."""
+    stages: list[StageView]
+    """The stages of bursts."""
+
+
 class WorkerView(TypedDict):
     """A worker."""
 
@@ -1790,6 +1846,11 @@ class Api:
     def carrier_on(self, name: str) -> None:
         """Turns a port's carrier on, as the file may say it by `carrier`."""
         self._socket.call("POST", "/v1/ports/{}/up", [name])
+
+    def profile(self, *, seconds: float | None = None, elements: bool | None = None) -> ProfileView:
+        """Measures for a while where the time of workers and functions goes."""
+        found: ProfileView = self._socket.json("GET", "/v1/profile", [], {"seconds": seconds, "elements": elements})
+        return found
 
     def programs(self) -> list[ProgramView]:
         """Every program."""

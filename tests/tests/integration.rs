@@ -10,6 +10,7 @@ mod migration;
 mod nic_guests;
 mod notifications;
 mod ring_guests;
+mod ring_programs;
 mod tcp_uml;
 mod vfio_user;
 mod virtio_user;

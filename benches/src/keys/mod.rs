@@ -7,6 +7,7 @@ mod iommu;
 mod latency;
 mod notify;
 mod pipe;
+mod pktgen;
 mod ring;
 mod scale;
 mod tap;
@@ -226,6 +227,10 @@ const FABRIC: &[Group] = &[
                 "program to program through the switch, one worker, 64 B; a copy between the same slots";
             "ring.1500": Row(|plan| ring::measure(plan, 1500)), "the same, 1500 B";
             "slots": Row(ring::slots), "the same, by number of slots in a ring";
+            "profile.on": Row(ring::profiled),
+                "the same, 64 B, while the worker measures where its time goes; while it does not";
+            "pktgen.tx": Row(pktgen::transmitted),
+                "frames of 64 B sent by the packet generator on one core, each checked by its receiver";
         },
         ..QUIET
     },

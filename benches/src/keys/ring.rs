@@ -44,6 +44,34 @@ pub fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     Ok(entry.note(note).note("each frame numbered and verified by the programs"))
 }
 
+/// Frames of 64 bytes while workers measure where their time goes, and while they don't.
+pub fn profiled(plan: &Plan) -> Result<Entry, Failure> {
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
+    let (mut one, mut two) = (on_port(&mut harness, "one", SLOTS)?, on_port(&mut harness, "two", SLOTS)?);
+    let _pinned = Pinned::to(LOAD)?;
+    let mut stream = Stream::new(&mut one, vec![&mut two], 64, 0)?;
+    let mut slices = Slices::default();
+    // Adjacent slices, each first in turn, so that a change of the machine's speed favours neither.
+    for pair in 0..plan.slices(2 * SLICE) {
+        machine::sample();
+        for is_on in [pair % 2 == 0, pair % 2 != 0] {
+            harness.fabric.profile(if is_on { MEASURED } else { 0 });
+            let rate = stream.rate(Payload::Numbered, SLICE)? * 1e-6;
+            if is_on {
+                slices.ours.push(rate)
+            } else {
+                slices.peer.push(rate)
+            }
+            harness.fabric.end_profile();
+        }
+    }
+    let entry = slices.entry("Mpps", Better::More).ratio_at_least(0.99);
+    Ok(entry.note("peer: the same without the profile").with("frames lost", stream.missing() as f64))
+}
+
+/// Nanoseconds for which a slice is profiled, its tries included.
+const MEASURED: u64 = 60_000_000_000;
+
 /// Millions of frames a second, or Gb/s for long frames.
 fn scaled(mut slices: Slices, size: usize) -> Slices {
     let scale = if size == 64 { 1e-6 } else { size as f64 * 8e-9 };

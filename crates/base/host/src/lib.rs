@@ -107,7 +107,7 @@ pub use robust_lock::{LockError, RobustGuard, RobustLock};
 pub use sandbox::{
     Confinement, MonitorFence, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors,
 };
-pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once};
+pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once, time_signals, timed_signals};
 pub use socket::{
     DESCRIPTORS, Peer, ask_socket, ask_socket_for_descriptor, only_send, peer, receive_with, send_with,
     set_peek_offset, try_receive_with, try_write,

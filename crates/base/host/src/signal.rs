@@ -2,12 +2,13 @@
 
 use crate::aio;
 use crate::budget::Budget;
+use crate::clock::ticks;
 use crate::error::HostError;
 use crate::event::EventFd;
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use rustix::pipe::{PipeFlags, SpliceFlags};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -62,6 +63,25 @@ fn is_anonymous(fd: BorrowedFd<'_>) -> bool {
 /// unavailable, and helper threads signal such eventfds, some microseconds later.
 pub fn prepare_signals() -> Result<(), HostError> {
     aio::prepare().map_err(|error| HostError::Call { call: "io_setup", error })
+}
+
+thread_local! {
+    /// Ticks and number of this thread's signals; `None`: they are not timed.
+    static TIMED: Cell<Option<(u64, u64)>> = const { Cell::new(None) };
+}
+
+/// Has this thread's signals timed from now on, or no longer.
+pub fn time_signals(on: bool) {
+    TIMED.set(on.then_some((0, 0)));
+}
+
+/// Ticks that this thread's signals took since the last call, and their number, while they are timed.
+pub fn timed_signals() -> (u64, u64) {
+    let timed = TIMED.get();
+    if timed.is_some_and(|(_, count)| count > 0) {
+        TIMED.set(Some((0, 0)));
+    }
+    timed.unwrap_or_default()
 }
 
 /// Signals a shared eventfd once, asynchronously, before it is closed. Never blocks.
@@ -122,9 +142,17 @@ impl Signal {
     #[inline]
     pub fn send(&self) {
         match &self.budget {
-            Some(budget) => budget.wake(|| self.wake()),
-            None => self.wake(),
+            Some(budget) => budget.wake(|| self.wake_timed()),
+            None => self.wake_timed(),
         }
+    }
+
+    #[inline]
+    fn wake_timed(&self) {
+        let Some((time, count)) = TIMED.get() else { return self.wake() };
+        let before = ticks();
+        self.wake();
+        TIMED.set(Some((time + ticks().saturating_sub(before), count + 1)));
     }
 
     fn wake(&self) {

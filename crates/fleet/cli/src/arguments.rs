@@ -6,6 +6,8 @@ mod host;
 mod keys;
 mod link;
 mod objects;
+mod pktgen;
+mod profile;
 mod program;
 mod stack;
 mod trace;
@@ -18,6 +20,8 @@ pub use link::LinkCommand;
 pub use objects::{
     ChainCommand, GuestCommand, LogOptions, PortCommand, SnapshotCommand, SwitchCommand, WorkerCommand,
 };
+pub use pktgen::{At, Ping, PktgenCommand, Pong, Rfc2544, Rx, Tx, Until};
+pub use profile::ProfileArguments;
 pub use program::ProgramCommand;
 pub use stack::{StackCommand, Trace};
 pub use trace::TraceArguments;
@@ -166,21 +170,18 @@ Examples:
     Capture(Box<CaptureArguments>),
     /// Say what would become of a frame at a port: lookup, functions, links, offloads, destinations, drops.
     Trace(Box<TraceArguments>),
-    /// Show where a guest's time goes: programs, kernel, interrupts, idle; and what its process costs.
+    /// Send and receive frames on programs' ports, check each, and measure what is between them by RFC 2544.
     #[command(after_help = "\
-For guests that can run commands, see `ringway guest exec --help`.
-
 Examples:
-  ringway profile left
-  ringway profile left --seconds 10 --json")]
-    Profile {
-        /// The guest.
-        name: String,
-        /// Seconds to observe it for.
-        #[arg(long, default_value_t = 2, value_name = "SECONDS",
-            value_parser = clap::value_parser!(u64).range(1..=3600))]
-        seconds: u64,
+  ringway pktgen rx b & ringway pktgen tx a --rate 1Mpps --duration 10s
+  ringway pktgen rfc2544 a b --svg result.svg")]
+    Pktgen {
+        /// What to do.
+        #[command(subcommand)]
+        command: Box<PktgenCommand>,
     },
+    /// Show where the time of workers and functions goes, or that of a guest.
+    Profile(ProfileArguments),
     /// List and show ports, connect or disconnect the cable of a guest's port.
     #[command(after_help = "\
 Examples:

@@ -1,9 +1,8 @@
 //! `ringway exec`.
 
 use crate::arguments::{Exec, StackKind, Target};
-use crate::client::Client;
 use crate::fail::Fail;
-use ringway_control::api::PortView;
+use crate::target::peer_socket;
 use ringway_exec::{
     Cidr, Direct, Emulated, Ended, ExecError, LaunchError, Linux, Mode, Options, Prepared, RingDevice, Settings,
     TapDevice, TapSettings, algorithm, prepare, sysctl,
@@ -249,25 +248,10 @@ fn linux(exec: &Exec, network: &Network) -> Result<Linux, Fail> {
 
 /// A port of a running fabric, or the socket of a ring port.
 fn port_of(target: &Target, port: &str, stack: StackKind) -> Result<Network, Fail> {
-    if port.contains('/') {
-        return Ok(Network::Port(port.into()));
-    }
-    let ports: Vec<PortView> = Client::connect(target)?.get("/v1/ports")?;
-    let shown = port.escape_debug();
-    match ports.into_iter().find(|view| view.name == port) {
-        Some(view) if view.kind == "ring" => Ok(Network::Port(view.peer.into())),
-        Some(view) if view.kind == "vhost-user" && stack == StackKind::Linux => {
-            Ok(Network::VhostUser(view.peer.into()))
-        }
-        Some(view) => Err(Fail::Failed(format!(
-            "port {shown} is of kind {}; a program's port is of kind ring{}",
-            view.kind,
-            if stack == StackKind::Linux { ", or vhost-user" } else { "" }
-        ))),
-        None => {
-            Err(Fail::Unknown(format!("there is no port \"{shown}\"; `ringway ps` shows those there are")))
-        }
-    }
+    let is_guest = stack == StackKind::Linux;
+    let kinds: &[&str] = if is_guest { &["ring", "vhost-user"] } else { &["ring"] };
+    let (kind, socket) = peer_socket(target, port, kinds)?;
+    Ok(if kind == "vhost-user" { Network::VhostUser(socket) } else { Network::Port(socket) })
 }
 
 /// Reads the settings of the emulated link.

@@ -9,6 +9,7 @@ use ringway_control::api::FabricGraphView;
 /// Prints the drawing of a fabric, or the counts in it.
 pub fn graph(target: &Target, json: bool, seconds: f64) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
+    client.expect(seconds);
     if json {
         text::json(&client.get::<FabricGraphView>(&format!("/v1/graph?seconds={seconds}"))?);
     } else {

@@ -33,6 +33,7 @@ mod link;
 mod log;
 mod logs;
 mod order;
+mod pktgen;
 mod place;
 mod profile;
 mod program;
@@ -138,7 +139,8 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Graph { seconds } => graph::graph(&target, json, seconds),
         Command::Capture(arguments) => capture::capture(&target, json, *arguments),
         Command::Trace(arguments) => trace::trace(&target, json, &arguments),
-        Command::Profile { name, seconds } => profile::profile(&target, json, &name, seconds),
+        Command::Pktgen { command } => pktgen::pktgen(&target, json, *command),
+        Command::Profile(arguments) => profile::profile(&target, json, &arguments),
         Command::Switch { command } => switch::switch(&target, json, command),
         Command::Chain { command } => chain::chain(&target, json, command),
         Command::Worker { command } => worker::worker(&target, json, command),

@@ -1,7 +1,9 @@
 //! Selects the fabric that a command is for.
 
 use crate::arguments::Target;
+use crate::client::Client;
 use crate::fail::Fail;
+use ringway_control::api::PortView;
 use ringway_control::run_dir;
 use std::path::PathBuf;
 
@@ -45,6 +47,25 @@ impl Target {
                 names.len(),
                 names.join(", ")
             ))),
+        }
+    }
+}
+
+/// The socket of a port of one of these kinds; a path is one already.
+pub fn ring_socket(target: &Target, port: &str, kinds: &[&str]) -> Result<PathBuf, Fail> {
+    if port.contains('/') {
+        return Ok(port.into());
+    }
+    let ports: Vec<PortView> = Client::connect(target)?.get("/v1/ports")?;
+    let shown = port.escape_debug();
+    match ports.into_iter().find(|view| view.name == port) {
+        Some(view) if kinds.contains(&&*view.kind) => Ok(view.peer.into()),
+        Some(view) => Err(Fail::Failed(format!(
+            "port {shown} is of kind {}; a program's port is of kind ring",
+            view.kind
+        ))),
+        None => {
+            Err(Fail::Unknown(format!("there is no port \"{shown}\"; `ringway ps` shows those there are")))
         }
     }
 }

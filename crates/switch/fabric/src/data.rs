@@ -409,6 +409,7 @@ impl Data {
     fn obey(&self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, FabricError> {
         let mut fabric = locked(&self.fabric);
         match request {
+            Request::Profile { time } => return Ok(Reply::Profile(fabric.profile(time))),
             Request::AddSwitch(switch) => fabric.add_switch(switch)?,
             Request::RemoveSwitch { name } => fabric.remove_switch(&name)?,
             Request::AddPort { port, counters } => fabric.add_port(port, counters)?,

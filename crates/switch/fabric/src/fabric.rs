@@ -3,6 +3,7 @@
 mod captures;
 mod functions;
 mod instances;
+mod profile;
 mod quarantine;
 mod takeover;
 mod traces;

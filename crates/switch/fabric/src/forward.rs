@@ -17,6 +17,7 @@ mod wait;
 
 use crate::instances::InstanceSide;
 use crate::meter::{Access, Meter};
+use crate::profile::Stage;
 use crate::topology::{Port, RxSlot, Switch, Target, Topology, is_closed};
 use arrayvec::ArrayVec;
 use backlog::Backlog;
@@ -83,12 +84,14 @@ impl Forwarder {
             return Served::Closed;
         }
         meter.at(Access::of(source.port));
+        meter.stopwatch.enter(Stage::Take, 0);
         let mut burst = Burst::begin(storage);
         source.tx.take(turn, &mut burst);
         live_trace::shorten(topology, port, &mut burst);
         let (burst, is_own) = before_locks(burst, own, port, meter);
         let count = burst.len();
         if count == 0 {
+            meter.stopwatch.was_empty();
             return source.rest(turn.now, topology);
         }
         let Some(port) = port else {
@@ -101,6 +104,7 @@ impl Forwarder {
             source.backlog.block(true);
             return Served::Waiting;
         }
+        meter.stopwatch.enter(Stage::LookUp, count);
         port.captures.iter().for_each(|point| capture::arrived(point, source, &burst));
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let live = live_trace::begin(port, source, &burst, turn.now);
@@ -137,6 +141,7 @@ impl Forwarder {
                 break;
             }
         }
+        meter.stopwatch.enter(Stage::Rest, 0);
         source.backlog.end(done < count);
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
         source.count(done, if done == count { bytes } else { bytes_of(&burst, 0, done) });
@@ -165,6 +170,7 @@ impl Forwarder {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
             meter.at(Access::of(slot.port));
+            meter.stopwatch.enter(Stage::Publish, 0);
             if queue.defers_signal() {
                 queue.end_turn(turn);
             } else {
@@ -178,6 +184,7 @@ impl Forwarder {
                 None => false,
             }
         });
+        meter.stopwatch.enter(Stage::Rest, 0);
         self.due.iter().map(|(when, _)| *when).min()
     }
 }
@@ -420,6 +427,7 @@ impl<'d> Delivery<'d, '_, '_> {
 
     /// Delivers the frames `start..end`, each to at most one port; returns the first that must stay.
     fn unicast(&mut self, sorter: &mut Sorter, completer: &mut Completer, start: usize, end: usize) -> usize {
+        self.meter.stopwatch.enter(Stage::Reserve, end - start);
         let lists = self.sort(sorter, start, end);
         let mut cut = Cut { at: end, full: None, busy: 0 };
         let mut open: ArrayVec<Destination<'d>, BURST> = ArrayVec::new();
@@ -430,6 +438,7 @@ impl<'d> Delivery<'d, '_, '_> {
             return start;
         }
         (self.source.flooded, self.source.missed.frames) = (0, 0);
+        self.meter.stopwatch.enter(Stage::Copy, cut.at - start);
         self.copy(lists, &mut open, unsuited.as_mut(), cut.at);
         self.count_drops(lists, &open, unsuited.as_ref().map(|unsuited| &unsuited.to), start, &cut);
         // Attack: a peer that takes its rings away. The destinations of a port in quarantine are unlocked before.
@@ -521,12 +530,14 @@ impl<'d> Delivery<'d, '_, '_> {
     #[inline]
     fn release(&mut self, frames: usize) {
         self.meter.at(Access::of(self.source.port));
+        self.meter.stopwatch.enter(Stage::Release, frames);
         self.source.tx.release(self.turn, frames);
     }
 
     #[inline]
     fn publish(&mut self, to: &mut Destination<'_>) {
         self.meter.at(Access::of(to.slot.port));
+        self.meter.stopwatch.enter(Stage::Publish, to.fits);
         to.publish(self.turn, self.due, self.combining);
     }
 
@@ -602,7 +613,9 @@ impl<'d> Delivery<'d, '_, '_> {
         'd: 'c,
     {
         let frames = list.frames();
+        self.meter.stopwatch.enter(Stage::Complete, frames.len());
         let completed = completer.complete(self.burst, frames, caps);
+        self.meter.stopwatch.enter(Stage::Reserve, 0);
         if let Some(&first) = frames.get(completed.outcomes.len()) {
             cut.lower(usize::from(first), None);
         }

@@ -6,9 +6,11 @@
 
 use crate::log_limit::LogLimit;
 use crate::page::{RUN, serving};
+use crate::profile::SharedFunctionGauges;
 use crate::proto::FunctionReport;
 use ringway_click::{Breath, Console};
 use ringway_click_driver::click::resident::{Build, Built, Next, Resident, Seat};
+use ringway_frame::add;
 use ringway_host::EventFd;
 use ringway_port::frame_queue::Inside;
 use ringway_spec::{Function, printable};
@@ -71,6 +73,8 @@ pub struct Order {
     pub reports: Reports,
     /// Set while it has nothing to do.
     pub idle: Arc<AtomicBool>,
+    /// Its time and turns.
+    pub gauges: SharedFunctionGauges,
 }
 
 enum Life {
@@ -93,6 +97,7 @@ struct Hosted {
     active: bool,
     /// `active`, inverted, for other threads.
     idle: Arc<AtomicBool>,
+    gauges: SharedFunctionGauges,
     /// Whether frames don't wake it: it looks for them.
     polls: bool,
     suspended: bool,
@@ -121,6 +126,8 @@ pub struct Ran {
     pub busy: bool,
     /// When the next one is due.
     pub due: Option<u64>,
+    /// Nanoseconds that all of them took.
+    pub took: u64,
 }
 
 impl Functions {
@@ -146,7 +153,7 @@ impl Functions {
 
     /// Adds a function. It is built when [`Functions::build`] is called next.
     pub fn add(&mut self, order: Order) {
-        let Order { number, bit, function, ports, handlers, reports, idle } = order;
+        let Order { number, bit, function, ports, handlers, reports, idle, gauges } = order;
         let name = function.name.clone();
         let console = Box::new(move || {
             let limit = LogLimit::new(LINES, Duration::from_secs(1));
@@ -163,6 +170,7 @@ impl Functions {
             life: Life::Unbuilt(Box::new(build)),
             active: false,
             idle,
+            gauges,
             polls: false,
             suspended: false,
             notified: false,
@@ -220,6 +228,7 @@ impl Functions {
         let mut may_run = !queues || self.resumes <= now;
         // When the functions began, which excludes the time of the queues in this turn.
         let mut began = None;
+        let mut last = 0;
         self.first = self.first.checked_rem(count).unwrap_or(0);
         let first = self.first;
         for at in (first..count).chain(0..first) {
@@ -236,6 +245,10 @@ impl Functions {
                 hosted.due = None;
                 hosted.turn(now);
                 let ended = time();
+                let own = ended.saturating_sub(began.max(last));
+                add(&hosted.gauges.time, own);
+                add(&hosted.gauges.turns, 1);
+                (last, ran.took) = (ended, ran.took + own);
                 // All functions together get as much time as the queues.
                 let took = ended.saturating_sub(began);
                 if took > SLICE {
@@ -478,7 +491,16 @@ pub(crate) mod tests {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (ports, handlers) = (vec![inside.clone()], ("handlers".to_string(), theirs));
         let (idle, own) = (Arc::default(), function.clone());
-        let order = Order { number, bit, function: own, ports, handlers, reports, idle };
+        let order = Order {
+            number,
+            bit,
+            function: own,
+            ports,
+            handlers,
+            reports,
+            idle,
+            gauges: SharedFunctionGauges::default(),
+        };
         let reports = order.reports.clone();
         functions.add(order);
         if let Some(console) = console {

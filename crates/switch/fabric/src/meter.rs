@@ -5,6 +5,7 @@
 //! is timed for a while, and frames are copied into our own memory first, so that each access is to one peer's memory
 //! only.
 
+use crate::profile::Stopwatch;
 use crate::worker::Gauges;
 use ringway_host::{Clock, ThreadFiles, ThreadTimes};
 use ringway_switch::PortId;
@@ -71,6 +72,8 @@ pub struct Meter {
     /// Ports to be charged, and for how many nanoseconds.
     held: RefCell<Vec<(PortId, u64)>>,
     is_held: Cell<bool>,
+    /// Measures the stages of some turns, while somebody asks for it.
+    pub stopwatch: Stopwatch,
 }
 
 impl Meter {
@@ -88,6 +91,7 @@ impl Meter {
             since: Cell::new(0),
             held: RefCell::new(Vec::new()),
             is_held: Cell::new(false),
+            stopwatch: Stopwatch::default(),
         }
     }
 

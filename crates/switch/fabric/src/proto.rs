@@ -184,6 +184,11 @@ pub enum Request {
     /// no peer is told anything. When the reply comes, this process touches no peer's memory any more, unless a peer
     /// blocks it.
     Leave,
+    /// Requests [`Reply::Profile`], and has workers measure their stages for so long.
+    Profile {
+        /// Nanoseconds.
+        time: u64,
+    },
     /// Ends `data`.
     Stop,
 }
@@ -322,6 +327,8 @@ pub enum Reply {
     Load(InstanceLoad),
     /// What would become of a frame.
     Traced(Traced),
+    /// Where time went since workers began.
+    Profile(Profile),
     /// Whether no frame waits in the ports' rings, and no function of this process that has one has anything to do.
     Quiet(bool),
 }
@@ -407,6 +414,60 @@ pub struct InstanceLoad {
     pub flows: Vec<u32>,
     /// Nanoseconds since one of them last had more to do for a while than it could.
     pub calm: u64,
+}
+
+/// Where time went since workers began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The time in nanoseconds of the clock.
+    pub now: u64,
+    /// Each worker.
+    pub workers: Vec<WorkerProfile>,
+    /// Each function that runs on a worker.
+    pub functions: Vec<FunctionProfile>,
+}
+
+/// Where a worker's time went, in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerProfile {
+    /// Its name.
+    pub name: String,
+    /// In turns in which frames moved.
+    pub busy: u64,
+    /// Asleep.
+    pub slept: u64,
+    /// In functions, in turns in which frames moved; a part of `busy`.
+    pub functions_busy: u64,
+    /// In functions, in other turns.
+    pub functions_alone: u64,
+    /// Counts of the stages, of those turns that were measured.
+    pub stages: Vec<StageCount>,
+}
+
+/// Counts of a stage, of turns that were measured.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageCount {
+    /// Its name.
+    pub stage: String,
+    /// Ticks of the processor's clock.
+    pub ticks: u64,
+    /// Bursts; of `notify`, signals.
+    pub bursts: u64,
+    /// Their frames.
+    pub frames: u64,
+}
+
+/// Time of a function on a worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FunctionProfile {
+    /// Its name.
+    pub name: String,
+    /// Its worker.
+    pub worker: String,
+    /// Nanoseconds.
+    pub time: u64,
+    /// Turns.
+    pub turns: u64,
 }
 
 /// State of a port.

@@ -7,6 +7,7 @@ use crate::trace;
 use crate::wakeup::Wakeup;
 
 use crate::meter::{Access, Meter};
+use crate::profile::{ProfileGauges, Stage};
 use crate::topology::{RxSlot, Topology, is_closed};
 use ringway_click_driver::click::resident::Build;
 use ringway_frame::{CountersRef, add};
@@ -103,6 +104,8 @@ pub struct Gauges {
     pub has_functions: AtomicBool,
     /// Whether helper threads signal descriptors shared with peers, since the system refuses `io_setup`.
     pub helped: AtomicBool,
+    /// Where its time goes.
+    pub profile: ProfileGauges,
 }
 
 /// The parts of a worker that its owner keeps.
@@ -469,6 +472,7 @@ impl Worker {
         let now = clock.now();
         forwarder.meter.turn_ended(self.began, now);
         forwarder.meter.turn_begins(now);
+        forwarder.meter.stopwatch.turn_begins(&gauges.profile, now, self.moved.is_some());
         self.began = now;
         timed.retain(|&(when, bit)| when > now || activate(slots, active, bit, LONG_AGO));
         let turn = reader.turn(now);
@@ -517,7 +521,12 @@ impl Worker {
             gauges.closely_until.store(forwarder.meter.closely_until(), Relaxed);
         }
         forwarder.meter.at(Access::NONE);
+        forwarder.meter.stopwatch.enter(Stage::Functions, 0);
         let functions = functions.turn(now, || clock.now(), moved);
+        forwarder.meter.stopwatch.enter(Stage::Rest, 0);
+        if functions.took > 0 {
+            add(&gauges.profile.functions[usize::from(!moved)], functions.took);
+        }
         let next_due = next_due.into_iter().chain(functions.due).min();
         Turned { now, moved, functions, next_due }
     }
@@ -532,9 +541,13 @@ impl Worker {
         forwarder.meter.turn_ended(self.began, now);
         forwarder.meter.refresh(now);
         let before = clock.now();
+        gauges.profile.asleep.store(before, Relaxed);
         wakeup.sleep(timeout, |bit| ring(slots, active, functions, bit));
         self.began = clock.now();
-        forwarder.meter.slept(self.began.saturating_sub(before));
+        let slept = self.began.saturating_sub(before);
+        gauges.profile.asleep.store(0, Relaxed);
+        add(&gauges.profile.slept, slept);
+        forwarder.meter.slept(slept);
     }
 }
 

@@ -1,11 +1,13 @@
 //! The control API: HTTP and JSON on a UNIX socket, described at `/openapi.json`.
 
+mod profile;
 mod programs;
 mod routes;
 mod trace;
 mod usage;
 mod view;
 
+pub use profile::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
 pub use ringway_scheduler::{ErrorBody, ProblemView};
 pub use routes::{description, router};
 pub use trace::{

@@ -89,6 +89,7 @@ struct Description;
 /// The API's description.
 pub fn description() -> utoipa::openapi::OpenApi {
     let mut all = Description::openapi();
+    all.merge(super::profile::description());
     all.merge(super::programs::description());
     all.merge(super::trace::description());
     all.merge(ringway_scheduler::description());
@@ -134,6 +135,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/graph.svg", get(function_svg))
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
+        .merge(super::profile::routes())
         .merge(super::programs::routes())
         .merge(super::trace::routes())
         .method_not_allowed_fallback(ringway_scheduler::not_so)
@@ -556,9 +558,9 @@ async fn update_one(
 }
 
 /// How long packets are counted.
-#[derive(Deserialize, IntoParams)]
+#[derive(Clone, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-struct Sample {
+pub(super) struct Sample {
     /// Seconds, up to 60; 1 by default.
     #[serde(default = "one_second")]
     seconds: f64,
@@ -569,7 +571,7 @@ fn one_second() -> f64 {
 }
 
 impl Sample {
-    fn time(&self) -> Duration {
+    pub(super) fn time(&self) -> Duration {
         let seconds = if self.seconds.is_finite() { self.seconds } else { 1.0 };
         Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SAMPLE))
     }
@@ -612,7 +614,7 @@ async fn fabric_svg(State(inbox): State<Inbox>, Query(sample): Query<Sample>) ->
     Ok(([(CONTENT_TYPE, "image/svg+xml")], whole::svg(&name, &graph)).into_response())
 }
 
-async fn sampled(inbox: &Inbox, name: String, sample: Sample) -> Result<GraphView, Failure> {
+pub(super) async fn sampled(inbox: &Inbox, name: String, sample: Sample) -> Result<GraphView, Failure> {
     let (socket, _) = ask(inbox, |answer| Ask::Handlers(name, answer)).await?;
     let time = sample.time();
     // A task of its own ends the profile even if the client disconnects.

@@ -14,7 +14,7 @@ use crate::kinds;
 use crate::programs::Order;
 use crate::snapshots::{SnapshotError, Taken};
 use crate::upgrade::Running;
-use ringway_fabric::proto::{Reply, Request};
+use ringway_fabric::proto::{Profile, Reply, Request};
 use ringway_linux_guests::Guest;
 use ringway_spec::{Configuration, Function, Port, names};
 use std::os::fd::OwnedFd;
@@ -70,6 +70,8 @@ pub enum Ask {
     SetLink(String, LinkChange, Answer<LinkView>),
     /// Exits of a port.
     Exits(String, Answer<ExitsView>),
+    /// Where the data path's time went; workers measure their stages for so many nanoseconds from now on.
+    Profile(u64, Answer<Profile>),
     /// The address table of a switch.
     Table(String, Answer<TableView>),
     /// Its hosts.
@@ -170,6 +172,7 @@ impl Engine {
         match order {
             Ask::SetLink(name, change, answer) => drop(answer.send(self.set_link(&name, change).await)),
             Ask::Exits(name, answer) => drop(answer.send(self.exits(name).await)),
+            Ask::Profile(time, answer) => drop(answer.send(self.profile(time).await)),
             Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
             Ask::Trace(step, answer) => drop(answer.send(self.trace(*step).await)),
             Ask::StartGuest(name, answer) => {
@@ -265,6 +268,14 @@ impl Engine {
             _ => Err(Failure::Conflict(error_body(format!(
                 "port \"{name}\" has no registers; ports of kind \"e1000\" have"
             )))),
+        }
+    }
+
+    async fn profile(&mut self, time: u64) -> Result<Profile, Failure> {
+        let reply = self.call("the profile", Request::Profile { time }).await;
+        match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
+            Reply::Profile(profile) => Ok(profile),
+            _ => Err(Failure::Conflict(error_body("the data process has no profile"))),
         }
     }
 

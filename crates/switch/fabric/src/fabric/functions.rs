@@ -2,6 +2,7 @@
 
 use super::{Fabric, FabricError, Job};
 use crate::function::Order;
+use crate::profile::SharedFunctionGauges;
 use crate::proto::{Event, FunctionReport};
 use crate::topology::Held;
 use crate::wakeup::Line;
@@ -33,6 +34,8 @@ pub(super) struct FunctionRecord {
     pub(super) multiplies: bool,
     /// Whether the function has nothing to do.
     idle: Arc<AtomicBool>,
+    pub(super) name: String,
+    pub(super) gauges: SharedFunctionGauges,
 }
 
 impl FunctionRecord {
@@ -75,6 +78,7 @@ impl Fabric {
         line.watch(Arc::new(watched));
         let (chained, idle) = (function.chained, Arc::new(AtomicBool::new(false)));
         let multiplies = function.instance.is_some();
+        let (name, gauges) = (function.name.clone(), SharedFunctionGauges::default());
         let order = Order {
             number,
             bit,
@@ -83,12 +87,14 @@ impl Fabric {
             handlers: (place, callers.into()),
             reports: self.reports.clone(),
             idle: idle.clone(),
+            gauges: gauges.clone(),
         };
         let ports: Vec<_> = names.into_iter().zip(frame_queues).collect();
         let jobs = ports.iter().map(|(port, inside)| (port.clone(), Job::Join(inside.clone()))).collect();
         self.workers[worker].handle.send(Command::AddFunction(Box::new(order)));
         let own_thread = None;
-        let record = FunctionRecord { worker, own_thread, bit, line, ports, chained, multiplies, idle };
+        let record =
+            FunctionRecord { worker, own_thread, bit, line, ports, chained, multiplies, idle, name, gauges };
         self.functions.insert(number, record);
         self.adapt(multiplies);
         Ok(jobs)

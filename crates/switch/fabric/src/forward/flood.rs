@@ -4,6 +4,7 @@ use super::capture::numbers;
 use super::destination::{Busy, Destination, Unsuited};
 use super::{Delivery, Missed};
 use crate::meter::Access;
+use crate::profile::Stage;
 use crate::topology::Switch;
 use arrayvec::ArrayVec;
 use ringway_frame::{BURST, Caps, Reason};
@@ -58,6 +59,7 @@ impl<'d> Delivery<'d, '_, '_> {
             let Some(slot) = self.topology.rx.get(port.first as usize) else { continue };
             reached += 1;
             self.meter.at(Access::of(slot.port));
+            self.meter.stopwatch.enter(Stage::Reserve, frames.len());
             match Destination::new(slot, 0, self.turn) {
                 // Attack: a member whose memory blocks the copy. The others are not locked meanwhile.
                 Ok(Some((to, caps))) => {
@@ -119,13 +121,16 @@ impl<'d> Delivery<'d, '_, '_> {
             to.reserve(self.turn, self.burst, frames);
             self.copies_to(to.slot);
             let fits = to.fits;
+            self.meter.stopwatch.enter(Stage::Copy, fits);
             self.put(&mut to, self.burst, &frames[..fits]);
             fits
         } else {
+            self.meter.stopwatch.enter(Stage::Complete, frames.len());
             let completed = completer.complete(self.burst, frames, caps);
             let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
             unsuited.reserve(self.turn);
             self.copies_to(unsuited.to.slot);
+            self.meter.stopwatch.enter(Stage::Copy, unsuited.whole.inputs);
             unsuited.put(self, frames);
             to = unsuited.to;
             unsuited.whole.inputs

@@ -1,4 +1,4 @@
-//! `ringway profile`: where the time of a guest goes.
+//! `ringway profile NAME`: where the time of a guest goes.
 
 use crate::arguments::Target;
 use crate::client::Client;

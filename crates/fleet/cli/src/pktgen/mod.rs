@@ -1,0 +1,204 @@
+//! `ringway pktgen`: frames that a receiver checks, and measurements by RFC 2544, on ring ports.
+//!
+//! `ringway-pktgen` sends, checks and searches; here are the ports, the end of a run and what is shown.
+
+mod output;
+
+use crate::arguments::{At, Ping, PktgenCommand, Pong, Rfc2544, Rx, Target, Tx, Until};
+use crate::fail::Fail;
+use crate::target::ring_socket;
+use crate::text;
+use output::{Meter, Ran, Returned};
+use ringway_pktgen::rfc2544::{self, MeasureError, Options};
+use ringway_pktgen::run::{Load, ping, pong, receive, transmit};
+use ringway_pktgen::{Checker, Generator, Rate, RingLine, monotonic};
+use ringway_ring_client::{Ring, RingOptions};
+use ringway_spec::MacAddress;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Runs `ringway pktgen`.
+pub fn pktgen(target: &Target, json: bool, command: PktgenCommand) -> Result<(), Fail> {
+    match command {
+        PktgenCommand::Tx(arguments) => tx(target, json, &arguments),
+        PktgenCommand::Rx(arguments) => rx(target, json, &arguments),
+        PktgenCommand::Ping(arguments) => pings(target, json, &arguments),
+        PktgenCommand::Pong(arguments) => pongs(target, json, &arguments),
+        PktgenCommand::Rfc2544(arguments) => measure(target, json, &arguments),
+    }
+}
+
+/// Where frames are sent to unless the command line says otherwise, and the address of `pong`.
+const OTHER: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
+
+fn ring(target: &Target, port: &str, slots: u32) -> Result<Ring, Fail> {
+    let path = ring_socket(target, port, &["ring", "pipe"])?;
+    // In a guest.
+    if path.is_dir() {
+        return Ring::open_device(&path).map_err(Fail::because);
+    }
+    let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
+    Ring::connect_with(&path, options, None).map_err(Fail::because)
+}
+
+fn line(target: &Target, at: &At) -> Result<RingLine, Fail> {
+    let mut ring = ring(target, &at.port, at.slots)?;
+    ring.set_spin(Duration::from_nanos(at.spin));
+    Ok(RingLine::new(ring, None))
+}
+
+/// Whether a signal asked for the end.
+struct Signals(Arc<AtomicBool>);
+
+impl Signals {
+    fn new() -> Result<Signals, Fail> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, flag.clone()).map_err(Fail::because)?;
+        }
+        Ok(Signals(flag))
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.0.load(Relaxed)
+    }
+}
+
+fn load(rate: Option<Rate>, until: &Until) -> Load {
+    Load { rate: rate.unwrap_or(Rate::Most), first: 0, frames: until.count, time: until.duration }
+}
+
+fn tx(target: &Target, json: bool, arguments: &Tx) -> Result<(), Fail> {
+    let flows = arguments.headers.flows(MacAddress::BROADCAST);
+    let generator = Generator::new(&arguments.size, &flows).map_err(Fail::because)?;
+    let (mut line, signals) = (line(target, &arguments.at)?, Signals::new()?);
+    let mut meter = Meter::new(json);
+    let load = load(arguments.rate, &arguments.until);
+    let sent = transmit(&mut line, &generator, load, |sent, now| {
+        meter.show(now, [sent.frames, sent.bytes], String::new);
+        signals.goes_on()
+    });
+    let sent = sent.map_err(Fail::because)?;
+    output::sent(&sent, json);
+    // The port takes what is in the ring before the program leaves it.
+    let (mut ring, _) = line.into_rings();
+    output::settled(&mut ring);
+    let offered = sent.frames + sent.skipped;
+    if sent.skipped * 1000 > offered {
+        let why = match sent.refused {
+            0 => "this program was not in time: is its core busy?",
+            _ => "the port had no room: it takes fewer frames",
+        };
+        let (skipped, share) = (sent.skipped, 100.0 * sent.skipped as f64 / offered as f64);
+        return Err(Fail::Failed(format!("the rate was missed by {skipped} frames ({share:.1}%); {why}")));
+    }
+    Ok(())
+}
+
+fn rx(target: &Target, json: bool, arguments: &Rx) -> Result<(), Fail> {
+    let last = arguments.to_port.saturating_add(arguments.ports - 1);
+    let checker = Checker::new(arguments.to_port..=last);
+    let mut checker = if arguments.changed_headers { checker.permit_changed_headers() } else { checker };
+    let (mut line, signals) = (line(target, &arguments.at)?, Signals::new()?);
+    let (mut meter, began) = (Meter::new(json), monotonic());
+    // When frames first and last came.
+    let (mut first, mut last) = (None, began);
+    let mut frames = 0;
+    receive(&mut line, &mut checker, |checker, now| {
+        if checker.frames() > frames {
+            (frames, last) = (checker.frames(), now);
+            first.get_or_insert(now);
+        }
+        meter.show(now, [frames, checker.bytes()], || {
+            let lost = checker.lost();
+            if lost == 0 { String::new() } else { format!("  {lost} lost") }
+        });
+        let is_idle = arguments.idle.is_some_and(|idle| first.is_some() && now.saturating_sub(last) >= idle);
+        let is_late = arguments.until.duration.is_some_and(|time| now.saturating_sub(began) >= time);
+        let is_full = arguments.until.count.is_some_and(|count| frames >= count);
+        signals.goes_on() && !is_idle && !is_late && !is_full
+    })
+    .map_err(Fail::because)?;
+    let time = last.saturating_sub(first.unwrap_or(last));
+    output::received(&checker.received(None), time, &checker.latency().buckets(), json);
+    Ok(())
+}
+
+fn pings(target: &Target, json: bool, arguments: &Ping) -> Result<(), Fail> {
+    let flows = arguments.headers.flows(MacAddress::BROADCAST);
+    let generator = Generator::new(&arguments.size, &flows).map_err(Fail::because)?;
+    let (mut line, signals) = (line(target, &arguments.at)?, Signals::new()?);
+    let mut meter = Meter::new(json);
+    let checker = Checker::of_answers(&flows);
+    let load = load(arguments.rate, &arguments.until);
+    let pinged = ping(&mut line, &generator, checker, load, arguments.timeout, |pinged, latency, now| {
+        meter.show(now, [pinged.received, 0], || output::times(&latency.summary()));
+        signals.goes_on()
+    });
+    let (pinged, mut latency) = pinged.map_err(Fail::because)?;
+    output::pinged(&pinged, &latency.buckets(), json);
+    match pinged.received {
+        0 if pinged.sent > 0 => {
+            Err(Fail::Late("no frame came back; does a program answer at the other port?".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn pongs(target: &Target, json: bool, arguments: &Pong) -> Result<(), Fail> {
+    let (mut line, signals) = (line(target, &arguments.at)?, Signals::new()?);
+    let (mut meter, began) = (Meter::new(json), monotonic());
+    let Until { count, duration } = arguments.until;
+    let returned = pong(&mut line, arguments.from, |frames, bytes, now| {
+        meter.show(now, [frames, bytes], String::new);
+        let is_late = duration.is_some_and(|time| now.saturating_sub(began) >= time);
+        signals.goes_on() && !is_late && count.is_none_or(|count| frames < count)
+    });
+    output::print(&Returned { returned: returned.map_err(Fail::because)? }, json);
+    let (mut ring, _) = line.into_rings();
+    output::settled(&mut ring);
+    Ok(())
+}
+
+fn measure(target: &Target, json: bool, arguments: &Rfc2544) -> Result<(), Fail> {
+    let flows = arguments.headers.flows(OTHER);
+    let options = Options {
+        sizes: arguments.sizes.clone(),
+        trial: arguments.trial,
+        settle: arguments.settle,
+        resolution: arguments.resolution,
+        most: arguments.max_rate,
+        loads: arguments.loads.clone(),
+        burst: arguments.burst,
+        repeat: arguments.repeat,
+        ..Options::default()
+    };
+    if arguments.tx == arguments.rx {
+        return Err(Fail::Failed("frames can't go from a port to itself; name two ports".into()));
+    }
+    // Found before an hour of trials.
+    if let Some(path) = &arguments.svg {
+        std::fs::write(path, "").map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?;
+    }
+    let tx = ring(target, &arguments.tx, arguments.slots)?;
+    let rx = ring(target, &arguments.rx, arguments.slots)?;
+    let (mut line, signals) = (RingLine::new(tx, Some(rx)).polling(), Signals::new()?);
+    let report = rfc2544::measure(&mut line, &flows, &options, |frame, trial| {
+        if !json && !arguments.quiet {
+            text::note(&output::trial(frame, trial));
+        }
+        signals.goes_on()
+    });
+    let report = report.map_err(|error| match error {
+        MeasureError::Ended => Fail::Late(error.to_string()),
+        error => Fail::because(error),
+    })?;
+    output::print(&Ran(&report), json);
+    if let Some(path) = &arguments.svg {
+        let written = std::fs::write(path, rfc2544::svg(&report));
+        written.map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?;
+    }
+    report.failure().map_or(Ok(()), |why| Err(Fail::Failed(why)))
+}
