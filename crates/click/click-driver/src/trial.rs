@@ -6,7 +6,7 @@
 use crate::click::{Complaint, Configuration, Host, Recorder, check, complaints, function_registry};
 use crate::golden::frames::Frame;
 use crate::golden::ports::{self, Sink, Source};
-use crate::handed::{self, Handed};
+use crate::inherited::{self, Inherited};
 use ringway_click::{Clock, Options, Router, SECOND, SIMULATION_START, Turn};
 use ringway_click_lang::Source as Configured;
 
@@ -216,10 +216,13 @@ fn simulate(configuration: Configuration<'_>, frame: Option<(&str, &[u8])>) -> R
     let console = Recorder::default();
     // One packet at a time, which is the order of effects that Click has.
     let options = Options::simulated(1, console.clone(), text);
-    let known =
-        handed::hand(Some(Handed { ports: ports.to_vec(), devices: devices.to_vec(), ..Handed::default() }));
+    let known = inherited::set(Some(Inherited {
+        ports: ports.to_vec(),
+        devices: devices.to_vec(),
+        ..Inherited::default()
+    }));
     let built = Router::build(parsed.graph, &registry, options);
-    handed::hand(known);
+    inherited::set(known);
     let mut router = built.map_err(|error| lines(&complaints(&error.diagnostics)))?;
     router.allow_profile(ringway_host::ticks);
     router.set_profile(true);

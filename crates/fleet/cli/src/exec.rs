@@ -4,8 +4,8 @@ use crate::arguments::{Exec, StackKind, Target};
 use crate::fail::Fail;
 use crate::target::peer_socket;
 use ringway_exec::{
-    Cidr, Direct, Emulated, Ended, ExecError, LaunchError, Linux, Mode, Options, Prepared, RingDevice, Settings,
-    TapDevice, TapSettings, algorithm, prepare, sysctl,
+    Cidr, Direct, Emulated, Ended, ExecError, LaunchError, Linux, Mode, Options, Prepared, RingDevice,
+    Settings, TapDevice, TapSettings, algorithm, prepare, sysctl,
 };
 use ringway_host::wait_readable;
 use ringway_port::link;

@@ -53,16 +53,22 @@ impl Target {
 
 /// The socket of a port of one of these kinds; a path is one already.
 pub fn ring_socket(target: &Target, port: &str, kinds: &[&str]) -> Result<PathBuf, Fail> {
+    peer_socket(target, port, kinds).map(|(_, socket)| socket)
+}
+
+/// The kind of a port, which is one of these, and the socket of its peer; a path is a ring port's.
+pub fn peer_socket(target: &Target, port: &str, kinds: &[&str]) -> Result<(String, PathBuf), Fail> {
     if port.contains('/') {
-        return Ok(port.into());
+        return Ok(("ring".into(), port.into()));
     }
     let ports: Vec<PortView> = Client::connect(target)?.get("/v1/ports")?;
     let shown = port.escape_debug();
     match ports.into_iter().find(|view| view.name == port) {
-        Some(view) if kinds.contains(&&*view.kind) => Ok(view.peer.into()),
+        Some(view) if kinds.contains(&&*view.kind) => Ok((view.kind, view.peer.into())),
         Some(view) => Err(Fail::Failed(format!(
-            "port {shown} is of kind {}; a program's port is of kind ring",
-            view.kind
+            "port {shown} is of kind {}; a program's port is of kind {}",
+            view.kind,
+            if kinds.contains(&"vhost-user") { "ring, or vhost-user" } else { "ring" }
         ))),
         None => {
             Err(Fail::Unknown(format!("there is no port \"{shown}\"; `ringway ps` shows those there are")))

@@ -200,7 +200,7 @@ mod tests {
         let text = "[switch.s]\n[port.a]\nkind='ring'\nsocket='a'\nswitch='s'\n[function.f]\nclick='Idle;'\n\
                     port='a'\nisolation='vm'\nmemory='32MB'\n";
         let function = |more: &str| read("f", &format!("{text}{more}"), &host).unwrap().functions[0].clone();
-        let snapshots = Snapshots::default();
+        let snapshots = Snapshots::new(crate::keeper::Keeper::thread().unwrap());
         assert!(snapshots.begin(&function(""), true, Some("s")).is_ok());
         let alone = function("snapshots=false\n");
         let refused = snapshots.begin(&alone, true, Some("s")).unwrap_err();

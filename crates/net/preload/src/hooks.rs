@@ -24,9 +24,9 @@ macro_rules! hooks {
         pub unsafe extern "C" fn $name($($arg: $kind),*) -> $value {
             static NEXT: Real = Real::new($text);
             let $real = || {
+                let next = NEXT.get();
                 // SAFETY: the C library's function of this name has this type.
-                let next: unsafe extern "C" fn($($kind),*) -> $value =
-                    unsafe { std::mem::transmute(NEXT.get()) };
+                let next: unsafe extern "C" fn($($kind),*) -> $value = unsafe { std::mem::transmute(next) };
                 // SAFETY: the caller's.
                 unsafe { next($($arg),*) }
             };

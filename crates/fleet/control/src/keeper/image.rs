@@ -147,13 +147,13 @@ impl Image {
         let (Some(stream), Some(control)) = (stream, Pid::from_raw(self.control.process)) else {
             return Err(io::Error::other("the keeper's image names no control process"));
         };
-        let mut store = Store { data, ..Store::default() };
+        let mut store = Store::with_data(data);
         for ImageEntry { name, text, descriptors } in self.entries {
             store.named.insert(name, (text, take(&descriptors)));
         }
         for ImagePort { name, most, records } in self.ports {
             let held = |record: ImageRecord| (record.key, (record.bytes, take(&record.descriptors)));
-            store.slots.insert(name, Slot { most, records: records.into_iter().map(held).collect() });
+            store.slots.insert(name, Slot::new(most, records.into_iter().map(held).collect()));
         }
         let stream = MessageStream::new(stream);
         Ok(Restored { store, control, stream, client, notes: self.notes })
@@ -223,10 +223,10 @@ pub(crate) mod tests {
     #[test]
     fn the_next_program_has_everything() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut store = Store { data: Some(file()), ..Store::default() };
+        let mut store = Store::with_data(Some(file()));
         store.named.insert("one".into(), ("text".into(), vec![file(), file()]));
         let records = BTreeMap::from([(7, (vec![1, 2], vec![file()])), (9, (Vec::new(), Vec::new()))]);
-        store.slots.insert("left".into(), Slot { most: 3, records });
+        store.slots.insert("left".into(), Slot::new(3, records));
         let (stream, client) = (MessageStream::new(ours.into()), file());
         let control = Pid::from_raw(4711).unwrap();
         let image = Image::of(&store, (control, &stream), Some(&client), vec!["a note".into()]);

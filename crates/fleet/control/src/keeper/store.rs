@@ -117,6 +117,11 @@ impl Store {
         }
     }
 
+    /// A store with the socket from which records come.
+    pub(super) fn with_data(data: Option<OwnedFd>) -> Store {
+        Store { data, ..Store::default() }
+    }
+
     /// The socket from which records come.
     pub fn data(&self) -> Option<&OwnedFd> {
         self.data.as_ref()
@@ -165,6 +170,7 @@ impl Store {
             Request::Serving { notes } => {
                 self.set(TRIAL.into(), None);
                 self.serving = Some(notes);
+            }
             Request::Watch { process } => _ = self.named.insert(watched(process), Default::default()),
             Request::Unwatch { process } => _ = self.named.remove(&watched(process)),
             Request::Status { process } => {

@@ -95,14 +95,14 @@ pub(super) fn end(
 ) {
     let Some(live) = live.map(RefCell::into_inner) else { return };
     if has_left {
-        pass_on(live, verdict, places, source);
+        pass_on(*live, verdict, places, source);
     } else {
         source.captured.live = Some(live);
     }
 }
 
 #[cold]
-fn pass_on(mut live: Box<LiveTrace>, verdict: PortId, (topology, port): (&Topology, &Port), source: &Source) {
+fn pass_on(mut live: LiveTrace, verdict: PortId, (topology, port): (&Topology, &Port), source: &Source) {
     let Some(point) = point(Some(port)) else { return };
     live.traced.lookup = lookup_name(&port.target, verdict);
     let name = |id: PortId| {
