@@ -394,6 +394,7 @@ fn exec(socket: &str, own: &str, program: &[&str]) -> Result<(), Failure> {
         limits: Vec::new(),
         kill_after: None,
         direct: Direct::Off,
+        linux: Linux::default(),
     })?;
     prepared.run(RingDevice::connect_with(socket.as_ref(), ring())?)?;
     Ok(())

@@ -13,7 +13,7 @@ pub fn run(stream: &Arc<MessageStream>, trial: Trial) -> Result<(), Fail> {
     let Trial { start, port, frame } = trial;
     crate::name_process(&format!("ringway {}", start.name));
     ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
-    end_with_control(stream, None)?;
+    end_with_control(stream, None, &Arc::default())?;
     let answer: TrialAnswer = Described::read(&frame)
         .map_err(|error| error.to_string())
         .and_then(|described| trial::run(configuration(&start), &port, &described.frame))

@@ -4,11 +4,14 @@ use super::*;
 use ringway_fabric::proto::Traced;
 use ringway_spec::{Configuration, Isolation};
 
+/// What becomes of a frame at a port, and what is behind each destination.
+type FakeStep = (Vec<TracedCopy>, Vec<(&'static str, Behind)>);
+
 /// A fabric whose ports lead to others, and whose functions send what a table says.
 #[derive(Default)]
 struct Fake {
-    /// By port: what becomes of a frame, and what is behind each destination.
-    steps: BTreeMap<&'static str, (Vec<TracedCopy>, Vec<(&'static str, Behind)>)>,
+    /// By port.
+    steps: BTreeMap<&'static str, FakeStep>,
     /// By function: the ports that it sends to.
     functions: BTreeMap<&'static str, Result<Vec<&'static str>, String>>,
 }
