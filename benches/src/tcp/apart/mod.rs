@@ -20,7 +20,7 @@ use crate::keys::Rows;
 use crate::machine;
 use crate::peer::net::Space;
 use crate::plan::Plan;
-use ringway_exec::{Direct, Mode, Options, prepare};
+use ringway_exec::{Direct, Linux, Mode, Options, prepare};
 use ringway_port::pipe::Pipe;
 use ringway_port::ring::open::{Program, RingListener};
 use ringway_ring::Geometry;

@@ -35,10 +35,6 @@ impl PortControl for Faulty {
         KIND.name
     }
 
-    fn keys(&self) -> &'static [&'static str] {
-        &["file"]
-    }
-
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let file = section.string("file", "/tmp/fault").unwrap_or_default();
         Described { kind: Kind::new(self.name(), &file), socket: None, queues: 1 }

@@ -245,7 +245,7 @@ fn end(lab: &Lab, victim: Victim, round: u64, before: &serde_json::Value) {
         lab.ok(&["upgrade", "--binary", program]);
         return;
     }
-    let signal = if round % 2 == 0 { Signal::KILL } else { Signal::ABORT };
+    let signal = if round.is_multiple_of(2) { Signal::KILL } else { Signal::ABORT };
     for name in victim.processes() {
         let process = Pid::from_raw(before[name].as_u64().unwrap().try_into().unwrap()).unwrap();
         kill_process(process, signal).unwrap();
