@@ -128,6 +128,16 @@ export interface Choice {
   weighed: boolean;
 }
 
+/** Offloads that are completed in software. */
+export interface CompletionView {
+  /** The first one, in hexadecimal. */
+  first: string;
+  /** Number of frames that result. */
+  frames: number;
+  /** Its length in bytes. */
+  length: number;
+}
+
 /** Counters of a queue. TX is what the peer sends, RX what it receives. */
 export interface Counts {
   /** Bursts taken. */
@@ -200,6 +210,29 @@ export interface Departure {
   state: string;
 }
 
+/** A copy of a frame at its destination. */
+export interface DestinationView {
+  completion?: unknown;
+  function?: unknown;
+  /** Nanoseconds that it waits at most. */
+  hold: number;
+  /** Its kind. */
+  kind: string;
+  link?: unknown;
+  /** The numbers of the hops that follow. */
+  next: number[];
+  /** The port. */
+  port: string;
+  /** The number of the queue. */
+  queue: number;
+  /** Why it is dropped; for one that waits, why it will be if room does not come in time. */
+  reason?: string | null;
+  /**
+   * `delivered`; `dropped`; `waits`: the destination is full, and the frame waits; `busy`: it could not be looked at.
+   */
+  verdict: string;
+}
+
 /** One direction of an emulated link. */
 export interface DirectionView {
   /** Frames sent on the wire since the settings changed. */
@@ -270,6 +303,32 @@ export interface DrainView {
   status: HostStatus;
   /** Those that can't leave now. */
   stuck: StuckView[];
+}
+
+/** Packets that passed from one element to another. */
+export interface ElementPassView {
+  /** The element that they left, by its place in the list. */
+  from: number;
+  /** The input. */
+  input: number;
+  /** The output. */
+  output: number;
+  /** Their number. */
+  packets: number;
+  /** The element that they entered. */
+  to: number;
+}
+
+/** An element that a frame reached. */
+export interface ElementTraceView {
+  /** Its class. */
+  class: string;
+  /** Whether what it does depends on packets that came before, so that the function that runs may do something else. */
+  has_state: boolean;
+  /** Packets that it dropped, or kept until the end of the trace. */
+  kept: number;
+  /** Its name. */
+  name: string;
 }
 
 /** Why a request was not fulfilled. */
@@ -463,6 +522,28 @@ export interface FunctionProfileView {
   worker: string;
 }
 
+/** What a function does with a frame, as a private instance of its configuration did in simulated time. */
+export interface FunctionTraceView {
+  /** How it got there. */
+  connections: ElementPassView[];
+  /** The elements that the frame reached, from the port on. */
+  elements: ElementTraceView[];
+  /** The name by which its configuration knows the port. */
+  input: string;
+  /** The function's name. */
+  name: string;
+  /** Number of frames that it sends beside these. */
+  omitted: number;
+  /** What its elements print. */
+  printed: string[];
+  /** The frames that it sends. */
+  sent: SentFrameView[];
+  /** Its state, such as `running`. */
+  state: string;
+  /** Why it is not known what it does; empty if it is. */
+  unknown: string;
+}
+
 /** A function. */
 export interface FunctionView {
   /** The file of its configuration, or where its text comes from; `inline` if nobody said so. */
@@ -551,6 +632,47 @@ export interface GuestView {
 export interface HandlerValue {
   /** The value; invalid UTF-8 is replaced. */
   value: string;
+}
+
+/** A frame that enters the fabric at a port. */
+export interface HopView {
+  /** The number of the hop before; null for the first. */
+  after?: number | null;
+  /** Where copies of it go. */
+  destinations: DestinationView[];
+  /** Why the frame is dropped at this port. */
+  dropped?: string | null;
+  /** The frame, in hexadecimal. */
+  frame: string;
+  /** Whether the port's frames wait now, since a function that they are for does not run yet. */
+  held: boolean;
+  /** What a learning switch does with the source address: `known`, `new`, `moved`, `refused`. */
+  learned?: string | null;
+  /** Its length in bytes. */
+  length: number;
+  /**
+   * What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`, `nowhere` where
+   * there is no switch.
+   */
+  lookup: string;
+  /** Why the frame was not followed here; empty if it was. */
+  note: string;
+  /** Its number, from 1. */
+  number: number;
+  /** Number of destinations that were not looked at. */
+  omitted: number;
+  /** The port. */
+  port: string;
+  /** What it is. */
+  summary: string;
+  /** The switch's lookup: `learning`, `static` or `hash`; empty without a switch. */
+  table: string;
+  /** What the frame passed in between, such as `function wall` or `link line`; empty for the first. */
+  through: string;
+  /** What the port is connected to: `switch main`, `patch b`. */
+  to: string;
+  /** The worker that serves the port. */
+  worker: string;
 }
 
 /** An interface of a host. */
@@ -668,6 +790,34 @@ export interface LinkChange {
   settings: Record<string, string | null>;
 }
 
+/** What a link does with a frame. */
+export interface LinkTraceView {
+  /** Probability that one of its bits is inverted. */
+  corrupt: number;
+  /** Mean delay in nanoseconds. */
+  delay: number;
+  /** Why it certainly drops the frame. */
+  dropped?: string | null;
+  /** Probability that it arrives twice. */
+  duplicate: number;
+  /** The port whose frames this direction gets. */
+  from: string;
+  /** The deviation from it, as the settings have it. */
+  jitter: number;
+  /** Probability that the frame is lost. */
+  loss: number;
+  /** Probability that it is marked Congestion Experienced, if its transport is capable of that. */
+  mark: number;
+  /** The link's name. */
+  name: string;
+  /** Nanoseconds that it takes to send the frames that wait now. */
+  queueing: number;
+  /** Nanoseconds that it takes to send this one. */
+  sending: number;
+  /** The settings that differ from their defaults, in the syntax of the file. */
+  settings: Record<string, string>;
+}
+
 /** An emulated link. */
 export interface LinkView {
   /** Its two directions. */
@@ -773,6 +923,21 @@ export interface NewFunction {
 export interface NewSnapshot {
   /** Its name. */
   name: string;
+}
+
+/** A frame to trace. */
+export interface NewTrace {
+  /** Whether its sender leaves the checksum of TCP or UDP to the host. */
+  checksum_offload?: boolean;
+  /**
+   * The frame: its fields in the words of `ovs-ofctl`, such as `tcp,nw_dst=10.0.0.2,tp_dst=80`, or its bytes in
+   * hexadecimal.
+   */
+  frame: string;
+  /** Bytes of payload of a segment, if its sender leaves segmentation to the host. */
+  gso_size?: number | null;
+  /** Whether the frame is sent then, as if the port's peer had sent it. */
+  inject?: boolean;
 }
 
 /** How strictly memory is bound to NUMA nodes. */
@@ -993,6 +1158,16 @@ export interface Scored {
 /** How weights become a choice. */
 export type Selector = "rank" | "scaled_sum" | "lowest_sum";
 
+/** A frame that a function sends. */
+export interface SentFrameView {
+  /** Nanoseconds after the frame that it got. */
+  after: number;
+  /** The frame, in hexadecimal. */
+  frame: string;
+  /** The name by which its configuration knows the port. */
+  port: string;
+}
+
 /** A snapshot of a function in a VM. */
 export interface SnapshotView {
   /** Bytes of memory that it keeps; clones share them. */
@@ -1099,6 +1274,28 @@ export interface Trace {
   hosts: HostTrace[];
   /** The VMs. */
   vms: string[];
+}
+
+/** What would become of a frame. */
+export interface TraceView {
+  /**
+   * Whether its port would have done something else with the frame when it was sent than what the first hop says: the
+   * fabric changed meanwhile.
+   */
+  changed: boolean;
+  /** The frame, in hexadecimal. */
+  frame: string;
+  /**
+   * Where it, and what is made of it, enters the fabric: first at its port, then behind each function or link that it
+   * passes.
+   */
+  hops: HopView[];
+  /** Number of frames that were not followed, since there are too many. */
+  omitted: number;
+  /** The port that the frame enters. */
+  port: string;
+  /** Whether the frame was sent, if that was requested. A frame for which there is no room is not sent. */
+  sent?: boolean | null;
 }
 
 /** A unit that policies choose from. */
@@ -1590,6 +1787,8 @@ export class Api {
   carrierOff(name: string): Promise<void>;
   /** Accesses to the registers of a port's card, and its interrupts, since its client connected. */
   exits(name: string): Promise<ExitsView>;
+  /** Says what would become of a frame that the peer of a port sent, with no effect; or sends it too. */
+  traceFrame(name: string, body: NewTrace): Promise<TraceView>;
   /** Turns a port's carrier on, as the file may say it by `carrier`. */
   carrierOn(name: string): Promise<void>;
   /** Measures for a while where the time of workers and functions goes. */

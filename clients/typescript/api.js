@@ -267,6 +267,10 @@ export class Api {
     return this.#socket.json("GET", "/v1/ports/{}/exits", [name]);
   }
 
+  traceFrame(name, body) {
+    return this.#socket.json("POST", "/v1/ports/{}/trace", [name], { body });
+  }
+
   carrierOn(name) {
     return this.#socket.call("POST", "/v1/ports/{}/up", [name]);
   }

@@ -177,6 +177,17 @@ class Choice(TypedDict):
     """Whether hosts were weighed: not if only one was left, or if weighing was skipped for speed."""
 
 
+class CompletionView(TypedDict):
+    """Offloads that are completed in software."""
+
+    first: str
+    """The first one, in hexadecimal."""
+    frames: int
+    """Number of frames that result."""
+    length: int
+    """Its length in bytes."""
+
+
 class Counts(TypedDict):
     """Counters of a queue. TX is what the peer sends, RX what it receives."""
 
@@ -254,6 +265,30 @@ class Departure(TypedDict):
     """The state of its CPU, as JSON."""
 
 
+class DestinationView(TypedDict):
+    """A copy of a frame at its destination."""
+
+    completion: NotRequired[Any]
+    function: NotRequired[Any]
+    hold: int
+    """Nanoseconds that it waits at most."""
+    kind: str
+    """Its kind."""
+    link: NotRequired[Any]
+    next: list[int]
+    """The numbers of the hops that follow."""
+    port: str
+    """The port."""
+    queue: int
+    """The number of the queue."""
+    reason: NotRequired[str | None]
+    """Why it is dropped; for one that waits, why it will be if room does not come in time."""
+    verdict: str
+    """`delivered`; `dropped`; `waits`: the destination is full, and the frame waits; `busy`: it could not be
+    looked at.
+    """
+
+
 DirectionView = TypedDict(
     "DirectionView",
     {
@@ -308,6 +343,29 @@ class DrainView(TypedDict):
     stuck: list[StuckView]
     """Those that can't leave now."""
 
+
+ElementPassView = TypedDict(
+    "ElementPassView",
+    {
+        "from": "int",
+        "input": "int",
+        "output": "int",
+        "packets": "int",
+        "to": "int",
+    },
+)
+"""Packets that passed from one element to another."""
+
+ElementTraceView = TypedDict(
+    "ElementTraceView",
+    {
+        "class": "str",
+        "has_state": "bool",
+        "kept": "int",
+        "name": "str",
+    },
+)
+"""An element that a frame reached."""
 
 class ErrorBody(TypedDict):
     """Why a request was not fulfilled."""
@@ -514,6 +572,30 @@ class FunctionProfileView(TypedDict):
     """Its worker; empty if it has a process or a VM of its own."""
 
 
+class FunctionTraceView(TypedDict):
+    """What a function does with a frame, as a private instance of its configuration did in simulated time.
+    """
+
+    connections: list[ElementPassView]
+    """How it got there."""
+    elements: list[ElementTraceView]
+    """The elements that the frame reached, from the port on."""
+    input: str
+    """The name by which its configuration knows the port."""
+    name: str
+    """The function's name."""
+    omitted: int
+    """Number of frames that it sends beside these."""
+    printed: list[str]
+    """What its elements print."""
+    sent: list[SentFrameView]
+    """The frames that it sends."""
+    state: str
+    """Its state, such as `running`."""
+    unknown: str
+    """Why it is not known what it does; empty if it is."""
+
+
 class FunctionView(TypedDict):
     """A function."""
 
@@ -602,6 +684,47 @@ class HandlerValue(TypedDict):
 
     value: str
     """The value; invalid UTF-8 is replaced."""
+
+
+class HopView(TypedDict):
+    """A frame that enters the fabric at a port."""
+
+    after: NotRequired[int | None]
+    """The number of the hop before; null for the first."""
+    destinations: list[DestinationView]
+    """Where copies of it go."""
+    dropped: NotRequired[str | None]
+    """Why the frame is dropped at this port."""
+    frame: str
+    """The frame, in hexadecimal."""
+    held: bool
+    """Whether the port's frames wait now, since a function that they are for does not run yet."""
+    learned: NotRequired[str | None]
+    """What a learning switch does with the source address: `known`, `new`, `moved`, `refused`."""
+    length: int
+    """Its length in bytes."""
+    lookup: str
+    """What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`,
+    `nowhere` where there is no switch.
+    """
+    note: str
+    """Why the frame was not followed here; empty if it was."""
+    number: int
+    """Its number, from 1."""
+    omitted: int
+    """Number of destinations that were not looked at."""
+    port: str
+    """The port."""
+    summary: str
+    """What it is."""
+    table: str
+    """The switch's lookup: `learning`, `static` or `hash`; empty without a switch."""
+    through: str
+    """What the frame passed in between, such as `function wall` or `link line`; empty for the first."""
+    to: str
+    """What the port is connected to: `switch main`, `patch b`."""
+    worker: str
+    """The worker that serves the port."""
 
 
 class HostInterfaceView(TypedDict):
@@ -725,6 +848,25 @@ LinkChange = TypedDict(
 )
 """New settings of an emulated link."""
 
+LinkTraceView = TypedDict(
+    "LinkTraceView",
+    {
+        "corrupt": "float",
+        "delay": "int",
+        "dropped": "NotRequired[str | None]",
+        "duplicate": "float",
+        "from": "str",
+        "jitter": "int",
+        "loss": "float",
+        "mark": "float",
+        "name": "str",
+        "queueing": "int",
+        "sending": "int",
+        "settings": "dict[str, str]",
+    },
+)
+"""What a link does with a frame."""
+
 class LinkView(TypedDict):
     """An emulated link."""
 
@@ -830,6 +972,21 @@ class NewSnapshot(TypedDict):
 
     name: str
     """Its name."""
+
+
+class NewTrace(TypedDict):
+    """A frame to trace."""
+
+    checksum_offload: NotRequired[bool]
+    """Whether its sender leaves the checksum of TCP or UDP to the host."""
+    frame: str
+    """The frame: its fields in the words of `ovs-ofctl`, such as `tcp,nw_dst=10.0.0.2,tp_dst=80`, or its bytes
+    in hexadecimal.
+    """
+    gso_size: NotRequired[int | None]
+    """Bytes of payload of a segment, if its sender leaves segmentation to the host."""
+    inject: NotRequired[bool]
+    """Whether the frame is sent then, as if the port's peer had sent it."""
 
 
 class PlaceRequest(TypedDict):
@@ -1047,6 +1204,17 @@ class Scored(TypedDict):
     """Its score; the highest wins."""
 
 
+class SentFrameView(TypedDict):
+    """A frame that a function sends."""
+
+    after: int
+    """Nanoseconds after the frame that it got."""
+    frame: str
+    """The frame, in hexadecimal."""
+    port: str
+    """The name by which its configuration knows the port."""
+
+
 class SnapshotView(TypedDict):
     """A snapshot of a function in a VM."""
 
@@ -1164,6 +1332,27 @@ class Trace(TypedDict):
     """Every host."""
     vms: list[str]
     """The VMs."""
+
+
+class TraceView(TypedDict):
+    """What would become of a frame."""
+
+    changed: bool
+    """Whether its port would have done something else with the frame when it was sent than what the first hop
+    says: the fabric changed meanwhile.
+    """
+    frame: str
+    """The frame, in hexadecimal."""
+    hops: list[HopView]
+    """Where it, and what is made of it, enters the fabric: first at its port, then behind each function or
+    link that it passes.
+    """
+    omitted: int
+    """Number of frames that were not followed, since there are too many."""
+    port: str
+    """The port that the frame enters."""
+    sent: NotRequired[bool | None]
+    """Whether the frame was sent, if that was requested. A frame for which there is no room is not sent."""
 
 
 class UnitView(TypedDict):
@@ -1841,6 +2030,12 @@ class Api:
     def exits(self, name: str) -> ExitsView:
         """Accesses to the registers of a port's card, and its interrupts, since its client connected."""
         found: ExitsView = self._socket.json("GET", "/v1/ports/{}/exits", [name])
+        return found
+
+    def trace_frame(self, name: str, body: NewTrace) -> TraceView:
+        """Says what would become of a frame that the peer of a port sent, with no effect; or sends it too.
+        """
+        found: TraceView = self._socket.json("POST", "/v1/ports/{}/trace", [name], body=body)
         return found
 
     def carrier_on(self, name: str) -> None:

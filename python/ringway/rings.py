@@ -91,7 +91,8 @@ class _Handle:
 
 
 class Ring:
-    """A program's ring: of the port or pipe whose socket is `path`; in a guest, of the PCI device with this folder.
+    """A program's ring: of the port or pipe whose socket is `path`; in a guest, of the PCI device with this
+    folder.
 
     Waits until the port has no other program, and on a pipe until its other end is there.
     """

@@ -28,6 +28,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("direct-stack", &["netstack", "ring", "bare"]),
     ("direct", &["direct-stack", "host"]),
     ("preload", &[]),
+    ("pktgen", &["ring-client", "spec"]),
     ("stack-c", &["sockets", "netstack", "host"]),
     ("exec", &["direct", "ring", "sockets", "netstack", "link", "host", "frame", "mem", "wire"]),
     ("tiny", &["bare", "elements", "nic", "ring", "virtq", "mem", "wire"]),
@@ -39,7 +40,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("place", &["spec"]),
     ("scheduler", &["host", "place"]),
     ("control", &["fabric", "linux-guests", "scheduler"]),
-    ("cli", &["control", "click-driver", "exec", "vmm"]),
+    ("cli", &["control", "click-driver", "exec", "pktgen", "vmm"]),
 ];
 
 /// Checks every crate's manifest against the house.

@@ -125,6 +125,16 @@ fn exit(result: Result<(), Fail>, json: bool) -> ExitCode {
     }
 }
 
+fn port(target: &Target, json: bool, command: PortCommand) -> Result<(), Fail> {
+    let order = |names: Vec<String>, words| order::PORT.order::<PortView>(target, json, &names, words);
+    match command {
+        PortCommand::List => ps::ports(target, json),
+        PortCommand::Show { name } => show::show(&order::PORT, target, json, &name),
+        PortCommand::Up { names } => order(names, ("up", "connecting")),
+        PortCommand::Down { names } => order(names, ("down", "disconnecting")),
+    }
+}
+
 fn run(arguments: Arguments) -> Result<(), Fail> {
     let Arguments { target, json, command } = arguments;
     match command {
@@ -152,16 +162,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Exec(arguments) => exec::exec(&target, *arguments),
         Command::Stack { command } => stack::stack(json, command),
         Command::Topo(topo) => topo::topo(&target, json, topo),
-        Command::Port { command } => {
-            let order =
-                |names: Vec<String>, words| order::PORT.order::<PortView>(&target, json, &names, words);
-            match command {
-                PortCommand::List => ps::ports(&target, json),
-                PortCommand::Show { name } => show::show(&order::PORT, &target, json, &name),
-                PortCommand::Up { names } => order(names, ("up", "connecting")),
-                PortCommand::Down { names } => order(names, ("down", "disconnecting")),
-            }
-        }
+        Command::Port { command } => port(&target, json, command),
         Command::Guest { command } => match command {
             GuestCommand::List => guest::list(&target, json),
             GuestCommand::Show { name } => show::show(&order::GUEST, &target, json, &name),

@@ -80,8 +80,8 @@ fn is_limited_by_windows(buffer: f64, least: f64) -> bool {
 }
 
 /// Bytes that are lost, and whose retransmission is lost too, hold up the stream for three round trips, and one of a
-/// hundred of these for four. At 10 Gb/s, each round trip needs 125 MB in both windows, and there are eight such losses in
-/// it, so that windows for two round trips are full for a part of the time.
+/// hundred of these for four. At 10 Gb/s, each round trip needs 125 MB in both windows, and there are eight such losses
+/// in it, so that windows for two round trips are full for a part of the time.
 #[test]
 fn bbr_fills_a_line_of_which_a_percent_is_lost_as_far_as_its_windows_do() {
     assert!(is_limited_by_windows(0.21, 0.5));

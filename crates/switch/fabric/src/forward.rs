@@ -130,17 +130,7 @@ impl Forwarder {
             is_own,
             live: live.as_ref(),
         };
-        let mut done = 0;
-        while done < count {
-            let (end, stop) = match Run::at(delivery.verdicts, done, count) {
-                Run::Unicast(end) => (end, delivery.unicast(sorter, completer, done, end)),
-                Run::Flood(end) => (end, delivery.flood(flood, completer, done, end)),
-            };
-            done = stop;
-            if stop < end {
-                break;
-            }
-        }
+        let done = delivery.deliver(flood, sorter, completer, count);
         meter.stopwatch.enter(Stage::Rest, 0);
         source.backlog.end(done < count);
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
@@ -423,6 +413,29 @@ impl<'d> Delivery<'d, '_, '_> {
         let several = rest.iter().fold(0, |differ, verdict| differ | (verdict ^ first));
         let to = self.topology.port(*first)?;
         (several == 0 && to.queues <= 1 && *first != self.source.port).then_some(to.first)
+    }
+
+    /// Delivers the first `count` frames; returns the first that must stay.
+    #[inline]
+    fn deliver(
+        &mut self,
+        flood: Option<&Switch>,
+        sorter: &mut Sorter,
+        completer: &mut Completer,
+        count: usize,
+    ) -> usize {
+        let mut done = 0;
+        while done < count {
+            let (end, stop) = match Run::at(self.verdicts, done, count) {
+                Run::Unicast(end) => (end, self.unicast(sorter, completer, done, end)),
+                Run::Flood(end) => (end, self.flood(flood, completer, done, end)),
+            };
+            done = stop;
+            if stop < end {
+                break;
+            }
+        }
+        done
     }
 
     /// Delivers the frames `start..end`, each to at most one port; returns the first that must stay.

@@ -39,8 +39,8 @@ pub trait Programs {
     fn keeper(&self, image: i32) -> Vec<OsString>;
 }
 
-/// Runs `control` until its end is wanted: it exits with 0, or the first one can't bring the fabric up. Returns its exit
-/// code.
+/// Runs `control` until its end is wanted: it exits with 0, or the first one can't bring the fabric up. Returns its
+/// exit code.
 ///
 /// # Errors
 /// The system's.
