@@ -125,7 +125,7 @@ fn exit(result: Result<(), Fail>, json: bool) -> ExitCode {
     }
 }
 
-fn port(target: &Target, json: bool, command: PortCommand) -> Result<(), Fail> {
+fn port(target: &arguments::Target, json: bool, command: PortCommand) -> Result<(), Fail> {
     let order = |names: Vec<String>, words| order::PORT.order::<PortView>(target, json, &names, words);
     match command {
         PortCommand::List => ps::ports(target, json),

@@ -4,9 +4,8 @@ use crate::arguments::TraceArguments;
 use crate::fail::Fail;
 use ringway_host::{read_argument, read_whole};
 use ringway_wire::fields::{Described, FieldsError, hex};
-use ringway_wire::pcap::{ETHERNET, Header, Reader};
-use ringway_wire::pcapng;
 use ringway_wire::pcapng::{Block, Decoder};
+use ringway_wire::{pcap as classic, pcapng};
 
 /// Largest capture or text, in bytes.
 const LARGEST: usize = 1 << 30;
@@ -92,7 +91,7 @@ fn placed(text: &str, error: &FieldsError) -> String {
 }
 
 fn is_capture(bytes: &[u8]) -> bool {
-    bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) || matches!(Header::parse(bytes), Ok(Some(_)))
+    bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) || matches!(classic::Header::parse(bytes), Ok(Some(_)))
 }
 
 /// A frame of a capture, in hexadecimal.
@@ -114,7 +113,7 @@ fn captured(file: &[u8], name: &str, index: u64) -> Result<String, Fail> {
                 Ok(Some((block, len))) => {
                     if let Block::Packet(pcapng::Packet { interface, original_len, data, .. }) = block {
                         let interface = decoder.interfaces().get(interface as usize);
-                        let is_ethernet = interface.is_some_and(|one| one.link_type == ETHERNET);
+                        let is_ethernet = interface.is_some_and(|one| one.link_type == classic::ETHERNET);
                         if frame(original_len, data, is_ethernet) {
                             break None;
                         }
@@ -129,8 +128,8 @@ fn captured(file: &[u8], name: &str, index: u64) -> Result<String, Fail> {
             }
         }
     } else {
-        let reader = Reader::new(file).map_err(|error| wrong(error.to_string()))?;
-        let is_ethernet = reader.header().link_type == ETHERNET;
+        let reader = classic::Reader::new(file).map_err(|error| wrong(error.to_string()))?;
+        let is_ethernet = reader.header().link_type == classic::ETHERNET;
         let mut damaged = None;
         for record in reader {
             match record {
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_a_capture_is_found_by_its_number() {
-        let header = Header::ethernet();
+        let header = classic::Header::ethernet();
         let mut file = header.to_bytes().to_vec();
         for number in 0..3u8 {
             file.extend_from_slice(&header.record_header(0, 20, if number == 1 { 90 } else { 20 }));
