@@ -126,7 +126,7 @@ class Ring:
         self._views.clear()
 
     def send(self, frame: Any) -> bool:
-        """Copies a frame, any buffer, into the ring, which `sync` or `wait` shows; False: there is no room."""
+        """Copies a frame, any buffer, into the ring, which `sync` or `wait` shows; False: no room."""
         _, library, ring = self._open()
         raw = frame if isinstance(frame, bytes) else bytes(frame)
         return self._checked(library.ringway_tx(ring, raw, len(raw))) == 1
