@@ -60,7 +60,7 @@ fn starve(lab: &Lab, which: &str, resource: Resource, most: impl Fn(Pid) -> u64)
 
 #[test]
 fn a_lack_of_descriptors_or_memory_harms_no_port_that_is_there() {
-    let late = "[switch.s]\n[port.late]\nkind = \"ring\"\nsocket = \"late.sock\"\nslots = 8192\n\
+    let late = "[switch.s]\n[port.late]\nkind = \"ring\"\nsocket = \"late.sock\"\nslots = 4096\n\
                 slot-size = \"4KB\"\nswitch = \"s\"\n";
     let lab = Lab::new("starved", &(patched(&[["left", "right"]]) + late));
     lab.ok(&["up", "lab.toml", "--detach"]);
