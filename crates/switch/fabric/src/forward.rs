@@ -104,6 +104,7 @@ impl Forwarder {
             source.backlog.block(true);
             return Served::Waiting;
         }
+        meter.stopwatch.took(count);
         meter.stopwatch.enter(Stage::LookUp, count);
         port.captures.iter().for_each(|point| capture::arrived(point, source, &burst));
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));

@@ -135,14 +135,27 @@ impl Stopwatch {
         let now = ticks();
         let (signalled, signals) = timed_signals();
         let took = now.saturating_sub(self.since.get());
+        self.count(stage, frames);
         let counts = &mut *self.counts.borrow_mut();
         counts[self.stage.get()][0] += took.saturating_sub(signalled);
         let notify = &mut counts[Stage::Notify as usize];
         (notify[0], notify[1]) = (notify[0] + signalled.min(took), notify[1] + signals);
-        let entered = &mut counts[stage as usize];
-        (entered[1], entered[2]) = (entered[1] + u64::from(frames > 0), entered[2] + frames as u64);
         self.stage.set(stage as usize);
         self.since.set(now);
+    }
+
+    /// Counts a burst of `frames` frames as taken.
+    #[inline]
+    pub fn took(&self, frames: usize) {
+        if self.runs.get() {
+            self.count(Stage::Take, frames);
+        }
+    }
+
+    #[cold]
+    fn count(&self, stage: Stage, frames: usize) {
+        let [_, bursts, all] = &mut self.counts.borrow_mut()[stage as usize];
+        (*bursts, *all) = (*bursts + u64::from(frames > 0), *all + frames as u64);
     }
 
     /// The stage that began last was no part of a burst: the queue was empty.
@@ -190,7 +203,8 @@ mod tests {
             watch.turn_begins(&gauges, now, true);
             watch.enter(Stage::Take, 0);
             watch.was_empty();
-            watch.enter(Stage::Take, 64);
+            watch.enter(Stage::Take, 0);
+            watch.took(64);
             watch.enter(Stage::Copy, 64);
             watch.enter(Stage::Functions, 0);
         };

@@ -170,7 +170,7 @@ pub(crate) mod tests {
         let mut other = running(0);
         let text = other.texts["fabric"].replace("kind = \\\"null\\\"", "kind = \\\"later\\\"");
         other.texts.insert("fabric".into(), text);
-        assert!(only_problem(&other).contains("there is no kind"), "{}", only_problem(&other));
+        assert!(only_problem(&other).contains("`kind` can't be \"later\""), "{}", only_problem(&other));
         let mut other = running(0);
         let text = other.texts["fabric"].replace("\"name\":\"null\"", "\"name\":\"later\"");
         other.texts.insert("fabric".into(), text);

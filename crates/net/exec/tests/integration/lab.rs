@@ -63,6 +63,10 @@ impl Lab {
                 command
             }
         };
+        if mode == "linux" {
+            // A guest does not have every folder of the host, below /tmp for instance.
+            command.current_dir("/");
+        }
         let is_direct = mode == "direct";
         if is_direct {
             command.env("DIRECT", "0");
