@@ -17,8 +17,14 @@ fn process(lab: &Lab, which: &str) -> Pid {
     Pid::from_raw(pid.try_into().unwrap()).unwrap()
 }
 
+/// Sets a process's limit, below the hard one; returns the former.
 fn limit(process: Pid, resource: Resource, most: Option<u64>) -> Option<u64> {
-    let before = prlimit(Some(process), resource, Rlimit { current: most, maximum: None });
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", process.as_raw_nonzero())).unwrap();
+    let name = if resource == Resource::As { "Max address space" } else { "Max open files" };
+    let row = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    // "unlimited" is no number.
+    let maximum = row.split_whitespace().nth(1).unwrap().parse().ok();
+    let before = prlimit(Some(process), resource, Rlimit { current: most, maximum });
     before.unwrap().current
 }
 

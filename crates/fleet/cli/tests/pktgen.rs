@@ -129,7 +129,10 @@ fn a_switch_is_measured_by_rfc_2544() {
 
 #[test]
 fn ports_of_other_kinds_and_impossible_frames_are_refused() {
-    let lab = Lab::new("pktgen-wrong", &format!("{}[switch.s]\n[port.n]\nkind = \"null\"\nswitch = \"s\"\n", patched(&[["a", "b"]])));
+    let lab = Lab::new(
+        "pktgen-wrong",
+        &format!("{}[switch.s]\n[port.n]\nkind = \"null\"\nswitch = \"s\"\n", patched(&[["a", "b"]])),
+    );
     lab.ok(&["up", "lab.toml", "--detach"]);
     for (words, code, part) in [
         (&["tx", "c"][..], 5, "there is no port \"c\""),

@@ -121,7 +121,7 @@ fn a_trace_follows_functions_and_links_and_changes_nothing() {
         "sends 54 bytes to outside after ",
         ", continued in 2\n",
         "\n\n2  port outside, from 1 by function wall\n",
-        "link         wan, from outside: 40 us to send, 20 ms delay, 1 % lost; continued in 3\n",
+        "link         wan, from outside: 36 us to send, 20 ms delay, 1 % lost; continued in 3\n",
         "3  port wan/outside, from 2 by link wan\n",
         "destination  web (ring), queue 0: delivered\n\ndelivered to right\ndelivered to web\n",
     ] {

@@ -260,7 +260,8 @@ fn a_trace_is_what_happens() {
             for (what, count) in new {
                 *drops.entry(what).or_default() += count;
             }
-            until("the frame left", || counter(&lab, name, "tx_frames") == before + 1);
+            let what = format!("the frame {} left: {}", hex(&bytes), about());
+            until(&what, || counter(&lab, name, "tx_frames") == before + 1);
             until("the drops are counted", || {
                 let now = counted(&lab);
                 drops.iter().all(|(what, count)| now.get(what).is_some_and(|found| found >= count))

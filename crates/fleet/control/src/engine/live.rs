@@ -96,9 +96,9 @@ impl Live {
         }
     }
 
-    /// Whether a restarted `data` can't go on with its peer.
-    pub(super) fn loses_peer(&self) -> bool {
-        self.queues > 0 && self.serial != 0 && self.kept.is_empty()
+    /// Whether a restarted `data` can't go on with its peer; `resumes`: ports of its kind can.
+    pub(super) fn loses_peer(&self, resumes: bool) -> bool {
+        self.queues > 0 && self.serial != 0 && (self.kept.is_empty() || !resumes)
     }
 
     /// Goes on with what a former `control` had, and a peer that stays if there are descriptors.

@@ -56,8 +56,10 @@ impl Engine {
         for switch in self.fabric.switches.clone() {
             self.call(&switch.name, Request::AddSwitch(switch.clone())).await?;
         }
-        let lost = self.live.iter().filter(|(_, live)| live.loses_peer()).map(|(name, _)| name.clone());
-        self.notes.extend(lost.map(|port| format!("port {port}: its peer must connect again")));
+        let lost = self.fabric.ports.iter().filter(|port| self.loses_peer(port));
+        let lost: Vec<_> =
+            lost.map(|port| format!("port {}: its peer must connect again", port.name)).collect();
+        self.notes.extend(lost);
         let resuming = self.add_ports_again();
         self.drain_data(former).await;
         let since = Instant::now();

@@ -4,6 +4,7 @@ use super::{Answer, Engine, Failure};
 use crate::engine::command::error_body;
 use crate::kinds;
 use crate::upgrade::{FORMATS, Running};
+use ringway_spec::Port;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -22,10 +23,10 @@ impl Engine {
         };
         let (mut losses, mut notes) = (Vec::new(), Vec::new());
         for port in &self.fabric.ports {
-            if self.live.get(&port.name).is_none_or(|live| !live.loses_peer()) {
+            if !self.loses_peer(port) {
                 continue;
             }
-            match kinds::find(port.kind.name(), self.host.kinds).is_none_or(|kind| kind.reconnects()) {
+            match self.reconnects(port) {
                 true => notes.push(format!("port {}: its peer connects again", port.name)),
                 false => losses.push(format!(
                     "port {}: its guest loses the device until it is stopped and started",
@@ -41,6 +42,16 @@ impl Engine {
             losses,
             notes,
         }
+    }
+
+    /// Whether another `data` process can't go on with a port's peer.
+    pub(super) fn loses_peer(&self, port: &Port) -> bool {
+        self.live.get(&port.name).is_some_and(|live| live.loses_peer(self.reconnects(port)))
+    }
+
+    /// Whether a port's peer connects again; a guest does not, whose card's registers only the former process had.
+    fn reconnects(&self, port: &Port) -> bool {
+        kinds::find(port.kind.name(), self.host.kinds).is_none_or(|kind| kind.reconnects())
     }
 
     /// Ends this process, and leaves the fabric to the program in the first descriptor. Returns only if that is not
