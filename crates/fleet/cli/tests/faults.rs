@@ -5,6 +5,7 @@
 use crate::lab::frames::{Others, patched};
 use crate::lab::{Lab, until};
 use ringway_ring_client::Ring;
+use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, geteuid, prlimit};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -17,15 +18,15 @@ fn process(lab: &Lab, which: &str) -> Pid {
     Pid::from_raw(pid.try_into().unwrap()).unwrap()
 }
 
-/// Sets a process's limit, below the hard one; returns the former.
-fn limit(process: Pid, resource: Resource, most: Option<u64>) -> Option<u64> {
+/// Sets a process's limit, below the hard one; returns the former. Limits of another user's process need
+/// CAP_SYS_RESOURCE.
+fn limit(process: Pid, resource: Resource, most: Option<u64>) -> Result<Option<u64>, Errno> {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", process.as_raw_nonzero())).unwrap();
     let name = if resource == Resource::As { "Max address space" } else { "Max open files" };
     let row = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     // "unlimited" is no number.
     let maximum = row.split_whitespace().nth(1).unwrap().parse().ok();
-    let before = prlimit(Some(process), resource, Rlimit { current: most, maximum });
-    before.unwrap().current
+    Ok(prlimit(Some(process), resource, Rlimit { current: most, maximum })?.current)
 }
 
 /// Programs that connect to a port until one of them is served.
@@ -47,7 +48,10 @@ fn connects(lab: &Lab, port: &str) -> Ring {
 /// While `process` has no more than `most` of a resource, a program that comes harms nobody; it is served afterwards.
 fn starve(lab: &Lab, which: &str, resource: Resource, most: impl Fn(Pid) -> u64) {
     let (process, data) = (process(lab, which), process(lab, "data_pid"));
-    let before = limit(process, resource, Some(most(process)));
+    let before = match limit(process, resource, Some(most(process))) {
+        Err(Errno::PERM) => return eprintln!("not run for {which}: its limits need CAP_SYS_RESOURCE"),
+        before => before.unwrap(),
+    };
     let socket = lab.socket("late.sock");
     let tries = std::thread::spawn(move || {
         let end = Instant::now() + DURING;
@@ -57,7 +61,7 @@ fn starve(lab: &Lab, which: &str, resource: Resource, most: impl Fn(Pid) -> u64)
         }
     });
     std::thread::sleep(DURING);
-    limit(process, resource, before);
+    limit(process, resource, before).unwrap();
     tries.join().unwrap();
     drop(connects(lab, "late"));
     until("the program has left", || lab.state("late") == "waiting");
