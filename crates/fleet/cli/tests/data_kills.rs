@@ -18,6 +18,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const SIZE: u64 = 4 << 20;
@@ -272,8 +273,20 @@ fn kill(lab: &Lab, victim: Victim, round: u64, counts: &[Count]) -> u64 {
     counts.iter().map(|count| count.silence.load(SeqCst)).max().unwrap()
 }
 
+/// Ends threads when it is dropped: a test that fails would wait for them otherwise.
+struct StopAll<'s>(&'s [AtomicBool; 2]);
+
+impl Drop for StopAll<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|stop| stop.store(true, SeqCst));
+    }
+}
+
 /// Kills it `kills` times at random instants of `seed`; returns the silences in microseconds, in ascending order.
 fn run(victim: Victim, kills: u64, mut seed: u64) -> Vec<u64> {
+    // Each run measures silences, and keeps both processors busy. A test that failed has released the machine.
+    static MACHINE: Mutex<()> = Mutex::new(());
+    let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let guest = |name: &str, near: &str| {
         format!(
             "[port.{near}]\nkind = \"ring\"\nsocket = \"{near}.sock\"\n[port.{name}]\nkind = \"vhost-user\"\n\
@@ -289,6 +302,7 @@ fn run(victim: Victim, kills: u64, mut seed: u64) -> Vec<u64> {
     let stops = [(); 2].map(|()| AtomicBool::new(false));
     let mut silences = Vec::new();
     std::thread::scope(|scope| {
+        let _stops = StopAll(&stops);
         for (name, packed) in [("split", false), ("packed", true)] {
             let socket = UnixStream::connect(lab.socket(&format!("{name}.sock"))).unwrap();
             let stop = &stops[1];
