@@ -3,18 +3,21 @@
 
 use crate::error::{HostError, Named};
 use crate::tap::last_error;
-use rustix::io::Errno;
+use rustix::io::{Errno, pread};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`: the answer wakes the caller on the processor of the one who answers.
 const SYNC_WAKE_UP: u64 = 1;
 /// `PIDFD_THREAD`.
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
-/// Threads whose pidfds are kept.
+/// Threads whose descriptors are kept.
 const THREADS: usize = 256;
+/// Bytes of a thread's `stat` up to its state: its number, its name of at most 15 bytes, the state (proc(5)).
+const UP_TO_STATE: usize = 32;
 
 /// A system call that waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +98,8 @@ impl Trap {
         if self.is_waiting(id) { Ok(()) } else { Err(Errno::INTR) }
     }
 
-    /// Gives a call its result. Whether it still waited for one.
+    /// Gives a call its result. Whether it still waited for one. If a signal wakes its thread at this moment, the kernel
+    /// may take the result, and make the call again all the same: see [`Threads::is_awake`].
     pub fn answer(&self, id: u64, result: Result<i64, Errno>) -> bool {
         let (val, error) = match result {
             Ok(value) => (value, 0),
@@ -196,9 +200,16 @@ pub fn write_pieces(thread: i32, pieces: &[Piece], bytes: &[u8]) -> Result<(), E
     }
 }
 
-/// Access to the descriptors of threads.
+/// Access to the descriptors and the state of threads.
 #[derive(Debug, Default)]
-pub struct Threads(HashMap<i32, OwnedFd>);
+pub struct Threads(HashMap<i32, Thread>);
+
+#[derive(Debug)]
+struct Thread {
+    pidfd: OwnedFd,
+    /// `/proc/THREAD/task/THREAD/stat`, if it can be read.
+    stat: Option<OwnedFd>,
+}
 
 impl Threads {
     /// A duplicate of a thread's descriptor. It is that of the caller's own only if its call still waits afterwards.
@@ -207,8 +218,8 @@ impl Threads {
     /// The process has no such descriptor, or is gone.
     pub fn descriptor(&mut self, thread: i32, number: u64) -> Result<OwnedFd, Errno> {
         let number = RawFd::try_from(number as u32).map_err(|_| Errno::BADF)?;
-        if let Some(pidfd) = self.0.get(&thread) {
-            match duplicate(pidfd, number) {
+        if let Some(known) = self.0.get(&thread) {
+            match duplicate(&known.pidfd, number) {
                 // Another thread may have the number now.
                 Err(Errno::SRCH) => _ = self.0.remove(&thread),
                 result => return result,
@@ -221,9 +232,22 @@ impl Threads {
         }
         // A process's descriptor stays valid after one of its threads, whose number another thread may get.
         if is_thread {
-            self.0.insert(thread, pidfd);
+            let stat = File::open(format!("/proc/{thread}/task/{thread}/stat"));
+            self.0.insert(thread, Thread { pidfd, stat: stat.ok().map(OwnedFd::from) });
         }
         Ok(descriptor)
+    }
+
+    /// Whether a thread whose call waits has been woken, as by a signal: it does not sleep interruptibly. A thread of
+    /// which no descriptor was asked for, or whose file in /proc can't be read, counts as asleep.
+    #[must_use]
+    pub fn is_awake(&self, thread: i32) -> bool {
+        let mut bytes = [0; UP_TO_STATE];
+        let stat = self.0.get(&thread).and_then(|known| known.stat.as_ref());
+        let len = stat.and_then(|stat| pread(stat, &mut bytes, 0).ok()).unwrap_or(0);
+        // The name may have brackets too; what follows the state has none.
+        let name_end = bytes[..len].iter().rposition(|byte| *byte == b')');
+        name_end.is_some_and(|end| bytes.get(end + 2) != Some(&b'S'))
     }
 }
 

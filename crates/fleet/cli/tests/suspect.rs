@@ -10,13 +10,13 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// A fabric of the example: programs `bad`, whose frames go to the faulty port, and `left` and `right`.
-struct Rig {
+struct FaultyFabric {
     lab: Lab,
     fault: PathBuf,
 }
 
-impl Rig {
-    fn new(name: &str) -> Rig {
+impl FaultyFabric {
+    fn new(name: &str) -> FaultyFabric {
         let lab = Lab::new(name, "");
         let fault = lab.folder.join("fault");
         std::fs::write(&fault, "0").unwrap();
@@ -31,7 +31,7 @@ impl Rig {
         up.args(["up", "lab.toml", "--detach"]).current_dir(&lab.folder);
         let up = up.env("RINGWAY_RUN", lab.folder.join("run")).env_remove("RINGWAY_LOG").output().unwrap();
         assert!(up.status.success(), "{}{}", String::from_utf8_lossy(&up.stderr), lab.log());
-        Rig { lab, fault }
+        FaultyFabric { lab, fault }
     }
 
     fn say(&self, fault: &str) {
@@ -50,50 +50,50 @@ impl Rig {
 
 #[test]
 fn a_control_process_that_panics_is_replaced() {
-    let rig = Rig::new("panics");
-    let others = Others::between(&rig.lab, ["left", "right"], false);
+    let faulty = FaultyFabric::new("panics");
+    let others = Others::between(&faulty.lab, ["left", "right"], false);
     others.pass(10);
-    let before = rig.fabric();
-    rig.say("2");
+    let before = faulty.fabric();
+    faulty.say("2");
     // The answer to this one is lost.
-    let _ = rig.lab.run(&["ps"]);
-    until("another one answers", || rig.fabric()["pid"] != before["pid"]);
-    assert_eq!(rig.fabric()["data_pid"], before["data_pid"]);
-    let log = rig.lab.log();
+    let _ = faulty.lab.run(&["ps"]);
+    until("another one answers", || faulty.fabric()["pid"] != before["pid"]);
+    assert_eq!(faulty.fabric()["data_pid"], before["data_pid"]);
+    let log = faulty.lab.log();
     assert!(log.contains("as its file wants it") && log.contains("exit status: 101"), "{log}");
     others.pass(10);
     drop(others);
-    rig.lab.ok(&["down"]);
-    assert!(!rig.lab.folder.join("run/lab").exists(), "a wanted end is the fabric's");
+    faulty.lab.ok(&["down"]);
+    assert!(!faulty.lab.folder.join("run/lab").exists(), "a wanted end is the fabric's");
 }
 
 #[test]
 fn a_port_with_which_the_data_process_crashes_again_and_again_is_taken_out_of_service() {
-    let rig = Rig::new("suspect");
-    let others = Others::between(&rig.lab, ["left", "right"], true);
-    let mut bad = program(&rig.lab, "bad");
+    let faulty = FaultyFabric::new("suspect");
+    let others = Others::between(&faulty.lab, ["left", "right"], true);
+    let mut bad = program(&faulty.lab, "bad");
     others.pass(10);
     for least in [2, 4] {
-        rig.say("1");
+        faulty.say("1");
         // The frame is there again after each crash.
         send(&mut bad, 1);
-        until("the port is out of service", || rig.port("bad")["state"] == "down");
-        let reason = rig.port("bad")["reason"].to_string();
+        until("the port is out of service", || faulty.port("bad")["state"] == "down");
+        let reason = faulty.port("bad")["reason"].to_string();
         assert!(reason.contains("suspected") && reason.contains("`ringway port up bad`"), "{reason}");
-        assert!(rig.lab.log().contains("suspected"), "{}", rig.lab.log());
+        assert!(faulty.lab.log().contains("suspected"), "{}", faulty.lab.log());
         // The next one starts after a while.
-        until("data has started again", || rig.fabric()["restarts"].as_u64().unwrap() >= least);
+        until("data has started again", || faulty.fabric()["restarts"].as_u64().unwrap() >= least);
         others.pass(10);
-        rig.say("0");
-        rig.lab.ok(&["port", "up", "bad"]);
-        until("it goes on", || rig.port("bad")["state"] == "up");
+        faulty.say("0");
+        faulty.lab.ok(&["port", "up", "bad"]);
+        until("it goes on", || faulty.port("bad")["state"] == "up");
         others.pass(10);
         // A process that ran for a second is replaced at once.
         let end = Instant::now() + Duration::from_millis(1100);
         until("it has run for a while", || Instant::now() > end);
     }
     let sent = || {
-        let stats = rig.lab.json(&["stats"]);
+        let stats = faulty.lab.json(&["stats"]);
         let ports = stats["ports"].as_array().unwrap();
         let bad = ports.iter().find(|port| port["name"] == "bad").unwrap();
         bad["total"]["tx_frames"].as_u64().unwrap()
@@ -102,5 +102,5 @@ fn a_port_with_which_the_data_process_crashes_again_and_again_is_taken_out_of_se
     send(&mut bad, 2);
     until("its frames pass", || sent() > before);
     drop(others);
-    rig.lab.ok(&["down"]);
+    faulty.lab.ok(&["down"]);
 }

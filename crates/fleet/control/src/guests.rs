@@ -3,7 +3,7 @@
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
 use crate::file::{Fabric, number};
-use crate::keeper::{Keeper, StoredEntry};
+use crate::keeper::{Keeper, NO_DESCRIPTORS, StoredEntry};
 use crate::kinds::{self, PortControl};
 use crate::pages;
 use ringway_host::HugePages as Free;
@@ -14,7 +14,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -71,9 +71,6 @@ async fn check_specs(specs: Vec<Spec>) -> Result<(), GuestError> {
     Ok(checked.unwrap_or(Ok(()))?)
 }
 
-/// Descriptors of what needs none.
-const NONE: [&OwnedFd; 0] = [];
-
 /// The keeper's names for what it has of a guest.
 mod kept {
     /// Whether the guest is to run.
@@ -124,7 +121,7 @@ impl Holder for GuestHolder {
     }
 
     fn ended(&self, reason: &str) {
-        self.keeper.put(&kept::end(&self.name), reason, NONE);
+        self.keeper.put(&kept::end(&self.name), reason, NO_DESCRIPTORS);
         self.keeper.remove(&kept::process(&self.name));
     }
 }
@@ -210,7 +207,7 @@ impl Guests {
 
     /// Records for the next `control` whether a guest is to run.
     fn want(&self, name: &str, wanted: bool) {
-        self.keeper.put_value(&kept::wanted(name), &wanted, NONE);
+        self.keeper.put_value(&kept::wanted(name), &wanted, NO_DESCRIPTORS);
     }
 
     /// Goes on with the users of guests that a former `control` had.

@@ -1,7 +1,7 @@
 //! The fabric's hosts: their network namespaces, and the programs in them.
 
 use crate::file::Fabric;
-use crate::keeper::{Keeper, Outliving, StoredEntry};
+use crate::keeper::{Keeper, NO_DESCRIPTORS, Outliving, StoredEntry};
 use ringway_host::{
     HostError, create_namespace, end_processes, enter_namespace, is_in_namespace, remove_namespace,
 };
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,6 @@ const OUTPUT: &str = "programs.log";
 /// How long a program may take to end when it is asked to.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
-/// Descriptors of what needs none.
-const NONE: [&OwnedFd; 0] = [];
 
 /// Why an operation on a host failed.
 #[derive(Debug, thiserror::Error)]
@@ -365,7 +363,7 @@ impl Hosts {
         let (_, work) = watch::channel(());
         let record = Record { name: name.into(), folder, kept, namespace, programs: Vec::new(), work };
         self.records.insert(name.into(), record);
-        self.keeper.put(&kept_host(name), "[]", NONE);
+        self.keeper.put(&kept_host(name), "[]", NO_DESCRIPTORS);
         Ok(())
     }
 
@@ -386,7 +384,7 @@ impl Hosts {
         let commands = host.programs.iter().zip(&numbers);
         let new: Vec<Program> =
             commands.map(|(command, number)| Program::new(command, self.kept(&host.name, *number))).collect();
-        self.keeper.put_value(&kept_host(&host.name), &numbers, NONE);
+        self.keeper.put_value(&kept_host(&host.name), &numbers, NO_DESCRIPTORS);
         let Some(record) = self.records.get_mut(&host.name) else { return Ok(()) };
         let old = std::mem::replace(&mut record.programs, new.clone());
         old.iter().for_each(Program::cancel);

@@ -1,7 +1,7 @@
 //! The fabric's programs: `ringway exec` as a process for each, which a thread starts, watches and ends.
 
 use crate::file::account;
-use crate::keeper::{Keeper, Outliving, StoredEntry};
+use crate::keeper::{Keeper, NO_DESCRIPTORS, Outliving, StoredEntry};
 use ringway_host::{EventFd, wait_readable};
 use ringway_spec::{ExecProgram, Restart};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,8 +41,6 @@ const STABLE: Duration = Duration::from_secs(60);
 const LOG: u64 = 4 << 20;
 /// Bytes that are copied to a log at once.
 const PIECE: usize = 64 << 10;
-/// Descriptors of what needs none.
-const NONE: [&OwnedFd; 0] = [];
 /// `ENOENT` and `EACCES` of a shell.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
@@ -341,7 +339,7 @@ impl Shared {
 
     /// Keeps the state for the next `control`.
     fn keep(&self, status: &Status) {
-        self.keeper.put_value(&kept_status(&self.program.name), status, NONE);
+        self.keeper.put_value(&kept_status(&self.program.name), status, NO_DESCRIPTORS);
     }
 
     /// Runs the program as often as it is to run, until it is removed; at first it may run already.

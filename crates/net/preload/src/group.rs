@@ -450,13 +450,15 @@ impl Locked {
         group.notify(&turn);
         let mut slept = Slept::Woken;
         if may_sleep {
-            let bell = group.notifiers[CALL].load(SeqCst);
-            let (woken, rung) = wait_for(bell, wanted, planned.saturating_sub(group.now()));
+            let notifier = group.notifiers[CALL].load(SeqCst);
+            let (woken, rung) = wait_for(notifier, wanted, planned.saturating_sub(group.now()));
             slept = woken;
             if rung {
                 let mut count = 0_u64;
                 // SAFETY: the kernel writes eight bytes.
-                unsafe { call(libc::SYS_read, [bell as u64, (&raw mut count).addr() as u64, 8, 0, 0, 0]) };
+                unsafe {
+                    call(libc::SYS_read, [notifier as u64, (&raw mut count).addr() as u64, 8, 0, 0, 0])
+                };
             }
         }
         group.long_word(LEADER_BITS).store(0, SeqCst);
@@ -468,7 +470,7 @@ impl Locked {
 
 /// Waits for a descriptor of the library's and for those of a program, so many nanoseconds at most. How it ended, and
 /// whether the library's is ready.
-fn wait_for(bell: i32, wanted: &Wanted<'_>, most: u64) -> (Slept, bool) {
+fn wait_for(notifier: i32, wanted: &Wanted<'_>, most: u64) -> (Slept, bool) {
     let count = wanted.others.len() + 1;
     let empty = libc::pollfd { fd: -1, events: 0, revents: 0 };
     let (mut few, mut many) = ([empty; WAITED], Vec::new());
@@ -479,7 +481,7 @@ fn wait_for(bell: i32, wanted: &Wanted<'_>, most: u64) -> (Slept, bool) {
             &mut many[..]
         }
     };
-    list[0] = libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 };
+    list[0] = libc::pollfd { fd: notifier, events: libc::POLLIN, revents: 0 };
     list[1..].copy_from_slice(wanted.others);
     let time = timespec(most);
     let time_at = if most > 1 << 62 { 0 } else { (&raw const time).addr() as u64 };
@@ -511,9 +513,9 @@ fn follower_set(group: &Group) -> i32 {
         close(fd);
         let flags = (libc::EPOLLIN | libc::EPOLLET) as u32;
         let mut event = libc::epoll_event { events: flags, u64: 0 };
-        let bell = group.notifiers[FOLLOWERS].load(SeqCst);
+        let notifier = group.notifiers[FOLLOWERS].load(SeqCst);
         let at = (&raw mut event).addr() as u64;
-        call(libc::SYS_epoll_ctl, [own as u64, libc::EPOLL_CTL_ADD as u64, bell as u64, at, 0, 0]);
+        call(libc::SYS_epoll_ctl, [own as u64, libc::EPOLL_CTL_ADD as u64, notifier as u64, at, 0, 0]);
         own
     }
 }

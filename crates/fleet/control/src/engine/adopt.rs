@@ -5,7 +5,7 @@ use super::{Engine, EngineError, Own};
 use crate::data::{self, Data, KeptData, Page};
 use crate::file::{self, Fabric, Host};
 use crate::hosts::Hosts;
-use crate::keeper::{DATA, NEW, StoredEntry, TRIAL, end_strays};
+use crate::keeper::{DATA, NEW, NO_DESCRIPTORS, StoredEntry, TRIAL, end_strays};
 use crate::kinds::{self, HostSide, PortControl};
 use crate::open::Adopted;
 use crate::run_dir;
@@ -20,8 +20,8 @@ use std::os::fd::OwnedFd;
 /// The keeper's name for the description of the fabric.
 const FABRIC: &str = "fabric";
 
-const LATER: &str = "the data process of the other program goes on";
-const LOST: &str = "part of the fabric could not be restored";
+const OTHER_DATA_STAYS: &str = "the data process of the other program goes on";
+const NOT_RESTORED: &str = "part of the fabric could not be restored";
 
 /// The fabric as it runs, and the file that described it last.
 #[derive(Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl Engine {
             return;
         }
         let kept = KeptFabric::new(&self.file, &self.text, self.fabric.clone());
-        self.keeper.put_value(FABRIC, &kept, std::iter::empty::<&OwnedFd>());
+        self.keeper.put_value(FABRIC, &kept, NO_DESCRIPTORS);
     }
 
     /// Goes on with a fabric that a former `control` process had: `data`, ports and their peers, guests, programs,
@@ -98,7 +98,7 @@ impl Engine {
         match state {
             Some(_) if is_other => match engine.replace_data().await {
                 Err(error) if is_new => return Err(error),
-                replaced => _ = replaced.inspect_err(|error| tracing::error!(%error, "{LATER}")),
+                replaced => _ = replaced.inspect_err(|error| tracing::error!(%error, "{OTHER_DATA_STAYS}")),
             },
             Some(state) => engine.remove_unknown(&state).await,
             None => {
@@ -127,7 +127,7 @@ impl Engine {
         engine.forget_assignment(None);
         match engine.move_to(fabric).await {
             Err(error) if is_new => return Err(error),
-            moved => _ = moved.inspect_err(|error| tracing::error!(%error, "{LOST}")),
+            moved => _ = moved.inspect_err(|error| tracing::error!(%error, "{NOT_RESTORED}")),
         }
         if is_new {
             // It may have ended again.

@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Time in which answers that were given are sent before this process ends.
-const FAREWELL: Duration = Duration::from_millis(20);
+const ANSWERS_SENT: Duration = Duration::from_millis(20);
 
 impl Engine {
     /// What the fabric has, for a program that checks whether it can go on with it.
@@ -65,7 +65,7 @@ impl Engine {
         self.keep_fabric();
         self.keeper.upgrade(binary, client);
         self.keeper.flush();
-        tokio::time::sleep(FAREWELL).await;
+        tokio::time::sleep(ANSWERS_SENT).await;
         // Without this process's destructors, which would end the fabric.
         std::process::exit(0);
     }

@@ -4,7 +4,7 @@ use super::{FunctionError, Functions, Life, RESTARTS, Record};
 use crate::file::Fabric;
 use crate::function::process::{Process, kept_process};
 use crate::function::runner::Runner;
-use crate::keeper::StoredEntry;
+use crate::keeper::{NO_DESCRIPTORS, StoredEntry};
 use crate::snapshots::{self, Taken};
 use ringway_host::SocketFile;
 use ringway_spec::{Function, Isolation};
@@ -12,13 +12,9 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Descriptors of what needs none.
-const NONE: [&OwnedFd; 0] = [];
 
 /// The keeper's names for what it has of a function: its state, the socket for its handlers, the snapshot from which it
 /// resumes.
@@ -94,7 +90,7 @@ impl Functions {
     pub fn keep(&mut self) {
         for name in std::mem::take(&mut self.changed) {
             if let Some(record) = self.records.get(&name) {
-                self.keeper.put_value(&kept_state(&name), &KeptFunction::of(record), NONE);
+                self.keeper.put_value(&kept_state(&name), &KeptFunction::of(record), NO_DESCRIPTORS);
             }
         }
     }

@@ -22,6 +22,7 @@ pub use image::tests::sample as image_example;
 pub use outlive::{Outliving, end_strays};
 
 use serde::{Deserialize, Serialize};
+use std::os::fd::OwnedFd;
 
 /// What `control` asks of the keeper.
 #[derive(Debug, Serialize, Deserialize)]
@@ -72,6 +73,8 @@ enum Response {
 
 /// The name of the socket to `data` among the entries.
 pub const DATA: &str = "data-socket";
+/// For entries that are a text only.
+pub const NO_DESCRIPTORS: [&OwnedFd; 0] = [];
 
 /// The name of an entry that tells `control` that it is another program than the one before it: [`NEW`], or why the
 /// fabric went back to this program.

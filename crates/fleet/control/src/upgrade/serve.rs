@@ -70,7 +70,7 @@ fn client(
     let Some(binary) = descriptors.into_iter().next() else {
         return Ok(refuse(vec!["the program's descriptor is missing".into()])?);
     };
-    let running = runtime.block_on(inbox.ask(Ask::Running)).map_err(reason)?;
+    let running = runtime.block_on(inbox.ask(Ask::Running)).map_err(Failure::reason)?;
     let to = match examine(&binary, &running, request.disconnect) {
         Ok(to) => to,
         Err(why) => return Ok(refuse(why)?),
@@ -83,7 +83,7 @@ fn client(
     tracing::info!("moving the fabric to another program");
     // Answers only if it fails: this process ends, and the keeper tells the client how it went.
     if let Err(failure) = runtime.block_on(inbox.ask(|answer| Ask::Upgrade([binary, waiting], answer))) {
-        stream.send(&UpgradeAnswer::Failed(reason(failure)), &[])?;
+        stream.send(&UpgradeAnswer::Failed(failure.reason()), &[])?;
     }
     Ok(())
 }
@@ -146,16 +146,6 @@ fn content(mut file: File) -> Vec<u8> {
     // What can't be read is not there.
     let _ = file.rewind().and_then(|()| file.take(LONGEST).read_to_end(&mut bytes));
     bytes
-}
-
-fn reason(failure: Failure) -> String {
-    match failure {
-        Failure::Unknown(body)
-        | Failure::Wrong(body)
-        | Failure::Conflict(body)
-        | Failure::Request(_, body) => body.error,
-        Failure::Down => "the fabric is going down".into(),
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, socket_timeout};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 /// `SOCK_STREAM`, `SOCK_DGRAM`, and the flags of `socket` and `accept4`.
 const STREAM: u64 = 1;
@@ -60,9 +61,24 @@ pub struct Kept {
     until: u64,
 }
 
+impl Kept {
+    /// Whether this is the result of such a call.
+    fn is_of(&self, call: &Call) -> bool {
+        let own = &self.call;
+        // The other registers hold anything.
+        let used = if BIND_CONNECT.contains(&call.number) { 3 } else { call.arguments.len() };
+        (own.thread, own.number) == (call.thread, call.number)
+            && own.arguments[..used] == call.arguments[..used]
+    }
+}
+
+/// Calls that fail when they are made a second time.
+const BIND_CONNECT: [i64; 2] = [sys::BIND, sys::CONNECT];
 /// How long a result is kept, and how many are. The caller may have to wait for a processor.
 const KEEP: u64 = 2 * ringway_netstack::SECOND;
 const MOST_KEPT: usize = 64;
+/// How long a thread that a signal has woken may take to leave its call.
+const AWAKE: Duration = Duration::from_millis(5);
 /// How long a call waits briefly.
 const BRIEF: u64 = 2 * ringway_netstack::MS;
 
@@ -70,6 +86,9 @@ impl Agent {
     /// Answers a call, or parks it.
     pub(super) fn serve(&mut self, call: Call, until: Option<u64>) {
         self.taken.clear();
+        let delivered = self.delivered.take_if(|delivered| delivered.call.thread == call.thread);
+        // Any other call shows that the thread has its result.
+        self.kept.extend(delivered.filter(|delivered| delivered.is_of(&call)));
         let (key, reply) = match self.find(&call) {
             Ok(Some((key, socket))) => (Some(key), self.answer(&call, key, &socket)),
             Ok(None) if call.number == sys::SOCKET => (None, self.open(&call)),
@@ -93,14 +112,44 @@ impl Agent {
             }
             Err(error) => Err(error),
         };
-        if !self.trap.answer(call.id, result)
-            && let Some(key) = key
-        {
-            if !self.taken.is_empty() {
-                return self.give_back(key);
-            }
-            self.keep(Kept { call, key, result, until: self.host.now() + KEEP });
+        let until = self.host.now() + KEEP;
+        let is_delivered = self.deliver(&call, result);
+        if !is_delivered {
+            self.signals_until = until;
         }
+        let Some(key) = key else { return };
+        let kept = Kept { call, key, result, until };
+        if !is_delivered && !self.taken.is_empty() {
+            self.give_back(key);
+        } else if !is_delivered {
+            self.keep(kept);
+        } else if result.is_ok()
+            && self.signals_until > self.host.now()
+            && BIND_CONNECT.contains(&call.number)
+        {
+            self.delivered = Some(kept);
+        }
+    }
+
+    /// Gives a call its result; whether the call took it. A thread that a signal has woken leaves its call without the
+    /// result, which the kernel takes nevertheless until the thread has left: datagrams would be lost, and what was done
+    /// would be done twice. So a result is given only to a thread that sleeps. A signal in the microsecond between is
+    /// left: `bind` and `connect`, which a second call refuses, have their result kept while signals come; a datagram
+    /// may be lost or come twice, as may what `sendto` with an address writes to a stream, and an error that SO_ERROR
+    /// gives once.
+    fn deliver(&mut self, call: &Call, result: Result<i64, Errno>) -> bool {
+        let begin = Instant::now();
+        while self.threads.is_awake(call.thread) {
+            if !self.trap.is_waiting(call.id) {
+                return false;
+            }
+            // Attack: a program that seems to run for ever, while others wait.
+            if begin.elapsed() > AWAKE {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        self.trap.answer(call.id, result)
     }
 
     /// Keeps a result for the call that is made again.
@@ -124,7 +173,7 @@ impl Agent {
         }
         let now = self.host.now();
         self.kept.retain(|kept| kept.until > now);
-        let same = |kept: &Kept| kept.key == key && Call { id: call.id, ..kept.call } == *call;
+        let same = |kept: &Kept| kept.key == key && kept.is_of(call);
         let at = self.kept.iter().position(same)?;
         Some(self.kept.remove(at).result)
     }

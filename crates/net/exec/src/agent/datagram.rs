@@ -325,16 +325,13 @@ impl Agent {
         }
     }
 
-    /// Takes the next datagram, or bytes of a stream, for a program. `None`: the program is to wait.
-    fn take(&mut self, key: Key, socket: &OwnedFd, flags: u64, most: usize) -> Result<Option<Taken>, Errno> {
+    /// Takes the next datagram for a program. `None`: the program is to wait.
+    fn take(&mut self, key: Key, socket: &OwnedFd, flags: u64) -> Result<Option<Taken>, Errno> {
         let own = self.table.get_mut(key).ok_or(Errno::BADF)?;
-        if matches!(own.kind, Kind::Datagrams(_))
-            && let Some(error) = own.error.take()
-        {
+        if let Some(error) = own.error.take() {
             return Err(error);
         }
-        let is_udp = matches!(own.kind, Kind::Datagrams(_));
-        let mut bytes = vec![0; if is_udp { LONGEST + 1 } else { most.min(1 << 20) }];
+        let mut bytes = vec![0; LONGEST + 1];
         let peek = if flags & PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
         let before = rustix::io::ioctl_fionread(socket).unwrap_or(0);
         let taken = match recv(socket, &mut bytes[..], peek | RecvFlags::DONTWAIT) {
@@ -356,13 +353,16 @@ impl Agent {
         Ok(Some(Taken { bytes, from }))
     }
 
-    /// `recvfrom` with an address.
+    /// `recvfrom` with an address. Of a stream it is the kernel's: neither TCP nor a UNIX socket gives an address.
     pub(super) fn receive_from(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         let [_, at, len, flags, from, from_len] = call.arguments;
+        if self.table.datagrams(key).is_none() {
+            return Ok(Reply::Resume);
+        }
         let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
         let most = usize::try_from(len).unwrap_or(usize::MAX);
         self.trap.check_waiting(call.id)?;
-        let Some(taken) = self.take(key, socket, flags, most)? else { return Ok(Reply::Wait(key)) };
+        let Some(taken) = self.take(key, socket, flags)? else { return Ok(Reply::Wait(key)) };
         let len = taken.bytes.len().min(most);
         write_memory(call.thread, at, &taken.bytes[..len])?;
         if from_len != 0 {
@@ -372,7 +372,7 @@ impl Agent {
         Ok(Reply::Value(if flags & TRUNC != 0 { taken.bytes.len() } else { len } as i64))
     }
 
-    /// `recvmsg`. One of a stream that wants no name is the kernel's.
+    /// `recvmsg`. Of a stream it is the kernel's, as with `recvfrom`.
     pub(super) fn receive_message(
         &mut self,
         call: &Call,
@@ -380,10 +380,10 @@ impl Agent {
         socket: &OwnedFd,
     ) -> Result<Reply, Errno> {
         let [_, at, flags, ..] = call.arguments;
-        let message = Message::read(call.thread, at)?;
-        if self.table.datagrams(key).is_none() && message.name.0 == 0 {
+        if self.table.datagrams(key).is_none() {
             return Ok(Reply::Resume);
         }
+        let message = Message::read(call.thread, at)?;
         match self.receive_one(call, key, socket, &message, flags)? {
             Some(len) => Ok(Reply::Value(len)),
             None => Ok(Reply::Wait(key)),
@@ -399,10 +399,10 @@ impl Agent {
         flags: u64,
     ) -> Result<Option<i64>, Errno> {
         let socket_v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
-        let room = message.room()?;
+        message.room()?;
         // A datagram must not be lost, nor written to another one's memory.
         self.trap.check_waiting(call.id)?;
-        let Some(taken) = self.take(key, socket, flags, room)? else { return Ok(None) };
+        let Some(taken) = self.take(key, socket, flags)? else { return Ok(None) };
         let name = taken.from.map_or_else(Vec::new, |from| address::form(from, socket_v6));
         let len = message.scatter(call.thread, &taken.bytes, &name)?;
         let whole = if flags & TRUNC != 0 { taken.bytes.len() } else { len };

@@ -119,6 +119,10 @@ pub struct Agent {
     parked: Vec<Parked>,
     /// Results that did not reach their calls.
     kept: Vec<Kept>,
+    /// The last result that can't be given twice, of a thread that may be interrupted.
+    delivered: Option<Kept>,
+    /// Until when signals are expected, since one has interrupted a call.
+    signals_until: u64,
     /// The datagrams that the call that is served has received, and their senders.
     taken: Vec<(Vec<u8>, SocketAddr)>,
     /// Sockets to look at again in this turn.
@@ -181,6 +185,8 @@ impl Agent {
             congestion,
             parked: Vec::new(),
             kept: Vec::new(),
+            delivered: None,
+            signals_until: 0,
             taken: Vec::new(),
             again: Vec::new(),
             stalled: BTreeSet::new(),

@@ -11,8 +11,8 @@ use std::os::fd::OwnedFd;
 
 /// Sockets of a group. Attack: a program that opens sockets without an end.
 const SOCKETS: usize = 65_536;
-/// Descriptors for other things than sockets: those of threads, of the call that is served, of the device.
-const OTHERS: usize = 320;
+/// Descriptors for other things than sockets: two of each thread, that of the call that is served, that of the device.
+const OTHERS: usize = 576;
 /// Sockets that are watched for their closing: they are not connected. Attack: a program that closes more at once than
 /// the kernel keeps events of (`fs.inotify.max_queued_events`).
 const WATCHED: usize = 8192;

@@ -100,6 +100,8 @@ struct World {
     queues: Vec<Queue>,
     front: Frontend<Link>,
     calls: [EventFd; 2],
+    /// Of a guest that kicks; the rings of others are polled.
+    kicks: Option<[EventFd; 2]>,
     reader: Reader,
 }
 
@@ -125,7 +127,7 @@ impl World {
         let file = ringway_host::memfd("guest", SIZE).unwrap();
         let calls = [(); 2].map(|()| EventFd::new().unwrap());
         let reader = Reader::register().unwrap();
-        World { packed, file, page, kept, socket, served, queues, front, calls, reader }
+        World { packed, file, page, kept, socket, served, queues, front, calls, kicks: None, reader }
     }
 
     /// The front-end describes the guest.
@@ -139,8 +141,10 @@ impl World {
         let at = region(RINGS[ring], 1, 0).user;
         let (index, descriptors, available, used) = (ring as u32, at, at + 0x1000, at + 0x2000);
         let addresses = VringAddr { index, flags: 0, descriptors, available, used, log: 0 };
-        let call = Some(self.calls[ring].as_fd().try_clone_to_owned().unwrap());
-        self.front.start(Vring { size: RING, addresses, base, kick: None, call }).unwrap();
+        let copy = |event: &EventFd| event.as_fd().try_clone_to_owned().unwrap();
+        let (call, kick) =
+            (Some(copy(&self.calls[ring])), self.kicks.as_ref().map(|kicks| copy(&kicks[ring])));
+        self.front.start(Vring { size: RING, addresses, base, kick, call }).unwrap();
     }
 
     /// The data path ends without a trace, but for what `control` has.
@@ -445,6 +449,7 @@ fn a_stale_event_index_suppresses_no_kick() {
         [false, true].into_iter().flat_map(|packed| [0, 7, 0x7fff, 0xfff0].map(|n| (packed, n)))
     {
         let mut world = World::new(packed);
+        world.kicks = Some([(); 2].map(|()| EventFd::new().unwrap()));
         world.describe();
         let memory = mapped(&world);
         let mut guest = Guest::new(&memory, packed, 60, 1);
