@@ -98,8 +98,8 @@ impl Trap {
         if self.is_waiting(id) { Ok(()) } else { Err(Errno::INTR) }
     }
 
-    /// Gives a call its result. Whether it still waited for one. If a signal wakes its thread at this moment, the kernel
-    /// may take the result, and make the call again all the same: see [`Threads::is_awake`].
+    /// Gives a call its result. Whether it still waited for one. If a signal wakes its thread at this moment, the
+    /// kernel may take the result, and make the call again all the same: see [`Threads::is_awake`].
     pub fn answer(&self, id: u64, result: Result<i64, Errno>) -> bool {
         let (val, error) = match result {
             Ok(value) => (value, 0),

@@ -16,7 +16,7 @@ pub(crate) enum Bound {
     Most(u64),
     /// At least 1, and at most this.
     Positive(u64),
-    /// A time that is not in the future.
+    /// A time that is not in the future. One that the writer's clock had already reached is taken as now.
     Past,
     /// A time that is not too far in the future.
     Deadline,
@@ -38,6 +38,8 @@ pub(crate) const COUNT: Bound = Bound::Most(1 << 30);
 pub(crate) const BYTES_OR_NONE: Bound = Bound::OrNone(&BYTES);
 pub(crate) const RATE_OR_NONE: Bound = Bound::OrNone(&RATE);
 pub(crate) const SPAN_OR_NONE: Bound = Bound::OrNone(&SPAN);
+/// How far the clock of one processor, or of one process, may be ahead of another's.
+const AHEAD: u64 = 10_000_000;
 /// How far in the future a deadline may be: 13 days.
 const FAR: u64 = 1 << 50;
 
@@ -46,12 +48,21 @@ const FAR: u64 = 1 << 50;
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
     now: u64,
+    /// The writer's time, if it is ahead.
+    latest: u64,
 }
 
 impl<'a> Reader<'a> {
     /// `now`: times after it are in the future.
     pub(crate) fn new(bytes: &'a [u8], now: u64) -> Reader<'a> {
-        Reader { rest: bytes, now }
+        Reader { rest: bytes, now, latest: now }
+    }
+
+    /// Reads the writer's time, of the same clock, which another processor may show up to [`AHEAD`] ahead.
+    pub(crate) fn writer_time(&mut self) -> Option<()> {
+        let most = Bound::Most(self.now.saturating_add(AHEAD));
+        self.latest = u64::take(self, most)?.max(self.now);
+        Some(())
     }
 
     /// Whether all was read.
@@ -73,14 +84,16 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
+    /// The number as it is taken; `None`: it is outside of its bound.
     fn check(&self, value: u64, bound: Bound) -> Option<u64> {
         let holds = match bound {
             Bound::Any => true,
             Bound::Most(most) => value <= most,
             Bound::Positive(most) => (1..=most).contains(&value),
-            Bound::Past => value <= self.now,
+            Bound::Past => return (value <= self.latest).then_some(value.min(self.now)),
             Bound::Deadline => value <= self.now.saturating_add(FAR),
-            Bound::OrNone(inner) => value == u64::MAX || self.check(value, *inner).is_some(),
+            Bound::OrNone(_) if value == u64::MAX => true,
+            Bound::OrNone(inner) => return self.check(value, *inner),
         };
         holds.then_some(value)
     }
@@ -107,8 +120,7 @@ macro_rules! numbers {
 
             fn take(from: &mut Reader<'_>, bound: Bound) -> Option<$type> {
                 let value = <$type>::from_le_bytes(from.array()?);
-                from.check(u64::try_from(value).ok()?, bound)?;
-                Some(value)
+                <$type>::try_from(from.check(u64::try_from(value).ok()?, bound)?).ok()
             }
         }
     )*};
@@ -306,6 +318,19 @@ mod tests {
             let _ = Sample::take(&mut Reader::new(&bytes, 100), Bound::Any);
             let _ = Reader::new(&bytes, 0).bytes(50);
         }
+    }
+
+    #[test]
+    fn times_of_a_writer_that_is_ahead_are_now() {
+        let mut bytes = Vec::new();
+        [1400u64, 900, 1300, 1400, 1401].map(|time| time.put(&mut bytes));
+        let mut reader = Reader::new(&bytes, 1000);
+        reader.writer_time().unwrap();
+        let mut past = || u64::take(&mut reader, Bound::Past);
+        assert_eq!([past(), past(), past(), past()], [Some(900), Some(1000), Some(1000), None]);
+        let mut bytes = Vec::new();
+        (1001 + AHEAD).put(&mut bytes);
+        assert_eq!(Reader::new(&bytes, 1000).writer_time(), None);
     }
 
     #[test]

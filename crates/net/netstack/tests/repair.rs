@@ -461,6 +461,32 @@ fn a_stack_takes_only_connections_that_it_can_have() {
     }
 }
 
+/// Processors, and processes, may differ about the time by some microseconds.
+#[test]
+fn a_busy_connection_moves_to_a_stack_whose_clock_is_slightly_behind() {
+    for algorithm in Algorithm::ALL {
+        let (mut network, client, server) = busy(algorithm, 7, 150);
+        let now = network.now;
+        let bytes = network.hosts[0].detach(now, client).unwrap();
+        let mut behind = host(1, Settings::default(), Needs::NONE);
+        let moved = behind.attach(now - 5 * MS, &bytes).unwrap();
+        let bytes = behind.detach(now - 5 * MS, moved).unwrap();
+        assert_eq!(behind.attach(now - 5 * MS, &bytes), Ok(moved));
+        assert_eq!(
+            host(1, Settings::default(), Needs::NONE).attach(now - 20 * MS, &bytes),
+            Err(RepairError::Invalid),
+            "a time that is far ahead"
+        );
+        network.hosts[0] = behind;
+        let acked = |network: &Network| network.hosts[0].info(moved).unwrap().tcpi_bytes_acked;
+        let (before, end) = (acked(&network), network.now + 60 * SECOND);
+        while acked(&network) < before + 10_000 {
+            let _ = network.hosts[1].recv(network.now, server, &mut [0; 3000]);
+            assert!(network.step(end), "{algorithm:?}: it stands still");
+        }
+    }
+}
+
 /// Uses a stack that has taken hostile bytes as a program would.
 fn use_it(mut stack: Stack, socket: SocketId, network: &mut Network, server: SocketId, steps: u64) {
     stack.set_trace(socket, 100).unwrap();

@@ -131,12 +131,12 @@ impl Agent {
         }
     }
 
-    /// Gives a call its result; whether the call took it. A thread that a signal has woken leaves its call without the
-    /// result, which the kernel takes nevertheless until the thread has left: datagrams would be lost, and what was done
-    /// would be done twice. So a result is given only to a thread that sleeps. A signal in the microsecond between is
-    /// left: `bind` and `connect`, which a second call refuses, have their result kept while signals come; a datagram
-    /// may be lost or come twice, as may what `sendto` with an address writes to a stream, and an error that SO_ERROR
-    /// gives once.
+    /// Gives a call its result; whether the call took it. A thread that a signal has woken leaves its call without
+    /// the result, which the kernel takes nevertheless until the thread has left: datagrams would be lost, and what
+    /// was done would be done twice. So a result is given only to a thread that sleeps. A signal in the microsecond
+    /// between is left: `bind` and `connect`, which a second call refuses, have their result kept while signals come;
+    /// a datagram may be lost or come twice, as may what `sendto` with an address writes to a stream, and an error
+    /// that SO_ERROR gives once.
     fn deliver(&mut self, call: &Call, result: Result<i64, Errno>) -> bool {
         let begin = Instant::now();
         while self.threads.is_awake(call.thread) {

@@ -6,9 +6,9 @@ use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
 /// Makes calls and checks what they do, until 10,000 signals have come. A call that fails with EINTR, which it may if
-/// the handler has no `SA_RESTART`, is made again. Of the datagrams, the
-/// bytes that sendto with an address writes and the errors that SO_ERROR gives once, one of a hundred may be lost or come twice: the kernel accepts a result for a call
-/// that a signal ends at this moment.
+/// the handler has no `SA_RESTART`, is made again. Of the datagrams, the bytes that sendto with an address writes and
+/// the errors that SO_ERROR gives once, one of a hundred may be lost or come twice: the kernel accepts a result for a
+/// call that a signal ends at this moment.
 const CALLS: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 /// What the bytes begin with. Another number, if what follows is changed.
-const FORMAT: u32 = 0x5250_0001;
+const FORMAT: u32 = 0x5250_0002;
 /// Bytes of a buffer, and its size.
 const BUFFER: usize = 1 << 30;
 /// The largest window (RFC 7323, 2.2), in flight or announced.
@@ -170,6 +170,7 @@ impl<'a> Saved<'a> {
         if u32::take(from, Bound::Any)? != FORMAT {
             return None;
         }
+        from.writer_time()?;
         let (local, remote) = <(SocketAddr, SocketAddr)>::take(from, Bound::Any)?;
         let algorithm = Algorithm::take(from, Bound::Any)?;
         let tuple = Tuple { local, remote };
@@ -180,14 +181,14 @@ impl<'a> Saved<'a> {
 impl Connection {
     /// Its state as bytes; `None` if it can't move: its handshake is not complete, it has ended or is in TIME-WAIT, or
     /// bytes that it sends without a copy are gone.
-    pub(crate) fn save(&self) -> Option<Vec<u8>> {
+    pub(crate) fn save(&self, now: u64) -> Option<Vec<u8>> {
         let algorithm = Algorithm::from_name(self.control.name())?;
         if !self.owned || self.error.is_some() || !may_move(self.state) {
             return None;
         }
         let mut bytes = Vec::with_capacity(2048 + self.sending.len() + self.receiving.readable());
         let to = &mut bytes;
-        FORMAT.put(to);
+        (FORMAT, now).put(to);
         (self.tuple.local, self.tuple.remote).put(to);
         algorithm.put(to);
         self.put_fields(to);

@@ -91,7 +91,7 @@ impl Stack {
         if self.is_to_itself(id)? {
             return Err(RepairError::NotMovable);
         }
-        let bytes = connection.save().ok_or(RepairError::NotMovable)?;
+        let bytes = connection.save(self.now).ok_or(RepairError::NotMovable)?;
         // What would be refused elsewhere stays here.
         self.rebuild(&bytes).map_err(|_| RepairError::NotMovable)?;
         self.timers.set(id.index, None);
