@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn times_of_a_writer_that_is_ahead_are_now() {
         let mut bytes = Vec::new();
-        [1400u64, 900, 1300, 1400, 1401].map(|time| time.put(&mut bytes));
+        [1400u64, 900, 1300, 1400, 1401].iter().for_each(|time| time.put(&mut bytes));
         let mut reader = Reader::new(&bytes, 1000);
         reader.writer_time().unwrap();
         let mut past = || u64::take(&mut reader, Bound::Past);

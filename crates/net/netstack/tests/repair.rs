@@ -465,7 +465,7 @@ fn a_stack_takes_only_connections_that_it_can_have() {
 #[test]
 fn a_busy_connection_moves_to_a_stack_whose_clock_is_slightly_behind() {
     for algorithm in Algorithm::ALL {
-        let (mut network, client, server) = busy(algorithm, 7, 150);
+        let (mut network, client, server) = busy(*algorithm, 7, 150);
         let now = network.now;
         let bytes = network.hosts[0].detach(now, client).unwrap();
         let mut behind = host(1, Settings::default(), Needs::NONE);

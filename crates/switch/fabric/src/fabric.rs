@@ -132,6 +132,12 @@ struct Record {
 }
 
 impl Record {
+    /// Whether it has no peer, and that was seen: nothing can happen to its session.
+    fn is_empty(&self) -> bool {
+        let is_waiting = |peer: &Box<dyn Peer>| peer.state().0 == ringway_port::State::Waiting;
+        self.reported.0 == ringway_port::State::Waiting && self.peer.as_ref().is_some_and(is_waiting)
+    }
+
     /// The worker of its first queue.
     fn worker(&self) -> Option<usize> {
         self.slots.first().map(|slot| slot.worker)

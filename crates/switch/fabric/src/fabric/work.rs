@@ -362,7 +362,8 @@ impl Fabric {
         events.extend(self.pressed());
         let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
         jobs.extend(spent.into_iter().filter_map(|id| Some((self.name_of(id)?, Job::Evict))));
-        jobs.extend(self.ports.keys().map(|name| (name.clone(), Job::Check)));
+        let checked = self.ports.iter().filter(|(_, record)| !record.is_empty());
+        jobs.extend(checked.map(|(name, _)| (name.clone(), Job::Check)));
         (events, jobs)
     }
 
