@@ -48,6 +48,9 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
         }
         None => None,
     };
+    if exec.direct && exec.stack != StackKind::Native {
+        return Err(Fail::Failed("--direct is for --stack native".into()));
+    }
     let (settings, sysctls) = settings(&exec)?;
     let (network, addresses, gateways) = network(target, &exec)?;
     let mode = match exec.stack {
@@ -73,8 +76,7 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
         sysctls,
         query,
         limits: exec.limit,
-        // Until connections that are busy move without loss.
-        direct: Direct::Off,
+        direct: if exec.direct { Direct::PRELOADED } else { Direct::Off },
         linux,
         kill_after: exec.kill_after.map(|seconds| Duration::from_secs(seconds.into())),
     });

@@ -64,6 +64,7 @@ fn wrong_words_are_explained() {
     fails(&["--address", "10.0.0.2/24"], 1, "--address without --port needs the host's address");
     fails(&["--stack", "kernel", "--sysctl", "kernel.hostname=x"], 1, "is not a setting of the network");
     fails(&["--writable", "."], 1, "--writable is for --stack linux");
+    fails(&["--stack", "kernel", "--direct"], 1, "--direct is for --stack native");
     fails(&["--stack", "linux", "--name", "a"], 1, "with others, use Linux's own tools");
     fails(&["--port", "a", "--address", "10.0.0.2/24"], 4, "no fabric is up");
 }

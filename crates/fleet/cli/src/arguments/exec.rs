@@ -69,6 +69,9 @@ pub struct Exec {
     /// Print how each socket is served, and which options are not.
     #[arg(long)]
     pub explain: bool,
+    /// With --stack native, let connections that the program uses often move to a stack within its processes.
+    #[arg(long)]
+    pub direct: bool,
     /// A limit of each of its processes: nofile=N, memory=BYTES of address space, cpu=SECONDS; may be given several
     /// times.
     #[arg(long, value_name = "NAME=VALUE", value_parser = Limit::parse)]

@@ -198,6 +198,10 @@ impl Agent {
         let direct = self.direct.as_mut().ok_or(Errno::NOPROTOOPT)?;
         direct.admit(call.thread, &self.epoll)?;
         let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
+        if !stream.place.is_own() {
+            // Another call has let it leave.
+            return Ok(Reply::WaitForMove(key));
+        }
         let end = stream.end.as_ref().filter(|_| stream.is_up).ok_or(Errno::NOTCONN)?;
         if stream.is_shut || stream.is_finished {
             return Err(Errno::OPNOTSUPP);

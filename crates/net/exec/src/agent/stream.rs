@@ -585,7 +585,8 @@ impl Agent {
     /// From the program to the stack.
     fn send_bytes(&mut self, key: Key, look: Look) -> Result<(), Errno> {
         let now = self.host.now();
-        let Some(stream) = self.table.stream(key).filter(|stream| stream.is_up) else { return Ok(()) };
+        let is_own = |stream: &&mut Stream| stream.is_up && stream.place.is_own();
+        let Some(stream) = self.table.stream(key).filter(is_own) else { return Ok(()) };
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
         let mut taken = 0;
@@ -630,7 +631,9 @@ impl Agent {
     /// From the stack to the program, and the ends of both.
     fn give_bytes(&mut self, key: Key) -> Result<(), Errno> {
         let now = self.host.now();
-        let Some(stream) = self.table.stream(key) else { return Ok(()) };
+        // A call that was served meanwhile may have let it leave.
+        let is_own = |stream: &&mut Stream| stream.place.is_own();
+        let Some(stream) = self.table.stream(key).filter(is_own) else { return Ok(()) };
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
         let mut given = 0;

@@ -236,6 +236,24 @@ print(wrong)";
     assert_eq!(answer, "[]\n");
 }
 
+/// Streams that are busy while options let them leave and they enter again.
+#[test]
+fn busy_connections_move_without_loss() {
+    if !has("iperf3") {
+        return;
+    }
+    for modes in [("direct", "kernel"), ("kernel", "direct")] {
+        for more in [&["-n", "64M", "-P", "8"][..], &["-n", "64M", "-P", "8", "-R"]].repeat(3) {
+            let lab = Lab::new();
+            let mut serving = lab.start(1, modes.0, &["iperf3", "-s", "-1", "--forceflush"]);
+            while !serving.line().contains("listening") {}
+            let client = [&["iperf3", "-c", "10.0.0.1"][..], more].concat();
+            let (status, text) = lab.start(2, modes.1, &client).end();
+            assert!(status == Some(0) && text.contains("iperf Done"), "{modes:?} {more:?}: {text}");
+        }
+    }
+}
+
 /// What Debian's programs import of what the library serves.
 #[test]
 fn the_library_has_the_functions_that_programs_import() {
