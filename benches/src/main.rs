@@ -73,6 +73,9 @@ struct Arguments {
     /// Print the resident bytes of an end of so many idle connections.
     #[arg(long, hide = true)]
     idle_connections: Option<usize>,
+    /// The same of smoltcp.
+    #[arg(long, hide = true)]
+    idle_smoltcp: Option<usize>,
     /// Be a process of `apart.*`.
     #[arg(long, hide = true, num_args = 1..)]
     apart: Option<Vec<String>>,
@@ -106,6 +109,9 @@ fn main() -> ExitCode {
     }
     if let Some(connections) = arguments.idle_connections {
         return ExitCode::from(u8::from(tcp::memory::print(connections).is_err()));
+    }
+    if let Some(connections) = arguments.idle_smoltcp {
+        return ExitCode::from(u8::from(tcp::stacks::print(connections).is_err()));
     }
     if let Some(words) = arguments.apart {
         return match tcp::apart::process(&words) {

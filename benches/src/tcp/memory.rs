@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Connections of ours, in each slice and once; both ends' stacks have so many of them.
-const OURS: usize = 100_000;
+pub const OURS: usize = 100_000;
 const MANY: usize = 1_000_000;
 /// Connections of the kernel: two descriptors each.
 const PEERS: usize = 8000;
@@ -78,19 +78,40 @@ fn pass(
     Ok(())
 }
 
-/// Resident bytes for each socket, of a process of its own: memory that an earlier key or slice has freed may stay
-/// resident, and would be used again without being counted.
-fn ours(connections: usize) -> Result<f64, Failure> {
+/// Resident bytes for each socket of ours.
+pub fn ours(connections: usize) -> Result<f64, Failure> {
+    of_process("--idle-connections", connections)
+}
+
+/// The figure of a process of its own: memory that an earlier key or slice has freed may stay resident, and would be
+/// used again without being counted.
+pub fn of_process(option: &str, connections: usize) -> Result<f64, Failure> {
     let mut command = Command::new(std::env::current_exe()?);
-    let output = command.args(["--idle-connections", &connections.to_string()]).output()?;
+    let output = command.args([option, &connections.to_string()]).output()?;
     let text = String::from_utf8(output.stdout)?;
     Ok(text.trim().parse().map_err(|_| format!("no memory for {connections} connections"))?)
 }
 
-/// The process: prints the bytes.
-pub fn print(connections: usize) -> Result<(), Failure> {
+/// That process: prints the bytes of an end of connections that `make` makes.
+pub fn print_of<T>(
+    connections: usize,
+    make: impl FnOnce(usize) -> Result<T, Failure>,
+) -> Result<(), Failure> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let before = resident()?;
+    let made = make(connections)?;
+    println!("{}", (resident()? - before) / (2 * connections) as f64);
+    drop(made);
+    Ok(())
+}
+
+/// The process of ours.
+pub fn print(connections: usize) -> Result<(), Failure> {
+    print_of(connections, connected)
+}
+
+/// Two stacks with so many idle connections.
+fn connected(connections: usize) -> Result<[Stack; 2], Failure> {
     let mut hosts = [host(1)?, host(2)?];
     let listeners: Vec<_> = (0..PORTS)
         .map(|port| hosts[1].listen(SocketAddr::from(([10, 96, 0, 2], port + 1)), 2 * TOGETHER))
@@ -125,8 +146,7 @@ pub fn print(connections: usize) -> Result<(), Failure> {
         hosts.iter_mut().for_each(|host| host.expire(now));
         settle(now, &mut hosts, &mut frames);
     }
-    println!("{}", (resident()? - before) / (2 * connections) as f64);
-    Ok(())
+    Ok(hosts)
 }
 
 fn resident() -> Result<f64, Failure> {

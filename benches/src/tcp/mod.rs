@@ -5,6 +5,7 @@ pub mod bulk;
 pub mod ends;
 mod flood;
 pub mod memory;
+pub mod stacks;
 mod transactions;
 
 use crate::keys::{Group, QUIET, Row, Several, With, keys};
@@ -35,6 +36,16 @@ pub const GROUPS: &[Group] = &[Group {
         "apart.switch": Several(|plan| apart::measure(plan, true)), "`apart.pipe` through a switch";
         "apart.switch.one": With("apart.switch"), "the same over one connection";
         "apart.switch.stream": With("apart.switch"), "one stream";
+        "smoltcp": Several(stacks::smoltcp),
+            "one stream between two stacks in one thread; between two of smoltcp's";
+        "smoltcp.rr": With("smoltcp"), "the same, requests and answers of a byte";
+        "smoltcp.crr": With("smoltcp"), "the same, connections with a request and an answer";
+        "smoltcp.memory": With("smoltcp"), "bytes of an idle connection's end";
+        "gvisor": Several(stacks::gvisor),
+            "one stream between two stacks in one thread; between two of gVisor's on one processor";
+        "gvisor.rr": With("gvisor"), "the same, requests and answers of a byte";
+        "gvisor.crr": With("gvisor"), "the same, connections with a request and an answer";
+        "gvisor.memory": With("gvisor"), "bytes of an idle connection's end";
         "idle.memory": Row(memory::idle), "bytes of an idle connection's end; the kernel's slabs";
     },
     own_network: true,

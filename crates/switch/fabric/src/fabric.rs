@@ -134,8 +134,9 @@ struct Record {
 impl Record {
     /// Whether it has no peer, and that was seen: nothing can happen to its session.
     fn is_empty(&self) -> bool {
-        let is_waiting = |peer: &Box<dyn Peer>| peer.state().0 == ringway_port::State::Waiting;
-        self.reported.0 == ringway_port::State::Waiting && self.peer.as_ref().is_some_and(is_waiting)
+        let waiting = ringway_port::State::Waiting;
+        let is_waiting = self.peer.as_ref().is_some_and(|peer| peer.state().0 == waiting);
+        is_waiting && self.reported.0 == waiting
     }
 
     /// The worker of its first queue.
