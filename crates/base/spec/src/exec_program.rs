@@ -24,6 +24,9 @@ pub struct ExecProgram {
     pub mtu: u16,
     /// Whose TCP serves it.
     pub stack: ProgramStack,
+    /// Whether connections may move to a stack within its processes.
+    #[serde(default)]
+    pub direct: bool,
     /// Folders that it may write to, in a guest.
     pub writable: Vec<PathBuf>,
     /// The congestion controller, if it is not the default.

@@ -32,6 +32,25 @@ fn kill(lab: &Lab, with_data: bool, also: impl FnOnce()) {
     until("it has run for a while", || Instant::now() > end);
 }
 
+/// How the processes of a fabric are replaced.
+#[derive(Clone, Copy, Debug)]
+enum Replaced {
+    /// `control` is killed.
+    Control,
+    /// `control` and `data` are killed.
+    Both,
+    /// The fabric is upgraded.
+    Upgrade,
+}
+
+fn replace(lab: &Lab, how: Replaced) {
+    match how {
+        Replaced::Control => kill(lab, false, || {}),
+        Replaced::Both => kill(lab, true, || {}),
+        Replaced::Upgrade => _ = lab.ok(&["upgrade"]),
+    }
+}
+
 /// The object of a list with this name.
 fn find(lab: &Lab, kind: &str, name: &str) -> Value {
     let all = lab.json(&[kind, "list"]);
@@ -87,9 +106,9 @@ fn a_guest_outlives_control_and_its_console_and_commands_go_on() {
     let first = pid(&lab, "guest", "left");
     let console = lab.folder.join("run/lab/guests/left/console.log");
     let ticks = || last(&std::fs::read_to_string(&console).unwrap(), "tick ");
-    for with_data in [false, true, false] {
+    for how in [Replaced::Control, Replaced::Upgrade, Replaced::Both, Replaced::Upgrade] {
         until("it writes", || ticks() > 10);
-        kill(&lab, with_data, || {});
+        replace(&lab, how);
         await_state(&lab, "guest", "left", "running");
         assert_eq!(pid(&lab, "guest", "left"), first, "{}", lab.log());
         let before = ticks();
@@ -138,8 +157,8 @@ fn a_program_outlives_control_and_no_line_of_it_is_lost() {
         std::fs::read_to_string(path).unwrap_or_default()
     };
     let lines = || last(&(log("speaks.log.1") + &log("speaks.log")), "line ");
-    for with_data in [false, true] {
-        kill(&lab, with_data, || {});
+    for how in [Replaced::Control, Replaced::Both, Replaced::Upgrade] {
+        replace(&lab, how);
         assert_eq!(find(&lab, "program", "speaks")["state"], "running");
         assert_eq!(pid(&lab, "program", "speaks"), first, "{}", lab.log());
         let before = lines();
@@ -193,10 +212,10 @@ fn functions_outlive_control_with_what_they_have() {
         exchange(&mut far);
         let first = pid(&lab, "function", "one");
         let count = || lab.ok(&["function", "read", "one", "c.count"]).trim().parse::<u64>().unwrap();
-        for with_data in [false, true, false] {
+        for how in [Replaced::Control, Replaced::Upgrade, Replaced::Both, Replaced::Upgrade] {
             let before = count();
             assert!(before > 0);
-            kill(&lab, with_data, || {});
+            replace(&lab, how);
             await_state(&lab, "function", "one", "running");
             assert_eq!(pid(&lab, "function", "one"), first, "{isolation}: {}", lab.log());
             assert_eq!(find(&lab, "function", "one")["restarts"], 0);
@@ -259,9 +278,9 @@ fn a_host_outlives_control_with_its_interface_and_its_programs() {
         let words = ["host", "exec", "near", "--", "ping", "-n", "-W", "5", "-c", "1", "10.0.0.2"];
         until("a ping is answered", || lab.run(&words).status.success());
     };
-    for with_data in [false, true] {
+    for how in [Replaced::Control, Replaced::Both, Replaced::Upgrade] {
         pings();
-        kill(&lab, with_data, || {});
+        replace(&lab, how);
         assert_eq!((identity("near"), identity("far")), (near, far), "{}", lab.log());
         assert_eq!(programs("near"), before);
         pings();

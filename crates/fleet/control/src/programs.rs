@@ -314,6 +314,7 @@ fn arguments(program: &ExecProgram, socket: &Path) -> Vec<OsString> {
     for (name, most) in limits.iter().filter_map(|(name, most)| Some((name, (*most)?))) {
         add("limit", &format!("{name}={most}"));
     }
+    words.extend(program.direct.then(|| "--direct".into()));
     words.push("--".into());
     words.extend(program.command.iter().map(OsString::from));
     words
@@ -596,6 +597,7 @@ mod tests {
             dns: Vec::new(),
             mtu: 1500,
             stack: ringway_spec::ProgramStack::Native,
+            direct: true,
             writable: Vec::new(),
             cc: Some("bbr".into()),
             sysctls: vec![("net.ipv4.tcp_sack".into(), "0".into())],
@@ -616,7 +618,7 @@ mod tests {
         let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
         let expected = "--supervised=web --kill-after=5 --port=/run/web.sock --address=10.0.0.2/24 \
             --gateway=10.0.0.1 --mtu=1500 --stack=native --cc=bbr --sysctl=net.ipv4.tcp_sack=0 \
-            --limit=nofile=64 -- nginx -g";
+            --limit=nofile=64 --direct -- nginx -g";
         assert_eq!(words[..words.len() - 1].join(" "), expected);
         assert_eq!(words.last(), Some(&"daemon off;"));
     }

@@ -36,6 +36,11 @@ pub fn program(mut section: Section<'_>, diagnostics: &Diagnostics, fabric: &mut
         let what = "`writable` is for programs with stack = \"linux\", whose files are read-only otherwise";
         section.error("writable", what, "take it out, or write stack = \"linux\"");
     }
+    let direct = section.boolean("direct").unwrap_or_default();
+    if direct && stack != ProgramStack::Native {
+        let what = "`direct` is for programs with stack = \"native\"";
+        section.error("direct", what, "take it out, or write stack = \"native\"");
+    }
     let user = section.parsed("user", "www-data", |text| names::account(text).map(String::from));
     let program = ExecProgram {
         command,
@@ -44,6 +49,7 @@ pub fn program(mut section: Section<'_>, diagnostics: &Diagnostics, fabric: &mut
         dns,
         mtu: section.number("mtu", 1280..=65_521).unwrap_or(1500) as u16,
         stack,
+        direct,
         writable: writable.into_iter().map(PathBuf::from).collect(),
         cc,
         sysctls: sysctls(&mut section),
