@@ -9,7 +9,6 @@ use crate::Failure;
 use crate::entry::{Better, Entry};
 use crate::keys::Rows;
 use crate::plan::Plan;
-pub use gvisor::build;
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(300);
@@ -118,7 +117,7 @@ pub fn smoltcp(plan: &Plan) -> Rows {
 
 /// `gvisor`, `gvisor.rr`, `gvisor.crr`, `gvisor.memory`.
 pub fn gvisor(plan: &Plan) -> Rows {
-    let program = build()?;
+    let program = gvisor::build()?;
     let mut rows = beside(plan, |(name, ..), time| gvisor::run(&program, name, time.as_secs_f64()))?;
     rows.push(memory(plan, || gvisor::run(&program, "memory", IDLE as f64))?);
     Ok(rows)

@@ -2,44 +2,23 @@
 
 use super::PORT;
 use crate::Failure;
-use ringway_frame::{BURST, Needs, Offload};
+use ringway_frame::{Needs, Offload};
 use ringway_mem::Span;
 use ringway_netstack::{
-    Cidr, InterfaceConfig, MS, Settings, SocketError, SocketId, SocketOptions, Stack, Transmit,
+    Cidr, Frames, InterfaceConfig, MS, Settings, SocketError, SocketId, SocketOptions, Stack,
 };
 
 /// The time that frames need from one stack to the other.
 const DELAY: u64 = MS / 100;
 /// The longest headers of a segment.
 const HEADERS: usize = 14 + 40 + 60;
-const FRAME: usize = 1514;
-
-/// Frames on their way.
-struct Wire {
-    bytes: Vec<u8>,
-    /// The end of each.
-    ends: Vec<usize>,
-}
-
-impl Transmit for Wire {
-    fn frame(&mut self, _offload: Offload, headers: &[u8], payload: &[Span<'_>]) -> bool {
-        if self.ends.len() == BURST {
-            return false;
-        }
-        let mut at = self.ends.last().copied().unwrap_or(0);
-        for piece in [Span::of(headers)].iter().chain(payload) {
-            at += piece.read(&mut self.bytes[at..]);
-        }
-        self.ends.push(at);
-        true
-    }
-}
 
 pub struct Pair {
     stacks: [Stack; 2],
     listener: SocketId,
     sockets: Option<[SocketId; 2]>,
-    wire: Wire,
+    /// Those on their way.
+    frames: Frames,
     now: u64,
 }
 
@@ -56,8 +35,7 @@ impl Pair {
             stack
         });
         let listener = stacks[1].listen(([0, 0, 0, 0], PORT).into(), 16)?;
-        let wire = Wire { bytes: vec![0; BURST * FRAME], ends: Vec::with_capacity(BURST) };
-        Ok(Pair { stacks, listener, sockets: None, wire, now: 0 })
+        Ok(Pair { stacks, listener, sockets: None, frames: Frames::default(), now: 0 })
     }
 
     fn socket(&self, host: usize) -> Result<SocketId, Failure> {
@@ -65,9 +43,8 @@ impl Pair {
     }
 }
 
-fn receive(stack: &mut Stack, now: u64, frame: &[u8]) {
+fn receive(stack: &mut Stack, now: u64, frame: &[u8], offload: Offload) {
     let (head, rest) = frame.split_at(frame.len().min(HEADERS));
-    let offload = Offload::default();
     if rest.is_empty() || !stack.receive_in_place(now, 0, head, &[Span::of(rest)], offload, None) {
         stack.receive(now, 0, frame, offload);
     }
@@ -116,20 +93,16 @@ impl super::Pair for Pair {
     }
 
     fn pass(&mut self) {
-        let Pair { stacks: [one, two], wire, now, .. } = self;
+        let Pair { stacks: [one, two], frames, now, .. } = self;
         *now += DELAY;
         let mut moved = false;
         for is_answer in [false, true] {
             let (from, to) = if is_answer { (&mut *two, &mut *one) } else { (&mut *one, &mut *two) };
             from.expire(*now);
-            from.transmit(*now, 0, wire);
-            let mut start = 0;
-            for &end in &wire.ends {
-                moved = true;
-                receive(to, *now, &wire.bytes[start..end]);
-                start = end;
-            }
-            wire.ends.clear();
+            from.transmit(*now, 0, frames);
+            moved |= !frames.is_empty();
+            frames.iter().for_each(|(frame, offload)| receive(to, *now, frame, offload));
+            frames.clear();
         }
         if !moved && let Some(next) = one.next_deadline().into_iter().chain(two.next_deadline()).min() {
             *now = next.max(*now);

@@ -1,5 +1,5 @@
-//! The control process is killed, alone and with the data process: guests, programs, functions and hosts go on as the
-//! same processes, and what happens to them meanwhile is noticed.
+//! The control process is killed, alone and with the data process, or the fabric is upgraded: guests, programs,
+//! functions and hosts go on as the same processes, and what happens to them meanwhile is noticed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::exec::may_create_namespaces;

@@ -16,7 +16,7 @@ pub(crate) enum Bound {
     Most(u64),
     /// At least 1, and at most this.
     Positive(u64),
-    /// A time that is not in the future. One that the writer's clock had already reached is taken as now.
+    /// A time that is not in the future. One between now and the writer's time is taken as now.
     Past,
     /// A time that is not too far in the future.
     Deadline,
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes, now, latest: now }
     }
 
-    /// Reads the writer's time, of the same clock, which another processor may show up to [`AHEAD`] ahead.
+    /// Reads the time at which the bytes were written; `None`: it is more than [`AHEAD`] after now.
     pub(crate) fn writer_time(&mut self) -> Option<()> {
         let most = Bound::Most(self.now.saturating_add(AHEAD));
         self.latest = u64::take(self, most)?.max(self.now);

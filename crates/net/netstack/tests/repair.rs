@@ -461,7 +461,7 @@ fn a_stack_takes_only_connections_that_it_can_have() {
     }
 }
 
-/// Processors, and processes, may differ about the time by some microseconds.
+/// Two processors may show the same clock slightly differently.
 #[test]
 fn a_busy_connection_moves_to_a_stack_whose_clock_is_slightly_behind() {
     for algorithm in Algorithm::ALL {

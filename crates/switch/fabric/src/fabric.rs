@@ -132,11 +132,10 @@ struct Record {
 }
 
 impl Record {
-    /// Whether it has no peer, and that was seen: nothing can happen to its session.
-    fn is_empty(&self) -> bool {
+    /// Whether the port has no peer, and that state was reported: a check would find nothing.
+    fn is_without_peer(&self) -> bool {
         let waiting = ringway_port::State::Waiting;
-        let is_waiting = self.peer.as_ref().is_some_and(|peer| peer.state().0 == waiting);
-        is_waiting && self.reported.0 == waiting
+        self.reported.0 == waiting && self.peer.as_ref().is_some_and(|peer| peer.state().0 == waiting)
     }
 
     /// The worker of its first queue.

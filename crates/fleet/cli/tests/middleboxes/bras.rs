@@ -178,9 +178,9 @@ impl Site {
         self.ran("cat /tmp/status")
     }
 
-    /// Waits until pppd ends since it was refused: by its own decision, or by the server's end of the link, which may
-    /// come first.
-    fn is_refused(&self) {
+    /// Waits until pppd ends, and checks that authentication failed. pppd ends by itself, or by the server's request to
+    /// end the link, which may come first.
+    fn await_refusal(&self) {
         const AUTH_TOPEER_FAILED: &str = "19";
         const HANGUP: &str = "16";
         let (status, log) = (self.status(), self.log());
@@ -248,10 +248,10 @@ fn own_users(site: &Site) {
     until("the session is gone", || site.read("count") == "0");
     assert!(site.read("accounting").lines().last().unwrap().contains(" bob Admin-Reset "));
 
-    // A wrong password. Its user, in a file.
+    // A wrong password; then the right one, of a file of users.
     for method in ["refuse-pap", "refuse-chap"] {
         site.start("dave", "x", method);
-        site.is_refused();
+        site.await_refusal();
     }
     write_file(&site.lab, "bras", "server.users", "# users\ndave:x\n").unwrap();
     site.start("dave", "x", "");
@@ -305,6 +305,6 @@ fn radius_users(site: &Site) {
         std::fs::remove_file(&detail).unwrap();
     }
     site.start("carol", "wrong", "");
-    site.is_refused();
+    site.await_refusal();
     assert_eq!(site.read("forged"), "0");
 }

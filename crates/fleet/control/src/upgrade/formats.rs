@@ -176,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn descriptions_of_all_numbers_are_read() {
+        let format = FORMATS.iter().find(|format| format.name == "fabric").unwrap();
+        for number in format.reads {
+            let path = format!("{}/tests/formats/fabric.{number}", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            let read = serde_json::Deserializer::from_str(&text).into_iter::<KeptFabric>();
+            let read = read.collect::<Result<Vec<_>, _>>().unwrap();
+            assert_eq!(read.len(), 2, "fabric {number}");
+        }
+    }
+
+    #[test]
     fn no_part_changes_without_its_number() {
         let examples = examples();
         let elsewhere = ["rings", "command-line", "processes"];

@@ -112,31 +112,28 @@ impl Agent {
             }
             Err(error) => Err(error),
         };
-        let until = self.host.now() + KEEP;
         let is_delivered = self.deliver(&call, result);
+        let now = self.host.now();
         if !is_delivered {
-            self.signals_until = until;
+            self.signals_until = now + KEEP;
         }
         let Some(key) = key else { return };
-        let kept = Kept { call, key, result, until };
-        if !is_delivered && !self.taken.is_empty() {
-            self.give_back(key);
-        } else if !is_delivered {
-            self.keep(kept);
-        } else if result.is_ok()
-            && self.signals_until > self.host.now()
-            && BIND_CONNECT.contains(&call.number)
-        {
-            self.delivered = Some(kept);
+        let kept = Kept { call, key, result, until: now + KEEP };
+        let is_once = result.is_ok() && BIND_CONNECT.contains(&call.number);
+        match is_delivered {
+            true if is_once && self.signals_until > now => self.delivered = Some(kept),
+            true => {}
+            false if self.taken.is_empty() => self.keep(kept),
+            false => self.give_back(key),
         }
     }
 
     /// Gives a call its result; whether the call took it. A thread that a signal has woken leaves its call without
-    /// the result, which the kernel takes nevertheless until the thread has left: datagrams would be lost, and what
-    /// was done would be done twice. So a result is given only to a thread that sleeps. A signal in the microsecond
-    /// between is left: `bind` and `connect`, which a second call refuses, have their result kept while signals come;
-    /// a datagram may be lost or come twice, as may what `sendto` with an address writes to a stream, and an error
-    /// that SO_ERROR gives once.
+    /// the result; until then the kernel accepts one and drops it, so that a datagram would be lost, or an operation
+    /// done twice. So only a thread that sleeps is given a result. A signal in the microsecond between that look and
+    /// the answer remains: the results of `bind` and `connect`, which fail when they are made again, are kept while
+    /// signals come; a datagram, bytes that `sendto` with an address writes to a stream, and an error that SO_ERROR
+    /// gives once may be lost or come twice.
     fn deliver(&mut self, call: &Call, result: Result<i64, Errno>) -> bool {
         let begin = Instant::now();
         while self.threads.is_awake(call.thread) {
@@ -244,9 +241,10 @@ impl Agent {
             sys::SENDTO => self.send_named(call, key, socket),
             sys::SENDMSG => self.send_message_named(call, key, socket),
             sys::SENDMMSG if is_udp => self.send_messages(call, key),
-            sys::RECVFROM => self.receive_from(call, key, socket),
-            sys::RECVMSG => self.receive_message(call, key, socket),
+            sys::RECVFROM if is_udp => self.receive_from(call, key, socket),
+            sys::RECVMSG if is_udp => self.receive_message(call, key, socket),
             sys::RECVMMSG if is_udp => self.receive_messages(call, key, socket),
+            // Receiving from a stream too: neither TCP nor a UNIX socket gives an address.
             _ => Ok(Reply::Resume),
         }
     }

@@ -353,12 +353,9 @@ impl Agent {
         Ok(Some(Taken { bytes, from }))
     }
 
-    /// `recvfrom` with an address. Of a stream it is the kernel's: neither TCP nor a UNIX socket gives an address.
+    /// `recvfrom` with an address.
     pub(super) fn receive_from(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         let [_, at, len, flags, from, from_len] = call.arguments;
-        if self.table.datagrams(key).is_none() {
-            return Ok(Reply::Resume);
-        }
         let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
         let most = usize::try_from(len).unwrap_or(usize::MAX);
         self.trap.check_waiting(call.id)?;
@@ -372,7 +369,7 @@ impl Agent {
         Ok(Reply::Value(if flags & TRUNC != 0 { taken.bytes.len() } else { len } as i64))
     }
 
-    /// `recvmsg`. Of a stream it is the kernel's, as with `recvfrom`.
+    /// `recvmsg`.
     pub(super) fn receive_message(
         &mut self,
         call: &Call,
@@ -380,9 +377,6 @@ impl Agent {
         socket: &OwnedFd,
     ) -> Result<Reply, Errno> {
         let [_, at, flags, ..] = call.arguments;
-        if self.table.datagrams(key).is_none() {
-            return Ok(Reply::Resume);
-        }
         let message = Message::read(call.thread, at)?;
         match self.receive_one(call, key, socket, &message, flags)? {
             Some(len) => Ok(Reply::Value(len)),
@@ -399,6 +393,7 @@ impl Agent {
         flags: u64,
     ) -> Result<Option<i64>, Errno> {
         let socket_v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
+        // As Linux, before a datagram is taken.
         message.room()?;
         // A datagram must not be lost, nor written to another one's memory.
         self.trap.check_waiting(call.id)?;

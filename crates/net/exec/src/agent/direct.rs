@@ -199,7 +199,7 @@ impl Agent {
         direct.admit(call.thread, &self.epoll)?;
         let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
         if !stream.place.is_own() {
-            // Another call has let it leave.
+            // A call that was served meanwhile has let it leave.
             return Ok(Reply::WaitForMove(key));
         }
         let end = stream.end.as_ref().filter(|_| stream.is_up).ok_or(Errno::NOTCONN)?;

@@ -585,8 +585,7 @@ impl Agent {
     /// From the program to the stack.
     fn send_bytes(&mut self, key: Key, look: Look) -> Result<(), Errno> {
         let now = self.host.now();
-        let is_own = |stream: &&mut Stream| stream.is_up && stream.place.is_own();
-        let Some(stream) = self.table.stream(key).filter(is_own) else { return Ok(()) };
+        let Some(stream) = self.table.own_stream(key).filter(|stream| stream.is_up) else { return Ok(()) };
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
         let mut taken = 0;
@@ -631,9 +630,7 @@ impl Agent {
     /// From the stack to the program, and the ends of both.
     fn give_bytes(&mut self, key: Key) -> Result<(), Errno> {
         let now = self.host.now();
-        // A call that was served meanwhile may have let it leave.
-        let is_own = |stream: &&mut Stream| stream.place.is_own();
-        let Some(stream) = self.table.stream(key).filter(is_own) else { return Ok(()) };
+        let Some(stream) = self.table.own_stream(key) else { return Ok(()) };
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
         let mut given = 0;

@@ -243,6 +243,11 @@ impl Table {
         }
     }
 
+    /// A connection that the agent's stack has. Any call that is served may let one leave.
+    pub fn own_stream(&mut self, key: Key) -> Option<&mut Stream> {
+        self.stream(key).filter(|stream| stream.place.is_own())
+    }
+
     pub fn datagrams(&mut self, key: Key) -> Option<&mut Datagrams> {
         match &mut self.get_mut(key)?.kind {
             Kind::Datagrams(datagrams) => Some(datagrams),

@@ -46,7 +46,8 @@ static int same(struct sockaddr_in *one, struct sockaddr_in *two) {
 int main(int words, char **word) {
     struct sigaction action = {.sa_handler = handle, .sa_flags = atoi(word[1]) ? SA_RESTART : 0};
     sigaction(SIGUSR1, &action, 0);
-    /* A call with a timeout is made again with all of it after a signal: signals pause if nothing goes on. */
+    /* After a signal, a call begins again with its whole timeout:
+       the sender pauses if the round does not end. */
     volatile unsigned *seen = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int parent = getpid(), sender = fork();
     unsigned round = 0, last = 0, still = 0;

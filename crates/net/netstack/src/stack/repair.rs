@@ -104,9 +104,10 @@ impl Stack {
         Ok(bytes)
     }
 
-    /// Makes a connection of what [`Stack::detach`] returned. `now` is not before the time of that. Its readiness is
-    /// told anew. Attack: bytes of another process, which may be anything: they are refused, or make a connection that
-    /// can do no more than a peer and a program can.
+    /// Makes a connection of what [`Stack::detach`] returned. `now` is at most 10 ms before the time of that, since
+    /// processors may show the same clock differently. Its readiness is told anew. Attack: bytes of another process,
+    /// which may be anything: they are refused, or make a connection that can do no more than a peer and a program
+    /// can.
     ///
     /// # Errors
     /// If there is such a connection, the stack has no such address, or the bytes are no connection. Nothing is done

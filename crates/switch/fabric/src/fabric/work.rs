@@ -362,7 +362,7 @@ impl Fabric {
         events.extend(self.pressed());
         let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
         jobs.extend(spent.into_iter().filter_map(|id| Some((self.name_of(id)?, Job::Evict))));
-        let checked = self.ports.iter().filter(|(_, record)| !record.is_empty());
+        let checked = self.ports.iter().filter(|(_, record)| !record.is_without_peer());
         jobs.extend(checked.map(|(name, _)| (name.clone(), Job::Check)));
         (events, jobs)
     }
