@@ -22,6 +22,8 @@ pub fn program() -> Result<PathBuf, Failure> {
 
 /// Programs in guests.
 pub const LINUX: &str = "linux";
+/// Programs that run the native stack themselves.
+pub const DIRECT: &str = "direct";
 
 /// How the two places are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +108,10 @@ impl Places for Ports {
             // The kind of a port is known by its name only.
             command.arg("--socket").arg(self.folder.path().join("run/api.sock"));
         }
-        command.args(["exec", "--stack", self.stack, "--port"]);
+        match self.stack {
+            DIRECT => command.args(["exec", "--direct", "--port"]),
+            stack => command.args(["exec", "--stack", stack, "--port"]),
+        };
         command.arg(if self.stack == LINUX { format!("p{place}").into() } else { self.socket(place) });
         command.arg("--address").arg(format!("10.95.0.{}/24", place + 1)).arg("--").args(words);
         Ok(command)

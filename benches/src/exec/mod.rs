@@ -15,10 +15,16 @@ pub const GROUPS: &[Group] = &[Group {
         "redis.p99": With("redis"), "the 99th percentile of their times";
         "redis.1": Row(rates::redis_alone), "time of a GET over one connection";
         "redis.pipe": Row(rates::redis_pipe), "`redis` through a pipe; veth";
+        "redis.direct": Several(rates::redis_direct), "`redis` with `--direct`";
+        "redis.direct.p99": With("redis.direct"), "`redis.p99` with `--direct`";
+        "redis.1.direct": Row(rates::redis_alone_direct), "`redis.1` with `--direct`";
         "nginx.wrk": Row(rates::nginx),
             "wrk's requests a second for 1 KB from nginx, 32 kept connections; veth and a bridge";
         "nginx.wrk.close": Row(rates::nginx_closing), "the same, a connection for each request";
+        "nginx.wrk.direct": Row(rates::nginx_direct), "`nginx.wrk` with `--direct`";
+        "nginx.wrk.close.direct": Row(rates::nginx_closing_direct), "`nginx.wrk.close` with `--direct`";
         "iperf3": Row(rates::stream), "one stream; veth and a bridge";
+        "iperf3.direct": Row(rates::stream_direct), "`iperf3` with `--direct`";
         "iperf3.pipe": Row(rates::stream_pipe), "the same through a pipe; veth";
         "go.http": Row(rates::go), "wrk's requests a second from a static Go server; veth and a bridge";
         "kernel.iperf3": Row(rates::kernel_stream), "`iperf3` with `--stack kernel`; veth and a bridge";

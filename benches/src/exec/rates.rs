@@ -1,6 +1,6 @@
 //! Requests and streams of servers, each beside the kernel's in alternating slices.
 
-use super::lab::{Joined, LINUX, Places, Ports, Running, Spaces, ask, serve};
+use super::lab::{DIRECT, Joined, LINUX, Places, Ports, Running, Spaces, ask, serve};
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::keys::{Folder, Rows};
@@ -100,7 +100,7 @@ fn get(places: &dyn Places, connections: u32, requests: u32) -> Result<Answer<2>
 
 fn redis_in(
     plan: &Plan,
-    joined: Joined,
+    (joined, stack): (Joined, &'static str),
     connections: u32,
     requests: u32,
 ) -> Result<([Slices; 2], Slices), Failure> {
@@ -109,12 +109,11 @@ fn redis_in(
     let server =
         ["redis-server", "--port", "6379", "--save", "", "--protected-mode", "no", "--bind", "0.0.0.0"];
     let ask = |places: &dyn Places| get(places, connections, requests);
-    Contest { joined, stack: NATIVE, server: &server, port: 6379, ask: &ask }.run(plan)
+    Contest { joined, stack, server: &server, port: 6379, ask: &ask }.run(plan)
 }
 
-/// `redis` and `redis.p99`.
-pub fn redis(plan: &Plan) -> Rows {
-    let ([rates, p99], costs) = redis_in(plan, Joined::Switch, 50, 40_000)?;
+fn redis_on(plan: &Plan, stack: &'static str) -> Rows {
+    let ([rates, p99], costs) = redis_in(plan, (Joined::Switch, stack), 50, 40_000)?;
     let note = "50 connections, no pipelining";
     Ok(vec![
         row(&rates, &costs, "thousand/s", Better::More, REQUEST).ratio_at_least(1.5).note(note),
@@ -122,18 +121,37 @@ pub fn redis(plan: &Plan) -> Rows {
     ])
 }
 
+/// `redis` and `redis.p99`.
+pub fn redis(plan: &Plan) -> Rows {
+    redis_on(plan, NATIVE)
+}
+
+/// `redis.direct` and `redis.direct.p99`.
+pub fn redis_direct(plan: &Plan) -> Rows {
+    redis_on(plan, DIRECT)
+}
+
 /// `redis.pipe`.
 pub fn redis_pipe(plan: &Plan) -> Result<Entry, Failure> {
-    let ([rates, _], costs) = redis_in(plan, Joined::Pipe, 50, 40_000)?;
+    let ([rates, _], costs) = redis_in(plan, (Joined::Pipe, NATIVE), 50, 40_000)?;
     Ok(row(&rates, &costs, "thousand/s", Better::More, REQUEST).ratio_at_least(1.5))
+}
+
+fn redis_alone_on(plan: &Plan, stack: &'static str) -> Result<Entry, Failure> {
+    let ([rates, _], costs) = redis_in(plan, (Joined::Switch, stack), 1, 5000)?;
+    let times = |rates: &[f64]| rates.iter().map(|rate| 1e3 / rate).collect::<Vec<f64>>();
+    let times = Slices::of(&times(&rates.ours), &times(&rates.peer));
+    Ok(row(&times, &costs, "us", Better::Less, REQUEST).ratio_at_most(1.0))
 }
 
 /// `redis.1`.
 pub fn redis_alone(plan: &Plan) -> Result<Entry, Failure> {
-    let ([rates, _], costs) = redis_in(plan, Joined::Switch, 1, 5000)?;
-    let times = |rates: &[f64]| rates.iter().map(|rate| 1e3 / rate).collect::<Vec<f64>>();
-    let times = Slices::of(&times(&rates.ours), &times(&rates.peer));
-    Ok(row(&times, &costs, "us", Better::Less, REQUEST).ratio_at_most(1.0))
+    redis_alone_on(plan, NATIVE)
+}
+
+/// `redis.1.direct`.
+pub fn redis_alone_direct(plan: &Plan) -> Result<Entry, Failure> {
+    redis_alone_on(plan, DIRECT)
 }
 
 /// wrk's thousands of requests a second.
@@ -155,7 +173,7 @@ fn wrk(places: &dyn Places, path: &str, closes: bool) -> Result<Answer<1>, Failu
     Ok(Answer { figures: [rate / 1e3], count })
 }
 
-fn nginx_with(plan: &Plan, closes: bool) -> Result<Entry, Failure> {
+fn nginx_with(plan: &Plan, stack: &'static str, closes: bool) -> Result<Entry, Failure> {
     program("nginx")?;
     program("wrk")?;
     let folder = Folder::new()?;
@@ -172,7 +190,7 @@ fn nginx_with(plan: &Plan, closes: bool) -> Result<Entry, Failure> {
     std::fs::write(&path, conf)?;
     let server = ["nginx", "-c", &path];
     let ask = |places: &dyn Places| wrk(places, "page", closes);
-    let contest = Contest { joined: Joined::Switch, stack: NATIVE, server: &server, port: 8080, ask: &ask };
+    let contest = Contest { joined: Joined::Switch, stack, server: &server, port: 8080, ask: &ask };
     let ([rates], costs) = contest.run(plan)?;
     let note = "one worker, 32 connections, no error";
     Ok(row(&rates, &costs, "thousand/s", Better::More, REQUEST).ratio_at_least(1.5).note(note))
@@ -180,12 +198,22 @@ fn nginx_with(plan: &Plan, closes: bool) -> Result<Entry, Failure> {
 
 /// `nginx.wrk`.
 pub fn nginx(plan: &Plan) -> Result<Entry, Failure> {
-    nginx_with(plan, false)
+    nginx_with(plan, NATIVE, false)
 }
 
 /// `nginx.wrk.close`.
 pub fn nginx_closing(plan: &Plan) -> Result<Entry, Failure> {
-    nginx_with(plan, true)
+    nginx_with(plan, NATIVE, true)
+}
+
+/// `nginx.wrk.direct`.
+pub fn nginx_direct(plan: &Plan) -> Result<Entry, Failure> {
+    nginx_with(plan, DIRECT, false)
+}
+
+/// `nginx.wrk.close.direct`.
+pub fn nginx_closing_direct(plan: &Plan) -> Result<Entry, Failure> {
+    nginx_with(plan, DIRECT, true)
 }
 
 /// `go.http`.
@@ -247,6 +275,11 @@ pub fn linux_stream(plan: &Plan) -> Result<Entry, Failure> {
 /// `iperf3`.
 pub fn stream(plan: &Plan) -> Result<Entry, Failure> {
     stream_in(plan, Joined::Switch, NATIVE, 1.0)
+}
+
+/// `iperf3.direct`.
+pub fn stream_direct(plan: &Plan) -> Result<Entry, Failure> {
+    stream_in(plan, Joined::Switch, DIRECT, 1.0)
 }
 
 /// `iperf3.pipe`.

@@ -18,6 +18,8 @@ const PORT: u16 = 80;
 const BLOCK: usize = 1 << 16;
 /// Bytes that a stream may have under way, of stacks that are given their buffers.
 const WINDOW: usize = 1 << 18;
+/// Time between connections in ns: a closed one is in TIME-WAIT for 10 s in smoltcp, and for 60 s in ours.
+const PAUSE: u64 = 1_000_000_000;
 /// Connections of `memory`, of stacks that look at each socket for each frame.
 const IDLE: usize = 2000;
 

@@ -73,6 +73,7 @@ impl super::Pair for Pair {
         }
         self.pass();
         self.pass();
+        self.now += super::PAUSE;
         Ok(())
     }
 

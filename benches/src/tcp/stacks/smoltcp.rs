@@ -11,8 +11,6 @@ use std::collections::VecDeque;
 
 /// The time that frames need from one stack to the other.
 const DELAY: Duration = Duration::from_micros(10);
-/// Time between connections: a closed one takes up its socket for 10 s.
-const PAUSE: Duration = Duration::from_secs(1);
 const FRAME: usize = 1514;
 /// Sockets of each host that wait for the end of TIME-WAIT.
 const CLOSING: usize = 12;
@@ -157,7 +155,7 @@ impl super::Pair for Pair {
         }
         self.pass();
         self.sockets = None;
-        self.now += PAUSE;
+        self.now += Duration::from_micros(super::PAUSE / 1000);
         if self.hosts.iter().any(|host| host.sockets.iter().count() > CLOSING) {
             return Err("connections do not end".into());
         }

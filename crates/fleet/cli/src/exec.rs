@@ -149,10 +149,10 @@ fn failed(error: ExecError) -> Fail {
 }
 
 /// Where `ringway stack` asks.
-fn query(exec: &Exec) -> Result<Option<PathBuf>, Fail> {
+fn query(exec: &Exec) -> Result<Vec<PathBuf>, Fail> {
     if exec.stack != StackKind::Native {
         let what = "--name: `ringway stack` shows native stacks; with others, use Linux's own tools";
-        return if exec.name.is_some() { Err(Fail::Failed(what.into())) } else { Ok(None) };
+        return if exec.name.is_some() { Err(Fail::Failed(what.into())) } else { Ok(Vec::new()) };
     }
     let file = |path: &std::ffi::OsStr| {
         Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
@@ -248,10 +248,10 @@ fn linux(exec: &Exec, network: &Network) -> Result<Linux, Fail> {
     Ok(Linux { kernel, writable, memory, port })
 }
 
-/// A port of a running fabric, or the socket of a ring port.
+/// A port of a running fabric, or the socket of a ring port or a pipe.
 fn port_of(target: &Target, port: &str, stack: StackKind) -> Result<Network, Fail> {
     let is_guest = stack == StackKind::Linux;
-    let kinds: &[&str] = if is_guest { &["ring", "vhost-user"] } else { &["ring"] };
+    let kinds: &[&str] = if is_guest { &["ring", "pipe", "vhost-user"] } else { &["ring", "pipe"] };
     let (kind, socket) = peer_socket(target, port, kinds)?;
     Ok(if kind == "vhost-user" { Network::VhostUser(socket) } else { Network::Port(socket) })
 }

@@ -5,6 +5,7 @@ use crate::client::Client;
 use crate::fail::Fail;
 use ringway_control::api::PortView;
 use ringway_control::run_dir;
+use ringway_spec::file::either;
 use std::path::PathBuf;
 
 impl Target {
@@ -68,7 +69,7 @@ pub fn peer_socket(target: &Target, port: &str, kinds: &[&str]) -> Result<(Strin
         Some(view) => Err(Fail::Failed(format!(
             "port {shown} is of kind {}; a program's port is of kind {}",
             view.kind,
-            if kinds.contains(&"vhost-user") { "ring, or vhost-user" } else { "ring" }
+            either(kinds.iter().copied())
         ))),
         None => {
             Err(Fail::Unknown(format!("there is no port \"{shown}\"; `ringway ps` shows those there are")))

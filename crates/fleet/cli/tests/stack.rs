@@ -151,6 +151,24 @@ fn a_program_s_stack_is_shown_in_the_words_of_linux() {
     trace(&lab, client);
 }
 
+#[test]
+fn programs_at_both_ends_of_a_pipe_start_at_once() {
+    if !may_create_namespaces() {
+        return;
+    }
+    let lab = Lab::new("ends", "[port.p]\nkind = \"pipe\"\nsocket = \"p.sock\"\n");
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    for _ in 0..5 {
+        let start = |address: &str| {
+            let program = ["import sys; print('ready', flush=True); sys.stdin.read()"];
+            Running::start(&lab, "p", address, &[], &program)
+        };
+        let mut both = [start("10.0.0.1/24"), start("10.0.0.2/24")];
+        both.iter_mut().for_each(|one| assert_eq!(one.output(false), "ready"));
+        assert_eq!(lab.json(&["stack", "list"]).as_array().unwrap().len(), 2);
+    }
+}
+
 fn names(lab: &Lab) {
     let list = lab.json(&["stack", "list"]);
     let names: Vec<&str> = list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();

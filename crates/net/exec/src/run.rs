@@ -20,7 +20,7 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -137,8 +137,8 @@ pub struct Options {
     pub explain: bool,
     /// Settings of the kernel's network in the namespace: names as of sysctl, and values.
     pub sysctls: Vec<(String, String)>,
-    /// Where `ringway stack` asks, if the stack is Ringway's.
-    pub query: Option<PathBuf>,
+    /// Where `ringway stack` asks, if the stack is Ringway's: the first of these at which no program listens.
+    pub query: Vec<PathBuf>,
     /// Limits of each of its processes.
     pub limits: Vec<Limit>,
     /// Whether processes may share a stack, and use their connections without the agent.
@@ -472,9 +472,12 @@ fn serve(
     let mut agent = Agent::new(host, trap, inside, addresses, congestion, options.explain, stop.clone())?;
     let is_told = sharing.is_some();
     sharing.map(|shared| agent.share(shared)).transpose()?;
-    if let Some(path) = &options.query {
-        let listening = agent.listen_for_queries(path, about(options));
-        listening.map_err(|error| ExecError::Query { path: path.clone(), error })?;
+    for (path, later) in options.query.iter().zip((0..options.query.len()).rev()) {
+        match agent.listen_for_queries(path, about(options)) {
+            Ok(()) => break,
+            Err(error) if error.kind() == ErrorKind::AddrInUse && later > 0 => {}
+            Err(error) => return Err(ExecError::Query { path: path.clone(), error }),
+        }
     }
     let at_end = AtEnd(ended.clone());
     let thread = spawn("exec-agent", None, move || {

@@ -31,8 +31,8 @@ Examples:
   ringway exec --cc bbr --link loss=1%,delay=100ms -- curl http://198.18.0.1:8000/
   ringway exec --port a --address fd00::2/64 --sysctl net.ipv4.tcp_rmem='4096 65536 1000000' -- iperf3 -s")]
 pub struct Exec {
-    /// The ring port of the running fabric, or the path of its socket; by default, a network with the host, which
-    /// needs root. With --stack linux also a vhost-user port, which is faster.
+    /// The ring port or pipe of the running fabric, or the path of its socket; by default, a network with the host,
+    /// which needs root. With --stack linux also a vhost-user port, which is faster.
     #[arg(long, value_name = "PORT")]
     pub port: Option<String>,
     /// An address and the length of its prefix; may be given several times. Required with --port.

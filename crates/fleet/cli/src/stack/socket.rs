@@ -31,28 +31,29 @@ fn is_taken(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
-/// Where a program of this name, or of one like that of its port or of its file, is to listen. `None`: nowhere, since
-/// this user has no folder for it.
+/// Where a program of this name, or of one like that of its port or of its file, is to listen: the first path at which
+/// no other one does. Nowhere, if this user has no folder for it.
 ///
 /// # Errors
 /// Another program has the name that was chosen.
-pub fn place(chosen: Option<&str>, like: &str) -> Result<Option<PathBuf>, Fail> {
+pub fn place(chosen: Option<&str>, like: &str) -> Result<Vec<PathBuf>, Fail> {
     let made = run_dir::make_base(&run_dir::base());
     let Some(name) = chosen else {
         let short = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_');
         let name: String = like.chars().filter(|byte| short(*byte)).take(LONGEST).collect();
-        let own = path(if name.is_empty() { "program" } else { &name });
-        let own = if is_taken(&own) { path(&format!("{name}-{}", std::process::id())) } else { own };
+        let name = if name.is_empty() { "program".into() } else { name };
+        // Both ends of a pipe may have a program.
+        let own = [path(&name), path(&format!("{name}-{}", std::process::id()))];
         // The first program makes the folder.
         let parent = if folder().exists() { folder() } else { run_dir::base() };
         let may = made.is_ok() && rustix::fs::access(parent, Access::WRITE_OK).is_ok();
-        return Ok(may.then_some(own));
+        return Ok(if may { own.into() } else { Vec::new() });
     };
     made.map_err(Fail::because)?;
     let own = path(name);
     match is_taken(&own) {
         true => Err(Fail::Failed(format!("--name: a program {name} runs; `ringway stack list` shows all"))),
-        false => Ok(Some(own)),
+        false => Ok(vec![own]),
     }
 }
 

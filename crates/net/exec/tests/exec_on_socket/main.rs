@@ -49,7 +49,7 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
             writable: std::env::var_os("WRITABLE").map(Into::into).into_iter().collect(),
             ..Linux::default()
         },
-        query: std::env::var_os("QUERY").map(Into::into),
+        query: std::env::var_os("QUERY").map(Into::into).into_iter().collect(),
         limits: Vec::new(),
         direct: direct()?,
         kill_after: None,

@@ -240,7 +240,7 @@ impl Fabric {
             add(&record.faults.session_pauses, 1);
         }
         let event = match job {
-            Job::Serve | Job::Check => self.look_at(&port, checked),
+            Job::Serve | Job::Check | Job::Attach(_) | Job::Detach => self.look_at(&port, checked),
             Job::Evict => self.evicted(&port),
             _ => None,
         };
