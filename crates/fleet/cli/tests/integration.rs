@@ -27,6 +27,7 @@ mod middleboxes;
 mod multiply;
 mod nouns;
 mod outlive;
+mod peer_faults;
 mod pktgen;
 mod place;
 mod place_docs;
