@@ -2,6 +2,7 @@
 
 use crate::agent::Agent;
 use crate::bridge::bridge;
+use crate::direct::device::Switch;
 use crate::direct::{self, Made, attendant};
 use crate::kernel_sockets::KernelSockets;
 use crate::limits::{self, Limit};
@@ -9,11 +10,11 @@ use crate::linux::{self, Linux, Machine};
 use ringway_host::{
     Clock, EventFd, HostError, Inside, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings,
     Trap, become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random,
-    spawn, start_child,
+    spawn, start_child, wait_readable,
 };
 use ringway_netstack::{Cidr, Settings};
 use ringway_sockets::query::About;
-use ringway_sockets::{Config, Device, DeviceError, Host, TapDevice};
+use ringway_sockets::{Config, Device, DeviceError, Host, LentRing, TapDevice};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
@@ -438,7 +439,8 @@ fn share(
     mut device: impl Device + 'static,
     attendant: OwnedFd,
 ) -> Result<(Host, Option<direct::Shared>), ExecError> {
-    let Made { ends, rest } = direct::make(device.offloads())?;
+    let lent = device.lend();
+    let Made { ends, rest } = direct::make(device.offloads(), lent.as_ref())?;
     let mut host = host(options, ends.agent)?;
     let configuration = host.stack().configuration();
     let after = match options.direct {
@@ -446,9 +448,16 @@ fn share(
         _ => 0,
     };
     let shared = rest.begin(attendant, &configuration, after)?;
-    let (mut end, switch) = (ends.bridge, shared.switch.clone());
+    let (mut end, wakes, switch) = (ends.bridge, EventFd::from(ends.wakes), shared.switch.clone());
     spawn("exec-bridge", None, move || {
-        let error = bridge(&mut device, &mut end);
+        let taken_back = match lent {
+            Some(lent) => await_loss(&lent, &wakes, &switch).and_then(|()| device.take_back()),
+            None => Ok(()),
+        };
+        let error = match taken_back {
+            Ok(()) => bridge(&mut device, &mut end),
+            Err(error) => error,
+        };
         // The end of the agent is none of the network.
         if !matches!(error, DeviceError::Closed) {
             tell(&error);
@@ -457,6 +466,20 @@ fn share(
         switch.lose();
     })?;
     Ok((host, Some(shared)))
+}
+
+/// Waits until the shared stack is lost, which it is with the ring to the port.
+fn await_loss(lent: &LentRing, wakes: &EventFd, switch: &Switch) -> Result<(), DeviceError> {
+    loop {
+        wakes.clear();
+        if switch.is_lost() {
+            return Ok(());
+        }
+        let ready = wait_readable(&[wakes.as_fd(), lent.socket.as_fd()], None)?;
+        if ready.last() == Some(&true) {
+            switch.lose();
+        }
+    }
 }
 
 /// Starts the agent.

@@ -49,7 +49,9 @@ mod waiting;
 #[doc = include_str!("../../../../docs/stack.md")]
 struct StackPage;
 
-pub use device::{Device, DeviceError, Pair, Received, RingDevice, Spans, StoredBytes, TapDevice, pair};
+pub use device::{
+    Device, DeviceError, LentRing, Pair, Received, RingDevice, Spans, StoredBytes, TapDevice, pair,
+};
 pub use host::{Config, Host, pass};
 pub use mapped::Mapped;
 pub use network::Network;

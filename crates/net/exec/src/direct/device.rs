@@ -1,11 +1,11 @@
 //! The agent's end of the shared stack, and the bridge's, as devices. If the stack is lost, two queues join them.
 
 use ringway_frame::{LARGEST, Needs, Offload};
-use ringway_host::{Mapping, Signal, memfd};
-use ringway_mem::Span;
+use ringway_host::{EventFd, Mapping, Signal, memfd};
+use ringway_mem::{Region, Span};
 use ringway_netstack::Transmit;
 use ringway_ring::{Consumer, FRAGMENTS, Geometry, Producer, RX, RingMemory, TX};
-use ringway_sockets::{Device, DeviceError, Pair, Received, pair};
+use ringway_sockets::{Device, DeviceError, LentRing, Pair, Received, pair};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -80,6 +80,8 @@ pub struct End {
 pub struct Ends {
     pub agent: End,
     pub bridge: End,
+    /// What tells the bridge of a loss.
+    pub wakes: OwnedFd,
 }
 
 /// A ring's memory: its file, and its length.
@@ -101,31 +103,47 @@ fn signal(notifier: &OwnedFd) -> Result<Signal, DeviceError> {
 }
 
 /// The ends of a shared stack that does not exist yet, and the rings' memory: of the one to the port, and of the one to
-/// the agent. `needs`: what the device behind the bridge does for frames.
+/// the agent. `needs`: what the device behind the bridge does for frames. `lent`: its ring, which is then that to the
+/// port; the bridge has none, and no frames as long as the shared stack is there.
 ///
 /// # Errors
 /// The kernel refuses memory or descriptors.
-pub fn ends(needs: Needs, notifiers: &[OwnedFd]) -> Result<(Ends, [Ring; 2], Arc<Switch>), DeviceError> {
+pub fn ends(
+    needs: Needs,
+    notifiers: &[OwnedFd],
+    lent: Option<&LentRing>,
+) -> Result<(Ends, [Ring; 2], Arc<Switch>), DeviceError> {
     let [call, port, agent] = [CALL, PORT, AGENT].map(|number| notifiers.get(number));
     let (Some(call), Some(port), Some(agent)) = (call, port, agent) else { return Err(DeviceError::Closed) };
-    let wakes = [signal(call)?, signal(port)?, signal(agent)?];
-    let ((port_ring, port_memory), (agent_ring, agent_memory)) =
-        (ring("ringway-direct-port")?, ring("ringway-direct-agent")?);
-    let again =
-        |memory: &RingMemory| RingMemory::attach(memory.region().clone()).map_err(|_| DeviceError::Closed);
-    let rings = [again(&port_memory)?, again(&agent_memory)?];
+    let again = |region: &Region| RingMemory::attach(region.clone()).map_err(|_| DeviceError::Closed);
+    let copy = |descriptor: &OwnedFd| descriptor.try_clone().map_err(|_| DeviceError::Closed);
+    let (agent_ring, agent_memory) = ring("ringway-direct-agent")?;
+    let (port_ring, port_memory, bridge_wakes) = match lent {
+        Some(lent) => {
+            let own = (copy(&lent.file)?, lent.region.len as u64);
+            (own, again(&lent.region)?, EventFd::new()?.into_fd())
+        }
+        None => {
+            let (own, memory) = ring("ringway-direct-port")?;
+            (own, memory, copy(port)?)
+        }
+    };
+    let rings = [again(port_memory.region())?, again(agent_memory.region())?];
+    let wakes = [signal(call)?, signal(&bridge_wakes)?, signal(agent)?];
     let switch = Arc::new(Switch { is_lost: AtomicBool::new(false), wakes, rings });
     let (one, two) = pair()?;
-    let end = |memory: RingMemory, [tx, rx]: [usize; 2], pair, wakes: &OwnedFd| {
+    let side = |memory: RingMemory, [tx, rx]: [usize; 2]| {
         let (tx, rx) = (Producer::new(&memory, tx), Consumer::new(&memory, rx));
-        let ring = Some(RingSide { memory, tx, rx, frame: vec![0; LARGEST as usize] });
-        let wakes = wakes.try_clone().map_err(|_| DeviceError::Closed)?;
+        RingSide { memory, tx, rx, frame: vec![0; LARGEST as usize] }
+    };
+    let end = |ring, pair, wakes| {
         Ok::<_, DeviceError>(End { ring, pair, needs, wakes, call: signal(call)?, switch: switch.clone() })
     };
     // The shared stack is the program's end of the ring to the port, and the other end of the ring to the agent.
     let ends = Ends {
-        agent: end(agent_memory, [TX, RX], one, agent)?,
-        bridge: end(port_memory, [RX, TX], two, port)?,
+        agent: end(Some(side(agent_memory, [TX, RX])), one, copy(agent)?)?,
+        bridge: end(lent.is_none().then(|| side(port_memory, [RX, TX])), two, copy(&bridge_wakes)?)?,
+        wakes: bridge_wakes,
     };
     Ok((ends, [port_ring, agent_ring], switch))
 }
@@ -143,6 +161,13 @@ impl End {
     fn lose(&mut self) {
         self.switch.lose();
         self.ring = None;
+    }
+}
+
+/// The other end learns that this one is gone.
+impl Drop for End {
+    fn drop(&mut self) {
+        self.switch.lose();
     }
 }
 
@@ -234,7 +259,6 @@ impl Device for End {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_host::EventFd;
 
     fn send(end: &mut End, bytes: &[u8]) {
         assert!(end.frame(Offload::default(), bytes, &[]));
@@ -247,13 +271,13 @@ mod tests {
 
     fn made() -> (Ends, [Ring; 2], [OwnedFd; 5]) {
         let notifiers = [0; 5].map(|_| EventFd::new().unwrap().into_fd());
-        let (ends, rings, _) = ends(Needs::NONE, &notifiers).unwrap();
+        let (ends, rings, _) = ends(Needs::NONE, &notifiers, None).unwrap();
         (ends, rings, notifiers)
     }
 
     #[test]
     fn what_is_sent_is_in_the_rings_until_the_stack_is_lost() {
-        let (Ends { mut agent, mut bridge }, rings, _) = made();
+        let (Ends { mut agent, mut bridge, .. }, rings, _) = made();
         send(&mut agent, b"to the stack");
         assert_eq!((take(&mut bridge), bridge.epoch()), (None, 0));
         let (file, len) = &rings[1];
@@ -277,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_ring_whose_rules_are_violated_is_left_by_both() {
-        let (Ends { mut agent, mut bridge }, rings, _) = made();
+        let (Ends { mut agent, mut bridge, .. }, rings, _) = made();
         let (file, len) = &rings[1];
         let memory = Mapping::shared(file, 0, *len as usize).unwrap();
         // All indices and slots are nonsense.

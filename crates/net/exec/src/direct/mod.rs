@@ -6,7 +6,14 @@
 //!
 //! A thread, the bridge, moves frames between the device and a ring of the shared stack, which keeps those of its
 //! connections; the others pass to the agent's stack by another ring. So this process, with more rights than the
-//! programs, only reads and writes rings. The attendant, a confined child process, runs the shared stack's timers, and
+//! programs, only reads and writes rings. If the device has a ring, that of a port, the shared stack uses it in place
+//! of its own, and nobody moves frames:
+//!
+//! ```text
+//! port's ring -> shared stack -> ring <- agent's stack
+//! ```
+//!
+//! The attendant, a confined child process, runs the shared stack's timers, and
 //! moves connections for the agent (`attendant.rs`). If the shared stack is lost, the two devices are joined directly,
 //! and the agent serves all (`device.rs`).
 
@@ -18,12 +25,14 @@ use device::{Ends, Switch};
 use ringway_direct::Files;
 use ringway_frame::Needs;
 use ringway_host::{EventFd, HostError, send_with};
-use ringway_sockets::DeviceError;
+use ringway_sockets::{DeviceError, LentRing};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// Bytes for connections in the shared stack at most; they are taken as they are needed.
 const MEMORY: usize = 1 << 30;
+/// Notifiers of the shared stack (see [`ringway_direct::Notifiers`]).
+const NOTIFIERS: usize = 5;
 
 /// The shared stack, as the agent has it.
 #[derive(Debug)]
@@ -54,17 +63,22 @@ pub struct Rest {
     switch: Arc<Switch>,
 }
 
-/// Makes the rings of a shared stack. `needs`: what the device does for frames.
+/// Makes the rings of a shared stack. `needs`: what the device does for frames. `lent`: the device's ring.
 ///
 /// # Errors
 /// The kernel refuses memory or descriptors.
-pub fn make(needs: Needs) -> Result<Made, DeviceError> {
+pub fn make(needs: Needs, lent: Option<&LentRing>) -> Result<Made, DeviceError> {
     let files = Files::create(MEMORY).map_err(|_| DeviceError::Closed)?;
     let mut notifiers = Vec::new();
-    for _ in 0..5 {
+    if let Some(lent) = lent {
+        for notifier in [&lent.call, &lent.kick] {
+            notifiers.push(notifier.try_clone().map_err(|_| DeviceError::Closed)?);
+        }
+    }
+    while notifiers.len() < NOTIFIERS {
         notifiers.push(EventFd::new()?.into_fd());
     }
-    let (ends, rings, switch) = device::ends(needs, &notifiers)?;
+    let (ends, rings, switch) = device::ends(needs, &notifiers, lent)?;
     let lengths = rings.each_ref().map(|(_, len)| *len);
     let rings = rings.map(|(file, _)| file);
     let files = [files.text, files.data].into_iter().chain(rings).chain(notifiers).collect();

@@ -14,11 +14,11 @@ pub use tap::TapDevice;
 use arrayvec::ArrayVec;
 use ringway_frame::{Needs, Offload};
 use ringway_host::HostError;
-use ringway_mem::Span;
+use ringway_mem::{Region, Span};
 use ringway_netstack::{Source, Transmit};
 use ringway_ring_client::{FRAGMENTS, RingError};
 use std::fmt;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Longest headers of a TCP segment that is received in place: Ethernet's, IPv6's and TCP's with options.
@@ -73,6 +73,21 @@ impl<'a> Received<'a> {
         let pieces = std::iter::once(Span::of(self.head)).chain(self.rest.iter().copied());
         pieces.fold(0, |len, piece| len + piece.read(out.get_mut(len..).unwrap_or_default()))
     }
+}
+
+/// The ring of a device, for processes that use it in place of the device.
+#[derive(Debug)]
+pub struct LentRing {
+    /// The file of its memory, which can't shrink.
+    pub file: OwnedFd,
+    /// Its memory in this process.
+    pub region: Region,
+    /// Notifies the port.
+    pub kick: OwnedFd,
+    /// The port notifies by it.
+    pub call: OwnedFd,
+    /// It hangs up when the ring is closed.
+    pub socket: OwnedFd,
 }
 
 /// Bytes in a device's memory, and how many there are.
@@ -133,4 +148,18 @@ pub trait Device: Transmit + Send {
 
     /// One of the descriptors, by its number, became readable.
     fn notified(&mut self, descriptor: usize) -> Result<(), DeviceError>;
+
+    /// The ring of a port, if the device has one that nobody has used yet. From now on, frames pass through it alone:
+    /// [`Device::take_back`] comes before the other functions.
+    fn lend(&mut self) -> Option<LentRing> {
+        None
+    }
+
+    /// Gives the lent ring up, since it is closed, or in an unknown state. The device asks for another one.
+    ///
+    /// # Errors
+    /// It can't be asked for.
+    fn take_back(&mut self) -> Result<(), DeviceError> {
+        Err(DeviceError::Removed)
+    }
 }

@@ -1,15 +1,16 @@
 //! A ring port, or one end of a pipe.
 
 use super::lending::{LEAST, Lending};
-use super::{Device, DeviceError, HEADERS, Received, StoredBytes};
+use super::{Device, DeviceError, HEADERS, LentRing, Received, StoredBytes};
 use ringway_frame::{LARGEST, Needs, Offload};
-use ringway_host::Clock;
 use ringway_host::listener::connect_now;
+use ringway_host::{Clock, Mapping};
 use ringway_mem::Span;
 use ringway_netstack::Transmit;
 use ringway_ring_client::attachment::{Attachment, State};
-use ringway_ring_client::{FRAGMENTS, Ring, RingError, RingKind, RingOptions, Wait};
-use std::os::fd::BorrowedFd;
+use ringway_ring_client::{FRAGMENTS, PendingRing, Ring, RingError, RingKind, RingOptions, Wait};
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +41,8 @@ pub struct RingDevice {
     error: Option<RingError>,
     /// The request for a ring was answered, or its socket hung up.
     is_answered: bool,
+    /// The file of the first ring's memory, until it is lent or lost.
+    file: Option<OwnedFd>,
 }
 
 impl RingDevice {
@@ -62,9 +65,13 @@ impl RingDevice {
         let is_small = options.slot_size != 0 && options.slot_size < LEAST;
         let extra = if options.extra == 0 && !is_small { EXTRA } else { options.extra };
         let options = RingOptions { offloads: true, largest: LARGEST, extra, ..options };
-        let ring = Ring::connect_with(path, options, None)?;
+        let memory = Cell::new(None);
+        let ring = PendingRing::connect(path, options)?.ring_by(None, &|file| {
+            memory.set(file.try_clone().ok());
+            Ok(Mapping::sealed(file)?.region())
+        })?;
         let mut device = RingDevice::of(ring, options);
-        device.path = Some(path.into());
+        (device.path, device.file) = (Some(path.into()), memory.into_inner());
         device.prepare();
         Ok(device)
     }
@@ -95,6 +102,7 @@ impl RingDevice {
             copied: 0,
             error: None,
             is_answered: false,
+            file: None,
         }
     }
 
@@ -112,7 +120,7 @@ impl RingDevice {
             return Err(error.into());
         }
         // The piece is of this ring, not of the next.
-        self.error = None;
+        (self.error, self.file) = (None, None);
         self.lending = Lending::default();
         self.attachment.lose(&error, self.clock.now());
         self.is_answered = false;
@@ -259,6 +267,25 @@ impl Device for RingDevice {
             State::Requested(_) if self.is_answered => Some(0),
             State::Requested(_) | State::Up(_) => None,
         }
+    }
+
+    fn lend(&mut self) -> Option<LentRing> {
+        // A pipe's ring ends with each peer.
+        let ring = self.attachment.ring().filter(|ring| ring.kind() != RingKind::Pipe)?;
+        let own = |descriptor: BorrowedFd<'_>| descriptor.try_clone_to_owned().ok();
+        let (kick, call, socket) = (own(ring.kick_fd()?)?, own(ring.as_fd())?, own(ring.socket()?)?);
+        let region = ring.region().clone();
+        // The processes send nothing from buffers of no slot.
+        self.lending = Lending::default();
+        Some(LentRing { file: self.file.take()?, region, kick, call, socket })
+    }
+
+    fn take_back(&mut self) -> Result<(), DeviceError> {
+        let is_closed = matches!(self.attachment.state(), State::Up(ring) if ring.is_hung_up());
+        self.lose(match is_closed {
+            true => RingError::Closed,
+            false => RingError::Refused("its programs left it in an unknown state".into()),
+        })
     }
 
     fn come_back(&mut self, now: u64) {
