@@ -46,7 +46,7 @@ pub fn check(function: &Function) -> Vec<Complaint> {
 /// Runs `ringway function`.
 pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result<(), Fail> {
     match command {
-        FunctionCommand::List => list(target, json),
+        FunctionCommand::List => show::list(&FUNCTION, target, json, table),
         FunctionCommand::Show { name } => show::show(&FUNCTION, target, json, &name),
         FunctionCommand::Logs { name, logs } => logs::function(target, json, &name, &logs),
         FunctionCommand::Start { names } => {
@@ -234,16 +234,6 @@ fn graph(target: &Target, json: bool, name: &str, seconds: f64) -> Result<(), Fa
         text::json(&client.get::<GraphView>(&path("graph")?)?);
     } else {
         print!("{}", client.text(&path("graph.svg")?)?);
-    }
-    Ok(())
-}
-
-fn list(target: &Target, json: bool) -> Result<(), Fail> {
-    let functions: Vec<FunctionView> = Client::connect(target)?.get("/v1/functions")?;
-    if json {
-        text::json(&functions);
-    } else {
-        table(functions).print();
     }
     Ok(())
 }

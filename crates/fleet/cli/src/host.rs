@@ -21,27 +21,18 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Runs `ringway host`.
 pub fn host(target: &Target, json: bool, command: HostCommand) -> Result<(), Fail> {
-    let mut client = Client::connect(target)?;
     match command {
         HostCommand::Show { name } => show::show(&HOST, target, json, &name),
         HostCommand::Logs { name, logs } => logs::host(target, json, &name, &logs),
-        HostCommand::List => {
-            let hosts: Vec<HostView> = client.get("/v1/hosts")?;
-            match json {
-                true => text::json(&hosts),
-                false => table(hosts).print(),
-            }
-            Ok(())
-        }
+        HostCommand::List => show::list(&HOST, target, json, table),
         HostCommand::Exec { name, command } => {
-            let hosts: Vec<HostView> = client.get("/v1/hosts")?;
-            drop(client);
+            let hosts: Vec<HostView> = Client::connect(target)?.get(HOST.all)?;
             let mut command = in_host(&hosts, &name, &command)?;
             enter(find(&hosts, &name)?)?;
             let program = command.get_program().to_string_lossy().into_owned();
             Err(Fail::Failed(format!("{program}: {}", command.exec())))
         }
-        HostCommand::Ping { count } => ping(&mut client, json, count),
+        HostCommand::Ping { count } => ping(&mut Client::connect(target)?, json, count),
     }
 }
 

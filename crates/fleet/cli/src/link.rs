@@ -4,6 +4,7 @@ use crate::arguments::{LinkCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::input;
+use crate::order::LINK;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{DirectionView, LinkChange, LinkView};
 use std::collections::BTreeMap;
@@ -18,21 +19,21 @@ pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fai
     let mut client = Client::connect(target)?;
     let links = match command {
         LinkCommand::Show { name } => {
-            let mut links: Vec<LinkView> = client.get("/v1/links")?;
+            let mut links: Vec<LinkView> = client.get(LINK.all)?;
             if let Some(name) = name {
                 links.retain(|link| link.name == name);
                 if links.is_empty() {
-                    return Err(unknown(&name));
+                    return Err(LINK.unknown(&name));
                 }
             }
             links
         }
         LinkCommand::Set { name, from, settings } => {
             if ringway_spec::names::name(&name).is_err() {
-                return Err(unknown(&name));
+                return Err(LINK.unknown(&name));
             }
             let settings = settings.iter().map(|text| setting(text)).collect::<Result<_, _>>()?;
-            vec![client.patch(&format!("/v1/links/{name}"), &LinkChange { from, settings })?]
+            vec![client.patch(&LINK.object(&name)?, &LinkChange { from, settings })?]
         }
     };
     if json {
@@ -43,11 +44,6 @@ pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fai
     table(links).print();
     warnings.iter().for_each(|warning| text::warn(warning));
     Ok(())
-}
-
-fn unknown(name: &str) -> Fail {
-    let name = name.escape_debug();
-    Fail::Unknown(format!("there is no link \"{name}\"; `ringway link show` shows those there are"))
 }
 
 /// Parses `KEY=VALUE`, `KEY=@FILE` or `KEY=`.
