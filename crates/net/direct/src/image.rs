@@ -126,8 +126,8 @@ pub struct Ready {
     pub closed: bool,
 }
 
-/// The addresses of the image's function, code and data, with the length of the code, for processes that have not linked
-/// this crate.
+/// The addresses of the image's function, code and data, with the length of the code, for processes that have not
+/// linked this crate.
 pub(crate) const IMAGE_ADDRESSES: [u64; 4] =
     [ENTRY as u64, TEXT_AT as u64, (TEXT_END - TEXT_AT) as u64, DATA_AT as u64];
 

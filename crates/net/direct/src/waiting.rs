@@ -149,7 +149,8 @@ impl Member {
             // The thread that leads would sleep too long.
             self.leader_deadline().store(turn.deadline.unwrap_or(0), SeqCst);
         }
-        // The thread that leads sleeps until the port notifies. The words of its connections were changed before this is read.
+        // The thread that leads sleeps until the port notifies. The words of its connections were changed before this
+        // is read.
         if is_late || turn.ready & self.long_word(LEADER_BITS).load(SeqCst) != 0 {
             self.notifiers.call.signal();
         }
@@ -239,8 +240,9 @@ impl Member {
         Ok(done.unwrap_or(Err(SocketError::WouldBlock)))
     }
 
-    /// Waits at most for `timeout` until connections with one of these [bits](ringway_direct_stack::bit) became ready that
-    /// `watch` has not told of; their bits. As with an edge-triggered `epoll`, it may be ready for less than expected.
+    /// Waits at most for `timeout` until connections with one of these [bits](ringway_direct_stack::bit) became ready
+    /// that `watch` has not told of; their bits. As with an edge-triggered `epoll`, it may be ready for less than
+    /// expected.
     ///
     /// # Errors
     /// If the stack is lost.
@@ -259,8 +261,8 @@ impl Member {
         Ok(found)
     }
 
-    /// Repeats a call until it has a result, at most for `timeout`. `bit` is the number of the count that changes when the
-    /// call may have one.
+    /// Repeats a call until it has a result, at most for `timeout`. `bit` is the number of the count that changes
+    /// when the call may have one.
     fn wait<T>(
         &self,
         bit: usize,

@@ -256,9 +256,13 @@ hooks! {
     /// Makes another descriptor of a file.
     dup c"dup"(fd: c_int) -> c_int { real => { d::before_sharing(fd); real() } }
     /// Makes a descriptor one of another file.
-    dup2 c"dup2"(from: c_int, to: c_int) -> c_int { real => d::before_dup2(from, to).unwrap_or_else(real) }
+    dup2 c"dup2"(from: c_int, to: c_int) -> c_int {
+        real => d::before_dup2(from, to).unwrap_or_else(real)
+    }
     /// Makes a descriptor one of another file.
-    __dup2 c"__dup2"(from: c_int, to: c_int) -> c_int { real => d::before_dup2(from, to).unwrap_or_else(real) }
+    __dup2 c"__dup2"(from: c_int, to: c_int) -> c_int {
+        real => d::before_dup2(from, to).unwrap_or_else(real)
+    }
     /// Makes a descriptor one of another file, with flags.
     dup3 c"dup3"(from: c_int, to: c_int, flags: c_int) -> c_int {
         real => d::before_dup2(from, to).unwrap_or_else(real)
@@ -438,7 +442,9 @@ hooks! {
         real => { p::before_prctl(option); real() }
     }
     /// Ends a thread at its next call that waits.
-    pthread_cancel c"pthread_cancel"(thread: pthread_t) -> c_int { real => { p::before_pthread_cancel(); real() } }
+    pthread_cancel c"pthread_cancel"(thread: pthread_t) -> c_int {
+        real => { p::before_pthread_cancel(); real() }
+    }
     /// Changes what a signal does.
     sigaction c"sigaction"(signal: c_int, new: *const c_void, old: *mut c_void) -> c_int {
         real => { let result = real(); signals::invalidate(); result }

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 
-/// Most descriptors that the library knows; those with larger numbers are the kernel's. Attack: a program that opens as many as it
-/// may.
+/// Most descriptors that the library knows; those with larger numbers are the kernel's. Attack: a program that opens
+/// as many as it may.
 pub const MAX_DESCRIPTORS: usize = 1 << 16;
 
 /// A descriptor that does not concern the library.

@@ -216,8 +216,8 @@ impl Agent {
         Ok(Reply::Value(done))
     }
 
-    /// Sends what the program wrote without an address. Attack: a program that writes without pause, while others and the
-    /// stack wait.
+    /// Sends what the program wrote without an address. Attack: a program that writes without pause, while others and
+    /// the stack wait.
     fn send_written(&mut self, key: Key) {
         let mut bytes = std::mem::take(&mut self.buffer);
         let mut left = MAX_SENT_AT_ONCE;

@@ -3,8 +3,8 @@
 //!
 //! A connection leaves the agent's stack by [`Stack::detach`](ringway_netstack::Stack::detach), and the attendant lets
 //! the shared one have it. It comes back before the agent answers any call about its socket, or if the program closes
-//! the socket, ends, or writes to it by a call of the kernel: then all is as if it had never been away. It does not move
-//! there again.
+//! the socket, ends, or writes to it by a call of the kernel: then all is as if it had never been away. It does not
+//! move there again.
 
 use super::calls::Reply;
 use super::table::{Key, Owner, Stream};
@@ -230,7 +230,8 @@ impl Agent {
         Err(Errno::NOBUFS)
     }
 
-    /// Asks the attendant for a connection in the shared stack. One that is on its way there is asked for when it arrives.
+    /// Asks the attendant for a connection in the shared stack. One that is on its way there is asked for when it
+    /// arrives.
     fn request_return(&mut self, key: Key) {
         let Some(stream) = self.table.stream(key) else { return };
         let Owner::Shared(id) = stream.owner else { return };
@@ -245,8 +246,8 @@ impl Agent {
         direct.send(Command::Leave { key: key.into(), socket: id.to_bits() }, Some(file));
     }
 
-    /// Handles what happened to the socket of a connection in the shared stack: its program has written to it, or closed
-    /// it.
+    /// Handles what happened to the socket of a connection in the shared stack: its program has written to it, or
+    /// closed it.
     pub(super) fn handle_shared_activity(&mut self, key: Key) {
         let Some(Stream { owner: Owner::Shared(_), end: Some(end), .. }) = self.table.stream(key) else {
             // It is looked at when it is back.

@@ -13,8 +13,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Send buffer of a program's socket: bytes that a program has written and that are not in the stack yet. A byte that stays unread keeps a
-/// buffer of up to 64 KB, and a socket is writable only while a quarter of this is unused at least.
+/// Send buffer of a program's socket: bytes that a program has written and that are not in the stack yet. A byte that
+/// stays unread keeps a buffer of up to 64 KB, and a socket is writable only while a quarter of this is unused at
+/// least.
 const SEND_BUFFER: usize = 212_992;
 /// Connections of a listening UNIX socket that wait at most (`somaxconn`).
 const BACKLOG: i32 = 4096;

@@ -11,10 +11,11 @@ use std::os::fd::OwnedFd;
 
 /// Most sockets of a group. Attack: a program that opens sockets without an end.
 const MAX_SOCKETS: usize = 65_536;
-/// Descriptors that the agent needs for other things than sockets: two of each thread, that of the call that is served, that of the device.
+/// Descriptors that the agent needs for other things than sockets: two of each thread, that of the call that is
+/// served, that of the device.
 const RESERVED_DESCRIPTORS: usize = 576;
-/// Most sockets that are watched for their closing: those that are not connected. Attack: a program that closes more at once than
-/// the kernel keeps events of (`fs.inotify.max_queued_events`).
+/// Most sockets that are watched for their closing: those that are not connected. Attack: a program that closes more
+/// at once than the kernel keeps events of (`fs.inotify.max_queued_events`).
 const MAX_WATCHES: usize = 8192;
 /// Most connections that have ended and are still known, so that their programs can ask for the error. Attack: a
 /// program that keeps many such sockets.
@@ -374,8 +375,8 @@ impl Table {
     }
 
     /// Whether another socket prevents that this one is bound to an address (EADDRINUSE), as in Linux: a socket of the
-    /// same protocol and port, and of the same or the unspecified address, unless both have `SO_REUSEPORT`, or both have
-    /// `SO_REUSEADDR` and the other one does not listen.
+    /// same protocol and port, and of the same or the unspecified address, unless both have `SO_REUSEPORT`, or both
+    /// have `SO_REUSEADDR` and the other one does not listen.
     pub fn is_address_in_use(&self, own: Key, address: SocketAddr, options: &OptionValues) -> bool {
         let is_udp = self.get(own).is_some_and(|socket| matches!(socket.kind, Kind::Datagrams(_)));
         self.bound_to_port(address.port()).any(|(key, socket)| {
