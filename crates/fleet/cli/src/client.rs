@@ -28,7 +28,7 @@ pub struct Client {
 }
 
 /// Time without an answer after which a query reports that the fabric does not answer.
-const QUIET: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Connects to the fabric that `target` selects.
@@ -64,12 +64,12 @@ impl Client {
             tokio::spawn(connection);
             Ok::<_, Fail>(sender)
         })?;
-        Ok(Client { runtime, sender, socket, limit: QUIET })
+        Ok(Client { runtime, sender, socket, limit: ANSWER_TIMEOUT })
     }
 
     /// Expects that an answer takes so many seconds.
     pub fn expect(&mut self, seconds: f64) {
-        self.limit = QUIET + Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.limit = ANSWER_TIMEOUT + Duration::try_from_secs_f64(seconds).unwrap_or_default();
     }
 
     fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fail> {
@@ -185,7 +185,7 @@ impl Client {
 /// Connects. While thousands connect at once the socket's backlog is full; it is tried again until it has room, or for
 /// [`QUIET`] if the fabric accepts nobody.
 async fn connected(socket: &Path) -> std::io::Result<tokio::net::UnixStream> {
-    let end = Instant::now() + QUIET;
+    let end = Instant::now() + ANSWER_TIMEOUT;
     loop {
         match tokio::net::UnixStream::connect(socket).await {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < end => {

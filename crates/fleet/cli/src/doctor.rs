@@ -12,7 +12,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Grade {
-    /// As it should be.
+    /// The host is as it should be.
     Good,
     /// Ringway works, but could work better, or some kinds of port do not work.
     Fair,

@@ -4,14 +4,14 @@ use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::guest_start::{self, Progress};
-use crate::order::GUEST;
+use crate::object_kind::GUEST;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{Exec, ExecView, GuestView};
 use std::time::{Duration, Instant};
 
 /// Time limit for stopping: `control` kills a guest that does not power off earlier.
-const STOP: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lists the guests.
 pub fn list(target: &Target, json: bool) -> Result<(), Fail> {
@@ -58,8 +58,8 @@ pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> 
 /// Stops guests, and waits until they have stopped.
 pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
-    GUEST.give(&mut client, json, names, ("stop", "stopping"))?;
-    let end = Instant::now() + STOP;
+    GUEST.send_orders(&mut client, json, names, ("stop", "stopping"))?;
+    let end = Instant::now() + STOP_TIMEOUT;
     loop {
         let guests: Vec<GuestView> = client.get("/v1/guests")?;
         let mut left = guests.iter().filter(|guest| names.contains(&guest.name) && guest.state == "stopping");

@@ -61,7 +61,7 @@ impl ObjectKind {
     }
 
     /// Sends an order for each of `names`, and prints it unless the output is JSON.
-    pub fn give(
+    pub fn send_orders(
         &self,
         client: &mut Client,
         json: bool,
@@ -86,7 +86,7 @@ impl ObjectKind {
         words: (&str, &str),
     ) -> Result<(), Fail> {
         let mut client = Client::connect(target)?;
-        self.give(&mut client, json, names, words)?;
+        self.send_orders(&mut client, json, names, words)?;
         if json {
             let all: Vec<View> = client.get(self.all)?;
             text::json(&all);

@@ -3,7 +3,7 @@
 use crate::arguments::{SwitchCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order::SWITCH;
+use crate::object_kind::SWITCH;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{FabricView, SwitchView, TableView};

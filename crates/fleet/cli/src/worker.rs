@@ -3,7 +3,7 @@
 use crate::arguments::{Target, WorkerCommand};
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order::WORKER;
+use crate::object_kind::WORKER;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{FabricView, WorkerView};

@@ -17,13 +17,13 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Bytes after which what was encoded is written, without waiting for more.
-const ENOUGH: usize = 256 << 10;
+/// Bytes of encoded frames that are written without waiting for more.
+const FLUSH_LEN: usize = 256 << 10;
 
 /// How frames are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// As pcapng.
+    /// The pcapng format.
     Pcapng,
     /// A line of text each.
     Text,
@@ -168,7 +168,7 @@ impl Sink {
         }
         let Some(recent) = &mut self.recent else {
             self.encoded = one;
-            return if self.encoded.len() >= ENOUGH { self.flush() } else { Ok(()) };
+            return if self.encoded.len() >= FLUSH_LEN { self.flush() } else { Ok(()) };
         };
         recent.bytes += one.len();
         recent.frames.push_back(one);

@@ -13,10 +13,10 @@ use ringway_exec::query::{About, Neighbor, Reply, Request, Route, Socket};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Points of a trace.
-const POINTS: usize = 4096;
-/// How often it is looked whether a connection has ended.
-const LOOK: Duration = Duration::from_millis(250);
+/// Most points of a trace.
+const MAX_POINTS: usize = 4096;
+/// Time between two checks whether a connection has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Runs `ringway stack`.
 pub fn stack(json: bool, command: StackCommand) -> Result<(), Fail> {
@@ -25,7 +25,7 @@ pub fn stack(json: bool, command: StackCommand) -> Result<(), Fail> {
         StackCommand::Show { name } => show(json, &name),
         StackCommand::Ss { name, all, listening, udp } => {
             let sockets = socket::find(&name)?.sockets().map_err(|error| silent(&name, &error))?;
-            let sockets = ss::select(sockets, ss::Choice { all, listening, udp });
+            let sockets = ss::select(sockets, ss::SocketFilter { all, listening, udp });
             print(json, &sockets, || ss::table(&sockets))
         }
         StackCommand::Netstat { name } => {
@@ -193,11 +193,11 @@ fn trace(options: &Trace) -> Result<(), Fail> {
     let mut client = socket::find(&options.name)?;
     let sockets = client.sockets().map_err(failed)?;
     let id = choose(&sockets, options)?.id;
-    client.ask(&Request::Record(id, POINTS)).map_err(failed)?;
+    client.ask(&Request::Record(id, MAX_POINTS)).map_err(failed)?;
     let end = Instant::now() + Duration::from_secs_f64(options.seconds);
     let last = loop {
         let left = end.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.min(LOOK));
+        std::thread::sleep(left.min(POLL_INTERVAL));
         let reply = client.ask(&Request::Trace(id, options.format.into())).map_err(failed)?;
         let Reply::Trace { text, ended } = reply else { return Err(other(&options.name)) };
         if ended || Instant::now() >= end {
