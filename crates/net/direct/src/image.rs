@@ -118,11 +118,11 @@ pub struct Turn {
 /// What a connection is ready for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// It can be read: bytes, the end, or an error.
+    /// The connection can be read: bytes, the end, or an error.
     pub read: bool,
-    /// It can be written.
+    /// The connection can be written.
     pub write: bool,
-    /// It has ended with an error.
+    /// The connection has ended with an error.
     pub closed: bool,
 }
 

@@ -47,7 +47,7 @@ fn milliseconds(time: c_int) -> Option<u64> {
 }
 
 /// # Safety
-/// It is null or a time.
+/// The pointer is null, or points to a time.
 unsafe fn nanoseconds(time: *const timespec) -> Option<u64> {
     // SAFETY: the caller's.
     let time = unsafe { time.as_ref() }?;
@@ -55,7 +55,7 @@ unsafe fn nanoseconds(time: *const timespec) -> Option<u64> {
 }
 
 /// # Safety
-/// It is null or a set of signals.
+/// The pointer is null, or points to a set of signals.
 unsafe fn mask_of(mask: *const sigset_t) -> Option<u64> {
     // SAFETY: the caller's; the kernel's set is the first eight bytes.
     (!mask.is_null()).then(|| unsafe { mask.cast::<u64>().read_unaligned() })

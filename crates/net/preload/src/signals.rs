@@ -11,7 +11,7 @@ pub enum Handlers {
     Restart,
     /// A call ends with EINTR after each of them.
     Interrupt,
-    /// It depends on the signal: only the kernel knows which came.
+    /// Whether a call goes on depends on the signal: only the kernel knows which came.
     Mixed,
 }
 

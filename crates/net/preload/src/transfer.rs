@@ -345,7 +345,7 @@ unsafe fn serve(
 /// The pieces of a call; `None`: the kernel says what is wrong with them.
 ///
 /// # Safety
-/// They are as a program gives them to the kernel.
+/// The pieces are as a program gives them to the kernel.
 unsafe fn pieces<'a>(at: *const iovec, count: usize) -> Option<&'a [iovec]> {
     if count > MAX_IOVECS || at.is_null() {
         return None;

@@ -204,7 +204,7 @@ fn poll_now(others: &mut [pollfd]) {
 /// Whether a set of `select` has a descriptor.
 ///
 /// # Safety
-/// It is null, or has as many bits.
+/// The set is null, or has as many bits.
 unsafe fn fd_is_set(set: *const fd_set, fd: c_int) -> bool {
     let words = set.cast::<u64>();
     // SAFETY: the caller's.

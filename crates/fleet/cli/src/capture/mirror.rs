@@ -1,7 +1,7 @@
 //! A network interface that carries the captured frames, for programs that capture from interfaces only.
 //!
-//! It is a TAP without addresses. The frames are sent through it, so that programs on the host see them as outgoing
-//! and the host's stack never receives them; what arrives at the other end of the TAP is discarded.
+//! The interface is a TAP without addresses. The frames are sent through it, so that programs on the host see them as
+//! outgoing and the host's stack never receives them; what arrives at the other end of the TAP is discarded.
 
 use super::reader::Frame;
 use crate::fail::Fail;

@@ -93,15 +93,17 @@ pub struct Sink {
     /// What was encoded and not written.
     encoded: Vec<u8>,
     /// The last frames, encoded, with their total size and its limit; `None` unless `--ring` is given.
-    recent: Option<Recent>,
+    recent: Option<RecentFrames>,
     frames: u64,
     begun: u64,
 }
 
-struct Recent {
+/// The last frames of a capture, encoded, which are written at its end.
+struct RecentFrames {
     frames: VecDeque<Vec<u8>>,
+    /// Bytes of all of them, and the most that are kept.
     bytes: usize,
-    most: usize,
+    limit: usize,
 }
 
 impl Sink {
@@ -121,7 +123,7 @@ impl Sink {
             }
         }
         let most = |mb: u64| usize::try_from(mb << 20).unwrap_or(usize::MAX);
-        let recent = ring.map(|mb| Recent { frames: VecDeque::new(), bytes: 0, most: most(mb) });
+        let recent = ring.map(|mb| RecentFrames { frames: VecDeque::new(), bytes: 0, limit: most(mb) });
         let ports = capture.ports.clone();
         let begun = since_1970();
         let mut sink = Sink { mirror: None, output, format, ports, encoded, recent, frames: 0, begun };
@@ -172,7 +174,7 @@ impl Sink {
         };
         recent.bytes += one.len();
         recent.frames.push_back(one);
-        while recent.bytes > recent.most {
+        while recent.bytes > recent.limit {
             let Some(oldest) = recent.frames.pop_front() else { break };
             recent.bytes -= oldest.len();
         }

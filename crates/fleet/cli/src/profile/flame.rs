@@ -1,4 +1,4 @@
-//! A profile as a picture: a bar a worker; above it what it did; above that stages, functions and their elements.
+//! A profile as a flame graph: a bar a worker; above it what it did; above that stages, functions and their elements.
 
 use ringway_control::api::{ProfileView, WorkerProfileView};
 use ringway_spec::svg::Svg;

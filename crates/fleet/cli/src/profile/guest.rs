@@ -89,8 +89,8 @@ fn inside(text: &str) -> Option<GuestTimes> {
     };
     let mut lines = text.lines().filter_map(numbers);
     let (before, after) = (lines.next()?, lines.next()?);
-    let spent: Vec<f64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
-    let &[user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen, ..] = spent.as_slice()
+    let times: Vec<f64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
+    let &[user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen, ..] = times.as_slice()
     else {
         return None;
     };

@@ -80,7 +80,7 @@ fn print<T: Serialize>(json: bool, value: &T, lines: impl FnOnce() -> String) ->
 
 /// A program of the list.
 #[derive(Serialize)]
-struct Listed {
+struct ListedStack {
     name: String,
     #[serde(flatten)]
     about: About,
@@ -88,13 +88,14 @@ struct Listed {
 
 fn list(json: bool) -> Result<(), Fail> {
     let running = socket::running();
-    let all: Vec<Listed> = running.into_iter().map(|(name, about)| Listed { name, about }).collect();
+    let all: Vec<ListedStack> =
+        running.into_iter().map(|(name, about)| ListedStack { name, about }).collect();
     if json {
         text::json(&all);
         return Ok(());
     }
     let mut table = Table::new(&["NAME", ">PROCESS", "ADDRESSES", "PROGRAM"]);
-    for Listed { name, about: About { program, process, addresses } } in all {
+    for ListedStack { name, about: About { program, process, addresses } } in all {
         table.row(vec![cell(name), cell(process), cell(addresses.join(" ")), cell(program)]);
     }
     table.print();
@@ -107,7 +108,7 @@ fn show(json: bool, name: &str) -> Result<(), Fail> {
     let Reply::About(about) = client.ask(&Request::About).map_err(failed)? else { return Err(other(name)) };
     let sockets = client.sockets().map_err(failed)?;
     if json {
-        text::json(&Listed { name: name.into(), about });
+        text::json(&ListedStack { name: name.into(), about });
         return Ok(());
     }
     let count = |of: fn(&Socket) -> bool| sockets.iter().filter(|socket| of(socket)).count();

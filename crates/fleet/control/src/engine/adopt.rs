@@ -131,7 +131,7 @@ impl Engine {
             moved => _ = moved.inspect_err(|error| tracing::error!(%error, "{NOT_RESTORED}")),
         }
         if is_new {
-            // It may have ended again.
+            // `data` may have ended again.
             engine.call("the data process", Request::State).await?;
         }
         let notes = std::mem::take(&mut engine.notes);
@@ -144,7 +144,7 @@ impl Engine {
             Ok(kept) => kept,
             Err(error) => {
                 tracing::error!(%error, "what is kept of the data process; starting another one");
-                // It must not move frames any more when the other one does.
+                // This process must not move frames any more when the other one does.
                 descriptor(found, data::KEPT).iter().for_each(data::end_process);
                 return None;
             }

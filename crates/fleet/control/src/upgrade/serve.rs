@@ -123,7 +123,7 @@ fn ask_program(binary: &OwnedFd, running: &Running) -> Result<Verdict, String> {
     let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let ended = process.map(|process| wait_readable(&[process.as_fd()], Some(CHECK_TIMEOUT)));
     if !matches!(&ended, Some(Ok(ready)) if ready.contains(&true)) {
-        // It may have ended by now.
+        // The program may have ended by now.
         let _ = child.kill();
         let _ = child.wait();
         return Err(failed(&format!("it did not answer within {} s", CHECK_TIMEOUT / 1_000_000_000)));

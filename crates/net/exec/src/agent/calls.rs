@@ -188,7 +188,7 @@ impl Agent {
             return Ok(None);
         }
         let socket = match self.threads.descriptor(call.thread, call.arguments[0]) {
-            // It may be one of ours, whose UNIX socket the kernel must not be asked about.
+            // The descriptor may be one of ours, whose UNIX socket the kernel must not be asked about.
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(Errno::NOBUFS),
             // The kernel says what is wrong with it.
             Err(_) => return Ok(None),

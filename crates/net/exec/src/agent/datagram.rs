@@ -82,7 +82,7 @@ impl Agent {
                 Err(error) => {
                     let now = self.host.now();
                     for id in opened.iter().filter(|id| self.table.keys_of(**id).is_empty()) {
-                        // It has just been opened.
+                        // The socket has just been opened.
                         let _ = self.host.stack().close(now, *id);
                     }
                     return Err(errno(error));
@@ -229,7 +229,7 @@ impl Agent {
             }
             left -= 1;
             match recv(&datagrams.agent_socket, &mut bytes[..], RecvFlags::DONTWAIT) {
-                // It was shut down for writing: it sends no more, and may still receive.
+                // The program has shut down writing: it sends no more, and may still receive.
                 Ok((0, _)) if is_shut(datagrams.agent_socket.as_fd()) => break,
                 Ok((0, _)) | Err(Errno::CONNRESET)
                     if local::ready(datagrams.agent_socket.as_fd(), PollFlags::empty())

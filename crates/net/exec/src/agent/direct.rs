@@ -235,7 +235,7 @@ impl Agent {
     fn request_return(&mut self, key: Key) {
         let Some(stream) = self.table.stream(key) else { return };
         let Owner::Shared(id) = stream.owner else { return };
-        // It takes memory for what is written only.
+        // The file takes memory only for what is written.
         let file = memfd("ringway-connection", LONGEST_STATE as usize).ok().map(File::from);
         let copy = file.as_ref().and_then(|file| file.try_clone().ok());
         let (Some(file), Some(copy), Some(direct)) = (file, copy, self.direct.as_mut()) else {
@@ -250,7 +250,7 @@ impl Agent {
     /// closed it.
     pub(super) fn handle_shared_activity(&mut self, key: Key) {
         let Some(Stream { owner: Owner::Shared(_), end: Some(end), .. }) = self.table.stream(key) else {
-            // It is looked at when it is back.
+            // The connection is served when it is back.
             return;
         };
         if end.has_unread() {
@@ -270,7 +270,7 @@ impl Agent {
             match answer {
                 Some(Answer::Entered { key, socket }) => self.handle_entered(key.into(), socket),
                 Some(Answer::Left { key, len }) => self.handle_left(key.into(), len),
-                // It has ended: the shared stack is lost.
+                // The attendant has ended: the shared stack is lost.
                 None => self.lose_shared(),
             }
         }
@@ -329,7 +329,7 @@ impl Agent {
         stream.owner = Owner::Returned;
         let tcp = stream.tcp;
         self.resets_until = now + RESET_TIMEOUT;
-        // It is the shared stack's.
+        // The connection has moved to the shared stack, so this does not fail.
         let _ = self.host.stack().lose(now, tcp);
         self.fail(key, Errno::CONNRESET);
     }

@@ -101,7 +101,7 @@ impl Names {
 
     /// Removes the path of a socket that listens no more.
     pub fn remove(&self, path: &ListenPath) {
-        // It is not there if the socket could not be bound.
+        // The path does not exist if the socket could not be bound.
         let _ = rustix::fs::unlinkat(&self.folder, &path.name, AtFlags::empty());
     }
 

@@ -223,7 +223,7 @@ impl Agent {
             && let Some(stream) = self.table.stream(key)
         {
             let (tcp, now) = (stream.tcp, self.host.now());
-            // It may have ended already.
+            // The connection may have ended already.
             let _ = self.host.stack().abort(now, tcp);
             self.end_stream(key, None);
         }
@@ -327,7 +327,7 @@ impl Agent {
         let now = self.host.now();
         for id in listeners {
             if self.table.remove_stack_socket(*id, key) {
-                // It may be closed already.
+                // The listener may be closed already.
                 let _ = self.host.stack().close(now, *id);
             }
         }
@@ -337,7 +337,7 @@ impl Agent {
     pub(super) fn deliver_connections(&mut self, id: SocketId) {
         while self.host.stack().has_connections(id) {
             if self.table.is_full() {
-                // It waits until another socket is closed.
+                // The connection waits until another socket is closed.
                 self.stalled.insert(id);
                 return;
             }
@@ -352,7 +352,7 @@ impl Agent {
                 .and_then(|(number, own)| Ok((number, local::connect_to_listener(&own, path)?)));
             match offered {
                 Ok((number, agent_socket)) => {
-                    // It is reset if this fails.
+                    // If this fails, the connection is reset.
                     let _ = self.deliver_connection(id, key, number, agent_socket);
                     self.wake(key);
                 }
@@ -521,7 +521,7 @@ impl Agent {
         // What the stack holds follows at once.
         self.observe(end.as_fd(), key, OBSERVED | ROOM)?;
         let bytes = local::drain(program_socket);
-        // They had room in a socket like it.
+        // These bytes had room in a socket of the same size.
         if !bytes.is_empty() && end.write(&bytes)? < bytes.len() {
             return Err(Errno::NOBUFS);
         }
@@ -707,7 +707,7 @@ impl Agent {
         let (tcp, resets) = (stream.tcp, is_reset || socket.options.resets_at_close());
         let now = self.host.now();
         if resets {
-            // It may have ended already.
+            // The connection may have ended already.
             let _ = self.host.stack().abort(now, tcp);
         }
         self.close(key);
