@@ -24,7 +24,7 @@ const TIMES: usize = 5;
 const MARK: f64 = 1000.0;
 const REPLACED: f64 = 10_000.0;
 /// Time limit of each operation.
-const PATIENCE: Duration = Duration::from_secs(60);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// Flows of the address translator.
 const FLOWS: u64 = 1_000_000;
 /// Routes added at once.
@@ -241,7 +241,7 @@ struct Client(BufReader<UnixStream>);
 
 impl Client {
     fn connect(path: &Path) -> Result<Client, Failure> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + OPERATION_TIMEOUT;
         let stream = loop {
             match UnixStream::connect(path) {
                 Ok(stream) => break stream,
@@ -249,7 +249,7 @@ impl Client {
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         };
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(OPERATION_TIMEOUT))?;
         let mut client = Client(BufReader::new(stream));
         client.line()?;
         Ok(client)
@@ -288,7 +288,7 @@ impl Client {
     }
 
     fn wait_for(&mut self, call: &str, number: u64) -> Result<(), Failure> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + OPERATION_TIMEOUT;
         loop {
             let value = String::from_utf8_lossy(&self.value(call)?).trim().parse::<u64>()?;
             if value >= number {

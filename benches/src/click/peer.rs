@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Time limit for the start, and for the next counts.
-const PATIENCE: Duration = Duration::from_secs(60);
+const COUNTS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The environment variable with the program that was built without clones.
 const COPYING: &str = "FASTCLICK_NOCLONE";
@@ -26,7 +26,7 @@ pub struct Way {
     /// Whether each frame is in a separate buffer.
     pub apart: bool,
     /// Time limit for the next counts.
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// The modes of the available programs; the one in which elements modify the frames themselves only if `again`:
@@ -42,7 +42,7 @@ pub fn ways(again: bool) -> Vec<Way> {
         .filter_map(|(variable, name, quick)| {
             let program = std::env::var_os(variable)?.into();
             let apart = variable == COPYING;
-            Some(Way { name, program, quick, apart, patience: PATIENCE })
+            Some(Way { name, program, quick, apart, timeout: COUNTS_TIMEOUT })
         })
         .collect()
 }
@@ -75,7 +75,7 @@ pub fn capture(folder: &Path, frames: &Frames) -> Result<(), Failure> {
 pub struct Running {
     child: Child,
     counts: Receiver<Vec<f64>>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Running {
@@ -137,7 +137,7 @@ impl Running {
                 }
             }
         });
-        let mut running = Running { child, counts, patience: way.patience };
+        let mut running = Running { child, counts, timeout: way.timeout };
         running.next()?;
         running.run(false)?;
         Ok(running)
@@ -145,12 +145,12 @@ impl Running {
 
     /// The next counts: time, packets received, packets sent.
     fn next(&mut self) -> Result<Vec<f64>, Failure> {
-        let error = match self.counts.recv_timeout(self.patience) {
+        let error = match self.counts.recv_timeout(self.timeout) {
             Ok(counts) => return Ok(counts),
             Err(error) => error,
         };
         if error == RecvTimeoutError::Timeout {
-            return Err(format!("FastClick gave no counts in {} s", self.patience.as_secs()).into());
+            return Err(format!("FastClick gave no counts in {} s", self.timeout.as_secs()).into());
         }
         let mut stderr = String::new();
         if let Some(errors) = &mut self.child.stderr {
@@ -211,7 +211,7 @@ mod tests {
     use crate::keys::Folder;
 
     /// Runs a script instead of FastClick.
-    fn start(patience: Duration, script: &str) -> Result<Running, Failure> {
+    fn start(timeout: Duration, script: &str) -> Result<Running, Failure> {
         let folder = Folder::new()?;
         let program = folder.path().join("click");
         // Written by another process: a program that is open for writing can't be run.
@@ -220,7 +220,7 @@ mod tests {
         let mut install = install.spawn()?;
         write!(install.stdin.take().unwrap(), "#!/bin/sh\ncat >/dev/null\n{script}\n")?;
         install.wait()?;
-        let way = Way { name: "script", program, quick: false, apart: false, patience };
+        let way = Way { name: "script", program, quick: false, apart: false, timeout };
         let frames = Frames::made(Length::Fixed(64), 64, 1, |_, _| [0; 64]);
         Running::start(&way, folder.path(), &frames, |source, sink| format!("{source} -> {sink};"), true)
     }
@@ -228,13 +228,13 @@ mod tests {
     #[test]
     fn rates_and_losses_are_of_the_counts() {
         let counts = "i=0; while :; do i=$((i+1)); echo $i $((3000000*i)) $((4000000*i)); done";
-        let mut running = start(PATIENCE, counts).unwrap();
+        let mut running = start(COUNTS_TIMEOUT, counts).unwrap();
         assert_eq!(running.measure(Duration::from_millis(5)).unwrap(), [3.0, 0.25]);
     }
 
     #[test]
     fn a_program_that_ends_says_why() {
-        let error = start(PATIENCE, "echo no such element >&2").err().unwrap();
+        let error = start(COUNTS_TIMEOUT, "echo no such element >&2").err().unwrap();
         assert!(error.to_string().contains("no such element"), "{error}");
     }
 

@@ -16,7 +16,7 @@ use ringway_spec::{Kind, MacAddress, Poll, Port, To};
 use std::time::{Duration, Instant};
 
 /// Time limit for the first frames.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FIRST_FRAMES_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One patch per side: source and sink.
 const PATCHES: [(&str, &str); 2] = [("load", "in"), ("out", "sink")];
@@ -45,7 +45,7 @@ pub fn measure(plan: &Plan, key: &str, between: &str) -> Result<Entry, Failure> 
     let _pinned = Pinned::to(LOAD)?;
     let mut function = router(&text, key)?;
     let mut programs = Vec::new();
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + FIRST_FRAMES_TIMEOUT;
     while sent(&mut function)? == 0 {
         turn(&mut function);
         for (name, listener) in &sockets {

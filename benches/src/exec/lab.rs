@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Time limit of a client, in addition to its measuring time.
 const LIMIT: Duration = Duration::from_secs(20);
 /// Time limit for a server to listen, and to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The program that users start, which `make bench-exec` has built.
 pub fn program() -> Result<PathBuf, Failure> {
@@ -80,7 +80,7 @@ impl Ports {
         command.arg("up").arg(&file);
         let fabric = Running::start(&command)?;
         let ports = Ports { fabric, folder, joined, stack };
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SERVER_TIMEOUT;
         while [0, 1].iter().any(|place| !ports.socket(*place).exists()) {
             if Instant::now() > end {
                 return Err("the fabric does not start".into());
@@ -183,7 +183,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         // The program may have ended already.
         let _ = signal(&self.0, Signal::TERM);
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SERVER_TIMEOUT;
         while self.0.try_wait().is_ok_and(|status| status.is_none()) {
             if Instant::now() > end {
                 let _ = self.0.kill();

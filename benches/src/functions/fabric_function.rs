@@ -21,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time limit for a start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What runs a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl FabricFunction {
         theirs.set_nonblocking(true)?;
         self.callers.push(ours);
         self.harness.fabric.add_function(self.number, function, ("handlers".into(), theirs.into()))?;
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         while Instant::now() < end {
             for event in self.harness.fabric.check() {
                 match event {
@@ -219,7 +219,7 @@ impl FabricFunction {
         sockets: &[(&str, RingListener)],
         mut serve: impl FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + START_TIMEOUT;
         let all = self.programs.len() + sockets.len();
         while self.programs.len() < all {
             serve()?;

@@ -14,7 +14,7 @@ const MOST: usize = 2048;
 /// Where a segment's sequence number is, behind Ethernet's and IPv4's headers and two ports.
 const SEQUENCE: usize = 14 + 20 + 4;
 /// Time limit for a frame that must come.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(10);
 /// Frames under way while a configuration changes: fewer than any ring and lane holds.
 const UNDER_WAY: u64 = 256;
 
@@ -90,7 +90,7 @@ impl<'s> Load<'s> {
 
     /// Sends every frame once, so that tables know all flows.
     pub fn send_each_once(&mut self) -> Result<(), Failure> {
-        let (mut sent, mut came, end) = (0, 0, Instant::now() + 6 * PATIENCE);
+        let (mut sent, mut came, end) = (0, 0, Instant::now() + 6 * FRAME_TIMEOUT);
         while sent < self.frames.len() || came == 0 {
             sent += self.send()?;
             came += take_from(self.to)?;
@@ -123,7 +123,7 @@ impl<'s> Load<'s> {
         count: usize,
         look: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let (mut frame, mut came, end) = ([0; MOST], 0, Instant::now() + PATIENCE);
+        let (mut frame, mut came, end) = ([0; MOST], 0, Instant::now() + FRAME_TIMEOUT);
         while came < count {
             self.send()?;
             while let Some(received) = self.to.pop(&mut frame)? {
@@ -197,7 +197,7 @@ fn take_from(rx: &mut Rx) -> Result<u64, Failure> {
 /// Sends a frame, and waits until it has passed the function.
 pub fn first(function: &mut FabricFunction) -> Result<(), Failure> {
     send_one(&mut function.from.ring)?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + FRAME_TIMEOUT;
     while take(&mut function.to.ring)? == 0 {
         if Instant::now() > end {
             return Err("no frame comes through the function".into());
@@ -240,7 +240,7 @@ pub fn lost_between(
     while came < sent && Instant::now() < end {
         came += take(to)?;
     }
-    change.set_read_timeout(Some(PATIENCE))?;
+    change.set_read_timeout(Some(FRAME_TIMEOUT))?;
     let (mut answer, mut some) = (Vec::new(), [0; 256]);
     while !answer.windows(5).any(|five| five == b"\r\n200") {
         match change.read(&mut some)? {

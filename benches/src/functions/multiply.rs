@@ -19,7 +19,8 @@ const UNDER_WAY: u64 = 400;
 const FLOW: u64 = 8;
 /// The byte in which each instance writes its number.
 const MARKED: usize = 50;
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the function may take to shrink to one instance, and to get a second one.
+const INSTANCES_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A function that is busy with each frame, and shrinks soon.
 fn file(isolation: &str) -> String {
@@ -56,7 +57,7 @@ pub fn multiply(plan: &Plan, isolation: &str) -> Result<Entry, Failure> {
 
 /// Waits until only the first instance runs.
 fn wait(fabric: &Fabric) -> Result<(), Failure> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + INSTANCES_TIMEOUT;
     loop {
         let list = fabric.ask(&["function", "list", "--json"])?;
         let state = |at: usize| list[at]["state"].as_str().unwrap_or_default().to_string();
@@ -81,7 +82,7 @@ struct Load {
 impl Load {
     /// Keeps frames under way until one has the second instance's mark.
     fn until_second(&mut self, one: &mut Ring, two: &mut Ring) -> Result<Duration, Failure> {
-        while self.begun.elapsed() < PATIENCE {
+        while self.begun.elapsed() < INSTANCES_TIMEOUT {
             while self.sent < self.came + UNDER_WAY && one.tx.push(&frame(self.sent / FLOW))? {
                 self.sent += 1;
             }

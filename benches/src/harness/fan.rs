@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::harness::front::{self, Connection};
-use crate::harness::guest::{Addresses, BROADCAST, Guest, Iommu, PATIENCE, Shape, Wires};
+use crate::harness::guest::{Addresses, BROADCAST, Guest, Iommu, LOSS_TIMEOUT, Shape, Wires};
 use crate::harness::memory::GuestMemory;
 use crate::harness::sequence::Payload;
 use std::os::unix::net::UnixStream;
@@ -75,7 +75,7 @@ impl<'m> Fan<'m> {
             let now = Instant::now();
             if came > 0 {
                 last = now;
-            } else if now - last > PATIENCE {
+            } else if now - last > LOSS_TIMEOUT {
                 self.forget();
                 last = now;
             }
@@ -93,7 +93,7 @@ impl<'m> Fan<'m> {
                 return Err("not every guest receives frames".into());
             }
             let before = self.lost;
-            self.run(PATIENCE / 2)?;
+            self.run(LOSS_TIMEOUT / 2)?;
             self.drain()?;
             all = self.lost == before;
         }
@@ -119,7 +119,7 @@ impl<'m> Fan<'m> {
     /// Receives until nothing is in flight.
     pub fn drain(&mut self) -> Result<(), Failure> {
         let mut last = Instant::now();
-        while self.came.iter().any(|came| *came < self.sent) && last.elapsed() < PATIENCE {
+        while self.came.iter().any(|came| *came < self.sent) && last.elapsed() < LOSS_TIMEOUT {
             if self.round(0)? > 0 {
                 last = Instant::now();
             }

@@ -27,7 +27,7 @@ const BURST: usize = 64;
 /// Number of slices without a frame that is a failure.
 const TRIES: usize = 5;
 /// Time without a received frame after which frames in flight count as lost.
-pub const PATIENCE: Duration = Duration::from_millis(100);
+pub const LOSS_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Parameters of the rings.
 #[derive(Clone, Copy, Debug)]
@@ -380,7 +380,7 @@ impl Pair<'_> {
             total += received;
             if received > 0 {
                 last = now;
-            } else if now - last > PATIENCE {
+            } else if now - last > LOSS_TIMEOUT {
                 self.forget();
                 last = now;
             }
@@ -414,7 +414,7 @@ impl Pair<'_> {
         while self.guests.iter().any(|guest| guest.ahead > 0) {
             if self.receive()? > 0 {
                 last = Instant::now();
-            } else if last.elapsed() > 10 * PATIENCE {
+            } else if last.elapsed() > 10 * LOSS_TIMEOUT {
                 self.forget();
             }
         }

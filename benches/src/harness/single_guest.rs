@@ -19,7 +19,7 @@ const BURST: usize = 64;
 /// Frames in flight of a guest that sends to itself.
 const AHEAD: usize = 512;
 /// Time after which a frame that has not returned counts as dropped.
-const PATIENCE: Duration = Duration::from_millis(20);
+const LOSS_TIMEOUT: Duration = Duration::from_millis(20);
 /// Rounds between two checks for IOTLB misses.
 const ROUNDS: usize = 256;
 
@@ -242,7 +242,7 @@ impl<'m, T: Peer> Passing<'m, T> {
             self.monitor.answer()?;
             if total > before {
                 (last, before) = (Instant::now(), total);
-            } else if last.elapsed() > PATIENCE {
+            } else if last.elapsed() > LOSS_TIMEOUT {
                 // The back-end was not ready, and has dropped the frames in flight.
                 (self.ahead, last) = (0, Instant::now());
             }

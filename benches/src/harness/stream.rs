@@ -1,7 +1,7 @@
 //! A stream of frames from one program through the fabric to others, all in one thread.
 
 use crate::Failure;
-use crate::harness::guest::PATIENCE;
+use crate::harness::guest::LOSS_TIMEOUT;
 use crate::harness::program::OnPort;
 use crate::harness::sequence::{self, Payload, Sequence};
 use ringway_ring_client::{Ring, Slot, Wait};
@@ -121,8 +121,8 @@ impl<'p> Stream<'p> {
     /// Receives the frames in flight: a single receiver gets every frame that was not dropped.
     fn drain(&mut self, payload: Payload) -> Result<(), Failure> {
         let mut last = Instant::now();
-        let patience = if self.to.len() == 1 { PATIENCE } else { Duration::from_millis(1) };
-        while last.elapsed() < patience && (self.to.len() > 1 || self.came < self.next) {
+        let timeout = if self.to.len() == 1 { LOSS_TIMEOUT } else { Duration::from_millis(1) };
+        while last.elapsed() < timeout && (self.to.len() > 1 || self.came < self.next) {
             for index in 0..self.to.len() {
                 if self.receive(index, payload)? > 0 {
                     last = Instant::now();

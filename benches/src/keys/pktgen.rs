@@ -15,7 +15,7 @@ const SIZE: usize = 64;
 const SLOTS: u32 = 1024;
 const SLICE: Duration = Duration::from_millis(100);
 /// For how long frames are waited for.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Frames that were sent, came, and were as they were sent.
 pub fn transmitted(plan: &Plan) -> Result<Entry, Failure> {
@@ -52,7 +52,7 @@ fn slices(plan: &Plan, sizes: Sizes) -> Result<(Slices, Received, u64), Failure>
             let time = Some(time.as_nanos() as u64);
             let load = Load { rate: Rate::Most, first: next, frames: None, time };
             next += transmit(&mut line, &generator, load, |_, _| true)?.frames;
-            while came.load(Relaxed) < next && begin.elapsed() < PATIENCE {
+            while came.load(Relaxed) < next && begin.elapsed() < FRAME_TIMEOUT {
                 std::hint::spin_loop();
             }
             Ok((next - first) as f64 / begin.elapsed().as_secs_f64() / 1e6)

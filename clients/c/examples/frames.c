@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER = 14, LONGEST = 1514, AHEAD = 32, PATIENCE = 60000 };
+enum { HEADER = 14, LONGEST = 1514, AHEAD = 32, TIMEOUT_MS = 60000 };
 
 /* Headers of sent and of returned frames: a group address, which every switch floods, the sender's own, and the EtherType
  * for local experiments. */
@@ -57,7 +57,7 @@ static int send_all(struct ringway *ring, uint32_t count)
 			sent += (uint32_t)done;
 		}
 		/* Room may come after the frames that are on their way. */
-		done = ringway_poll(ring, RINGWAY_RX | (done ? 0 : RINGWAY_TX), PATIENCE);
+		done = ringway_poll(ring, RINGWAY_RX | (done ? 0 : RINGWAY_TX), TIMEOUT_MS);
 		if (done < 0)
 			return failed();
 		if (!done) {

@@ -23,7 +23,7 @@
 /* Connections at once, bytes of a request's head, and seconds for a head, and for what is to be sent to leave. */
 #define CONNECTIONS 256
 #define HEAD 4096
-#define PATIENCE 60
+#define CONNECTION_SECONDS 60
 #define LARGEST 1000000000UL
 
 struct connection {
@@ -233,12 +233,12 @@ int main(int argc, char **argv)
 	for (;;) {
 		/* As many as there may be: further ones wait, and their peers. */
 		entries[0].events = count < 2 + CONNECTIONS ? POLLIN : 0;
-		if (poll(entries, count, 1000 * PATIENCE) < 0) {
+		if (poll(entries, count, 1000 * CONNECTION_SECONDS) < 0) {
 			perror("poll");
 			return 1;
 		}
 		for (at = count - 1; at >= 2; at--) {
-			int is_late = now() - connections[at]->since > PATIENCE;
+			int is_late = now() - connections[at]->since > CONNECTION_SECONDS;
 
 			if (entries[at].revents && !serve(&entries[at], connections[at]))
 				is_late = 1;

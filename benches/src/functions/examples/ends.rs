@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// What is opened at the same time: fewer frames than any ring, lane or queue of a resolver holds.
 const AT_ONCE: usize = 32;
 /// Time for these, then those that are not open are tried again, as often as this.
-const PATIENCE: Duration = Duration::from_millis(200);
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 const TRIES: usize = 50;
 /// Longest frame, in bytes.
 const MOST: usize = 2048;
@@ -69,7 +69,7 @@ impl Ends<'_> {
                     self.near.tx.push(&opening.begin(*number))?;
                 }
                 self.near.tx.sync()?;
-                let end = Instant::now() + PATIENCE;
+                let end = Instant::now() + RETRY_INTERVAL;
                 while !left.is_empty() && Instant::now() < end {
                     self.exchange(opening)?;
                     left.retain(|number| !opening.is_open(*number));

@@ -4,7 +4,7 @@ use super::CONNECTIONS;
 use super::transport::{Transport, stack_done};
 use crate::Failure;
 use crate::tcp::ends::ring as options;
-use ringway_direct::{DirectError, Files, Image, Member, Notifiers, RingPlace, Watch, bit};
+use ringway_direct::{DirectError, Files, Image, Member, Notifiers, RingPeer, Watch, bit};
 use ringway_frame::{Needs, Offload};
 use ringway_host::{Clock, EventFd, HostError, Mapping, memfd, random, wait_readable};
 use ringway_mem::Span;
@@ -121,14 +121,14 @@ impl Shared {
         let map = |file: &OwnedFd| {
             let mapping = Mapping::sealed(file)?;
             len.set(mapping.len());
-            image.map_ring(RingPlace::Port, file, mapping.len()).map_err(host_error)?;
+            image.map_ring(RingPeer::Port, file, mapping.len()).map_err(host_error)?;
             Ok(mapping.region())
         };
         let ring = PendingRing::connect(path.as_ref(), options())?.ring_by(None, &map)?;
-        image.map_ring(RingPlace::Agent, &agent.wire.file, agent.wire.len)?;
+        image.map_ring(RingPeer::Agent, &agent.wire.file, agent.wire.len)?;
         let mut locked = image.lock()?;
-        locked.attach_ring(RingPlace::Port, len.get(), ring.is_second())?;
-        locked.attach_ring(RingPlace::Agent, agent.wire.len, true)?;
+        locked.attach_ring(RingPeer::Port, len.get(), ring.is_second())?;
+        locked.attach_ring(RingPeer::Agent, agent.wire.len, true)?;
         drop(locked);
         let copy = |descriptor: std::os::fd::BorrowedFd<'_>| descriptor.try_clone_to_owned();
         let kick = ring.kick_fd().ok_or("a ring without a descriptor")?;

@@ -2,7 +2,7 @@
 
 use crate::arguments::{ChainCommand, Target};
 use crate::fail::Fail;
-use crate::order::CHAIN;
+use crate::object_kind::CHAIN;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::ChainView;

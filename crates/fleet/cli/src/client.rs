@@ -24,11 +24,11 @@ pub struct Client {
     sender: SendRequest<Full<Bytes>>,
     socket: PathBuf,
     /// How long an answer takes that is in time.
-    patience: Duration,
+    limit: Duration,
 }
 
 /// Time without an answer after which a query reports that the fabric does not answer.
-const QUIET: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Connects to the fabric that `target` selects.
@@ -64,12 +64,12 @@ impl Client {
             tokio::spawn(connection);
             Ok::<_, Fail>(sender)
         })?;
-        Ok(Client { runtime, sender, socket, patience: QUIET })
+        Ok(Client { runtime, sender, socket, limit: ANSWER_TIMEOUT })
     }
 
     /// Expects that an answer takes so many seconds.
     pub fn expect(&mut self, seconds: f64) {
-        self.patience = QUIET + Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.limit = ANSWER_TIMEOUT + Duration::try_from_secs_f64(seconds).unwrap_or_default();
     }
 
     fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fail> {
@@ -80,7 +80,7 @@ impl Client {
             .header("content-type", "application/json")
             .body(Full::new(body))
             .map_err(Fail::because)?;
-        let Client { runtime, sender, socket, patience } = self;
+        let Client { runtime, sender, socket, limit } = self;
         let asks = *request.method() == Method::GET;
         let mut exchange = pin!(async {
             sender.ready().await?;
@@ -89,9 +89,9 @@ impl Client {
             Ok((status, response.into_body().collect().await?.to_bytes()))
         });
         let exchanged = runtime.block_on(async {
-            let soon = timeout(*patience, exchange.as_mut()).await;
+            let soon = timeout(*limit, exchange.as_mut()).await;
             if soon.is_err() && asks {
-                let seconds = patience.as_secs();
+                let seconds = limit.as_secs();
                 text::warn(&format!("{} has not answered for {seconds} s; still waiting", socket.display()));
             }
             match soon {
@@ -185,7 +185,7 @@ impl Client {
 /// Connects. While thousands connect at once the socket's backlog is full; it is tried again until it has room, or for
 /// [`QUIET`] if the fabric accepts nobody.
 async fn connected(socket: &Path) -> std::io::Result<tokio::net::UnixStream> {
-    let end = Instant::now() + QUIET;
+    let end = Instant::now() + ANSWER_TIMEOUT;
     loop {
         match tokio::net::UnixStream::connect(socket).await {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock && Instant::now() < end => {

@@ -12,7 +12,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Grade {
-    /// As it should be.
+    /// The host is as it should be.
     Good,
     /// Ringway works, but could work better, or some kinds of port do not work.
     Fair,
@@ -46,7 +46,7 @@ const DESCRIPTORS: u64 = 16_384;
 
 /// Checks this host.
 pub fn doctor(json: bool) -> Result<(), Fail> {
-    let findings = look(&Machine::gather());
+    let findings = examine(&Machine::gather());
     if json {
         text::json(&findings);
     } else {
@@ -77,7 +77,7 @@ fn finding(what: &'static str, good: bool, otherwise: Grade, found: impl ToStrin
     Finding { what, grade, found: found.to_string(), advice }
 }
 
-fn look(machine: &Machine) -> Vec<Finding> {
+fn examine(machine: &Machine) -> Vec<Finding> {
     let mut findings = vec![cores(machine), isolation(machine), huge_pages(machine), descriptors(machine)];
     findings.extend(kernel(machine));
     findings.push(tun(machine));
@@ -285,7 +285,7 @@ mod tests {
         machine.huge_pages.clear();
         machine.nofile.soft = Some(1024);
         machine.kvm = Access::Denied;
-        let findings = look(&machine);
+        let findings = examine(&machine);
         for finding in &findings {
             assert_eq!(finding.grade == Grade::Good, finding.advice.is_empty(), "{finding:?}");
         }

@@ -18,14 +18,14 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Networks for programs and the host are parts of this one (RFC 2544, C.2.2), of four addresses each.
-const OWN: u32 = u32::from_be_bytes([198, 18, 0, 0]);
-const NETWORKS: u32 = 1 << 15;
+/// The first of the networks for programs and the host, of four addresses each (RFC 2544, C.2.2), and their number.
+const FIRST_NETWORK: u32 = u32::from_be_bytes([198, 18, 0, 0]);
+const MAX_NETWORKS: u32 = 1 << 15;
 /// Exit statuses for a program that can't be executed, or is not there, as a shell has them.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// What a program's network is.
+/// The network of a program.
 enum Network {
     Port(PathBuf),
     /// A vhost-user port, which a guest connects to by itself.
@@ -33,7 +33,7 @@ enum Network {
     /// An interface of the host.
     Host {
         tap: TapSettings,
-        /// Its number, of which there is one only.
+        /// Holds the network's number, so that no other program gets it.
         _number: UnixListener,
         link: Option<Box<(ringway_exec::Profile, u64)>>,
     },
@@ -176,7 +176,7 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
         return Ok((network, exec.address.clone(), exec.gateway.clone()));
     }
     let (number, held) = own_network()?;
-    let first = OWN + 4 * number;
+    let first = FIRST_NETWORK + 4 * number;
     let (host, own) = (Ipv4Addr::from(first + 1), Ipv4Addr::from(first + 2));
     let mut gateways = exec.gateway.clone();
     let (address, addresses) = match exec.address.as_slice() {
@@ -215,7 +215,7 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
 /// A number for a network that no other program has: while it is held, a name is taken in the host's network namespace.
 fn own_network() -> Result<(u32, UnixListener), Fail> {
     let first = std::process::id();
-    for number in (0..NETWORKS).map(|next| first.wrapping_add(next) % NETWORKS) {
+    for number in (0..MAX_NETWORKS).map(|next| first.wrapping_add(next) % MAX_NETWORKS) {
         let name = SocketAddr::from_abstract_name(format!("ringway-exec-network/{number}"));
         match name.and_then(|name| UnixListener::bind_addr(&name)) {
             Ok(held) => return Ok((number, held)),
@@ -223,7 +223,7 @@ fn own_network() -> Result<(u32, UnixListener), Fail> {
             Err(error) => return Err(Fail::because(error)),
         }
     }
-    Err(Fail::Failed(format!("all {NETWORKS} networks for programs and the host are in use")))
+    Err(Fail::Failed(format!("all {MAX_NETWORKS} networks for programs and the host are in use")))
 }
 
 /// The guest, if the program is to run in one.

@@ -5,7 +5,7 @@ use crate::client::Client;
 use crate::fail::Fail;
 use crate::input;
 use crate::logs;
-use crate::order::{FUNCTION, SNAPSHOT};
+use crate::object_kind::{FUNCTION, SNAPSHOT};
 use crate::run_function;
 use crate::show;
 use crate::text::{self, Table, cell};
@@ -22,7 +22,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// Largest value of a handler in bytes. Attack: endless standard input.
-const LARGEST_VALUE: usize = 16 << 20;
+const MAX_VALUE_LEN: usize = 16 << 20;
 
 /// All errors of a function's configuration.
 pub fn check(function: &Function) -> Vec<Complaint> {
@@ -46,7 +46,7 @@ pub fn check(function: &Function) -> Vec<Complaint> {
 /// Runs `ringway function`.
 pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result<(), Fail> {
     match command {
-        FunctionCommand::List => list(target, json),
+        FunctionCommand::List => show::list(&FUNCTION, target, json, table),
         FunctionCommand::Show { name } => show::show(&FUNCTION, target, json, &name),
         FunctionCommand::Logs { name, logs } => logs::function(target, json, &name, &logs),
         FunctionCommand::Start { names } => {
@@ -216,14 +216,14 @@ fn source(file: &Path) -> Option<String> {
 /// The text of a configuration; `-` is standard input.
 fn configuration(file: &Path) -> Result<String, Fail> {
     if file != Path::new("-") {
-        return input::text(file, LARGEST_VALUE, "a file with Click's language in it");
+        return input::text(file, MAX_VALUE_LEN, "a file with Click's language in it");
     }
     standard_input()
 }
 
 fn standard_input() -> Result<String, Fail> {
     let wrong = |error: std::io::Error| Fail::Failed(format!("standard input: {error}"));
-    let bytes = read_whole(std::io::stdin(), LARGEST_VALUE).map_err(wrong)?;
+    let bytes = read_whole(std::io::stdin(), MAX_VALUE_LEN).map_err(wrong)?;
     String::from_utf8(bytes).map_err(|error| wrong(std::io::Error::other(error)))
 }
 
@@ -234,16 +234,6 @@ fn graph(target: &Target, json: bool, name: &str, seconds: f64) -> Result<(), Fa
         text::json(&client.get::<GraphView>(&path("graph")?)?);
     } else {
         print!("{}", client.text(&path("graph.svg")?)?);
-    }
-    Ok(())
-}
-
-fn list(target: &Target, json: bool) -> Result<(), Fail> {
-    let functions: Vec<FunctionView> = Client::connect(target)?.get("/v1/functions")?;
-    if json {
-        text::json(&functions);
-    } else {
-        table(functions).print();
     }
     Ok(())
 }

@@ -4,29 +4,28 @@ use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::guest_start::{self, Progress};
-use crate::order::GUEST;
+use crate::object_kind::GUEST;
+use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{Exec, ExecView, GuestView};
 use std::time::{Duration, Instant};
 
 /// Time limit for stopping: `control` kills a guest that does not power off earlier.
-const STOP: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Shows the guests.
+/// Lists the guests.
 pub fn list(target: &Target, json: bool) -> Result<(), Fail> {
-    let guests: Vec<GuestView> = Client::connect(target)?.get("/v1/guests")?;
-    if json {
-        text::json(&guests);
-        return Ok(());
-    }
+    show::list(&GUEST, target, json, console_table)
+}
+
+fn console_table(guests: Vec<GuestView>) -> Table {
     let mut table = Table::new(&["GUEST", "KIND", "STATE", ">PID", "PORTS", "RUN BY", "CONSOLE", "REASON"]);
     for guest in guests {
         let mut cells = first_cells(&guest);
         cells.extend([cell(guest.console), cell(guest.reason)]);
         table.row(cells);
     }
-    table.print();
-    Ok(())
+    table
 }
 
 /// The guests as `ringway ps` shows them: without the paths of their consoles.
@@ -59,8 +58,8 @@ pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> 
 /// Stops guests, and waits until they have stopped.
 pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
-    GUEST.give(&mut client, json, names, ("stop", "stopping"))?;
-    let end = Instant::now() + STOP;
+    GUEST.send_orders(&mut client, json, names, ("stop", "stopping"))?;
+    let end = Instant::now() + STOP_TIMEOUT;
     loop {
         let guests: Vec<GuestView> = client.get("/v1/guests")?;
         let mut left = guests.iter().filter(|guest| names.contains(&guest.name) && guest.state == "stopping");

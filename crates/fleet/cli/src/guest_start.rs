@@ -9,17 +9,17 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A guest whose process has run for so long was not refused by the program that runs it. The end of a process is
+/// Time after which a guest's process was not refused by the program that runs it. The end of a process is
 /// known half a second after it if another one has its output.
-const LIVES: Duration = Duration::from_millis(1500);
-/// Longest time for starts of which nothing new is heard, and if what was heard last is a wait.
-const SILENCE: Duration = Duration::from_secs(10);
-const WAIT: Duration = Duration::from_secs(600);
-const PAUSE: Duration = Duration::from_millis(50);
+const MIN_LIFETIME: Duration = Duration::from_millis(1500);
+/// Longest time without a report about a start, and without one after the report of a wait.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(600);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Lines of a console that are shown of a guest that has ended.
-const LINES: usize = 5;
+const CONSOLE_LINES: usize = 5;
 /// Shortest time between two lines of progress, if they are not on a terminal.
-const BETWEEN: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The time after so many seconds.
 pub fn end_of(seconds: u64) -> Instant {
@@ -39,11 +39,11 @@ pub fn wait_until_started(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
         if news != last {
             (heard, last) = (now, news);
         }
-        let timeout = if last.is_some() { WAIT } else { SILENCE };
+        let timeout = if last.is_some() { WAIT_TIMEOUT } else { SILENCE_TIMEOUT };
         if have_started(&guests, &mut seen, now) || now >= heard + timeout {
             return Ok(guests);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -53,7 +53,7 @@ fn have_started(guests: &[GuestView], seen: &mut BTreeMap<(String, u32), Instant
     // Each is looked at, so that their times run together.
     starting.fold(true, |started, guest| {
         let since = *seen.entry((guest.name.clone(), guest.pid)).or_insert(now);
-        started && guest.pid != 0 && now >= since + LIVES
+        started && guest.pid != 0 && now >= since + MIN_LIFETIME
     })
 }
 
@@ -70,7 +70,7 @@ pub fn reason_and_console(guest: &GuestView) -> String {
         let name = format!("guest {name}");
         return if reason.contains(&name) { reason.clone() } else { format!("{name} is {state}: {reason}") };
     }
-    let lines = ringway_linux_guests::last_lines(Path::new(console), LINES);
+    let lines = ringway_linux_guests::last_lines(Path::new(console), CONSOLE_LINES);
     let lines: String = lines.iter().map(|line| format!("\n  {line}")).collect();
     match lines.is_empty() {
         true => format!("guest {name} has ended ({reason})"),
@@ -108,7 +108,7 @@ impl Progress {
         };
         let text = printable(&format!("guest {}: {}", guest.name, guest.reason)).into_owned();
         let is_terminal = std::io::stderr().is_terminal();
-        if text != self.shown && (is_terminal || self.at.is_none_or(|at| at.elapsed() >= BETWEEN)) {
+        if text != self.shown && (is_terminal || self.at.is_none_or(|at| at.elapsed() >= PROGRESS_INTERVAL)) {
             match is_terminal {
                 true => eprint!("\r\x1b[K{text}"),
                 false => eprintln!("{text}"),
@@ -158,9 +158,9 @@ mod tests {
         assert!(started(guest("ended", 0, "exit status: 1: x"), Duration::ZERO));
         assert!(started(guest("stopped", 0, ""), Duration::ZERO));
         assert!(!started(guest("starting", 0, ""), Duration::ZERO));
-        assert!(!started(guest("starting", 0, ""), 2 * LIVES), "it has no process");
-        assert!(!started(guest("starting", 7, ""), 2 * LIVES), "seen only just now");
-        assert!(started(guest("starting", 7, ""), 3 * LIVES));
+        assert!(!started(guest("starting", 0, ""), 2 * MIN_LIFETIME), "it has no process");
+        assert!(!started(guest("starting", 7, ""), 2 * MIN_LIFETIME), "seen only just now");
+        assert!(started(guest("starting", 7, ""), 3 * MIN_LIFETIME));
     }
 
     #[test]

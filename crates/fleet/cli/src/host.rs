@@ -4,7 +4,7 @@ use crate::arguments::{HostCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::logs;
-use crate::order::HOST;
+use crate::object_kind::HOST;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::HostView;
@@ -16,32 +16,23 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How long interfaces may take to be up.
-const UP: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(10);
+const UP_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs `ringway host`.
 pub fn host(target: &Target, json: bool, command: HostCommand) -> Result<(), Fail> {
-    let mut client = Client::connect(target)?;
     match command {
         HostCommand::Show { name } => show::show(&HOST, target, json, &name),
         HostCommand::Logs { name, logs } => logs::host(target, json, &name, &logs),
-        HostCommand::List => {
-            let hosts: Vec<HostView> = client.get("/v1/hosts")?;
-            match json {
-                true => text::json(&hosts),
-                false => table(hosts).print(),
-            }
-            Ok(())
-        }
+        HostCommand::List => show::list(&HOST, target, json, table),
         HostCommand::Exec { name, command } => {
-            let hosts: Vec<HostView> = client.get("/v1/hosts")?;
-            drop(client);
+            let hosts: Vec<HostView> = Client::connect(target)?.get(HOST.all)?;
             let mut command = in_host(&hosts, &name, &command)?;
             enter(find(&hosts, &name)?)?;
             let program = command.get_program().to_string_lossy().into_owned();
             Err(Fail::Failed(format!("{program}: {}", command.exec())))
         }
-        HostCommand::Ping { count } => ping(&mut client, json, count),
+        HostCommand::Ping { count } => ping(&mut Client::connect(target)?, json, count),
     }
 }
 
@@ -163,7 +154,7 @@ pub fn run(host: &HostView, mut command: Command) -> Result<(), Fail> {
 
 /// The hosts, once all of their interfaces are up.
 pub fn when_up(client: &mut Client) -> Result<Vec<HostView>, Fail> {
-    let end = Instant::now() + UP;
+    let end = Instant::now() + UP_TIMEOUT;
     loop {
         let hosts: Vec<HostView> = client.get("/v1/hosts")?;
         let mut interfaces = hosts.iter().flat_map(|host| &host.interfaces);
@@ -172,38 +163,38 @@ pub fn when_up(client: &mut Client) -> Result<Vec<HostView>, Fail> {
             Some(down) if Instant::now() >= end => {
                 return Err(Fail::Late(format!("port {} is {}; see `ringway ps`", down.port, down.state)));
             }
-            Some(_) => std::thread::sleep(PAUSE),
+            Some(_) => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }
 
-/// What one host got of another.
+/// The result of pinging one host from another one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-struct Answers {
+struct PingResult {
     from: String,
     to: String,
     sent: u32,
     answered: u32,
     /// Mean round-trip time in milliseconds.
     mean: Option<f64>,
-    /// Its standard deviation.
+    /// Standard deviation of the round-trip time in milliseconds.
     deviation: Option<f64>,
 }
 
-/// Lets each host ping each other one.
+/// Pings each host from each other one.
 pub fn ping(client: &mut Client, json: bool, count: u32) -> Result<(), Fail> {
     let hosts = when_up(client)?;
     if hosts.iter().filter(|host| address(host).is_some()).count() < 2 {
         return Err(Fail::Failed("a fabric whose hosts ping each other has two with addresses".into()));
     }
-    let all: Vec<Result<Vec<Answers>, Fail>> = std::thread::scope(|scope| {
+    let all: Vec<Result<Vec<PingResult>, Fail>> = std::thread::scope(|scope| {
         let from = hosts.iter().filter(|host| address(host).is_some());
         let threads: Vec<_> = from.map(|host| scope.spawn(|| ping_from(host, &hosts, count))).collect();
         let failed = |_| Err(Fail::Failed("the thread of a host's pings failed".into()));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
     });
-    let all: Vec<Answers> = all.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
-    let total = |of: fn(&Answers) -> u32| all.iter().map(|answers| u64::from(of(answers))).sum::<u64>();
+    let all: Vec<PingResult> = all.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+    let total = |of: fn(&PingResult) -> u32| all.iter().map(|answers| u64::from(of(answers))).sum::<u64>();
     let (sent, answered) = (total(|answers| answers.sent), total(|answers| answers.answered));
     if json {
         text::json(&all);
@@ -215,10 +206,10 @@ pub fn ping(client: &mut Client, json: bool, count: u32) -> Result<(), Fail> {
     if answered == 0 { Err(Fail::Failed("no host reaches another one".into())) } else { Ok(()) }
 }
 
-fn answers(all: &[Answers]) -> Table {
+fn answers(all: &[PingResult]) -> Table {
     let mut table = Table::new(&["FROM", "TO", ">SENT", ">ANSWERED", ">RTT", ">DEVIATION"]);
     let time = |time: Option<f64>| time.map(|time| format!("{time:.2} ms")).unwrap_or_default();
-    for Answers { from, to, sent, answered, mean, deviation } in all {
+    for PingResult { from, to, sent, answered, mean, deviation } in all {
         table.row(vec![
             cell(from),
             cell(to),
@@ -231,8 +222,8 @@ fn answers(all: &[Answers]) -> Table {
     table
 }
 
-/// Lets one host ping all others, one after the other.
-fn ping_from(from: &HostView, hosts: &[HostView], count: u32) -> Result<Vec<Answers>, Fail> {
+/// Pings all others from one host, one after the other.
+fn ping_from(from: &HostView, hosts: &[HostView], count: u32) -> Result<Vec<PingResult>, Fail> {
     enter(from)?;
     let others = hosts.iter().filter(|host| host.name != from.name);
     let others = others.filter_map(|host| Some((host, address(host)?)));
@@ -250,13 +241,13 @@ fn ping_from(from: &HostView, hosts: &[HostView], count: u32) -> Result<Vec<Answ
             let why = String::from_utf8_lossy(&output.stderr);
             Fail::Failed(format!("ping from {} to {}: {}", from.name, to.name, why.trim()))
         })?;
-        all.push(Answers { from: from.name.clone(), to: to.name.clone(), ..answers });
+        all.push(PingResult { from: from.name.clone(), to: to.name.clone(), ..answers });
     }
     Ok(all)
 }
 
 /// Reads what ping prints at its end.
-fn parse(text: &str) -> Option<Answers> {
+fn parse(text: &str) -> Option<PingResult> {
     let line = text.lines().find(|line| line.contains(" packets transmitted"))?;
     let number = |part: &str| part.split_whitespace().next()?.parse().ok();
     let mut parts = line.split(", ");
@@ -268,7 +259,7 @@ fn parse(text: &str) -> Option<Answers> {
         })
         .unwrap_or_default();
     let (mean, deviation) = (times.get(1).copied(), times.get(3).copied());
-    Some(Answers { sent, answered, mean, deviation, ..Answers::default() })
+    Some(PingResult { sent, answered, mean, deviation, ..PingResult::default() })
 }
 
 #[cfg(test)]
@@ -321,16 +312,16 @@ mod tests {
         let text = "PING 10.0.0.2 (10.0.0.2) 56(84) bytes of data.\n\n--- 10.0.0.2 ping statistics ---\n\
                     3 packets transmitted, 2 received, 33.3333% packet loss, time 403ms\n\
                     rtt min/avg/max/mdev = 40.110/40.302/40.623/0.201 ms\n";
-        let expected = Answers {
+        let expected = PingResult {
             sent: 3,
             answered: 2,
             mean: Some(40.302),
             deviation: Some(0.201),
-            ..Answers::default()
+            ..PingResult::default()
         };
         assert_eq!(parse(text), Some(expected));
         let none = "1 packets transmitted, 0 received, +1 errors, 100% packet loss, time 0ms\n";
-        assert_eq!(parse(none), Some(Answers { sent: 1, ..Answers::default() }));
+        assert_eq!(parse(none), Some(PingResult { sent: 1, ..PingResult::default() }));
         assert_eq!(parse("ping: connect: Network is unreachable"), None);
     }
 }

@@ -32,7 +32,7 @@ mod input;
 mod link;
 mod log;
 mod logs;
-mod order;
+mod object_kind;
 mod pktgen;
 mod place;
 mod profile;
@@ -126,10 +126,10 @@ fn exit(result: Result<(), Fail>, json: bool) -> ExitCode {
 }
 
 fn port(target: &arguments::Target, json: bool, command: PortCommand) -> Result<(), Fail> {
-    let order = |names: Vec<String>, words| order::PORT.order::<PortView>(target, json, &names, words);
+    let order = |names: Vec<String>, words| object_kind::PORT.order::<PortView>(target, json, &names, words);
     match command {
         PortCommand::List => ps::ports(target, json),
-        PortCommand::Show { name } => show::show(&order::PORT, target, json, &name),
+        PortCommand::Show { name } => show::show(&object_kind::PORT, target, json, &name),
         PortCommand::Up { names } => order(names, ("up", "connecting")),
         PortCommand::Down { names } => order(names, ("down", "disconnecting")),
     }
@@ -165,7 +165,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Port { command } => port(&target, json, command),
         Command::Guest { command } => match command {
             GuestCommand::List => guest::list(&target, json),
-            GuestCommand::Show { name } => show::show(&order::GUEST, &target, json, &name),
+            GuestCommand::Show { name } => show::show(&object_kind::GUEST, &target, json, &name),
             GuestCommand::Logs { name, logs } => logs::guest(&target, json, &name, &logs),
             GuestCommand::Start { names } => guest::start(&target, json, &names),
             GuestCommand::Stop { names } => guest::stop(&target, json, &names),

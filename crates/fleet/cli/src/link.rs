@@ -4,35 +4,36 @@ use crate::arguments::{LinkCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::input;
+use crate::object_kind::LINK;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{DirectionView, LinkChange, LinkView};
 use std::collections::BTreeMap;
 
 /// Largest file of a value in bytes. Attack: an endless file.
-const LARGEST: usize = 4 << 20;
+const MAX_FILE_LEN: usize = 4 << 20;
 /// Characters of a value that are shown; traces are longer.
-const SHOWN: usize = 40;
+const MAX_SHOWN: usize = 40;
 
 /// Runs `ringway link`.
 pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
     let links = match command {
         LinkCommand::Show { name } => {
-            let mut links: Vec<LinkView> = client.get("/v1/links")?;
+            let mut links: Vec<LinkView> = client.get(LINK.all)?;
             if let Some(name) = name {
                 links.retain(|link| link.name == name);
                 if links.is_empty() {
-                    return Err(unknown(&name));
+                    return Err(LINK.unknown(&name));
                 }
             }
             links
         }
         LinkCommand::Set { name, from, settings } => {
             if ringway_spec::names::name(&name).is_err() {
-                return Err(unknown(&name));
+                return Err(LINK.unknown(&name));
             }
             let settings = settings.iter().map(|text| setting(text)).collect::<Result<_, _>>()?;
-            vec![client.patch(&format!("/v1/links/{name}"), &LinkChange { from, settings })?]
+            vec![client.patch(&LINK.object(&name)?, &LinkChange { from, settings })?]
         }
     };
     if json {
@@ -45,11 +46,6 @@ pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fai
     Ok(())
 }
 
-fn unknown(name: &str) -> Fail {
-    let name = name.escape_debug();
-    Fail::Unknown(format!("there is no link \"{name}\"; `ringway link show` shows those there are"))
-}
-
 /// Parses `KEY=VALUE`, `KEY=@FILE` or `KEY=`.
 fn setting(text: &str) -> Result<(String, Option<String>), Fail> {
     let Some((key, value)) = text.split_once('=') else {
@@ -57,7 +53,7 @@ fn setting(text: &str) -> Result<(String, Option<String>), Fail> {
         return Err(Fail::Failed(what));
     };
     let value = match value.strip_prefix('@') {
-        Some(file) => Some(input::text(file.as_ref(), LARGEST, "a trace")?),
+        Some(file) => Some(input::text(file.as_ref(), MAX_FILE_LEN, "a trace")?),
         None if value.is_empty() => None,
         None => Some(value.to_string()),
     };
@@ -65,12 +61,12 @@ fn setting(text: &str) -> Result<(String, Option<String>), Fail> {
 }
 
 /// Nanoseconds for which late frames are warned of.
-const RECENT: u64 = 60_000_000_000;
+const RECENT_NANOSECONDS: u64 = 60_000_000_000;
 
 /// Warnings about the directions in which frames were late a short time ago.
 fn late(link: &LinkView) -> impl Iterator<Item = String> {
     let late = link.directions.iter().filter_map(|direction| Some((direction, direction.late_ago?)));
-    let late = late.filter(|(_, ago)| *ago < RECENT);
+    let late = late.filter(|(_, ago)| *ago < RECENT_NANOSECONDS);
     late.map(|(DirectionView { from, late, latest, received, .. }, ago)| {
         format!(
             "link {}, from {from}: {late} of {received} frames left over 1 ms late since its \
@@ -160,7 +156,7 @@ fn events(direction: &DirectionView) -> String {
 fn settings(settings: BTreeMap<String, String>) -> String {
     let shown = |(key, value): (String, String)| {
         let mut value = value.split_whitespace().collect::<Vec<_>>().join(" ");
-        if let Some((at, _)) = value.char_indices().nth(SHOWN) {
+        if let Some((at, _)) = value.char_indices().nth(MAX_SHOWN) {
             value.replace_range(at.., "...");
         }
         if value.contains(' ') { format!("{key}='{value}'") } else { format!("{key}={value}") }
@@ -198,7 +194,8 @@ mod tests {
         assert_eq!((loss(&direction), events(&direction)), ("1.00%".into(), "late 12 (last 3 s ago)".into()));
         let unused = DirectionView::default();
         assert_eq!((delay(&unused), loss(&unused)), (String::new(), String::new()));
-        let long_ago = DirectionView { from: "h2".into(), late_ago: Some(RECENT), ..direction.clone() };
+        let long_ago =
+            DirectionView { from: "h2".into(), late_ago: Some(RECENT_NANOSECONDS), ..direction.clone() };
         assert_eq!(events(&long_ago), "late 12 (last 1 min 0 s ago)");
         let link = LinkView { name: "wan".into(), directions: vec![direction, unused, long_ago] };
         let warnings: Vec<String> = late(&link).collect();

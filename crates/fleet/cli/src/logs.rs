@@ -3,7 +3,7 @@
 use crate::arguments::{LogOptions, Target};
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order::{FUNCTION, GUEST, HOST, ObjectKind, PROGRAM};
+use crate::object_kind::{FUNCTION, GUEST, HOST, ObjectKind, PROGRAM};
 use crate::text;
 use ringway_control::api::{FabricView, FunctionView, GuestView, HostView, ProgramView};
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Longest line. Attack: a program that never ends its line.
-const LONGEST: usize = 64 << 10;
+const MAX_LINE_LEN: usize = 64 << 10;
 /// Time between two looks at a log that grows.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -143,9 +143,9 @@ impl Lines {
     /// The next line, without its end; `None` if it is not there yet.
     fn next(&mut self) -> io::Result<Option<String>> {
         loop {
-            let room = LONGEST.saturating_sub(self.begun.len()) as u64;
+            let room = MAX_LINE_LEN.saturating_sub(self.begun.len()) as u64;
             let read = self.file.by_ref().take(room).read_until(b'\n', &mut self.begun)?;
-            if self.begun.ends_with(b"\n") || self.begun.len() >= LONGEST {
+            if self.begun.ends_with(b"\n") || self.begun.len() >= MAX_LINE_LEN {
                 let line = String::from_utf8_lossy(&self.begun).trim_end_matches(['\r', '\n']).to_string();
                 self.begun.clear();
                 return Ok(Some(line));
@@ -178,9 +178,9 @@ mod tests {
         assert_eq!((next(), next()), (Some("one".into()), None));
         out.write_all(b" and more\n\n").unwrap();
         assert_eq!([next(), next(), next()], [Some("two and more".into()), Some(String::new()), None]);
-        let long = vec![b'x'; LONGEST + 1];
+        let long = vec![b'x'; MAX_LINE_LEN + 1];
         out.write_all(&long).unwrap();
-        assert_eq!(next().map(|line| line.len()), Some(LONGEST));
+        assert_eq!(next().map(|line| line.len()), Some(MAX_LINE_LEN));
         assert_eq!(next(), None);
         let mut anew = File::create(&path).unwrap();
         anew.write_all(b"again\n").unwrap();

@@ -3,7 +3,7 @@
 use crate::arguments::{ProgramCommand, Target};
 use crate::fail::Fail;
 use crate::logs;
-use crate::order::PROGRAM;
+use crate::object_kind::PROGRAM;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::ProgramView;

@@ -3,7 +3,7 @@
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order::PORT;
+use crate::object_kind::PORT;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{ChainView, FabricView, FunctionView, GuestView, HostView, PortView, ProgramView};

@@ -19,8 +19,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// What the process is to do.
-enum Ordered {
+/// The task of a function's process.
+enum ProcessTask {
     /// Run a function, with these descriptors.
     Start(Box<Start>, Vec<OwnedFd>, vm::Prepared),
     /// Say what a function would do with a frame.
@@ -28,13 +28,15 @@ enum Ordered {
 }
 
 /// Waits for the order, and prepares for it if `control` says so.
-fn ordered(stream: &MessageStream) -> Result<Ordered, Fail> {
+fn ordered(stream: &MessageStream) -> Result<ProcessTask, Fail> {
     let mut prepared = vm::Prepared::default();
     loop {
         match stream.receive::<First>().map_err(Fail::because)? {
             (First::Prepare, _) => prepared = vm::Prepared::new(),
-            (First::Start(start), descriptors) => return Ok(Ordered::Start(start, descriptors, prepared)),
-            (First::Trial(trial), _) => return Ok(Ordered::Trial(trial)),
+            (First::Start(start), descriptors) => {
+                return Ok(ProcessTask::Start(start, descriptors, prepared));
+            }
+            (First::Trial(trial), _) => return Ok(ProcessTask::Trial(trial)),
         }
     }
 }
@@ -43,7 +45,7 @@ fn ordered(stream: &MessageStream) -> Result<Ordered, Fail> {
 /// functions before the processes of their fabric, of whose memory they have none, and which start them again.
 const OOM_SCORE: i32 = 300;
 /// The largest value of `oom_score_adj`.
-const MOST_OOM_SCORE: i32 = 1000;
+const MAX_OOM_SCORE: i32 = 1000;
 
 /// Makes the kernel end this process earlier than `control`, from which its value is inherited. Where that fails, the
 /// kernel chooses by memory.
@@ -51,7 +53,7 @@ fn go_first() {
     let file = "/proc/self/oom_score_adj";
     let inherited = std::fs::read_to_string(file).ok().and_then(|score| score.trim().parse::<i32>().ok());
     if let Some(inherited) = inherited {
-        let score = inherited.saturating_add(OOM_SCORE).min(MOST_OOM_SCORE);
+        let score = inherited.saturating_add(OOM_SCORE).min(MAX_OOM_SCORE);
         let _ = std::fs::write(file, score.to_string());
     }
 }
@@ -66,8 +68,8 @@ pub fn run() -> Result<(), Fail> {
     let stream = Arc::new(MessageStream::new(crate::exec::take_input().map_err(Fail::because)?));
     go_first();
     let (start, descriptors, prepared) = match ordered(&stream)? {
-        Ordered::Start(start, descriptors, prepared) => (*start, descriptors, prepared),
-        Ordered::Trial(trial) => return trial::run(&stream, *trial),
+        ProcessTask::Start(start, descriptors, prepared) => (*start, descriptors, prepared),
+        ProcessTask::Trial(trial) => return trial::run(&stream, *trial),
     };
     crate::name_process(&format!("ringway {}", start.name));
     let mut descriptors = descriptors.into_iter();
@@ -157,12 +159,12 @@ fn end_with_control(
 }
 
 /// Time after which a function has started, in nanoseconds.
-const STARTED: u64 = 100_000_000;
+const START_NANOSECONDS: u64 = 100_000_000;
 
 /// Ends this process when its stream to `control` is closed.
 fn follow_requests(stream: &Arc<MessageStream>, snapshot_handle: Option<SnapshotHandle>, is_up: &AtomicBool) {
     // An order may come before; a failure is noticed below.
-    let _ = wait_readable(&[stream.as_fd()], Some(STARTED));
+    let _ = wait_readable(&[stream.as_fd()], Some(START_NANOSECONDS));
     ringway_host::forget_program_pages(vm::shared_pages());
     loop {
         match stream.receive::<Order>() {

@@ -1,9 +1,9 @@
-//! All values of one object.
+//! Lists of objects, and all values of one object.
 
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order::ObjectKind;
+use crate::object_kind::ObjectKind;
 use crate::text::{self, Table, cell};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -3,7 +3,7 @@
 use crate::arguments::{SnapshotCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order::SNAPSHOT;
+use crate::object_kind::SNAPSHOT;
 use crate::show;
 use crate::text::{Table, cell};
 use ringway_control::api::SnapshotView;

@@ -48,9 +48,9 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
     let port = options.port.as_deref();
     if options.watch {
         let times = (options.interval, options.count);
-        return text::watch(json, times, || look(&mut client, port), between, shown);
+        return text::watch(json, times, || fetch(&mut client, port), between, shown);
     }
-    let view = look(&mut client, port)?;
+    let view = fetch(&mut client, port)?;
     if json {
         text::json(&view);
     } else {
@@ -60,7 +60,7 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
 }
 
 /// The counters, of one port if it is named.
-fn look(client: &mut Client, port: Option<&str>) -> Result<StatsView, Fail> {
+fn fetch(client: &mut Client, port: Option<&str>) -> Result<StatsView, Fail> {
     let mut view: StatsView = client.get("/v1/stats")?;
     if let Some(port) = port {
         view.ports.retain(|stats| stats.name == port);

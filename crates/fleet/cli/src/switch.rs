@@ -3,6 +3,7 @@
 use crate::arguments::{SwitchCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::object_kind::SWITCH;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{FabricView, SwitchView, TableView};
@@ -23,7 +24,7 @@ pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(),
         }
         SwitchCommand::Show { name } => {
             let SwitchView { name, lookup, ports } = find(switches, &name)?;
-            let known: TableView = client.get(&format!("/v1/switches/{name}/table"))?;
+            let known: TableView = client.get(&SWITCH.path(&name, "table")?)?;
             let addresses = known.entries.len();
             show::print(
                 &json!({ "name": name, "lookup": lookup, "ports": ports, "addresses": addresses }),
@@ -32,18 +33,14 @@ pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(),
         }
         SwitchCommand::Table { name } => {
             let SwitchView { name, .. } = find(switches, &name)?;
-            table(client.get(&format!("/v1/switches/{name}/table"))?, json);
+            table(client.get(&SWITCH.path(&name, "table")?)?, json);
         }
     }
     Ok(())
 }
 
 fn find(switches: Vec<SwitchView>, name: &str) -> Result<SwitchView, Fail> {
-    let unknown = || {
-        let name = name.escape_debug();
-        Fail::Unknown(format!("there is no switch \"{name}\"; `ringway switch list` shows those there are"))
-    };
-    switches.into_iter().find(|switch| switch.name == name).ok_or_else(unknown)
+    switches.into_iter().find(|switch| switch.name == name).ok_or_else(|| SWITCH.unknown(name))
 }
 
 /// Shows an address table.

@@ -103,7 +103,7 @@ pub fn foreign(text: &str) {
 }
 
 /// Smallest width of the last column, even on a narrower terminal.
-const NARROWEST: usize = 24;
+const MIN_LAST_WIDTH: usize = 24;
 
 /// Columns of text.
 pub struct Table {
@@ -139,7 +139,7 @@ impl Table {
         let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
         let heads = self.heads.iter().map(|head| (head.to_string(), HEAD)).collect();
         let before: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
-        let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(before).max(NARROWEST));
+        let room = limit.map_or(usize::MAX, |limit| limit.saturating_sub(before).max(MIN_LAST_WIDTH));
         let mut out = String::new();
         for row in std::iter::once(&heads).chain(&self.rows) {
             let Some(((last, style), first)) = row.split_last() else { continue };

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The fabric's name, unless `--fabric` gives another.
-const NAME: &str = "topo";
+const DEFAULT_NAME: &str = "topo";
 
 /// A file that exists for as long as the topology.
 struct Temporary(PathBuf);
@@ -45,7 +45,7 @@ impl Drop for Temporary {
 
 /// Brings a topology up, tests or uses it as requested, and removes it.
 pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
-    let name = target.fabric.as_deref().unwrap_or(NAME);
+    let name = target.fabric.as_deref().unwrap_or(DEFAULT_NAME);
     let text = describe(&topo, name)?;
     if topo.print {
         print!("{text}");

@@ -26,11 +26,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time limit for the end of the `control` process after shutdown, in nanoseconds.
-const ENDING: u64 = 5_000_000_000;
+const END_TIMEOUT: u64 = 5_000_000_000;
 /// The line that a detached fabric prints when it is up.
 const READY: &str = "ready";
-/// Attack: a program in place of the fabric. Largest error in bytes that a detached fabric may report.
-const LONGEST: u64 = 1 << 20;
+/// Largest error in bytes that a detached fabric may report. Attack: a program in place of the fabric.
+const MAX_ERROR_LEN: u64 = 1 << 20;
 
 #[derive(Serialize)]
 struct UpView {
@@ -43,9 +43,9 @@ struct UpView {
 
 /// Paths of a fabric.
 pub struct FabricPaths {
-    /// Its run directory.
+    /// The fabric's run directory.
     pub run: PathBuf,
-    /// Its control socket.
+    /// The fabric's control socket.
     pub socket: PathBuf,
     log: PathBuf,
 }
@@ -260,7 +260,7 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().map_err(Fail::because)?;
     let output = child.stdout.take().ok_or_else(|| Fail::Failed("no output of the fabric".into()))?;
-    let mut output = BufReader::new(output.take(LONGEST));
+    let mut output = BufReader::new(output.take(MAX_ERROR_LEN));
     let mut said = String::new();
     output.read_line(&mut said).map_err(Fail::because)?;
     if said.trim_end() == READY {
@@ -302,15 +302,16 @@ fn report(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> 
     Ok(())
 }
 
-/// How long functions may take to start until it is told that the fabric is up. Those that can't start end sooner.
-const MOMENT: Duration = Duration::from_millis(300);
+/// How long functions may take to start before `ringway up` reports that the fabric is up. Those that can't start end
+/// sooner.
+const START_WAIT: Duration = Duration::from_millis(300);
 
 /// Waits a moment for functions, and returns those that do not start.
 fn lost_functions(fabric: &Fabric, place: &FabricPaths) -> Result<Vec<FunctionView>, Fail> {
     if !fabric.functions.iter().any(|function| function.start && !function.first_frame) {
         return Ok(Vec::new());
     }
-    let (mut client, end) = (Client::to(place.socket.clone())?, Instant::now() + MOMENT);
+    let (mut client, end) = (Client::to(place.socket.clone())?, Instant::now() + START_WAIT);
     loop {
         let functions: Vec<FunctionView> = client.get("/v1/functions")?;
         let some_start = functions.iter().any(|function| matches!(&*function.state, "queued" | "starting"));
@@ -354,7 +355,7 @@ pub fn down(target: &Target, json: bool) -> Result<(), Fail> {
     client.post("/v1/shutdown")?;
     if let Some(process) = process {
         // `control` removes its run directory last. If it does not end in time, the fabric is down all the same.
-        let _ = wait_readable(&[process.as_fd()], Some(ENDING));
+        let _ = wait_readable(&[process.as_fd()], Some(END_TIMEOUT));
     }
     if json {
         text::json(&serde_json::json!({ "down": fabric.name }));

@@ -16,8 +16,8 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Attack: a program that starts this one with endless input. Largest state of a fabric in bytes.
-const LARGEST: u64 = 1 << 30;
+/// Largest state of a fabric in bytes. Attack: a program that starts this one with endless input.
+const MAX_STATE_LEN: u64 = 1 << 30;
 
 #[derive(Serialize)]
 struct UpgradeView {
@@ -102,7 +102,7 @@ fn receive(stream: &MessageStream) -> Result<UpgradeAnswer, Fail> {
 /// Says whether this program can go on with the fabric at standard input.
 pub fn check() -> Result<(), Fail> {
     let mut text = Vec::new();
-    std::io::stdin().take(LARGEST).read_to_end(&mut text).map_err(Fail::because)?;
+    std::io::stdin().take(MAX_STATE_LEN).read_to_end(&mut text).map_err(Fail::because)?;
     let running: Running = serde_json::from_slice(&text)
         .map_err(|error| Fail::Failed(format!("another version of Ringway describes the fabric: {error}")))?;
     let problems = upgrade::check(&running, &check::host());

@@ -3,24 +3,20 @@
 use crate::arguments::{Target, WorkerCommand};
 use crate::client::Client;
 use crate::fail::Fail;
+use crate::object_kind::WORKER;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{FabricView, WorkerView};
 
 /// Runs `ringway worker`.
 pub fn worker(target: &Target, json: bool, command: WorkerCommand) -> Result<(), Fail> {
-    let FabricView { workers, uptime, .. } = Client::connect(target)?.get("/v1/fabric")?;
+    let FabricView { workers, uptime, .. } = Client::connect(target)?.get(WORKER.all)?;
     match command {
         WorkerCommand::List if json => text::json(&workers),
         WorkerCommand::List => table(workers, uptime).print(),
         WorkerCommand::Show { name } => {
             let found = workers.into_iter().find(|worker| worker.name == name);
-            let found = found.ok_or_else(|| {
-                let name = name.escape_debug();
-                Fail::Unknown(format!(
-                    "there is no worker \"{name}\"; `ringway worker list` shows those there are"
-                ))
-            })?;
+            let found = found.ok_or_else(|| WORKER.unknown(&name))?;
             show::print(&serde_json::to_value(found).map_err(Fail::because)?, json);
         }
     }

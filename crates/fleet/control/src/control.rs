@@ -2,7 +2,7 @@
 
 use crate::api;
 use crate::captures;
-use crate::engine::{Engine, EngineError, Inbox, Message, Messages, Own, descriptor, inbox};
+use crate::engine::{Engine, EngineError, EngineParts, Inbox, Message, Messages, descriptor, inbox};
 use crate::file::{Complaint, Fabric, Host};
 use crate::guests;
 use crate::hosts::Hosts;
@@ -161,7 +161,7 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program) = (options.host, options.program);
-    let own = Own { host, run, program, inbox: inbox.clone(), place: place.clone(), keeper };
+    let own = EngineParts { host, run, program, inbox: inbox.clone(), place: place.clone(), keeper };
     let mut engine = Engine::start(&fabric, (file, options.text), own).await?;
     if let Err(error) = engine.move_to(&fabric).await {
         engine.down().await;
@@ -214,7 +214,14 @@ async fn serve_again(
     let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program, keeper) = (options.host, options.program, options.keeper);
-    let own = Own { host, run, program, inbox: inbox.clone(), place: place.clone(), keeper: keeper.clone() };
+    let own = EngineParts {
+        host,
+        run,
+        program,
+        inbox: inbox.clone(),
+        place: place.clone(),
+        keeper: keeper.clone(),
+    };
     let (engine, notes) = match Engine::adopt(&fabric, (file, options.text), found, own).await {
         Ok(adopted) => adopted,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! The image, and calls of it.
+//! Mapping the image, and calling its function.
 
 use ringway_direct_stack::abi::words::{LEAD, LOCK, WITHDRAWN};
 use ringway_direct_stack::{AGENT_AT, Call, Flags, Operation, PORT_AT, result_of};
@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The segment that is never written, and the other one.
+/// The image's read-only segment, and its writable one.
 static TEXT: &[u8] = include_bytes!(env!("DIRECT_TEXT"));
 static DATA: &[u8] = include_bytes!(env!("DIRECT_DATA"));
 
-/// A number that the build script found.
-const fn number(text: &str) -> usize {
+/// Parses a number that the build script found.
+const fn parse_number(text: &str) -> usize {
     let (mut value, mut at) = (0, 0);
     while at < text.len() {
         value = value * 10 + (text.as_bytes()[at] - b'0') as usize;
@@ -24,19 +24,19 @@ const fn number(text: &str) -> usize {
     value
 }
 
-const ENTRY: usize = number(env!("DIRECT_ENTRY"));
-const TEXT_AT: usize = number(env!("DIRECT_TEXT_AT"));
-const TEXT_END: usize = number(env!("DIRECT_TEXT_END"));
-const DATA_AT: usize = number(env!("DIRECT_DATA_AT"));
-const DATA_END: usize = number(env!("DIRECT_DATA_END"));
+const ENTRY: usize = parse_number(env!("DIRECT_ENTRY"));
+const TEXT_AT: usize = parse_number(env!("DIRECT_TEXT_AT"));
+const TEXT_END: usize = parse_number(env!("DIRECT_TEXT_END"));
+const DATA_AT: usize = parse_number(env!("DIRECT_DATA_AT"));
+const DATA_END: usize = parse_number(env!("DIRECT_DATA_END"));
 /// Most memory for the heap.
-const MOST: usize = 2 << 30;
+const MAX_MEMORY: usize = 2 << 30;
 const PAGE: usize = 4096;
 /// Bytes of a connection's state that are copied by one call.
-const PART: usize = 1 << 20;
+const STATE_CHUNK: usize = 1 << 20;
 
 const _: () = assert!(TEXT_AT < ENTRY && ENTRY < TEXT_END && TEXT_END <= DATA_AT);
-const _: () = assert!(DATA_END + MOST <= PORT_AT as usize);
+const _: () = assert!(DATA_END + MAX_MEMORY <= PORT_AT as usize);
 
 /// Why the stack can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ impl Files {
         let mut bytes = TEXT.to_vec();
         bytes.resize(TEXT_END - TEXT_AT, 0);
         let text = constant_memfd("ringway-direct-text", &bytes)?;
-        let len = DATA_END - DATA_AT + memory.clamp(PAGE, MOST).next_multiple_of(PAGE);
+        let len = DATA_END - DATA_AT + memory.clamp(PAGE, MAX_MEMORY).next_multiple_of(PAGE);
         let data = std::fs::File::from(memfd("ringway-direct-data", len)?);
         data.write_all_at(DATA, 0)?;
         Ok(Files { text, data: data.into() })
@@ -83,7 +83,7 @@ impl Files {
 }
 
 impl Files {
-    /// Tells all processes that the stack is lost, without a look at it; whoever does it then notifies them.
+    /// Marks the stack as lost for all processes, without reading it. The caller then notifies the processes.
     ///
     /// # Errors
     /// If the file can't be written.
@@ -93,16 +93,16 @@ impl Files {
     }
 }
 
-/// Which ring memory is for.
+/// The peer of one of the stack's two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RingPlace {
+pub enum RingPeer {
     /// The ring to the port.
     Port,
     /// The ring to the agent.
     Agent,
 }
 
-/// What a call says besides its result.
+/// What is to be done after a call of the image, whatever its result is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// The port is to be notified.
@@ -118,24 +118,24 @@ pub struct Turn {
 /// What a connection is ready for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// It can be read: bytes, the end, or an error.
+    /// The connection can be read: bytes, the end, or an error.
     pub read: bool,
-    /// It can be written.
+    /// The connection can be written.
     pub write: bool,
-    /// It has ended with an error.
+    /// The connection has ended with an error.
     pub closed: bool,
 }
 
-/// Where the image is, for processes that have it from elsewhere: the address of its function, that of its code and the
-/// length of it, and that of its data.
-pub(crate) const PLACES: [u64; 4] =
+/// The addresses of the image's function, code and data, with the length of the code, for processes that have not
+/// linked this crate.
+pub(crate) const IMAGE_ADDRESSES: [u64; 4] =
     [ENTRY as u64, TEXT_AT as u64, (TEXT_END - TEXT_AT) as u64, DATA_AT as u64];
 
 /// The image in this process, which has at most one.
 #[derive(Debug)]
 pub struct Image {
     lock: RobustLock,
-    /// Held by the one who sleeps for all; see `waiting.rs`.
+    /// Held by the thread that leads; see `waiting.rs`.
     pub(crate) lead: RobustLock,
     pub(crate) data: Arc<FixedMapping>,
     _text: FixedMapping,
@@ -149,7 +149,7 @@ impl Image {
     /// If something else is at the addresses, or the kernel refuses.
     pub fn map(files: &Files) -> Result<Image, DirectError> {
         let len = std::fs::File::from(files.data.try_clone()?).metadata()?.len() as usize;
-        if len <= DATA_END - DATA_AT || len > DATA_END - DATA_AT + MOST {
+        if len <= DATA_END - DATA_AT || len > DATA_END - DATA_AT + MAX_MEMORY {
             return Err(DirectError::Invalid);
         }
         let text = FixedMapping::new(&files.text, TEXT_AT, TEXT_END - TEXT_AT, FixedAccess::Code)?;
@@ -176,10 +176,10 @@ impl Image {
     ///
     /// # Errors
     /// If the kernel refuses, or this process has mapped one there.
-    pub fn map_ring(&self, place: RingPlace, file: impl AsFd, len: usize) -> Result<(), DirectError> {
-        let address = match place {
-            RingPlace::Port => PORT_AT,
-            RingPlace::Agent => AGENT_AT,
+    pub fn map_ring(&self, peer: RingPeer, file: impl AsFd, len: usize) -> Result<(), DirectError> {
+        let address = match peer {
+            RingPeer::Port => PORT_AT,
+            RingPeer::Agent => AGENT_AT,
         };
         let mapping = FixedMapping::new(file, address as usize, len, FixedAccess::Data)?;
         self.rings.lock().unwrap_or_else(PoisonError::into_inner).push(mapping);
@@ -210,7 +210,7 @@ pub struct Locked<'i> {
     _guard: RobustGuard<'i>,
 }
 
-/// What came out of a call, and what is to be done in any case.
+/// The result of a call, and what is to be done in any case.
 type Outcome<T, E = SocketError> = (Result<T, E>, Turn);
 
 /// The error of a call on a socket.
@@ -237,8 +237,14 @@ impl Locked<'_> {
         (result_of(call.result), flags, turn)
     }
 
-    /// A call on a socket.
-    fn on(&mut self, operation: Operation, now: u64, socket: SocketId, with: Call) -> Outcome<usize> {
+    /// Calls the image for a socket.
+    fn call_socket(
+        &mut self,
+        operation: Operation,
+        now: u64,
+        socket: SocketId,
+        with: Call,
+    ) -> Outcome<usize> {
         let (result, _, turn) = self.call(operation, Call { now, socket: socket.to_bits(), ..with });
         (result.map(|value| value as usize).map_err(socket_error), turn)
     }
@@ -247,10 +253,10 @@ impl Locked<'_> {
     ///
     /// # Errors
     /// If the memory has no ring.
-    pub fn attach_ring(&mut self, place: RingPlace, len: usize, is_second: bool) -> Result<(), DirectError> {
-        let operation = match place {
-            RingPlace::Port => Operation::Port,
-            RingPlace::Agent => Operation::Agent,
+    pub fn attach_ring(&mut self, peer: RingPeer, len: usize, is_second: bool) -> Result<(), DirectError> {
+        let operation = match peer {
+            RingPeer::Port => Operation::Port,
+            RingPeer::Agent => Operation::Agent,
         };
         let call = Call { numbers: [len as u64, is_second.into()], ..Call::default() };
         self.call(operation, call).0.map(drop).map_err(|_| DirectError::Invalid)
@@ -267,15 +273,15 @@ impl Locked<'_> {
     pub fn detach(&mut self, now: u64, socket: SocketId) -> Outcome<Vec<u8>, RepairError> {
         let call = Call { now, socket: socket.to_bits(), ..Call::default() };
         let (result, _, turn) = self.call(Operation::Detach, call);
-        (result.and_then(|len| self.saved(now, len as usize)), turn)
+        (result.and_then(|len| self.read_saved_state(now, len as usize)), turn)
     }
 
-    /// The state of the connection that left, in parts.
-    fn saved(&mut self, now: u64, len: usize) -> Result<Vec<u8>, RepairError> {
+    /// Reads the state of the connection that left, in chunks.
+    fn read_saved_state(&mut self, now: u64, len: usize) -> Result<Vec<u8>, RepairError> {
         let mut bytes = Vec::new();
         while bytes.len() < len {
             let from = bytes.len();
-            bytes.resize(from + PART.min(len - from), 0);
+            bytes.resize(from + STATE_CHUNK.min(len - from), 0);
             let call = Call { now, numbers: [from as u64, 0], ..Call::default() };
             let call = Call { output: output(&mut bytes[from..]), ..call };
             if self.call(Operation::Saved, call).0? != (bytes.len() - from) as u64 {
@@ -287,23 +293,23 @@ impl Locked<'_> {
 
     /// Reads bytes of a connection, as [`Stack::recv`](ringway_netstack::Stack::recv); 0: the end of the stream.
     pub fn recv(&mut self, now: u64, socket: SocketId, out: &mut [u8]) -> Outcome<usize> {
-        self.on(Operation::Receive, now, socket, Call { output: output(out), ..Call::default() })
+        self.call_socket(Operation::Receive, now, socket, Call { output: output(out), ..Call::default() })
     }
 
     /// Sends bytes of a connection; how many. As [`Stack::send`](ringway_netstack::Stack::send).
     pub fn send(&mut self, now: u64, socket: SocketId, bytes: &[u8]) -> Outcome<usize> {
-        self.on(Operation::Send, now, socket, Call { input: input(bytes), ..Call::default() })
+        self.call_socket(Operation::Send, now, socket, Call { input: input(bytes), ..Call::default() })
     }
 
     /// Ends the stream after the bytes that were sent.
     pub fn shutdown(&mut self, now: u64, socket: SocketId) -> Outcome<()> {
-        let (result, turn) = self.on(Operation::Shutdown, now, socket, Call::default());
+        let (result, turn) = self.call_socket(Operation::Shutdown, now, socket, Call::default());
         (result.map(drop), turn)
     }
 
     /// Gives a connection up. What was sent is still delivered.
     pub fn close(&mut self, now: u64, socket: SocketId) -> Outcome<()> {
-        let (result, turn) = self.on(Operation::Close, now, socket, Call::default());
+        let (result, turn) = self.call_socket(Operation::Close, now, socket, Call::default());
         (result.map(drop), turn)
     }
 

@@ -1,17 +1,17 @@
 //! Requests of a process to its agent to join the shared stack, by `getsockopt` on one of its sockets, a call that
 //! waits for the agent anyway: the socket says which connection is meant, and the agent knows who asks.
 
-use crate::image::{DirectError, Files, Image, PLACES, RingPlace};
+use crate::image::{DirectError, Files, IMAGE_ADDRESSES, Image, RingPeer};
 use crate::waiting::{Member, Notifiers};
 use ringway_direct_stack::abi::requests::{DESCRIPTORS, ENTER, ENTRY, LEAVE, LEVEL};
 use ringway_host::{Clock, ask_socket, ask_socket_for_descriptor};
 use ringway_netstack::SocketId;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// What the agent says of a connection in the shared stack.
+/// A connection in the shared stack, as the agent describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Its handle there.
+    /// Its handle in the shared stack.
     pub socket: SocketId,
     /// Bytes of the rings' memory: of the one to the port, and of the one to the agent.
     pub lengths: [u64; 2],
@@ -20,28 +20,28 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Its length as bytes.
+    /// Length of [`Entry::to_bytes`].
     pub const LEN: usize = 8 * ENTRY;
 
-    /// As bytes, for [`Entry::from_bytes`].
+    /// Encodes the entry for [`Entry::from_bytes`].
     pub fn to_bytes(&self) -> [u8; Entry::LEN] {
         let mut bytes = [0; Entry::LEN];
         let numbers = [self.socket.to_bits()].into_iter().chain(self.lengths).chain(self.clock.to_parts());
-        let numbers = numbers.chain(PLACES);
+        let numbers = numbers.chain(IMAGE_ADDRESSES);
         for (to, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
             *to = number.to_le_bytes();
         }
         bytes
     }
 
-    /// What [`Entry::to_bytes`] returned.
+    /// Decodes what [`Entry::to_bytes`] returned.
     pub fn from_bytes(bytes: &[u8; Entry::LEN]) -> Entry {
         let mut numbers = [0; ENTRY];
         for (number, from) in numbers.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *number = u64::from_le_bytes(*from);
         }
-        // This process has the image from this crate.
-        let [socket, port, agent, tick, nanoseconds, rate, _places @ ..] = numbers;
+        // This process has linked the image, and knows its addresses.
+        let [socket, port, agent, tick, nanoseconds, rate, _addresses @ ..] = numbers;
         let clock = Clock::from_parts([tick, nanoseconds, rate]);
         Entry { socket: SocketId::from_bits(socket), lengths: [port, agent], clock }
     }
@@ -84,8 +84,8 @@ impl Member {
             return Err(DirectError::Invalid);
         };
         let image = Image::map(&Files { text, data })?;
-        image.map_ring(RingPlace::Port, port, entry.lengths[0] as usize)?;
-        image.map_ring(RingPlace::Agent, agent, entry.lengths[1] as usize)?;
+        image.map_ring(RingPeer::Port, port, entry.lengths[0] as usize)?;
+        image.map_ring(RingPeer::Agent, agent, entry.lengths[1] as usize)?;
         Ok(Member::new(image, Notifiers::from(notifiers), entry.clock))
     }
 }

@@ -24,7 +24,7 @@ mod image;
 mod join;
 mod waiting;
 
-pub use image::{DirectError, Files, Image, Locked, Ready, RingPlace, Turn};
+pub use image::{DirectError, Files, Image, Locked, Ready, RingPeer, Turn};
 pub use join::{Entry, enter, leave};
 pub use ringway_direct_stack::abi::requests;
 pub use ringway_direct_stack::bit;

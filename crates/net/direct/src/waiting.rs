@@ -23,7 +23,8 @@ use std::time::Duration;
 /// How long the attendant leaves the lead to others.
 const ATTENDANT_DELAY: u64 = 1_000_000;
 
-/// What notifies. Each process has these descriptors of the same eventfds, which don't block.
+/// The eventfds by which the port, the agent and the processes notify each other. Each process has descriptors of the
+/// same ones, which don't block.
 #[derive(Debug)]
 pub struct Notifiers {
     /// The port and the agent notify the processes.
@@ -46,7 +47,7 @@ impl From<[OwnedFd; 5]> for Notifiers {
     }
 }
 
-/// Which connections a thread knows to have become ready. At first it knows of none.
+/// The connections of which a thread has been told that they became ready, at first none.
 #[derive(Clone, Debug)]
 pub struct Watch([u32; BITS]);
 
@@ -87,7 +88,7 @@ impl Member {
         self.image.data.word(offset).unwrap_or(&NONE)
     }
 
-    fn changes(&self, bit: usize) -> &AtomicU32 {
+    fn ready_count(&self, bit: usize) -> &AtomicU32 {
         self.word(READY_COUNTS + 4 * bit)
     }
 
@@ -104,7 +105,7 @@ impl Member {
         self.image.data.long_word(offset).unwrap_or(&NONE)
     }
 
-    fn planned(&self) -> &AtomicU64 {
+    fn leader_deadline(&self) -> &AtomicU64 {
         self.long_word(LEADER_DEADLINE)
     }
 
@@ -117,8 +118,8 @@ impl Member {
         locked.inspect_err(|error| {
             if *error == LockError::Lost {
                 for bit in 0..=ANY {
-                    self.changes(bit).fetch_add(1, SeqCst);
-                    wake_word(self.changes(bit), u32::MAX);
+                    self.ready_count(bit).fetch_add(1, SeqCst);
+                    wake_word(self.ready_count(bit), u32::MAX);
                 }
                 self.notifiers.call.signal();
                 self.notifiers.attendant.signal();
@@ -127,7 +128,7 @@ impl Member {
         })
     }
 
-    /// Does something in a turn, and then what follows from it.
+    /// Runs a function in a turn, and then notifies and wakes as the turn asks.
     ///
     /// # Errors
     /// If the stack is lost.
@@ -142,13 +143,14 @@ impl Member {
     /// Notifies, and wakes, after a turn of a thread that does not lead.
     fn finish(&self, turn: Turn) {
         self.notify(&turn);
-        let planned = self.planned().load(SeqCst);
+        let planned = self.leader_deadline().load(SeqCst);
         let is_late = turn.deadline.is_some_and(|due| due < planned);
         if is_late {
-            // The one who leads would sleep too long.
-            self.planned().store(turn.deadline.unwrap_or(0), SeqCst);
+            // The thread that leads would sleep too long.
+            self.leader_deadline().store(turn.deadline.unwrap_or(0), SeqCst);
         }
-        // It sleeps until the port notifies. The words of its connections were changed before this is read.
+        // The thread that leads sleeps until the port notifies. The words of its connections were changed before this
+        // is read.
         if is_late || turn.ready & self.long_word(LEADER_BITS).load(SeqCst) != 0 {
             self.notifiers.call.signal();
         }
@@ -165,9 +167,9 @@ impl Member {
         let any = (turn.ready != 0).then_some(ANY);
         let mut follows = false;
         for bit in (0..BITS).filter(|bit| turn.ready >> bit & 1 != 0).chain(any) {
-            self.changes(bit).fetch_add(1, SeqCst);
+            self.ready_count(bit).fetch_add(1, SeqCst);
             if self.sleepers(bit).load(SeqCst) > 0 {
-                wake_word(self.changes(bit), u32::MAX);
+                wake_word(self.ready_count(bit), u32::MAX);
             }
             follows |= bit != ANY && self.followers(bit).load(SeqCst) > 0;
         }
@@ -198,7 +200,7 @@ impl Member {
         })
     }
 
-    /// Reads bytes of a connection, and waits for them at most for `most`; 0: the end of the stream.
+    /// Reads bytes of a connection, and waits for them at most for `timeout`; 0: the end of the stream.
     ///
     /// # Errors
     /// If the stack is lost; or as [`Locked::recv`], with [`SocketError::WouldBlock`] after the time.
@@ -206,12 +208,12 @@ impl Member {
         &self,
         socket: SocketId,
         out: &mut [u8],
-        most: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Result<usize, SocketError>, LockError> {
-        self.wait_for(socket, most, |locked, now| locked.recv(now, socket, out))
+        self.wait_for(socket, timeout, |locked, now| locked.recv(now, socket, out))
     }
 
-    /// Sends bytes of a connection, as many as there is room for, and waits for room at most for `most`.
+    /// Sends bytes of a connection, as many as there is room for, and waits for room at most for `timeout`.
     ///
     /// # Errors
     /// As [`Member::recv`].
@@ -219,53 +221,55 @@ impl Member {
         &self,
         socket: SocketId,
         bytes: &[u8],
-        most: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Result<Result<usize, SocketError>, LockError> {
-        self.wait_for(socket, most, |locked, now| locked.send(now, socket, bytes))
+        self.wait_for(socket, timeout, |locked, now| locked.send(now, socket, bytes))
     }
 
     /// Tries a call on a connection until it does not have to wait.
     fn wait_for<T>(
         &self,
         socket: SocketId,
-        most: Option<Duration>,
+        timeout: Option<Duration>,
         mut call: impl FnMut(&mut Locked<'_>, u64) -> (Result<T, SocketError>, Turn),
     ) -> Result<Result<T, SocketError>, LockError> {
-        let done = self.wait(bit(socket) as usize, most, |locked, now| match call(locked, now) {
+        let done = self.wait(bit(socket) as usize, timeout, |locked, now| match call(locked, now) {
             (Err(SocketError::WouldBlock), turn) => (None, turn),
             (result, turn) => (Some(result), turn),
         })?;
         Ok(done.unwrap_or(Err(SocketError::WouldBlock)))
     }
 
-    /// Waits at most for `most` until connections with one of these [bits](ringway_direct_stack::bit) became ready that
-    /// `watch` has not told of; their bits. As with an edge-triggered `epoll`, it may be ready for less than expected.
+    /// Waits at most for `timeout` until connections with one of these [bits](ringway_direct_stack::bit) became ready
+    /// that `watch` has not told of; their bits. As with an edge-triggered `epoll`, it may be ready for less than
+    /// expected.
     ///
     /// # Errors
     /// If the stack is lost.
-    pub fn watch(&self, watch: &mut Watch, bits: u64, most: Option<Duration>) -> Result<u64, LockError> {
-        let found = self.wait(ANY, most, |locked, now| {
+    pub fn watch(&self, watch: &mut Watch, bits: u64, timeout: Option<Duration>) -> Result<u64, LockError> {
+        let found = self.wait(ANY, timeout, |locked, now| {
             let turn = locked.run(now);
-            let changed = |bit: &usize| self.changes(*bit).load(SeqCst) != watch.0[*bit];
+            let changed = |bit: &usize| self.ready_count(*bit).load(SeqCst) != watch.0[*bit];
             let changed = (0..BITS).filter(changed).fold(turn.ready, |bits, bit| bits | 1 << bit);
             (Some(changed & bits).filter(|found| *found != 0), turn)
         })?;
         let found = found.unwrap_or(0);
         // What becomes ready from here on is told of by the next call; what was before is seen by who looks now.
         for bit in (0..BITS).filter(|bit| found >> bit & 1 != 0) {
-            watch.0[bit] = self.changes(bit).load(SeqCst);
+            watch.0[bit] = self.ready_count(bit).load(SeqCst);
         }
         Ok(found)
     }
 
-    /// Tries a call until it has a result, at most for `most`. `bit` is the number of the word that tells of one.
+    /// Repeats a call until it has a result, at most for `timeout`. `bit` is the number of the count that changes
+    /// when the call may have one.
     fn wait<T>(
         &self,
         bit: usize,
-        most: Option<Duration>,
+        timeout: Option<Duration>,
         mut call: impl FnMut(&mut Locked<'_>, u64) -> (Option<T>, Turn),
     ) -> Result<Option<T>, LockError> {
-        let until = most.map_or(u64::MAX, |most| self.now().saturating_add(most.as_nanos() as u64));
+        let until = timeout.map_or(u64::MAX, |time| self.now().saturating_add(time.as_nanos() as u64));
         let mut has_waited = false;
         let result = loop {
             let mut locked = match self.lock() {
@@ -273,7 +277,7 @@ impl Member {
                 Err(error) => break Err(error),
             };
             // Read before the call, so that a connection that becomes ready after the call changes the count.
-            let seen = self.changes(bit).load(SeqCst);
+            let count = self.ready_count(bit).load(SeqCst);
             let now = self.now();
             let (result, turn) = call(&mut locked, now);
             if result.is_some() || now >= until {
@@ -285,23 +289,23 @@ impl Member {
             let Some(lead) = self.image.lead.take_over() else {
                 drop(locked);
                 self.finish(turn);
-                self.follow(bit, seen, until);
+                self.follow(bit, count, until);
                 continue;
             };
-            let planned = self.plan(&turn, until, now);
-            self.planned().store(planned, SeqCst);
+            let planned = self.sleep_deadline(&turn, until, now);
+            self.leader_deadline().store(planned, SeqCst);
             self.long_word(LEADER_BITS).store(if bit == ANY { u64::MAX } else { 1 << bit }, SeqCst);
-            let may_sleep = locked.arm(now) && self.changes(bit).load(SeqCst) == seen;
+            let may_sleep = locked.arm(now) && self.ready_count(bit).load(SeqCst) == count;
             drop(locked);
             self.notify(&turn);
             if may_sleep {
                 self.sleep(planned, false);
             }
             self.long_word(LEADER_BITS).store(0, SeqCst);
-            self.planned().store(0, SeqCst);
+            self.leader_deadline().store(0, SeqCst);
             drop(lead);
         };
-        // It led, or was woken to lead. If the lead is not free, whoever has it passes it on.
+        // This thread led, or was woken to lead. If the lead is not free, the thread that has it passes it on.
         if has_waited && let Some(lead) = self.image.lead.take_over() {
             drop(lead);
             self.pass_lead();
@@ -309,13 +313,13 @@ impl Member {
         result
     }
 
-    /// When the one who leads wakes up at the latest.
-    fn plan(&self, turn: &Turn, until: u64, now: u64) -> u64 {
+    /// When the thread that leads wakes up at the latest.
+    fn sleep_deadline(&self, turn: &Turn, until: u64, now: u64) -> u64 {
         turn.deadline.map_or(u64::MAX, |due| due.min(now + MAX_LEADER_SLEEP)).min(until)
     }
 
     /// Sleeps until a connection with this bit changed, or until the lead is free.
-    fn follow(&self, bit: usize, seen: u32, until: u64) {
+    fn follow(&self, bit: usize, count: u32, until: u64) {
         if self.word(ATTENDANT_LEADS).swap(0, SeqCst) == 1 {
             // The attendant leaves the lead to this thread.
             self.notifiers.attendant.signal();
@@ -324,33 +328,36 @@ impl Member {
         // Whoever leaves the lead from here on wakes this thread.
         if self.image.lead.take_over().is_none() {
             let most = (until != u64::MAX).then(|| Duration::from_nanos(until.saturating_sub(self.now())));
-            wait_word(self.changes(bit), seen, most);
+            wait_word(self.ready_count(bit), count, most);
         }
         self.sleepers(bit).fetch_sub(1, SeqCst);
     }
 
-    /// Sleeps until the port or the agent notifies, or, for the attendant, somebody calls it. Returns whether that was.
+    /// Sleeps until the port or the agent notifies, or, for the attendant, until it is called. Returns whether it was.
     fn sleep(&self, until: u64, is_attendant: bool) -> bool {
-        let watch =
-            |bell: &EventFd| PollFd { descriptor: bell.as_fd().as_raw_fd(), readable: true, writable: false };
+        let watch = |notifier: &EventFd| PollFd {
+            descriptor: notifier.as_fd().as_raw_fd(),
+            readable: true,
+            writable: false,
+        };
         let mut notifiers = [watch(&self.notifiers.call), watch(&self.notifiers.attendant)];
         let notifiers = &mut notifiers[..if is_attendant { 2 } else { 1 }];
         poll(notifiers, Duration::from_nanos(until.saturating_sub(self.now())));
         if notifiers[0].readable {
             self.notifiers.call.clear();
         }
-        notifiers.get(1).is_some_and(|bell| bell.readable) && self.notifiers.attendant.clear()
+        notifiers.get(1).is_some_and(|notifier| notifier.readable) && self.notifiers.attendant.clear()
     }
 
-    /// After the lead was left: a thread that waits takes it, or else the attendant does, in a while.
+    /// Wakes a thread that waits to take the lead, which was left, or else the attendant, which takes it in a while.
     fn pass_lead(&self) {
         for bit in (0..=ANY).filter(|bit| self.sleepers(*bit).load(SeqCst) > 0) {
-            self.changes(bit).fetch_add(1, SeqCst);
-            if wake_word(self.changes(bit), 1) > 0 {
+            self.ready_count(bit).fetch_add(1, SeqCst);
+            if wake_word(self.ready_count(bit), 1) > 0 {
                 return;
             }
         }
-        // Of these, one that was killed is counted still: so the attendant is called too.
+        // A thread that was killed is still counted as one that follows: so the attendant is called too.
         if self.followers(ANY).load(SeqCst) > 0 {
             self.notifiers.followers.signal();
         }
@@ -359,11 +366,11 @@ impl Member {
         }
     }
 
-    /// A process that shared the stack has ended: it may have led, or had its turn.
+    /// Handles the end of a process that shared the stack: it may have led, or had its turn.
     ///
     /// # Errors
     /// If the stack is lost.
-    pub fn notice_end(&self) -> Result<(), LockError> {
+    pub fn handle_process_end(&self) -> Result<(), LockError> {
         drop(self.lock()?);
         self.pass_lead();
         Ok(())
@@ -385,26 +392,26 @@ impl Member {
                     self.pass_lead();
                     continue;
                 }
-                self.bell(u64::MAX);
-                self.nap()?;
+                self.wait_for_call(u64::MAX);
+                self.yield_lead()?;
                 continue;
             };
             let mut locked = self.lock()?;
             let now = self.now();
             let turn = locked.run(now);
-            let planned = self.plan(&turn, u64::MAX, now);
-            self.planned().store(planned, SeqCst);
+            let planned = self.sleep_deadline(&turn, u64::MAX, now);
+            self.leader_deadline().store(planned, SeqCst);
             let may_sleep = locked.arm(now);
             self.word(ATTENDANT_LEADS).store(1, SeqCst);
             drop(locked);
             self.notify(&turn);
             let is_called = may_sleep && self.sleep(planned, true);
             let leaves = self.word(ATTENDANT_LEADS).swap(0, SeqCst) == 0 || is_called;
-            self.planned().store(0, SeqCst);
+            self.leader_deadline().store(0, SeqCst);
             drop(lead);
             self.pass_lead();
             if leaves {
-                self.nap()?;
+                self.yield_lead()?;
             }
         }
         Ok(())
@@ -416,21 +423,21 @@ impl Member {
     }
 
     /// Sleeps until the attendant is called.
-    fn bell(&self, until: u64) {
+    fn wait_for_call(&self, until: u64) {
         let descriptor = self.notifiers.attendant.as_fd().as_raw_fd();
         let most = Duration::from_nanos(until.saturating_sub(self.now()));
         poll(&mut [PollFd { descriptor, readable: true, writable: false }], most);
         self.notifiers.attendant.clear();
     }
 
-    /// The attendant lets others lead, and sees to timers that are due meanwhile.
-    fn nap(&self) -> Result<(), LockError> {
+    /// Lets others lead, as the attendant, and handles timers that are due meanwhile.
+    fn yield_lead(&self) -> Result<(), LockError> {
         let turn = self.turn(|locked, now| {
             let turn = locked.run(now);
             (turn, turn)
         })?;
         let until = (self.now() + ATTENDANT_DELAY).min(turn.deadline.unwrap_or(u64::MAX));
-        self.bell(until);
+        self.wait_for_call(until);
         self.turn(|locked, now| ((), locked.run(now)))
     }
 }

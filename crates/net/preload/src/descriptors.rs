@@ -1,47 +1,47 @@
-//! Calls by which descriptors come, go, and become others.
+//! Calls that create, close, duplicate and configure descriptors.
 
-use crate::gate::Inside;
 use crate::group::group;
-use crate::moving::{Why, bar, closed, leave, leave_now};
-use crate::real::{call, set_errno};
-use crate::table::{self, CANDIDATE, DIRECT, OWN, SET};
+use crate::guard::StateGuard;
+use crate::moving::{LeaveReason, handle_close, leave, leave_now, restrict_set};
+use crate::real::{set_errno, syscall};
+use crate::table::{self, CANDIDATE, DIRECT, EPOLL, LIBRARY};
 use crate::transfer::unread;
 use libc::{c_int, c_void};
 use std::sync::atomic::Ordering::SeqCst;
 
 const SOCKET_TIMES: [c_int; 4] = [20, 21, 66, 67];
 
-/// A new descriptor. One that had the number before is closed, even if nobody said so.
-fn began(fd: c_int, state: u32) -> c_int {
+/// Begins to track a new descriptor. The one that had the number before is closed, by whatever means.
+fn track(fd: c_int, state: u32) -> c_int {
     if fd >= 0 {
-        let mut inside = Inside::enter();
-        closed(&mut inside, fd);
-        table::begin(fd, state);
+        let mut guard = StateGuard::lock();
+        handle_close(&mut guard, fd);
+        table::init(fd, state);
     }
     fd
 }
 
-/// `socket`: a TCP socket may enter direct mode when it is connected.
-pub fn made(fd: c_int, family: c_int, kind: c_int) -> c_int {
+/// After `socket`: a TCP socket may enter direct mode when it is connected.
+pub fn after_socket(fd: c_int, family: c_int, kind: c_int) -> c_int {
     let is_tcp = [libc::AF_INET, libc::AF_INET6].contains(&family) && kind & 0xf == libc::SOCK_STREAM;
-    if is_tcp { began(fd, CANDIDATE) } else { fd }
+    if is_tcp { track(fd, CANDIDATE) } else { fd }
 }
 
-/// `accept`. Whether it is a TCP socket, the agent says.
-pub fn accepted(fd: c_int) -> c_int {
-    began(fd, CANDIDATE)
+/// After `accept`. The agent says whether it is a TCP socket.
+pub fn after_accept(fd: c_int) -> c_int {
+    track(fd, CANDIDATE)
 }
 
-/// Before `close`. `Some`: it is not the program's to close.
-pub fn close(fd: c_int) -> Option<c_int> {
+/// Before `close`. `Some`: the descriptor is the library's, and is not closed.
+pub fn before_close(fd: c_int) -> Option<c_int> {
     let slot = table::known(fd)?;
-    if slot.is(OWN) {
+    if slot.is(LIBRARY) {
         set_errno(libc::EBADF);
         return Some(-1);
     }
-    let mut inside = Inside::enter();
+    let mut guard = StateGuard::lock();
     if !is_other_process() {
-        closed(&mut inside, fd);
+        handle_close(&mut guard, fd);
     }
     None
 }
@@ -49,58 +49,58 @@ pub fn close(fd: c_int) -> Option<c_int> {
 /// Whether this is the child of a `vfork`, with descriptors of its own in its parent's memory.
 fn is_other_process() -> bool {
     // SAFETY: the call takes nothing.
-    let process = unsafe { call(libc::SYS_getpid, [0; 6]) } as i32;
-    crate::process::own() != process
+    let process = unsafe { syscall(libc::SYS_getpid, [0; 6]) } as i32;
+    crate::process::owner() != process
 }
 
-/// Others than this descriptor of this process get its file.
-pub fn passed(fd: c_int) {
+/// Before another descriptor or another process gets a descriptor's file.
+pub fn before_sharing(fd: c_int) {
     let Some(slot) = table::known(fd) else { return };
-    let mut inside = Inside::enter();
+    let mut guard = StateGuard::lock();
     match slot.state.load(SeqCst) {
-        SET => bar(&mut inside, fd),
-        CANDIDATE | DIRECT => leave(&mut inside, fd, Why::Passed),
+        EPOLL => restrict_set(&mut guard, fd),
+        CANDIDATE | DIRECT => leave(&mut guard, fd, LeaveReason::Passed),
         _ => {}
     }
 }
 
 /// Before `dup2` and `dup3`: `to` becomes another file. `Some`: the call fails.
-pub fn replaced(from: c_int, to: c_int) -> Option<c_int> {
-    if table::known(from).is_some_and(|slot| slot.is(OWN)) {
+pub fn before_dup2(from: c_int, to: c_int) -> Option<c_int> {
+    if table::known(from).is_some_and(|slot| slot.is(LIBRARY)) {
         set_errno(libc::EBADF);
         return Some(-1);
     }
     if from == to {
         return None;
     }
-    passed(from);
+    before_sharing(from);
     let slot = table::known(to)?;
     if is_other_process() {
         return None;
     }
-    let mut inside = Inside::enter();
-    if slot.is(OWN)
+    let mut guard = StateGuard::lock();
+    if slot.is(LIBRARY)
         && let Some(group) = group()
     {
         slot.state.store(table::NONE, SeqCst);
-        group.give_up(to);
+        group.move_descriptor(to);
     }
-    closed(&mut inside, to);
+    handle_close(&mut guard, to);
     None
 }
 
-/// Whether a range of descriptors has one of the library's own; and all others of it are closed, for the library.
-fn own_within(first: u64, last: u64) -> Vec<u64> {
-    let mut inside = Inside::enter();
+/// The library's own descriptors of a range; all others of the range are marked as closed.
+fn library_descriptors_within(first: u64, last: u64) -> Vec<u64> {
+    let mut guard = StateGuard::lock();
     let within: Vec<(i32, u32)> =
         table::all().filter(|(fd, _)| (first..=last).contains(&(*fd as u64))).collect();
     let is_other = is_other_process();
     for (fd, state) in &within {
-        if *state != OWN && !is_other {
-            closed(&mut inside, *fd);
+        if *state != LIBRARY && !is_other {
+            handle_close(&mut guard, *fd);
         }
     }
-    within.iter().filter(|(_, state)| *state == OWN).map(|(fd, _)| *fd as u64).collect()
+    within.iter().filter(|(_, state)| *state == LIBRARY).map(|(fd, _)| *fd as u64).collect()
 }
 
 /// `close_range`, without the library's own descriptors.
@@ -111,7 +111,7 @@ pub fn close_range(first: u32, last: u32, flags: c_int, kernel: impl Fn(u32, u32
         return kernel(first, last);
     }
     let mut from = u64::from(first);
-    for own in own_within(from, last.into()) {
+    for own in library_descriptors_within(from, last.into()) {
         if own > from && kernel(from as u32, own as u32 - 1) != 0 {
             return -1;
         }
@@ -123,10 +123,10 @@ pub fn close_range(first: u32, last: u32, flags: c_int, kernel: impl Fn(u32, u32
 /// `fcntl`. `Some`: the library has answered.
 pub fn fcntl(fd: c_int, command: c_int, argument: u64) -> Option<c_int> {
     match command {
-        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => passed(fd),
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => before_sharing(fd),
         libc::F_GETFL | libc::F_GETFD | libc::F_SETFD => {}
         libc::F_SETFL if argument & libc::O_ASYNC as u64 == 0 => {}
-        _ => leave_now(fd, Why::Unserved),
+        _ => leave_now(fd, LeaveReason::Unserved),
     }
     None
 }
@@ -145,22 +145,22 @@ pub unsafe fn ioctl(fd: c_int, request: u64, argument: *mut c_void) -> Option<c_
             return Some(0);
         }
         libc::FIONBIO | libc::FIOCLEX | libc::FIONCLEX => {}
-        libc::TIOCOUTQ => leave_now(fd, Why::Pause),
-        _ => leave_now(fd, Why::Unserved),
+        libc::TIOCOUTQ => leave_now(fd, LeaveReason::Pause),
+        _ => leave_now(fd, LeaveReason::Unserved),
     }
     None
 }
 
 /// Before `setsockopt` and `getsockopt`, which the agent answers.
-pub fn asked(fd: c_int) {
-    leave_now(fd, Why::Pause);
+pub fn before_sockopt(fd: c_int) {
+    leave_now(fd, LeaveReason::Pause);
 }
 
 /// After `setsockopt`: how long blocking calls may take.
 ///
 /// # Safety
 /// As the call.
-pub unsafe fn set(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: u32) {
+pub unsafe fn after_setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: u32) {
     let is_time = level == libc::SOL_SOCKET && SOCKET_TIMES.contains(&name);
     let Some(slot) = table::known(fd).filter(|_| is_time && len as usize >= 16 && !value.is_null()) else {
         return;

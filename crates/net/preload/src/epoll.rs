@@ -1,12 +1,15 @@
 //! `epoll_wait` and `epoll_ctl` for sets with direct members.
 
 use crate::abi::words::BITS;
-use crate::gate::{Inside, Quiet};
-use crate::group::{Locked, Slept, Wanted, group};
-use crate::moving::{Busy, Entering, Why, bar, closed, ended, give_up, is_entering, leave};
-use crate::real::{call, set_errno};
-use crate::sets::{self, Set};
-use crate::table::{self, CANDIDATE, DIRECT, ENTERING, SET};
+use crate::group::{Locked, WaitRequest, WakeReason, group};
+use crate::guard::{SignalsBlocked, StateGuard};
+use crate::moving::{
+    Entering, KernelCall, LeaveReason, forget_socket, handle_close, is_entering, leave, leave_ended,
+    restrict_set,
+};
+use crate::real::{set_errno, syscall};
+use crate::sets::{self, EpollSet};
+use crate::table::{self, CANDIDATE, DIRECT, ENTERING, EPOLL};
 use crate::transfer::{Ready, ready};
 use libc::{c_int, epoll_event, pollfd};
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,8 +18,8 @@ const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 const WRITE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONCE: u32 = libc::EPOLLONESHOT as u32;
-/// Calls in a row in which the kernel's descriptors are not looked at, since direct ones are ready.
-const SKIPPED: u32 = 4;
+/// Calls in a row in which the kernel's descriptors are not polled, since direct ones are ready.
+const MAX_SKIPPED: u32 = 4;
 
 fn events(ready: Ready, wanted: u32) -> u32 {
     let read = if ready.read { READ } else { 0 };
@@ -25,33 +28,38 @@ fn events(ready: Ready, wanted: u32) -> u32 {
     (read | write | finished) & wanted
 }
 
-/// What was found in a set.
+/// What [`collect_ready`] found in a set.
 struct Found {
     count: usize,
     /// A member that the kernel is to serve, with its handle.
-    over: Option<(c_int, u64)>,
+    ended: Option<(c_int, u64)>,
     /// The bits of all direct members.
     bits: u64,
 }
 
-/// Looks at the direct members of a set that may have become ready.
+/// Writes the events of the direct members of a set that are ready.
 ///
 /// # Safety
 /// `out` has room for `most` events.
-unsafe fn look(set: &mut Set, locked: &mut Locked, out: *mut epoll_event, most: usize) -> Found {
+unsafe fn collect_ready(
+    set: &mut EpollSet,
+    locked: &mut Locked,
+    out: *mut epoll_event,
+    most: usize,
+) -> Found {
     let group = group();
-    let (mut edges, mut hot) = (0_u64, 0);
+    let (mut edges, mut ready_bits) = (0_u64, 0);
     for bit in 0..BITS {
         let changes = group.map_or(0, |group| group.changes(bit));
-        if changes != set.watch[bit] {
+        if changes != set.counts[bit] {
             edges |= 1 << bit;
-            set.watch[bit] = changes;
+            set.counts[bit] = changes;
         }
     }
-    let flagged = edges | set.hot;
-    let mut found = Found { count: 0, over: None, bits: 0 };
+    let flagged = edges | set.ready_bits;
+    let mut found = Found { count: 0, ended: None, bits: 0 };
     let total = set.members.len();
-    let first = if total == 0 { 0 } else { set.next % total };
+    let first = if total == 0 { 0 } else { set.first % total };
     for step in 0..total {
         let index = (first + step) % total;
         let member = &mut set.members[index];
@@ -60,13 +68,13 @@ unsafe fn look(set: &mut Set, locked: &mut Locked, out: *mut epoll_event, most: 
         };
         let bit = 1 << (slot.handle() as u32 % 64);
         found.bits |= bit;
-        let has_rest = slot.has_rest.load(SeqCst);
-        if member.is_disabled || flagged & bit == 0 && !member.is_pending && !has_rest {
+        let may_have_unread = slot.may_have_unread.load(SeqCst);
+        if member.is_disabled || flagged & bit == 0 && !member.is_pending && !may_have_unread {
             continue;
         }
         let state = ready(locked, member.fd, slot);
-        if state.is_over {
-            found.over = Some((member.fd, slot.handle()));
+        if state.is_ended {
+            found.ended = Some((member.fd, slot.handle()));
             member.is_pending = true;
             continue;
         }
@@ -77,7 +85,7 @@ unsafe fn look(set: &mut Set, locked: &mut Locked, out: *mut epoll_event, most: 
             continue;
         }
         if !is_edge {
-            hot |= bit;
+            ready_bits |= bit;
         }
         if found.count == most {
             member.is_pending = true;
@@ -89,21 +97,21 @@ unsafe fn look(set: &mut Set, locked: &mut Locked, out: *mut epoll_event, most: 
         unsafe { out.add(found.count).write_unaligned(epoll_event { events: told, u64: member.data }) };
         found.count += 1;
         if found.count == most {
-            set.next = index + 1;
+            set.first = index + 1;
         }
     }
-    set.hot = hot;
+    set.ready_bits = ready_bits;
     found
 }
 
-/// The kernel's events of a set that are there now.
+/// Polls the kernel's set without waiting.
 ///
 /// # Safety
 /// `out` has room for `most` events.
-unsafe fn of_kernel(set: c_int, out: *mut epoll_event, most: usize) -> i64 {
+unsafe fn poll_kernel(set: c_int, out: *mut epoll_event, most: usize) -> i64 {
     let arguments = [set as u64, out.addr() as u64, most as u64, 0, 0, 8];
     // SAFETY: the caller's.
-    unsafe { call(libc::SYS_epoll_pwait, arguments) }
+    unsafe { syscall(libc::SYS_epoll_pwait, arguments) }
 }
 
 /// Waits as `epoll_pwait2`. `None`: nothing concerns the library.
@@ -118,15 +126,15 @@ pub unsafe fn wait(
     mask: Option<u64>,
     kernel: impl Fn() -> c_int,
 ) -> Option<c_int> {
-    let slot = table::known(set).filter(|slot| slot.is(SET))?;
+    let slot = table::known(set).filter(|slot| slot.is(EPOLL))?;
     let room = usize::try_from(most).ok().filter(|most| *most > 0 && !out.is_null())?;
     let mut until = None;
     loop {
         if slot.value.load(SeqCst) == 0 {
-            let busy = Busy::begin(slot, SET);
+            let busy = KernelCall::begin(slot, EPOLL);
             if is_entering() {
                 drop(busy);
-                drop(Inside::enter());
+                drop(StateGuard::lock());
                 continue;
             }
             // Now none can enter.
@@ -137,7 +145,7 @@ pub unsafe fn wait(
         let now = group()?.now();
         let until = *until.get_or_insert(time.map_or(u64::MAX, |time| now.saturating_add(time)));
         // SAFETY: the caller's.
-        match unsafe { turn(set, out, room, until, mask) } {
+        match unsafe { wait_direct(set, out, room, until, mask) } {
             Some(Ok(count)) => return Some(count as c_int),
             Some(Err(error)) => {
                 set_errno(error);
@@ -148,11 +156,11 @@ pub unsafe fn wait(
     }
 }
 
-/// Waits for a set with direct members; `None`: it is to be looked at again, since they may have changed.
+/// Waits for a set with direct members; `None`: its members may have changed.
 ///
 /// # Safety
 /// As [`wait`].
-unsafe fn turn(
+unsafe fn wait_direct(
     set: c_int,
     out: *mut epoll_event,
     room: usize,
@@ -162,41 +170,41 @@ unsafe fn turn(
     let group = group()?;
     let mut has_slept = false;
     // A signal that comes between two looks interrupts the next sleep.
-    let quiet = Quiet::begin();
-    let mask = mask.unwrap_or(quiet.program);
+    let signals = SignalsBlocked::block();
+    let mask = mask.unwrap_or(signals.mask);
     let result = loop {
-        let mut inside = Inside::enter_with(&quiet);
-        let Some(found_set) = sets::sets(&mut inside).get_mut(&set) else { break Some(Err(libc::EBADF)) };
+        let mut guard = StateGuard::lock_with(&signals);
+        let Some(found_set) = sets::sets(&mut guard).get_mut(&set) else { break Some(Err(libc::EBADF)) };
         let mut count = 0;
-        if has_slept || found_set.skipped.is_multiple_of(SKIPPED) {
+        if has_slept || found_set.skipped.is_multiple_of(MAX_SKIPPED) {
             // SAFETY: the caller's.
-            let result = unsafe { of_kernel(set, out, room) };
+            let result = unsafe { poll_kernel(set, out, room) };
             match usize::try_from(result) {
                 Ok(found) => count = found,
                 Err(_) => break Some(Err(-result as i32)),
             }
         }
         let Ok(mut locked) = group.begin() else {
-            for fd in sets::members(&mut inside, set) {
-                leave(&mut inside, fd, Why::Unserved);
+            for fd in sets::members(&mut guard, set) {
+                leave(&mut guard, fd, LeaveReason::Unserved);
             }
             break if count > 0 { Some(Ok(count)) } else { None };
         };
         locked.run();
-        locked.tell();
+        locked.publish_ready();
         let seen = locked.seen();
         // SAFETY: there is room for the rest.
-        let found = unsafe { look(found_set, &mut locked, out.add(count), room - count) };
+        let found = unsafe { collect_ready(found_set, &mut locked, out.add(count), room - count) };
         found_set.skipped = if found.count > 0 { found_set.skipped.wrapping_add(1) } else { 0 };
         count += found.count;
         if count > 0 {
             break Some(Ok(count));
         }
-        if let Some((fd, handle)) = found.over {
+        if let Some((fd, handle)) = found.ended {
             drop(locked);
-            drop(inside);
-            drop(quiet);
-            ended(fd, handle);
+            drop(guard);
+            drop(signals);
+            leave_ended(fd, handle);
             break None;
         }
         if group.now() >= until {
@@ -205,11 +213,11 @@ unsafe fn turn(
         if found.bits == 0 {
             break None;
         }
-        drop(inside);
+        drop(guard);
         has_slept = true;
         let others = [pollfd { fd: set, events: libc::POLLIN, revents: 0 }];
-        let slept = locked.sleep(&Wanted { bits: found.bits, seen, until, mask, others: &others });
-        if slept == Slept::Interrupted {
+        let slept = locked.sleep(&WaitRequest { bits: found.bits, seen, until, mask, others: &others });
+        if slept == WakeReason::Interrupted {
             break Some(Err(libc::EINTR));
         }
     };
@@ -219,12 +227,12 @@ unsafe fn turn(
     result
 }
 
-/// `epoll_create` and the like: the descriptor is a set.
-pub fn created(fd: c_int) -> c_int {
+/// After `epoll_create` and the like: adds the set.
+pub fn after_create(fd: c_int) -> c_int {
     if fd >= 0 {
-        let mut inside = Inside::enter();
-        closed(&mut inside, fd);
-        sets::add(&mut inside, fd);
+        let mut guard = StateGuard::lock();
+        handle_close(&mut guard, fd);
+        sets::add(&mut guard, fd);
     }
     fd
 }
@@ -241,11 +249,11 @@ pub unsafe fn control(
     kernel: impl Fn() -> c_int,
 ) -> Option<c_int> {
     let slot = table::known(fd)?;
-    let mut inside = Inside::enter();
+    let mut guard = StateGuard::lock();
     match slot.state.load(SeqCst) {
-        SET => {
+        EPOLL => {
             // Whoever waits for the outer one waits for this one too.
-            bar(&mut inside, fd);
+            restrict_set(&mut guard, fd);
             return None;
         }
         CANDIDATE | DIRECT => {}
@@ -257,47 +265,47 @@ pub unsafe fn control(
     }
     // SAFETY: the caller's.
     let (events, data) = if gives { unsafe { ((*event).events, (*event).u64) } } else { (0, 0) };
-    let is_barred = sets::sets(&mut inside).get(&set).is_none_or(|set| set.is_barred);
-    if is_barred || events & libc::EPOLLEXCLUSIVE as u32 != 0 {
-        leave(&mut inside, fd, Why::Unserved);
+    let is_kernel_only = sets::sets(&mut guard).get(&set).is_none_or(|set| set.is_kernel_only);
+    if is_kernel_only || events & libc::EPOLLEXCLUSIVE as u32 != 0 {
+        leave(&mut guard, fd, LeaveReason::Unserved);
         return None;
     }
     if !slot.is(DIRECT) {
         let result = kernel();
         if result == 0 {
-            sets::changed(&mut inside, set, operation, fd, events, data);
+            sets::handle_control(&mut guard, set, operation, fd, events, data);
         }
         return Some(result);
     }
     let _entering = Entering::begin();
     if gives && table::known(set).is_some_and(|set| set.busy.load(SeqCst) > 0) {
         // A thread waits for the set by the kernel's call alone.
-        leave(&mut inside, fd, Why::Unserved);
+        leave(&mut guard, fd, LeaveReason::Unserved);
         return None;
     }
-    let result = sets::control(set, operation, fd, events & (EDGE | ONCE), data);
+    let result = sets::control_kernel(set, operation, fd, events & (EDGE | ONCE), data);
     if result < 0 {
         set_errno(-result as i32);
         return Some(-1);
     }
-    sets::changed(&mut inside, set, operation, fd, events, data);
+    sets::handle_control(&mut guard, set, operation, fd, events, data);
     if let Some(group) = group() {
         // A thread may sleep for the set.
-        group.stir();
+        group.wake_waiters();
     }
     Some(0)
 }
 
-/// A socket that enters just now is none that others wait for: see [`Busy`].
+/// Whether a descriptor is a TCP socket that may be in direct mode.
 pub fn is_known(fd: c_int) -> bool {
     matches!(table::state(fd), CANDIDATE | ENTERING | DIRECT)
 }
 
-/// A socket is left to the kernel, whatever it was.
+/// Leaves a socket to the kernel, for good.
 pub fn exclude(fd: c_int) {
     if is_known(fd) {
-        let mut inside = Inside::enter();
-        leave(&mut inside, fd, Why::Unserved);
-        give_up(&mut inside, fd);
+        let mut guard = StateGuard::lock();
+        leave(&mut guard, fd, LeaveReason::Unserved);
+        forget_socket(&mut guard, fd);
     }
 }

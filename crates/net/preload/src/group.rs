@@ -5,12 +5,12 @@ use crate::abi::words::{
     MAX_LEADER_SLEEP, READY_COUNTS, SLEEPER_COUNTS, WITHDRAWN,
 };
 use crate::abi::{AGENT_AT, Call, Flags, Operation, PORT_AT};
-use crate::real::call;
+use crate::real::syscall;
 use crate::table;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64};
 
-/// The numbers of the notifiers.
+/// The indices of the notifiers.
 const CALL: usize = 0;
 const PORT: usize = 1;
 const AGENT: usize = 2;
@@ -18,15 +18,15 @@ const ATTENDANT: usize = 3;
 const FOLLOWERS: usize = 4;
 const NOTIFIERS: usize = 5;
 /// Entries of a list of descriptors to wait for that need no memory of their own, two for the library included.
-const WAITED: usize = 66;
+const INLINE_ENTRIES: usize = 66;
 
 /// The stack is lost, or withdrawn: all connections there are reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
-/// What the agent says of the stack.
+/// The addresses and lengths of the stack's memory, and its clock, as the agent says them.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct StackLayout {
     pub lengths: [u64; 2],
     pub clock: [u64; 3],
     pub entry: u64,
@@ -38,7 +38,7 @@ pub struct Places {
 /// The stack in this process.
 #[derive(Debug)]
 pub struct Group {
-    places: Places,
+    layout: StackLayout,
     notifiers: [AtomicI32; NOTIFIERS],
 }
 
@@ -62,17 +62,17 @@ pub struct Turn {
 impl Turn {
     const NONE: Turn = Turn { result: 0, flags: Flags(0), ready: 0, deadline: u64::MAX };
 
-    /// Also says what another call of the same turn says.
-    fn and(self, other: Turn) -> Turn {
+    /// Combines this with what a later call of the same turn says.
+    fn merge(self, other: Turn) -> Turn {
         let kicks = Flags::KICK_PORT.0 | Flags::KICK_AGENT.0;
         let flags = Flags(other.flags.0 | self.flags.0 & kicks);
         Turn { flags, ready: self.ready | other.ready, ..other }
     }
 }
 
-/// How a sleep ended.
+/// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slept {
+pub enum WakeReason {
     /// Something may have happened.
     Woken,
     /// A signal's handler ran.
@@ -88,7 +88,7 @@ fn map(file: i32, address: u64, len: u64, is_code: bool) -> bool {
     let flags = sharing | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
     let arguments = [address, len, protection as u64, flags as u64, file as u64, 0];
     // SAFETY: the flag makes the kernel refuse a place where something else is.
-    unsafe { call(libc::SYS_mmap, arguments) == address as i64 }
+    unsafe { syscall(libc::SYS_mmap, arguments) == address as i64 }
 }
 
 fn length(file: i32) -> Option<u64> {
@@ -101,14 +101,14 @@ fn length(file: i32) -> Option<u64> {
 
 /// Joins the stack, with the descriptors that the agent gave, which are closed. `false`: something else is at its
 /// addresses, or the kernel refuses; this process may not try again then.
-pub fn join(descriptors: &[i32], places: Places) -> bool {
+pub fn join(descriptors: &[i32], layout: StackLayout) -> bool {
     let [text, data, port, agent, notifiers @ ..] = descriptors else { return false };
     let mapped = notifiers.len() == NOTIFIERS
-        && map(*text, places.text, places.text_len, true)
-        && length(*data).is_some_and(|len| map(*data, places.data, len, false))
-        && map(*port, PORT_AT, places.lengths[0], false)
-        && map(*agent, AGENT_AT, places.lengths[1], false);
-    let own: Vec<i32> = notifiers.iter().map(|fd| if mapped { move_up(*fd) } else { -1 }).collect();
+        && map(*text, layout.text, layout.text_len, true)
+        && length(*data).is_some_and(|len| map(*data, layout.data, len, false))
+        && map(*port, PORT_AT, layout.lengths[0], false)
+        && map(*agent, AGENT_AT, layout.lengths[1], false);
+    let own: Vec<i32> = notifiers.iter().map(|fd| if mapped { duplicate_high(*fd) } else { -1 }).collect();
     for fd in descriptors {
         close(*fd);
     }
@@ -116,28 +116,28 @@ pub fn join(descriptors: &[i32], places: Places) -> bool {
     if own.contains(&-1) {
         return false;
     }
-    let group = Group { places, notifiers: own.map(AtomicI32::new) };
+    let group = Group { layout, notifiers: own.map(AtomicI32::new) };
     GROUP.store(Box::into_raw(Box::new(group)), SeqCst);
     true
 }
 
 fn close(fd: i32) {
     // SAFETY: the library's own descriptor, which nothing uses any more.
-    unsafe { call(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
+    unsafe { syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
 }
 
-/// A duplicate with a number that programs seldom use; -1: there is none.
-pub fn move_up(fd: i32) -> i32 {
+/// Duplicates a descriptor to a number that programs seldom use; -1: the kernel refuses.
+pub fn duplicate_high(fd: i32) -> i32 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call fills in the limits.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    let most = limit.rlim_cur.min(table::MOST as u64);
+    let most = limit.rlim_cur.min(table::MAX_DESCRIPTORS as u64);
     for from in [most.saturating_sub(64), most / 2, 10] {
         let arguments = [fd as u64, libc::F_DUPFD_CLOEXEC as u64, from, 0, 0, 0];
         // SAFETY: the call takes numbers.
-        let moved = unsafe { call(libc::SYS_fcntl, arguments) } as i32;
+        let moved = unsafe { syscall(libc::SYS_fcntl, arguments) } as i32;
         if moved >= 0 {
-            table::begin(moved, table::OWN);
+            table::init(moved, table::LIBRARY);
             return moved;
         }
     }
@@ -145,10 +145,10 @@ pub fn move_up(fd: i32) -> i32 {
 }
 
 impl Group {
-    /// Another one is to have the number of a descriptor of the library's: moves that elsewhere.
-    pub fn give_up(&self, fd: i32) {
+    /// Moves a descriptor of the library to another number, which the program wants.
+    pub fn move_descriptor(&self, fd: i32) {
         if let Some(own) = self.notifiers.iter().find(|own| own.load(SeqCst) == fd) {
-            own.store(move_up(fd), SeqCst);
+            own.store(duplicate_high(fd), SeqCst);
         }
     }
 
@@ -157,12 +157,12 @@ impl Group {
         let fd = self.notifiers[number].load(SeqCst);
         let arguments = [fd as u64, (&raw const one).addr() as u64, 8, 0, 0, 0];
         // SAFETY: the kernel reads eight bytes. One that is full is signalled already.
-        unsafe { call(libc::SYS_write, arguments) };
+        unsafe { syscall(libc::SYS_write, arguments) };
     }
 
     /// The time, of the clock of all processes.
     pub fn now(&self) -> u64 {
-        let [tick, nanoseconds, rate] = self.places.clock;
+        let [tick, nanoseconds, rate] = self.layout.clock;
         if rate == 0 {
             return monotonic();
         }
@@ -172,7 +172,7 @@ impl Group {
     }
 
     fn at(&self, offset: usize) -> usize {
-        self.places.data as usize + offset
+        self.layout.data as usize + offset
     }
 
     fn word(&self, offset: usize) -> &AtomicU32 {
@@ -242,7 +242,7 @@ impl Group {
     fn wake(&self, bit: usize, most: i32) -> i64 {
         let word = self.at(READY_COUNTS + 4 * bit) as u64;
         // SAFETY: the call only names the word.
-        unsafe { call(libc::SYS_futex, [word, libc::FUTEX_WAKE as u64, most as u64, 0, 0, 0]) }
+        unsafe { syscall(libc::SYS_futex, [word, libc::FUTEX_WAKE as u64, most as u64, 0, 0, 0]) }
     }
 
     /// Begins a turn.
@@ -306,13 +306,13 @@ impl Group {
         }
     }
 
-    /// Lets all threads that wait look again, at other connections than before.
-    pub fn stir(&self) {
+    /// Wakes all threads that wait, since the connections that they wait for have changed.
+    pub fn wake_waiters(&self) {
         self.signal(CALL);
         self.signal(FOLLOWERS);
     }
 
-    /// It led, or was woken to lead, and waits no more.
+    /// Passes the lead on after a thread has waited, which led or was woken to lead.
     pub fn end_wait(&self) {
         if self.take_lead() {
             self.leave_lead();
@@ -339,14 +339,14 @@ pub fn timespec(nanoseconds: u64) -> libc::timespec {
 
 /// What a thread waits for while it sleeps.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct WaitRequest<'a> {
     /// The bits of its connections.
     pub bits: u64,
     /// How often any became ready before it looked.
     pub seen: u32,
     /// Until when, at most.
     pub until: u64,
-    /// The signals that its program keeps out meanwhile.
+    /// The signal mask meanwhile.
     pub mask: u64,
     /// Descriptors of its program.
     pub others: &'a [libc::pollfd],
@@ -368,10 +368,10 @@ impl Drop for Locked {
 
 impl Locked {
     /// Calls the image.
-    fn operate(&mut self, operation: Operation, with: Call) -> Turn {
+    fn call_image(&mut self, operation: Operation, with: Call) -> Turn {
         let mut call =
             Call { operation: operation as u64, now: self.group.now(), deadline: u64::MAX, ..with };
-        let entry = std::ptr::with_exposed_provenance::<()>(self.group.places.entry as usize);
+        let entry = std::ptr::with_exposed_provenance::<()>(self.group.layout.entry as usize);
         // SAFETY: the image is mapped, and has this function there.
         let entry: unsafe extern "C" fn(*mut Call) = unsafe { std::mem::transmute(entry) };
         // SAFETY: this thread has the lock; `call` names memory that its program lends.
@@ -379,7 +379,7 @@ impl Locked {
         let Call { result, ready, deadline, .. } = call;
         let turn = Turn { result, flags: Flags(call.flags), ready, deadline };
         if operation != Operation::Arm {
-            self.turn = self.turn.and(turn);
+            self.turn = self.turn.merge(turn);
         }
         turn
     }
@@ -390,7 +390,7 @@ impl Locked {
     /// The memory is the caller's, and can be written.
     pub unsafe fn receive(&mut self, handle: u64, at: *mut u8, len: usize) -> i64 {
         let output = [at.addr() as u64, len as u64];
-        self.operate(Operation::Receive, Call { socket: handle, output, ..Call::default() }).result
+        self.call_image(Operation::Receive, Call { socket: handle, output, ..Call::default() }).result
     }
 
     /// Sends bytes.
@@ -399,22 +399,22 @@ impl Locked {
     /// The memory can be read.
     pub unsafe fn send(&mut self, handle: u64, at: *const u8, len: usize) -> i64 {
         let input = [at.addr() as u64, len as u64];
-        self.operate(Operation::Send, Call { socket: handle, input, ..Call::default() }).result
+        self.call_image(Operation::Send, Call { socket: handle, input, ..Call::default() }).result
     }
 
     /// What a connection is ready for, and how many bytes can be read.
     pub fn ready(&mut self, handle: u64) -> (i64, Flags) {
-        let turn = self.operate(Operation::Readiness, Call { socket: handle, ..Call::default() });
+        let turn = self.call_image(Operation::Readiness, Call { socket: handle, ..Call::default() });
         (turn.result, turn.flags)
     }
 
     /// Receives and sends what there is.
     pub fn run(&mut self) {
-        self.operate(Operation::Run, Call::default());
+        self.call_image(Operation::Run, Call::default());
     }
 
-    /// Tells others now that connections became ready, so that the counts are those of what this thread has seen.
-    pub fn tell(&mut self) {
+    /// Publishes now which connections became ready, so that the counts are those of what this thread has seen.
+    pub fn publish_ready(&mut self) {
         let ready = Turn { ready: self.turn.ready, ..Turn::NONE };
         self.group.notify(&ready);
         if self.turn.ready & self.group.long_word(LEADER_BITS).load(SeqCst) != 0 {
@@ -429,7 +429,7 @@ impl Locked {
     }
 
     /// Ends the turn, and sleeps until something may have happened.
-    pub fn sleep(mut self, wanted: &Wanted<'_>) -> Slept {
+    pub fn sleep(mut self, wanted: &WaitRequest<'_>) -> WakeReason {
         let group = self.group;
         let changed = || group.changes(ANY) != wanted.seen;
         if !group.take_lead() {
@@ -442,22 +442,22 @@ impl Locked {
         let planned = planned.min(wanted.until);
         group.long_word(LEADER_DEADLINE).store(planned, SeqCst);
         group.long_word(LEADER_BITS).store(wanted.bits, SeqCst);
-        let may_sleep = self.operate(Operation::Arm, Call::default()).result > 0 && !changed();
+        let may_sleep = self.call_image(Operation::Arm, Call::default()).result > 0 && !changed();
         let turn = self.turn;
         // The one who leads does not call itself.
         std::mem::forget(self);
         group.unlock();
         group.notify(&turn);
-        let mut slept = Slept::Woken;
+        let mut slept = WakeReason::Woken;
         if may_sleep {
             let notifier = group.notifiers[CALL].load(SeqCst);
-            let (woken, rung) = wait_for(notifier, wanted, planned.saturating_sub(group.now()));
+            let (woken, is_notified) = wait_for(notifier, wanted, planned.saturating_sub(group.now()));
             slept = woken;
-            if rung {
+            if is_notified {
                 let mut count = 0_u64;
                 // SAFETY: the kernel writes eight bytes.
                 unsafe {
-                    call(libc::SYS_read, [notifier as u64, (&raw mut count).addr() as u64, 8, 0, 0, 0])
+                    syscall(libc::SYS_read, [notifier as u64, (&raw mut count).addr() as u64, 8, 0, 0, 0])
                 };
             }
         }
@@ -470,10 +470,10 @@ impl Locked {
 
 /// Waits for a descriptor of the library's and for those of a program, so many nanoseconds at most. How it ended, and
 /// whether the library's is ready.
-fn wait_for(notifier: i32, wanted: &Wanted<'_>, most: u64) -> (Slept, bool) {
+fn wait_for(notifier: i32, wanted: &WaitRequest<'_>, most: u64) -> (WakeReason, bool) {
     let count = wanted.others.len() + 1;
     let empty = libc::pollfd { fd: -1, events: 0, revents: 0 };
-    let (mut few, mut many) = ([empty; WAITED], Vec::new());
+    let (mut few, mut many) = ([empty; INLINE_ENTRIES], Vec::new());
     let list = match few.get_mut(..count) {
         Some(list) => list,
         None => {
@@ -488,16 +488,16 @@ fn wait_for(notifier: i32, wanted: &Wanted<'_>, most: u64) -> (Slept, bool) {
     let mask_at = (&raw const wanted.mask).addr() as u64;
     let arguments = [list.as_mut_ptr().addr() as u64, count as u64, time_at, mask_at, 8, 0];
     // SAFETY: the kernel reads and writes the list, and reads the others, all of which live until the call is over.
-    let result = unsafe { call(libc::SYS_ppoll, arguments) };
-    let slept = if result == -i64::from(libc::EINTR) { Slept::Interrupted } else { Slept::Woken };
+    let result = unsafe { syscall(libc::SYS_ppoll, arguments) };
+    let slept = if result == -i64::from(libc::EINTR) { WakeReason::Interrupted } else { WakeReason::Woken };
     (slept, result > 0 && list[0].revents != 0)
 }
 
 /// Sets by which followers sleep, each of one thread at a time: each sees every new signal, since nobody takes any.
-static FREE: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
+static FREE_FOLLOWER_SETS: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 
-fn follower_set(group: &Group) -> i32 {
-    for place in &FREE {
+fn acquire_follower_set(group: &Group) -> i32 {
+    for place in &FREE_FOLLOWER_SETS {
         let fd = place.swap(-1, SeqCst);
         if fd >= 0 {
             return fd;
@@ -505,17 +505,17 @@ fn follower_set(group: &Group) -> i32 {
     }
     // SAFETY: the calls take numbers, and the kernel reads `event`.
     unsafe {
-        let fd = call(libc::SYS_epoll_create1, [libc::O_CLOEXEC as u64, 0, 0, 0, 0, 0]) as i32;
+        let fd = syscall(libc::SYS_epoll_create1, [libc::O_CLOEXEC as u64, 0, 0, 0, 0, 0]) as i32;
         if fd < 0 {
             return -1;
         }
-        let own = move_up(fd);
+        let own = duplicate_high(fd);
         close(fd);
         let flags = (libc::EPOLLIN | libc::EPOLLET) as u32;
         let mut event = libc::epoll_event { events: flags, u64: 0 };
         let notifier = group.notifiers[FOLLOWERS].load(SeqCst);
         let at = (&raw mut event).addr() as u64;
-        call(libc::SYS_epoll_ctl, [own as u64, libc::EPOLL_CTL_ADD as u64, notifier as u64, at, 0, 0]);
+        syscall(libc::SYS_epoll_ctl, [own as u64, libc::EPOLL_CTL_ADD as u64, notifier as u64, at, 0, 0]);
         own
     }
 }
@@ -525,11 +525,11 @@ fn clear(set: i32) {
     let mut event = libc::epoll_event { events: 0, u64: 0 };
     let at = (&raw mut event).addr() as u64;
     // SAFETY: the kernel writes one event.
-    unsafe { call(libc::SYS_epoll_pwait, [set as u64, at, 1, 0, 0, 8]) };
+    unsafe { syscall(libc::SYS_epoll_pwait, [set as u64, at, 1, 0, 0, 8]) };
 }
 
-fn give_back(set: i32) {
-    for place in &FREE {
+fn release_follower_set(set: i32) {
+    for place in &FREE_FOLLOWER_SETS {
         if place.compare_exchange(-1, set, SeqCst, SeqCst).is_ok() {
             return;
         }
@@ -541,8 +541,8 @@ fn give_back(set: i32) {
 }
 
 /// In the child of a fork: its parent has the same sets, and would take their events.
-pub fn forget_sets() {
-    for place in &FREE {
+pub fn close_follower_sets() {
+    for place in &FREE_FOLLOWER_SETS {
         let fd = place.swap(-1, SeqCst);
         if fd >= 0 {
             if let Some(slot) = table::slot(fd) {
@@ -554,12 +554,12 @@ pub fn forget_sets() {
 }
 
 /// Sleeps while another thread leads, until a connection with one of the bits changed, or the lead is free.
-fn follow(group: &Group, wanted: &Wanted<'_>) -> Slept {
+fn follow(group: &Group, wanted: &WaitRequest<'_>) -> WakeReason {
     if group.word(ATTENDANT_LEADS).swap(0, SeqCst) == 1 {
         // The attendant leaves the lead to this thread.
         group.signal(ATTENDANT);
     }
-    let set = follower_set(group);
+    let set = acquire_follower_set(group);
     if set < 0 {
         // Without descriptors it looks again and again, every millisecond.
         return wait_for(-1, wanted, 1_000_000).0;
@@ -567,7 +567,7 @@ fn follow(group: &Group, wanted: &Wanted<'_>) -> Slept {
     clear(set);
     let bits = || (0..BITS).filter(|bit| wanted.bits >> bit & 1 != 0).chain([ANY]);
     bits().for_each(|bit| _ = group.word(FOLLOWER_COUNTS + 4 * bit).fetch_add(1, SeqCst));
-    let mut slept = Slept::Woken;
+    let mut slept = WakeReason::Woken;
     // Whoever leaves the lead from here on notifies the followers.
     if group.take_lead() {
         group.leave_lead();
@@ -576,6 +576,6 @@ fn follow(group: &Group, wanted: &Wanted<'_>) -> Slept {
         slept = wait_for(set, wanted, most).0;
     }
     bits().for_each(|bit| _ = group.word(FOLLOWER_COUNTS + 4 * bit).fetch_sub(1, SeqCst));
-    give_back(set);
+    release_follower_set(set);
     slept
 }

@@ -47,7 +47,7 @@ fn milliseconds(time: c_int) -> Option<u64> {
 }
 
 /// # Safety
-/// It is null or a time.
+/// The pointer is null, or points to a time.
 unsafe fn nanoseconds(time: *const timespec) -> Option<u64> {
     // SAFETY: the caller's.
     let time = unsafe { time.as_ref() }?;
@@ -55,7 +55,7 @@ unsafe fn nanoseconds(time: *const timespec) -> Option<u64> {
 }
 
 /// # Safety
-/// It is null or a set of signals.
+/// The pointer is null, or points to a set of signals.
 unsafe fn mask_of(mask: *const sigset_t) -> Option<u64> {
     // SAFETY: the caller's; the kernel's set is the first eight bytes.
     (!mask.is_null()).then(|| unsafe { mask.cast::<u64>().read_unaligned() })
@@ -193,11 +193,11 @@ hooks! {
     }
     /// Sends several messages.
     sendmmsg c"sendmmsg"(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-        real => { t::pass_all(messages, count); epoll::exclude(fd); real() }
+        real => { t::handle_all_rights(messages, count); epoll::exclude(fd); real() }
     }
     /// Sends several messages.
     __sendmmsg c"__sendmmsg"(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
-        real => { t::pass_all(messages, count); epoll::exclude(fd); real() }
+        real => { t::handle_all_rights(messages, count); epoll::exclude(fd); real() }
     }
     /// Sends a part of a file.
     sendfile c"sendfile"(fd: c_int, file: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
@@ -235,33 +235,37 @@ hooks! {
     }
     /// Makes a socket.
     socket c"socket"(family: c_int, kind: c_int, protocol: c_int) -> c_int {
-        real => d::made(real(), family, kind)
+        real => d::after_socket(real(), family, kind)
     }
     /// Makes a socket.
     __socket c"__socket"(family: c_int, kind: c_int, protocol: c_int) -> c_int {
-        real => d::made(real(), family, kind)
+        real => d::after_socket(real(), family, kind)
     }
     /// Accepts a connection.
     accept c"accept"(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t) -> c_int {
-        real => d::accepted(real())
+        real => d::after_accept(real())
     }
     /// Accepts a connection, with flags.
     accept4 c"accept4"(fd: c_int, from: *mut sockaddr, from_len: *mut socklen_t, flags: c_int) -> c_int {
-        real => d::accepted(real())
+        real => d::after_accept(real())
     }
     /// Closes a descriptor.
-    close c"close"(fd: c_int) -> c_int { real => d::close(fd).unwrap_or_else(real) }
+    close c"close"(fd: c_int) -> c_int { real => d::before_close(fd).unwrap_or_else(real) }
     /// Closes a descriptor.
-    __close c"__close"(fd: c_int) -> c_int { real => d::close(fd).unwrap_or_else(real) }
+    __close c"__close"(fd: c_int) -> c_int { real => d::before_close(fd).unwrap_or_else(real) }
     /// Makes another descriptor of a file.
-    dup c"dup"(fd: c_int) -> c_int { real => { d::passed(fd); real() } }
+    dup c"dup"(fd: c_int) -> c_int { real => { d::before_sharing(fd); real() } }
     /// Makes a descriptor one of another file.
-    dup2 c"dup2"(from: c_int, to: c_int) -> c_int { real => d::replaced(from, to).unwrap_or_else(real) }
+    dup2 c"dup2"(from: c_int, to: c_int) -> c_int {
+        real => d::before_dup2(from, to).unwrap_or_else(real)
+    }
     /// Makes a descriptor one of another file.
-    __dup2 c"__dup2"(from: c_int, to: c_int) -> c_int { real => d::replaced(from, to).unwrap_or_else(real) }
+    __dup2 c"__dup2"(from: c_int, to: c_int) -> c_int {
+        real => d::before_dup2(from, to).unwrap_or_else(real)
+    }
     /// Makes a descriptor one of another file, with flags.
     dup3 c"dup3"(from: c_int, to: c_int, flags: c_int) -> c_int {
-        real => d::replaced(from, to).unwrap_or_else(real)
+        real => d::before_dup2(from, to).unwrap_or_else(real)
     }
     /// Ends directions of a connection.
     shutdown c"shutdown"(fd: c_int, how: c_int) -> c_int { real => { epoll::exclude(fd); real() } }
@@ -269,17 +273,17 @@ hooks! {
     getsockopt c"getsockopt"(
         fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t
     ) -> c_int {
-        real => { d::asked(fd); real() }
+        real => { d::before_sockopt(fd); real() }
     }
     /// Sets an option.
     setsockopt c"setsockopt"(
         fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t
     ) -> c_int {
         real => {
-            d::asked(fd);
+            d::before_sockopt(fd);
             let result = real();
             if result == 0 {
-                d::set(fd, level, name, value, len);
+                d::after_setsockopt(fd, level, name, value, len);
             }
             result
         }
@@ -355,9 +359,9 @@ hooks! {
             .unwrap_or_else(real)
     }
     /// Makes a set of descriptors.
-    epoll_create c"epoll_create"(size: c_int) -> c_int { real => epoll::created(real()) }
+    epoll_create c"epoll_create"(size: c_int) -> c_int { real => epoll::after_create(real()) }
     /// Makes a set of descriptors.
-    epoll_create1 c"epoll_create1"(flags: c_int) -> c_int { real => epoll::created(real()) }
+    epoll_create1 c"epoll_create1"(flags: c_int) -> c_int { real => epoll::after_create(real()) }
     /// Changes a set of descriptors.
     epoll_ctl c"epoll_ctl"(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
         real => epoll::control(set, operation, fd, event, real).unwrap_or_else(real)
@@ -379,7 +383,7 @@ hooks! {
         real => epoll::wait(set, out, most, nanoseconds(time), mask_of(mask), real).unwrap_or_else(real)
     }
     /// Makes a process, without what was registered for `fork`.
-    _Fork c"_Fork"() -> pid_t { real => { p::leave_for_others(); p::forked(real()) } }
+    _Fork c"_Fork"() -> pid_t { real => { p::leave_for_others(); p::after_plain_fork(real()) } }
     /// Runs a command.
     system c"system"(command: *const c_char) -> c_int { real => { p::leave_for_others(); real() } }
     /// Runs a command, with a pipe.
@@ -435,45 +439,47 @@ hooks! {
     }
     /// Changes this process or thread.
     prctl c"prctl"(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
-        real => { p::controlled(option); real() }
+        real => { p::before_prctl(option); real() }
     }
     /// Ends a thread at its next call that waits.
-    pthread_cancel c"pthread_cancel"(thread: pthread_t) -> c_int { real => { p::cancels(); real() } }
+    pthread_cancel c"pthread_cancel"(thread: pthread_t) -> c_int {
+        real => { p::before_pthread_cancel(); real() }
+    }
     /// Changes what a signal does.
     sigaction c"sigaction"(signal: c_int, new: *const c_void, old: *mut c_void) -> c_int {
-        real => { let result = real(); signals::changed(); result }
+        real => { let result = real(); signals::invalidate(); result }
     }
     /// Changes what a signal does.
     __sigaction c"__sigaction"(signal: c_int, new: *const c_void, old: *mut c_void) -> c_int {
-        real => { let result = real(); signals::changed(); result }
+        real => { let result = real(); signals::invalidate(); result }
     }
     /// Changes what a signal does.
     signal c"signal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::changed(); result }
+        real => { let result = real(); signals::invalidate(); result }
     }
     /// Changes what a signal does.
     bsd_signal c"bsd_signal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::changed(); result }
+        real => { let result = real(); signals::invalidate(); result }
     }
     /// Changes what a signal does.
     ssignal c"ssignal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::changed(); result }
+        real => { let result = real(); signals::invalidate(); result }
     }
     /// Changes what a signal does.
     sysv_signal c"sysv_signal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::changed(); result }
+        real => { let result = real(); signals::invalidate(); result }
     }
     /// Changes what a signal does.
     __sysv_signal c"__sysv_signal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::changed(); result }
+        real => { let result = real(); signals::invalidate(); result }
     }
     /// Changes what a signal does.
     sigset c"sigset"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::changed(); result }
+        real => { let result = real(); signals::invalidate(); result }
     }
     /// Changes whether calls go on after a signal.
     siginterrupt c"siginterrupt"(number: c_int, flag: c_int) -> c_int {
-        real => { let result = real(); signals::changed(); result }
+        real => { let result = real(); signals::invalidate(); result }
     }
 }
 
@@ -481,7 +487,7 @@ hooks! {
 fn close_part(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let arguments = [first.into(), last.into(), flags as u64, 0, 0, 0];
     // SAFETY: a part of what the program closes.
-    let result = unsafe { crate::real::call(libc::SYS_close_range, arguments) };
+    let result = unsafe { crate::real::syscall(libc::SYS_close_range, arguments) };
     if result < 0 {
         set_errno(-result as i32);
         return -1;

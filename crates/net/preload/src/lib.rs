@@ -14,7 +14,7 @@
 //! | `transfer`, `waiting`, `epoll` | what is served |
 //! | `descriptors`, `process`, `signals` | what else concerns connections |
 //! | `group` | the shared stack: turns, sleeping and waking, as `direct/src/waiting.rs` has them |
-//! | `gate`, `real` | the lock; the C library's functions |
+//! | `guard`, `real` | the lock of this process's tables, with signals blocked; the C library's functions |
 //!
 //! All of it runs in processes of others: it prints nothing, ends nothing, keeps `errno`, and needs no other crate of
 //! Ringway, since it is built apart (`exec/build.rs`). Read `moving.rs` first.
@@ -26,8 +26,8 @@
 mod abi;
 mod descriptors;
 mod epoll;
-mod gate;
 mod group;
+mod guard;
 #[allow(non_snake_case, reason = "they are the C library's names")]
 mod hooks;
 mod moving;

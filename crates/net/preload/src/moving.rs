@@ -3,31 +3,31 @@
 use crate::abi::requests::{
     DESCRIPTORS, ENTER_UNREAD, ENTRY, LEAVE_PASSED, LEAVE_UNSERVED, LEVEL, OFFER, PAUSE,
 };
-use crate::gate::Inside;
-use crate::group::{Places, group, join};
-use crate::real::call;
+use crate::group::{StackLayout, group, join};
+use crate::guard::StateGuard;
+use crate::real::syscall;
 use crate::sets;
 use crate::table::{self, Slot};
 use crate::transfer::is_nonblocking;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI32};
 
-/// The agent has not been asked yet when connections may enter.
+/// The agent has not been asked yet after how many calls connections may enter.
 const UNKNOWN: i32 = -1;
-/// They may not.
+/// Connections may not enter.
 const NEVER: i32 = i32::MAX;
 /// After how many calls on it a connection may enter.
-static AFTER: AtomicI32 = AtomicI32::new(UNKNOWN);
-/// This process could not join the stack.
-static FAILED: AtomicBool = AtomicBool::new(false);
+static CALLS_BEFORE_ENTRY: AtomicI32 = AtomicI32::new(UNKNOWN);
+/// Whether this process could not join the stack.
+static JOIN_FAILED: AtomicBool = AtomicBool::new(false);
 /// How often a connection enters at most. Attack on its own speed: a program that sets an option again and again.
-const ENTRIES: u32 = 64;
+const MAX_ENTRIES: u32 = 64;
 /// Calls until a connection that could not enter is tried again, at first.
-const RETRY: u32 = 4;
+const FIRST_RETRY: u32 = 4;
 
 /// Why a connection leaves, as the agent is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum LeaveReason {
     /// Another descriptor, or another process, gets its socket.
     Passed,
     /// A call is not served, or the connection has ended.
@@ -36,15 +36,15 @@ pub enum Why {
     Pause,
 }
 
-/// A connection enters, or comes into a set, just now.
+/// Whether a connection is entering, or is being added to an epoll set.
 static IS_ENTERING: AtomicBool = AtomicBool::new(false);
 
-/// Whether one does: a thread that would wait for a set by the kernel's call alone tries again then.
+/// Whether a connection is entering: a thread that would wait for a set by the kernel's call alone tries again then.
 pub fn is_entering() -> bool {
     IS_ENTERING.load(SeqCst)
 }
 
-/// While it lives, one does; within the gate.
+/// Marks that a connection is entering, until this is dropped. The thread has the lock.
 #[derive(Debug)]
 pub struct Entering;
 
@@ -62,18 +62,18 @@ impl Drop for Entering {
 }
 
 /// Asks the agent about a socket; its answer, or a negative error.
-fn ask(fd: i32, name: i32, answer: &mut [u64]) -> i64 {
+fn ask_agent(fd: i32, name: i32, answer: &mut [u64]) -> i64 {
     let mut len = size_of_val(answer) as libc::socklen_t;
     let (at, len_at) = (answer.as_mut_ptr().addr() as u64, (&raw mut len).addr() as u64);
     let arguments = [fd as u64, LEVEL as u64, name as u64, at, len_at, 0];
     // SAFETY: the agent, or the kernel, writes to `answer` and `len`.
-    unsafe { call(libc::SYS_getsockopt, arguments) }
+    unsafe { syscall(libc::SYS_getsockopt, arguments) }
 }
 
-/// No connection enters from now on, and those that have leave.
-pub fn stop(inside: &mut Inside) {
-    AFTER.store(NEVER, SeqCst);
-    leave_all(inside);
+/// Ends direct mode: no connection enters from now on, and those that have entered leave.
+pub fn disable(guard: &mut StateGuard) {
+    CALLS_BEFORE_ENTRY.store(NEVER, SeqCst);
+    leave_all(guard);
 }
 
 /// What serves a call on a socket.
@@ -82,24 +82,24 @@ pub enum Route {
     /// The kernel, as if there were no library.
     Kernel,
     /// The kernel, while the socket may not enter.
-    Candidate(Busy),
+    Candidate(KernelCall),
     Direct(&'static Slot),
 }
 
-/// A thread is within a call of the kernel on a socket, or on a set.
+/// Marks that a thread is within a call of the kernel on a socket, or on a set.
 #[derive(Debug)]
-pub struct Busy(&'static Slot);
+pub struct KernelCall(&'static Slot);
 
-impl Busy {
-    /// If the descriptor is in this state still.
-    pub fn begin(slot: &'static Slot, state: u32) -> Option<Busy> {
+impl KernelCall {
+    /// Marks a call; `None` if the descriptor is not in this state any more.
+    pub fn begin(slot: &'static Slot, state: u32) -> Option<KernelCall> {
         slot.busy.fetch_add(1, SeqCst);
-        let busy = Busy(slot);
+        let busy = KernelCall(slot);
         slot.is(state).then_some(busy)
     }
 }
 
-impl Drop for Busy {
+impl Drop for KernelCall {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, SeqCst);
     }
@@ -118,19 +118,19 @@ pub fn route(fd: i32) -> Route {
 fn route_slowly(fd: i32, slot: &'static Slot) -> Route {
     if slot.is(table::CANDIDATE) {
         let calls = slot.calls.fetch_add(1, SeqCst) + 1;
-        if calls >= slot.next.load(SeqCst) {
+        if calls >= slot.next_try.load(SeqCst) {
             enter(fd, slot, calls);
         }
     }
     loop {
         match slot.state.load(SeqCst) {
             table::CANDIDATE => {
-                if let Some(busy) = Busy::begin(slot, table::CANDIDATE) {
+                if let Some(busy) = KernelCall::begin(slot, table::CANDIDATE) {
                     return Route::Candidate(busy);
                 }
             }
-            // Another thread is inside.
-            table::ENTERING => drop(Inside::enter()),
+            // Another thread has the lock.
+            table::ENTERING => drop(StateGuard::lock()),
             table::DIRECT => return Route::Direct(slot),
             _ => return Route::Kernel,
         }
@@ -139,61 +139,61 @@ fn route_slowly(fd: i32, slot: &'static Slot) -> Route {
 
 /// Lets a connection enter if it can.
 fn enter(fd: i32, slot: &'static Slot, calls: u32) {
-    let mut inside = Inside::enter();
+    let mut guard = StateGuard::lock();
     if !slot.is(table::CANDIDATE) {
         return;
     }
-    if AFTER.load(SeqCst) == UNKNOWN {
+    if CALLS_BEFORE_ENTRY.load(SeqCst) == UNKNOWN {
         let mut answer = [0];
-        let result = ask(fd, OFFER, &mut answer);
-        AFTER.store(if result < 0 { NEVER } else { answer[0] as i32 }, SeqCst);
+        let result = ask_agent(fd, OFFER, &mut answer);
+        CALLS_BEFORE_ENTRY.store(if result < 0 { NEVER } else { answer[0] as i32 }, SeqCst);
     }
-    let after = AFTER.load(SeqCst);
-    if after == NEVER || FAILED.load(SeqCst) {
-        return give_up(&mut inside, fd);
+    let after = CALLS_BEFORE_ENTRY.load(SeqCst);
+    if after == NEVER || JOIN_FAILED.load(SeqCst) {
+        return forget_socket(&mut guard, fd);
     }
     if calls < after as u32 {
-        return slot.next.store(after as u32, SeqCst);
+        return slot.next_try.store(after as u32, SeqCst);
     }
-    slot.next.store(calls.saturating_add(calls.max(RETRY)), SeqCst);
+    slot.next_try.store(calls.saturating_add(calls.max(FIRST_RETRY)), SeqCst);
     // A program that waits for it by other means would never be told.
     if !slot.is_awaited.load(SeqCst) && is_nonblocking(fd) {
         return;
     }
     slot.state.store(table::ENTERING, SeqCst);
     let _entering = Entering::begin();
-    let may = slot.busy.load(SeqCst) == 0 && sets::may_enter(&mut inside, fd);
+    let may = slot.busy.load(SeqCst) == 0 && sets::may_enter(&mut guard, fd);
     let mut entry = [0; ENTRY];
-    let result = if may { ask(fd, ENTER_UNREAD, &mut entry) } else { -i64::from(libc::EAGAIN) };
+    let result = if may { ask_agent(fd, ENTER_UNREAD, &mut entry) } else { -i64::from(libc::EAGAIN) };
     let retries = [libc::EAGAIN, libc::ENOTCONN, libc::EINTR, libc::ENOBUFS];
     if result < 0 {
         slot.state.store(table::CANDIDATE, SeqCst);
         if !retries.contains(&(-result as i32)) {
-            give_up(&mut inside, fd);
+            forget_socket(&mut guard, fd);
         }
         return;
     }
     if group().is_none() && !join_group(fd, &entry) {
-        FAILED.store(true, SeqCst);
-        ask(fd, LEAVE_UNSERVED, &mut []);
+        JOIN_FAILED.store(true, SeqCst);
+        ask_agent(fd, LEAVE_UNSERVED, &mut []);
         slot.state.store(table::CANDIDATE, SeqCst);
-        return give_up(&mut inside, fd);
+        return forget_socket(&mut guard, fd);
     }
     slot.value.store(entry[0], SeqCst);
-    slot.has_rest.store(true, SeqCst);
+    slot.may_have_unread.store(true, SeqCst);
     slot.entries.fetch_add(1, SeqCst);
     slot.state.store(table::DIRECT, SeqCst);
-    sets::change(&mut inside, fd, true);
+    sets::set_direct(&mut guard, fd, true);
     if let Some(group) = group() {
         // Threads may sleep for sets with it.
-        group.stir();
+        group.wake_waiters();
     }
 }
 
 fn join_group(fd: i32, entry: &[u64; ENTRY]) -> bool {
     let mut descriptors = [-1; DESCRIPTORS as usize];
     for (name, descriptor) in (0..).zip(&mut descriptors) {
-        *descriptor = ask(fd, name, &mut []) as i32;
+        *descriptor = ask_agent(fd, name, &mut []) as i32;
         // The kernel's own answers are 0, standard input's number.
         if *descriptor <= 0 {
             return false;
@@ -201,86 +201,86 @@ fn join_group(fd: i32, entry: &[u64; ENTRY]) -> bool {
     }
     let [_, port, agent, tick, nanoseconds, rate, entry, text, text_len, data] = *entry;
     let clock = [tick, nanoseconds, rate];
-    join(&descriptors, Places { lengths: [port, agent], clock, entry, text, text_len, data })
+    join(&descriptors, StackLayout { lengths: [port, agent], clock, entry, text, text_len, data })
 }
 
-/// The kernel serves a socket from now on, of which the agent need not be told.
-pub fn give_up(inside: &mut Inside, fd: i32) {
+/// Forgets a socket, which the kernel serves from now on. The agent need not be told.
+pub fn forget_socket(guard: &mut StateGuard, fd: i32) {
     if let Some(slot) = table::slot(fd) {
         slot.state.store(table::NONE, SeqCst);
     }
     // Its sets are the kernel's as they are.
-    for set in sets::sets(inside).values_mut() {
+    for set in sets::sets(guard).values_mut() {
         set.members.retain(|member| member.fd != fd);
     }
 }
 
 /// Lets a connection leave, or a socket never enter.
-pub fn leave(inside: &mut Inside, fd: i32, why: Why) {
+pub fn leave(guard: &mut StateGuard, fd: i32, why: LeaveReason) {
     let Some(slot) = table::known(fd) else { return };
     match slot.state.load(SeqCst) {
         table::DIRECT => {}
-        table::CANDIDATE if why != Why::Pause => return give_up(inside, fd),
+        table::CANDIDATE if why != LeaveReason::Pause => return forget_socket(guard, fd),
         _ => return,
     }
-    let pauses = why == Why::Pause && slot.entries.load(SeqCst) < ENTRIES;
+    let pauses = why == LeaveReason::Pause && slot.entries.load(SeqCst) < MAX_ENTRIES;
     let name = match why {
-        Why::Pause if pauses => PAUSE,
-        Why::Passed => LEAVE_PASSED,
+        LeaveReason::Pause if pauses => PAUSE,
+        LeaveReason::Passed => LEAVE_PASSED,
         _ => LEAVE_UNSERVED,
     };
     // If nobody answers, the socket is reset, and the kernel says so.
-    while ask(fd, name, &mut []) == -i64::from(libc::EINTR) {}
+    while ask_agent(fd, name, &mut []) == -i64::from(libc::EINTR) {}
     slot.state.store(table::CANDIDATE, SeqCst);
-    sets::change(inside, fd, false);
+    sets::set_direct(guard, fd, false);
     if pauses {
         // Options are often set one after the other.
         let calls = slot.calls.load(SeqCst);
         let entries = slot.entries.load(SeqCst);
-        slot.next.store(calls.saturating_add(2 * entries * entries), SeqCst);
+        slot.next_try.store(calls.saturating_add(2 * entries * entries), SeqCst);
     } else {
-        give_up(inside, fd);
+        forget_socket(guard, fd);
     }
 }
 
 /// As [`leave`], before a call of the kernel.
-pub fn leave_now(fd: i32, why: Why) {
+pub fn leave_now(fd: i32, why: LeaveReason) {
     if table::known(fd).is_some() {
-        leave(&mut Inside::enter(), fd, why);
+        leave(&mut StateGuard::lock(), fd, why);
     }
 }
 
-/// The shared stack does not have a connection with a handle any more, or it has ended. Nothing if the descriptor has
-/// another one meanwhile.
-pub fn ended(fd: i32, handle: u64) {
-    let mut inside = Inside::enter();
+/// Makes a connection leave that has ended, or that the shared stack does not have any more. Does nothing if the
+/// descriptor has another connection meanwhile.
+pub fn leave_ended(fd: i32, handle: u64) {
+    let mut guard = StateGuard::lock();
     if table::known(fd).is_some_and(|slot| slot.is(table::DIRECT) && slot.handle() == handle) {
-        leave(&mut inside, fd, Why::Unserved);
+        leave(&mut guard, fd, LeaveReason::Unserved);
     }
 }
 
-/// All leave, before other processes get their sockets.
-pub fn leave_all(inside: &mut Inside) {
+/// Makes all connections leave, before other processes get their sockets.
+pub fn leave_all(guard: &mut StateGuard) {
     for (fd, state) in table::all() {
         if state == table::DIRECT || state == table::CANDIDATE {
-            leave(inside, fd, Why::Passed);
+            leave(guard, fd, LeaveReason::Passed);
         }
     }
 }
 
-/// A set is waited for by other means than this process's calls on its descriptor.
-pub fn bar(inside: &mut Inside, set: i32) {
-    let Some(found) = sets::sets(inside).get_mut(&set) else { return };
-    found.is_barred = true;
-    for fd in sets::members(inside, set) {
-        leave(inside, fd, Why::Unserved);
+/// Makes the members of a set leave, which is waited for by other means than this process's calls on its descriptor.
+pub fn restrict_set(guard: &mut StateGuard, set: i32) {
+    let Some(found) = sets::sets(guard).get_mut(&set) else { return };
+    found.is_kernel_only = true;
+    for fd in sets::members(guard, set) {
+        leave(guard, fd, LeaveReason::Unserved);
     }
 }
 
-/// A descriptor is closed, or becomes another file.
-pub fn closed(inside: &mut Inside, fd: i32) {
+/// Forgets a descriptor that is closed, or becomes another file.
+pub fn handle_close(guard: &mut StateGuard, fd: i32) {
     if let Some(slot) = table::known(fd) {
         slot.state.store(table::NONE, SeqCst);
-        sets::forget(inside, fd);
+        sets::remove(guard, fd);
     }
 }

@@ -1,9 +1,9 @@
 //! Other processes that get this one's sockets: all that are open leave direct mode before.
 
-use crate::gate::{self, Inside};
-use crate::group::forget_sets;
-use crate::moving::{leave_all, stop};
-use crate::real::{Real, call};
+use crate::group::close_follower_sets;
+use crate::guard::{self, StateGuard};
+use crate::moving::{disable, leave_all};
+use crate::real::{Real, syscall};
 use crate::signals;
 use libc::{c_int, c_long};
 use std::ffi::c_void;
@@ -11,48 +11,48 @@ use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicI32, AtomicU64};
 
-/// The process that the library's memory is of; 0: not known yet.
-static OWN: AtomicI32 = AtomicI32::new(0);
-/// The signals that the thread keeps out which forks.
+/// The process that the library's tables belong to; 0: not known yet.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+/// The signal mask of the thread that forks.
 static MASK: AtomicU64 = AtomicU64::new(0);
 
 fn current() -> i32 {
     // SAFETY: the call takes nothing.
-    unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
-/// The process that the library's memory is of.
-pub fn own() -> i32 {
-    OWN.load(SeqCst)
+/// The process that the library's tables belong to.
+pub fn owner() -> i32 {
+    OWNER.load(SeqCst)
 }
 
-/// All connections leave, since another process gets the sockets, or another program this one.
+/// Makes all connections leave, since another process gets the sockets, or this process another program.
 pub fn leave_for_others() {
-    if own() == current() {
-        leave_all(&mut Inside::enter());
+    if owner() == current() {
+        leave_all(&mut StateGuard::lock());
     }
 }
 
 /// After `_Fork`, for which the child did nothing yet.
-pub fn forked(child: libc::pid_t) -> libc::pid_t {
+pub fn after_plain_fork(child: libc::pid_t) -> libc::pid_t {
     if child == 0 {
-        OWN.store(current(), SeqCst);
-        forget_sets();
+        OWNER.store(current(), SeqCst);
+        close_follower_sets();
     }
     child
 }
 
 extern "C" fn before_fork() {
-    let mut inside = Inside::enter();
-    leave_all(&mut inside);
-    MASK.store(inside.quiet.as_ref().map_or(0, |quiet| quiet.program), SeqCst);
-    // It stays closed until after the fork, so that the child's memory is whole.
-    let _ = ManuallyDrop::new(inside);
+    let mut guard = StateGuard::lock();
+    leave_all(&mut guard);
+    MASK.store(guard.signals.as_ref().map_or(0, |signals| signals.mask), SeqCst);
+    // The lock is held until after the fork, so that the child's memory is consistent.
+    let _ = ManuallyDrop::new(guard);
 }
 
 fn after_fork() {
-    gate::open();
-    drop(gate::Quiet { program: MASK.load(SeqCst) });
+    guard::release();
+    drop(guard::SignalsBlocked { mask: MASK.load(SeqCst) });
 }
 
 extern "C" fn in_parent() {
@@ -60,13 +60,13 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    OWN.store(current(), SeqCst);
-    forget_sets();
+    OWNER.store(current(), SeqCst);
+    close_follower_sets();
     after_fork();
 }
 
 extern "C" fn begin() {
-    OWN.store(current(), SeqCst);
+    OWNER.store(current(), SeqCst);
     // SAFETY: the functions stay, as the library does.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child)) };
 }
@@ -77,15 +77,15 @@ extern "C" fn begin() {
 static BEGIN: extern "C" fn() = begin;
 
 /// Before `prctl`: a filter of the program's own may forbid what the library does.
-pub fn controlled(option: c_int) {
+pub fn before_prctl(option: c_int) {
     if option == libc::PR_SET_SECCOMP {
-        stop(&mut Inside::enter());
+        disable(&mut StateGuard::lock());
     }
 }
 
 /// Before `pthread_cancel`, whose thread may be within the library: only the kernel's calls can be cancelled.
-pub fn cancels() {
-    stop(&mut Inside::enter());
+pub fn before_pthread_cancel() {
+    disable(&mut StateGuard::lock());
 }
 
 /// Before `syscall`, by which a program makes any call itself; what comes next.
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn before_syscall(number: c_long, first: c_long, second: c
             crate::epoll::exclude(fd);
             crate::epoll::exclude(second as c_int);
         }
-        libc::SYS_rt_sigaction => signals::changed(),
+        libc::SYS_rt_sigaction => signals::invalidate(),
         // What follows may be anything; calls that nothing else concerns are more frequent.
         libc::SYS_poll
         | libc::SYS_ppoll
@@ -125,14 +125,14 @@ pub unsafe extern "C" fn before_syscall(number: c_long, first: c_long, second: c
         | libc::SYS_epoll_pwait2
         | libc::SYS_seccomp
         | libc::SYS_close_range
-        | libc::SYS_unshare => stop(&mut Inside::enter()),
+        | libc::SYS_unshare => disable(&mut StateGuard::lock()),
         libc::SYS_clone
         | libc::SYS_clone3
         | libc::SYS_fork
         | libc::SYS_vfork
         | libc::SYS_execve
         | libc::SYS_execveat => leave_for_others(),
-        libc::SYS_prctl => controlled(fd),
+        libc::SYS_prctl => before_prctl(fd),
         _ => {}
     }
     NEXT.get()

@@ -50,7 +50,7 @@ pub fn set_errno(error: i32) {
 ///
 /// # Safety
 /// As the call.
-pub unsafe fn call(number: libc::c_long, arguments: [u64; 6]) -> i64 {
+pub unsafe fn syscall(number: libc::c_long, arguments: [u64; 6]) -> i64 {
     let [a, b, c, d, e, f] = arguments;
     let result: i64;
     // SAFETY: the caller's; the kernel changes these two registers only.

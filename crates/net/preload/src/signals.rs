@@ -1,6 +1,6 @@
-//! What becomes of a blocking call that a signal interrupts.
+//! Whether a blocking call is restarted after a signal's handler.
 
-use crate::real::call;
+use crate::real::syscall;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -11,16 +11,16 @@ pub enum Handlers {
     Restart,
     /// A call ends with EINTR after each of them.
     Interrupt,
-    /// It depends on the signal: only the kernel knows which came.
+    /// Whether a call goes on depends on the signal: only the kernel knows which came.
     Mixed,
 }
 
-/// 0: the handlers have changed since they were looked at.
-static KNOWN: AtomicU32 = AtomicU32::new(0);
+/// The result of `inspect`; 0: the handlers may have changed since.
+static CACHED: AtomicU32 = AtomicU32::new(0);
 
-/// The program has changed a handler, or may have.
-pub fn changed() {
-    KNOWN.store(0, SeqCst);
+/// Forgets the result: the program may have changed a handler.
+pub fn invalidate() {
+    CACHED.store(0, SeqCst);
 }
 
 /// The kernel's `struct sigaction`.
@@ -33,10 +33,10 @@ struct Action {
     mask: u64,
 }
 
-/// Looks at all handlers, if they may have changed.
+/// What all handlers have in common; reads them if they may have changed.
 pub fn handlers() -> Handlers {
-    let known = KNOWN.load(SeqCst);
-    let bits = if known != 0 { known } else { look() };
+    let known = CACHED.load(SeqCst);
+    let bits = if known != 0 { known } else { inspect() };
     match bits & 3 {
         3 => Handlers::Mixed,
         2 => Handlers::Interrupt,
@@ -44,20 +44,20 @@ pub fn handlers() -> Handlers {
     }
 }
 
-fn look() -> u32 {
+fn inspect() -> u32 {
     let mut bits = 4;
     // Without the C library's own signals.
     for signal in (1..=64).filter(|signal| ![32, 33].contains(signal)) {
         let mut action = Action::default();
         let arguments = [signal, 0, (&raw mut action).addr() as u64, 8, 0, 0];
         // SAFETY: the kernel writes an action of this form.
-        unsafe { call(libc::SYS_rt_sigaction, arguments) };
+        unsafe { syscall(libc::SYS_rt_sigaction, arguments) };
         // 0 and 1 are no handlers.
         if action.handler > 1 {
             bits |= if action.flags & libc::SA_RESTART as u64 != 0 { 1 } else { 2 };
         }
     }
-    KNOWN.store(bits, SeqCst);
+    CACHED.store(bits, SeqCst);
     bits
 }
 
@@ -75,7 +75,7 @@ mod tests {
             action.sa_flags = flags;
             libc::sigaction(signal, &raw const action, std::ptr::null_mut());
         }
-        changed();
+        invalidate();
     }
 
     #[test]

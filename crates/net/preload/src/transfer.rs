@@ -1,34 +1,35 @@
 //! Reading and writing connections in the shared stack.
 
 use crate::abi::{BAD_SOCKET, WOULD_BLOCK};
-use crate::gate::Quiet;
-use crate::group::{Group, Locked, Slept, Wanted, group};
-use crate::moving::{Route, Why, ended, leave_now, route};
-use crate::real::{call, set_errno};
+use crate::group::{Group, Locked, WaitRequest, WakeReason, group};
+use crate::guard::SignalsBlocked;
+use crate::moving::{LeaveReason, Route, leave_ended, leave_now, route};
+use crate::real::{set_errno, syscall};
 use crate::signals::{Handlers, handlers};
 use crate::table::Slot;
 use libc::{c_int, c_void, iovec, msghdr, off_t};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Bytes of small pieces that are sent as one: each call of the image may make a segment of its own.
-const GATHERED: usize = 8192;
+/// Bytes of small pieces that are sent by one call of the image: each call of the image may make a segment of its own.
+const GATHER_LEN: usize = 8192;
 /// Bytes of a file that are read at once, to be sent.
 const FILE_PIECE: usize = 64 << 10;
 /// Most pieces of a call (`UIO_MAXIOV`).
-const PIECES: usize = 1024;
-/// Flags that change nothing here, or whose effect is only one of speed.
-const RECEIVED: c_int = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
-const SENT: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
+const MAX_IOVECS: usize = 1024;
+/// Flags of receiving and sending that are served, or whose effect is only one of speed.
+const RECEIVE_FLAGS: c_int =
+    libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL | libc::MSG_CMSG_CLOEXEC;
+const SEND_FLAGS: c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE;
 
-/// The kernel is to do it.
+/// The kernel is to serve the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kernel;
 
 /// A result, or an error of the kernel's.
 type Outcome = Result<Result<usize, i32>, Kernel>;
 
-/// What the program is told.
-fn told(outcome: Outcome) -> Option<isize> {
+/// The C function's return value, with `errno`; `None`: the kernel is to serve the call.
+fn to_c_result(outcome: Outcome) -> Option<isize> {
     match outcome {
         Ok(Ok(count)) => Some(count as isize),
         Ok(Err(error)) => {
@@ -43,11 +44,11 @@ fn told(outcome: Outcome) -> Option<isize> {
 pub fn is_nonblocking(fd: c_int) -> bool {
     let arguments = [fd as u64, libc::F_GETFL as u64, 0, 0, 0, 0];
     // SAFETY: the call takes numbers.
-    unsafe { call(libc::SYS_fcntl, arguments) & i64::from(libc::O_NONBLOCK) != 0 }
+    unsafe { syscall(libc::SYS_fcntl, arguments) & i64::from(libc::O_NONBLOCK) != 0 }
 }
 
 /// A call that may have to wait.
-struct Waiting {
+struct BlockingCall {
     fd: c_int,
     handle: u64,
     never: bool,
@@ -56,8 +57,8 @@ struct Waiting {
     has_slept: bool,
 }
 
-/// Why one that waited goes no further.
-enum Stopped {
+/// Why a blocking call stopped waiting.
+enum StopReason {
     /// With this error, if nothing was done.
     Error(i32),
     /// The connection is not there any more, or has ended.
@@ -66,33 +67,39 @@ enum Stopped {
     Mixed,
 }
 
-impl Waiting {
-    fn new(fd: c_int, handle: u64, flags: c_int, most: u64) -> Waiting {
+impl BlockingCall {
+    fn new(fd: c_int, handle: u64, flags: c_int, most: u64) -> BlockingCall {
         let never = flags & libc::MSG_DONTWAIT != 0;
-        Waiting { fd, handle, never, most, until: None, has_slept: false }
+        BlockingCall { fd, handle, never, most, until: None, has_slept: false }
     }
 
     /// Sleeps until it can be tried again.
-    fn sleep(&mut self, locked: Locked, seen: u32, group: &Group, quiet: &Quiet) -> Result<(), Stopped> {
+    fn sleep(
+        &mut self,
+        locked: Locked,
+        seen: u32,
+        group: &Group,
+        signals: &SignalsBlocked,
+    ) -> Result<(), StopReason> {
         if self.never || is_nonblocking(self.fd) {
-            return Err(Stopped::Error(libc::EAGAIN));
+            return Err(StopReason::Error(libc::EAGAIN));
         }
         let handlers = handlers();
         if handlers == Handlers::Mixed {
-            return Err(Stopped::Mixed);
+            return Err(StopReason::Mixed);
         }
         let now = group.now();
         let most = self.most;
         let until = *self.until.get_or_insert(if most == 0 { u64::MAX } else { now.saturating_add(most) });
         if now >= until {
-            return Err(Stopped::Error(libc::EAGAIN));
+            return Err(StopReason::Error(libc::EAGAIN));
         }
         let bits = 1 << (self.handle as u32 % 64);
         self.has_slept = true;
-        match locked.sleep(&Wanted { bits, seen, until, mask: quiet.program, others: &[] }) {
+        match locked.sleep(&WaitRequest { bits, seen, until, mask: signals.mask, others: &[] }) {
             // With a time limit, no call goes on (signal(7)).
-            Slept::Interrupted if handlers == Handlers::Interrupt || most != 0 => {
-                Err(Stopped::Error(libc::EINTR))
+            WakeReason::Interrupted if handlers == Handlers::Interrupt || most != 0 => {
+                Err(StopReason::Error(libc::EINTR))
             }
             _ => Ok(()),
         }
@@ -106,33 +113,43 @@ impl Waiting {
 
     /// The outcome when it stopped after `done` bytes. If the kernel is to go on, the connection leaves; with what
     /// remains if it is to go on with that.
-    fn stopped(&self, stopped: Stopped, done: usize, quiet: Quiet, rest: impl FnOnce() -> i64) -> Outcome {
-        drop(quiet);
+    fn stopped(
+        &self,
+        stopped: StopReason,
+        done: usize,
+        signals: SignalsBlocked,
+        rest: impl FnOnce() -> i64,
+    ) -> Outcome {
+        drop(signals);
         match stopped {
-            Stopped::Mixed if done > 0 => {
-                ended(self.fd, self.handle);
+            StopReason::Mixed if done > 0 => {
+                leave_ended(self.fd, self.handle);
                 Ok(Ok(done + usize::try_from(rest()).unwrap_or(0)))
             }
             _ if done > 0 => Ok(Ok(done)),
-            Stopped::Error(error) => Ok(Err(error)),
-            Stopped::Kernel | Stopped::Mixed => {
-                ended(self.fd, self.handle);
+            StopReason::Error(error) => Ok(Err(error)),
+            StopReason::Kernel | StopReason::Mixed => {
+                leave_ended(self.fd, self.handle);
                 Err(Kernel)
             }
         }
     }
 }
 
-/// Bytes that came to the socket before its connection entered; `None`: there are no more.
+/// Receives bytes that arrived at the kernel's socket before the connection entered; `None`: there are no more.
 ///
 /// # Safety
 /// The memory can be written.
-unsafe fn receive_rest(fd: c_int, slot: &Slot, (at, len): (*const u8, usize)) -> Option<Result<usize, i32>> {
+unsafe fn receive_from_kernel(
+    fd: c_int,
+    slot: &Slot,
+    (at, len): (*const u8, usize),
+) -> Option<Result<usize, i32>> {
     let arguments = [fd as u64, at.addr() as u64, len as u64, libc::MSG_DONTWAIT as u64, 0, 0];
     // SAFETY: the caller's memory, which the kernel checks.
-    let count = unsafe { call(libc::SYS_recvfrom, arguments) };
+    let count = unsafe { syscall(libc::SYS_recvfrom, arguments) };
     if count == -i64::from(libc::EAGAIN) {
-        slot.has_rest.store(false, SeqCst);
+        slot.may_have_unread.store(false, SeqCst);
         return None;
     }
     Some(usize::try_from(count).map_err(|_| -count as i32))
@@ -146,10 +163,10 @@ unsafe fn receive(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Out
     let (mut cursor, mut done) = (Cursor::new(pieces), 0);
     let waits_for_all = flags & libc::MSG_WAITALL != 0;
     while let Some(piece) = cursor.piece()
-        && slot.has_rest.load(SeqCst)
+        && slot.may_have_unread.load(SeqCst)
     {
         // SAFETY: the caller's.
-        match unsafe { receive_rest(fd, slot, piece) } {
+        match unsafe { receive_from_kernel(fd, slot, piece) } {
             Some(Ok(count)) if waits_for_all && count > 0 => {
                 cursor.advance(count);
                 done += count;
@@ -161,10 +178,10 @@ unsafe fn receive(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Out
     if cursor.piece().is_none() {
         return Ok(Ok(done));
     }
-    let quiet = Quiet::begin();
-    let mut waiting = Waiting::new(fd, handle, flags, slot.receive_time.load(SeqCst));
+    let signals = SignalsBlocked::block();
+    let mut waiting = BlockingCall::new(fd, handle, flags, slot.receive_time.load(SeqCst));
     let stopped = loop {
-        let Ok(mut locked) = group.begin() else { break Stopped::Kernel };
+        let Ok(mut locked) = group.begin() else { break StopReason::Kernel };
         let seen = locked.seen();
         let mut result = 0;
         while let Some((at, len)) = cursor.piece() {
@@ -180,7 +197,7 @@ unsafe fn receive(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Out
             WOULD_BLOCK if done == 0 || waits_for_all => {}
             error if error < 0 && error != WOULD_BLOCK => {
                 drop(locked);
-                break Stopped::Kernel;
+                break StopReason::Kernel;
             }
             // The end of the stream, or all that there is.
             count => {
@@ -191,16 +208,16 @@ unsafe fn receive(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Out
                 }
             }
         }
-        if let Err(stopped) = waiting.sleep(locked, seen, group, &quiet) {
+        if let Err(stopped) = waiting.sleep(locked, seen, group, &signals) {
             break stopped;
         }
     };
     waiting.end(group);
-    waiting.stopped(stopped, done, quiet, || {
+    waiting.stopped(stopped, done, signals, || {
         let Some((at, len)) = cursor.piece() else { return 0 };
         let arguments = [fd as u64, at.addr() as u64, len as u64, libc::MSG_WAITALL as u64, 0, 0];
         // SAFETY: the caller's memory.
-        unsafe { call(libc::SYS_recvfrom, arguments) }
+        unsafe { syscall(libc::SYS_recvfrom, arguments) }
     })
 }
 
@@ -209,12 +226,12 @@ unsafe fn receive(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Out
 unsafe fn send(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Outcome {
     let group = group().ok_or(Kernel)?;
     let handle = slot.handle();
-    let quiet = Quiet::begin();
-    let mut waiting = Waiting::new(fd, handle, flags, slot.send_time.load(SeqCst));
+    let signals = SignalsBlocked::block();
+    let mut waiting = BlockingCall::new(fd, handle, flags, slot.send_time.load(SeqCst));
     let (mut cursor, mut done) = (Cursor::new(pieces), 0);
-    let mut gathered = [0_u8; GATHERED];
+    let mut gathered = [0_u8; GATHER_LEN];
     let stopped = loop {
-        let Ok(mut locked) = group.begin() else { break Stopped::Kernel };
+        let Ok(mut locked) = group.begin() else { break StopReason::Kernel };
         let seen = locked.seen();
         let mut result = 0;
         // SAFETY: the caller's memory.
@@ -232,19 +249,19 @@ unsafe fn send(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Outcom
         }
         if result != WOULD_BLOCK {
             drop(locked);
-            break Stopped::Kernel;
+            break StopReason::Kernel;
         }
-        if let Err(stopped) = waiting.sleep(locked, seen, group, &quiet) {
+        if let Err(stopped) = waiting.sleep(locked, seen, group, &signals) {
             break stopped;
         }
     };
     waiting.end(group);
-    waiting.stopped(stopped, done, quiet, || {
+    waiting.stopped(stopped, done, signals, || {
         let mut sent = 0;
         while let Some((at, len)) = cursor.piece() {
             let arguments = [fd as u64, at.addr() as u64, len as u64, flags as u64, 0, 0];
             // SAFETY: the caller's memory.
-            let Ok(count) = usize::try_from(unsafe { call(libc::SYS_sendto, arguments) }) else { break };
+            let Ok(count) = usize::try_from(unsafe { syscall(libc::SYS_sendto, arguments) }) else { break };
             cursor.advance(count);
             sent += count as i64;
         }
@@ -279,16 +296,16 @@ impl Cursor<'_> {
     ///
     /// # Safety
     /// The pieces can be read.
-    unsafe fn chunk(&mut self, gathered: &mut [u8; GATHERED]) -> Option<(*const u8, usize)> {
+    unsafe fn chunk(&mut self, gathered: &mut [u8; GATHER_LEN]) -> Option<(*const u8, usize)> {
         let (at, len) = self.piece()?;
-        if len >= GATHERED || self.pieces[self.index + 1..].iter().all(|piece| piece.iov_len == 0) {
+        if len >= GATHER_LEN || self.pieces[self.index + 1..].iter().all(|piece| piece.iov_len == 0) {
             return Some((at, len));
         }
         let (mut ahead, mut filled) = (Cursor { ..*self }, 0);
-        while filled < GATHERED
+        while filled < GATHER_LEN
             && let Some((at, len)) = ahead.piece()
         {
-            let count = len.min(GATHERED - filled);
+            let count = len.min(GATHER_LEN - filled);
             // SAFETY: the caller's memory, and within `gathered`.
             unsafe { std::ptr::copy_nonoverlapping(at, gathered[filled..].as_mut_ptr(), count) };
             ahead.at += count;
@@ -313,7 +330,7 @@ impl Cursor<'_> {
 ///
 /// # Safety
 /// As of both.
-unsafe fn served(
+unsafe fn serve(
     fd: c_int,
     kernel: impl Fn() -> isize,
     direct: impl FnOnce(&Slot) -> Outcome,
@@ -321,16 +338,16 @@ unsafe fn served(
     match route(fd) {
         Route::Kernel => None,
         Route::Candidate(_busy) => Some(kernel()),
-        Route::Direct(slot) => told(direct(slot)),
+        Route::Direct(slot) => to_c_result(direct(slot)),
     }
 }
 
 /// The pieces of a call; `None`: the kernel says what is wrong with them.
 ///
 /// # Safety
-/// They are as a program gives them to the kernel.
+/// The pieces are as a program gives them to the kernel.
 unsafe fn pieces<'a>(at: *const iovec, count: usize) -> Option<&'a [iovec]> {
-    if count > PIECES || at.is_null() {
+    if count > MAX_IOVECS || at.is_null() {
         return None;
     }
     // SAFETY: the caller's.
@@ -350,13 +367,13 @@ pub unsafe fn read(
     flags: c_int,
     kernel: impl Fn() -> isize,
 ) -> Option<isize> {
-    if flags & !RECEIVED != 0 {
-        leave_now(fd, Why::Unserved);
+    if flags & !RECEIVE_FLAGS != 0 {
+        leave_now(fd, LeaveReason::Unserved);
         return None;
     }
     let piece = [iovec { iov_base: at, iov_len: len.min(isize::MAX as usize) }];
     // SAFETY: the caller's.
-    unsafe { served(fd, kernel, |slot| receive(fd, slot, &piece, flags)) }
+    unsafe { serve(fd, kernel, |slot| receive(fd, slot, &piece, flags)) }
 }
 
 /// Writes by `write` and the like.
@@ -370,13 +387,13 @@ pub unsafe fn write(
     flags: c_int,
     kernel: impl Fn() -> isize,
 ) -> Option<isize> {
-    if flags & !SENT != 0 {
-        leave_now(fd, Why::Unserved);
+    if flags & !SEND_FLAGS != 0 {
+        leave_now(fd, LeaveReason::Unserved);
         return None;
     }
     let piece = [iovec { iov_base: at.cast_mut(), iov_len: len.min(isize::MAX as usize) }];
     // SAFETY: the caller's.
-    unsafe { served(fd, kernel, |slot| send(fd, slot, &piece, flags)) }
+    unsafe { serve(fd, kernel, |slot| send(fd, slot, &piece, flags)) }
 }
 
 /// `readv`.
@@ -386,7 +403,7 @@ pub unsafe fn write(
 pub unsafe fn readv(fd: c_int, at: *const iovec, count: c_int, kernel: impl Fn() -> isize) -> Option<isize> {
     let of = usize::try_from(count).unwrap_or(usize::MAX);
     // SAFETY: the caller's.
-    unsafe { served(fd, kernel, |slot| receive(fd, slot, pieces(at, of).ok_or(Kernel)?, 0)) }
+    unsafe { serve(fd, kernel, |slot| receive(fd, slot, pieces(at, of).ok_or(Kernel)?, 0)) }
 }
 
 /// `writev`.
@@ -396,7 +413,7 @@ pub unsafe fn readv(fd: c_int, at: *const iovec, count: c_int, kernel: impl Fn()
 pub unsafe fn writev(fd: c_int, at: *const iovec, count: c_int, kernel: impl Fn() -> isize) -> Option<isize> {
     let of = usize::try_from(count).unwrap_or(usize::MAX);
     // SAFETY: the caller's.
-    unsafe { served(fd, kernel, |slot| send(fd, slot, pieces(at, of).ok_or(Kernel)?, 0)) }
+    unsafe { serve(fd, kernel, |slot| send(fd, slot, pieces(at, of).ok_or(Kernel)?, 0)) }
 }
 
 /// `recvmsg`.
@@ -411,8 +428,8 @@ pub unsafe fn recvmsg(
 ) -> Option<isize> {
     // SAFETY: the caller's; null is refused by the kernel.
     let simple = unsafe { message.as_ref() }.is_some_and(|message| message.msg_name.is_null());
-    if !simple || flags & !RECEIVED != 0 {
-        leave_now(fd, Why::Unserved);
+    if !simple || flags & !RECEIVE_FLAGS != 0 {
+        leave_now(fd, LeaveReason::Unserved);
         return None;
     }
     let direct = |slot: &Slot| {
@@ -428,7 +445,7 @@ pub unsafe fn recvmsg(
         outcome
     };
     // SAFETY: the caller's.
-    unsafe { served(fd, kernel, direct) }
+    unsafe { serve(fd, kernel, direct) }
 }
 
 /// `sendmsg`.
@@ -445,11 +462,11 @@ pub unsafe fn sendmsg(
     let given = unsafe { message.as_ref() };
     if let Some(given) = given.filter(|given| given.msg_controllen > 0) {
         // SAFETY: the caller's.
-        unsafe { pass(given) };
+        unsafe { handle_rights(given) };
     }
     let plain = given.is_some_and(|given| given.msg_name.is_null() && given.msg_controllen == 0);
-    if !plain || flags & !SENT != 0 {
-        leave_now(fd, Why::Unserved);
+    if !plain || flags & !SEND_FLAGS != 0 {
+        leave_now(fd, LeaveReason::Unserved);
         return None;
     }
     // SAFETY: the caller's.
@@ -458,28 +475,28 @@ pub unsafe fn sendmsg(
         send(fd, slot, pieces(message.msg_iov, message.msg_iovlen).ok_or(Kernel)?, flags)
     };
     // SAFETY: the caller's.
-    unsafe { served(fd, kernel, direct) }
+    unsafe { serve(fd, kernel, direct) }
 }
 
-/// As [`pass`] for several messages.
+/// As [`handle_rights`] for several messages.
 ///
 /// # Safety
 /// As the call.
-pub unsafe fn pass_all(messages: *const libc::mmsghdr, count: u32) {
+pub unsafe fn handle_all_rights(messages: *const libc::mmsghdr, count: u32) {
     if messages.is_null() {
         return;
     }
-    for index in 0..count.min(PIECES as u32) as usize {
+    for index in 0..count.min(MAX_IOVECS as u32) as usize {
         // SAFETY: the caller's.
-        unsafe { pass(&(*messages.add(index)).msg_hdr) };
+        unsafe { handle_rights(&(*messages.add(index)).msg_hdr) };
     }
 }
 
-/// Other processes get descriptors by a message.
+/// Handles the descriptors that a message passes to other processes.
 ///
 /// # Safety
 /// Its control messages can be read.
-unsafe fn pass(message: &msghdr) {
+unsafe fn handle_rights(message: &msghdr) {
     // SAFETY: the caller's; the C library's macros stay within the length.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
@@ -488,7 +505,7 @@ unsafe fn pass(message: &msghdr) {
                 let data = libc::CMSG_DATA(header).cast::<c_int>();
                 let len = control.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
                 for index in 0..len / size_of::<c_int>() {
-                    crate::descriptors::passed(data.add(index).read_unaligned());
+                    crate::descriptors::before_sharing(data.add(index).read_unaligned());
                 }
             }
             header = libc::CMSG_NXTHDR(message, header);
@@ -500,7 +517,7 @@ unsafe fn pass(message: &msghdr) {
 unsafe fn read_file(file: c_int, bytes: &mut [u8], at: off_t) -> Option<Result<usize, i32>> {
     let arguments = [file as u64, bytes.as_mut_ptr().addr() as u64, bytes.len() as u64, at as u64, 0, 0];
     // SAFETY: the kernel writes to `bytes`.
-    let count = unsafe { call(libc::SYS_pread64, arguments) };
+    let count = unsafe { syscall(libc::SYS_pread64, arguments) };
     match usize::try_from(count) {
         Ok(count) => Some(Ok(count)),
         Err(_) if count == -i64::from(libc::ESPIPE) => None,
@@ -519,11 +536,11 @@ pub unsafe fn sendfile(
     count: usize,
     kernel: impl Fn() -> isize,
 ) -> Option<isize> {
-    leave_now(file, Why::Unserved);
+    leave_now(file, LeaveReason::Unserved);
     let seek = |to: off_t, how: c_int| {
         let arguments = [file as u64, to as u64, how as u64, 0, 0, 0];
         // SAFETY: the call takes numbers.
-        unsafe { call(libc::SYS_lseek, arguments) }
+        unsafe { syscall(libc::SYS_lseek, arguments) }
     };
     let direct = |slot: &Slot| -> Outcome {
         // SAFETY: the caller's; null is valid.
@@ -538,7 +555,7 @@ pub unsafe fn sendfile(
             let len = match read {
                 _ if room == 0 => break None,
                 None if done == 0 => {
-                    ended(fd, slot.handle());
+                    leave_ended(fd, slot.handle());
                     return Err(Kernel);
                 }
                 None | Some(Ok(0)) => break None,
@@ -567,7 +584,7 @@ pub unsafe fn sendfile(
         Ok(Ok(done))
     };
     // SAFETY: the caller's.
-    unsafe { served(fd, kernel, direct) }
+    unsafe { serve(fd, kernel, direct) }
 }
 
 /// What a direct connection is ready for.
@@ -577,41 +594,41 @@ pub struct Ready {
     pub write: bool,
     /// The peer sends no more, and all was read.
     pub finished: bool,
-    /// It has ended, or is not in the shared stack: the kernel says what is to be said.
-    pub is_over: bool,
+    /// The connection has ended, or is not in the shared stack: the kernel serves the call.
+    pub is_ended: bool,
     pub unread: usize,
 }
 
-/// Looks at a connection.
+/// What a connection is ready for now.
 pub fn ready(locked: &mut Locked, fd: c_int, slot: &Slot) -> Ready {
     use crate::abi::Flags;
     let (result, flags) = locked.ready(slot.handle());
-    let is_over = result == BAD_SOCKET || result < 0 || flags.has(Flags::CLOSED);
+    let is_ended = result == BAD_SOCKET || result < 0 || flags.has(Flags::CLOSED);
     let mut read = flags.has(Flags::READABLE);
-    if slot.has_rest.load(SeqCst) {
-        read |= rest(fd) > 0;
+    if slot.may_have_unread.load(SeqCst) {
+        read |= unread_in_kernel(fd) > 0;
     }
     let (write, finished) = (flags.has(Flags::WRITABLE), flags.has(Flags::FINISHED));
-    Ready { read, write, finished, is_over, unread: usize::try_from(result).unwrap_or(0) }
+    Ready { read, write, finished, is_ended, unread: usize::try_from(result).unwrap_or(0) }
 }
 
-/// Bytes that came to a socket before its connection entered.
-fn rest(fd: c_int) -> usize {
+/// Bytes in the kernel's socket, which arrived before the connection entered.
+fn unread_in_kernel(fd: c_int) -> usize {
     let mut count: c_int = 0;
     let arguments = [fd as u64, libc::FIONREAD, (&raw mut count).addr() as u64, 0, 0, 0];
     // SAFETY: the kernel writes a number.
-    unsafe { call(libc::SYS_ioctl, arguments) };
+    unsafe { syscall(libc::SYS_ioctl, arguments) };
     usize::try_from(count).unwrap_or(0)
 }
 
 /// How many bytes can be read (`FIONREAD`); `None`: the kernel says it.
 pub fn unread(fd: c_int, slot: &Slot) -> Option<usize> {
     let group = group()?;
-    let _quiet = Quiet::begin();
+    let _signals = SignalsBlocked::block();
     let mut locked = group.begin().ok()?;
     locked.run();
     let ready = ready(&mut locked, fd, slot);
-    (!ready.is_over).then(|| ready.unread + rest(fd))
+    (!ready.is_ended).then(|| ready.unread + unread_in_kernel(fd))
 }
 
 #[cfg(test)]
@@ -629,20 +646,20 @@ mod tests {
 
     #[test]
     fn small_pieces_are_sent_as_one() {
-        let large = vec![7; GATHERED];
+        let large = vec![7; GATHER_LEN];
         let pieces = [piece(b""), piece(b"head"), piece(b"er"), piece(&large), piece(b"last"), piece(b"")];
         let mut cursor = Cursor::new(&pieces);
-        let mut gathered = [0; GATHERED];
+        let mut gathered = [0; GATHER_LEN];
         let mut next = |cursor: &mut Cursor<'_>, count: usize| {
             // SAFETY: the pieces live.
             let chunk = unsafe { cursor.chunk(&mut gathered) }.map(bytes_of);
             cursor.advance(count);
             chunk.map(|chunk| (chunk[0], chunk.len()))
         };
-        assert_eq!(next(&mut cursor, 5), Some((b'h', GATHERED)));
-        assert_eq!(next(&mut cursor, 2), Some((b'r', GATHERED)));
+        assert_eq!(next(&mut cursor, 5), Some((b'h', GATHER_LEN)));
+        assert_eq!(next(&mut cursor, 2), Some((b'r', GATHER_LEN)));
         // One byte of the large one was sent.
-        assert_eq!(next(&mut cursor, GATHERED - 1), Some((7, GATHERED)));
+        assert_eq!(next(&mut cursor, GATHER_LEN - 1), Some((7, GATHER_LEN)));
         assert_eq!(next(&mut cursor, 4), Some((b'l', 4)));
         assert_eq!(next(&mut cursor, 0), None);
     }

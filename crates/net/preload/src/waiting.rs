@@ -1,10 +1,10 @@
 //! `poll`, `select`, and the like, for lists with direct connections.
 
-use crate::gate::{Inside, Quiet};
-use crate::group::{Group, Slept, Wanted, group, timespec};
-use crate::moving::{Busy, bar, ended};
-use crate::real::{call, set_errno};
-use crate::table::{self, CANDIDATE, DIRECT, SET, Slot};
+use crate::group::{Group, WaitRequest, WakeReason, group, timespec};
+use crate::guard::{SignalsBlocked, StateGuard};
+use crate::moving::{KernelCall, leave_ended, restrict_set};
+use crate::real::{set_errno, syscall};
+use crate::table::{self, CANDIDATE, DIRECT, EPOLL, Slot};
 use crate::transfer::{Ready, ready};
 use libc::{c_int, c_short, fd_set, pollfd};
 use std::cell::Cell;
@@ -13,9 +13,9 @@ use std::sync::atomic::Ordering::SeqCst;
 const READ: c_short = libc::POLLIN | libc::POLLRDNORM;
 const WRITE: c_short = libc::POLLOUT | libc::POLLWRNORM;
 /// Entries of a list that needs no memory of its own.
-const FEW: usize = 64;
+const INLINE_ENTRIES: usize = 64;
 
-/// The entry of a connection.
+/// The `revents` of a connection.
 fn events(ready: Ready, wanted: c_short) -> c_short {
     let read = if ready.read { READ } else { 0 };
     let write = if ready.write { WRITE } else { 0 };
@@ -23,17 +23,17 @@ fn events(ready: Ready, wanted: c_short) -> c_short {
     (read | write | finished) & wanted
 }
 
-/// What is in a list.
+/// What a list has.
 enum List {
-    /// Nothing that concerns the library.
+    /// No descriptor that concerns the library.
     Kernel,
     /// Sockets that may not enter until the kernel's call is over.
     Candidates,
     Direct,
 }
 
-/// Looks at the states of a list. Sets with direct members are the kernel's from now on.
-fn kind(list: &[pollfd]) -> List {
+/// Says what a list has. Its epoll sets are the kernel's alone from now on.
+fn classify(list: &[pollfd]) -> List {
     let (mut kind, mut has_direct) = (List::Kernel, false);
     for entry in list {
         match table::known(entry.fd).map(|slot| (slot, slot.state.load(SeqCst))) {
@@ -42,7 +42,7 @@ fn kind(list: &[pollfd]) -> List {
                 slot.is_awaited.store(true, SeqCst);
                 kind = List::Candidates;
             }
-            Some((_, SET)) => bar(&mut Inside::enter(), entry.fd),
+            Some((_, EPOLL)) => restrict_set(&mut StateGuard::lock(), entry.fd),
             _ => {}
         }
     }
@@ -60,13 +60,13 @@ pub unsafe fn poll(
     mask: Option<u64>,
     kernel: impl Fn() -> c_int,
 ) -> Option<c_int> {
-    if list.is_null() || count == 0 || count > table::MOST {
+    if list.is_null() || count == 0 || count > table::MAX_DESCRIPTORS {
         return None;
     }
     // SAFETY: the caller's.
     let list = unsafe { std::slice::from_raw_parts_mut(list, count) };
     loop {
-        match kind(list) {
+        match classify(list) {
             List::Kernel => return None,
             List::Direct => {
                 if let Some(result) = wait(list, most, mask) {
@@ -80,7 +80,7 @@ pub unsafe fn poll(
                 }
             }
             List::Candidates => {
-                if let Some(_busy) = candidates(list) {
+                if let Some(_busy) = hold_candidates(list) {
                     return Some(kernel());
                 }
             }
@@ -89,28 +89,29 @@ pub unsafe fn poll(
 }
 
 /// Keeps the candidates of a list from entering; `None`: one has entered.
-fn candidates(list: &[pollfd]) -> Option<Vec<Busy>> {
+fn hold_candidates(list: &[pollfd]) -> Option<Vec<KernelCall>> {
     let known = list.iter().filter_map(|entry| table::known(entry.fd));
     let may_enter = |slot: &&Slot| slot.is(CANDIDATE) || slot.is(table::ENTERING) || slot.is(DIRECT);
-    let busy: Option<Vec<Busy>> = known.filter(may_enter).map(|slot| Busy::begin(slot, CANDIDATE)).collect();
+    let busy: Option<Vec<KernelCall>> =
+        known.filter(may_enter).map(|slot| KernelCall::begin(slot, CANDIDATE)).collect();
     if busy.is_none() {
-        // One that is entering now, is inside.
-        drop(Inside::enter());
+        // The thread whose connection is entering has the lock.
+        drop(StateGuard::lock());
     }
     busy
 }
 
 /// The direct connections of a list, and the kernel's descriptors as a list.
-struct Parts {
+struct SplitList {
     direct: Vec<(usize, i32, &'static Slot)>,
     others: Vec<pollfd>,
     bits: u64,
     has_others: bool,
 }
 
-impl Parts {
-    fn of(list: &[pollfd]) -> Parts {
-        let (mut direct, mut others) = (Vec::with_capacity(FEW), list.to_vec());
+impl SplitList {
+    fn of(list: &[pollfd]) -> SplitList {
+        let (mut direct, mut others) = (Vec::with_capacity(INLINE_ENTRIES), list.to_vec());
         let (mut bits, mut has_others) = (0, false);
         for (index, other) in others.iter_mut().enumerate() {
             other.revents = 0;
@@ -123,26 +124,26 @@ impl Parts {
                 None => has_others |= other.fd >= 0,
             }
         }
-        Parts { direct, others, bits, has_others }
+        SplitList { direct, others, bits, has_others }
     }
 }
 
-/// `None`: the list is to be looked at again.
+/// Waits for a list with direct connections. `None`: the list is to be classified again.
 fn wait(list: &mut [pollfd], most: Option<u64>, mask: Option<u64>) -> Option<Result<c_int, i32>> {
     let group = group()?;
-    let mut parts = Parts::of(list);
-    let _busy = candidates(&parts.others)?;
+    let mut parts = SplitList::of(list);
+    let _busy = hold_candidates(&parts.others)?;
     let until = most.map_or(u64::MAX, |most| group.now().saturating_add(most));
-    let quiet = Quiet::begin();
-    let mask = mask.unwrap_or(quiet.program);
+    let signals = SignalsBlocked::block();
+    let mask = mask.unwrap_or(signals.mask);
     let mut has_slept = false;
     let result = loop {
         if parts.has_others {
-            now_ready(&mut parts.others);
+            poll_now(&mut parts.others);
         }
-        let Ok(mut locked) = group.begin() else { break over(quiet, &parts) };
+        let Ok(mut locked) = group.begin() else { break leave_lost(signals, &parts) };
         locked.run();
-        locked.tell();
+        locked.publish_ready();
         let seen = locked.seen();
         let mut count = 0;
         let mut is_over = None;
@@ -151,15 +152,15 @@ fn wait(list: &mut [pollfd], most: Option<u64>, mask: Option<u64>) -> Option<Res
         }
         for (index, fd, slot) in &parts.direct {
             let found = ready(&mut locked, *fd, slot);
-            if found.is_over {
+            if found.is_ended {
                 is_over = Some((*fd, slot.handle()));
             }
             list[*index].revents = events(found, list[*index].events);
         }
         if let Some((fd, handle)) = is_over {
             drop(locked);
-            drop(quiet);
-            ended(fd, handle);
+            drop(signals);
+            leave_ended(fd, handle);
             break None;
         }
         count += list.iter().filter(|entry| entry.revents != 0).count();
@@ -169,8 +170,8 @@ fn wait(list: &mut [pollfd], most: Option<u64>, mask: Option<u64>) -> Option<Res
         }
         has_slept = true;
         let others = if parts.has_others { &parts.others[..] } else { &[] };
-        let wanted = Wanted { bits: parts.bits, seen, until, mask, others };
-        if locked.sleep(&wanted) == Slept::Interrupted {
+        let wanted = WaitRequest { bits: parts.bits, seen, until, mask, others };
+        if locked.sleep(&wanted) == WakeReason::Interrupted {
             break Some(Err(libc::EINTR));
         }
     };
@@ -184,35 +185,35 @@ fn finish(group: &Group, has_slept: bool) {
     }
 }
 
-/// The stack is lost: all of a list leave.
-fn over<T>(quiet: Quiet, parts: &Parts) -> Option<T> {
-    drop(quiet);
-    parts.direct.iter().for_each(|(_, fd, slot)| ended(*fd, slot.handle()));
+/// Makes all connections of a list leave, since the stack is lost.
+fn leave_lost<T>(signals: SignalsBlocked, parts: &SplitList) -> Option<T> {
+    drop(signals);
+    parts.direct.iter().for_each(|(_, fd, slot)| leave_ended(*fd, slot.handle()));
     None
 }
 
-/// What of the kernel's is ready now.
-fn now_ready(others: &mut [pollfd]) {
+/// Polls the kernel's descriptors without waiting.
+fn poll_now(others: &mut [pollfd]) {
     let time = timespec(0);
     let (at, count) = (others.as_mut_ptr().addr() as u64, others.len() as u64);
     let arguments = [at, count, (&raw const time).addr() as u64, 0, 8, 0];
     // SAFETY: the kernel reads and writes the list.
-    unsafe { call(libc::SYS_ppoll, arguments) };
+    unsafe { syscall(libc::SYS_ppoll, arguments) };
 }
 
 /// Whether a set of `select` has a descriptor.
 ///
 /// # Safety
-/// It is null, or has as many bits.
-unsafe fn has(set: *const fd_set, fd: c_int) -> bool {
+/// The set is null, or has as many bits.
+unsafe fn fd_is_set(set: *const fd_set, fd: c_int) -> bool {
     let words = set.cast::<u64>();
     // SAFETY: the caller's.
     !set.is_null() && unsafe { *words.add(fd as usize / 64) } >> (fd as usize % 64) & 1 != 0
 }
 
 /// # Safety
-/// As [`has`].
-unsafe fn put(set: *mut fd_set, fd: c_int, is_in: bool) {
+/// As [`fd_is_set`].
+unsafe fn fd_assign(set: *mut fd_set, fd: c_int, is_in: bool) {
     if set.is_null() {
         return;
     }
@@ -235,13 +236,14 @@ pub unsafe fn select(
 ) -> Option<c_int> {
     const EXCEPT: c_short = libc::POLLPRI;
     let [reads, writes, excepts] = sets;
-    if count <= 0 || count as usize > table::MOST {
+    if count <= 0 || count as usize > table::MAX_DESCRIPTORS {
         return None;
     }
     let mut list = Vec::new();
     for fd in 0..count {
         // SAFETY: the caller's.
-        let [read, write, except] = unsafe { [has(reads, fd), has(writes, fd), has(excepts, fd)] };
+        let [read, write, except] =
+            unsafe { [fd_is_set(reads, fd), fd_is_set(writes, fd), fd_is_set(excepts, fd)] };
         let events = [(read, READ), (write, WRITE), (except, EXCEPT)];
         let events = events.iter().filter(|(wanted, _)| *wanted).fold(0, |all, (_, events)| all | events);
         if events != 0 {
@@ -271,7 +273,7 @@ pub unsafe fn select(
         for (set, wanted, ready) in told {
             let is_in = entry.events & wanted != 0 && entry.revents & ready != 0;
             // SAFETY: the caller's.
-            unsafe { put(set, entry.fd, is_in) };
+            unsafe { fd_assign(set, entry.fd, is_in) };
             found += c_int::from(is_in);
         }
     }

@@ -1,7 +1,7 @@
 //! A network interface that carries the captured frames, for programs that capture from interfaces only.
 //!
-//! It is a TAP without addresses. The frames are sent through it, so that programs on the host see them as outgoing
-//! and the host's stack never receives them; what arrives at the other end of the TAP is discarded.
+//! The interface is a TAP without addresses. The frames are sent through it, so that programs on the host see them as
+//! outgoing and the host's stack never receives them; what arrives at the other end of the TAP is discarded.
 
 use super::reader::Frame;
 use crate::fail::Fail;
@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, OwnedFd};
 /// The largest MTU of a TAP: frames have at most 64 KB with their Ethernet header.
 const MTU: u16 = 65_521;
 /// Bytes that are discarded at once.
-const DISCARDED: usize = 64 << 10;
+const DISCARD_LEN: usize = 64 << 10;
 
-/// The interface.
+/// The interface that gets the frames.
 pub struct Mirror {
     tap: OwnedFd,
     socket: OwnedFd,
@@ -47,7 +47,7 @@ impl Mirror {
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let settings = PacketSettings { interface: name, only_sends: true, ..PacketSettings::default() };
         let socket = open_packet(&settings).map_err(failed)?;
-        Ok(Mirror { tap, socket, name: name.into(), refused: 0, discarded: vec![0; DISCARDED] })
+        Ok(Mirror { tap, socket, name: name.into(), refused: 0, discarded: vec![0; DISCARD_LEN] })
     }
 
     /// Sends a frame through it.

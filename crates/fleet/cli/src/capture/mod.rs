@@ -30,9 +30,9 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Time between two looks at the copies, while there are none, and while there are some.
-pub const IDLE: Duration = Duration::from_millis(10);
-pub const BUSY: Duration = Duration::from_millis(1);
+/// Time between two reads of the copies, while there are none, and while there are some.
+pub const IDLE_INTERVAL: Duration = Duration::from_millis(10);
+pub const BUSY_INTERVAL: Duration = Duration::from_millis(1);
 /// Memory for copies that were not read yet, in MB, unless the command line says another.
 pub const BUFFER_MB: u64 = 32;
 
@@ -188,7 +188,7 @@ async fn follow(
     count: Option<u64>,
 ) -> Result<(), WriteError> {
     let mut is_last = false;
-    let mut pause = BUSY;
+    let mut pause = BUSY_INTERVAL;
     loop {
         let frames: Vec<Frame> = reader.next(is_last).map_err(WriteError::Failed)?;
         for frame in &frames {
@@ -202,7 +202,7 @@ async fn follow(
             return Ok(());
         }
         is_last = reader.is_over();
-        pause = if frames.is_empty() { (2 * pause).min(IDLE) } else { BUSY };
+        pause = if frames.is_empty() { (2 * pause).min(IDLE_INTERVAL) } else { BUSY_INTERVAL };
         is_last |= signals.within(pause).await;
         if !is_last && sink.is_closed() {
             return Err(WriteError::Closed);

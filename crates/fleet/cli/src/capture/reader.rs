@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// How far a frame's time may be behind the time at which it is read, in nanoseconds.
-const FUTURE: u64 = 1_000_000_000;
+const MAX_AHEAD: u64 = 1_000_000_000;
 
 /// A captured frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,9 +19,9 @@ pub struct Frame {
     pub event: CaptureEvent,
     /// Nanoseconds since 1970.
     pub time: u64,
-    /// Its length in bytes.
+    /// Length of the frame in bytes.
     pub len: u32,
-    /// Its first bytes.
+    /// The first bytes of the frame.
     pub data: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl Reader {
             let read = consumer.drain(&lane, |record, data| {
                 let (event, data) = (CaptureEvent::of_kind(record.kind), data.to_vec());
                 // Attack: a `data` process that was taken over, and frames that would wait for ever.
-                let time = record.time.min(began.saturating_add(FUTURE));
+                let time = record.time.min(began.saturating_add(MAX_AHEAD));
                 waiting.push(Frame { port: record.port, event, time, len: record.len, data });
             });
             read.map_err(|_| "the copies of the data process can't be read; capture again")?;

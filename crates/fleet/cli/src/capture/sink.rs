@@ -17,13 +17,13 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Bytes after which what was encoded is written, without waiting for more.
-const ENOUGH: usize = 256 << 10;
+/// Bytes of encoded frames that are written without waiting for more.
+const FLUSH_LEN: usize = 256 << 10;
 
 /// How frames are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// As pcapng.
+    /// The pcapng format.
     Pcapng,
     /// A line of text each.
     Text,
@@ -93,15 +93,17 @@ pub struct Sink {
     /// What was encoded and not written.
     encoded: Vec<u8>,
     /// The last frames, encoded, with their total size and its limit; `None` unless `--ring` is given.
-    recent: Option<Recent>,
+    recent: Option<RecentFrames>,
     frames: u64,
     begun: u64,
 }
 
-struct Recent {
+/// The last frames of a capture, encoded, which are written at its end.
+struct RecentFrames {
     frames: VecDeque<Vec<u8>>,
+    /// Bytes of all of them, and the most that are kept.
     bytes: usize,
-    most: usize,
+    limit: usize,
 }
 
 impl Sink {
@@ -121,7 +123,7 @@ impl Sink {
             }
         }
         let most = |mb: u64| usize::try_from(mb << 20).unwrap_or(usize::MAX);
-        let recent = ring.map(|mb| Recent { frames: VecDeque::new(), bytes: 0, most: most(mb) });
+        let recent = ring.map(|mb| RecentFrames { frames: VecDeque::new(), bytes: 0, limit: most(mb) });
         let ports = capture.ports.clone();
         let begun = since_1970();
         let mut sink = Sink { mirror: None, output, format, ports, encoded, recent, frames: 0, begun };
@@ -168,11 +170,11 @@ impl Sink {
         }
         let Some(recent) = &mut self.recent else {
             self.encoded = one;
-            return if self.encoded.len() >= ENOUGH { self.flush() } else { Ok(()) };
+            return if self.encoded.len() >= FLUSH_LEN { self.flush() } else { Ok(()) };
         };
         recent.bytes += one.len();
         recent.frames.push_back(one);
-        while recent.bytes > recent.most {
+        while recent.bytes > recent.limit {
             let Some(oldest) = recent.frames.pop_front() else { break };
             recent.bytes -= oldest.len();
         }

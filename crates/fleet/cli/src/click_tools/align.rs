@@ -1,5 +1,5 @@
 //! `click-align`: adds Align elements where they are needed.
-use super::command::{About, Id, end, read};
+use super::command::{About, OptionId, end, read};
 use super::known::Known;
 use super::options::{Word, flag};
 use ringway_click_lang::tools::align::align;
@@ -25,7 +25,8 @@ Options:
 
 /// Runs it.
 pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {
-    let options = vec![flag("userlevel", Some('u'), Id::Own(())), flag("verbose", Some('V'), Id::Own(()))];
+    let options =
+        vec![flag("userlevel", Some('u'), OptionId::Own(())), flag("verbose", Some('V'), OptionId::Own(()))];
     let common = read(&About { program, usage: USAGE }, options, arguments, |common, word| match word {
         Word::Argument(text) => common.argument(text),
         Word::Option((), ..) => Ok(()),

@@ -1,5 +1,5 @@
 //! `click-combine`: several configurations as one, joined at their devices.
-use super::command::{About, Id, end, read};
+use super::command::{About, OptionId, end, read};
 use super::files::{Common, Libraries, load};
 use super::options::{Word, flag, valued};
 use ringway_click_lang::tools::combine::{Component, combine};
@@ -25,7 +25,7 @@ Options:
 ";
 
 #[derive(Clone, Copy)]
-enum Own {
+enum OwnOption {
     Name,
     Link,
     Config,
@@ -48,11 +48,11 @@ struct Parts {
 pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {
     // Unlike the shared ones, its `-f` and `-e` may be repeated.
     let options = vec![
-        flag("config", Some('c'), Id::Own(Own::Config)),
-        valued("expression", Some('e'), Id::Own(Own::Expression)),
-        valued("file", Some('f'), Id::Own(Own::File)),
-        valued("link", Some('l'), Id::Own(Own::Link)),
-        valued("name", Some('n'), Id::Own(Own::Name)),
+        flag("config", Some('c'), OptionId::Own(OwnOption::Config)),
+        valued("expression", Some('e'), OptionId::Own(OwnOption::Expression)),
+        valued("file", Some('f'), OptionId::Own(OwnOption::File)),
+        valued("link", Some('l'), OptionId::Own(OwnOption::Link)),
+        valued("name", Some('n'), OptionId::Own(OwnOption::Name)),
     ];
     let mut parts = Parts::default();
     let common = read(&About { program, usage: USAGE }, options, arguments, |_, word| {
@@ -66,17 +66,17 @@ pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {
 }
 
 impl Parts {
-    fn take(&mut self, word: Word<Own>) {
+    fn take(&mut self, word: Word<OwnOption>) {
         match word {
-            Word::Option(Own::Config, ..) => self.config_only = true,
-            Word::Option(Own::Link, text, _) => self.links.push(text),
-            Word::Option(Own::Name, name, _) => {
+            Word::Option(OwnOption::Config, ..) => self.config_only = true,
+            Word::Option(OwnOption::Link, text, _) => self.links.push(text),
+            Word::Option(OwnOption::Name, name, _) => {
                 if self.next_name.replace(name).is_some() {
                     eprintln!("click-combine: warning: router name specified twice");
                 }
             }
-            Word::Option(Own::File, file, _) => self.component("", &file, false),
-            Word::Option(Own::Expression, text, _) => self.component("", &text, true),
+            Word::Option(OwnOption::File, file, _) => self.component("", &file, false),
+            Word::Option(OwnOption::Expression, text, _) => self.component("", &text, true),
             Word::Argument(text) => match (text.split_once(':'), text.split_once('=')) {
                 (Some((name, file)), _) => self.component(name, file, false),
                 (None, Some((name, file))) if !name.contains('.') => self.component(name, file, false),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 /// Options that most tools have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shared {
+pub enum SharedOption {
     /// `-f FILE`
     File,
     /// `-e EXPRESSION`
@@ -20,30 +20,30 @@ pub enum Shared {
     Version,
 }
 
-/// An option: one that most tools have, or the tool's own.
+/// Identifies an option of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Id<T> {
-    /// Shared.
-    Shared(Shared),
-    /// Own.
+pub enum OptionId<T> {
+    /// An option that most tools have.
+    Shared(SharedOption),
+    /// An option of this tool alone.
     Own(T),
 }
 
 /// `-f`, `-e`, `-o`, `-C`, `--help` and `-v`.
-pub const fn shared<T>() -> [Opt<Id<T>>; 6] {
+pub const fn shared<T>() -> [Opt<OptionId<T>>; 6] {
     [
-        valued("clickpath", Some('C'), Id::Shared(Shared::ClickPath)),
-        valued("expression", Some('e'), Id::Shared(Shared::Expression)),
-        valued("file", Some('f'), Id::Shared(Shared::File)),
-        flag("help", None, Id::Shared(Shared::Help)),
-        valued("output", Some('o'), Id::Shared(Shared::Output)),
-        flag("version", Some('v'), Id::Shared(Shared::Version)),
+        valued("clickpath", Some('C'), OptionId::Shared(SharedOption::ClickPath)),
+        valued("expression", Some('e'), OptionId::Shared(SharedOption::Expression)),
+        valued("file", Some('f'), OptionId::Shared(SharedOption::File)),
+        flag("help", None, OptionId::Shared(SharedOption::Help)),
+        valued("output", Some('o'), OptionId::Shared(SharedOption::Output)),
+        flag("version", Some('v'), OptionId::Shared(SharedOption::Version)),
     ]
 }
 
 /// Name and help text of a tool.
 pub struct About<'a> {
-    /// Its name.
+    /// The tool's name.
     pub program: &'a str,
     /// What `--help` prints.
     pub usage: &'a str,
@@ -56,31 +56,33 @@ pub type Taken = Result<(), String>;
 /// that must not continue, for example after `--help`.
 pub fn read<T: Copy>(
     about: &About,
-    options: Vec<Opt<Id<T>>>,
+    options: Vec<Opt<OptionId<T>>>,
     arguments: Vec<String>,
     mut own: impl FnMut(&mut Common, Word<T>) -> Taken,
 ) -> Result<Common, ExitCode> {
-    let options: Vec<Opt<Id<T>>> = options.into_iter().chain(shared()).collect();
+    let options: Vec<Opt<OptionId<T>>> = options.into_iter().chain(shared()).collect();
     let mut common = Common::default();
     for word in Words::new(&options, arguments) {
         let taken = match word {
             Err(error) => Err(error),
             Ok(Word::Argument(text)) => own(&mut common, Word::Argument(text)),
-            Ok(Word::Option(Id::Own(id), value, negated)) => {
+            Ok(Word::Option(OptionId::Own(id), value, negated)) => {
                 own(&mut common, Word::Option(id, value, negated))
             }
-            Ok(Word::Option(Id::Shared(Shared::Help), ..)) => {
+            Ok(Word::Option(OptionId::Shared(SharedOption::Help), ..)) => {
                 print!("{}", about.usage);
                 return Err(ExitCode::SUCCESS);
             }
-            Ok(Word::Option(Id::Shared(Shared::Version), ..)) => {
+            Ok(Word::Option(OptionId::Shared(SharedOption::Version), ..)) => {
                 println!("{} (Ringway) {}", about.program, env!("CARGO_PKG_VERSION"));
                 return Err(ExitCode::SUCCESS);
             }
-            Ok(Word::Option(Id::Shared(Shared::File), file, _)) => common.set_router(file, false),
-            Ok(Word::Option(Id::Shared(Shared::Expression), text, _)) => common.set_router(text, true),
-            Ok(Word::Option(Id::Shared(Shared::Output), file, _)) => common.set_output(file),
-            Ok(Word::Option(Id::Shared(Shared::ClickPath), path, _)) => {
+            Ok(Word::Option(OptionId::Shared(SharedOption::File), file, _)) => common.set_router(file, false),
+            Ok(Word::Option(OptionId::Shared(SharedOption::Expression), text, _)) => {
+                common.set_router(text, true)
+            }
+            Ok(Word::Option(OptionId::Shared(SharedOption::Output), file, _)) => common.set_output(file),
+            Ok(Word::Option(OptionId::Shared(SharedOption::ClickPath), path, _)) => {
                 common.click_path = Some(path);
                 Ok(())
             }

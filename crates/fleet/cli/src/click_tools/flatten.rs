@@ -1,5 +1,5 @@
 //! `click-flatten`: expands compound elements.
-use super::command::{About, Id, end, read};
+use super::command::{About, OptionId, end, read};
 use super::options::{Word, flag, switch};
 use std::process::ExitCode;
 
@@ -24,7 +24,7 @@ Options:
 ";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Own {
+enum OwnOption {
     Show(Show),
     ExpandVariables,
 }
@@ -41,21 +41,21 @@ enum Show {
 
 /// Runs it.
 pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {
-    let show = |show| Id::Own(Own::Show(show));
+    let show = |show| OptionId::Own(OwnOption::Show(show));
     let options = vec![
         flag("classes", Some('c'), show(Show::Classes)),
         flag("config", None, show(Show::Configuration)),
         flag("declarations", Some('d'), show(Show::Declarations)),
         flag("elements", Some('n'), show(Show::Names)),
         flag("names", Some('n'), show(Show::Names)),
-        switch("expand-vars", None, Id::Own(Own::ExpandVariables)),
+        switch("expand-vars", None, OptionId::Own(OwnOption::ExpandVariables)),
     ];
     let (mut show, mut expand) = (Show::Archive, false);
     let common = read(&About { program, usage: USAGE }, options, arguments, |common, word| {
         match word {
             Word::Argument(text) => return common.argument(text),
-            Word::Option(Own::Show(what), ..) => show = what,
-            Word::Option(Own::ExpandVariables, _, negated) => expand = !negated,
+            Word::Option(OwnOption::Show(what), ..) => show = what,
+            Word::Option(OwnOption::ExpandVariables, _, negated) => expand = !negated,
         }
         Ok(())
     });

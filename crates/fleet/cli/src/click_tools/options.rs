@@ -3,9 +3,9 @@
 
 /// An option.
 pub struct Opt<T> {
-    /// Its long name.
+    /// The long name.
     pub long: &'static str,
-    /// Its short name.
+    /// The short name.
     pub short: Option<char>,
     /// Whether a value follows.
     pub value: bool,

@@ -1,5 +1,5 @@
 //! `click-uncombine`: takes a component out of a combined configuration.
-use super::command::{About, Id, end, read};
+use super::command::{About, OptionId, end, read};
 use super::options::{Word, valued};
 use ringway_click_lang::tools::combine::uncombine;
 use ringway_click_lang::{Diagnostics, Limits};
@@ -20,16 +20,16 @@ Options:
 ";
 
 #[derive(Clone, Copy)]
-enum Own {
+enum OwnOption {
     Name,
 }
 
 /// Runs it.
 pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {
-    let options = vec![valued("name", Some('n'), Id::Own(Own::Name))];
+    let options = vec![valued("name", Some('n'), OptionId::Own(OwnOption::Name))];
     let mut component: Option<String> = None;
     let common = read(&About { program, usage: USAGE }, options, arguments, |common, word| {
-        let (Word::Argument(name) | Word::Option(Own::Name, name, _)) = match word {
+        let (Word::Argument(name) | Word::Option(OwnOption::Name, name, _)) = match word {
             Word::Argument(file) if common.router.is_none() => return common.set_router(file, false),
             other => other,
         };

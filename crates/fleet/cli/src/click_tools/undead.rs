@@ -1,5 +1,5 @@
 //! `click-undead`: removes dead elements.
-use super::command::{About, Id, end, read};
+use super::command::{About, OptionId, end, read};
 use super::known::Known;
 use super::options::{Word, switch};
 use ringway_click_lang::tools::undead::undead;
@@ -24,7 +24,7 @@ Options:
 ";
 
 #[derive(Clone, Copy)]
-enum Own {
+enum OwnOption {
     Config,
     Ignored,
 }
@@ -32,16 +32,16 @@ enum Own {
 /// Runs it.
 pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {
     let options = vec![
-        switch("config", Some('c'), Id::Own(Own::Config)),
-        switch("user", Some('u'), Id::Own(Own::Ignored)),
-        switch("verbose", Some('V'), Id::Own(Own::Ignored)),
+        switch("config", Some('c'), OptionId::Own(OwnOption::Config)),
+        switch("user", Some('u'), OptionId::Own(OwnOption::Ignored)),
+        switch("verbose", Some('V'), OptionId::Own(OwnOption::Ignored)),
     ];
     let mut config_only = false;
     let common = read(&About { program, usage: USAGE }, options, arguments, |common, word| {
         match word {
             Word::Argument(text) => return common.argument(text),
-            Word::Option(Own::Config, _, negated) => config_only = !negated,
-            Word::Option(Own::Ignored, ..) => {}
+            Word::Option(OwnOption::Config, _, negated) => config_only = !negated,
+            Word::Option(OwnOption::Ignored, ..) => {}
         }
         Ok(())
     });

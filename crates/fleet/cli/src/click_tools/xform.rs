@@ -1,5 +1,5 @@
 //! `click-xform`: replaces patterns of elements.
-use super::command::{About, Id, end, read};
+use super::command::{About, OptionId, end, read};
 use super::files::{Libraries, load};
 use super::options::{Word, switch, valued};
 use ringway_click_lang::tools::xform::{Pattern, transform};
@@ -24,7 +24,7 @@ Options:
 ";
 
 #[derive(Clone, Copy)]
-enum Own {
+enum OwnOption {
     Patterns,
     Reverse,
 }
@@ -32,14 +32,14 @@ enum Own {
 /// Runs it.
 pub fn run(program: &str, arguments: Vec<String>) -> ExitCode {
     let options = vec![
-        valued("patterns", Some('p'), Id::Own(Own::Patterns)),
-        switch("reverse", Some('r'), Id::Own(Own::Reverse)),
+        valued("patterns", Some('p'), OptionId::Own(OwnOption::Patterns)),
+        switch("reverse", Some('r'), OptionId::Own(OwnOption::Reverse)),
     ];
     let (mut files, mut reverse, mut any_argument) = (Vec::new(), false, false);
     let common = read(&About { program, usage: USAGE }, options, arguments, |common, word| {
         match word {
-            Word::Option(Own::Patterns, file, _) => files.push(file),
-            Word::Option(Own::Reverse, _, negated) => reverse = !negated,
+            Word::Option(OwnOption::Patterns, file, _) => files.push(file),
+            Word::Option(OwnOption::Reverse, _, negated) => reverse = !negated,
             Word::Argument(text) => {
                 if common.variable(&text)? {
                     return Ok(());

@@ -8,7 +8,7 @@ use crate::arguments::{At, Ping, PktgenCommand, Pong, Rfc2544, Rx, Target, Tx, U
 use crate::fail::Fail;
 use crate::target::ring_socket;
 use crate::text;
-use output::{Meter, Ran, Returned};
+use output::{Meter, ReturnedView, Rfc2544View};
 use ringway_pktgen::rfc2544::{self, MeasureError, Options};
 use ringway_pktgen::run::{Load, ping, pong, receive, transmit};
 use ringway_pktgen::{Checker, Generator, Rate, RingLine, monotonic};
@@ -31,7 +31,7 @@ pub fn pktgen(target: &Target, json: bool, command: PktgenCommand) -> Result<(),
 }
 
 /// Where frames are sent to unless the command line says otherwise, and the address of `pong`.
-const OTHER: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
+const PONG_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
 fn ring(target: &Target, port: &str, slots: u32) -> Result<Ring, Fail> {
     let path = ring_socket(target, port, &["ring", "pipe"])?;
@@ -156,14 +156,14 @@ fn pongs(target: &Target, json: bool, arguments: &Pong) -> Result<(), Fail> {
         let is_late = duration.is_some_and(|time| now.saturating_sub(began) >= time);
         signals.goes_on() && !is_late && count.is_none_or(|count| frames < count)
     });
-    output::print(&Returned { returned: returned.map_err(Fail::because)? }, json);
+    output::print(&ReturnedView { returned: returned.map_err(Fail::because)? }, json);
     let (mut ring, _) = line.into_rings();
     output::settled(&mut ring);
     Ok(())
 }
 
 fn measure(target: &Target, json: bool, arguments: &Rfc2544) -> Result<(), Fail> {
-    let flows = arguments.headers.flows(OTHER);
+    let flows = arguments.headers.flows(PONG_MAC);
     let options = Options {
         sizes: arguments.sizes.clone(),
         trial: arguments.trial,
@@ -195,7 +195,7 @@ fn measure(target: &Target, json: bool, arguments: &Rfc2544) -> Result<(), Fail>
         MeasureError::Ended => Fail::Late(error.to_string()),
         error => Fail::because(error),
     })?;
-    output::print(&Ran(&report), json);
+    output::print(&Rfc2544View(&report), json);
     if let Some(path) = &arguments.svg {
         let written = std::fs::write(path, rfc2544::svg(&report));
         written.map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?;

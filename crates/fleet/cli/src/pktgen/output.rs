@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Something that is shown to people or to programs.
-pub trait Shown: Serialize {
+/// A result that is printed as text, or as JSON.
+pub trait Output: Serialize {
     /// For people.
     fn show(&self);
 }
 
 /// Prints it.
-pub fn print(what: &impl Shown, json: bool) {
+pub fn print(what: &impl Output, json: bool) {
     if json { text::json(what) } else { what.show() }
 }
 
-/// Rates, a line a second.
+/// Prints rates, a line a second.
 pub struct Meter {
     is_silent: bool,
     shown: Option<(u64, [u64; 2])>,
@@ -79,7 +79,7 @@ struct SentView<'a> {
     bits_per_second: f64,
 }
 
-impl Shown for SentView<'_> {
+impl Output for SentView<'_> {
     fn show(&self) {
         let Sent { frames, bytes, time, skipped, .. } = self.sent;
         let (seconds, rate, bits) =
@@ -107,7 +107,7 @@ struct ReceivedView<'a> {
     histogram: &'a [(u64, u64)],
 }
 
-impl Shown for ReceivedView<'_> {
+impl Output for ReceivedView<'_> {
     fn show(&self) {
         let received = self.received;
         let mut table = Table::new(&["FRAMES", ">COUNT"]);
@@ -150,7 +150,7 @@ struct PingedView<'a> {
     histogram: &'a [(u64, u64)],
 }
 
-impl Shown for PingedView<'_> {
+impl Output for PingedView<'_> {
     fn show(&self) {
         let Pinged { sent, received, lost, latency } = self.pinged;
         println!("{sent} sent, {received} received, {lost} lost");
@@ -165,14 +165,14 @@ pub fn pinged(pinged: &Pinged, histogram: &[(u64, u64)], json: bool) {
     print(&PingedView { pinged, histogram }, json);
 }
 
-/// What `pong` did.
+/// The result of `pong`.
 #[derive(Serialize)]
-pub struct Returned {
+pub struct ReturnedView {
     /// Frames that it sent back.
     pub returned: u64,
 }
 
-impl Shown for Returned {
+impl Output for ReturnedView {
     fn show(&self) {
         println!("{} frames returned", self.returned);
     }
@@ -194,9 +194,9 @@ pub fn trial(frame: usize, trial: &Trial) -> String {
 /// The result of a measurement.
 #[derive(Serialize)]
 #[serde(transparent)]
-pub struct Ran<'a>(pub &'a Report);
+pub struct Rfc2544View<'a>(pub &'a Report);
 
-impl Shown for Ran<'_> {
+impl Output for Rfc2544View<'_> {
     fn show(&self) {
         let mut table = Table::new(&[
             ">FRAME B",

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Interval between requests for progress.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Drains hosts, one after the other; with `wait`, until they are empty.
 pub fn drain(
@@ -82,7 +82,7 @@ fn one(
             return Ok(view);
         }
         if !source.is_file() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }

@@ -39,7 +39,7 @@ pub fn place(target: &Target, json: bool, arguments: PlaceArguments) -> Result<(
     }
     let mut source = Source::of(target, inventory, plugins, &command)?;
     let changed = inventory.filter(|_| command.changes_objects());
-    let before = changed.map(|file| save::Before::of(file, &source)).transpose()?;
+    let before = changed.map(|file| save::InventoryBefore::of(file, &source)).transpose()?;
     let done = ask(&mut source, command, arguments.unconfined, json);
     // What a command did before it failed is saved too.
     match before {
@@ -124,7 +124,7 @@ fn explain(source: &mut Source, what: &str, host: Option<&str>, json: bool) -> R
 }
 
 /// Largest number of decisions that are searched for one about a VM.
-const SEARCHED: usize = 10_000;
+const MAX_SEARCHED: usize = 10_000;
 
 /// The explanation of a decision, by its number or by a VM, and a note for people.
 fn explained(source: &mut Source, what: &str) -> Result<(ExplainView, Option<String>), Fail> {
@@ -137,7 +137,7 @@ fn explained(source: &mut Source, what: &str) -> Result<(ExplainView, Option<Str
         };
     };
     let newest = source
-        .decisions(SEARCHED)?
+        .decisions(MAX_SEARCHED)?
         .into_iter()
         .find(|decision| decision.choices.iter().any(|choice| choice.vms.iter().any(|vm| vm == what)));
     if let Some(decision) = newest {

@@ -11,7 +11,7 @@ use ringway_scheduler::{Clock, StatusView};
 use std::time::Duration;
 
 /// Interval between queries for new events.
-const FOLLOW: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the commands that place no VMs.
 pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result<(), Fail> {
@@ -111,7 +111,7 @@ fn events(
         heads = false;
         // A full answer means that more events may be waiting: they are fetched at once.
         if batch.events.len() < count {
-            std::thread::sleep(FOLLOW);
+            std::thread::sleep(POLL_INTERVAL);
         }
         after = Some(batch.revision);
     }

@@ -11,8 +11,8 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-/// An inventory file before a command.
-pub struct Before {
+/// The content of an inventory file before a command changes it.
+pub struct InventoryBefore {
     file: PathBuf,
     text: String,
     objects: Vec<Object>,
@@ -59,11 +59,11 @@ impl PlaceCommand {
     }
 }
 
-impl Before {
+impl InventoryBefore {
     /// The state of a file, and of the objects read from it.
-    pub fn of(file: &Path, source: &Source) -> Result<Before, Fail> {
+    pub fn of(file: &Path, source: &Source) -> Result<InventoryBefore, Fail> {
         let text = input::text(file, inventory::LARGEST, "an inventory file")?;
-        Ok(Before { file: file.into(), text, objects: source.all_objects()? })
+        Ok(InventoryBefore { file: file.into(), text, objects: source.all_objects()? })
     }
 
     /// Saves the changes since, if there are any. The file is replaced as a whole, or stays as it was.

@@ -22,7 +22,7 @@ use std::io::Read;
 use std::path::Path;
 
 /// Largest trace, or list of nodes, in bytes.
-const TRACE: usize = 2 << 30;
+const MAX_TRACE_LEN: usize = 2 << 30;
 /// First bytes of an SQLite file (its file format, section 1.3).
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
@@ -35,7 +35,7 @@ fn trace_text(options: &Simulate) -> Result<String, Fail> {
         read.is_ok() && first == SQLITE
     };
     if options.format != Format::Azure || !file.is_file() || !is_sqlite() {
-        return input::text(file, TRACE, "a trace");
+        return input::text(file, MAX_TRACE_LEN, "a trace");
     }
     let mut command = python("ringway.traces").map_err(Fail::Failed)?;
     let output = command.arg("--").arg(file).output();
@@ -47,7 +47,7 @@ fn trace_text(options: &Simulate) -> Result<String, Fail> {
 }
 
 /// The hosts and further objects against which a trace is run.
-struct Scene {
+struct SimulatedObjects {
     hosts: Vec<Host>,
     /// The objects of the inventory other than hosts.
     beside: Vec<Object>,
@@ -55,8 +55,8 @@ struct Scene {
     units: Vec<ExternalUnit>,
 }
 
-impl Scene {
-    fn new(options: &Simulate, inventory: Option<&Path>, plugins: Options) -> Result<Scene, Fail> {
+impl SimulatedObjects {
+    fn new(options: &Simulate, inventory: Option<&Path>, plugins: Options) -> Result<SimulatedObjects, Fail> {
         if let Some(path) = plugins.lacks() {
             return Err(Fail::Failed(format!("{}: no such folder", path.display())));
         }
@@ -68,17 +68,18 @@ impl Scene {
             }
             text::warn(&what);
         }
-        let mut scene = Scene { hosts: Vec::new(), beside: Vec::new(), plugins, units: found.units };
+        let mut scene =
+            SimulatedObjects { hosts: Vec::new(), beside: Vec::new(), plugins, units: found.units };
         let Some(file) = inventory else {
             if options.cluster.is_some() {
                 return Err(Fail::Failed("--cluster is one of an inventory; add --inventory FILE".into()));
             }
             scene.hosts = match &options.nodes {
                 Some(file) => {
-                    let text = input::text(file, TRACE, "a file of nodes")?;
+                    let text = input::text(file, MAX_TRACE_LEN, "a file of nodes")?;
                     read_nodes(&file.display().to_string(), &text).map_err(Fail::because)?
                 }
-                None => hosts(options.hosts.unwrap_or(HOSTS) as usize, options.seed),
+                None => hosts(options.hosts.unwrap_or(DEFAULT_HOSTS) as usize, options.seed),
             };
             return Ok(scene);
         };
@@ -95,7 +96,7 @@ impl Scene {
 }
 
 /// Default number of generated hosts.
-const HOSTS: u32 = 100;
+const DEFAULT_HOSTS: u32 = 100;
 
 /// The hosts of the named cluster, of the cluster `default`, or of the only cluster.
 fn of_cluster(objects: &[Object], cluster: Option<&str>, file: &Path) -> Result<Vec<Host>, Fail> {
@@ -133,7 +134,7 @@ pub fn simulate(
     if options.ignore_departures {
         arrivals.iter_mut().for_each(|arrival| arrival.lifetime = None);
     }
-    let scene = Scene::new(options, inventory, plugins)?;
+    let scene = SimulatedObjects::new(options, inventory, plugins)?;
     let names: HashSet<&str> = arrivals.iter().map(|arrival| arrival.vm.name.as_str()).collect();
     let taken = scene.beside.iter().find_map(|object| match object {
         Object::Vm(vm) if names.contains(vm.name.as_str()) => Some(&vm.name),
@@ -165,7 +166,12 @@ pub fn simulate(
     Ok(())
 }
 
-fn one(options: &Simulate, scene: &Scene, policy: Policy, arrivals: &[Arrival]) -> Result<Report, Fail> {
+fn one(
+    options: &Simulate,
+    scene: &SimulatedObjects,
+    policy: Policy,
+    arrivals: &[Arrival],
+) -> Result<Report, Fail> {
     let plan = Plan {
         hosts: scene.hosts.clone(),
         policy,
@@ -215,7 +221,7 @@ fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {
     Ok(arrivals)
 }
 
-fn policies(options: &Simulate, scene: &Scene) -> Result<Vec<Policy>, Fail> {
+fn policies(options: &Simulate, scene: &SimulatedObjects) -> Result<Vec<Policy>, Fail> {
     let mut known = built_in();
     let described = scene.beside.iter().filter_map(|object| match object {
         Object::Policy(policy) => Some(policy.clone()),

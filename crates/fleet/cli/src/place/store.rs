@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 /// The store's name in a run directory.
-const NAME: &str = "placement.redb";
+const FILE_NAME: &str = "placement.redb";
 
 /// Result of an operation on a store.
 #[derive(Serialize)]
@@ -70,13 +70,13 @@ pub fn store(target: &Target, file: Option<PathBuf>, command: StoreCommand, json
 fn find(target: &Target) -> Result<PathBuf, Fail> {
     let base = run_dir::base();
     if let Some(socket) = &target.socket {
-        return Ok(socket.with_file_name(NAME));
+        return Ok(socket.with_file_name(FILE_NAME));
     }
     if let Some(name) = &target.fabric {
-        return Ok(base.join(name).join(NAME));
+        return Ok(base.join(name).join(FILE_NAME));
     }
     let entries = std::fs::read_dir(&base).into_iter().flatten().flatten();
-    let mut stores: Vec<PathBuf> = entries.map(|entry| entry.path().join(NAME)).collect();
+    let mut stores: Vec<PathBuf> = entries.map(|entry| entry.path().join(FILE_NAME)).collect();
     stores.retain(|path| Embedded::is_there(path));
     match stores.as_slice() {
         [store] => Ok(store.clone()),

@@ -8,12 +8,14 @@ use crate::text::{self, Table, cell, short};
 use ringway_control::api::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
 
 /// Longest sample in seconds.
-const LONGEST: u64 = 60;
+const MAX_SECONDS: u64 = 60;
 
 /// Measures for some seconds.
 pub fn profile(target: &Target, json: bool, arguments: &ProfileArguments) -> Result<(), Fail> {
-    if arguments.seconds > LONGEST {
-        return Err(Fail::Failed(format!("--seconds: a sample of the data path takes at most {LONGEST} s")));
+    if arguments.seconds > MAX_SECONDS {
+        return Err(Fail::Failed(format!(
+            "--seconds: a sample of the data path takes at most {MAX_SECONDS} s"
+        )));
     }
     // Found before the sample.
     let failed = |error: std::io::Error| {
@@ -34,7 +36,7 @@ pub fn profile(target: &Target, json: bool, arguments: &ProfileArguments) -> Res
 }
 
 /// Columns of each table.
-const HEADS: [&str; 6] = ["WHERE", ">TIME %", ">MS", ">TICKS/FRAME", ">FRAMES/BURST", ">BURSTS"];
+const COLUMNS: [&str; 6] = ["WHERE", ">TIME %", ">MS", ">TICKS/FRAME", ">FRAMES/BURST", ">BURSTS"];
 
 /// A row: its name, its time in nanoseconds, its ticks, bursts and frames if it has some.
 fn row(table: &mut Table, whole: u64, name: &str, time: u64, stage: Option<&StageView>) {
@@ -85,7 +87,7 @@ fn function(table: &mut Table, whole: u64, function: &FunctionProfileView) {
 }
 
 fn shown(view: &ProfileView) -> String {
-    let mut table = Table::new(&HEADS);
+    let mut table = Table::new(&COLUMNS);
     view.workers.iter().for_each(|view_of| worker(&mut table, view.nanoseconds, view_of));
     view.functions.iter().for_each(|view_of| function(&mut table, view.nanoseconds, view_of));
     table.render(None)

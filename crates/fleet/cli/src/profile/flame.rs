@@ -1,4 +1,4 @@
-//! A profile as a picture: a bar a worker; above it what it did; above that stages, functions and their elements.
+//! A profile as a flame graph: a bar a worker; above it what it did; above that stages, functions and their elements.
 
 use ringway_control::api::{ProfileView, WorkerProfileView};
 use ringway_spec::svg::Svg;
@@ -8,7 +8,7 @@ const MARGIN: f64 = 10.0;
 const ROW: f64 = 22.0;
 const LEVELS: f64 = 4.0;
 /// Width of a character, about.
-const LETTER: f64 = 6.6;
+const CHAR_WIDTH: f64 = 6.6;
 
 /// A part of a level, with what is above it.
 struct Part {
@@ -85,7 +85,7 @@ fn draw(svg: &mut Svg, part: &Part, (left, top): (f64, f64), (scale, whole): (f6
     let percent = 100.0 * part.time as f64 / whole.max(1) as f64;
     let title = format!("{}: {percent:.2}%, {:.2} ms", part.name, part.time as f64 / 1e6);
     svg.rect([left, top, width, ROW - 1.0], &format!("fill=\"{}\" stroke=\"white\"", part.fill), &title);
-    let letters = (width / LETTER) as usize;
+    let letters = (width / CHAR_WIDTH) as usize;
     if letters > 2 {
         let name: String = format!("{} {percent:.0}%", part.name).chars().take(letters).collect();
         svg.text(left + 3.0, top + 15.0, "", &name);

@@ -3,7 +3,7 @@
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order::GUEST;
+use crate::object_kind::GUEST;
 use crate::text::{self, Table, cell, short};
 use ringway_control::api::{Exec, ExecView, ExitsView, GuestView};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Time of the guest's processors by what they did, as its kernel counts it, in percent of all.
 #[derive(Debug, Default, PartialEq, Serialize)]
-struct Inside {
+struct GuestTimes {
     user: f64,
     system: f64,
     interrupts: f64,
@@ -23,7 +23,7 @@ struct Inside {
 
 /// Time of the guest's process on the host, in percent of one processor.
 #[derive(Debug, Default, PartialEq, Serialize)]
-struct Outside {
+struct ProcessTimes {
     user: f64,
     system: f64,
     /// Time in which guest code ran natively, a part of `user`; KVM's hypervisors tell it.
@@ -32,7 +32,7 @@ struct Outside {
 
 /// Accesses to a card and its interrupts, a second.
 #[derive(Debug, Default, PartialEq, Serialize)]
-struct Card {
+struct CardRates {
     port: String,
     frames: f64,
     exits: f64,
@@ -44,9 +44,9 @@ struct Profile {
     guest: String,
     runner: String,
     seconds: f64,
-    inside: Inside,
-    outside: Outside,
-    cards: Vec<Card>,
+    inside: GuestTimes,
+    outside: ProcessTimes,
+    cards: Vec<CardRates>,
 }
 
 /// Observes a guest for some seconds.
@@ -83,20 +83,20 @@ pub fn profile(target: &Target, json: bool, name: &str, seconds: u64) -> Result<
 }
 
 /// The difference of two lines `cpu` of /proc/stat (proc_stat(5)).
-fn inside(text: &str) -> Option<Inside> {
+fn inside(text: &str) -> Option<GuestTimes> {
     let numbers = |line: &str| -> Option<Vec<f64>> {
         line.strip_prefix("cpu ")?.split_whitespace().map(|word| word.parse().ok()).collect()
     };
     let mut lines = text.lines().filter_map(numbers);
     let (before, after) = (lines.next()?, lines.next()?);
-    let spent: Vec<f64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
-    let &[user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen, ..] = spent.as_slice()
+    let times: Vec<f64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
+    let &[user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen, ..] = times.as_slice()
     else {
         return None;
     };
     let all = user + nice + system + idle + waiting + interrupts + soft_interrupts + stolen;
     let part = |time: f64| if all > 0.0 { 100.0 * time / all } else { 0.0 };
-    Some(Inside {
+    Some(GuestTimes {
         user: part(user + nice),
         system: part(system),
         interrupts: part(interrupts),
@@ -120,15 +120,15 @@ fn ticks(text: &str) -> Option<[f64; 3]> {
     Some([user?, system?, guest?])
 }
 
-fn outside_time(before: [f64; 3], after: [f64; 3], elapsed: Duration) -> Outside {
+fn outside_time(before: [f64; 3], after: [f64; 3], elapsed: Duration) -> ProcessTimes {
     let second = rustix::param::clock_ticks_per_second() as f64;
     let part = |which: usize| 100.0 * (after[which] - before[which]) / second / elapsed.as_secs_f64();
-    Outside { user: part(0), system: part(1), guest: part(2) }
+    ProcessTimes { user: part(0), system: part(1), guest: part(2) }
 }
 
-fn card(from: &ExitsView, to: &ExitsView, elapsed: Duration) -> Card {
+fn card(from: &ExitsView, to: &ExitsView, elapsed: Duration) -> CardRates {
     let rate = |of: fn(&ExitsView) -> u64| of(to).saturating_sub(of(from)) as f64 / elapsed.as_secs_f64();
-    Card {
+    CardRates {
         port: to.port.clone(),
         frames: rate(|view| view.tx_frames + view.rx_frames),
         exits: rate(|view| view.registers.iter().map(|register| register.reads + register.writes).sum()),
@@ -156,7 +156,7 @@ fn show(profile: &Profile) {
         table.row(vec![cell(name), cell(format!("{percent:.1}")), cell(of)]);
     }
     table.print();
-    for Card { port, frames, exits, interrupts } in cards {
+    for CardRates { port, frames, exits, interrupts } in cards {
         let [frames, exits, interrupts] = [frames, exits, interrupts].map(|rate| short(*rate));
         println!("\n{port}: {frames} frames/s, {exits} exits/s, {interrupts} interrupts/s");
     }
@@ -171,7 +171,10 @@ mod tests {
         let text = "cpu  10 0 20 100 0 5 5 0 0 0\ncpu  20 10 30 140 0 10 25 5 0 0\n";
         let (user, system, interrupts) = (20.0, 10.0, 5.0);
         let (soft_interrupts, idle, stolen) = (20.0, 40.0, 5.0);
-        assert_eq!(inside(text), Some(Inside { user, system, interrupts, soft_interrupts, idle, stolen }));
+        assert_eq!(
+            inside(text),
+            Some(GuestTimes { user, system, interrupts, soft_interrupts, idle, stolen })
+        );
         assert_eq!(inside("cpu  1 2 3\n"), None);
         assert_eq!(inside("sh: no head"), None);
     }

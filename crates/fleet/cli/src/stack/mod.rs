@@ -13,10 +13,10 @@ use ringway_exec::query::{About, Neighbor, Reply, Request, Route, Socket};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Points of a trace.
-const POINTS: usize = 4096;
-/// How often it is looked whether a connection has ended.
-const LOOK: Duration = Duration::from_millis(250);
+/// Most points of a trace.
+const MAX_POINTS: usize = 4096;
+/// Time between two checks whether a connection has ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Runs `ringway stack`.
 pub fn stack(json: bool, command: StackCommand) -> Result<(), Fail> {
@@ -25,7 +25,7 @@ pub fn stack(json: bool, command: StackCommand) -> Result<(), Fail> {
         StackCommand::Show { name } => show(json, &name),
         StackCommand::Ss { name, all, listening, udp } => {
             let sockets = socket::find(&name)?.sockets().map_err(|error| silent(&name, &error))?;
-            let sockets = ss::select(sockets, ss::Choice { all, listening, udp });
+            let sockets = ss::select(sockets, ss::SocketFilter { all, listening, udp });
             print(json, &sockets, || ss::table(&sockets))
         }
         StackCommand::Netstat { name } => {
@@ -80,7 +80,7 @@ fn print<T: Serialize>(json: bool, value: &T, lines: impl FnOnce() -> String) ->
 
 /// A program of the list.
 #[derive(Serialize)]
-struct Listed {
+struct ListedStack {
     name: String,
     #[serde(flatten)]
     about: About,
@@ -88,13 +88,14 @@ struct Listed {
 
 fn list(json: bool) -> Result<(), Fail> {
     let running = socket::running();
-    let all: Vec<Listed> = running.into_iter().map(|(name, about)| Listed { name, about }).collect();
+    let all: Vec<ListedStack> =
+        running.into_iter().map(|(name, about)| ListedStack { name, about }).collect();
     if json {
         text::json(&all);
         return Ok(());
     }
     let mut table = Table::new(&["NAME", ">PROCESS", "ADDRESSES", "PROGRAM"]);
-    for Listed { name, about: About { program, process, addresses } } in all {
+    for ListedStack { name, about: About { program, process, addresses } } in all {
         table.row(vec![cell(name), cell(process), cell(addresses.join(" ")), cell(program)]);
     }
     table.print();
@@ -107,7 +108,7 @@ fn show(json: bool, name: &str) -> Result<(), Fail> {
     let Reply::About(about) = client.ask(&Request::About).map_err(failed)? else { return Err(other(name)) };
     let sockets = client.sockets().map_err(failed)?;
     if json {
-        text::json(&Listed { name: name.into(), about });
+        text::json(&ListedStack { name: name.into(), about });
         return Ok(());
     }
     let count = |of: fn(&Socket) -> bool| sockets.iter().filter(|socket| of(socket)).count();
@@ -193,11 +194,11 @@ fn trace(options: &Trace) -> Result<(), Fail> {
     let mut client = socket::find(&options.name)?;
     let sockets = client.sockets().map_err(failed)?;
     let id = choose(&sockets, options)?.id;
-    client.ask(&Request::Record(id, POINTS)).map_err(failed)?;
+    client.ask(&Request::Record(id, MAX_POINTS)).map_err(failed)?;
     let end = Instant::now() + Duration::from_secs_f64(options.seconds);
     let last = loop {
         let left = end.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.min(LOOK));
+        std::thread::sleep(left.min(POLL_INTERVAL));
         let reply = client.ask(&Request::Trace(id, options.format.into())).map_err(failed)?;
         let Reply::Trace { text, ended } = reply else { return Err(other(&options.name)) };
         if ended || Instant::now() >= end {

@@ -46,7 +46,7 @@ const GROUPS: &[Group] = &[
         ],
     ),
     (
-        EXTENDED,
+        TCP_EXT,
         &[
             ("SyncookiesSent", "* SYN cookies sent"),
             ("SyncookiesRecv", "* SYN cookies received"),
@@ -64,7 +64,7 @@ const GROUPS: &[Group] = &[
         ],
     ),
 ];
-const EXTENDED: &str = "TcpExt";
+const TCP_EXT: &str = "TcpExt";
 
 /// The lines.
 pub fn lines(counters: &Counters) -> String {
@@ -73,7 +73,7 @@ pub fn lines(counters: &Counters) -> String {
         out += &format!("{group}:\n");
         for (name, line) in *names {
             let value = counters.get(*group).and_then(|group| group.get(*name)).copied().unwrap_or(0);
-            if value > 0 || *group != EXTENDED {
+            if value > 0 || *group != TCP_EXT {
                 out += &format!("    {}\n", line.replace('*', &value.to_string()));
             }
         }
@@ -93,7 +93,7 @@ mod tests {
             let values = (1..).map(|value| 10 * number as u64 + value);
             group.extend(names.iter().map(|(name, _)| name.to_string()).zip(values));
         }
-        counters.entry(EXTENDED.into()).or_default().insert("TCPTimeouts".into(), 0);
+        counters.entry(TCP_EXT.into()).or_default().insert("TCPTimeouts".into(), 0);
         let expected = "\
 Ip:
     1 total packets received

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// The folder. No fabric has this name.
+/// The folder of stacks' sockets in the run directory. No fabric has this name.
 const FOLDER: &str = ".stacks";
 const EXTENSION: &str = "stack";
 /// The file of [`sequence_secret`], readable by its owner only.

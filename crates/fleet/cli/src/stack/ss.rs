@@ -3,11 +3,11 @@
 use ringway_exec::query::{Info, Socket};
 
 /// The largest slow-start threshold that is shown.
-const THRESHOLD: u64 = 0xffff;
+const MAX_SSTHRESH: u64 = 0xffff;
 
 /// Which sockets are shown.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Choice {
+pub struct SocketFilter {
     /// Listening sockets too.
     pub all: bool,
     /// Listening sockets alone.
@@ -17,7 +17,7 @@ pub struct Choice {
 }
 
 /// The sockets that are chosen.
-pub fn select(sockets: Vec<Socket>, choice: Choice) -> Vec<Socket> {
+pub fn select(sockets: Vec<Socket>, choice: SocketFilter) -> Vec<Socket> {
     let is_chosen = |socket: &Socket| {
         if socket.netid == "udp" {
             return choice.udp;
@@ -140,7 +140,7 @@ fn figures(controller: &str, info: &Info) -> String {
     words.number("rcvmss", info.tcpi_rcv_mss);
     words.number("advmss", info.tcpi_advmss);
     words.number("cwnd", info.tcpi_snd_cwnd);
-    words.when((1..THRESHOLD).contains(&info.tcpi_snd_ssthresh), || {
+    words.when((1..MAX_SSTHRESH).contains(&info.tcpi_snd_ssthresh), || {
         format!("ssthresh:{}", info.tcpi_snd_ssthresh)
     });
     words.number("bytes_sent", info.tcpi_bytes_sent);
@@ -286,7 +286,7 @@ snd_wnd:65535
             let tcp = ["ESTAB", "LISTEN", "UNCONN"].map(|state| socket("tcp", state, "1:1", "2:2"));
             let mut sockets = Vec::from(tcp);
             sockets.push(socket("udp", "UNCONN", "1:1", "2:2"));
-            let shown = select(sockets, Choice { all, listening, udp });
+            let shown = select(sockets, SocketFilter { all, listening, udp });
             shown.iter().map(|socket| format!("{} {}", socket.netid, socket.state)).collect::<Vec<_>>()
         };
         assert_eq!(states(false, false, false), ["tcp ESTAB"]);

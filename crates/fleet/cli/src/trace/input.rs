@@ -8,7 +8,7 @@ use ringway_wire::pcapng::{Block, Decoder};
 use ringway_wire::{pcap as classic, pcapng};
 
 /// Largest capture or text, in bytes.
-const LARGEST: usize = 1 << 30;
+const MAX_INPUT_LEN: usize = 1 << 30;
 /// How a frame is given, for messages.
 const HINT: &str = "give the frame, such as `tcp,dl_dst=02:00:00:00:00:02,nw_dst=10.0.0.2,tp_dst=80`";
 
@@ -35,11 +35,11 @@ pub fn read(arguments: &TraceArguments) -> Result<Input, Fail> {
         (Some(file), _) => {
             let name = file.display().to_string();
             let failed = |error| Fail::Failed(format!("{name}: {error}; give the path of a capture"));
-            let bytes = read_argument(file, LARGEST).map_err(failed)?;
+            let bytes = read_argument(file, MAX_INPUT_LEN).map_err(failed)?;
             (None, captured(&bytes, &name, index)?)
         }
         (None, Some("-")) => {
-            let bytes = read_whole(std::io::stdin(), LARGEST).map_err(Fail::because)?;
+            let bytes = read_whole(std::io::stdin(), MAX_INPUT_LEN).map_err(Fail::because)?;
             match is_capture(&bytes) {
                 true => (None, captured(&bytes, "standard input", index)?),
                 false => {

@@ -2,10 +2,10 @@
 
 use crate::arguments::Target;
 use crate::capture::reader::{Frame, Reader};
-use crate::capture::{BUSY, IDLE, Signals, begin};
+use crate::capture::{BUSY_INTERVAL, IDLE_INTERVAL, Signals, begin};
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order;
+use crate::object_kind;
 use crate::text::{self, to_json};
 use ringway_control::api::{FabricView, PortView};
 use ringway_control::captures::CaptureRequest;
@@ -18,7 +18,7 @@ use serde_json::json;
 use std::path::Path;
 
 /// Memory for frames that were not shown yet, in bytes.
-const BUFFER: u64 = 8 << 20;
+const BUFFER_LEN: u64 = 8 << 20;
 /// Bytes of a frame that are copied for its summary.
 const SNAP_LEN: u32 = 128;
 
@@ -27,7 +27,7 @@ pub fn follow(target: &Target, json: bool, (port, filter): (&str, &str), frames:
     let mut client = Client::connect(target)?;
     let ports: Vec<PortView> = client.get("/v1/ports")?;
     if !ports.iter().any(|known| known.name == port) {
-        return Err(order::PORT.unknown(port));
+        return Err(object_kind::PORT.unknown(port));
     }
     Filter::parse(filter).map_err(|error| Fail::Failed(format!("the filter \"{filter}\", {error}")))?;
     let FabricView { run, .. } = client.get("/v1/fabric")?;
@@ -43,7 +43,7 @@ pub fn follow(target: &Target, json: bool, (port, filter): (&str, &str), frames:
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fail::because)?;
     let mut signals = Signals::new(&runtime).map_err(Fail::because)?;
-    let mut reader = begin(Path::new(&run), &CaptureRequest { capture, buffer: BUFFER })?;
+    let mut reader = begin(Path::new(&run), &CaptureRequest { capture, buffer: BUFFER_LEN })?;
     if !json {
         text::note(&format!("tracing frames of {port}; Ctrl-C ends it"));
     }
@@ -57,7 +57,7 @@ pub fn follow(target: &Target, json: bool, (port, filter): (&str, &str), frames:
 
 /// Prints frames until there were so many, a signal, or the end of the fabric.
 async fn show(reader: &mut Reader, signals: &mut Signals, json: bool, most: u64) -> Result<(), Fail> {
-    let (mut is_last, mut pause, mut shown) = (false, BUSY, 0);
+    let (mut is_last, mut pause, mut shown) = (false, BUSY_INTERVAL, 0);
     loop {
         let frames = reader.next(is_last).map_err(Fail::Failed)?;
         for frame in &frames {
@@ -73,7 +73,7 @@ async fn show(reader: &mut Reader, signals: &mut Signals, json: bool, most: u64)
             return Ok(());
         }
         is_last = reader.is_over();
-        pause = if frames.is_empty() { (2 * pause).min(IDLE) } else { BUSY };
+        pause = if frames.is_empty() { (2 * pause).min(IDLE_INTERVAL) } else { BUSY_INTERVAL };
         is_last |= signals.within(pause).await;
     }
 }

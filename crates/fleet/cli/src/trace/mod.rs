@@ -9,7 +9,7 @@ mod show;
 use crate::arguments::{Target, TraceArguments};
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::order;
+use crate::object_kind;
 use crate::text;
 use ringway_control::api::{NewTrace, TraceView};
 
@@ -22,7 +22,7 @@ pub fn trace(target: &Target, json: bool, arguments: &TraceArguments) -> Result<
     let input::Input { port, frame } = input::read(arguments)?;
     // Names of functions' ends in chains have dots.
     if !port.chars().all(|c| c.is_ascii_alphanumeric() || "-_/.".contains(c)) {
-        return Err(order::PORT.unknown(&port));
+        return Err(object_kind::PORT.unknown(&port));
     }
     let new = NewTrace {
         frame,

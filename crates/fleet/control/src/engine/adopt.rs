@@ -1,7 +1,7 @@
 //! Going on with the fabric of a `control` process that crashed: what it had comes from the keeper.
 
-use super::live::{KeptPort, Live, kept_port};
-use super::{Engine, EngineError, Own};
+use super::running_port::{KeptPort, RunningPort, kept_port};
+use super::{Engine, EngineError, EngineParts};
 use crate::data::{self, Data, KeptData, Page};
 use crate::file::{self, Fabric, Host};
 use crate::hosts::Hosts;
@@ -81,7 +81,7 @@ impl Engine {
         fabric: &Fabric,
         file: (String, String),
         mut found: BTreeMap<String, StoredEntry>,
-        own: Own,
+        own: EngineParts,
     ) -> Result<(Engine, Option<Vec<String>>), EngineError> {
         let trial = found.remove(TRIAL).map(|entry| entry.text);
         let (is_other, is_new) = (trial.is_some(), trial.as_deref() == Some(NEW));
@@ -113,7 +113,8 @@ impl Engine {
         engine.end_strays();
         // Of processes that nobody goes on with.
         found.keys().filter(|name| name.contains("-process/")).for_each(|name| engine.keeper.remove(name));
-        let (ports, guests, functions) = (engine.live.len(), engine.guests.len(), engine.functions.len());
+        let (ports, guests, functions) =
+            (engine.running_ports.len(), engine.guests.len(), engine.functions.len());
         match trial.as_deref() {
             Some(NEW) => tracing::info!(ports, guests, functions, "the new program goes on with the fabric"),
             Some(why) => {
@@ -130,7 +131,7 @@ impl Engine {
             moved => _ = moved.inspect_err(|error| tracing::error!(%error, "{NOT_RESTORED}")),
         }
         if is_new {
-            // It may have ended again.
+            // `data` may have ended again.
             engine.call("the data process", Request::State).await?;
         }
         let notes = std::mem::take(&mut engine.notes);
@@ -143,7 +144,7 @@ impl Engine {
             Ok(kept) => kept,
             Err(error) => {
                 tracing::error!(%error, "what is kept of the data process; starting another one");
-                // It must not move frames any more when the other one does.
+                // This process must not move frames any more when the other one does.
                 descriptor(found, data::KEPT).iter().for_each(data::end_process);
                 return None;
             }
@@ -231,14 +232,14 @@ impl Engine {
             self.call(&port.name, Request::Detach { port: port.name.clone() }).await?;
         }
         self.epoch += 1;
-        let mut live = Live::new(&port.name, (counters, queues), self.epoch, &self.keeper);
+        let mut live = RunningPort::new(&port.name, (counters, queues), self.epoch, &self.keeper);
         let copies = kept.descriptors.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
         let peer = stays.then_some(copies.map_err(system)?);
         // A guest's user owns its socket.
         let owned = self.guests.own(port, fabric)?;
         let opener = self.open(&owned, kind, Adopted::of(&port.name, found, peer));
         live.adopt(opener?, if stays { Some(kept.descriptors) } else { None });
-        self.live.insert(port.name.clone(), live);
+        self.running_ports.insert(port.name.clone(), live);
         Ok(())
     }
 
@@ -292,7 +293,8 @@ impl Engine {
 
     /// Removes what `data` has and this fabric has not yet: it is added again.
     async fn remove_unknown(&mut self, state: &State) {
-        let ports = state.ports.iter().map(|port| &port.name).filter(|name| !self.live.contains_key(*name));
+        let ports =
+            state.ports.iter().map(|port| &port.name).filter(|name| !self.running_ports.contains_key(*name));
         let ports = ports.map(|name| Request::RemovePort { name: name.clone() });
         let is_known = |name: &&String| self.fabric.switches.iter().any(|switch| switch.name == **name);
         let switches = state.switches.iter().filter(|name| !is_known(name));

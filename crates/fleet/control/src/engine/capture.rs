@@ -41,7 +41,7 @@ impl Engine {
         self.captures.last += 1;
         let number = self.captures.last;
         let begin = Request::Capture { number, capture: capture.clone() };
-        let begun = self.hand("the capture", begin, vec![sent]).await;
+        let begun = self.call_with("the capture", begin, vec![sent]).await;
         begun.map_err(|error| failed(&error))?;
         tracing::info!(number, ports = capture.ports.join(" "), filter = capture.filter, "a capture began");
         self.captures.running.insert(number, Running { capture, memory });
@@ -78,7 +78,7 @@ impl Engine {
         if self.captures.running.remove(&number).is_some() {
             tracing::info!(number, "a capture ended");
             // A `data` process that is gone has no captures.
-            let _ = self.hand("the capture", Request::EndCapture { number }, Vec::new()).await;
+            let _ = self.call_with("the capture", Request::EndCapture { number }, Vec::new()).await;
         }
     }
 
@@ -92,7 +92,7 @@ impl Engine {
         for (number, capture, memory) in all {
             let begin = Request::Capture { number, capture };
             let resumed = match memory {
-                Ok(memory) => self.hand("the capture", begin, vec![memory]).await.map(drop),
+                Ok(memory) => self.call_with("the capture", begin, vec![memory]).await.map(drop),
                 Err(error) => Err(EngineError::Page(error.into())),
             };
             if let Err(error) = resumed {

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 /// How long the frames of a chain's ports wait until the frames in the chain have left it. A function that has frames
 /// for longer, such as a shaper, may then send them in another order, or past a function.
-const DRAIN: Duration = Duration::from_millis(100);
-/// Between two looks at a chain that is not empty.
-const LOOK: Duration = Duration::from_micros(200);
-/// How long a chain must be empty, at every look: a frame may leave one port unseen while another one is looked at, and
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// Time between two checks of a chain that is not empty.
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
+/// How long a chain must be empty, at every check: a frame may leave one port unseen while another one is checked, and
 /// frames that a process has taken off its ring are not seen before it passes them on.
-const SETTLED: Duration = Duration::from_millis(2);
-/// What requests to `data` are about, in messages.
-const WHAT: &str = "joining ports";
+const QUIET_TIME: Duration = Duration::from_millis(2);
+/// The subject of requests to `data` in messages.
+const SUBJECT: &str = "joining ports";
 
 impl Engine {
     /// Joins ports to others: once new functions run, and once the frames in the chains that change have passed, so
@@ -26,24 +26,24 @@ impl Engine {
     pub(super) async fn join(&mut self, join: &Join) -> Result<(), EngineError> {
         self.await_functions(&join.awaited).await?;
         // Whether they wait for first frames is looked at again.
-        self.held.retain(|port| !join.held.contains(port));
-        self.joining = join.held.iter().cloned().collect();
+        self.held_ports.retain(|port| !join.held.contains(port));
+        self.joining_ports = join.held.iter().cloned().collect();
         let joined = self.hold_and_join(join).await;
-        self.joining.clear();
+        self.joining_ports.clear();
         joined
     }
 
     async fn hold_and_join(&mut self, join: &Join) -> Result<(), EngineError> {
         let hold = |ports, held| Request::Hold { ports, held, watched: false };
         if !join.held.is_empty() {
-            self.call(WHAT, hold(join.held.clone(), true)).await?;
+            self.call(SUBJECT, hold(join.held.clone(), true)).await?;
         }
         let joined = self.drain_and_join(join).await;
         if joined.is_err() && !join.held.is_empty() {
             let late = self.late_ports();
             let ports = join.held.iter().filter(|port| !self.is_for(&late, port, &[])).cloned().collect();
             // The error to report is the first one.
-            let _ = self.call(WHAT, hold(ports, false)).await;
+            let _ = self.call(SUBJECT, hold(ports, false)).await;
         }
         joined
     }
@@ -58,31 +58,31 @@ impl Engine {
         let waits: Vec<String> = waits.map(|(port, _)| port.clone()).collect();
         if !waits.is_empty() {
             let request = Request::Hold { ports: waits.clone(), held: true, watched: true };
-            self.call(WHAT, request).await?;
-            self.held.extend(waits);
+            self.call(SUBJECT, request).await?;
+            self.held_ports.extend(waits);
         }
-        self.call(WHAT, Request::Join { ports: join.ports.clone(), held: released }).await.map(drop)
+        self.call(SUBJECT, Request::Join { ports: join.ports.clone(), held: released }).await.map(drop)
     }
 
     /// Waits until no frames are in the functions of a chain that have these ports.
     async fn drain(&mut self, ports: &[String]) -> Result<(), EngineError> {
         let last = Instant::now() + self.fabric.start_limit;
-        let (mut end, mut since) = (Instant::now() + DRAIN, None::<Instant>);
+        let (mut end, mut since) = (Instant::now() + DRAIN_TIMEOUT, None::<Instant>);
         while !ports.is_empty() && Instant::now() < end {
-            let reply = self.call(WHAT, Request::Quiet { ports: ports.into() }).await?;
+            let reply = self.call(SUBJECT, Request::Quiet { ports: ports.into() }).await?;
             let now = Instant::now();
             since = (reply == Reply::Quiet(true)).then(|| since.unwrap_or(now));
-            if since.is_some_and(|since| now.duration_since(since) >= SETTLED) {
+            if since.is_some_and(|since| now.duration_since(since) >= QUIET_TIME) {
                 break;
             }
             // Frames in the chain may start its next function.
-            self.step(LOOK).await;
-            if now.elapsed() >= SETTLED {
+            self.step(POLL_INTERVAL).await;
+            if now.elapsed() >= QUIET_TIME {
                 // The step took so long that frames may have passed since the chain was found quiet.
                 since = None;
             }
             if self.starts(ports) {
-                end = last.min(Instant::now() + DRAIN);
+                end = last.min(Instant::now() + DRAIN_TIMEOUT);
             }
         }
         Ok(())
@@ -118,39 +118,41 @@ impl Engine {
             .iter()
             .filter(|one| self.is_late(one))
             .flat_map(Function::fabric_ports)
-            .chain(self.coming.iter().cloned())
+            .chain(self.announced_ports.iter().cloned())
             .collect()
     }
 
     /// Makes the frames of ports wait that go to functions which start with them and do not run yet, and lets those of
     /// others go on.
     pub(super) fn hold_first_frames(&mut self) {
-        let is_needed =
-            !self.coming.is_empty() || self.fabric.functions.iter().any(|function| function.first_frame);
-        if self.data.is_none() || !is_needed && self.held.is_empty() {
+        let is_needed = !self.announced_ports.is_empty()
+            || self.fabric.functions.iter().any(|function| function.first_frame);
+        if self.data.is_none() || !is_needed && self.held_ports.is_empty() {
             return;
         }
         let late = self.late_ports();
         let waits = |port: &&Port| match &port.to {
-            Some(To::Patch(partner)) => late.contains(partner) && !self.joining.contains(&port.name),
+            Some(To::Patch(partner)) => late.contains(partner) && !self.joining_ports.contains(&port.name),
             _ => false,
         };
         let held: BTreeSet<String> =
             self.fabric.ports.iter().filter(waits).map(|port| port.name.clone()).collect();
         let differ = |one: &BTreeSet<String>, other| one.difference(other).cloned().collect::<Vec<_>>();
-        for (ports, is_held) in [(differ(&held, &self.held), true), (differ(&self.held, &held), false)] {
+        for (ports, is_held) in
+            [(differ(&held, &self.held_ports), true), (differ(&self.held_ports, &held), false)]
+        {
             if !ports.is_empty() {
                 let request = Request::Hold { ports, held: is_held, watched: is_held };
                 // `data` was restarted if it fails, and nothing is held then.
                 self.post(request, Vec::new(), drop);
             }
         }
-        self.held = held;
+        self.held_ports = held;
     }
 
     /// Whether frames wait for a function.
     fn is_late(&self, function: &Function) -> bool {
-        let has_peer = |port: &String| self.live.get(port).is_some_and(|live| live.attached);
+        let has_peer = |port: &String| self.running_ports.get(port).is_some_and(|live| live.attached);
         let in_data = function.isolation == Isolation::Worker;
         let is_up =
             |one: &Function| one.name != function.name && self.functions.phase(&one.name) == Phase::Up;
@@ -198,8 +200,8 @@ impl Engine {
     /// away, wait until the change is done.
     async fn step(&mut self, time: Duration) {
         let is_order = |envelope: &Envelope| {
-            use Message::{Ask, Down, LookAtIdle, LookAtInstances};
-            matches!(envelope.message(), Ask(_) | Down | LookAtIdle | LookAtInstances)
+            use Message::{Ask, CheckIdle, CheckInstances, Down};
+            matches!(envelope.message(), Ask(_) | Down | CheckIdle | CheckInstances)
         };
         let waiting = self.backlog.iter().position(|envelope| !is_order(envelope));
         let envelope = match waiting.and_then(|at| self.backlog.remove(at)) {
@@ -215,12 +217,12 @@ impl Engine {
         };
         match is_order(&envelope) {
             true => self.query(envelope).await,
-            false => self.happened(envelope.open()).await,
+            false => self.handle_message(envelope.into_message()).await,
         }
         // A function may have come up, begun to wait for a frame, or stayed where it was to go away.
         self.hold_first_frames();
         // An instance may have begun, or ended.
         self.assign_instances();
-        self.look_at_idle_later();
+        self.schedule_idle_check();
     }
 }

@@ -246,7 +246,7 @@ impl Engine {
 
     async fn set_carrier(&mut self, name: &str, carrier: bool) -> Result<(), Failure> {
         let port = self.port(name)?.clone();
-        if carrier && self.absolve(&port).await? {
+        if carrier && self.restore_port(&port).await? {
             return Ok(());
         }
         let changed = kinds::find(port.kind.name(), self.host.kinds);
@@ -425,7 +425,8 @@ impl Engine {
                 |problems| ErrorBody { error: problems.to_string(), problems: ProblemView::list(&problems) },
             )
         });
-        let read = self.meanwhile(read).await.map_err(|error| Failure::Conflict(error_body(error)))?;
+        let read =
+            self.await_with_queries(read).await.map_err(|error| Failure::Conflict(error_body(error)))?;
         let target = read.map_err(Failure::Wrong)?;
         let folder = Path::new(&new.file).parent().unwrap_or(Path::new("/"));
         let mut target = target.resolve(self.run.path(), folder);
@@ -436,7 +437,9 @@ impl Engine {
         (self.file, self.text, self.is_changed) = (new.file, new.text, true);
         let mut changes = Changes { changes };
         let (place, placement) = (self.place.clone(), target.placement.clone());
-        changes.changes.extend(self.meanwhile(async move { place.apply_file(placement).await }).await);
+        changes
+            .changes
+            .extend(self.await_with_queries(async move { place.apply_file(placement).await }).await);
         self.fabric.placement = target.placement;
         Ok(changes)
     }

@@ -11,28 +11,28 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 /// Attack: clients with endless requests. Requests that wait for the engine; senders of more wait until one is handled.
-const REQUESTS: usize = 1024;
+const MAX_REQUESTS: usize = 1024;
 /// Attack: a peer whose port changes its state, or a pipe's programs that come and go, without end. Reports that wait;
 /// more are dropped and counted. What they report is replaced by the next one, and by the state that `data` answers.
-const REPORTS: usize = 1024;
+const MAX_REPORTS: usize = 1024;
 /// Other events that wait. What runs causes few at a time: a port's opener waits until its peer is gone, and functions'
 /// messages are limited in rate. More are refused.
-const EVENTS: usize = 65_536;
+const MAX_EVENTS: usize = 65_536;
 
 /// Why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undelivered {
-    /// All places for its kind are taken. It was counted.
+    /// All slots for messages of its kind are taken. The message was counted.
     Full,
     /// The engine has ended.
     Down,
 }
 
-/// A message in its place in the queue.
+/// A message in its slot of the queue.
 #[derive(Debug)]
 pub struct Envelope {
     message: Message,
-    place: Place,
+    slot: QueueSlot,
 }
 
 impl Envelope {
@@ -41,27 +41,27 @@ impl Envelope {
         &self.message
     }
 
-    /// The message, whose place is free from now on.
-    pub fn open(self) -> Message {
+    /// The message, whose slot is free from now on.
+    pub fn into_message(self) -> Message {
         self.message
     }
 
-    /// The message, and its place.
-    pub fn take(self) -> (Message, Place) {
-        (self.message, self.place)
+    /// The message, and its slot.
+    pub fn into_parts(self) -> (Message, QueueSlot) {
+        (self.message, self.slot)
     }
 }
 
-/// A place in the queue, until it is dropped.
+/// A slot of the queue, which is free when this is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct QueueSlot {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Place {
-    /// Keeps the place for a message.
+impl QueueSlot {
+    /// Puts a message into the slot.
     pub fn hold(self, message: Message) -> Envelope {
-        Envelope { message, place: self }
+        Envelope { message, slot: self }
     }
 }
 
@@ -72,7 +72,7 @@ pub struct Inbox {
     requests: Arc<Semaphore>,
     reports: Arc<Semaphore>,
     events: Arc<Semaphore>,
-    /// Reports and events for which there was no place.
+    /// Number of reports and events for which there was no slot.
     dropped: Arc<AtomicU64>,
 }
 
@@ -81,14 +81,14 @@ pub type Messages = mpsc::Receiver<Envelope>;
 
 /// A queue for the engine.
 pub fn inbox() -> (Inbox, Messages) {
-    inbox_of(REQUESTS, REPORTS, EVENTS)
+    inbox_of(MAX_REQUESTS, MAX_REPORTS, MAX_EVENTS)
 }
 
 fn inbox_of(requests: usize, reports: usize, events: usize) -> (Inbox, Messages) {
     // Memory is taken for messages that are there.
     let (sender, messages) = mpsc::channel(requests + reports + events);
     let [requests, reports, events] =
-        [requests, reports, events].map(|places| Arc::new(Semaphore::new(places)));
+        [requests, reports, events].map(|slots| Arc::new(Semaphore::new(slots)));
     (Inbox { sender, requests, reports, events, dropped: Arc::default() }, messages)
 }
 
@@ -98,14 +98,14 @@ impl Inbox {
     /// # Errors
     /// There is no place for it, or the engine has ended.
     pub fn send(&self, message: Message) -> Result<(), Undelivered> {
-        let Ok(place) = self.places(&message).clone().try_acquire_owned() else {
+        let Ok(slot) = self.slots(&message).clone().try_acquire_owned() else {
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             if dropped.is_power_of_two() {
                 tracing::warn!(dropped, "more events than the fabric can handle");
             }
             return Err(Undelivered::Full);
         };
-        self.put(message, place)
+        self.enqueue(message, slot)
     }
 
     /// Sends a request, once there is a place for it, and waits for the answer.
@@ -113,13 +113,13 @@ impl Inbox {
     /// # Errors
     /// The request's, or that the fabric is going down.
     pub async fn ask<T>(&self, ask: impl FnOnce(Answer<T>) -> Ask) -> Result<T, Failure> {
-        let place = self.requests.clone().acquire_owned().await.map_err(|_| Failure::Down)?;
+        let slot = self.requests.clone().acquire_owned().await.map_err(|_| Failure::Down)?;
         let (answer, answered) = oneshot::channel();
-        self.put(Message::Ask(ask(answer)), place).map_err(|_| Failure::Down)?;
+        self.enqueue(Message::Ask(ask(answer)), slot).map_err(|_| Failure::Down)?;
         answered.await.map_err(|_| Failure::Down)?
     }
 
-    fn places(&self, message: &Message) -> &Arc<Semaphore> {
+    fn slots(&self, message: &Message) -> &Arc<Semaphore> {
         match message {
             Message::Ask(_) => &self.requests,
             Message::FromData(Event::Changed(_) | Event::Pressed { .. })
@@ -128,9 +128,9 @@ impl Inbox {
         }
     }
 
-    fn put(&self, message: Message, permit: OwnedSemaphorePermit) -> Result<(), Undelivered> {
+    fn enqueue(&self, message: Message, permit: OwnedSemaphorePermit) -> Result<(), Undelivered> {
         // A message with a place has room.
-        self.sender.try_send(Place { _permit: permit }.hold(message)).map_err(|_| Undelivered::Down)
+        self.sender.try_send(QueueSlot { _permit: permit }.hold(message)).map_err(|_| Undelivered::Down)
     }
 }
 
@@ -159,14 +159,14 @@ mod tests {
         assert_eq!(sent, [Ok(()), Ok(()), Err(Undelivered::Full), Err(Undelivered::Full)]);
         assert_eq!(inbox.dropped.load(Ordering::Relaxed), 2);
         assert_eq!([inbox.send(Message::StartData), inbox.send(Message::Down)], [Ok(()); 2]);
-        assert_eq!(inbox.send(Message::LookAtIdle), Err(Undelivered::Full));
+        assert_eq!(inbox.send(Message::CheckIdle), Err(Undelivered::Full));
         // A message that waits elsewhere keeps its place.
         let waits = messages.recv().await.unwrap();
         assert_eq!(inbox.send(report()), Err(Undelivered::Full));
-        let (message, place) = waits.take();
-        let waits = place.hold(message);
+        let (message, slot) = waits.into_parts();
+        let waits = slot.hold(message);
         assert_eq!(inbox.send(report()), Err(Undelivered::Full));
-        assert!(matches!(waits.open(), Message::FromData(_)));
+        assert!(matches!(waits.into_message(), Message::FromData(_)));
         assert_eq!(inbox.send(report()), Ok(()));
         drop(messages);
         assert_eq!(inbox.send(report()), Err(Undelivered::Down));
@@ -182,7 +182,7 @@ mod tests {
         }
         assert_eq!(messages.len(), 1, "the other one waits");
         for _ in 0..2 {
-            let Message::Ask(Ask::Chains(answer)) = messages.recv().await.unwrap().open() else {
+            let Message::Ask(Ask::Chains(answer)) = messages.recv().await.unwrap().into_message() else {
                 unreachable!()
             };
             answer.send(Ok(Vec::new())).unwrap();

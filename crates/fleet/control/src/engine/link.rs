@@ -23,7 +23,7 @@ impl Engine {
         for port in &self.fabric.ports {
             let Some((name, from, settings)) = link::of(port) else { continue };
             let mut counts = Counts::default();
-            if let Some(live) = self.live.get(&port.name) {
+            if let Some(live) = self.running_ports.get(&port.name) {
                 counts = super::show::counts(&self.page.read(live.counters)?);
             }
             let state = states.iter().find(|state| state.name == port.name);

@@ -9,9 +9,9 @@ mod idle;
 mod inbox;
 mod instances;
 mod link;
-mod live;
 mod program;
 mod replace;
+mod running_port;
 mod show;
 mod suspect;
 mod trace;
@@ -20,8 +20,8 @@ mod upgrade;
 pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, Ask, Failure};
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
-pub use live::{KeptPort, kept_port};
-pub use trace::{Behind, Step, TracedStep};
+pub use running_port::{KeptPort, kept_port};
+pub use trace::{NextHop, Step, TracedStep};
 
 use crate::change::{self, Change};
 use crate::control::Program;
@@ -35,12 +35,12 @@ use crate::open::{OpenError, PeerEvent};
 use crate::programs::{ProgramFailure, Programs};
 use crate::run_dir::{self, RunDir};
 use capture::Captures;
-use idle::Passed;
-use instances::Multiplied;
-use live::Live;
+use idle::TrafficCount;
+use instances::MultipliedFunction;
 use ringway_fabric::proto::{self, Event, Request};
 use ringway_scheduler::Placer;
 use ringway_spec::Function;
+use running_port::RunningPort;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
@@ -61,12 +61,12 @@ pub enum Message {
         /// Its exit status.
         status: ExitStatus,
     },
-    /// It is time to start `data` again.
+    /// The delay before a restart of `data` has expired.
     StartData,
     /// An event from a port's opener.
     Peer(PeerEvent),
-    /// The delay of a port whose peer used too much time has expired.
-    Rested {
+    /// The delay after a peer that used too much time has expired: the port's next peer is admitted.
+    PeerAdmission {
         /// The port.
         port: String,
         /// Number of its opener.
@@ -98,10 +98,10 @@ pub enum Message {
         /// Its descriptors.
         descriptors: Vec<OwnedFd>,
     },
-    /// Functions may have more instances than they need.
-    LookAtInstances,
-    /// Functions may be idle.
-    LookAtIdle,
+    /// Check whether functions have more instances than they need.
+    CheckInstances,
+    /// Check whether functions are idle.
+    CheckIdle,
     /// Shut the fabric down.
     Down,
 }
@@ -140,12 +140,12 @@ pub enum EngineError {
 
 /// Delays before restarting `data`, in milliseconds: the first restart is immediate, later ones take longer, up to the
 /// last value.
-const RESTARTS: [u64; 5] = [0, 100, 500, 2_000, 10_000];
+const RESTART_DELAYS: [u64; 5] = [0, 100, 500, 2_000, 10_000];
 /// If `data` ran for this long, the next restart is immediate again.
-const STABLE: Duration = Duration::from_secs(1);
+const STABLE_RUN: Duration = Duration::from_secs(1);
 
-/// What belongs to an engine alone.
-pub struct Own {
+/// What an engine is made of.
+pub struct EngineParts {
     /// Properties of the host.
     pub host: Host,
     /// The run directory.
@@ -156,7 +156,7 @@ pub struct Own {
     pub inbox: Inbox,
     /// Placement.
     pub place: Placer,
-    /// Holds what outlives this process.
+    /// The connection to the keeper, which holds what outlives this process.
     pub keeper: Keeper,
 }
 
@@ -171,14 +171,14 @@ pub struct Engine {
     keeper: Keeper,
     /// Whether the keeper's description of the fabric is out of date.
     is_changed: bool,
-    live: BTreeMap<String, Live>,
+    running_ports: BTreeMap<String, RunningPort>,
     page: Page,
     data: Option<Data>,
     program: Program,
     started: Instant,
     data_started: Instant,
     restarts: u64,
-    quick: usize,
+    quick_ends: usize,
     epoch: u64,
     guests: Guests,
     hosts: Hosts,
@@ -191,24 +191,24 @@ pub struct Engine {
     /// Messages that arrived while the engine waited for `data`.
     backlog: VecDeque<Envelope>,
     /// The state that `data` last reported.
-    known: proto::State,
+    last_state: proto::State,
     place: Placer,
     /// Ports whose frames wait for functions that start with them.
-    held: BTreeSet<String>,
-    /// Ports of such functions that a change is about to add.
-    coming: BTreeSet<String>,
+    held_ports: BTreeSet<String>,
+    /// Ports of functions that a change is about to add, and that start with their first frame.
+    announced_ports: BTreeSet<String>,
     /// Ports whose frames wait until a chain has changed.
-    joining: BTreeSet<String>,
+    joining_ports: BTreeSet<String>,
     /// Functions that multiply, by name.
-    multiplied: BTreeMap<String, Multiplied>,
-    /// Whether [`Message::LookAtInstances`] comes.
-    looks_at_instances: bool,
-    /// What has passed functions that go away when they are idle, by name.
-    passed: BTreeMap<String, Passed>,
-    /// Whether [`Message::LookAtIdle`] comes.
-    looks_at_idle: bool,
+    multiplied: BTreeMap<String, MultipliedFunction>,
+    /// Whether [`Message::CheckInstances`] is scheduled.
+    has_instance_check: bool,
+    /// Frames that have passed functions that stop when they are idle, by name.
+    traffic: BTreeMap<String, TrafficCount>,
+    /// Whether [`Message::CheckIdle`] is scheduled.
+    has_idle_check: bool,
     captures: Captures,
-    /// What happened when another program's fabric was gone on with, for people.
+    /// What happened when this program took over another program's fabric, for people.
     notes: Vec<String>,
     suspects: Suspects,
 }
@@ -218,7 +218,7 @@ impl Engine {
     pub async fn start(
         fabric: &Fabric,
         (file, text): (String, String),
-        own: Own,
+        own: EngineParts,
     ) -> Result<Engine, EngineError> {
         let page = Page::new()?;
         own.keeper.put("page", "", [&page.share()?]);
@@ -228,8 +228,8 @@ impl Engine {
     }
 
     /// An engine whose fabric has nothing, without `data`.
-    fn bare(fabric: &Fabric, (file, text): (String, String), page: Page, own: Own) -> Engine {
-        let Own { host, run, program, inbox, place, keeper } = own;
+    fn bare(fabric: &Fabric, (file, text): (String, String), page: Page, own: EngineParts) -> Engine {
+        let EngineParts { host, run, program, inbox, place, keeper } = own;
         let bare = Fabric {
             switches: Vec::new(),
             ports: Vec::new(),
@@ -251,29 +251,29 @@ impl Engine {
             programs: Programs::new(program.exec.clone(), keeper.clone()),
             keeper,
             host,
-            live: BTreeMap::new(),
+            running_ports: BTreeMap::new(),
             page,
             data: None,
             program,
             started: Instant::now(),
             data_started: Instant::now(),
             restarts: 0,
-            quick: 0,
+            quick_ends: 0,
             epoch: 0,
             functions,
             run,
             inbox,
             messages: None,
             backlog: VecDeque::new(),
-            known: proto::State::default(),
+            last_state: proto::State::default(),
             place,
-            held: BTreeSet::new(),
-            coming: BTreeSet::new(),
-            joining: BTreeSet::new(),
+            held_ports: BTreeSet::new(),
+            announced_ports: BTreeSet::new(),
+            joining_ports: BTreeSet::new(),
             multiplied: BTreeMap::new(),
-            looks_at_instances: false,
-            passed: BTreeMap::new(),
-            looks_at_idle: false,
+            has_instance_check: false,
+            traffic: BTreeMap::new(),
+            has_idle_check: false,
             captures: Captures::default(),
             notes: Vec::new(),
             suspects: Suspects::default(),
@@ -282,40 +282,40 @@ impl Engine {
 
     /// Handles messages until the fabric is shut down, then removes everything.
     pub async fn serve(mut self, messages: Messages) {
-        let mut farewell = None;
+        let mut shutdown_answer = None;
         self.messages = Some(messages);
         self.keep_fabric();
         while let Some(message) = self.next().await {
             match message {
                 Message::Ask(Ask::Shutdown(answer)) => {
-                    farewell = Some(answer);
+                    shutdown_answer = Some(answer);
                     break;
                 }
                 Message::Down => break,
                 Message::Ask(Ask::Upgrade(descriptors, answer)) => self.leave(&descriptors, answer).await,
                 Message::Ask(ask) => self.answer(ask).await,
-                event => self.happened(event).await,
+                event => self.handle_message(event).await,
             }
             self.hold_first_frames();
             self.assign_instances();
-            self.look_at_idle_later();
+            self.schedule_idle_check();
             self.keep_fabric();
         }
         self.down().await;
-        if let Some(answer) = farewell {
+        if let Some(answer) = shutdown_answer {
             // The client may have disconnected.
             let _ = answer.send(Ok(()));
         }
     }
 
     /// Handles a message that is not a request.
-    async fn happened(&mut self, message: Message) {
+    async fn handle_message(&mut self, message: Message) {
         match message {
             Message::FromData(event) => self.handle_event(event).await,
             Message::DataEnded { generation, status } => self.data_ended(generation, status),
             Message::StartData => self.restart_data().await,
             Message::Peer(event) => self.peer(event).await,
-            Message::Rested { port, epoch } => self.rested(&port, epoch),
+            Message::PeerAdmission { port, epoch } => self.admit_next_peer(&port, epoch),
             Message::Attached { port, epoch, serial, attached } => {
                 self.attached(&port, epoch, serial, attached);
             }
@@ -334,8 +334,8 @@ impl Engine {
                     }
                 });
             }
-            Message::LookAtInstances => self.look_at_instances().await,
-            Message::LookAtIdle => self.look_at_idle().await,
+            Message::CheckInstances => self.check_instances().await,
+            Message::CheckIdle => self.check_idle().await,
             // `serve` handles requests.
             Message::Ask(_) | Message::Down => {}
         }
@@ -354,7 +354,7 @@ impl Engine {
             (None, Some(messages)) => messages.recv().await,
             (envelope, _) => envelope,
         };
-        envelope.map(Envelope::open)
+        envelope.map(Envelope::into_message)
     }
 
     /// Removes everything.
@@ -363,7 +363,7 @@ impl Engine {
         self.programs.remove_all().await;
         self.functions.stop_all();
         self.guests.stop_all().await;
-        for live in std::mem::take(&mut self.live).into_values() {
+        for live in std::mem::take(&mut self.running_ports).into_values() {
             live.close().await;
         }
         if let Some(data) = self.data.take() {
@@ -384,13 +384,13 @@ impl Engine {
             Change::AddGuest(guest) => Some(guest),
             _ => None,
         });
-        self.meanwhile(guests::check(added, target, self.host.kinds)).await?;
+        self.await_with_queries(guests::check(added, target, self.host.kinds)).await?;
         self.fabric.start_limit = target.start_limit;
         let mut failed = None;
-        self.note_coming(target);
+        self.announce_ports(target);
         if let Err(error) = self.make_all(&changes, target).await {
             tracing::error!(%error, "undoing");
-            self.note_coming(&before);
+            self.announce_ports(&before);
             for change in change::between(&self.fabric, &before, self.host.kinds) {
                 if let Err(error) = self.make(&change, &before).await {
                     tracing::error!(%error, "{change} failed");
@@ -398,7 +398,7 @@ impl Engine {
             }
             failed = Some(error);
         }
-        self.coming.clear();
+        self.announced_ports.clear();
         self.hold_first_frames();
         let now = if failed.is_some() { &before } else { target };
         self.sort_as(now);
@@ -428,12 +428,13 @@ impl Engine {
         self.await_functions(&started).await
     }
 
-    /// Notes the ports of functions that a change to `target` adds and that start with their first frame: from
+    /// Announces the ports of functions that a change to `target` adds and that start with their first frame: from
     /// then on, frames for them wait.
-    fn note_coming(&mut self, target: &Fabric) {
+    fn announce_ports(&mut self, target: &Fabric) {
         let is_new =
             |function: &&Function| function.first_frame && self.fabric.function(&function.name).is_none();
-        self.coming = target.functions.iter().filter(is_new).flat_map(Function::fabric_ports).collect();
+        self.announced_ports =
+            target.functions.iter().filter(is_new).flat_map(Function::fabric_ports).collect();
     }
 
     /// Sorts lists into the order of a file, which is the order in which the API shows them, and takes its chains and
@@ -456,7 +457,7 @@ impl Engine {
             Change::RemoveGuest(name) => {
                 if let Ok(Some(ending)) = self.guests.remove(name) {
                     // A panic of the task was reported by its thread.
-                    let _ = self.meanwhile(ending).await;
+                    let _ = self.await_with_queries(ending).await;
                 }
             }
             Change::RemovePort(name) => self.remove_port(name).await,
@@ -474,7 +475,7 @@ impl Engine {
             Change::RunPrograms(host) => self.hosts.run(host)?,
             Change::RemoveProgram(name) => {
                 let ending = self.programs.remove(name);
-                self.meanwhile(ending).await;
+                self.await_with_queries(ending).await;
             }
             Change::AddProgram(program) => self.add_program(program, target)?,
             Change::AddPort(port) => {
@@ -488,7 +489,7 @@ impl Engine {
             Change::RemoveFunction(name) => {
                 // The function may be added again, with other settings.
                 let again = target.function(name).filter(|function| function.first_frame);
-                self.coming.extend(again.into_iter().flat_map(Function::fabric_ports));
+                self.announced_ports.extend(again.into_iter().flat_map(Function::fabric_ports));
                 self.hold_first_frames();
                 drop(self.functions.remove(name));
             }
@@ -499,7 +500,7 @@ impl Engine {
                 let (name, to) = (&function.name, &function.configuration);
                 // Attack: a function that does not answer, while others wait for the engine.
                 let swapping = self.functions.swap(name, to)?;
-                let taken_over = self.meanwhile(swapping).await;
+                let taken_over = self.await_with_queries(swapping).await;
                 self.functions.swapped(name, to, taken_over)?;
             }
         }
@@ -514,10 +515,10 @@ impl Engine {
 
     /// Sends a request about `what` to `data`, and waits for the reply.
     async fn call(&mut self, what: &str, request: Request) -> Result<proto::Reply, EngineError> {
-        self.hand(what, request, Vec::new()).await
+        self.call_with(what, request, Vec::new()).await
     }
 
-    async fn hand(
+    async fn call_with(
         &mut self,
         what: &str,
         request: Request,
@@ -526,12 +527,12 @@ impl Engine {
         let failed = |error| EngineError::Data(what.into(), error);
         let data = self.data.as_mut().ok_or(DataError::Gone).map_err(failed)?;
         let answered = data.call(request, descriptors).map_err(failed)?;
-        self.meanwhile(answered).await.map_err(failed)
+        self.await_with_queries(answered).await.map_err(failed)
     }
 
-    /// Waits for something during a change. Queries are answered meanwhile; orders and events wait until the change is
+    /// Awaits a future during a change. Queries are answered meanwhile; orders and events wait until the change is
     /// done.
-    async fn meanwhile<T>(&mut self, what: impl Future<Output = T>) -> T {
+    async fn await_with_queries<T>(&mut self, what: impl Future<Output = T>) -> T {
         let mut what = Box::pin(what);
         loop {
             let Some(messages) = &mut self.messages else { return what.await };
@@ -549,12 +550,12 @@ impl Engine {
 
     /// Answers a query during a change; other messages wait until it is done.
     async fn query(&mut self, envelope: Envelope) {
-        let (message, place) = envelope.take();
+        let (message, slot) = envelope.into_parts();
         let rest = match message {
             Message::Ask(ask) => self.question(ask).await.map(Message::Ask),
             other => Some(other),
         };
-        self.backlog.extend(rest.map(|message| place.hold(message)));
+        self.backlog.extend(rest.map(|message| slot.hold(message)));
     }
 
     /// Sends a request about a port to `data` without waiting; `then` is called with the result.
@@ -598,15 +599,18 @@ impl Engine {
         if self.data.as_ref().is_none_or(|data| data.generation != generation) {
             return;
         }
-        self.quick =
-            if self.data_started.elapsed() > STABLE { 0 } else { (self.quick + 1).min(RESTARTS.len() - 1) };
-        let wait = RESTARTS[self.quick.saturating_sub(1)];
+        self.quick_ends = if self.data_started.elapsed() > STABLE_RUN {
+            0
+        } else {
+            (self.quick_ends + 1).min(RESTART_DELAYS.len() - 1)
+        };
+        let wait = RESTART_DELAYS[self.quick_ends.saturating_sub(1)];
         tracing::error!(%status, wait_ms = wait, "the data process ended; starting it again");
         self.data = None;
-        self.held.clear();
+        self.held_ports.clear();
         let gone = self.functions.data_ended();
         self.forget_functions(gone);
-        self.look_for_suspects(status);
+        self.find_suspects(status);
         later(&self.inbox, Duration::from_millis(wait), Message::StartData);
     }
 

@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// How long frames may take to leave links and functions on workers before `data` is replaced. Those that take longer
 /// are lost.
-const DRAIN: Duration = Duration::from_millis(200);
-const LOOK: Duration = Duration::from_millis(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// How long `data` may take to end its turns.
-const REST: Duration = Duration::from_secs(1);
-/// Figures of ports that store frames themselves.
-const STORED: [&str; 2] = ["queued", "in-flight"];
-const WHAT: &str = "the data process that is replaced";
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Gauges of frames that ports have stored.
+const STORED_GAUGES: [&str; 2] = ["queued", "in-flight"];
+const SUBJECT: &str = "the data process that is replaced";
 
 impl Engine {
     /// Replaces `data`: another process gets all ports, this one ends its turns and ends, and the other one goes on
@@ -64,7 +64,7 @@ impl Engine {
         self.drain_data(former).await;
         let since = Instant::now();
         let left = match former.call(Request::Leave, Vec::new()) {
-            Ok(left) => timeout(REST, left).await.unwrap_or(Err(DataError::Silent)),
+            Ok(left) => timeout(LEAVE_TIMEOUT, left).await.unwrap_or(Err(DataError::Silent)),
             Err(error) => Err(error),
         };
         if let Err(error) = left {
@@ -86,7 +86,7 @@ impl Engine {
             Ok(Reply::State(state)) => state,
             _ => return,
         };
-        let stores = |name: &&str| STORED.contains(name);
+        let stores = |name: &&str| STORED_GAUGES.contains(name);
         let links: BTreeSet<&str> = ports
             .iter()
             .filter(|port| port.gauges.keys().any(|name| stores(&&**name)))
@@ -104,24 +104,24 @@ impl Engine {
         if let Err(error) = ask(former, hold).await {
             return tracing::warn!(%error, "frames in links and functions are lost");
         }
-        let until = Instant::now() + DRAIN;
+        let until = Instant::now() + DRAIN_TIMEOUT;
         while Instant::now() < until {
             let Ok(Reply::State(state)) = ask(former, Request::State).await else { return };
             let stored = |port: &ringway_fabric::proto::PortState| -> u64 {
-                STORED.iter().filter_map(|name| port.gauges.get(*name)).sum()
+                STORED_GAUGES.iter().filter_map(|name| port.gauges.get(*name)).sum()
             };
             let is_quiet = ask(former, Request::Quiet { ports: inside.clone() }).await;
             if matches!(is_quiet, Ok(Reply::Quiet(true))) && state.ports.iter().map(stored).sum::<u64>() == 0
             {
                 return;
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         tracing::warn!("frames in links and functions are lost: they take longer");
     }
 }
 
 async fn ask(data: &mut Data, request: Request) -> Result<Reply, EngineError> {
-    let failed = |error| EngineError::Data(WHAT.into(), error);
+    let failed = |error| EngineError::Data(SUBJECT.into(), error);
     data.call(request, Vec::new()).map_err(failed)?.await.map_err(failed)
 }

@@ -26,9 +26,9 @@ impl Engine {
         if let Ok(posted) = data.post(Request::State, Vec::new())
             && let Ok(Ok(Reply::State(state))) = tokio::time::timeout(STATE_TIMEOUT, posted).await
         {
-            self.known = state;
+            self.last_state = state;
         }
-        self.known.clone()
+        self.last_state.clone()
     }
 
     pub(super) async fn fabric_view(&mut self) -> FabricView {
@@ -105,7 +105,9 @@ impl Engine {
         let mut states: BTreeMap<String, PortState> =
             self.state().await.ports.into_iter().map(|state| (state.name.clone(), state)).collect();
         for port in &self.fabric.ports {
-            if let (Some(live), Some(state)) = (self.live.get_mut(&port.name), states.remove(&port.name)) {
+            if let (Some(live), Some(state)) =
+                (self.running_ports.get_mut(&port.name), states.remove(&port.name))
+            {
                 live.state = Some(state);
             }
         }
@@ -113,7 +115,7 @@ impl Engine {
     }
 
     fn port_view(&self, port: &Port) -> PortView {
-        let live = self.live.get(&port.name);
+        let live = self.running_ports.get(&port.name);
         let state = live.and_then(|live| live.state.clone());
         let programs = live.map_or(0, |live| live.programs);
         let kind = kinds::find(port.kind.name(), self.host.kinds);
@@ -152,7 +154,9 @@ impl Engine {
         let mut ports = Vec::new();
         for port in &self.fabric.ports {
             // Frames of a port without queues pass directly between programs, uncounted.
-            let Some(live) = self.live.get(&port.name).filter(|live| live.queues > 0) else { continue };
+            let Some(live) = self.running_ports.get(&port.name).filter(|live| live.queues > 0) else {
+                continue;
+            };
             let mut stats = PortStats { name: port.name.clone(), ..PortStats::default() };
             for queue in 0..u32::from(live.queues) {
                 let counts = counts(&self.page.read(live.counters + queue)?);

@@ -1,7 +1,7 @@
-//! What makes `data` crash: a port or a function that it serves each time. It is taken out of service, so that the
-//! others go on.
+//! Finding the port or function that makes `data` crash: `data` serves it at each crash. It is taken out of service, so
+//! that the others go on.
 
-use super::live::Live;
+use super::running_port::RunningPort;
 use super::{Engine, EngineError, Failure};
 use ringway_fabric::proto::Request;
 use ringway_fabric::{RUN, SERVED};
@@ -13,25 +13,25 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 /// A run that lasts longer clears what was served when the one before it crashed.
-const CLEAR: Duration = Duration::from_secs(60);
+const CLEAN_RUN: Duration = Duration::from_secs(60);
 /// Crashes in a row after which several that were served each time are suspected: workers that serve others run until
 /// the process ends.
-const ALL: u32 = 4;
+const AMBIGUOUS_CRASHES: u32 = 4;
 /// Signals by which a process ends itself, or by which the kernel ends it for what it did.
-const CRASHES: [Signal; 7] =
+const CRASH_SIGNALS: [Signal; 7] =
     [Signal::SEGV, Signal::ABORT, Signal::BUS, Signal::ILL, Signal::FPE, Signal::TRAP, Signal::SYS];
 
-/// What a worker can serve.
+/// A port or function that a worker serves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Suspect {
     Port(String),
     Function(String),
 }
 
-/// What was served when `data` crashed.
+/// The ports and functions that were served when `data` crashed.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
-    /// At each of the last crashes.
+    /// Those that were served at each of the last crashes.
     served: BTreeSet<Suspect>,
     /// Number of these crashes.
     crashes: u32,
@@ -41,14 +41,14 @@ pub(super) struct Suspects {
 
 impl Suspects {
     /// Records what was served at a crash. Returns those that are suspected now.
-    fn crashed(&mut self, served: BTreeSet<Suspect>) -> Vec<Suspect> {
+    fn record_crash(&mut self, served: BTreeSet<Suspect>) -> Vec<Suspect> {
         let again: BTreeSet<Suspect> = self.served.intersection(&served).cloned().collect();
         if again.is_empty() {
             (self.served, self.crashes) = (served, 1);
             return Vec::new();
         }
         self.crashes += 1;
-        if again.len() > 1 && self.crashes < ALL {
+        if again.len() > 1 && self.crashes < AMBIGUOUS_CRASHES {
             self.served = again;
             return Vec::new();
         }
@@ -82,17 +82,17 @@ pub(super) fn reason(port: &str) -> String {
 
 impl Engine {
     /// Takes what was served at repeated crashes out of service. Workers tell it by the page of counters.
-    pub(super) fn look_for_suspects(&mut self, status: ExitStatus) {
+    pub(super) fn find_suspects(&mut self, status: ExitStatus) {
         let served = self.take_served();
-        let is_crash = CRASHES.iter().any(|signal| status.signal() == Some(signal.as_raw()));
-        if self.data_started.elapsed() > CLEAR || !is_crash {
+        let is_crash = CRASH_SIGNALS.iter().any(|signal| status.signal() == Some(signal.as_raw()));
+        if self.data_started.elapsed() > CLEAN_RUN || !is_crash {
             self.suspects.clear();
         }
         if !is_crash {
             return;
         }
         tracing::info!(?served, "what was served");
-        for suspect in self.suspects.crashed(served) {
+        for suspect in self.suspects.record_crash(served) {
             match suspect {
                 Suspect::Port(name) => {
                     tracing::error!(port = name, "{}", reason(&name));
@@ -106,7 +106,7 @@ impl Engine {
     /// What workers served when `data` ended.
     pub(super) fn take_served(&self) -> BTreeSet<Suspect> {
         let mut served = BTreeSet::new();
-        for (name, live) in &self.live {
+        for (name, live) in &self.running_ports {
             for index in live.counters..live.counters + u32::from(live.queues) {
                 match self.page.take_serving(index) {
                     Ok(SERVED) => _ = served.insert(Suspect::Port(name.clone())),
@@ -122,14 +122,14 @@ impl Engine {
         served
     }
 
-    /// Lets a port go on that was out of service, with the peer that it has; returns whether it was.
-    pub(super) async fn absolve(&mut self, port: &Port) -> Result<bool, Failure> {
+    /// Restores a port that was out of service, with the peer that it has; returns whether it was.
+    pub(super) async fn restore_port(&mut self, port: &Port) -> Result<bool, Failure> {
         if !self.suspects.has(&port.name) {
             return Ok(false);
         }
         let name = &port.name;
         let failed = |error: EngineError| Failure::Conflict(super::command::error_body(error));
-        let Some(Live { counters, .. }) = self.live.get(name) else { return Ok(false) };
+        let Some(RunningPort { counters, .. }) = self.running_ports.get(name) else { return Ok(false) };
         let request = Request::AddPort { port: port.clone(), counters: *counters };
         self.call(name, request).await.map_err(failed)?;
         self.suspects.forget(name);
@@ -150,23 +150,23 @@ mod tests {
     #[test]
     fn what_was_served_at_two_crashes_in_a_row_is_suspected() {
         let mut suspects = Suspects::default();
-        assert_eq!(suspects.crashed(ports(&["a"])), []);
-        assert_eq!(suspects.crashed(ports(&["b"])), []);
-        assert_eq!(suspects.crashed(ports(&[])), []);
-        assert_eq!(suspects.crashed(ports(&["b"])), [], "they were not in a row");
-        assert_eq!(suspects.crashed(ports(&["b"])), [Suspect::Port("b".into())]);
-        assert_eq!(suspects.crashed(ports(&["b"])), [], "it is let go on");
+        assert_eq!(suspects.record_crash(ports(&["a"])), []);
+        assert_eq!(suspects.record_crash(ports(&["b"])), []);
+        assert_eq!(suspects.record_crash(ports(&[])), []);
+        assert_eq!(suspects.record_crash(ports(&["b"])), [], "they were not in a row");
+        assert_eq!(suspects.record_crash(ports(&["b"])), [Suspect::Port("b".into())]);
+        assert_eq!(suspects.record_crash(ports(&["b"])), [], "it is let go on");
     }
 
     #[test]
     fn one_that_was_served_beside_it_is_suspected_only_if_it_always_was() {
         let mut suspects = Suspects::default();
-        assert_eq!(suspects.crashed(ports(&["a", "b", "c"])), []);
-        assert_eq!(suspects.crashed(ports(&["a", "b"])), []);
-        assert_eq!(suspects.crashed(ports(&["b", "c"])), [Suspect::Port("b".into())]);
-        for _ in 1..ALL {
-            assert_eq!(suspects.crashed(ports(&["a", "b"])), []);
+        assert_eq!(suspects.record_crash(ports(&["a", "b", "c"])), []);
+        assert_eq!(suspects.record_crash(ports(&["a", "b"])), []);
+        assert_eq!(suspects.record_crash(ports(&["b", "c"])), [Suspect::Port("b".into())]);
+        for _ in 1..AMBIGUOUS_CRASHES {
+            assert_eq!(suspects.record_crash(ports(&["a", "b"])), []);
         }
-        assert_eq!(suspects.crashed(ports(&["a", "b"])).len(), 2);
+        assert_eq!(suspects.record_crash(ports(&["a", "b"])).len(), 2);
     }
 }

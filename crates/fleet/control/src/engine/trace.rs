@@ -24,7 +24,7 @@ pub struct Step {
     pub learned: Vec<(String, LearnedAddress)>,
 }
 
-/// What would become of it.
+/// The result of a step.
 #[derive(Clone, Debug)]
 pub struct TracedStep {
     /// What `data` says.
@@ -33,17 +33,17 @@ pub struct TracedStep {
     pub to: String,
     /// The switch's lookup.
     pub table: String,
-    /// What is behind each destination.
-    pub behind: BTreeMap<String, Behind>,
+    /// What has each destination port.
+    pub next_hops: BTreeMap<String, NextHop>,
     /// Arguments that make this program a function's process.
     pub arguments: Vec<OsString>,
     /// The fabric's name.
     pub fabric: String,
 }
 
-/// What is behind a port.
+/// What has a destination port, and forwards its frames.
 #[derive(Clone, Debug)]
-pub struct Behind {
+pub struct NextHop {
     /// The port's kind.
     pub kind: String,
     /// The function that has the port, and its state.
@@ -77,14 +77,14 @@ impl Engine {
             return Err(Failure::Conflict(error_body("the data process gave another answer")));
         };
         let state = self.state().await;
-        let behind = |name: &String| Some((name.clone(), self.behind(self.fabric.port(name)?, &state)));
-        let behind = traced.copies.iter().filter_map(|copy| behind(&copy.port)).collect();
+        let behind = |name: &String| Some((name.clone(), self.next_hop(self.fabric.port(name)?, &state)));
+        let next_hops = traced.copies.iter().filter_map(|copy| behind(&copy.port)).collect();
         let (arguments, fabric) = (self.program.function.clone(), self.fabric.name.clone());
-        Ok(TracedStep { traced, to, table, behind, arguments, fabric })
+        Ok(TracedStep { traced, to, table, next_hops, arguments, fabric })
     }
 
-    /// What is behind a port.
-    fn behind(&self, port: &Port, state: &State) -> Behind {
+    /// What has a destination port, and forwards its frames.
+    fn next_hop(&self, port: &Port, state: &State) -> NextHop {
         let has = |function: &&Function| function.fabric_ports().contains(&port.name);
         let function = self.fabric.functions.iter().find(has).map(|function| {
             let views = self.functions.view();
@@ -96,6 +96,6 @@ impl Engine {
             let queued = gauges.and_then(|gauges| gauges.get("queued-bytes")).copied().unwrap_or(0);
             (name.to_string(), from.to_string(), settings, queued)
         });
-        Behind { kind: port.kind.name().into(), function, link }
+        NextHop { kind: port.kind.name().into(), function, link }
     }
 }

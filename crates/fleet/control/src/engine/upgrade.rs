@@ -38,7 +38,7 @@ impl Engine {
             version: env!("CARGO_PKG_VERSION").into(),
             formats: FORMATS.iter().map(|format| (format.name.into(), format.number)).collect(),
             texts: texts.collect(),
-            records: self.live.keys().map(records).collect(),
+            records: self.running_ports.keys().map(records).collect(),
             losses,
             notes,
         }
@@ -46,7 +46,7 @@ impl Engine {
 
     /// Whether another `data` process can't go on with a port's peer.
     pub(super) fn loses_peer(&self, port: &Port) -> bool {
-        self.live.get(&port.name).is_some_and(|live| live.loses_peer(self.reconnects(port)))
+        self.running_ports.get(&port.name).is_some_and(|live| live.loses_peer(self.reconnects(port)))
     }
 
     /// Whether a port's peer connects again; a guest does not, whose card's registers only the former process had.

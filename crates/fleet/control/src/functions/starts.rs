@@ -248,7 +248,7 @@ mod tests {
         /// Waits for an event.
         async fn event(&mut self, is_it: impl Fn(&FunctionEvent) -> bool) -> FunctionEvent {
             loop {
-                match self.messages.recv().await.unwrap().open() {
+                match self.messages.recv().await.unwrap().into_message() {
                     Message::Function(event) if is_it(&event) => return event,
                     _ => {}
                 }

@@ -66,7 +66,7 @@ mod tests {
 
     /// The next front-end that arrived: its serial number and its socket.
     async fn arrival(inbox: &mut Messages) -> (u64, UnixStream) {
-        match inbox.recv().await.map(Envelope::open) {
+        match inbox.recv().await.map(Envelope::into_message) {
             Some(Message::Peer(PeerEvent {
                 what: What::Arrived { serial, mut descriptors, .. }, ..
             })) => (serial, UnixStream::from(descriptors.remove(0))),
@@ -138,7 +138,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         // It has said so once.
-        let failed = inbox.recv().await.map(Envelope::open);
+        let failed = inbox.recv().await.map(Envelope::into_message);
         assert!(matches!(failed, Some(Message::Peer(PeerEvent { what: What::Failed(_), .. }))), "{failed:?}");
         assert!(inbox.is_empty());
         let (listener, back) = (bind(), now());

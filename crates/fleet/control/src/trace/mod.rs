@@ -9,7 +9,7 @@ use crate::api::{
     CompletionView, DestinationView, ElementPassView, ElementTraceView, ErrorBody, FunctionTraceView,
     HopView, LinkTraceView, NewTrace, SentFrameView, TraceView,
 };
-use crate::engine::{Ask, Behind, Failure, Inbox, Step, TracedStep};
+use crate::engine::{Ask, Failure, Inbox, NextHop, Step, TracedStep};
 use crate::function::trial::{Passage, Trial, TrialAnswer};
 use ringway_fabric::proto::{LearnedAddress, TracedCopy};
 use ringway_port::link::Settings;
@@ -187,14 +187,19 @@ impl<'w, T: Traceable> Walk<'w, T> {
                 return Ok(hop);
             }
         };
-        let TracedStep { traced, to, table, behind, arguments, fabric } = step;
+        let TracedStep { traced, to, table, next_hops, arguments, fabric } = step;
         (hop.worker, hop.to, hop.table) = (traced.worker, to, table);
         (hop.lookup, hop.learned, hop.held) = (traced.lookup, traced.learned, traced.held);
         self.learn(&mut hop, &frame);
         (hop.dropped, hop.omitted) = (traced.dropped, traced.omitted);
         for copy in traced.copies {
-            let place =
-                Place { number, frame: &frame, behind: &behind, arguments: &arguments, fabric: &fabric };
+            let place = TracePoint {
+                number,
+                frame: &frame,
+                next_hops: &next_hops,
+                arguments: &arguments,
+                fabric: &fabric,
+            };
             hop.destinations.push(self.destination(copy, place).await);
         }
         Ok(hop)
@@ -219,7 +224,7 @@ impl<'w, T: Traceable> Walk<'w, T> {
     }
 
     /// What happens at a destination, and behind it.
-    async fn destination(&mut self, copy: TracedCopy, place: Place<'_>) -> DestinationView {
+    async fn destination(&mut self, copy: TracedCopy, place: TracePoint<'_>) -> DestinationView {
         let TracedCopy { port, queue, verdict, reason, hold, completed, frames } = copy;
         let arrives = matches!(&*verdict, "delivered" | "waits");
         let completion = completed.as_ref().map(|(first, _)| CompletionView {
@@ -229,8 +234,8 @@ impl<'w, T: Traceable> Walk<'w, T> {
         });
         let frame =
             completed.map_or_else(|| place.frame.clone(), |(bytes, offload)| Frame { bytes, offload });
-        let behind = place.behind.get(&port);
-        let kind = behind.map(|behind| behind.kind.clone()).unwrap_or_default();
+        let next_hop = place.next_hops.get(&port);
+        let kind = next_hop.map(|next_hop| next_hop.kind.clone()).unwrap_or_default();
         let mut view = DestinationView {
             port: port.clone(),
             kind,
@@ -241,7 +246,7 @@ impl<'w, T: Traceable> Walk<'w, T> {
             completion,
             ..DestinationView::default()
         };
-        let Some(Behind { function, link, .. }) = behind.filter(|_| arrives) else { return view };
+        let Some(NextHop { function, link, .. }) = next_hop.filter(|_| arrives) else { return view };
         if let Some((function, state)) = function {
             let (traced, sent) = self.function(function, state, &port, &frame, &place).await;
             let through = format!("function {}", function.name);
@@ -268,7 +273,7 @@ impl<'w, T: Traceable> Walk<'w, T> {
         state: &str,
         port: &str,
         frame: &Frame,
-        place: &Place<'_>,
+        place: &TracePoint<'_>,
     ) -> (FunctionTraceView, Vec<(String, Frame)>) {
         let places = function.fabric_ports();
         let own = places.iter().position(|name| name == port).and_then(|index| function.ports.get(index));
@@ -307,10 +312,10 @@ fn source(frame: &[u8]) -> Option<(MacAddress, u16)> {
 }
 
 /// What is known where a frame is traced to the next ports.
-struct Place<'p> {
+struct TracePoint<'p> {
     number: usize,
     frame: &'p Frame,
-    behind: &'p BTreeMap<String, Behind>,
+    next_hops: &'p BTreeMap<String, NextHop>,
     arguments: &'p [OsString],
     fabric: &'p str,
 }

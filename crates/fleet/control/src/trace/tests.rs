@@ -5,7 +5,7 @@ use ringway_fabric::proto::Traced;
 use ringway_spec::{Configuration, Isolation};
 
 /// What becomes of a frame at a port, and what is behind each destination.
-type FakeStep = (Vec<TracedCopy>, Vec<(&'static str, Behind)>);
+type FakeStep = (Vec<TracedCopy>, Vec<(&'static str, NextHop)>);
 
 /// A fabric whose ports lead to others, and whose functions send what a table says.
 #[derive(Default)]
@@ -42,9 +42,9 @@ fn function(name: &str, ports: &[&str]) -> Function {
     }
 }
 
-fn behind(function: Option<Function>) -> Behind {
+fn behind(function: Option<Function>) -> NextHop {
     let function = function.map(|function| (Box::new(function), "running".to_string()));
-    Behind { kind: "ring".into(), function, link: None }
+    NextHop { kind: "ring".into(), function, link: None }
 }
 
 impl Fake {
@@ -52,7 +52,7 @@ impl Fake {
         mut self,
         name: &'static str,
         copies: Vec<TracedCopy>,
-        behind: Vec<(&'static str, Behind)>,
+        behind: Vec<(&'static str, NextHop)>,
     ) -> Fake {
         self.steps.insert(name, (copies, behind));
         self
@@ -67,7 +67,7 @@ impl Traceable for Fake {
             traced: Traced { copies: copies.clone(), lookup: "patch".into(), ..Traced::default() },
             to: String::new(),
             table: String::new(),
-            behind: behind.iter().map(|(port, behind)| (port.to_string(), behind.clone())).collect(),
+            next_hops: behind.iter().map(|(port, behind)| (port.to_string(), behind.clone())).collect(),
             arguments: Vec::new(),
             fabric: "lab".into(),
         })
@@ -89,7 +89,7 @@ async fn follow(fake: &Fake, port: &str) -> TraceView {
 async fn frames_are_followed_through_functions_of_a_chain_and_links() {
     let link = BTreeMap::from([("delay".to_string(), "20ms".to_string())]);
     let wan = ("wan".to_string(), "b".to_string(), link, 0);
-    let wire = Behind { kind: "link".into(), function: None, link: Some(wan) };
+    let wire = NextHop { kind: "link".into(), function: None, link: Some(wan) };
     let fake = Fake {
         functions: BTreeMap::from([("fw", Ok(vec!["inside", "nowhere"])), ("ids", Err("no".into()))]),
         ..Fake::default()

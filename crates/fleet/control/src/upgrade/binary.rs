@@ -1,4 +1,4 @@
-//! The file of a program to which a fabric shall move.
+//! Checks of the file of a program to which a fabric is to move, and of the client that names it.
 
 use ringway_host::peer;
 use rustix::fs::{FileType, fstat};
@@ -8,19 +8,20 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Bits of a mode: others than the owner may write; only owners remove what is in a folder.
+/// Bits of a mode: group and others may write (`S_IWGRP`, `S_IWOTH`); only owners remove files of the folder
+/// (`S_ISVTX`).
 const WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// Whether a user is root or the one that the fabric runs as.
-fn is_ours(user: u32) -> bool {
+/// Whether a user is root or the user that the fabric runs as.
+fn is_trusted_user(user: u32) -> bool {
     [geteuid().as_raw(), 0].contains(&user)
 }
 
 /// Checks that a client is root, or the user that the fabric runs as. The socket's mode says so too.
 pub fn check_client(socket: impl AsFd) -> Result<(), String> {
     let user = peer(socket).map_err(|error| error.to_string())?.user;
-    match is_ours(user) {
+    match is_trusted_user(user) {
         true => Ok(()),
         false => Err(format!("user {user} may not do this; be root, or the user that started the fabric")),
     }
@@ -34,24 +35,25 @@ pub fn check_client(socket: impl AsFd) -> Result<(), String> {
 /// # Errors
 /// The reason, for people.
 pub fn check_program(file: &OwnedFd) -> Result<(), String> {
-    let seen = fstat(file).map_err(|error| format!("the program: {error}"))?;
+    let metadata = fstat(file).map_err(|error| format!("the program: {error}"))?;
     let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let path = path.unwrap_or_else(|_| PathBuf::from("the program"));
     let wrong = |what: String| Err(format!("{}: {what}", path.display()));
-    if FileType::from_raw_mode(seen.st_mode) != FileType::RegularFile {
+    if FileType::from_raw_mode(metadata.st_mode) != FileType::RegularFile {
         return wrong("it is no file; name a program".into());
     }
-    if seen.st_mode & 0o111 == 0 {
+    if metadata.st_mode & 0o111 == 0 {
         return wrong("it is not executable; use `chmod +x`".into());
     }
-    if !is_ours(seen.st_uid) {
-        return wrong(format!("it belongs to user {}; copy it, and use the copy", seen.st_uid));
+    if !is_trusted_user(metadata.st_uid) {
+        return wrong(format!("it belongs to user {}; copy it, and use the copy", metadata.st_uid));
     }
-    if seen.st_mode & WRITABLE != 0 {
+    if metadata.st_mode & WRITABLE != 0 {
         return wrong("others than its owner can write it; use `chmod go-w`".into());
     }
     // A file that has no name any more is in no folder.
-    let has_name = symlink_metadata(&path).is_ok_and(|at| (at.dev(), at.ino()) == (seen.st_dev, seen.st_ino));
+    let has_name =
+        symlink_metadata(&path).is_ok_and(|at| (at.dev(), at.ino()) == (metadata.st_dev, metadata.st_ino));
     let folders = path.ancestors().skip(1).filter(|_| has_name);
     folders.filter(|folder| folder.is_absolute()).try_for_each(check_folder)
 }
@@ -60,8 +62,10 @@ fn check_folder(folder: &Path) -> Result<(), String> {
     let wrong = |what: &str| Err(format!("{}: {what}; copy the program elsewhere", folder.display()));
     match symlink_metadata(folder) {
         Err(error) => wrong(&error.to_string()),
-        Ok(seen) if !is_ours(seen.uid()) => wrong(&format!("the folder belongs to user {}", seen.uid())),
-        Ok(seen) if seen.mode() & WRITABLE != 0 && seen.mode() & STICKY == 0 => {
+        Ok(metadata) if !is_trusted_user(metadata.uid()) => {
+            wrong(&format!("the folder belongs to user {}", metadata.uid()))
+        }
+        Ok(metadata) if metadata.mode() & WRITABLE != 0 && metadata.mode() & STICKY == 0 => {
             wrong("others than the folder's owner can put another program there")
         }
         Ok(_) => Ok(()),

@@ -1,5 +1,5 @@
-//! What a program checks before a fabric is moved to it, in a process of its own: whether it can read everything that
-//! it would go on with.
+//! The check that a program makes before a fabric is moved to it, in a process of its own: whether it can read
+//! everything that it would go on with.
 
 use super::FORMATS;
 use crate::data::{KEPT, KeptData};
@@ -10,12 +10,12 @@ use crate::kinds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a running fabric has, as its program gives it to another one.
+/// The state of a running fabric, as its program gives it to another one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Running {
-    /// Version of its program.
+    /// Version of the program that runs.
     pub version: String,
-    /// Numbers of the formats in which it has everything, by name.
+    /// Numbers of all formats of the state, by name.
     pub formats: BTreeMap<String, u32>,
     /// What the keeper holds, by name.
     pub texts: BTreeMap<String, String>,
@@ -27,18 +27,18 @@ pub struct Running {
     pub notes: Vec<String>,
 }
 
-/// What another program says about it.
+/// The answer of another program to a [`Running`] fabric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Its version.
+    /// Version of the other program.
     pub version: String,
-    /// Why it can't go on with the fabric; none if it can.
+    /// Why the other program can't go on with the fabric; none if it can.
     pub problems: Vec<String>,
 }
 
 /// Why this program can't go on with a fabric that another one runs; nothing if it can.
 pub fn check(running: &Running, host: &Host) -> Vec<String> {
-    let problems = formats(running);
+    let problems = unreadable_formats(running);
     if !problems.is_empty() {
         // The rest can't be read.
         return problems;
@@ -50,13 +50,13 @@ pub fn check(running: &Running, host: &Host) -> Vec<String> {
     let fabric =
         KeptFabric::find(&found).ok_or_else(|| "this program can't read its description".to_string());
     match fabric.and_then(|kept| kept.fabric(host).map_err(|error| format!("its file: {error}"))) {
-        Ok((fabric, _)) => parts(running, &fabric, host),
+        Ok((fabric, _)) => unreadable_parts(running, &fabric, host),
         Err(error) => vec![error],
     }
 }
 
 /// Formats that this program does not read.
-fn formats(running: &Running) -> Vec<String> {
+fn unreadable_formats(running: &Running) -> Vec<String> {
     let wrong = |(name, number): (&String, &u32)| {
         let known = FORMATS.iter().find(|format| format.name == name);
         let reads: Vec<String> = known?.reads.iter().map(ToString::to_string).collect();
@@ -72,8 +72,8 @@ fn formats(running: &Running) -> Vec<String> {
     running.formats.iter().filter_map(wrong).chain(unknown).collect()
 }
 
-/// What of the fabric this program can't go on with.
-fn parts(running: &Running, fabric: &Fabric, host: &Host) -> Vec<String> {
+/// Parts of the fabric with which this program can't go on.
+fn unreadable_parts(running: &Running, fabric: &Fabric, host: &Host) -> Vec<String> {
     let mut problems = Vec::new();
     let mut text = |name: &str, is_read: fn(&str) -> bool| {
         if running.texts.get(name).is_some_and(|text| !is_read(text)) {

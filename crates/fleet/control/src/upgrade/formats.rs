@@ -1,5 +1,5 @@
-//! The formats of what one program leaves to another. A number says how a part is written; a program refuses to go on
-//! with numbers that it does not know.
+//! The formats of the state that one program leaves to another. A number says how a part is written; a program
+//! refuses to go on with numbers that it does not know.
 //!
 //! Whoever changes a part raises its number, keeps the former number among [`Format::reads`] if this program still
 //! reads that, and writes another example by `BLESS=1 cargo test -p ringway-control formats::`. The test fails as long
@@ -8,13 +8,13 @@
 /// A row of [`FORMATS`].
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
-    /// Its name.
+    /// The name of the format.
     pub name: &'static str,
     /// The number of what this program writes.
     pub number: u32,
     /// All numbers that this program reads.
     pub reads: &'static [u32],
-    /// What is written so, for messages.
+    /// What is written in this format, for messages.
     pub content: &'static str,
 }
 

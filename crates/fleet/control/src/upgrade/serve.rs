@@ -1,4 +1,4 @@
-//! The socket for upgrades.
+//! Serves the socket for upgrades.
 
 use super::binary::{check_client, check_program};
 use super::{CHECK, Running, UpgradeAnswer, UpgradeRequest, Verdict};
@@ -22,11 +22,11 @@ use tokio::runtime::Handle;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a program may take to check whether it can go on with the fabric, in nanoseconds.
 const CHECK_TIMEOUT: u64 = 20_000_000_000;
-/// Most bytes of a program's verdict, and of what it says otherwise.
-const LONGEST: u64 = 1 << 20;
-const SAID: usize = 400;
+/// Most bytes of a program's verdict, and of its other output in a message.
+const MAX_VERDICT_LEN: u64 = 1 << 20;
+const MAX_OUTPUT_LEN: usize = 400;
 /// Delay after a temporary error, such as a lack of file descriptors.
-const PAUSE: Duration = Duration::from_secs(1);
+const ERROR_DELAY: Duration = Duration::from_secs(1);
 
 /// Serves clients, one after the other.
 pub async fn serve(listener: Listener, inbox: Inbox) -> io::Result<()> {
@@ -37,19 +37,19 @@ pub async fn serve(listener: Listener, inbox: Inbox) -> io::Result<()> {
             Ok(socket) => socket,
             Err(error) => {
                 tracing::warn!(%error, "the socket for upgrades");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ERROR_DELAY).await;
                 continue;
             }
         };
         let (inbox, runtime) = (inbox.clone(), Handle::current());
-        let served = tokio::task::spawn_blocking(move || client(socket, &inbox, &runtime)).await;
+        let served = tokio::task::spawn_blocking(move || serve_client(socket, &inbox, &runtime)).await;
         if let Err(error) = served.unwrap_or_else(|panic| Err(panic.into())) {
             tracing::debug!(%error, "a client that upgrades");
         }
     }
 }
 
-fn client(
+fn serve_client(
     socket: OwnedFd,
     inbox: &Inbox,
     runtime: &Handle,
@@ -71,7 +71,7 @@ fn client(
         return Ok(refuse(vec!["the program's descriptor is missing".into()])?);
     };
     let running = runtime.block_on(inbox.ask(Ask::Running)).map_err(Failure::reason)?;
-    let to = match examine(&binary, &running, request.disconnect) {
+    let to = match check_all(&binary, &running, request.disconnect) {
         Ok(to) => to,
         Err(why) => return Ok(refuse(why)?),
     };
@@ -89,7 +89,7 @@ fn client(
 }
 
 /// Checks a program, and lets it check the fabric; returns its version.
-fn examine(binary: &OwnedFd, running: &Running, disconnect: bool) -> Result<String, Vec<String>> {
+fn check_all(binary: &OwnedFd, running: &Running, disconnect: bool) -> Result<String, Vec<String>> {
     check_program(binary).map_err(|why| vec![why])?;
     let Verdict { version, mut problems } = ask_program(binary, running).map_err(|why| vec![why])?;
     if !disconnect {
@@ -123,7 +123,7 @@ fn ask_program(binary: &OwnedFd, running: &Running) -> Result<Verdict, String> {
     let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let ended = process.map(|process| wait_readable(&[process.as_fd()], Some(CHECK_TIMEOUT)));
     if !matches!(&ended, Some(Ok(ready)) if ready.contains(&true)) {
-        // It may have ended by now.
+        // The program may have ended by now.
         let _ = child.kill();
         let _ = child.wait();
         return Err(failed(&format!("it did not answer within {} s", CHECK_TIMEOUT / 1_000_000_000)));
@@ -133,7 +133,7 @@ fn ask_program(binary: &OwnedFd, running: &Running) -> Result<Verdict, String> {
         Ok(verdict) if status.success() => Ok(verdict),
         _ => {
             let errors = String::from_utf8_lossy(&content(errors)).trim().to_string();
-            let said = &errors[..errors.floor_char_boundary(SAID)];
+            let said = &errors[..errors.floor_char_boundary(MAX_OUTPUT_LEN)];
             let what = if said.is_empty() { String::new() } else { format!(", and says: {said}") };
             Err(failed(&format!("it knows no `ringway {CHECK}` as this version has it ({status}){what}")))
         }
@@ -144,7 +144,7 @@ fn ask_program(binary: &OwnedFd, running: &Running) -> Result<Verdict, String> {
 fn content(mut file: File) -> Vec<u8> {
     let mut bytes = Vec::new();
     // What can't be read is not there.
-    let _ = file.rewind().and_then(|()| file.take(LONGEST).read_to_end(&mut bytes));
+    let _ = file.rewind().and_then(|()| file.take(MAX_VERDICT_LEN).read_to_end(&mut bytes));
     bytes
 }
 
@@ -161,7 +161,9 @@ mod tests {
             let program = folder.join("program");
             std::fs::copy(from, &program).unwrap();
             std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-            examine(&File::open(&program).unwrap().into(), &Running::default(), false).unwrap_err().join("; ")
+            check_all(&File::open(&program).unwrap().into(), &Running::default(), false)
+                .unwrap_err()
+                .join("; ")
         };
         let cat = ask("/bin/cat");
         assert!(

@@ -5,7 +5,7 @@
 //! is nothing; `watch` does it in an event loop. `send` sends a megabyte, and then says `idle`; `hold` says `held`
 //! within its turn; `idle` says `idle` outside of it. These three stay then. It ends with 3 if the stack is lost.
 
-use ringway_direct::{Files, Image, LockError, Member, Notifiers, RingPlace, Watch, bit};
+use ringway_direct::{Files, Image, LockError, Member, Notifiers, RingPeer, Watch, bit};
 use ringway_host::{Clock, receive_with};
 use ringway_netstack::{SocketError, SocketId};
 use std::error::Error;
@@ -25,8 +25,8 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     let [text, data, port, agent, notifiers @ ..]: [OwnedFd; 9] =
         files.try_into().map_err(|_| "not the descriptors")?;
     let image = Image::map(&Files { text, data })?;
-    image.map_ring(RingPlace::Port, port, port_len.parse()?)?;
-    image.map_ring(RingPlace::Agent, agent, agent_len.parse()?)?;
+    image.map_ring(RingPeer::Port, port, port_len.parse()?)?;
+    image.map_ring(RingPeer::Agent, agent, agent_len.parse()?)?;
     let member = Member::new(image, Notifiers::from(notifiers), Clock::new());
     let socket = SocketId::from_bits(socket.parse()?);
     let played = match role.as_str() {
@@ -56,11 +56,11 @@ fn stay(word: &str) -> ! {
 }
 
 /// Returns what a connection receives, until its end; sleeps while there is nothing, or looks again and again.
-fn echo(member: &Member, socket: SocketId, most: Option<Duration>) -> Result<(), Box<dyn Error>> {
+fn echo(member: &Member, socket: SocketId, timeout: Option<Duration>) -> Result<(), Box<dyn Error>> {
     let mut bytes = vec![0; 20_000];
     let pause = || std::thread::sleep(Duration::from_micros(100));
     loop {
-        let mut rest = match member.recv(socket, &mut bytes, most)? {
+        let mut rest = match member.recv(socket, &mut bytes, timeout)? {
             Ok(0) => break,
             Ok(count) => &bytes[..count],
             Err(SocketError::WouldBlock) => {
@@ -70,7 +70,7 @@ fn echo(member: &Member, socket: SocketId, most: Option<Duration>) -> Result<(),
             Err(error) => return Err(error.into()),
         };
         while !rest.is_empty() {
-            match member.send(socket, rest, most)? {
+            match member.send(socket, rest, timeout)? {
                 Ok(sent) => rest = &rest[sent..],
                 Err(SocketError::WouldBlock) => pause(),
                 Err(error) => return Err(error.into()),

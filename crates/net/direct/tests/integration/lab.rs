@@ -1,6 +1,6 @@
 //! An agent with a port, and a peer behind the port.
 
-use ringway_direct::{Files, Image, Notifiers, RingPlace};
+use ringway_direct::{Files, Image, Notifiers, RingPeer};
 use ringway_frame::{Needs, Offload};
 use ringway_host::{EventFd, Mapping, memfd, send_with};
 use ringway_mem::Span;
@@ -103,11 +103,11 @@ impl Lab {
         let files = Files::create(64 << 20).unwrap();
         let image = Arc::new(Image::map(&files).unwrap());
         image.begin(&agent.configuration(), [1, 2]).unwrap();
-        image.map_ring(RingPlace::Port, &far_wire.file, far_wire.len).unwrap();
-        image.map_ring(RingPlace::Agent, &agent_wire.file, agent_wire.len).unwrap();
+        image.map_ring(RingPeer::Port, &far_wire.file, far_wire.len).unwrap();
+        image.map_ring(RingPeer::Agent, &agent_wire.file, agent_wire.len).unwrap();
         let mut locked = image.lock().unwrap();
-        locked.attach_ring(RingPlace::Port, far_wire.len, false).unwrap();
-        locked.attach_ring(RingPlace::Agent, agent_wire.len, true).unwrap();
+        locked.attach_ring(RingPeer::Port, far_wire.len, false).unwrap();
+        locked.attach_ring(RingPeer::Agent, agent_wire.len, true).unwrap();
         drop(locked);
         Lab { now: 1, agent, far, image, files, agent_wire, far_wire, notifiers, _place: place }
     }

@@ -86,7 +86,7 @@ fn others_lead_when_the_one_that_led_is_killed() {
             child.kill().unwrap();
             drop(locked);
             child.wait().unwrap();
-            member.notice_end().unwrap();
+            member.handle_process_end().unwrap();
         }
     });
 }
@@ -123,7 +123,7 @@ fn processes_that_sleep_see_that_the_stack_is_lost() {
     let mut holder = lab.spawn("hold", SocketId::from_bits(0));
     assert_eq!(said(&mut holder), "held");
     kill(&mut holder);
-    assert_eq!(member.notice_end(), Err(LockError::Lost));
+    assert_eq!(member.handle_process_end(), Err(LockError::Lost));
     for child in &mut children {
         assert_eq!(child.wait().unwrap().code(), Some(3));
     }

@@ -15,20 +15,20 @@ const LEN_V6: usize = 24;
 /// Size of `sockaddr_storage`, the largest address.
 const LARGEST: u64 = 128;
 
-/// An address of a call.
+/// The address that a call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Named {
-    /// No address: a datagram socket is to be disconnected.
-    Nothing,
-    /// An address, that of an IPv4 peer also if it was given in IPv6's form.
-    Of(SocketAddr),
+pub enum Destination {
+    /// `AF_UNSPEC`: a datagram socket is to be disconnected.
+    Unspecified,
+    /// An address; an IPv4-mapped one of IPv6 is one of IPv4.
+    Address(SocketAddr),
 }
 
 /// Reads an address for a socket of IPv6, or of IPv4.
 ///
 /// # Errors
 /// As Linux's.
-pub fn read(thread: i32, at: u64, len: u64, v6: bool) -> Result<Named, Errno> {
+pub fn read(thread: i32, at: u64, len: u64, v6: bool) -> Result<Destination, Errno> {
     // The length is an `int`.
     let len = u64::from(len as u32);
     if len > LARGEST {
@@ -42,26 +42,26 @@ pub fn read(thread: i32, at: u64, len: u64, v6: bool) -> Result<Named, Errno> {
     parse(bytes, v6)
 }
 
-fn parse(bytes: &[u8], v6: bool) -> Result<Named, Errno> {
+fn parse(bytes: &[u8], v6: bool) -> Result<Destination, Errno> {
     let family = bytes.first_chunk().map(|family| u16::from_ne_bytes(*family)).ok_or(Errno::INVAL)?;
     let port = bytes.get(2..4).and_then(|port| port.try_into().ok()).map_or(0, u16::from_be_bytes);
     match (family, v6) {
-        (AF_UNSPEC, _) => Ok(Named::Nothing),
+        (AF_UNSPEC, _) => Ok(Destination::Unspecified),
         (INET, _) => {
             let ip = bytes.get(4..8).filter(|_| bytes.len() >= LEN_V4).and_then(|ip| ip.first_chunk());
-            Ok(Named::Of(SocketAddr::new(Ipv4Addr::from(*ip.ok_or(Errno::INVAL)?).into(), port)))
+            Ok(Destination::Address(SocketAddr::new(Ipv4Addr::from(*ip.ok_or(Errno::INVAL)?).into(), port)))
         }
         (INET6, true) => {
             let ip = bytes.get(8..LEN_V6).and_then(|ip| ip.first_chunk());
             let ip = Ipv6Addr::from(*ip.ok_or(Errno::INVAL)?);
-            Ok(Named::Of(SocketAddr::new(ip.to_ipv4_mapped().map_or(ip.into(), IpAddr::V4), port)))
+            Ok(Destination::Address(SocketAddr::new(ip.to_ipv4_mapped().map_or(ip.into(), IpAddr::V4), port)))
         }
         _ => Err(Errno::AFNOSUPPORT),
     }
 }
 
-/// An address as a socket of IPv6, or of IPv4, shows it.
-pub fn form(address: SocketAddr, v6: bool) -> Vec<u8> {
+/// The `sockaddr` of an address for a socket of IPv6, or of IPv4.
+pub fn encode(address: SocketAddr, v6: bool) -> Vec<u8> {
     let port = address.port().to_be_bytes();
     match (address.ip(), v6) {
         (IpAddr::V4(ip), false) => [&INET.to_ne_bytes()[..], &port, &ip.octets(), &[0; 8]].concat(),
@@ -98,21 +98,21 @@ mod tests {
     fn addresses_keep_their_form() {
         let four: SocketAddr = "10.0.0.2:80".parse().unwrap();
         let six: SocketAddr = "[fd00::2]:80".parse().unwrap();
-        assert_eq!(form(four, false), [2, 0, 0, 80, 10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(encode(four, false), [2, 0, 0, 80, 10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
         for (address, v6) in [(four, false), (four, true), (six, true)] {
-            assert_eq!(parse(&form(address, v6), v6), Ok(Named::Of(address)));
+            assert_eq!(parse(&encode(address, v6), v6), Ok(Destination::Address(address)));
         }
-        assert_eq!(form(four, true)[8..24], "::ffff:10.0.0.2".parse::<Ipv6Addr>().unwrap().octets());
+        assert_eq!(encode(four, true)[8..24], "::ffff:10.0.0.2".parse::<Ipv6Addr>().unwrap().octets());
         // IPv6's sockets show an address that is not chosen in their own form.
-        assert_eq!(form("0.0.0.0:0".parse().unwrap(), true)[8..24], [0; 16]);
+        assert_eq!(encode("0.0.0.0:0".parse().unwrap(), true)[8..24], [0; 16]);
     }
 
     #[test]
     fn wrong_addresses_are_refused_as_by_linux() {
         assert_eq!(parse(&[], false), Err(Errno::INVAL));
         assert_eq!(parse(&[2, 0, 0, 80], false), Err(Errno::INVAL));
-        assert_eq!(parse(&form("[fd00::2]:80".parse().unwrap(), true), false), Err(Errno::AFNOSUPPORT));
+        assert_eq!(parse(&encode("[fd00::2]:80".parse().unwrap(), true), false), Err(Errno::AFNOSUPPORT));
         assert_eq!(parse(&[1, 0, b'x'], true), Err(Errno::AFNOSUPPORT));
-        assert_eq!(parse(&[0; 16], false), Ok(Named::Nothing));
+        assert_eq!(parse(&[0; 16], false), Ok(Destination::Unspecified));
     }
 }

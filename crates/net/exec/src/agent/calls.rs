@@ -27,19 +27,19 @@ const ERRQUEUE: u64 = 0x2000;
 #[derive(Debug)]
 pub enum Reply {
     Value(i64),
-    /// The kernel does it.
+    /// The kernel executes the call.
     Resume,
-    /// It was answered.
+    /// The call was answered already.
     Done,
-    /// It waits until something happens to its socket.
+    /// The call waits until something happens to its socket.
     Wait(Key),
-    /// The same, for [`BRIEF`] at most.
+    /// As `Wait`, for at most [`BRIEF_WAIT`].
     WaitBriefly(Key),
-    /// The same, until its connection has moved to another stack.
+    /// As `Wait`, until the connection has moved to another stack.
     WaitForMove(Key),
 }
 
-/// A call that waits.
+/// A call that waits for something to happen to its socket.
 #[derive(Debug)]
 pub struct Parked {
     pub call: Call,
@@ -54,15 +54,15 @@ pub struct Parked {
 /// that waits in `accept`, `connect` or `recvfrom`: handlers of SIGTERM and of timers would not run. The flag is of all
 /// calls of a filter, and a process has one filter that notifies.
 #[derive(Debug)]
-pub struct Kept {
+pub struct UndeliveredResult {
     call: Call,
     key: Key,
     result: Result<i64, Errno>,
     until: u64,
 }
 
-impl Kept {
-    /// Whether this is the result of such a call.
+impl UndeliveredResult {
+    /// Whether this is the result of the same call, made before.
     fn is_of(&self, call: &Call) -> bool {
         let own = &self.call;
         // The other registers hold anything.
@@ -74,21 +74,21 @@ impl Kept {
 
 /// Calls that fail when they are made a second time.
 const BIND_CONNECT: [i64; 2] = [sys::BIND, sys::CONNECT];
-/// How long a result is kept, and how many are. The caller may have to wait for a processor.
-const KEEP: u64 = 2 * ringway_netstack::SECOND;
-const MOST_KEPT: usize = 64;
+/// How long a result is kept, and the most that are. The caller may have to wait for a processor.
+const RESULT_LIFETIME: u64 = 2 * ringway_netstack::SECOND;
+const MAX_UNDELIVERED: usize = 64;
 /// How long a thread that a signal has woken may take to leave its call.
-const AWAKE: Duration = Duration::from_millis(5);
-/// How long a call waits briefly.
-const BRIEF: u64 = 2 * ringway_netstack::MS;
+const LEAVE_CALL_TIMEOUT: Duration = Duration::from_millis(5);
+/// How long [`Reply::WaitBriefly`] waits at most.
+const BRIEF_WAIT: u64 = 2 * ringway_netstack::MS;
 
 impl Agent {
     /// Answers a call, or parks it.
     pub(super) fn serve(&mut self, call: Call, until: Option<u64>) {
-        self.taken.clear();
-        let delivered = self.delivered.take_if(|delivered| delivered.call.thread == call.thread);
+        self.received.clear();
+        let delivered = self.last_delivered.take_if(|delivered| delivered.call.thread == call.thread);
         // Any other call shows that the thread has its result.
-        self.kept.extend(delivered.filter(|delivered| delivered.is_of(&call)));
+        self.undelivered.extend(delivered.filter(|delivered| delivered.is_of(&call)));
         let (key, reply) = match self.find(&call) {
             Ok(Some((key, socket))) => (Some(key), self.answer(&call, key, &socket)),
             Ok(None) if call.number == sys::SOCKET => (None, self.open(&call)),
@@ -103,7 +103,7 @@ impl Agent {
             Ok(reply @ (Reply::Wait(key) | Reply::WaitBriefly(key))) => {
                 let now = self.host.now();
                 let is_brief = matches!(reply, Reply::WaitBriefly(_));
-                let mut most = || if is_brief { Some(BRIEF) } else { self.timeout(&call) };
+                let mut most = || if is_brief { Some(BRIEF_WAIT) } else { self.timeout(&call) };
                 let until = until.or_else(|| most().map(|time| now.saturating_add(time)));
                 if until.is_none_or(|until| until > now) {
                     return self.parked.push(Parked { call, key, until });
@@ -115,16 +115,16 @@ impl Agent {
         let is_delivered = self.deliver(&call, result);
         let now = self.host.now();
         if !is_delivered {
-            self.signals_until = now + KEEP;
+            self.signals_until = now + RESULT_LIFETIME;
         }
         let Some(key) = key else { return };
-        let kept = Kept { call, key, result, until: now + KEEP };
+        let kept = UndeliveredResult { call, key, result, until: now + RESULT_LIFETIME };
         let is_once = result.is_ok() && BIND_CONNECT.contains(&call.number);
         match is_delivered {
-            true if is_once && self.signals_until > now => self.delivered = Some(kept),
+            true if is_once && self.signals_until > now => self.last_delivered = Some(kept),
             true => {}
-            false if self.taken.is_empty() => self.keep(kept),
-            false => self.give_back(key),
+            false if self.received.is_empty() => self.keep_result(kept),
+            false => self.requeue_datagrams(key),
         }
     }
 
@@ -141,7 +141,7 @@ impl Agent {
                 return false;
             }
             // Attack: a program that seems to run for ever, while others wait.
-            if begin.elapsed() > AWAKE {
+            if begin.elapsed() > LEAVE_CALL_TIMEOUT {
                 break;
             }
             std::thread::yield_now();
@@ -150,29 +150,29 @@ impl Agent {
     }
 
     /// Keeps a result for the call that is made again.
-    fn keep(&mut self, kept: Kept) {
+    fn keep_result(&mut self, kept: UndeliveredResult) {
         // A call that was gone before anything was done for it, or whose connection waits to be accepted again.
         let is_undone = kept.result == Err(Errno::INTR);
         if is_undone || [sys::ACCEPT, sys::ACCEPT4].contains(&kept.call.number) {
             return;
         }
         // Attack: a program that interrupts all its calls.
-        if self.kept.len() >= MOST_KEPT {
-            self.kept.remove(0);
+        if self.undelivered.len() >= MAX_UNDELIVERED {
+            self.undelivered.remove(0);
         }
-        self.kept.push(kept);
+        self.undelivered.push(kept);
     }
 
-    /// The result of this call that did not reach it.
-    fn kept(&mut self, call: &Call, key: Key) -> Option<Result<i64, Errno>> {
-        if self.kept.is_empty() {
+    /// The result of this call that did not reach it before.
+    fn take_undelivered(&mut self, call: &Call, key: Key) -> Option<Result<i64, Errno>> {
+        if self.undelivered.is_empty() {
             return None;
         }
         let now = self.host.now();
-        self.kept.retain(|kept| kept.until > now);
-        let same = |kept: &Kept| kept.key == key && kept.is_of(call);
-        let at = self.kept.iter().position(same)?;
-        Some(self.kept.remove(at).result)
+        self.undelivered.retain(|kept| kept.until > now);
+        let same = |kept: &UndeliveredResult| kept.key == key && kept.is_of(call);
+        let at = self.undelivered.iter().position(same)?;
+        Some(self.undelivered.remove(at).result)
     }
 
     /// How long the program lets such a call block, in nanoseconds.
@@ -188,20 +188,20 @@ impl Agent {
             return Ok(None);
         }
         let socket = match self.threads.descriptor(call.thread, call.arguments[0]) {
-            // It may be one of ours, whose UNIX socket the kernel must not be asked about.
+            // The descriptor may be one of ours, whose UNIX socket the kernel must not be asked about.
             Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => return Err(Errno::NOBUFS),
             // The kernel says what is wrong with it.
             Err(_) => return Ok(None),
             Ok(socket) => socket,
         };
-        let key = local::number(socket.as_fd()).and_then(|number| self.table.of_number(number));
+        let key = local::inode(socket.as_fd()).and_then(|number| self.table.find_by_inode(number));
         let Some(key) = key else { return Ok(None) };
         self.trap.check_waiting(call.id)?;
         Ok(Some((key, socket)))
     }
 
     fn answer(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
-        if let Some(result) = self.kept(call, key) {
+        if let Some(result) = self.take_undelivered(call, key) {
             return result.map(Reply::Value);
         }
         let flags = match call.number {
@@ -234,7 +234,7 @@ impl Agent {
             sys::GETPEERNAME => self.name(call, key, true),
             sys::SETSOCKOPT => self.set_option(call, key),
             sys::GETSOCKOPT => self.option(call, key, socket),
-            sys::SHUTDOWN => self.shut(call, key, socket),
+            sys::SHUTDOWN => self.shut_down(call, key, socket),
             sys::IOCTL => self.control(call, key),
             sys::SENDTO if is_udp => self.send_datagram(call, key),
             sys::SENDMSG if is_udp => self.send_message(call, key),
@@ -284,7 +284,7 @@ impl Agent {
         let any = |v6: bool| if v6 { "[::]:0" } else { "0.0.0.0:0" }.parse().map_err(|_| Errno::INVAL);
         let own = socket.local;
         let address = match (&socket.kind, of_peer) {
-            (Kind::Stream(stream), true) if stream.is_up => stream.peer,
+            (Kind::Stream(stream), true) if stream.is_established => stream.peer,
             (Kind::Datagrams(datagrams), true) => datagrams.peer.ok_or(Errno::NOTCONN)?,
             (_, true) => return Err(Errno::NOTCONN),
             (Kind::Stream(stream), false) => stream.local,
@@ -297,7 +297,7 @@ impl Agent {
         };
         self.trap.check_waiting(call.id)?;
         let [_, at, len_at, ..] = call.arguments;
-        address::write(call.thread, at, len_at, &address::form(address, socket.v6))?;
+        address::write(call.thread, at, len_at, &address::encode(address, socket.v6))?;
         Ok(Reply::Value(0))
     }
 
@@ -305,9 +305,9 @@ impl Agent {
     fn bind(&mut self, call: &Call, key: Key) -> Result<Reply, Errno> {
         let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
         let address = match address::read(call.thread, call.arguments[1], call.arguments[2], v6)? {
-            address::Named::Of(address) => address,
+            address::Destination::Address(address) => address,
             // As Linux reads an address without a family.
-            address::Named::Nothing => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+            address::Destination::Unspecified => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         };
         self.trap.check_waiting(call.id)?;
         self.bind_to(key, address)?;

@@ -1,10 +1,10 @@
 //! UDP sockets.
 
-use super::address::{self, Named};
+use super::address::{self, Destination};
 use super::calls::{DONTWAIT, Reply};
 use super::local;
 use super::message::{self, Message};
-use super::options::Values;
+use super::options::OptionValues;
 use super::stream::{destination, errno};
 use super::table::{Datagrams, Key, Kind, Socket};
 use super::{Agent, OBSERVED, ROOM};
@@ -18,27 +18,27 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The longest datagram.
-pub const LONGEST: usize = 65_507;
+pub const MAX_DATAGRAM: usize = 65_507;
 /// `MSG_PEEK` and `MSG_TRUNC`.
 const PEEK: u64 = 2;
 const TRUNC: u64 = 0x20;
-/// Senders that are remembered. A program's socket never holds more datagrams. Attack: a program that never asks.
-const SENDERS: usize = 1024;
+/// Most senders that are remembered. A program's socket never holds more datagrams. Attack: a program that never asks.
+const MAX_SENDERS: usize = 1024;
 /// Messages that one call sends or receives at most (`UIO_MAXIOV`), and how long that may take. Attack: as many long
 /// ones as fit, while others wait.
-const MESSAGES: u64 = 1024;
-const TIME: u64 = 5 * ringway_netstack::MS;
+const MAX_MESSAGES: u64 = 1024;
+const CALL_TIME: u64 = 5 * ringway_netstack::MS;
 
-/// What a program received.
-struct Taken {
+/// A datagram that a program receives.
+struct Received {
     bytes: Vec<u8>,
     from: Option<SocketAddr>,
 }
 
-/// Datagrams of a program that are sent before others are served.
-const BUDGET: usize = 64;
+/// Most datagrams of a program that are sent before others are served.
+const MAX_SENT_AT_ONCE: usize = 64;
 
-/// Whether the other end of a pair has ended writing only.
+/// Whether the other end of a pair has shut down writing only.
 fn is_shut(end: BorrowedFd<'_>) -> bool {
     let both = PollFlags::RDHUP | PollFlags::HUP;
     local::ready(end, PollFlags::RDHUP).intersection(both) == PollFlags::RDHUP
@@ -46,57 +46,57 @@ fn is_shut(end: BorrowedFd<'_>) -> bool {
 
 impl Agent {
     pub(super) fn open_datagrams(&mut self, v6: bool, nonblocking: bool) -> Result<(OwnedFd, Key), Errno> {
-        let (theirs, ours) = local::datagrams(nonblocking)?;
-        let number = local::number(theirs.as_fd()).ok_or(Errno::NOTSOCK)?;
+        let (program_socket, agent_socket) = local::datagrams(nonblocking)?;
+        let inode = local::inode(program_socket.as_fd()).ok_or(Errno::NOTSOCK)?;
         let datagrams = Datagrams {
             udp: Vec::new(),
-            ours,
+            agent_socket,
             peer: None,
             source: None,
             senders: VecDeque::new(),
-            held: None,
+            undelivered: None,
         };
         let key = self.table.add(Socket {
-            number,
+            inode,
             watch: None,
             v6,
-            offered: None,
+            pending_client: None,
             local: None,
-            values: Values::default(),
+            options: OptionValues::default(),
             error: None,
             kind: Kind::Datagrams(Box::new(datagrams)),
         })?;
         if let Some(Kind::Datagrams(datagrams)) = self.table.get(key).map(|socket| &socket.kind) {
-            self.observe(datagrams.ours.as_fd(), key, OBSERVED | ROOM)?;
+            self.observe(datagrams.agent_socket.as_fd(), key, OBSERVED | ROOM)?;
         }
-        Ok((theirs, key))
+        Ok((program_socket, key))
     }
 
     /// Opens sockets of the stack for an address.
     pub(super) fn bind_datagrams(&mut self, key: Key, address: SocketAddr) -> Result<(), Errno> {
         let socket = self.table.get(key).ok_or(Errno::BADF)?;
         let mut opened = Vec::new();
-        for address in socket.values.addresses(address, socket.v6) {
+        for address in socket.options.addresses(address, socket.v6) {
             match self.host.stack().bind(address).or_else(|error| self.shared(address).ok_or(error)) {
                 Ok(id) => opened.push(id),
                 Err(error) => {
                     let now = self.host.now();
-                    for id in opened.iter().filter(|id| self.table.of_stack(**id).is_empty()) {
-                        // It has just been opened.
+                    for id in opened.iter().filter(|id| self.table.keys_of(**id).is_empty()) {
+                        // The socket has just been opened.
                         let _ = self.host.stack().close(now, *id);
                     }
                     return Err(errno(error));
                 }
             }
         }
-        opened.iter().for_each(|id| self.table.join(*id, key));
+        opened.iter().for_each(|id| self.table.add_stack_socket(*id, key));
         self.table.datagrams(key).ok_or(Errno::BADF)?.udp = opened;
         Ok(())
     }
 
     /// The stack's socket of an address that programs share.
     fn shared(&mut self, address: SocketAddr) -> Option<SocketId> {
-        let all = self.table.of_port(address.port()).filter_map(|(_, socket)| match &socket.kind {
+        let all = self.table.bound_to_port(address.port()).filter_map(|(_, socket)| match &socket.kind {
             Kind::Datagrams(datagrams) => Some(datagrams.udp.clone()),
             _ => None,
         });
@@ -105,7 +105,7 @@ impl Agent {
         ids.into_iter().find(|id| stack.local_address(*id) == Ok(address))
     }
 
-    /// Gives a socket an address if it has none.
+    /// Binds a socket to an unused port if it is not bound.
     fn bind_some(&mut self, key: Key) -> Result<(), Errno> {
         let socket = self.table.get(key).ok_or(Errno::BADF)?;
         match (socket.local, socket.v6) {
@@ -120,7 +120,7 @@ impl Agent {
         let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
         let named = address::read(call.thread, call.arguments[1], call.arguments[2], v6)?;
         self.trap.check_waiting(call.id)?;
-        let Named::Of(remote) = named else {
+        let Destination::Address(remote) = named else {
             let datagrams = self.table.datagrams(key).ok_or(Errno::BADF)?;
             (datagrams.peer, datagrams.source) = (None, None);
             return Ok(Reply::Value(0));
@@ -157,7 +157,7 @@ impl Agent {
     pub(super) fn send_datagram(&mut self, call: &Call, key: Key) -> Result<Reply, Errno> {
         let [_, at, len, _, to, to_len] = call.arguments;
         let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
-        if len > LONGEST as u64 {
+        if len > MAX_DATAGRAM as u64 {
             return Err(Errno::MSGSIZE);
         }
         let mut bytes = vec![0; len as usize];
@@ -165,8 +165,8 @@ impl Agent {
             return Err(Errno::FAULT);
         }
         let to = match address::read(call.thread, to, to_len, v6)? {
-            Named::Of(to) => Some(to),
-            Named::Nothing => None,
+            Destination::Address(to) => Some(to),
+            Destination::Unspecified => None,
         };
         self.trap.check_waiting(call.id)?;
         self.send_to(key, &bytes, to).map(Reply::Value)
@@ -180,12 +180,12 @@ impl Agent {
     fn send_one(&mut self, call: &Call, key: Key, at: u64) -> Result<i64, Errno> {
         let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
         let message = Message::read(call.thread, at)?;
-        let bytes = message.gather(call.thread, LONGEST)?;
+        let bytes = message.gather(call.thread, MAX_DATAGRAM)?;
         let to = match message.name {
             (0, _) | (_, 0) => None,
             (at, len) => match address::read(call.thread, at, len.into(), v6)? {
-                Named::Of(to) => Some(to),
-                Named::Nothing => None,
+                Destination::Address(to) => Some(to),
+                Destination::Unspecified => None,
             },
         };
         self.trap.check_waiting(call.id)?;
@@ -195,11 +195,11 @@ impl Agent {
     /// `sendmmsg`.
     pub(super) fn send_messages(&mut self, call: &Call, key: Key) -> Result<Reply, Errno> {
         let [_, at, count, ..] = call.arguments;
-        let (mut done, end) = (0, self.host.now() + TIME);
-        for number in 0..u64::from(count as u32).min(MESSAGES) {
-            let header = at.wrapping_add(number * message::MANY);
+        let (mut done, end) = (0, self.host.now() + CALL_TIME);
+        for number in 0..u64::from(count as u32).min(MAX_MESSAGES) {
+            let header = at.wrapping_add(number * message::MMSGHDR_LEN);
             let sent = self.send_one(call, key, header).and_then(|sent| {
-                let place = header.wrapping_add(message::HEADER as u64);
+                let place = header.wrapping_add(message::MSGHDR_LEN as u64);
                 write_memory(call.thread, place, &(sent as u32).to_ne_bytes())
             });
             match sent {
@@ -216,23 +216,24 @@ impl Agent {
         Ok(Reply::Value(done))
     }
 
-    /// What the program wrote without an address. Attack: a program that writes without pause, while others and the
-    /// stack wait.
+    /// Sends what the program wrote without an address. Attack: a program that writes without pause, while others and
+    /// the stack wait.
     fn send_written(&mut self, key: Key) {
         let mut bytes = std::mem::take(&mut self.buffer);
-        let mut left = BUDGET;
+        let mut left = MAX_SENT_AT_ONCE;
         while let Some(datagrams) = self.table.datagrams(key) {
             if left == 0 {
-                // Its edge has been seen.
-                self.again.push(key);
+                // The edge-triggered event does not come again.
+                self.recheck.push(key);
                 break;
             }
             left -= 1;
-            match recv(&datagrams.ours, &mut bytes[..], RecvFlags::DONTWAIT) {
-                // It was shut down for writing: it sends no more, and may still receive.
-                Ok((0, _)) if is_shut(datagrams.ours.as_fd()) => break,
+            match recv(&datagrams.agent_socket, &mut bytes[..], RecvFlags::DONTWAIT) {
+                // The program has shut down writing: it sends no more, and may still receive.
+                Ok((0, _)) if is_shut(datagrams.agent_socket.as_fd()) => break,
                 Ok((0, _)) | Err(Errno::CONNRESET)
-                    if local::ready(datagrams.ours.as_fd(), PollFlags::empty()).contains(PollFlags::HUP) =>
+                    if local::ready(datagrams.agent_socket.as_fd(), PollFlags::empty())
+                        .contains(PollFlags::HUP) =>
                 {
                     self.close(key);
                 }
@@ -253,9 +254,9 @@ impl Agent {
     pub(super) fn pump_datagrams(&mut self, key: Key) {
         self.send_written(key);
         if let Some(datagrams) = self.table.datagrams(key)
-            && let Some((bytes, from)) = datagrams.held.take()
+            && let Some((bytes, from)) = datagrams.undelivered.take()
         {
-            self.give_datagram(key, bytes, from);
+            self.deliver_datagram(key, bytes, from);
         }
         let ids = self.table.datagrams(key).map(|datagrams| datagrams.udp.clone());
         ids.into_iter().flatten().for_each(|id| self.receive_datagrams(id));
@@ -264,8 +265,9 @@ impl Agent {
     /// Gives the datagrams of a socket of the stack to the programs that have it.
     fn receive_datagrams(&mut self, id: SocketId) {
         loop {
-            let keys = self.table.of_stack(id).to_vec();
-            let mut full = |key: &Key| self.table.datagrams(*key).is_some_and(|own| own.held.is_some());
+            let keys = self.table.keys_of(id).to_vec();
+            let mut full =
+                |key: &Key| self.table.datagrams(*key).is_some_and(|own| own.undelivered.is_some());
             if keys.iter().all(&mut full) {
                 return;
             }
@@ -279,7 +281,7 @@ impl Agent {
                     let connected = keys.iter().find(|key| wants(key, Some(from)));
                     let chosen = connected.or_else(|| keys.iter().rev().find(|key| wants(key, None)));
                     if let Some(key) = chosen {
-                        self.give_datagram(*key, bytes, from);
+                        self.deliver_datagram(*key, bytes, from);
                     }
                 }
                 Err(SocketError::Connection(ConnectionError::Refused)) => {
@@ -298,40 +300,40 @@ impl Agent {
         }
     }
 
-    fn give_datagram(&mut self, key: Key, bytes: Vec<u8>, from: SocketAddr) {
+    fn deliver_datagram(&mut self, key: Key, bytes: Vec<u8>, from: SocketAddr) {
         let Some(datagrams) = self.table.datagrams(key) else { return };
-        if datagrams.held.is_some() {
+        if datagrams.undelivered.is_some() {
             // Another socket's turn has come, and this one's program does not read: it is lost, as in Linux.
             return;
         }
-        match send(&datagrams.ours, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        match send(&datagrams.agent_socket, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) => {
                 datagrams.senders.push_back((from, bytes.len()));
-                if datagrams.senders.len() > SENDERS {
+                if datagrams.senders.len() > MAX_SENDERS {
                     datagrams.senders.pop_front();
                 }
                 self.wake(key);
             }
-            Err(Errno::AGAIN | Errno::NOBUFS) => datagrams.held = Some((bytes, from)),
+            Err(Errno::AGAIN | Errno::NOBUFS) => datagrams.undelivered = Some((bytes, from)),
             // The program has closed it.
             Err(_) => {}
         }
     }
 
-    /// Lets datagrams be received again that did not reach their call.
-    pub(super) fn give_back(&mut self, key: Key) {
-        for (bytes, from) in std::mem::take(&mut self.taken) {
-            self.give_datagram(key, bytes, from);
+    /// Puts the datagrams that did not reach their call back into the program's socket.
+    pub(super) fn requeue_datagrams(&mut self, key: Key) {
+        for (bytes, from) in std::mem::take(&mut self.received) {
+            self.deliver_datagram(key, bytes, from);
         }
     }
 
-    /// Takes the next datagram for a program. `None`: the program is to wait.
-    fn take(&mut self, key: Key, socket: &OwnedFd, flags: u64) -> Result<Option<Taken>, Errno> {
+    /// Reads the next datagram for a program. `None`: the program is to wait.
+    fn read_datagram(&mut self, key: Key, socket: &OwnedFd, flags: u64) -> Result<Option<Received>, Errno> {
         let own = self.table.get_mut(key).ok_or(Errno::BADF)?;
         if let Some(error) = own.error.take() {
             return Err(error);
         }
-        let mut bytes = vec![0; LONGEST + 1];
+        let mut bytes = vec![0; MAX_DATAGRAM + 1];
         let peek = if flags & PEEK != 0 { RecvFlags::PEEK } else { RecvFlags::empty() };
         let before = rustix::io::ioctl_fionread(socket).unwrap_or(0);
         let taken = match recv(socket, &mut bytes[..], peek | RecvFlags::DONTWAIT) {
@@ -346,11 +348,11 @@ impl Agent {
         if peek.is_empty()
             && let Some(from) = from
         {
-            self.taken.push((bytes.clone(), from));
+            self.received.push((bytes.clone(), from));
         }
         // There may be room for one that was held.
-        self.again.push(key);
-        Ok(Some(Taken { bytes, from }))
+        self.recheck.push(key);
+        Ok(Some(Received { bytes, from }))
     }
 
     /// `recvfrom` with an address.
@@ -359,11 +361,11 @@ impl Agent {
         let v6 = self.table.get(key).ok_or(Errno::BADF)?.v6;
         let most = usize::try_from(len).unwrap_or(usize::MAX);
         self.trap.check_waiting(call.id)?;
-        let Some(taken) = self.take(key, socket, flags)? else { return Ok(Reply::Wait(key)) };
+        let Some(taken) = self.read_datagram(key, socket, flags)? else { return Ok(Reply::Wait(key)) };
         let len = taken.bytes.len().min(most);
         write_memory(call.thread, at, &taken.bytes[..len])?;
         if from_len != 0 {
-            let name = taken.from.map_or_else(Vec::new, |from| address::form(from, v6));
+            let name = taken.from.map_or_else(Vec::new, |from| address::encode(from, v6));
             address::write(call.thread, from, from_len, &name)?;
         }
         Ok(Reply::Value(if flags & TRUNC != 0 { taken.bytes.len() } else { len } as i64))
@@ -397,8 +399,8 @@ impl Agent {
         message.room()?;
         // A datagram must not be lost, nor written to another one's memory.
         self.trap.check_waiting(call.id)?;
-        let Some(taken) = self.take(key, socket, flags)? else { return Ok(None) };
-        let name = taken.from.map_or_else(Vec::new, |from| address::form(from, socket_v6));
+        let Some(taken) = self.read_datagram(key, socket, flags)? else { return Ok(None) };
+        let name = taken.from.map_or_else(Vec::new, |from| address::encode(from, socket_v6));
         let len = message.scatter(call.thread, &taken.bytes, &name)?;
         let whole = if flags & TRUNC != 0 { taken.bytes.len() } else { len };
         Ok(Some(whole as i64))
@@ -413,15 +415,15 @@ impl Agent {
     ) -> Result<Reply, Errno> {
         debug_assert_eq!(call.number, numbers::RECVMMSG);
         let [_, at, count, flags, ..] = call.arguments;
-        let (mut done, end) = (0, self.host.now() + TIME);
-        for number in 0..u64::from(count as u32).min(MESSAGES) {
-            let header = at.wrapping_add(number * message::MANY);
+        let (mut done, end) = (0, self.host.now() + CALL_TIME);
+        for number in 0..u64::from(count as u32).min(MAX_MESSAGES) {
+            let header = at.wrapping_add(number * message::MMSGHDR_LEN);
             let flags = if done == 0 { flags } else { flags | DONTWAIT };
             let received = Message::read(call.thread, header)
                 .and_then(|message| self.receive_one(call, key, socket, &message, flags));
             match received {
                 Ok(Some(len)) => {
-                    let place = header.wrapping_add(message::HEADER as u64);
+                    let place = header.wrapping_add(message::MSGHDR_LEN as u64);
                     write_memory(call.thread, place, &(len as u32).to_ne_bytes())?;
                     done += 1;
                     if self.host.now() > end {

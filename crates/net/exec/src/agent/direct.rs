@@ -1,14 +1,14 @@
-//! Connections that their programs have in the stack that they share: how they go there at a program's request, and
-//! come back, also without its help.
+//! Connections in the stack that programs share: how they move there at a program's request, and come back, also
+//! without its help.
 //!
 //! A connection leaves the agent's stack by [`Stack::detach`](ringway_netstack::Stack::detach), and the attendant lets
 //! the shared one have it. It comes back before the agent answers any call about its socket, or if the program closes
-//! the socket, ends, or writes to it by a call of the kernel: then all is as if it had never been away. It does not go
-//! again.
+//! the socket, ends, or writes to it by a call of the kernel: then all is as if it had never been away. It does not
+//! move there again.
 
 use super::calls::Reply;
-use super::table::{Key, StackPlace, Stream};
-use super::{ATTENDANT, Agent, Look, PROCESSES, RESET, local};
+use super::table::{Key, Owner, Stream};
+use super::{ATTENDANT, Activity, Agent, PROCESSES, RESET_TIMEOUT, local};
 use crate::direct::Shared;
 use crate::direct::attendant::{Answer, Command, LONGEST_STATE};
 use ringway_direct::requests::{
@@ -26,20 +26,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// Processes that share the stack at most. Attack: a program that starts them without an end.
-const PROCESSES_MOST: usize = 64;
-/// How long the last frames may take to leave.
-const SETTLE: u32 = 200;
-/// File numbers of what a process gets: code and data, then the rings.
+/// Most processes that share the stack. Attack: a program that starts them without an end.
+const MAX_PROCESSES: usize = 64;
+/// How often it is checked, once a millisecond, whether the last frames have been sent.
+const SEND_CHECKS: u32 = 200;
+/// The index of the image's data among the shared files.
 const DATA: usize = 1;
 
 /// The shared stack.
 #[derive(Debug)]
 pub struct Direct {
     shared: Shared,
-    /// Processes that use it, and their ends.
+    /// Processes that use the stack, with their pidfds.
     processes: Vec<(i32, OwnedFd)>,
-    /// What the attendant had no room for.
+    /// Commands that the attendant's socket had no room for.
     commands: VecDeque<(Command, Option<File>)>,
 }
 
@@ -68,15 +68,15 @@ impl Direct {
         !local::ready(self.shared.attendant.as_fd(), PollFlags::OUT).is_empty()
     }
 
-    /// Gets to know a process. Whether it may use the stack.
-    fn admit(&mut self, thread: i32, epoll: &OwnedFd) -> Result<(), Errno> {
+    /// Registers a thread's process as one that uses the stack, unless there are too many.
+    fn register_process(&mut self, thread: i32, epoll: &OwnedFd) -> Result<(), Errno> {
         let status = std::fs::read_to_string(format!("/proc/{thread}/status")).map_err(|_| Errno::SRCH)?;
         let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
         let process = process.ok_or(Errno::SRCH)?;
         if self.processes.iter().any(|(known, _)| *known == process) {
             return Ok(());
         }
-        if self.processes.len() >= PROCESSES_MOST {
+        if self.processes.len() >= MAX_PROCESSES {
             return Err(Errno::USERS);
         }
         let end = pidfd_open(Pid::from_raw(process).ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
@@ -111,26 +111,26 @@ impl Agent {
         socket: &OwnedFd,
     ) -> Option<Result<Reply, Errno>> {
         if is_about_sharing(call) {
-            return Some(self.serve_sharing(call, key, socket));
+            return Some(self.answer_sharing_request(call, key, socket));
         }
         if matches!(call.number, sys::GETSOCKNAME | sys::GETPEERNAME) {
             return None;
         }
-        if self.table.stream(key)?.place.is_own() {
+        if self.table.stream(key)?.owner.is_agent() {
             return None;
         }
         self.report.returned(call.thread, call.arguments[0] as i32, "for a call that the agent answers");
-        self.bring_back(key);
+        self.request_return(key);
         // If it could not even be asked for, it is lost already.
-        let is_own = self.table.stream(key).is_none_or(|stream| stream.place.is_own());
+        let is_own = self.table.stream(key).is_none_or(|stream| stream.owner.is_agent());
         (!is_own).then_some(Ok(Reply::Wait(key)))
     }
 
-    fn serve_sharing(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+    fn answer_sharing_request(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         let direct = self.direct.as_mut().ok_or(Errno::NOPROTOOPT)?;
         match call.arguments[2] as i32 {
             name @ 0..DESCRIPTORS => {
-                direct.admit(call.thread, &self.epoll)?;
+                direct.register_process(call.thread, &self.epoll)?;
                 let file = direct.shared.files.get(name as usize).ok_or(Errno::NOPROTOOPT)?;
                 self.trap.give(call.id, file.as_fd(), true)?;
                 Ok(Reply::Done)
@@ -147,12 +147,12 @@ impl Agent {
         }
     }
 
-    /// A program asks for a connection to come back, or waits for it.
+    /// Answers a program that asks for a connection to come back, or waits for that.
     fn leave(&mut self, call: &Call, key: Key, name: i32) -> Result<Reply, Errno> {
         let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
-        stream.pauses = name == PAUSE;
-        if stream.place.is_own() {
-            stream.place = if stream.pauses { StackPlace::Own } else { StackPlace::Left };
+        stream.may_reenter = name == PAUSE;
+        if stream.owner.is_agent() {
+            stream.owner = if stream.may_reenter { Owner::Agent } else { Owner::Returned };
             return Ok(Reply::Value(0));
         }
         let why = match name {
@@ -161,29 +161,29 @@ impl Agent {
             LEAVE_UNSERVED => "for a call that direct mode does not serve, or at its end",
             _ => "since the program asked for it",
         };
-        if matches!(stream.place, StackPlace::Shared(_)) {
+        if matches!(stream.owner, Owner::Shared(_)) {
             self.report.returned(call.thread, call.arguments[0] as i32, why);
         }
-        self.bring_back(key);
+        self.request_return(key);
         // If it could not even be asked for, it is lost already.
-        let is_own = self.table.stream(key).is_none_or(|stream| stream.place.is_own());
+        let is_own = self.table.stream(key).is_none_or(|stream| stream.owner.is_agent());
         Ok(if is_own { Reply::Value(0) } else { Reply::WaitForMove(key) })
     }
 
-    /// A program asks for a connection to enter the shared stack, or waits for it.
+    /// Answers a program that asks for a connection to enter the shared stack, or waits for that.
     fn enter(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
-        match self.table.stream(key).ok_or(Errno::NOTCONN)?.place {
-            StackPlace::Own => self.begin_to_enter(call, key, socket),
-            StackPlace::Entering(_) | StackPlace::Leaving(..) => Ok(Reply::WaitForMove(key)),
-            StackPlace::Shared(id) => {
+        match self.table.stream(key).ok_or(Errno::NOTCONN)?.owner {
+            Owner::Agent => self.start_entering(call, key, socket),
+            Owner::Entering(_) | Owner::Leaving(..) => Ok(Reply::WaitForMove(key)),
+            Owner::Shared(id) => {
                 self.report.entered(call.thread, call.arguments[0] as i32);
-                self.tell_entry(call, id)
+                self.write_entry(call, id)
             }
-            StackPlace::Left => Err(Errno::OPNOTSUPP),
+            Owner::Returned => Err(Errno::OPNOTSUPP),
         }
     }
 
-    fn tell_entry(&mut self, call: &Call, socket: SocketId) -> Result<Reply, Errno> {
+    fn write_entry(&mut self, call: &Call, socket: SocketId) -> Result<Reply, Errno> {
         let lengths = self.direct.as_ref().ok_or(Errno::NOPROTOOPT)?.shared.lengths;
         let entry = Entry { socket, lengths, clock: Clock::new() }.to_bytes();
         self.trap.check_waiting(call.id)?;
@@ -192,27 +192,27 @@ impl Agent {
         Ok(Reply::Value(0))
     }
 
-    fn begin_to_enter(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+    fn start_entering(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         // All that the program has written goes to the stack first.
-        self.pump(key, Look::Written);
+        self.pump(key, Activity::ProgramWrote);
         let direct = self.direct.as_mut().ok_or(Errno::NOPROTOOPT)?;
-        direct.admit(call.thread, &self.epoll)?;
+        direct.register_process(call.thread, &self.epoll)?;
         let stream = self.table.stream(key).ok_or(Errno::NOTCONN)?;
-        if !stream.place.is_own() {
+        if !stream.owner.is_agent() {
             // A call that was served meanwhile has let it leave.
             return Ok(Reply::WaitForMove(key));
         }
-        let end = stream.end.as_ref().filter(|_| stream.is_up).ok_or(Errno::NOTCONN)?;
-        if stream.is_shut || stream.is_finished {
+        let end = stream.end.as_ref().filter(|_| stream.is_established).ok_or(Errno::NOTCONN)?;
+        if stream.is_write_shut || stream.is_eof_delivered {
             return Err(Errno::OPNOTSUPP);
         }
         let reads = call.arguments[2] as i32 == ENTER_UNREAD;
         let has_unread =
-            !reads && (stream.is_full || !local::ready(socket.as_fd(), PollFlags::IN).is_empty());
+            !reads && (stream.is_receive_blocked || !local::ready(socket.as_fd(), PollFlags::IN).is_empty());
         if has_unread || !direct.commands.is_empty() || !direct.has_room() {
             return Err(Errno::AGAIN);
         }
-        if stream.is_held || end.has_news() {
+        if stream.is_send_blocked || end.has_unread() {
             return if reads { Ok(Reply::WaitBriefly(key)) } else { Err(Errno::AGAIN) };
         }
         self.trap.check_waiting(call.id)?;
@@ -221,44 +221,45 @@ impl Agent {
         let len = state.len();
         let file = memfd("ringway-connection", len).ok().map(File::from);
         let file = file.filter(|file| file.write_all_at(&state, 0).is_ok());
-        stream.place = StackPlace::Entering(state);
+        stream.owner = Owner::Entering(state);
         if let Some(file) = file {
             direct.send(Command::Enter { key: key.into(), len: len as u64 }, Some(file));
             return Ok(Reply::WaitForMove(key));
         }
-        self.come_back(key, None, Vec::new());
+        self.finish_return(key, None, Vec::new());
         Err(Errno::NOBUFS)
     }
 
-    /// Lets a connection come back from the shared stack. One that is on its way there is asked for when it arrives.
-    fn bring_back(&mut self, key: Key) {
+    /// Asks the attendant for a connection in the shared stack. One that is on its way there is asked for when it
+    /// arrives.
+    fn request_return(&mut self, key: Key) {
         let Some(stream) = self.table.stream(key) else { return };
-        let StackPlace::Shared(id) = stream.place else { return };
-        // It takes memory for what is written only.
+        let Owner::Shared(id) = stream.owner else { return };
+        // The file takes memory only for what is written.
         let file = memfd("ringway-connection", LONGEST_STATE as usize).ok().map(File::from);
         let copy = file.as_ref().and_then(|file| file.try_clone().ok());
         let (Some(file), Some(copy), Some(direct)) = (file, copy, self.direct.as_mut()) else {
             // Without descriptors, it can't be had any more.
-            return self.lose(key);
+            return self.lose_connection(key);
         };
-        stream.place = StackPlace::Leaving(copy, Vec::new());
+        stream.owner = Owner::Leaving(copy, Vec::new());
         direct.send(Command::Leave { key: key.into(), socket: id.to_bits() }, Some(file));
     }
 
-    /// Something has happened to the socket of a connection that the shared stack has: its program has written to it,
-    /// or closed it.
-    pub(super) fn attend_shared(&mut self, key: Key) {
-        let Some(Stream { place: StackPlace::Shared(_), end: Some(end), .. }) = self.table.stream(key) else {
-            // It is looked at when it is back.
+    /// Handles what happened to the socket of a connection in the shared stack: its program has written to it, or
+    /// closed it.
+    pub(super) fn handle_shared_activity(&mut self, key: Key) {
+        let Some(Stream { owner: Owner::Shared(_), end: Some(end), .. }) = self.table.stream(key) else {
+            // The connection is served when it is back.
             return;
         };
-        if end.has_news() {
-            self.bring_back(key);
+        if end.has_unread() {
+            self.request_return(key);
         }
     }
 
-    /// What the attendant has done.
-    pub(super) fn take_answers(&mut self) {
+    /// Receives the attendant's answers.
+    pub(super) fn receive_answers(&mut self) {
         let mut bytes = [0; Answer::LEN];
         while let Some(direct) = &mut self.direct {
             let answer = match try_receive_with(&direct.shared.attendant, &mut bytes, 0) {
@@ -267,74 +268,73 @@ impl Agent {
                 Err(_) => None,
             };
             match answer {
-                Some(Answer::Entered { key, socket }) => self.has_entered(key.into(), socket),
-                Some(Answer::Left { key, len }) => self.has_left(key.into(), len),
-                // It has ended: the shared stack is lost.
+                Some(Answer::Entered { key, socket }) => self.handle_entered(key.into(), socket),
+                Some(Answer::Left { key, len }) => self.handle_left(key.into(), len),
+                // The attendant has ended: the shared stack is lost.
                 None => self.lose_shared(),
             }
         }
     }
 
-    fn has_entered(&mut self, key: Key, socket: Option<u64>) {
+    fn handle_entered(&mut self, key: Key, socket: Option<u64>) {
         let Some(stream) = self.table.stream(key) else { return };
-        let StackPlace::Entering(state) = &mut stream.place else { return };
+        let Owner::Entering(state) = &mut stream.owner else { return };
         let state = std::mem::take(state);
         match socket {
             Some(id) => {
-                stream.place = StackPlace::Shared(SocketId::from_bits(id));
+                stream.owner = Owner::Shared(SocketId::from_bits(id));
                 self.wake(key);
                 // The program may have closed the socket meanwhile.
-                self.attend_shared(key);
+                self.handle_shared_activity(key);
             }
-            None => self.come_back(key, Some(state), Vec::new()),
+            None => self.finish_return(key, Some(state), Vec::new()),
         }
     }
 
-    fn has_left(&mut self, key: Key, len: u64) {
+    fn handle_left(&mut self, key: Key, len: u64) {
         let Some(stream) = self.table.stream(key) else { return };
-        let StackPlace::Leaving(file, segments) = &mut stream.place else { return };
+        let Owner::Leaving(file, segments) = &mut stream.owner else { return };
         let mut state = vec![0; len.min(LONGEST_STATE) as usize];
         // Attack: an attendant that is taken over, and wrote something else: it is refused, as any bytes may be.
         let is_read = file.read_exact_at(&mut state, 0).is_ok();
         let segments = std::mem::take(segments);
-        self.come_back(key, is_read.then_some(state), segments);
+        self.finish_return(key, is_read.then_some(state), segments);
     }
 
-    /// A connection is the agent's again, from now on.
-    fn come_back(&mut self, key: Key, state: Option<Vec<u8>>, segments: Vec<Diverted>) {
+    /// Attaches a connection to the agent's stack again.
+    fn finish_return(&mut self, key: Key, state: Option<Vec<u8>>, segments: Vec<Diverted>) {
         let now = self.host.now();
         let Some(stream) = self.table.stream(key) else { return };
-        let state = match (state, &mut stream.place) {
-            (None, StackPlace::Entering(state)) => Some(std::mem::take(state)),
+        let state = match (state, &mut stream.owner) {
+            (None, Owner::Entering(state)) => Some(std::mem::take(state)),
             (state, _) => state,
         };
-        stream.place = if stream.pauses { StackPlace::Own } else { StackPlace::Left };
+        stream.owner = if stream.may_reenter { Owner::Agent } else { Owner::Returned };
         let (tcp, stack) = (stream.tcp, self.host.stack());
         if !state.is_some_and(|state| stack.attach_again(now, tcp, &state).is_ok()) {
-            return self.lose(key);
+            return self.lose_connection(key);
         }
         for segment in segments {
             stack.receive_diverted(now, 0, &segment);
         }
         self.wake(key);
-        self.look(key, Look::All);
-        self.again.push(key);
+        self.handle_activity(key, Activity::Any);
+        self.recheck.push(key);
     }
 
-    /// A connection is lost with what the shared stack knew of it: its peer is reset, and so is its program's socket.
-    fn lose(&mut self, key: Key) {
+    /// Resets the peer and the program's socket of a connection that was lost with the shared stack.
+    fn lose_connection(&mut self, key: Key) {
         let now = self.host.now();
         let Some(stream) = self.table.stream(key) else { return };
-        stream.place = StackPlace::Left;
+        stream.owner = Owner::Returned;
         let tcp = stream.tcp;
-        self.resets_until = now + RESET;
-
-        // It is the shared stack's.
+        self.resets_until = now + RESET_TIMEOUT;
+        // The connection has moved to the shared stack, so this does not fail.
         let _ = self.host.stack().lose(now, tcp);
         self.fail(key, Errno::CONNRESET);
     }
 
-    /// The shared stack is lost: the agent serves all from now on.
+    /// Gives up the shared stack, which is lost: the agent serves all connections from now on.
     fn lose_shared(&mut self) {
         let Some(direct) = self.direct.take() else { return };
         if let Some(data) = direct.shared.files.get(DATA) {
@@ -345,24 +345,24 @@ impl Agent {
         self.report.lost();
         let keys: Vec<Key> = self.table.iter().map(|(key, _)| key).collect();
         for key in keys {
-            if self.table.stream(key).is_some_and(|stream| !stream.place.is_own()) {
-                self.lose(key);
+            if self.table.stream(key).is_some_and(|stream| !stream.owner.is_agent()) {
+                self.lose_connection(key);
             }
         }
     }
 
-    /// Passes on what arrived for connections that have left the agent's stack, and sees if the shared one is lost.
-    pub(super) fn follow_shared(&mut self) {
+    /// Forwards segments for connections that have left the agent's stack, and checks whether the shared one is lost.
+    pub(super) fn forward_diverted(&mut self) {
         if self.direct.as_ref().is_some_and(|direct| direct.shared.switch.is_lost()) {
             self.lose_shared();
         }
         while let Some(segment) = self.host.stack().next_diverted() {
-            let keys = self.table.of_stack(segment.socket());
+            let keys = self.table.keys_of(segment.socket());
             let Some(stream) = keys.first().copied().and_then(|key| self.table.stream(key)) else { continue };
-            match &mut stream.place {
+            match &mut stream.owner {
                 // The peer sends again what finds no room.
-                StackPlace::Leaving(_, segments) if segments.len() < super::EVENTS => segments.push(segment),
-                StackPlace::Entering(_) | StackPlace::Shared(_) => {
+                Owner::Leaving(_, segments) if segments.len() < super::EVENTS => segments.push(segment),
+                Owner::Entering(_) | Owner::Shared(_) => {
                     if let Some(direct) = &mut self.direct
                         && direct.commands.is_empty()
                     {
@@ -374,8 +374,8 @@ impl Agent {
         }
     }
 
-    /// Processes that used the shared stack have ended.
-    pub(super) fn take_ends(&mut self) {
+    /// Removes processes that have ended, and tells the attendant.
+    pub(super) fn remove_ended_processes(&mut self) {
         let Some(direct) = &mut self.direct else { return };
         let before = direct.processes.len();
         direct.processes.retain(|(_, end)| local::ready(end.as_fd(), PollFlags::IN).is_empty());
@@ -384,7 +384,7 @@ impl Agent {
         }
     }
 
-    /// Whether the attendant has to be told something.
+    /// Whether commands wait to be sent to the attendant.
     pub(super) fn has_commands(&self) -> bool {
         self.direct.as_ref().is_some_and(|direct| !direct.commands.is_empty())
     }
@@ -393,10 +393,10 @@ impl Agent {
         self.direct.iter_mut().for_each(Direct::flush);
     }
 
-    /// Waits until the last frames have left. Attack: a program that stopped within its turn; the wait is short.
-    pub(super) fn settle(&self) {
+    /// Waits until the last frames have been sent. Attack: a program that stopped within its turn; the wait is short.
+    pub(super) fn wait_until_sent(&self) {
         let Some(direct) = &self.direct else { return };
-        for _ in 0..SETTLE {
+        for _ in 0..SEND_CHECKS {
             if direct.shared.switch.is_idle() {
                 return;
             }

@@ -8,15 +8,15 @@ const LEN: usize = 240;
 /// `TCP_CLOSE`.
 const CLOSE: u8 = 7;
 
-/// That of a socket without a connection.
+/// The `tcp_info` of a socket without a connection.
 pub fn closed() -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     bytes[0] = CLOSE;
     bytes
 }
 
-/// The kernel's form.
-pub fn form(info: &TcpInfo) -> Vec<u8> {
+/// Encodes a `struct tcp_info`.
+pub fn encode(info: &TcpInfo) -> Vec<u8> {
     let mut bytes = vec![0; LEN];
     let options = [
         info.tcpi_options_timestamps,

@@ -9,13 +9,13 @@ use rustix::io::Errno;
 use std::os::fd::AsFd;
 
 const SIOCOUTQ: u32 = 0x5411;
-/// Who gets signals, and where urgent data is: the kernel's own.
-const OWNERS: std::ops::RangeInclusive<u32> = 0x8901..=0x8905;
+/// Requests about signals and urgent data (`FIOSETOWN` to `SIOCATMARK`), which the kernel answers.
+const SIGNAL_REQUESTS: std::ops::RangeInclusive<u32> = 0x8901..=0x8905;
 const SIOCGIFCONF: u32 = 0x8912;
-/// Size of `struct ifconf`: the bytes of the list, and at 8 where it is.
-const LIST: usize = 16;
+/// Size of `struct ifconf`: the length of the list, and at offset 8 its address.
+const IFCONF_LEN: usize = 16;
 /// Bytes of the longest list. Attack: a program that says it has room for more.
-const LONGEST: usize = 256 * INTERFACE_REQUEST;
+const MAX_LIST_LEN: usize = 256 * INTERFACE_REQUEST;
 
 impl Agent {
     /// `ioctl`.
@@ -23,7 +23,7 @@ impl Agent {
         let [_, number, at, ..] = call.arguments;
         match number as u32 {
             SIOCOUTQ => Ok(Reply::Value(self.unsent(call, key)?)),
-            number if OWNERS.contains(&number) => Ok(Reply::Resume),
+            number if SIGNAL_REQUESTS.contains(&number) => Ok(Reply::Resume),
             SIOCGIFCONF => self.list(call, at),
             number => {
                 let mut request = [0; INTERFACE_REQUEST];
@@ -39,14 +39,14 @@ impl Agent {
     }
 
     fn list(&self, call: &Call, at: u64) -> Result<Reply, Errno> {
-        let mut request = [0; LIST];
+        let mut request = [0; IFCONF_LEN];
         if read_memory(call.thread, at, &mut request)? < request.len() {
             return Err(Errno::FAULT);
         }
         let [room, list] =
             [0, 8].map(|at| request[at..].first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)));
         let room = usize::try_from(room as i32).map_err(|_| Errno::INVAL)?;
-        let mut out = vec![0; if list == 0 { 0 } else { room.min(LONGEST) }];
+        let mut out = vec![0; if list == 0 { 0 } else { room.min(MAX_LIST_LEN) }];
         let len =
             if list != 0 && out.is_empty() { 0 } else { list_interfaces(self.control.as_fd(), &mut out)? };
         self.trap.check_waiting(call.id)?;

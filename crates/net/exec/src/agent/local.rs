@@ -1,4 +1,4 @@
-//! The UNIX sockets that stand in for a program's: how they are made, filled and joined.
+//! The UNIX sockets that stand in for TCP and UDP sockets: how they are made, filled and connected.
 
 use ringway_host::random;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,18 +13,19 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Memory of the bytes that a program has written and that are not in the stack yet. A byte that stays unread keeps a
-/// buffer of up to 64 KB, and a socket is writable only while a quarter of this is unused at least.
-const SEND: usize = 212_992;
+/// Send buffer of a program's socket: bytes that a program has written and that are not in the stack yet. A byte that
+/// stays unread keeps a buffer of up to 64 KB, and a socket is writable only while a quarter of this is unused at
+/// least.
+const SEND_BUFFER: usize = 212_992;
 /// Connections of a listening UNIX socket that wait at most (`somaxconn`).
 const BACKLOG: i32 = 4096;
-/// A piece of what fills a socket's memory.
-const FILLING: usize = 36 << 10;
-/// No more pieces than that fit.
-const PIECES: usize = 32;
+/// Bytes of one write that fills a send buffer.
+const FILLER_LEN: usize = 36 << 10;
+/// Most writes that fit into a send buffer.
+const MAX_FILLERS: usize = 32;
 
-/// The number of a UNIX socket's file, by which it is known; `None`: it is none.
-pub fn number(socket: BorrowedFd<'_>) -> Option<u64> {
+/// The inode number of a UNIX socket, by which the agent knows it; `None`: it is no UNIX socket.
+pub fn inode(socket: BorrowedFd<'_>) -> Option<u64> {
     // Attack: a file of a file system that the program serves itself, which would be asked for the number.
     let is_unix = sockopt::socket_domain(socket).is_ok_and(|family| family == AddressFamily::UNIX);
     is_unix.then(|| rustix::fs::fstat(socket).map(|stat| stat.st_ino).ok())?
@@ -34,7 +35,7 @@ pub fn number(socket: BorrowedFd<'_>) -> Option<u64> {
 pub fn stream(is_nonblocking: bool) -> Result<OwnedFd, Errno> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags(is_nonblocking), None)?;
     // A smaller limit of the system holds back a writer earlier.
-    let _ = sockopt::set_socket_send_buffer_size(&socket, SEND);
+    let _ = sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER);
     Ok(socket)
 }
 
@@ -54,7 +55,7 @@ pub fn is_nonblocking(socket: BorrowedFd<'_>) -> bool {
     rustix::fs::fcntl_getfl(socket).is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
 }
 
-/// What is ready on a socket.
+/// The events of `what` that a socket has now.
 pub fn ready(socket: BorrowedFd<'_>, what: PollFlags) -> PollFlags {
     let mut polled = [PollFd::from_borrowed_fd(socket, what)];
     match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
@@ -63,8 +64,8 @@ pub fn ready(socket: BorrowedFd<'_>, what: PollFlags) -> PollFlags {
     }
 }
 
-/// Names of our sockets. Those that are to be reached are in a folder that no other process has; the others name who
-/// connects. Attack: another process that takes names before us; none is like the one before it.
+/// Makes names of UNIX sockets. Listening sockets are in a folder that no other process has; abstract names say which
+/// socket of ours connects. Attack: another process that takes names before us; none is like the one before it.
 #[derive(Debug)]
 pub struct Names {
     folder: OwnedFd,
@@ -73,9 +74,9 @@ pub struct Names {
     next: u64,
 }
 
-/// Where a listening socket is reached.
+/// The path of a listening UNIX socket.
 #[derive(Debug)]
-pub struct Place {
+pub struct ListenPath {
     pub address: SocketAddrUnix,
     name: String,
 }
@@ -91,21 +92,21 @@ impl Names {
         self.secret.hash_one(self.next)
     }
 
-    /// A new place for a listening socket.
-    pub fn place(&mut self) -> Result<Place, Errno> {
+    /// A new path for a listening socket.
+    pub fn new_listen_path(&mut self) -> Result<ListenPath, Errno> {
         let name = format!("{:016x}", self.number());
         let path = format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd());
-        Ok(Place { address: SocketAddrUnix::new(path)?, name })
+        Ok(ListenPath { address: SocketAddrUnix::new(path)?, name })
     }
 
-    /// Gives up the place of a socket that listens no more.
-    pub fn leave(&self, place: &Place) {
-        // It is not there if the socket could not be bound.
-        let _ = rustix::fs::unlinkat(&self.folder, &place.name, AtFlags::empty());
+    /// Removes the path of a socket that listens no more.
+    pub fn remove(&self, path: &ListenPath) {
+        // The path does not exist if the socket could not be bound.
+        let _ = rustix::fs::unlinkat(&self.folder, &path.name, AtFlags::empty());
     }
 
-    /// A new name of one who connects, and its number.
-    pub fn next(&mut self) -> Result<(u64, SocketAddrUnix), Errno> {
+    /// A new name for a socket of ours that connects, and the number in the name.
+    pub fn next_client(&mut self) -> Result<(u64, SocketAddrUnix), Errno> {
         let number = self.number();
         let name = format!("{}{number:016x}", self.text());
         Ok((number, SocketAddrUnix::new_abstract_name(name.as_bytes())?))
@@ -115,38 +116,38 @@ impl Names {
         format!("ringway-exec/{:016x}/", self.group)
     }
 
-    /// The number in the name of the socket that a socket is joined with. `None`: it is not one of ours.
-    pub fn peer(&self, socket: BorrowedFd<'_>) -> Option<u64> {
+    /// The number in the name of the socket that a socket is connected to. `None`: it is not one of ours.
+    pub fn client_of(&self, socket: BorrowedFd<'_>) -> Option<u64> {
         let name = SocketAddrUnix::try_from(getpeername(socket).ok()??).ok()?;
         let name = std::str::from_utf8(name.abstract_name()?).ok()?;
         u64::from_str_radix(name.strip_prefix(&self.text())?, 16).ok()
     }
 }
 
-/// Joins programs' sockets with ours.
+/// Connects programs' sockets with ours.
 #[derive(Debug)]
-pub struct Hub {
+pub struct Connector {
     listener: OwnedFd,
-    place: Place,
-    /// A socket that was not taken waits in the queue.
+    path: ListenPath,
+    /// A socket that was not accepted may wait in the queue.
     is_stale: bool,
 }
 
-impl Hub {
-    pub fn new(names: &mut Names) -> Result<Hub, Errno> {
+impl Connector {
+    pub fn new(names: &mut Names) -> Result<Connector, Errno> {
         let listener = stream(true)?;
-        let place = names.place()?;
-        bind(&listener, &place.address)?;
+        let path = names.new_listen_path()?;
+        bind(&listener, &path.address)?;
         listen(&listener, BACKLOG)?;
-        Ok(Hub { listener, place, is_stale: false })
+        Ok(Connector { listener, path, is_stale: false })
     }
 
     fn accept(&self) -> Result<OwnedFd, Errno> {
         accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
     }
 
-    /// Joins a program's socket with a new one of ours, which never blocks.
-    pub fn join(&mut self, theirs: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    /// Connects a program's socket to a new one of ours, which never blocks.
+    pub fn join(&mut self, program_socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
         // The next in the queue must be that of this socket.
         while self.is_stale {
             match self.accept() {
@@ -155,35 +156,35 @@ impl Hub {
                 Err(error) => return Err(error),
             }
         }
-        connect(theirs, &self.place.address)?;
+        connect(program_socket, &self.path.address)?;
         loop {
-            let ours = self.accept().inspect_err(|_| self.is_stale = true)?;
+            let agent_socket = self.accept().inspect_err(|_| self.is_stale = true)?;
             // Attack: another process of this user that has found the folder.
-            if is_own(ours.as_fd()) {
-                return Ok(ours);
+            if is_peer_self(agent_socket.as_fd()) {
+                return Ok(agent_socket);
             }
         }
     }
 }
 
-/// Whether this process made the other end.
-pub fn is_own(socket: BorrowedFd<'_>) -> bool {
+/// Whether this process made the socket at the other end.
+pub fn is_peer_self(socket: BorrowedFd<'_>) -> bool {
     let own = rustix::process::getpid();
     sockopt::socket_peercred(socket).is_ok_and(|peer| peer.pid == own)
 }
 
-/// Makes a program's socket a listening one, which our sockets reach at a place.
-pub fn listen_at(theirs: BorrowedFd<'_>, place: &Place, backlog: i32) -> Result<(), Errno> {
-    bind(theirs, &place.address)?;
-    listen(theirs, backlog)
+/// Makes a program's socket listen at a path.
+pub fn listen_at(program_socket: BorrowedFd<'_>, path: &ListenPath, backlog: i32) -> Result<(), Errno> {
+    bind(program_socket, &path.address)?;
+    listen(program_socket, backlog)
 }
 
 /// Reads all that a program's socket has.
-pub fn drain(theirs: BorrowedFd<'_>) -> Vec<u8> {
+pub fn drain(program_socket: BorrowedFd<'_>) -> Vec<u8> {
     let (mut bytes, mut filled) = (Vec::new(), 0);
     loop {
-        bytes.resize(filled + FILLING, 0);
-        match recv(theirs, &mut bytes[filled..], RecvFlags::DONTWAIT) {
+        bytes.resize(filled + FILLER_LEN, 0);
+        match recv(program_socket, &mut bytes[filled..], RecvFlags::DONTWAIT) {
             Ok((count, _)) if count > 0 => filled += count,
             _ => break,
         }
@@ -192,63 +193,63 @@ pub fn drain(theirs: BorrowedFd<'_>) -> Vec<u8> {
     bytes
 }
 
-/// A socket of ours that waits to be accepted by a program's listening socket.
+/// Connects a socket of ours to a program's listening socket, where it waits to be accepted.
 ///
 /// # Errors
 /// [`Errno::AGAIN`]: the queue is full; [`Errno::CONNREFUSED`]: nobody has the listening socket any more.
-pub fn offer(own: &SocketAddrUnix, listener: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
-    let ours = stream(true)?;
-    bind(&ours, own)?;
-    connect(&ours, listener)?;
-    Ok(ours)
+pub fn connect_to_listener(own: &SocketAddrUnix, listener: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+    let agent_socket = stream(true)?;
+    bind(&agent_socket, own)?;
+    connect(&agent_socket, listener)?;
+    Ok(agent_socket)
 }
 
-/// Writes to a program's socket what it seems to have written, so that it is not writable. Returns the bytes.
-pub fn fill(theirs: BorrowedFd<'_>) -> usize {
-    let piece = [0; FILLING];
+/// Fills the send buffer of a program's socket, so that it is not writable. Returns the number of bytes.
+pub fn fill_send_buffer(program_socket: BorrowedFd<'_>) -> usize {
+    let piece = [0; FILLER_LEN];
     let mut filled = 0;
-    for _ in 0..PIECES {
-        if !ready(theirs, PollFlags::OUT).contains(PollFlags::OUT) {
+    for _ in 0..MAX_FILLERS {
+        if !ready(program_socket, PollFlags::OUT).contains(PollFlags::OUT) {
             break;
         }
-        filled += send(theirs, &piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).unwrap_or(0);
+        filled += send(program_socket, &piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).unwrap_or(0);
     }
     filled
 }
 
-/// The other end of a program's stream socket.
+/// The agent's end of a program's stream socket.
 ///
 /// One byte that was taken already always stays unread there. If this process closes its socket, or ends, the
 /// program's is reset and not at its end, since the kernel resets a UNIX socket whose peer leaves bytes unread.
 #[derive(Debug)]
-pub struct End(OwnedFd);
+pub struct AgentEnd(OwnedFd);
 
-impl End {
-    /// Of a socket whose peer has written a byte.
-    pub fn new(socket: OwnedFd) -> Result<End, Errno> {
+impl AgentEnd {
+    /// Takes the end of a program's socket, which has written one byte.
+    pub fn new(socket: OwnedFd) -> Result<AgentEnd, Errno> {
         ringway_host::set_peek_offset(socket.as_fd(), 1).map_err(|_| Errno::IO)?;
-        Ok(End(socket))
+        Ok(AgentEnd(socket))
     }
 
-    /// Looks at bytes that the program has written; none at the end. Also returns whether there may be more, although
+    /// Peeks at bytes that the program has written; none at the end. Also returns whether there may be more, although
     /// they don't fill `bytes`: the kernel stops behind bytes that a program has sent with descriptors.
-    pub fn look(&self, bytes: &mut [u8]) -> Result<(usize, bool), Errno> {
+    pub fn peek(&self, bytes: &mut [u8]) -> Result<(usize, bool), Errno> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let mut parts = [IoSliceMut::new(bytes)];
-        let seen = recvmsg(&self.0, &mut parts, &mut RecvAncillaryBuffer::default(), flags)?;
-        Ok((seen.bytes, seen.flags.contains(ReturnFlags::CTRUNC)))
+        let peeked = recvmsg(&self.0, &mut parts, &mut RecvAncillaryBuffer::default(), flags)?;
+        Ok((peeked.bytes, peeked.flags.contains(ReturnFlags::CTRUNC)))
     }
 
-    /// Whether the program has written bytes, or closed its end, which is not looked at yet.
-    pub fn has_news(&self) -> bool {
-        let seen = self.look(&mut [0]);
-        // What was looked at is looked at again. It fails for no socket of ours.
-        let _ = matches!(seen, Ok((1.., _))).then(|| ringway_host::set_peek_offset(self.0.as_fd(), 1));
-        seen != Err(Errno::AGAIN)
+    /// Whether the program has written bytes that were not read yet, or closed its end.
+    pub fn has_unread(&self) -> bool {
+        let peeked = self.peek(&mut [0]);
+        // The byte is to be peeked at again. This fails for no socket of ours.
+        let _ = matches!(peeked, Ok((1.., _))).then(|| ringway_host::set_peek_offset(self.0.as_fd(), 1));
+        peeked != Err(Errno::AGAIN)
     }
 
-    /// Takes `count` of `seen` bytes; `spare` is overwritten.
-    pub fn take(&self, count: usize, seen: usize, spare: &mut [u8]) -> Result<(), Errno> {
+    /// Consumes `count` of `peeked` bytes; `spare` is overwritten.
+    pub fn consume(&self, count: usize, peeked: usize, spare: &mut [u8]) -> Result<(), Errno> {
         let mut left = count;
         while left > 0 {
             let most = left.min(spare.len());
@@ -258,19 +259,19 @@ impl End {
             }
             left -= taken;
         }
-        if count == seen {
+        if count == peeked {
             return Ok(());
         }
         ringway_host::set_peek_offset(self.0.as_fd(), 1).map_err(|_| Errno::IO)
     }
 
-    /// Gives the program bytes; as many as have room.
-    pub fn give(&self, bytes: &[u8]) -> Result<usize, Errno> {
+    /// Writes bytes to the program, as many as there is room for.
+    pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         send(&self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
     }
 
-    /// Ends the program's reading.
-    pub fn finish(&self) {
+    /// Shuts down writing, so that the program reads the end of the stream.
+    pub fn shut_down_writing(&self) {
         // A program that has closed its socket needs no end.
         let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Write);
     }
@@ -280,13 +281,13 @@ impl End {
         ready(self.0.as_fd(), PollFlags::empty()).contains(PollFlags::HUP)
     }
 
-    /// Bytes that wait to be taken.
-    pub fn waiting(&self) -> u64 {
+    /// Bytes that the program has written and that are not consumed yet.
+    pub fn unread_bytes(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.0).unwrap_or(0).saturating_sub(1)
     }
 }
 
-impl AsFd for End {
+impl AsFd for AgentEnd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -317,18 +318,18 @@ mod tests {
         }
     }
 
-    fn take(end: &End, count: usize, seen: usize) {
-        end.take(count, seen, &mut [0; 5]).unwrap();
+    fn consume(end: &AgentEnd, count: usize, peeked: usize) {
+        end.consume(count, peeked, &mut [0; 5]).unwrap();
     }
 
-    fn joined() -> (OwnedFd, End) {
+    fn joined() -> (OwnedFd, AgentEnd) {
         let folder = Folder::new();
         let mut names = folder.names();
-        let mut hub = Hub::new(&mut names).unwrap();
-        let theirs = stream(true).unwrap();
-        let ours = hub.join(theirs.as_fd());
-        send(&theirs, &[0], SendFlags::DONTWAIT).unwrap();
-        (theirs, End::new(ours.unwrap()).unwrap())
+        let mut connector = Connector::new(&mut names).unwrap();
+        let program_socket = stream(true).unwrap();
+        let agent_socket = connector.join(program_socket.as_fd());
+        send(&program_socket, &[0], SendFlags::DONTWAIT).unwrap();
+        (program_socket, AgentEnd::new(agent_socket.unwrap()).unwrap())
     }
 
     fn read(socket: &OwnedFd) -> Result<Vec<u8>, Errno> {
@@ -337,113 +338,116 @@ mod tests {
         Ok(bytes[..count].to_vec())
     }
 
-    fn look(end: &End) -> Result<Vec<u8>, Errno> {
+    fn peek(end: &AgentEnd) -> Result<Vec<u8>, Errno> {
         let mut bytes = [0; 100];
-        end.look(&mut bytes).map(|(count, _)| bytes[..count].to_vec())
+        end.peek(&mut bytes).map(|(count, _)| bytes[..count].to_vec())
     }
 
     #[test]
     fn bytes_are_seen_once_and_in_order_however_many_are_taken() {
-        let (theirs, end) = joined();
-        assert_eq!(look(&end), Err(Errno::AGAIN));
+        let (program_socket, end) = joined();
+        assert_eq!(peek(&end), Err(Errno::AGAIN));
         for text in [&b"hello"[..], b", ", b"world"] {
-            send(&theirs, text, SendFlags::empty()).unwrap();
+            send(&program_socket, text, SendFlags::empty()).unwrap();
         }
-        assert_eq!(look(&end).unwrap(), b"hello, world");
-        take(&end, 3, 12);
-        assert_eq!(look(&end).unwrap(), b"lo, world");
-        take(&end, 9, 9);
-        assert_eq!((look(&end), end.waiting()), (Err(Errno::AGAIN), 0));
-        assert!(!end.has_news());
-        send(&theirs, b"!?", SendFlags::empty()).unwrap();
-        assert!(end.has_news() && end.has_news());
-        assert_eq!(look(&end).unwrap(), b"!?");
-        take(&end, 2, 2);
-        rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).unwrap();
-        assert!(end.has_news());
-        assert_eq!(look(&end).unwrap(), b"");
+        assert_eq!(peek(&end).unwrap(), b"hello, world");
+        consume(&end, 3, 12);
+        assert_eq!(peek(&end).unwrap(), b"lo, world");
+        consume(&end, 9, 9);
+        assert_eq!((peek(&end), end.unread_bytes()), (Err(Errno::AGAIN), 0));
+        assert!(!end.has_unread());
+        send(&program_socket, b"!?", SendFlags::empty()).unwrap();
+        assert!(end.has_unread() && end.has_unread());
+        assert_eq!(peek(&end).unwrap(), b"!?");
+        consume(&end, 2, 2);
+        rustix::net::shutdown(&program_socket, rustix::net::Shutdown::Write).unwrap();
+        assert!(end.has_unread());
+        assert_eq!(peek(&end).unwrap(), b"");
         assert!(!end.is_closed());
-        drop(theirs);
+        drop(program_socket);
         assert!(end.is_closed());
     }
 
     #[test]
     fn bytes_behind_descriptors_are_told() {
-        let (theirs, end) = joined();
-        ringway_host::send_with(theirs.as_fd(), b"one", &[theirs.as_fd()]).unwrap();
-        send(&theirs, b"two", SendFlags::empty()).unwrap();
+        let (program_socket, end) = joined();
+        ringway_host::send_with(program_socket.as_fd(), b"one", &[program_socket.as_fd()]).unwrap();
+        send(&program_socket, b"two", SendFlags::empty()).unwrap();
         let mut bytes = [0; 100];
-        assert_eq!(end.look(&mut bytes), Ok((3, true)));
-        assert_eq!(end.look(&mut bytes), Ok((3, false)));
+        assert_eq!(end.peek(&mut bytes), Ok((3, true)));
+        assert_eq!(end.peek(&mut bytes), Ok((3, false)));
     }
 
     #[test]
     fn a_socket_whose_end_is_closed_is_reset() {
         for written in [&b""[..], b"bytes that were taken"] {
-            let (theirs, end) = joined();
-            send(&theirs, written, SendFlags::empty()).unwrap();
-            take(&end, written.len(), written.len());
-            end.give(b"last").unwrap();
+            let (program_socket, end) = joined();
+            send(&program_socket, written, SendFlags::empty()).unwrap();
+            consume(&end, written.len(), written.len());
+            end.write(b"last").unwrap();
             drop(end);
-            assert_eq!(read(&theirs).unwrap(), b"last");
-            assert_eq!(read(&theirs), Err(Errno::CONNRESET));
+            assert_eq!(read(&program_socket).unwrap(), b"last");
+            assert_eq!(read(&program_socket), Err(Errno::CONNRESET));
         }
-        let (theirs, end) = joined();
-        end.finish();
-        assert_eq!(read(&theirs).unwrap(), b"");
+        let (program_socket, end) = joined();
+        end.shut_down_writing();
+        assert_eq!(read(&program_socket).unwrap(), b"");
     }
 
     #[test]
     fn a_filled_socket_is_not_writable_until_it_is_drained() {
-        let (theirs, end) = joined();
-        let filled = fill(theirs.as_fd());
+        let (program_socket, end) = joined();
+        let filled = fill_send_buffer(program_socket.as_fd());
         assert!(filled > 0);
-        assert!(!ready(theirs.as_fd(), PollFlags::OUT).contains(PollFlags::OUT));
-        let mut seen = vec![0; filled];
-        assert_eq!(end.look(&mut seen), Ok((filled, false)));
-        take(&end, filled, filled);
-        assert!(ready(theirs.as_fd(), PollFlags::OUT).contains(PollFlags::OUT));
-        assert_eq!(end.waiting(), 0);
+        assert!(!ready(program_socket.as_fd(), PollFlags::OUT).contains(PollFlags::OUT));
+        let mut peeked = vec![0; filled];
+        assert_eq!(end.peek(&mut peeked), Ok((filled, false)));
+        consume(&end, filled, filled);
+        assert!(ready(program_socket.as_fd(), PollFlags::OUT).contains(PollFlags::OUT));
+        assert_eq!(end.unread_bytes(), 0);
     }
 
     #[test]
     fn a_listener_is_reached_by_its_name() {
         let folder = Folder::new();
         let mut names = folder.names();
-        let at = names.place().unwrap();
+        let at = names.new_listen_path().unwrap();
         let listener = stream(true).unwrap();
         listen_at(listener.as_fd(), &at, 1).unwrap();
-        let (number, own) = names.next().unwrap();
-        let _ours = offer(&own, &at.address).unwrap();
-        let theirs = accept_with(&listener, SocketFlags::empty()).unwrap();
-        assert_eq!((names.peer(theirs.as_fd()), is_own(theirs.as_fd())), (Some(number), true));
+        let (number, own) = names.next_client().unwrap();
+        let _ours = connect_to_listener(&own, &at.address).unwrap();
+        let program_socket = accept_with(&listener, SocketFlags::empty()).unwrap();
+        assert_eq!(
+            (names.client_of(program_socket.as_fd()), is_peer_self(program_socket.as_fd())),
+            (Some(number), true)
+        );
         drop(listener);
-        let (_, own) = names.next().unwrap();
-        assert_eq!(offer(&own, &at.address).err(), Some(Errno::CONNREFUSED));
-        names.leave(&at);
-        assert_eq!(offer(&own, &at.address).err(), Some(Errno::NOENT));
+        let (_, own) = names.next_client().unwrap();
+        assert_eq!(connect_to_listener(&own, &at.address).err(), Some(Errno::CONNREFUSED));
+        names.remove(&at);
+        assert_eq!(connect_to_listener(&own, &at.address).err(), Some(Errno::NOENT));
     }
 
     #[test]
     fn a_socket_that_was_not_taken_is_never_joined_with_another() {
         let folder = Folder::new();
         let mut names = folder.names();
-        let mut hub = Hub::new(&mut names).unwrap();
-        let (lost, theirs) = (stream(true).unwrap(), stream(true).unwrap());
-        connect(&lost, &hub.place.address).unwrap();
-        hub.is_stale = true;
-        let ours = hub.join(theirs.as_fd()).unwrap();
-        send(&ours, b"for theirs", SendFlags::empty()).unwrap();
-        assert_eq!(read(&theirs).unwrap(), b"for theirs");
+        let mut connector = Connector::new(&mut names).unwrap();
+        let (lost, program_socket) = (stream(true).unwrap(), stream(true).unwrap());
+        connect(&lost, &connector.path.address).unwrap();
+        connector.is_stale = true;
+        let agent_socket = connector.join(program_socket.as_fd()).unwrap();
+        send(&agent_socket, b"for theirs", SendFlags::empty()).unwrap();
+        assert_eq!(read(&program_socket).unwrap(), b"for theirs");
         assert_eq!(read(&lost).unwrap(), b"");
     }
 
     #[test]
     fn what_was_given_to_a_socket_is_drained() {
-        let (theirs, end) = joined();
+        let (program_socket, end) = joined();
         let bytes: Vec<u8> = (0..100_000_u32).map(|at| at as u8).collect();
-        assert_eq!(end.give(&bytes), Ok(bytes.len()));
-        assert_eq!(drain(theirs.as_fd()), bytes);
-        assert_eq!(drain(theirs.as_fd()), b"");
+        assert_eq!(end.write(&bytes), Ok(bytes.len()));
+        assert_eq!(drain(program_socket.as_fd()), bytes);
+        assert_eq!(drain(program_socket.as_fd()), b"");
     }
 }

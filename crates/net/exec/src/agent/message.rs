@@ -4,8 +4,8 @@ use ringway_host::{MEMORY_PIECES, Piece, read_memory, read_pieces, write_memory,
 use rustix::io::Errno;
 
 /// Size of `struct msghdr`, and of `struct mmsghdr`.
-pub const HEADER: usize = 56;
-pub const MANY: u64 = 64;
+pub const MSGHDR_LEN: usize = 56;
+pub const MMSGHDR_LEN: u64 = 64;
 /// `MSG_TRUNC`.
 const TRUNC: u32 = 0x20;
 
@@ -13,7 +13,7 @@ const TRUNC: u32 = 0x20;
 #[derive(Debug)]
 pub struct Message {
     at: u64,
-    /// Where the address is, and its length or room.
+    /// The address of `msg_name`, and `msg_namelen`.
     pub name: (u64, u32),
     pieces: Vec<Piece>,
 }
@@ -28,8 +28,8 @@ impl Message {
     /// # Errors
     /// As Linux's.
     pub fn read(thread: i32, at: u64) -> Result<Message, Errno> {
-        let mut header = [0; HEADER];
-        if read_memory(thread, at, &mut header)? < HEADER {
+        let mut header = [0; MSGHDR_LEN];
+        if read_memory(thread, at, &mut header)? < MSGHDR_LEN {
             return Err(Errno::FAULT);
         }
         let count = usize::try_from(word(&header, 24)).unwrap_or(usize::MAX);

@@ -20,9 +20,9 @@ mod table;
 
 pub use options::algorithm;
 
-use calls::{Kept, Parked};
+use calls::{Parked, UndeliveredResult};
 use direct::Direct;
-use local::{Hub, Names};
+use local::{Connector, Names};
 use query::Queries;
 use report::Report;
 use ringway_host::{EventFd, Inside, Threads, Trap};
@@ -43,7 +43,7 @@ use std::path::Path;
 use std::sync::Arc;
 use table::{Key, Kind, Table};
 
-/// What the descriptors of the agent itself are reported as. Sockets have larger numbers.
+/// `epoll`'s data of the agent's own descriptors. Sockets have larger numbers.
 const HOST: u64 = 0;
 const TRAP: u64 = 1;
 const WATCHES: u64 = 2;
@@ -51,52 +51,52 @@ const STOP: u64 = 3;
 const QUERY: u64 = 4;
 const ATTENDANT: u64 = 5;
 const PROCESSES: u64 = 6;
-const FIRST: u64 = 16;
-/// Events that are taken at once, and calls that are answered before others are served.
+const FIRST_SOCKET: u64 = 16;
+/// Most events of one wait, and most calls that are answered before others are served.
 const EVENTS: usize = 64;
 const CALLS: usize = 64;
-/// How often a datagram socket that has ended is looked at: its queue never holds as many datagrams.
-const LAST_LOOKS: usize = 64;
+/// How often a datagram socket whose program has ended is served: its queue never holds as many datagrams.
+const FINAL_PASSES: usize = 64;
 /// Bytes that are moved at once.
 const BUFFER: usize = 256 << 10;
 /// How long calls are answered before others are served. Attack: threads that make expensive ones.
 const CALLS_TIME: u64 = 5 * MS;
-/// How often it is looked whether those who wait are still there, and whether a full queue has room.
-const LOOK: u64 = SECOND / 5;
-/// How often it is looked whether the device has gone or is back. Most of its signals are for frames.
-const CHECK: u64 = SECOND / 50;
-/// How long peers may take to acknowledge what programs have written that have ended.
-const DRAIN: u64 = 60 * SECOND;
-/// How long peers may take to answer what resets them.
-const RESET: u64 = SECOND;
-/// And how long nothing may arrive meanwhile.
-const SILENCE: u64 = 5 * SECOND;
+/// How often the agent checks whether callers that wait still exist, and whether a full queue has room.
+const POLL_INTERVAL: u64 = SECOND / 5;
+/// How often the agent checks whether the device has gone or is back. Most of its signals are for frames.
+const DEVICE_CHECK_INTERVAL: u64 = SECOND / 50;
+/// How long peers may take to acknowledge what programs that have ended had written.
+const DRAIN_TIMEOUT: u64 = 60 * SECOND;
+/// How long peers of lost connections may take to answer, so that they are reset.
+const RESET_TIMEOUT: u64 = SECOND;
+/// How long nothing may arrive while peers are to acknowledge.
+const SILENCE_TIMEOUT: u64 = 5 * SECOND;
 
-/// What a socket of ours is observed for, and what only while its program has no room: each call of a program that
-/// reads makes some.
+/// The events that an end of ours is watched for, and the one that is added only while its program has no room: each
+/// read of a program makes some.
 const OBSERVED: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
 const ROOM: epoll::EventFlags = epoll::EventFlags::OUT;
 
-/// What an event of a socket carries.
+/// `epoll`'s data of a socket.
 fn event_data(key: Key) -> epoll::EventData {
-    epoll::EventData::new_u64(FIRST + u64::from(key))
+    epoll::EventData::new_u64(FIRST_SOCKET + u64::from(key))
 }
 
-/// What may have changed at a connection.
+/// What has happened to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
+enum Activity {
     /// Its program has written.
-    Written,
-    /// Something happened to it in the stack.
-    Arrived,
-    /// Anything: both directions are looked at.
-    All,
+    ProgramWrote,
+    /// The stack reported an event of the connection.
+    StackEvent,
+    /// Anything: both directions are served.
+    Any,
 }
 
-impl Look {
-    fn of(flags: epoll::EventFlags) -> Look {
-        if flags == epoll::EventFlags::IN { Look::Written } else { Look::All }
+impl Activity {
+    fn of(flags: epoll::EventFlags) -> Activity {
+        if flags == epoll::EventFlags::IN { Activity::ProgramWrote } else { Activity::Any }
     }
 }
 
@@ -112,34 +112,34 @@ pub struct Agent {
     /// A socket of the programs' network namespace, to ask about interfaces.
     control: OwnedFd,
     names: Names,
-    hub: Hub,
+    connector: Connector,
     table: Table,
     addresses: Vec<IpAddr>,
     congestion: Algorithm,
     parked: Vec<Parked>,
-    /// Results that did not reach their calls.
-    kept: Vec<Kept>,
-    /// The last result that can't be given twice, of a thread that may be interrupted.
-    delivered: Option<Kept>,
+    /// Results that did not reach their calls, for the calls that are made again.
+    undelivered: Vec<UndeliveredResult>,
+    /// The last result of a call that can't be made twice, by a thread that may have been interrupted.
+    last_delivered: Option<UndeliveredResult>,
     /// Until when signals are expected, since one has interrupted a call.
     signals_until: u64,
-    /// The datagrams that the call that is served has received, and their senders.
-    taken: Vec<(Vec<u8>, SocketAddr)>,
-    /// Sockets to look at again in this turn.
-    again: Vec<Key>,
+    /// The datagrams that the present call has received, and their senders.
+    received: Vec<(Vec<u8>, SocketAddr)>,
+    /// Sockets to serve again in this turn.
+    recheck: Vec<Key>,
     /// Listeners of the stack whose programs have no room for a connection.
     stalled: BTreeSet<SocketId>,
     next_port: u16,
-    next_look: u64,
+    next_poll: u64,
     buffer: Vec<u8>,
     /// The device's descriptors have been signaled, maybe not for a frame.
     is_signaled: bool,
-    next_check: u64,
+    next_device_check: u64,
     report: Report,
     queries: Option<Queries>,
     /// The stack that programs share, if there is one.
     direct: Option<Direct>,
-    /// Until when peers of connections that were lost with it may answer, to be reset.
+    /// Until when peers of connections that were lost with the shared stack may answer, to be reset.
     resets_until: u64,
 }
 
@@ -168,7 +168,7 @@ impl Agent {
         epoll::add(&epoll, &watches, epoll::EventData::new_u64(WATCHES), level)?;
         epoll::add(&epoll, stop.as_fd(), epoll::EventData::new_u64(STOP), level)?;
         let mut names = Names::new(inside.folder)?;
-        let hub = Hub::new(&mut names)?;
+        let connector = Connector::new(&mut names)?;
         let port = ringway_host::random().map_err(|_| Errno::IO)?;
         Ok(Agent {
             host,
@@ -179,22 +179,22 @@ impl Agent {
             stop,
             control: inside.control,
             names,
-            hub,
+            connector,
             table: Table::new(getrlimit(Resource::Nofile).current),
             addresses,
             congestion,
             parked: Vec::new(),
-            kept: Vec::new(),
-            delivered: None,
+            undelivered: Vec::new(),
+            last_delivered: None,
             signals_until: 0,
-            taken: Vec::new(),
-            again: Vec::new(),
+            received: Vec::new(),
+            recheck: Vec::new(),
             stalled: BTreeSet::new(),
             next_port: (port % 28_000) as u16,
-            next_look: 0,
+            next_poll: 0,
             buffer: vec![0; BUFFER],
             is_signaled: false,
-            next_check: 0,
+            next_device_check: 0,
             report: Report::new(explain),
             queries: None,
             direct: None,
@@ -213,7 +213,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Serves until it is stopped and peers have acknowledged what was written.
+    /// Serves until the agent is stopped and peers have acknowledged what was written.
     ///
     /// # Errors
     /// The device can't be used any more.
@@ -225,11 +225,11 @@ impl Agent {
             if let Some(until) = until
                 && busy
             {
-                silent_until = (now + SILENCE).min(until);
+                silent_until = (now + SILENCE_TIMEOUT).min(until);
             }
             if until.is_some() && (now >= silent_until || self.is_drained()) {
                 self.host.poll()?;
-                self.settle();
+                self.wait_until_sent();
                 self.report.close();
                 return Ok(());
             }
@@ -237,50 +237,50 @@ impl Agent {
             for (event, flags) in events {
                 match event {
                     HOST => self.is_signaled = true,
-                    TRAP => self.take_calls(),
-                    WATCHES => self.take_closed(),
+                    TRAP => self.receive_calls(),
+                    WATCHES => self.handle_closed(),
                     STOP => {
                         self.stop.clear();
                         self.close_all();
                         let now = self.host.now();
-                        (until, silent_until) = (Some(now + DRAIN), now + SILENCE);
+                        (until, silent_until) = (Some(now + DRAIN_TIMEOUT), now + SILENCE_TIMEOUT);
                     }
                     QUERY => {
                         if let Some(queries) = &self.queries {
                             queries.serve(&mut self.host);
                         }
                     }
-                    ATTENDANT => self.take_answers(),
-                    PROCESSES => self.take_ends(),
-                    key => self.look(Key::from(key - FIRST), Look::of(flags)),
+                    ATTENDANT => self.receive_answers(),
+                    PROCESSES => self.remove_ended_processes(),
+                    key => self.handle_activity(Key::from(key - FIRST_SOCKET), Activity::of(flags)),
                 }
             }
-            self.look_around();
+            self.run_timers();
         }
     }
 
-    /// Receives and sends frames, and follows what became of connections. Whether there was something to receive.
+    /// Receives and sends frames, and handles the stack's events. Returns whether there was something to receive.
     fn turn(&mut self) -> Result<bool, DeviceError> {
         let busy = self.host.poll()?;
-        self.follow_shared();
+        self.forward_diverted();
         let now = self.host.now();
-        if self.is_signaled && !busy && now >= self.next_check {
-            (self.is_signaled, self.next_check) = (false, now + CHECK);
+        if self.is_signaled && !busy && now >= self.next_device_check {
+            (self.is_signaled, self.next_device_check) = (false, now + DEVICE_CHECK_INTERVAL);
             self.host.wait(Some(std::time::Duration::ZERO))?;
         }
         let mut moved = false;
         while let Some((id, ready)) = self.host.stack().next_event() {
             moved = true;
             if ready.acceptable {
-                self.offer(id);
+                self.deliver_connections(id);
             }
-            for key in self.table.of_stack(id).to_vec() {
-                self.look(key, Look::Arrived);
+            for key in self.table.keys_of(id).to_vec() {
+                self.handle_activity(key, Activity::StackEvent);
             }
         }
-        for key in std::mem::take(&mut self.again) {
+        for key in std::mem::take(&mut self.recheck) {
             moved = true;
-            self.look(key, Look::All);
+            self.handle_activity(key, Activity::Any);
         }
         // What programs read opens windows, and what they wrote is to leave.
         Ok(if moved { self.host.poll()? || busy } else { busy })
@@ -288,15 +288,15 @@ impl Agent {
 
     /// Waits for events.
     fn wait(&mut self, busy: bool, ends: bool) -> Result<Vec<(u64, epoll::EventFlags)>, DeviceError> {
-        let most = if busy || !self.again.is_empty() { None } else { self.host.arm()? };
+        let most = if busy || !self.recheck.is_empty() { None } else { self.host.arm()? };
         let mut time = most.map_or(0, |most| most.as_nanos().min(u64::MAX.into()) as u64);
         // While it ends, it must look at the time.
         if !self.parked.is_empty() || !self.stalled.is_empty() || ends || self.has_commands() {
-            let soonest = self.parked.iter().filter_map(|parked| parked.until).fold(self.next_look, u64::min);
+            let soonest = self.parked.iter().filter_map(|parked| parked.until).fold(self.next_poll, u64::min);
             time = time.min(soonest.saturating_sub(self.host.now()));
         }
         if self.is_signaled {
-            time = time.min(CHECK);
+            time = time.min(DEVICE_CHECK_INTERVAL);
         }
         let limit = (time < 3600 * SECOND)
             .then_some(Timespec { tv_sec: (time / SECOND) as i64, tv_nsec: (time % SECOND) as i64 });
@@ -310,7 +310,7 @@ impl Agent {
         Ok(events)
     }
 
-    fn take_calls(&mut self) {
+    fn receive_calls(&mut self) {
         let end = self.host.now() + CALLS_TIME;
         for number in 0..CALLS {
             if number > 0 && self.host.now() > end {
@@ -332,8 +332,8 @@ impl Agent {
         }
     }
 
-    /// Sockets that programs have closed.
-    fn take_closed(&mut self) {
+    /// Closes the sockets that programs have closed, as inotify tells.
+    fn handle_closed(&mut self) {
         let mut closed = Vec::new();
         let mut bytes = [const { MaybeUninit::uninit() }; 4096];
         let mut reader = inotify::Reader::new(&self.watches, &mut bytes);
@@ -341,14 +341,14 @@ impl Agent {
             closed.push(event.wd());
         }
         for watch in closed {
-            match self.table.of_watch(watch) {
+            match self.table.find_by_watch(watch) {
                 Some(key) => self.close(key),
                 None => self.forget_watch(watch),
             }
         }
     }
 
-    /// Learns when a program closes a socket for the last time.
+    /// Watches for the last close of a program's socket.
     fn watch(&self, socket: BorrowedFd<'_>) -> Result<i32, Errno> {
         let path = format!("/proc/self/fd/{}", socket.as_raw_fd());
         let closed = inotify::WatchFlags::CLOSE_WRITE | inotify::WatchFlags::CLOSE_NOWRITE;
@@ -356,19 +356,19 @@ impl Agent {
     }
 
     fn forget_watch(&self, watch: i32) {
-        // It may have ended by itself.
+        // The watch may have ended by itself.
         let _ = inotify::remove_watch(&self.watches, watch);
     }
 
-    /// Learns when a program writes to a socket, makes room in it, or closes it.
+    /// Watches for a program's writing to a socket, for room in it, and for its closing.
     fn observe(&self, end: BorrowedFd<'_>, key: Key, what: epoll::EventFlags) -> Result<(), Errno> {
         epoll::add(&self.epoll, end, event_data(key), what)
     }
 
-    /// Something has happened to a socket.
-    fn look(&mut self, key: Key, look: Look) {
+    /// Serves a socket to which something has happened.
+    fn handle_activity(&mut self, key: Key, activity: Activity) {
         match self.table.get(key).map(|socket| &socket.kind) {
-            Some(Kind::Stream(_)) => self.attend(key, look),
+            Some(Kind::Stream(_)) => self.handle_stream_activity(key, activity),
             Some(Kind::Datagrams(_)) => self.pump_datagrams(key),
             _ => {}
         }
@@ -390,15 +390,15 @@ impl Agent {
         }
     }
 
-    /// What no event tells: callers that have ended or whose time is over, and queues that have room.
-    fn look_around(&mut self) {
+    /// Handles what no event tells: callers that have ended or whose timeout has passed, and queues that have room.
+    fn run_timers(&mut self) {
         let now = self.host.now();
         let is_over = |parked: &Parked| parked.until.is_some_and(|until| until <= now);
-        let looks = now >= self.next_look;
+        let looks = now >= self.next_poll;
         if looks {
-            self.next_look = now + LOOK;
+            self.next_poll = now + POLL_INTERVAL;
             for id in std::mem::take(&mut self.stalled) {
-                self.offer(id);
+                self.deliver_connections(id);
             }
             self.send_commands();
         }
@@ -413,7 +413,7 @@ impl Agent {
         late.into_iter().for_each(|parked| self.serve(parked.call, parked.until));
     }
 
-    /// A program has closed a socket, or can't have it.
+    /// Removes a socket that its program has closed or can't have.
     fn close(&mut self, key: Key) {
         let Some(socket) = self.table.remove(key) else { return };
         if let Some(watch) = socket.watch {
@@ -422,15 +422,15 @@ impl Agent {
         let now = self.host.now();
         let ids = match socket.kind {
             Kind::Listening(listening) => {
-                self.names.leave(&listening.place);
+                self.names.remove(&listening.path);
                 listening.listeners
             }
             Kind::Stream(stream) => vec![stream.tcp],
             Kind::Datagrams(datagrams) => datagrams.udp,
-            Kind::Idle | Kind::Ended { .. } => Vec::new(),
+            Kind::Unconnected | Kind::Ended { .. } => Vec::new(),
         };
         for id in ids {
-            if self.table.part(id, key) {
+            if self.table.remove_stack_socket(id, key) {
                 // A connection that was reset is closed already.
                 let _ = self.host.stack().close(now, id);
             }
@@ -438,19 +438,19 @@ impl Agent {
         self.wake(key);
     }
 
-    /// The programs have ended: their sockets are closed, once the stack has what was written to them.
+    /// Closes all sockets, once the stack has what was written to them: the programs have ended.
     fn close_all(&mut self) {
         let all: Vec<Key> = self.table.iter().map(|(key, _)| key).collect();
         for key in all {
             // A datagram socket closes itself after the last one.
-            for _ in 0..LAST_LOOKS {
-                self.look(key, Look::All);
+            for _ in 0..FINAL_PASSES {
+                self.handle_activity(key, Activity::Any);
                 if self.table.datagrams(key).is_none() {
                     break;
                 }
             }
             // A connection is followed as before, and closed when its last byte has found room.
-            if !self.table.stream(key).is_some_and(|stream| stream.is_up && stream.end.is_some()) {
+            if !self.table.stream(key).is_some_and(|stream| stream.is_established && stream.end.is_some()) {
                 self.close(key);
             }
         }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-/// Longest value of an option. Attack: a program that names a huge one.
-const LONGEST: usize = 256;
+/// Most bytes of an option's value. Attack: a program that names a huge one.
+const MAX_VALUE_LEN: usize = 256;
 
 const SOCKET: i32 = 1;
 const IP: i32 = 0;
@@ -47,10 +47,10 @@ const KERNEL: &[(i32, i32)] = &[(SOCKET, 20), (SOCKET, 21), (SOCKET, 66), (SOCKE
 
 /// `SO_PEERCRED` of a socket with a network between: no process, user or group. The UNIX socket's would be the agent's,
 /// and a peer would seem to be the user who runs the program.
-const NOBODY: [i32; 3] = [0, -1, -1];
+const NO_CREDENTIALS: [i32; 3] = [0, -1, -1];
 
 /// Options that take effect, with their defaults.
-const SERVED: &[((i32, i32), i32)] = &[
+const EFFECTIVE: &[((i32, i32), i32)] = &[
     (SO_REUSEADDR, 0),
     (SO_REUSEPORT, 0),
     (SO_KEEPALIVE, 0),
@@ -63,8 +63,8 @@ const SERVED: &[((i32, i32), i32)] = &[
     (IPV6_V6ONLY, 0),
 ];
 
-/// Options that are kept and told, and change nothing: their effect is one of speed, or belongs to another layer.
-const KEPT: &[((i32, i32), i32)] = &[
+/// Options that are stored and returned, and change nothing: their effect is one of speed, or belongs to another layer.
+const STORED: &[((i32, i32), i32)] = &[
     ((SOCKET, 1), 0),
     ((SOCKET, 5), 0),
     ((SOCKET, 6), 0),
@@ -99,9 +99,9 @@ const KEPT: &[((i32, i32), i32)] = &[
 
 /// The options that a program has set.
 #[derive(Clone, Debug, Default)]
-pub struct Values(BTreeMap<(i32, i32), Vec<u8>>);
+pub struct OptionValues(BTreeMap<(i32, i32), Vec<u8>>);
 
-impl Values {
+impl OptionValues {
     fn number(&self, option: (i32, i32)) -> Option<i32> {
         let bytes = self.0.get(&option)?;
         Some(
@@ -188,13 +188,13 @@ impl Agent {
         if KERNEL.contains(&option) {
             return Ok(Reply::Resume);
         }
-        let mut value = vec![0; (len as u32 as usize).min(LONGEST)];
+        let mut value = vec![0; (len as u32 as usize).min(MAX_VALUE_LEN)];
         if read_memory(call.thread, at, &mut value)? < value.len() {
             return Err(Errno::FAULT);
         }
         self.trap.check_waiting(call.id)?;
         let socket = self.table.get_mut(key).ok_or(Errno::BADF)?;
-        let known = SERVED.iter().chain(KEPT).any(|(known, _)| *known == option);
+        let known = EFFECTIVE.iter().chain(STORED).any(|(known, _)| *known == option);
         let other = [SO_LINGER, SO_MAX_PACING_RATE, TCP_CONGESTION].contains(&option);
         if !(known || other) || !is_of(socket, option) {
             self.report.unserved(option);
@@ -214,7 +214,7 @@ impl Agent {
             SO_MAX_PACING_RATE => value.truncate(8),
             _ => value.truncate(4),
         }
-        socket.values.0.insert(option, value);
+        socket.options.0.insert(option, value);
         self.apply(key, option)?;
         Ok(Reply::Value(0))
     }
@@ -232,10 +232,10 @@ impl Agent {
         for id in ids {
             match (option, &socket.kind) {
                 (TCP_CONGESTION, Kind::Stream(_)) => {
-                    let algorithm = socket.values.congestion().ok_or(Errno::NOENT)?;
+                    let algorithm = socket.options.congestion().ok_or(Errno::NOENT)?;
                     stack.set_congestion(now, id, algorithm).map_err(errno)?;
                 }
-                _ => stack.set_options(now, id, socket.values.socket_options()).map_err(errno)?,
+                _ => stack.set_options(now, id, socket.options.socket_options()).map_err(errno)?,
             }
         }
         Ok(())
@@ -273,12 +273,12 @@ impl Agent {
             SO_TYPE => number(if is_udp { 2 } else { 1 }),
             SO_DOMAIN => number(if socket.v6 { 10 } else { 2 }),
             SO_PROTOCOL => number(if is_udp { 17 } else { TCP }),
-            SO_PEERCRED => Ok(NOBODY.iter().flat_map(|id| id.to_ne_bytes()).collect()),
+            SO_PEERCRED => Ok(NO_CREDENTIALS.iter().flat_map(|id| id.to_ne_bytes()).collect()),
             SO_ACCEPTCONN => number(matches!(socket.kind, Kind::Listening(_)).into()),
             TCP_INFO if !is_udp => {
                 let Kind::Stream(stream) = &socket.kind else { return Ok(info::closed()) };
                 let info = self.host.stack().info(stream.tcp).map_err(errno)?;
-                Ok(info::form(&info))
+                Ok(info::encode(&info))
             }
             TCP_MAXSEG if !is_udp => {
                 let Kind::Stream(stream) = &socket.kind else { return number(536) };
@@ -286,21 +286,21 @@ impl Agent {
                 number(info.tcpi_snd_mss as i32)
             }
             TCP_CONGESTION if !is_udp => {
-                let name = socket.values.congestion().unwrap_or(self.congestion).name();
+                let name = socket.options.congestion().unwrap_or(self.congestion).name();
                 let mut name = name.as_bytes().to_vec();
                 name.resize(16, 0);
                 Ok(name)
             }
-            SO_LINGER => Ok(socket.values.0.get(&option).cloned().unwrap_or_else(|| vec![0; 8])),
+            SO_LINGER => Ok(socket.options.0.get(&option).cloned().unwrap_or_else(|| vec![0; 8])),
             _ if !is_of(socket, option) => {
                 self.report.unserved(option);
                 Err(Errno::NOPROTOOPT)
             }
             _ => {
-                if let Some(value) = socket.values.0.get(&option) {
+                if let Some(value) = socket.options.0.get(&option) {
                     return Ok(value.clone());
                 }
-                let known = SERVED.iter().chain(KEPT).find(|(known, _)| *known == option);
+                let known = EFFECTIVE.iter().chain(STORED).find(|(known, _)| *known == option);
                 if known.is_none() {
                     self.report.unserved(option);
                 }

@@ -73,12 +73,12 @@ impl Report {
         self.tell(thread, &format!("socket {number}: direct"));
     }
 
-    /// It comes back from there.
+    /// A connection that comes back from the shared stack.
     pub fn returned(&mut self, thread: i32, number: i32, why: &str) {
         self.tell(thread, &format!("socket {number}: pumped again, {why}"));
     }
 
-    /// That stack was lost.
+    /// The shared stack was lost.
     pub fn lost(&mut self) {
         self.is_lost = true;
     }

@@ -1,11 +1,11 @@
 //! TCP sockets: connecting, listening, accepting, and the bytes between programs and the stack.
 
 use super::calls::{CLOEXEC, DONTWAIT, NONBLOCK, Parked, Reply};
-use super::local::{self, End};
+use super::local::{self, AgentEnd};
 use super::message::Message;
-use super::options::Values;
-use super::table::{Key, Kind, Listening, Socket, StackPlace, Stream};
-use super::{Agent, Look, OBSERVED, ROOM, address, event_data};
+use super::options::OptionValues;
+use super::table::{Key, Kind, Listening, Owner, Socket, Stream};
+use super::{Activity, Agent, OBSERVED, ROOM, address, event_data};
 use ringway_host::{Call, numbers, read_memory, write_memory};
 use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
 use rustix::event::PollFlags;
@@ -15,10 +15,10 @@ use rustix::net::{SendFlags, Shutdown, SocketFlags, accept_with, send};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Ports that are chosen for programs (`ip_local_port_range`).
+/// Ephemeral ports (`ip_local_port_range`).
 const PORTS: (u16, u16) = (32_768, 60_999);
 /// Bytes that a call sends at most if it names an address.
-const NAMED: usize = 1 << 20;
+const MAX_NAMED_SEND: usize = 1 << 20;
 /// Connections of a listener that wait at most (`somaxconn`).
 const BACKLOG: i32 = 4096;
 
@@ -44,7 +44,7 @@ pub fn errno(error: SocketError) -> Errno {
     }
 }
 
-/// The address that stands for any of a remote address's version.
+/// The unspecified address of a remote address's IP version.
 fn any_for(remote: SocketAddr, port: u16) -> SocketAddr {
     match remote {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, port).into(),
@@ -52,7 +52,7 @@ fn any_for(remote: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// As Linux reads a destination that is no address: this host.
+/// The destination that Linux uses: an unspecified address means this host.
 pub fn destination(mut remote: SocketAddr) -> SocketAddr {
     match remote.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => remote.set_ip(Ipv4Addr::LOCALHOST.into()),
@@ -67,35 +67,35 @@ impl Agent {
         let socket = local::stream(nonblocking)?;
         let watch = self.watch(socket.as_fd())?;
         let key = self.table.add(Socket {
-            number: local::number(socket.as_fd()).ok_or(Errno::NOTSOCK)?,
+            inode: local::inode(socket.as_fd()).ok_or(Errno::NOTSOCK)?,
             watch: Some(watch),
             v6,
-            offered: None,
+            pending_client: None,
             local: None,
-            values: Values::default(),
+            options: OptionValues::default(),
             error: None,
-            kind: Kind::Idle,
+            kind: Kind::Unconnected,
         });
         let key = key.inspect_err(|_| self.forget_watch(watch))?;
         Ok((socket, key))
     }
 
-    /// Binds a socket of either kind.
+    /// Binds a TCP or UDP socket.
     pub(super) fn bind_to(&mut self, key: Key, mut address: SocketAddr) -> Result<(), Errno> {
         let socket = self.table.get(key).ok_or(Errno::BADF)?;
-        if socket.local.is_some() || !matches!(socket.kind, Kind::Idle | Kind::Datagrams(_)) {
+        if socket.local.is_some() || !matches!(socket.kind, Kind::Unconnected | Kind::Datagrams(_)) {
             return Err(Errno::INVAL);
         }
         let ip = address.ip();
         if !ip.is_unspecified() && !ip.is_loopback() && !self.addresses.contains(&ip) {
             return Err(Errno::ADDRNOTAVAIL);
         }
-        let values = socket.values.clone();
+        let values = socket.options.clone();
         if address.port() == 0 {
             address.set_port(self.unused_port(key, address)?);
-        } else if self.table.is_taken(key, address, &values) {
-            self.look_for_closed(address.port());
-            if self.table.is_taken(key, address, &values) {
+        } else if self.table.is_address_in_use(key, address, &values) {
+            self.handle_closed_on_port(address.port());
+            if self.table.is_address_in_use(key, address, &values) {
                 return Err(Errno::ADDRINUSE);
             }
         }
@@ -106,11 +106,11 @@ impl Agent {
         Ok(())
     }
 
-    /// Looks at the sockets of a port, which their program may have closed just before this call.
-    fn look_for_closed(&mut self, port: u16) {
-        self.take_closed();
-        let keys: Vec<Key> = self.table.of_port(port).map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.look(key, Look::All));
+    /// Closes the sockets of a port that their program has closed just before this call.
+    fn handle_closed_on_port(&mut self, port: u16) {
+        self.handle_closed();
+        let keys: Vec<Key> = self.table.bound_to_port(port).map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.handle_activity(key, Activity::Any));
     }
 
     fn unused_port(&mut self, key: Key, address: SocketAddr) -> Result<u16, Errno> {
@@ -118,34 +118,38 @@ impl Agent {
         for _ in 0..count {
             self.next_port = (self.next_port + 1) % count;
             let port = PORTS.0 + self.next_port;
-            if !self.table.is_taken(key, SocketAddr::new(address.ip(), port), &Values::default()) {
+            if !self.table.is_address_in_use(
+                key,
+                SocketAddr::new(address.ip(), port),
+                &OptionValues::default(),
+            ) {
                 return Ok(port);
             }
         }
         Err(Errno::ADDRINUSE)
     }
 
-    /// `connect`. It is called again, as a blocking call was woken, or interrupted by a signal.
+    /// `connect`, also when the call is made again after it was woken or interrupted by a signal.
     pub(super) fn connect(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         let own = self.table.get_mut(key).ok_or(Errno::BADF)?;
         match &mut own.kind {
             Kind::Listening(_) => Err(Errno::ISCONN),
             Kind::Datagrams(_) => Err(Errno::OPNOTSUPP),
             Kind::Ended { .. } => Err(own.error.take().unwrap_or(Errno::CONNABORTED)),
-            Kind::Idle => match own.error.take() {
+            Kind::Unconnected => match own.error.take() {
                 // Of an attempt that this call, or one before it, waited for.
                 Some(error) => Err(error),
-                None => self.begin(call, key, socket),
+                None => self.start_connect(call, key, socket),
             },
-            Kind::Stream(stream) if !stream.is_up => {
+            Kind::Stream(stream) if !stream.is_established => {
                 let nonblocking = local::is_nonblocking(socket.as_fd());
                 if nonblocking { Err(Errno::ALREADY) } else { Ok(Reply::Wait(key)) }
             }
-            Kind::Stream(stream) if stream.is_told => Err(Errno::ISCONN),
+            Kind::Stream(stream) if stream.is_connect_reported => Err(Errno::ISCONN),
             Kind::Stream(stream) => {
-                stream.is_told = true;
+                stream.is_connect_reported = true;
                 if stream.end.is_none() {
-                    self.attach_or_end(key, socket)?;
+                    self.attach_or_reset(key, socket)?;
                 }
                 Ok(Reply::Value(0))
             }
@@ -159,27 +163,27 @@ impl Agent {
         let Some(stream) = self.table.stream(key).filter(|stream| stream.end.is_none()) else {
             return Ok(true);
         };
-        if !stream.is_up {
+        if !stream.is_established {
             let connects = |parked: &Parked| parked.key == key && parked.call.number == numbers::CONNECT;
             let goes_on = |parked: &Parked| connects(parked) && self.trap.is_waiting(parked.call.id);
             // Another thread that connects it is told the result itself.
             return Ok(self.parked.iter().any(goes_on));
         }
-        stream.is_told = true;
-        self.attach_or_end(key, socket)?;
+        stream.is_connect_reported = true;
+        self.attach_or_reset(key, socket)?;
         Ok(true)
     }
 
-    fn begin(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+    fn start_connect(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         let own = self.table.get(key).ok_or(Errno::BADF)?;
         let remote = match address::read(call.thread, call.arguments[1], call.arguments[2], own.v6)? {
-            address::Named::Nothing => return Ok(Reply::Value(0)),
-            address::Named::Of(remote) => destination(remote),
+            address::Destination::Unspecified => return Ok(Reply::Value(0)),
+            address::Destination::Address(remote) => destination(remote),
         };
         self.trap.check_waiting(call.id)?;
         let chosen = own.local.filter(|local| !local.ip().is_unspecified());
         let from = chosen.unwrap_or_else(|| any_for(remote, own.local.map_or(0, |local| local.port())));
-        let (options, congestion) = (own.values.socket_options(), own.values.congestion());
+        let (options, congestion) = (own.options.socket_options(), own.options.congestion());
         let now = self.host.now();
         let stack = self.host.stack();
         let tcp = stack.connect_from(now, from, remote).map_err(errno)?;
@@ -193,57 +197,57 @@ impl Agent {
             end: None,
             local,
             peer,
-            filled: 0,
-            is_up: false,
-            is_told: false,
-            is_shut: false,
-            is_finished: false,
-            is_held: false,
-            is_full: false,
-            place: StackPlace::Own,
-            pauses: false,
+            filler_bytes: 0,
+            is_established: false,
+            is_connect_reported: false,
+            is_write_shut: false,
+            is_eof_delivered: false,
+            is_send_blocked: false,
+            is_receive_blocked: false,
+            owner: Owner::Agent,
+            may_reenter: false,
         };
-        self.table.join(tcp, key);
+        self.table.add_stack_socket(tcp, key);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
         if local::is_nonblocking(socket.as_fd()) {
-            self.attach_or_end(key, socket)?;
+            self.attach_or_reset(key, socket)?;
             return Err(Errno::INPROGRESS);
         }
         Ok(Reply::Wait(key))
     }
 
     /// As [`Agent::attach`]; a connection whose program can't have it is reset.
-    fn attach_or_end(&mut self, key: Key, socket: &OwnedFd) -> Result<(), Errno> {
+    fn attach_or_reset(&mut self, key: Key, socket: &OwnedFd) -> Result<(), Errno> {
         let attached = self.attach(key, socket);
         if attached.is_err()
             && let Some(stream) = self.table.stream(key)
         {
             let (tcp, now) = (stream.tcp, self.host.now());
-            // It may have ended already.
+            // The connection may have ended already.
             let _ = self.host.stack().abort(now, tcp);
-            self.end(key, None);
+            self.end_stream(key, None);
         }
         attached
     }
 
-    /// Joins a program's socket with an end of ours. If the connection is not established, it is not writable yet.
+    /// Connects a program's socket with an end of ours. Until the connection is established, it is not writable.
     fn attach(&mut self, key: Key, socket: &OwnedFd) -> Result<(), Errno> {
-        let ours = self.hub.join(socket.as_fd())?;
-        let is_up = self.table.stream(key).ok_or(Errno::BADF)?.is_up;
-        let filled = if is_up {
+        let agent_socket = self.connector.join(socket.as_fd())?;
+        let is_established = self.table.stream(key).ok_or(Errno::BADF)?.is_established;
+        let filled = if is_established {
             send(socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?
         } else {
-            local::fill(socket.as_fd())
+            local::fill_send_buffer(socket.as_fd())
         };
-        let end = End::new(ours)?;
+        let end = AgentEnd::new(agent_socket)?;
         self.observe(end.as_fd(), key, OBSERVED)?;
-        if let Some(watch) = self.table.unwatch(key) {
+        if let Some(watch) = self.table.take_watch(key) {
             self.forget_watch(watch);
         }
         let stream = self.table.stream(key).ok_or(Errno::BADF)?;
         stream.end = Some(end);
-        stream.filled = filled;
-        self.pump(key, Look::All);
+        stream.filler_bytes = filled;
+        self.pump(key, Activity::Any);
         Ok(())
     }
 
@@ -256,7 +260,7 @@ impl Agent {
                 rustix::net::listen(socket, backlog)?;
                 return Ok(Reply::Value(0));
             }
-            Kind::Idle => {}
+            Kind::Unconnected => {}
             _ => return Err(Errno::INVAL),
         }
         let (v6, is_bound) = (own.v6, own.local.is_some());
@@ -266,38 +270,38 @@ impl Agent {
         }
         let local = self.table.get(key).ok_or(Errno::BADF)?.local.ok_or(Errno::INVAL)?;
         if self.listens(key, local) {
-            self.look_for_closed(local.port());
+            self.handle_closed_on_port(local.port());
             if self.listens(key, local) {
                 return Err(Errno::ADDRINUSE);
             }
         }
         let own = self.table.get(key).ok_or(Errno::BADF)?;
-        let addresses = own.values.addresses(local, v6);
-        let options = own.values.socket_options();
-        let place = self.names.place()?;
+        let addresses = own.options.addresses(local, v6);
+        let options = own.options.socket_options();
+        let path = self.names.new_listen_path()?;
         let mut listeners = Vec::new();
         for address in addresses {
             let id = self.listen_at(address, backlog);
             let id = id.inspect_err(|_| self.stop_listening(&listeners, key))?;
-            self.table.join(id, key);
+            self.table.add_stack_socket(id, key);
             listeners.push(id);
             let now = self.host.now();
             self.host.stack().set_options(now, id, options).map_err(errno)?;
         }
-        if let Err(error) = local::listen_at(socket.as_fd(), &place, backlog) {
-            self.names.leave(&place);
+        if let Err(error) = local::listen_at(socket.as_fd(), &path, backlog) {
+            self.names.remove(&path);
             self.stop_listening(&listeners, key);
             return Err(error);
         }
-        let kind = Kind::Listening(Listening { place, listeners });
+        let kind = Kind::Listening(Listening { path, listeners });
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = kind;
         Ok(Reply::Value(0))
     }
 
     /// Whether another socket listens at an address, and they don't share it.
     fn listens(&self, own: Key, address: SocketAddr) -> bool {
-        let shares = |key: Key| self.table.get(key).is_some_and(|socket| socket.values.reuses_port());
-        self.table.of_port(address.port()).any(|(key, socket)| {
+        let shares = |key: Key| self.table.get(key).is_some_and(|socket| socket.options.reuses_port());
+        self.table.bound_to_port(address.port()).any(|(key, socket)| {
             let same = socket.local == Some(address) && matches!(socket.kind, Kind::Listening(_));
             key != own && same && !(shares(own) && shares(key))
         })
@@ -310,7 +314,7 @@ impl Agent {
             Err(SocketError::AddressInUse) => {}
             result => return result.map_err(errno),
         }
-        let all = self.table.of_port(address.port()).filter_map(|(_, socket)| match &socket.kind {
+        let all = self.table.bound_to_port(address.port()).filter_map(|(_, socket)| match &socket.kind {
             Kind::Listening(listening) => Some(&listening.listeners),
             _ => None,
         });
@@ -322,32 +326,34 @@ impl Agent {
     fn stop_listening(&mut self, listeners: &[SocketId], key: Key) {
         let now = self.host.now();
         for id in listeners {
-            if self.table.part(*id, key) {
-                // It may be closed already.
+            if self.table.remove_stack_socket(*id, key) {
+                // The listener may be closed already.
                 let _ = self.host.stack().close(now, *id);
             }
         }
     }
 
-    /// Offers connections to the programs that listen.
-    pub(super) fn offer(&mut self, id: SocketId) {
+    /// Puts the connections of a listener into the listen queues of the programs' sockets.
+    pub(super) fn deliver_connections(&mut self, id: SocketId) {
         while self.host.stack().has_connections(id) {
             if self.table.is_full() {
-                // It waits until another socket is closed.
+                // The connection waits until another socket is closed.
                 self.stalled.insert(id);
                 return;
             }
-            let Some(key) = self.table.of_stack(id).first().copied() else { return };
+            let Some(key) = self.table.keys_of(id).first().copied() else { return };
             let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else {
                 return;
             };
-            let place = &listening.place.address;
-            let offered =
-                self.names.next().and_then(|(number, own)| Ok((number, local::offer(&own, place)?)));
+            let path = &listening.path.address;
+            let offered = self
+                .names
+                .next_client()
+                .and_then(|(number, own)| Ok((number, local::connect_to_listener(&own, path)?)));
             match offered {
-                Ok((number, ours)) => {
-                    // It is reset if this fails.
-                    let _ = self.take_connection(id, key, number, ours);
+                Ok((number, agent_socket)) => {
+                    // If this fails, the connection is reset.
+                    let _ = self.deliver_connection(id, key, number, agent_socket);
                     self.wake(key);
                 }
                 // All programs that had the socket have closed it.
@@ -358,42 +364,42 @@ impl Agent {
                     return;
                 }
             }
-            self.table.rotate(id);
+            self.table.rotate_keys(id);
         }
     }
 
-    fn take_connection(
+    fn deliver_connection(
         &mut self,
         id: SocketId,
         listener: Key,
         name: u64,
-        ours: OwnedFd,
+        agent_socket: OwnedFd,
     ) -> Result<(), Errno> {
         let accepted = self.host.stack().accept(id).map_err(errno)?.socket;
         let (local, peer) = self.host.stack().addresses(accepted).map_err(errno)?;
         let of = self.table.get(listener).ok_or(Errno::BADF)?;
         let stream = Stream {
             tcp: accepted,
-            end: Some(End::new(ours)?),
+            end: Some(AgentEnd::new(agent_socket)?),
             local,
             peer,
-            filled: 0,
-            is_up: true,
-            is_told: true,
-            is_shut: false,
-            is_finished: false,
-            is_held: false,
-            is_full: false,
-            place: StackPlace::Own,
-            pauses: false,
+            filler_bytes: 0,
+            is_established: true,
+            is_connect_reported: true,
+            is_write_shut: false,
+            is_eof_delivered: false,
+            is_send_blocked: false,
+            is_receive_blocked: false,
+            owner: Owner::Agent,
+            may_reenter: false,
         };
         let key = self.table.add(Socket {
-            number: 0,
+            inode: 0,
             watch: None,
             v6: of.v6,
-            offered: None,
+            pending_client: None,
             local: Some(local),
-            values: of.values.clone(),
+            options: of.options.clone(),
             error: None,
             kind: Kind::Stream(Box::new(stream)),
         });
@@ -401,14 +407,14 @@ impl Agent {
             let now = self.host.now();
             return self.host.stack().abort(now, accepted).map_err(errno);
         };
-        self.table.offer(name, key);
-        self.table.join(accepted, key);
+        self.table.set_pending(name, key);
+        self.table.add_stack_socket(accepted, key);
         if let Some(Kind::Stream(stream)) = self.table.get(key).map(|socket| &socket.kind)
             && let Some(end) = &stream.end
         {
             self.observe(end.as_fd(), key, OBSERVED)?;
         }
-        self.attend(key, Look::All);
+        self.handle_stream_activity(key, Activity::Any);
         Ok(())
     }
 
@@ -428,8 +434,9 @@ impl Agent {
             }
             let accepted = accept_with(socket, SocketFlags::CLOEXEC | nonblock)?;
             // Attack: another process that has found the name.
-            let name = self.names.peer(accepted.as_fd()).filter(|_| local::is_own(accepted.as_fd()));
-            let number = local::number(accepted.as_fd());
+            let name =
+                self.names.client_of(accepted.as_fd()).filter(|_| local::is_peer_self(accepted.as_fd()));
+            let number = local::inode(accepted.as_fd());
             let Some(connection) =
                 name.zip(number).and_then(|(name, number)| self.table.accept(name, number))
             else {
@@ -444,11 +451,11 @@ impl Agent {
             };
             let named = match at {
                 0 => Ok(()),
-                _ => address::write(call.thread, at, len_at, &address::form(peer, v6)),
+                _ => address::write(call.thread, at, len_at, &address::encode(peer, v6)),
             };
-            self.offer_stalled(key);
+            self.deliver_stalled_connections(key);
             let given = named.and_then(|()| self.trap.give(call.id, accepted.as_fd(), flags & CLOEXEC != 0));
-            let number = given.inspect_err(|_| self.offer_again(key, connection, accepted.as_fd()))?;
+            let number = given.inspect_err(|_| self.requeue_connection(key, connection, accepted.as_fd()))?;
             self.report.pumped(call.thread, number, true);
             return Ok(Reply::Done);
         }
@@ -458,7 +465,7 @@ impl Agent {
     pub(super) fn send_named(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         let [_, at, len, ..] = call.arguments;
         // Attack: a length that nobody has. The program sends the rest in another call.
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(NAMED)];
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(MAX_NAMED_SEND)];
         if read_memory(call.thread, at, &mut bytes)? < bytes.len() {
             return Err(Errno::FAULT);
         }
@@ -477,14 +484,14 @@ impl Agent {
         if message.name.0 == 0 || message.name.1 == 0 {
             return Ok(Reply::Resume);
         }
-        let bytes = message.gather(call.thread, NAMED)?;
+        let bytes = message.gather(call.thread, MAX_NAMED_SEND)?;
         self.trap.check_waiting(call.id)?;
         self.write(key, socket, &bytes, call.arguments[2])
     }
 
     /// Writes to a connection in a program's place.
     fn write(&mut self, key: Key, socket: &OwnedFd, bytes: &[u8], flags: u64) -> Result<Reply, Errno> {
-        if !self.table.stream(key).is_some_and(|stream| stream.is_up) {
+        if !self.table.stream(key).is_some_and(|stream| stream.is_established) {
             return Err(Errno::PIPE);
         }
         match send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -498,58 +505,58 @@ impl Agent {
 
     /// Lets a connection wait for the next `accept` again, with all that was given to the program's socket: a signal
     /// came between, or the program may have no more descriptors.
-    fn offer_again(&mut self, listener: Key, key: Key, theirs: BorrowedFd<'_>) {
-        let again = self.replace_end(listener, key, theirs);
+    fn requeue_connection(&mut self, listener: Key, key: Key, program_socket: BorrowedFd<'_>) {
+        let again = self.replace_end(listener, key, program_socket);
         if again.is_err() {
             self.close_stream(key, true);
         }
     }
 
-    fn replace_end(&mut self, listener: Key, key: Key, theirs: BorrowedFd<'_>) -> Result<(), Errno> {
+    fn replace_end(&mut self, listener: Key, key: Key, program_socket: BorrowedFd<'_>) -> Result<(), Errno> {
         let Some(Kind::Listening(listening)) = self.table.get(listener).map(|socket| &socket.kind) else {
             return Err(Errno::INVAL);
         };
-        let (number, own) = self.names.next()?;
-        let end = End::new(local::offer(&own, &listening.place.address)?)?;
+        let (number, own) = self.names.next_client()?;
+        let end = AgentEnd::new(local::connect_to_listener(&own, &listening.path.address)?)?;
         // What the stack holds follows at once.
         self.observe(end.as_fd(), key, OBSERVED | ROOM)?;
-        let bytes = local::drain(theirs);
-        // They had room in a socket like it.
-        if !bytes.is_empty() && end.give(&bytes)? < bytes.len() {
+        let bytes = local::drain(program_socket);
+        // These bytes had room in a socket of the same size.
+        if !bytes.is_empty() && end.write(&bytes)? < bytes.len() {
             return Err(Errno::NOBUFS);
         }
         let stream = self.table.stream(key).ok_or(Errno::BADF)?;
-        if stream.is_finished {
-            end.finish();
+        if stream.is_eof_delivered {
+            end.shut_down_writing();
         }
         stream.end = Some(end);
-        stream.is_full = true;
-        self.table.offer(number, key);
+        stream.is_receive_blocked = true;
+        self.table.set_pending(number, key);
         Ok(())
     }
 
-    fn offer_stalled(&mut self, key: Key) {
+    fn deliver_stalled_connections(&mut self, key: Key) {
         let Some(Kind::Listening(listening)) = self.table.get(key).map(|socket| &socket.kind) else { return };
         for id in listening.listeners.clone() {
             if self.stalled.remove(&id) {
-                self.offer(id);
+                self.deliver_connections(id);
             }
         }
     }
 
-    /// Follows what happened to a connection.
-    pub(super) fn attend(&mut self, key: Key, look: Look) {
+    /// Serves a connection to which something has happened.
+    pub(super) fn handle_stream_activity(&mut self, key: Key, activity: Activity) {
         let Some(stream) = self.table.stream(key) else { return };
-        if !stream.place.is_own() {
-            return self.attend_shared(key);
+        if !stream.owner.is_agent() {
+            return self.handle_shared_activity(key);
         }
-        let (tcp, was_up) = (stream.tcp, stream.is_up);
+        let (tcp, was_up) = (stream.tcp, stream.is_established);
         let stack = self.host.stack();
         if let Ok(Some(error)) = stack.error(tcp) {
             return self.fail(key, errno(error.into()));
         }
         if was_up {
-            return self.pump(key, look);
+            return self.pump(key, activity);
         }
         match stack.info(tcp).map(|info| info.tcpi_state) {
             Ok(State::SynSent | State::SynReceived) => return,
@@ -557,23 +564,28 @@ impl Agent {
             Ok(_) => {}
         }
         let Some(stream) = self.table.stream(key) else { return };
-        stream.is_up = true;
+        stream.is_established = true;
         if let Some(end) = &mut stream.end {
             // All but the byte that stays.
-            let filled = stream.filled.saturating_sub(1);
-            if let Err(error) = end.take(filled, usize::MAX, &mut self.buffer) {
+            let filled = stream.filler_bytes.saturating_sub(1);
+            if let Err(error) = end.consume(filled, usize::MAX, &mut self.buffer) {
                 return self.fail(key, error);
             }
         }
         self.wake(key);
-        self.pump(key, Look::All);
+        self.pump(key, Activity::Any);
     }
 
     /// Moves bytes in the directions that may have changed.
-    pub(super) fn pump(&mut self, key: Key, look: Look) {
-        let sends = look != Look::Arrived || self.table.stream(key).is_some_and(|stream| stream.is_held);
-        let sent = if sends { self.send_bytes(key, look) } else { Ok(()) };
-        let given = if look == Look::Written { sent } else { sent.and_then(|()| self.give_bytes(key)) };
+    pub(super) fn pump(&mut self, key: Key, activity: Activity) {
+        let sends = activity != Activity::StackEvent
+            || self.table.stream(key).is_some_and(|stream| stream.is_send_blocked);
+        let sent = if sends { self.send_bytes(key, activity) } else { Ok(()) };
+        let given = if activity == Activity::ProgramWrote {
+            sent
+        } else {
+            sent.and_then(|()| self.deliver_bytes(key))
+        };
         match given {
             Ok(()) => {}
             // The program has closed the socket, and left bytes unread: as Linux, TCP resets the connection.
@@ -582,26 +594,28 @@ impl Agent {
         }
     }
 
-    /// From the program to the stack.
-    fn send_bytes(&mut self, key: Key, look: Look) -> Result<(), Errno> {
+    /// Moves bytes from the program to the stack.
+    fn send_bytes(&mut self, key: Key, activity: Activity) -> Result<(), Errno> {
         let now = self.host.now();
-        let Some(stream) = self.table.own_stream(key).filter(|stream| stream.is_up) else { return Ok(()) };
+        let Some(stream) = self.table.agent_stream(key).filter(|stream| stream.is_established) else {
+            return Ok(());
+        };
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
         let mut taken = 0;
-        stream.is_held = false;
-        while !stream.is_shut {
+        stream.is_send_blocked = false;
+        while !stream.is_write_shut {
             let room = stack.send_room(stream.tcp).map_err(errno)?.min(self.buffer.len());
             if room == 0 {
-                stream.is_held = true;
+                stream.is_send_blocked = true;
                 break;
             }
-            let (seen, may_be_more) = match end.look(&mut self.buffer[..room]) {
+            let (seen, may_be_more) = match end.peek(&mut self.buffer[..room]) {
                 Err(Errno::AGAIN) => break,
                 seen => seen?,
             };
             if seen == 0 {
-                stream.is_shut = true;
+                stream.is_write_shut = true;
                 stack.shutdown(now, stream.tcp).map_err(errno)?;
                 break;
             }
@@ -609,14 +623,14 @@ impl Agent {
                 Err(SocketError::WouldBlock) => 0,
                 sent => sent.map_err(errno)?,
             };
-            end.take(sent, seen, &mut self.buffer)?;
+            end.consume(sent, seen, &mut self.buffer)?;
             taken += sent;
             if sent < seen {
-                stream.is_held = true;
+                stream.is_send_blocked = true;
                 break;
             }
             // What is written from now on is told again, but not an end that was told with these bytes.
-            if seen < room && !may_be_more && look == Look::Written {
+            if seen < room && !may_be_more && activity == Activity::ProgramWrote {
                 break;
             }
         }
@@ -627,10 +641,10 @@ impl Agent {
         Ok(())
     }
 
-    /// From the stack to the program, and the ends of both.
-    fn give_bytes(&mut self, key: Key) -> Result<(), Errno> {
+    /// Moves bytes from the stack to the program, and handles the end of each direction.
+    fn deliver_bytes(&mut self, key: Key) -> Result<(), Errno> {
         let now = self.host.now();
-        let Some(stream) = self.table.own_stream(key) else { return Ok(()) };
+        let Some(stream) = self.table.agent_stream(key) else { return Ok(()) };
         let Some(end) = &mut stream.end else { return Ok(()) };
         let stack = self.host.stack();
         let mut given = 0;
@@ -638,14 +652,14 @@ impl Agent {
             let [bytes, _] = stack.received(stream.tcp).map_err(errno)?;
             if bytes.is_empty() {
                 // Nothing has waited for room.
-                if given == 0 && std::mem::take(&mut stream.is_full) {
+                if given == 0 && std::mem::take(&mut stream.is_receive_blocked) {
                     modify(&self.epoll, &*end, event_data(key), OBSERVED)?;
                 }
                 break;
             }
-            let count = match end.give(bytes) {
+            let count = match end.write(bytes) {
                 Err(Errno::AGAIN) => {
-                    if !std::mem::replace(&mut stream.is_full, true) {
+                    if !std::mem::replace(&mut stream.is_receive_blocked, true) {
                         modify(&self.epoll, &*end, event_data(key), OBSERVED | ROOM)?;
                     }
                     break;
@@ -657,71 +671,74 @@ impl Agent {
             given += count;
             stack.consume(now, stream.tcp, count).map_err(errno)?;
         }
-        if stream.is_up && !stream.is_finished && stack.is_finished(stream.tcp).map_err(errno)? {
-            stream.is_finished = true;
-            end.finish();
+        if stream.is_established
+            && !stream.is_eof_delivered
+            && stack.is_finished(stream.tcp).map_err(errno)?
+        {
+            stream.is_eof_delivered = true;
+            end.shut_down_writing();
         }
         // Once we have ended its reading, a closed socket looks like an open one.
-        let is_over = stream.is_shut && stream.is_finished;
-        let is_closed = !is_over && (stream.is_shut || !stream.is_up) && end.is_closed();
-        if given > 0 || stream.is_finished {
+        let is_over = stream.is_write_shut && stream.is_eof_delivered;
+        let is_closed = !is_over && (stream.is_write_shut || !stream.is_established) && end.is_closed();
+        if given > 0 || stream.is_eof_delivered {
             self.wake(key);
         }
         if is_over {
-            self.retire(key);
+            self.finish_stream(key);
         } else if is_closed {
             self.close_stream(key, false);
         }
         Ok(())
     }
 
-    /// Both directions have ended: the program reads the rest from its socket.
-    fn retire(&mut self, key: Key) {
+    /// Ends a connection whose directions have both ended: the program reads the rest from its socket.
+    fn finish_stream(&mut self, key: Key) {
         if let Some(Stream { end: Some(end), .. }) = self.table.stream(key) {
             // Without the byte that stays, the program's socket is at its end, and not reset.
-            let _ = end.take(1, usize::MAX, &mut [0]);
+            let _ = end.consume(1, usize::MAX, &mut [0]);
         }
-        self.end(key, None);
+        self.end_stream(key, None);
     }
 
     fn close_stream(&mut self, key: Key, is_reset: bool) {
         let Some(socket) = self.table.get(key) else { return };
         let Kind::Stream(stream) = &socket.kind else { return };
-        let (tcp, resets) = (stream.tcp, is_reset || socket.values.resets_at_close());
+        let (tcp, resets) = (stream.tcp, is_reset || socket.options.resets_at_close());
         let now = self.host.now();
         if resets {
-            // It may have ended already.
+            // The connection may have ended already.
             let _ = self.host.stack().abort(now, tcp);
         }
         self.close(key);
     }
 
-    /// A connection, or an attempt at one, has failed.
+    /// Ends a connection, or an attempt at one, with an error.
     pub(super) fn fail(&mut self, key: Key, error: Errno) {
-        self.end(key, Some(error));
+        self.end_stream(key, Some(error));
     }
 
-    fn end(&mut self, key: Key, error: Option<Errno>) {
+    fn end_stream(&mut self, key: Key, error: Option<Errno>) {
         let now = self.host.now();
         let Some(stream) = self.table.stream(key) else { return };
         let (tcp, local, peer) = (stream.tcp, stream.local, stream.peer);
         let is_joined = stream.end.is_some();
-        self.table.part(tcp, key);
+        self.table.remove_stack_socket(tcp, key);
         // What was written is still delivered; one that has failed only gives up its place.
         let _ = self.host.stack().close(now, tcp);
         if let Some(socket) = self.table.get_mut(key) {
             socket.error = error;
             // Without its end, the program's socket is reset.
-            socket.kind = if is_joined { Kind::Ended { local, peer } } else { Kind::Idle };
+            socket.kind = if is_joined { Kind::Ended { local, peer } } else { Kind::Unconnected };
         }
-        if is_joined && let Some(old) = self.table.end(key) {
+        if is_joined && let Some(old) = self.table.add_ended(key) {
             self.table.remove(old);
         }
         self.wake(key);
     }
 
     /// `shutdown`.
-    pub(super) fn shut(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
+    pub(super) fn shut_down(&mut self, call: &Call, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         let how = match call.arguments[1] as i32 {
             0 => Shutdown::Read,
             1 => Shutdown::Write,
@@ -731,7 +748,7 @@ impl Agent {
         let own = self.table.get(key).ok_or(Errno::BADF)?;
         match &own.kind {
             Kind::Listening(_) if matches!(how, Shutdown::Write) => return Ok(Reply::Value(0)),
-            Kind::Idle => return Err(Errno::NOTCONN),
+            Kind::Unconnected => return Err(Errno::NOTCONN),
             _ => {}
         }
         let is_connected = !matches!(&own.kind, Kind::Datagrams(datagrams) if datagrams.peer.is_none());
@@ -749,7 +766,8 @@ impl Agent {
     pub(super) fn unsent(&mut self, call: &Call, key: Key) -> Result<i64, Errno> {
         let mut bytes = 0;
         if let Some(stream) = self.table.stream(key) {
-            let waiting = stream.end.as_ref().filter(|_| stream.is_up).map_or(0, End::waiting);
+            let waiting =
+                stream.end.as_ref().filter(|_| stream.is_established).map_or(0, AgentEnd::unread_bytes);
             let info = self.host.stack().info(stream.tcp).map_err(errno)?;
             bytes = waiting + info.tcpi_notsent_bytes + info.tcpi_unacked * info.tcpi_snd_mss;
         }

@@ -1,7 +1,7 @@
 //! The sockets of a group of programs, and how each is found.
 
-use super::local::{End, Place};
-use super::options::Values;
+use super::local::{AgentEnd, ListenPath};
+use super::options::OptionValues;
 use ringway_netstack::{Diverted, SocketId};
 use rustix::io::Errno;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -9,18 +9,19 @@ use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-/// Sockets of a group. Attack: a program that opens sockets without an end.
-const SOCKETS: usize = 65_536;
-/// Descriptors for other things than sockets: two of each thread, that of the call that is served, that of the device.
-const OTHERS: usize = 576;
-/// Sockets that are watched for their closing: they are not connected. Attack: a program that closes more at once than
-/// the kernel keeps events of (`fs.inotify.max_queued_events`).
-const WATCHED: usize = 8192;
-/// Connections that have ended with an error and are still known, so that their programs can ask for it. Attack: a
+/// Most sockets of a group. Attack: a program that opens sockets without an end.
+const MAX_SOCKETS: usize = 65_536;
+/// Descriptors that the agent needs for other things than sockets: two of each thread, that of the call that is
+/// served, that of the device.
+const RESERVED_DESCRIPTORS: usize = 576;
+/// Most sockets that are watched for their closing: those that are not connected. Attack: a program that closes more
+/// at once than the kernel keeps events of (`fs.inotify.max_queued_events`).
+const MAX_WATCHES: usize = 8192;
+/// Most connections that have ended and are still known, so that their programs can ask for the error. Attack: a
 /// program that keeps many such sockets.
-const ENDED: usize = 1024;
+const MAX_ENDED: usize = 1024;
 
-/// A socket's place in the table. That of a former one is never valid again.
+/// Identifies a socket in the table. The key of a removed socket is never valid again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     index: u32,
@@ -42,105 +43,112 @@ impl From<Key> for u64 {
 /// A program's socket.
 #[derive(Debug)]
 pub struct Socket {
-    /// The number of its file; 0: the program has not accepted it yet.
-    pub number: u64,
-    /// Tells when the program closes it. One that has an end of ours needs none.
+    /// The inode number of the program's socket; 0: the program has not accepted it yet.
+    pub inode: u64,
+    /// The inotify watch that tells when the program closes the socket. A socket with an end of ours needs none.
     pub watch: Option<i32>,
-    /// Whether it is one of IPv6.
+    /// Whether the socket is one of IPv6.
     pub v6: bool,
-    /// The name by which a program may accept it.
-    pub offered: Option<u64>,
+    /// The number in the name of the UNIX socket that waits in the program's listen queue.
+    pub pending_client: Option<u64>,
     /// The address that it is bound to, set by [`Table::bind`].
     pub local: Option<SocketAddr>,
-    pub values: Values,
-    /// The error that the program has not been told.
+    /// The options that the program has set.
+    pub options: OptionValues,
+    /// The pending error (`SO_ERROR`).
     pub error: Option<Errno>,
+    /// What the socket is used for, with its state.
     pub kind: Kind,
 }
 
-/// What a socket is at present.
+/// What a socket is used for at present.
 #[derive(Debug)]
 pub enum Kind {
-    /// For a TCP connection, or for listening.
-    Idle,
+    /// A TCP socket that is neither connected nor listening.
+    Unconnected,
     Listening(Listening),
     Stream(Box<Stream>),
     Datagrams(Box<Datagrams>),
-    /// A connection that has ended with an error.
+    /// A TCP socket whose connection has ended.
     Ended {
         local: SocketAddr,
         peer: SocketAddr,
     },
 }
 
+/// A listening TCP socket.
 #[derive(Debug)]
 pub struct Listening {
-    /// Where the program's UNIX socket is reached.
-    pub place: Place,
+    /// The path that the program's UNIX socket listens at.
+    pub path: ListenPath,
     /// Listeners of the stack: one for each version of IP.
     pub listeners: Vec<SocketId>,
 }
 
+/// A TCP connection.
 #[derive(Debug)]
 pub struct Stream {
+    /// The socket of the agent's stack.
     pub tcp: SocketId,
-    /// `None`: a blocking call is connecting it.
-    pub end: Option<End>,
+    /// The agent's end of the program's UNIX socket; `None`: a blocking call is connecting it.
+    pub end: Option<AgentEnd>,
     pub local: SocketAddr,
     pub peer: SocketAddr,
-    /// What was written to `end` so that the program's socket is not writable yet.
-    pub filled: usize,
-    pub is_up: bool,
-    /// The program was told that it is connected.
-    pub is_told: bool,
-    /// The program writes no more.
-    pub is_shut: bool,
-    /// The peer sends no more, and the program was told.
-    pub is_finished: bool,
-    /// The stack has no room for what the program has written.
-    pub is_held: bool,
-    /// The program has no room for what has arrived, and it is told when there is some.
-    pub is_full: bool,
-    pub place: StackPlace,
-    /// When it comes back from the shared stack, it may enter again.
-    pub pauses: bool,
+    /// Bytes that the agent wrote to the program's socket so that it is not writable yet.
+    pub filler_bytes: usize,
+    pub is_established: bool,
+    /// The program was told that the socket is connected.
+    pub is_connect_reported: bool,
+    /// The program has shut down writing.
+    pub is_write_shut: bool,
+    /// The peer has sent a FIN, and the program's socket was shut down after the last byte.
+    pub is_eof_delivered: bool,
+    /// The stack's send buffer has no room for what the program has written.
+    pub is_send_blocked: bool,
+    /// The program's socket has no room for what has arrived; `end` is watched for room.
+    pub is_receive_blocked: bool,
+    pub owner: Owner,
+    /// After the connection has come back from the shared stack, it may enter again.
+    pub may_reenter: bool,
 }
 
-/// Which stack has a connection.
+/// The stack that has a connection.
 #[derive(Debug, Default)]
-pub enum StackPlace {
-    /// The agent's.
+pub enum Owner {
+    /// The agent's stack.
     #[default]
-    Own,
-    /// It is on its way to the shared one, with these bytes.
+    Agent,
+    /// The connection is on its way to the shared stack, with this state.
     Entering(Vec<u8>),
-    /// The shared one, where it has this handle.
+    /// The shared stack, where the connection has this handle.
     Shared(SocketId),
-    /// It is on its way back. Meanwhile these segments came.
+    /// The connection is on its way back, its state in the file; these segments came meanwhile.
     Leaving(File, Vec<Diverted>),
-    /// The agent's, for good.
-    Left,
+    /// The agent's stack, for good: the connection has been in the shared one.
+    Returned,
 }
 
-impl StackPlace {
+impl Owner {
     /// Whether the agent's stack has the connection.
-    pub fn is_own(&self) -> bool {
-        matches!(self, StackPlace::Own | StackPlace::Left)
+    pub fn is_agent(&self) -> bool {
+        matches!(self, Owner::Agent | Owner::Returned)
     }
 }
 
+/// A UDP socket.
 #[derive(Debug)]
 pub struct Datagrams {
     /// Sockets of the stack: one for each version of IP, once it has an address.
     pub udp: Vec<SocketId>,
-    pub ours: OwnedFd,
+    /// The agent's end of the program's UNIX socket.
+    pub agent_socket: OwnedFd,
     pub peer: Option<SocketAddr>,
-    /// The own address to the peer, if the socket is bound to any.
+    /// The source address to the peer, if the socket is bound to the unspecified address.
     pub source: Option<IpAddr>,
     /// Senders of the datagrams that the program may not have read yet, and their lengths.
     pub senders: VecDeque<(SocketAddr, usize)>,
     /// A datagram that has no room in the program's socket.
-    pub held: Option<(Vec<u8>, SocketAddr)>,
+    pub undelivered: Option<(Vec<u8>, SocketAddr)>,
 }
 
 #[derive(Debug, Default)]
@@ -149,16 +157,16 @@ struct Slot {
     socket: Option<Socket>,
 }
 
-/// All sockets.
+/// All sockets of a group.
 #[derive(Debug)]
 pub struct Table {
-    most: usize,
+    capacity: usize,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    by_number: HashMap<u64, Key>,
+    by_inode: HashMap<u64, Key>,
     by_watch: HashMap<i32, Key>,
-    by_name: HashMap<u64, Key>,
-    by_stack: HashMap<SocketId, Vec<Key>>,
+    by_client: HashMap<u64, Key>,
+    by_stack_socket: HashMap<SocketId, Vec<Key>>,
     by_port: HashMap<u16, HashSet<Key>>,
     ended: VecDeque<Key>,
 }
@@ -167,15 +175,15 @@ impl Table {
     /// A table of as many sockets as a process with that many descriptors can serve. What it needs besides must be
     /// left: a call whose socket can't be looked at would be left to the kernel.
     pub fn new(descriptors: Option<u64>) -> Table {
-        let most = descriptors.map_or(SOCKETS, |most| usize::try_from(most).unwrap_or(SOCKETS));
+        let most = descriptors.map_or(MAX_SOCKETS, |most| usize::try_from(most).unwrap_or(MAX_SOCKETS));
         Table {
-            most: most.saturating_sub(OTHERS).min(SOCKETS),
+            capacity: most.saturating_sub(RESERVED_DESCRIPTORS).min(MAX_SOCKETS),
             slots: Vec::new(),
             free: Vec::new(),
-            by_number: HashMap::new(),
+            by_inode: HashMap::new(),
             by_watch: HashMap::new(),
-            by_name: HashMap::new(),
-            by_stack: HashMap::new(),
+            by_client: HashMap::new(),
+            by_stack_socket: HashMap::new(),
             by_port: HashMap::new(),
             ended: VecDeque::new(),
         }
@@ -186,12 +194,12 @@ impl Table {
     /// # Errors
     /// There are too many.
     pub fn add(&mut self, mut socket: Socket) -> Result<Key, Errno> {
-        if socket.watch.is_some() && self.by_watch.len() >= WATCHED {
+        if socket.watch.is_some() && self.by_watch.len() >= MAX_WATCHES {
             return Err(Errno::NFILE);
         }
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.slots.len() < self.most => {
+            None if self.slots.len() < self.capacity => {
                 self.slots.push(Slot::default());
                 self.slots.len() as u32 - 1
             }
@@ -199,8 +207,8 @@ impl Table {
         };
         let slot = &mut self.slots[index as usize];
         let key = Key { index, generation: slot.generation };
-        if socket.number != 0 {
-            self.by_number.insert(socket.number, key);
+        if socket.inode != 0 {
+            self.by_inode.insert(socket.inode, key);
         }
         if let Some(watch) = socket.watch {
             self.by_watch.insert(watch, key);
@@ -215,7 +223,7 @@ impl Table {
 
     /// Whether no socket can be added.
     pub fn is_full(&self) -> bool {
-        self.free.is_empty() && self.slots.len() >= self.most
+        self.free.is_empty() && self.slots.len() >= self.capacity
     }
 
     /// Binds a socket to an address.
@@ -244,8 +252,8 @@ impl Table {
     }
 
     /// A connection that the agent's stack has. Any call that is served may let one leave.
-    pub fn own_stream(&mut self, key: Key) -> Option<&mut Stream> {
-        self.stream(key).filter(|stream| stream.place.is_own())
+    pub fn agent_stream(&mut self, key: Key) -> Option<&mut Stream> {
+        self.stream(key).filter(|stream| stream.owner.is_agent())
     }
 
     pub fn datagrams(&mut self, key: Key) -> Option<&mut Datagrams> {
@@ -255,20 +263,20 @@ impl Table {
         }
     }
 
-    /// Removes a socket, with all that leads to it but what is in the stack.
+    /// Removes a socket and all its index entries but those of the stack's sockets.
     pub fn remove(&mut self, key: Key) -> Option<Socket> {
         let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
         let socket = slot.socket.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(key.index);
-        if self.by_number.get(&socket.number) == Some(&key) {
-            self.by_number.remove(&socket.number);
+        if self.by_inode.get(&socket.inode) == Some(&key) {
+            self.by_inode.remove(&socket.inode);
         }
         if let Some(watch) = socket.watch {
             self.by_watch.remove(&watch);
         }
-        if let Some(name) = socket.offered {
-            self.by_name.remove(&name);
+        if let Some(client) = socket.pending_client {
+            self.by_client.remove(&client);
         }
         if let Some(local) = socket.local
             && let Some(keys) = self.by_port.get_mut(&local.port())
@@ -281,73 +289,75 @@ impl Table {
         Some(socket)
     }
 
-    pub fn of_number(&self, number: u64) -> Option<Key> {
-        self.by_number.get(&number).copied()
+    /// The socket whose UNIX socket has an inode number.
+    pub fn find_by_inode(&self, inode: u64) -> Option<Key> {
+        self.by_inode.get(&inode).copied()
     }
 
-    pub fn of_watch(&self, watch: i32) -> Option<Key> {
+    /// The socket that an inotify watch is for.
+    pub fn find_by_watch(&self, watch: i32) -> Option<Key> {
         self.by_watch.get(&watch).copied()
     }
 
-    /// The watch is not needed any more.
-    pub fn unwatch(&mut self, key: Key) -> Option<i32> {
+    /// Removes the watch of a socket, which does not need one any more.
+    pub fn take_watch(&mut self, key: Key) -> Option<i32> {
         let watch = self.get_mut(key)?.watch.take()?;
         self.by_watch.remove(&watch);
         Some(watch)
     }
 
-    /// A connection that a program may accept.
-    pub fn offer(&mut self, name: u64, key: Key) {
+    /// Makes a connection one that waits to be accepted, by the number in the name of its UNIX socket.
+    pub fn set_pending(&mut self, client: u64, key: Key) {
         let Some(socket) = self.get_mut(key) else { return };
-        let number = std::mem::take(&mut socket.number);
-        socket.offered = Some(name);
-        if self.by_number.get(&number) == Some(&key) {
-            self.by_number.remove(&number);
+        let inode = std::mem::take(&mut socket.inode);
+        socket.pending_client = Some(client);
+        if self.by_inode.get(&inode) == Some(&key) {
+            self.by_inode.remove(&inode);
         }
-        self.by_name.insert(name, key);
+        self.by_client.insert(client, key);
     }
 
-    /// A program has accepted the connection of this name.
-    pub fn accept(&mut self, name: u64, number: u64) -> Option<Key> {
-        let key = self.by_name.remove(&name)?;
+    /// A program has accepted the connection with this number, as the UNIX socket with this inode number.
+    pub fn accept(&mut self, client: u64, inode: u64) -> Option<Key> {
+        let key = self.by_client.remove(&client)?;
         let socket = self.get_mut(key)?;
-        (socket.number, socket.offered) = (number, None);
-        self.by_number.insert(number, key);
+        (socket.inode, socket.pending_client) = (inode, None);
+        self.by_inode.insert(inode, key);
         Some(key)
     }
 
-    /// A socket of the stack is one of this one's.
-    pub fn join(&mut self, id: SocketId, key: Key) {
-        self.by_stack.entry(id).or_default().push(key);
+    /// Makes a socket of the stack one that serves this socket.
+    pub fn add_stack_socket(&mut self, id: SocketId, key: Key) {
+        self.by_stack_socket.entry(id).or_default().push(key);
     }
 
     /// The sockets that a socket of the stack belongs to: several if they share an address to listen at.
-    pub fn of_stack(&self, id: SocketId) -> &[Key] {
-        self.by_stack.get(&id).map_or(&[], Vec::as_slice)
+    pub fn keys_of(&self, id: SocketId) -> &[Key] {
+        self.by_stack_socket.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Puts the first of them last.
-    pub fn rotate(&mut self, id: SocketId) {
-        if let Some(keys) = self.by_stack.get_mut(&id) {
+    /// Moves the first of [`Table::keys_of`] to the end, so that each gets connections in turn.
+    pub fn rotate_keys(&mut self, id: SocketId) {
+        if let Some(keys) = self.by_stack_socket.get_mut(&id) {
             keys.rotate_left(1);
         }
     }
 
-    /// Undoes [`Table::join`]; whether it belongs to no socket any more.
-    pub fn part(&mut self, id: SocketId, key: Key) -> bool {
-        let Some(keys) = self.by_stack.get_mut(&id) else { return true };
+    /// Undoes [`Table::add_stack_socket`]; whether the stack's socket serves no socket any more.
+    pub fn remove_stack_socket(&mut self, id: SocketId, key: Key) -> bool {
+        let Some(keys) = self.by_stack_socket.get_mut(&id) else { return true };
         keys.retain(|other| *other != key);
         let is_empty = keys.is_empty();
         if is_empty {
-            self.by_stack.remove(&id);
+            self.by_stack_socket.remove(&id);
         }
         is_empty
     }
 
-    /// Remembers a connection that has ended. Returns one to forget for it.
-    pub fn end(&mut self, key: Key) -> Option<Key> {
+    /// Remembers a connection that has ended. Returns the oldest one to remove if there are too many.
+    pub fn add_ended(&mut self, key: Key) -> Option<Key> {
         self.ended.push_back(key);
-        (self.ended.len() > ENDED).then(|| self.ended.pop_front())?
+        (self.ended.len() > MAX_ENDED).then(|| self.ended.pop_front())?
     }
 
     /// All sockets.
@@ -359,29 +369,31 @@ impl Table {
 
     /// The sockets that are bound to a port. Attack: a program that binds as many as it can, while each is compared
     /// with the others.
-    pub fn of_port(&self, port: u16) -> impl Iterator<Item = (Key, &Socket)> {
+    pub fn bound_to_port(&self, port: u16) -> impl Iterator<Item = (Key, &Socket)> {
         let keys = self.by_port.get(&port).into_iter().flatten();
         keys.filter_map(|key| Some((*key, self.get(*key)?)))
     }
 
-    /// Whether another socket of the kind prevents that one is bound to an address, as in Linux: one of the same port,
-    /// and of the same address or of any, unless both may share it, and neither listens or both agree to.
-    pub fn is_taken(&self, own: Key, address: SocketAddr, values: &Values) -> bool {
+    /// Whether another socket prevents that this one is bound to an address (EADDRINUSE), as in Linux: a socket of the
+    /// same protocol and port, and of the same or the unspecified address, unless both have `SO_REUSEPORT`, or both
+    /// have `SO_REUSEADDR` and the other one does not listen.
+    pub fn is_address_in_use(&self, own: Key, address: SocketAddr, options: &OptionValues) -> bool {
         let is_udp = self.get(own).is_some_and(|socket| matches!(socket.kind, Kind::Datagrams(_)));
-        self.of_port(address.port()).any(|(key, socket)| {
+        self.bound_to_port(address.port()).any(|(key, socket)| {
             let same_kind = matches!(socket.kind, Kind::Datagrams(_)) == is_udp;
             let listens = matches!(socket.kind, Kind::Listening(_));
-            let shared = values.reuses_port() && socket.values.reuses_port();
-            let reused = values.reuses_address() && socket.values.reuses_address() && !listens;
-            let own_end = (address.ip(), values.is_v6_only());
+            let shared = options.reuses_port() && socket.options.reuses_port();
+            let reused = options.reuses_address() && socket.options.reuses_address() && !listens;
+            let own_end = (address.ip(), options.is_v6_only());
             let collides =
-                socket.local.is_some_and(|local| overlap((local.ip(), socket.values.is_v6_only()), own_end));
+                socket.local.is_some_and(|local| overlap((local.ip(), socket.options.is_v6_only()), own_end));
             key != own && same_kind && collides && !shared && !reused
         })
     }
 }
 
-/// Whether two sockets get the same packets: each by its address, and whether it serves IPv6 only (RFC 3493, 5.3).
+/// Whether packets to one address may be for either of two sockets: each by its address, and whether it serves IPv6
+/// only (RFC 3493, 5.3).
 fn overlap(one: (IpAddr, bool), other: (IpAddr, bool)) -> bool {
     let covers = |(any, v6_only): (IpAddr, bool), ip: IpAddr| {
         any.is_unspecified() && (any.is_ipv4() == ip.is_ipv4() || any.is_ipv6() && !v6_only)
@@ -394,8 +406,8 @@ mod tests {
     use super::*;
 
     fn socket(watch: Option<i32>, local: Option<SocketAddr>) -> Socket {
-        let (values, kind) = (Values::default(), Kind::Idle);
-        Socket { number: 0, watch, v6: false, offered: None, local, values, error: None, kind }
+        let (options, kind) = (OptionValues::default(), Kind::Unconnected);
+        Socket { inode: 0, watch, v6: false, pending_client: None, local, options, error: None, kind }
     }
 
     #[test]
@@ -403,22 +415,22 @@ mod tests {
         let mut table = Table::new(None);
         let local = "10.0.0.1:80".parse().unwrap();
         let key = table.add(socket(Some(1), Some(local))).unwrap();
-        table.offer(7, key);
-        assert!(table.of_port(80).next().is_some());
+        table.set_pending(7, key);
+        assert!(table.bound_to_port(80).next().is_some());
         table.remove(key).unwrap();
-        assert!(table.by_name.is_empty() && table.by_port.is_empty() && table.by_watch.is_empty());
+        assert!(table.by_client.is_empty() && table.by_port.is_empty() && table.by_watch.is_empty());
         assert_eq!((table.accept(7, 1), table.remove(key).is_none()), (None, true));
     }
 
     #[test]
     fn sockets_and_those_that_are_watched_are_limited() {
         let mut table = Table::new(None);
-        for watch in 0..WATCHED as i32 {
+        for watch in 0..MAX_WATCHES as i32 {
             table.add(socket(Some(watch), None)).unwrap();
         }
         assert_eq!(table.add(socket(Some(-1), None)), Err(Errno::NFILE));
         table.add(socket(None, None)).unwrap();
-        let mut small = Table::new(Some(OTHERS as u64 + 2));
+        let mut small = Table::new(Some(RESERVED_DESCRIPTORS as u64 + 2));
         let keys = [(); 2].map(|()| small.add(socket(None, None)).unwrap());
         assert_eq!((small.add(socket(None, None)), small.is_full()), (Err(Errno::NFILE), true));
         small.remove(keys[0]).unwrap();

@@ -6,7 +6,7 @@
 //! Attack: a program that corrupts the shared memory may take over this process. It has the rights of the program's
 //! socket calls only: no files, no other sockets, no other processes (`confine_data`).
 
-use ringway_direct::{Files, Image, Member, Notifiers, RingPlace};
+use ringway_direct::{Files, Image, Member, Notifiers, RingPeer};
 use ringway_host::{Clock, HostError, confine_data, random, receive_with, send_with, spawn};
 use ringway_netstack::{Diverted, SocketId};
 use std::error::Error;
@@ -146,11 +146,11 @@ fn serve(socket: &OwnedFd) -> Result<(), Box<dyn Error>> {
     let image = Image::map(&Files { text, data })?;
     image.begin(&begin.configuration, [random()?, random()?])?;
     let [port_len, agent_len] = begin.lengths.map(|len| len as usize);
-    image.map_ring(RingPlace::Port, port, port_len)?;
-    image.map_ring(RingPlace::Agent, agent, agent_len)?;
+    image.map_ring(RingPeer::Port, port, port_len)?;
+    image.map_ring(RingPeer::Agent, agent, agent_len)?;
     let mut locked = image.lock()?;
-    locked.attach_ring(RingPlace::Port, port_len, false)?;
-    locked.attach_ring(RingPlace::Agent, agent_len, true)?;
+    locked.attach_ring(RingPeer::Port, port_len, false)?;
+    locked.attach_ring(RingPeer::Agent, agent_len, true)?;
     drop(locked);
     // Its clock was measured before it became a process.
     let member = Arc::new(Member::new(image, Notifiers::from(notifiers), Clock::new()));
@@ -196,7 +196,7 @@ fn obey(member: &Member, command: Command, file: Option<File>) -> Result<Option<
             Ok(None)
         }
         Command::Ended => {
-            member.notice_end()?;
+            member.handle_process_end()?;
             Ok(None)
         }
     }

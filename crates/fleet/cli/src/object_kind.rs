@@ -1,4 +1,4 @@
-//! Starting and stopping of guests and functions, and carriers of ports.
+//! Kinds of a fabric's objects: their words, their paths in the API, and orders for objects by name.
 
 use crate::arguments::Target;
 use crate::client::Client;
@@ -7,13 +7,13 @@ use crate::text;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A kind of object that can be started and stopped by name.
+/// A kind of object of a fabric.
 pub struct ObjectKind {
     /// The word for one object in messages.
     pub word: &'static str,
-    /// The API's path of all objects.
+    /// The API's path of the objects.
     pub all: &'static str,
-    /// The command that lists them.
+    /// The command that lists all objects.
     list: &'static str,
 }
 
@@ -31,6 +31,12 @@ pub const PORT: ObjectKind = ObjectKind { word: "port", all: "/v1/ports", list: 
 pub const PROGRAM: ObjectKind = ObjectKind { word: "program", all: "/v1/programs", list: "program list" };
 /// A host.
 pub const HOST: ObjectKind = ObjectKind { word: "host", all: "/v1/hosts", list: "host list" };
+/// A link.
+pub const LINK: ObjectKind = ObjectKind { word: "link", all: "/v1/links", list: "link show" };
+/// A switch.
+pub const SWITCH: ObjectKind = ObjectKind { word: "switch", all: "/v1/switches", list: "switch list" };
+/// A worker, which the API shows as a part of the fabric.
+pub const WORKER: ObjectKind = ObjectKind { word: "worker", all: "/v1/fabric", list: "worker list" };
 
 impl ObjectKind {
     /// The API's path of `what` of the object `name`.
@@ -55,7 +61,7 @@ impl ObjectKind {
     }
 
     /// Sends an order for each of `names`, and prints it unless the output is JSON.
-    pub fn give(
+    pub fn send_orders(
         &self,
         client: &mut Client,
         json: bool,
@@ -80,7 +86,7 @@ impl ObjectKind {
         words: (&str, &str),
     ) -> Result<(), Fail> {
         let mut client = Client::connect(target)?;
-        self.give(&mut client, json, names, words)?;
+        self.send_orders(&mut client, json, names, words)?;
         if json {
             let all: Vec<View> = client.get(self.all)?;
             text::json(&all);

@@ -19,29 +19,29 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// What waits for a reply of `data`.
-type Waiting = Pin<Box<dyn Future<Output = Result<Reply, DataError>> + Send>>;
+/// A reply of `data` that has not come yet.
+type PendingReply = Pin<Box<dyn Future<Output = Result<Reply, DataError>> + Send>>;
 
 /// Descriptors in a peer's records: of memory, channels and the log, and for each queue's two rings. A peer with more
 /// can't go on after a restart of `data`.
 const MEMORY_DESCRIPTORS: usize = 72;
 const RING_DESCRIPTORS: usize = 6;
-/// How long all ports wait for peers to be attached to a restarted `data`. Attack: a peer whose memory blocks.
-const RESUMED: Duration = Duration::from_secs(2);
-/// Ends of `data` in a row, each soon after its start, after which peers must connect again.
-const QUICK: usize = 3;
-/// Time before frames are tried to be passed again.
-const AGAIN: Duration = Duration::from_millis(100);
+/// How long all ports wait until peers are attached to a restarted `data`. Attack: a peer whose memory blocks.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(2);
+/// Most ends of `data` in a row, each soon after its start, until peers must connect again.
+const MAX_QUICK_ENDS: usize = 3;
+/// Delay before the request that lets frames pass is repeated.
+const HOLD_RETRY: Duration = Duration::from_millis(100);
 
 /// Ports that were added to another `data` process.
-pub(super) struct Resuming {
+pub(super) struct ResumingPorts {
     names: Vec<String>,
-    /// What waits for the replies.
-    added: Vec<(String, Waiting)>,
+    /// The replies to the requests, by port.
+    added: Vec<(String, PendingReply)>,
 }
 
 /// Run-time state of a port, in addition to its configuration.
-pub struct Live {
+pub struct RunningPort {
     name: String,
     keeper: Keeper,
     /// Index of its first entry in the counters page.
@@ -55,7 +55,7 @@ pub struct Live {
     /// Serial number of its peer; 0 if it has none.
     serial: u64,
     /// Duplicates of the descriptors that `data` has, if a restarted `data` can continue with them.
-    kept: Vec<OwnedFd>,
+    peer_descriptors: Vec<OwnedFd>,
     closer: BackgroundClose,
     /// The state that `data` last reported.
     pub state: Option<PortState>,
@@ -65,18 +65,23 @@ pub struct Live {
     pub attached: bool,
     /// Number of programs connected to a pipe.
     pub programs: usize,
-    /// Its last peer was detached because it used too much time; the next peer is admitted after a delay.
-    resting: bool,
+    /// The last peer was detached because it used too much time; the next peer is admitted after a delay.
+    is_delayed: bool,
     /// Rate limit of its log messages, except for those about faults.
     log: LogLimit,
     /// Rate limit of log messages about faults of its peers.
     faults: LogLimit,
 }
 
-impl Live {
+impl RunningPort {
     /// A port without a peer and without an opener yet; `entries` are those of the counters page.
-    pub(super) fn new(name: &str, (counters, queues): (u32, u16), epoch: u64, keeper: &Keeper) -> Live {
-        Live {
+    pub(super) fn new(
+        name: &str,
+        (counters, queues): (u32, u16),
+        epoch: u64,
+        keeper: &Keeper,
+    ) -> RunningPort {
+        RunningPort {
             name: name.into(),
             keeper: keeper.clone(),
             counters,
@@ -84,13 +89,13 @@ impl Live {
             opener: None,
             epoch,
             serial: 0,
-            kept: Vec::new(),
+            peer_descriptors: Vec::new(),
             closer: BackgroundClose::default(),
             state: None,
             reason: String::new(),
             attached: false,
             programs: 0,
-            resting: false,
+            is_delayed: false,
             log: LogLimit::of_port(),
             faults: LogLimit::of_faults(),
         }
@@ -98,49 +103,49 @@ impl Live {
 
     /// Whether a restarted `data` can't go on with its peer; `resumes`: ports of its kind can.
     pub(super) fn loses_peer(&self, resumes: bool) -> bool {
-        self.queues > 0 && self.serial != 0 && (self.kept.is_empty() || !resumes)
+        self.queues > 0 && self.serial != 0 && (self.peer_descriptors.is_empty() || !resumes)
     }
 
     /// Goes on with what a former `control` had, and a peer that stays if there are descriptors.
     pub(super) fn adopt(&mut self, opener: Option<Opener>, peer: Option<Vec<OwnedFd>>) {
         (self.opener, self.attached, self.serial) = (opener, peer.is_some(), peer.is_some().into());
-        self.kept = peer.unwrap_or_default();
-        self.keep();
+        self.peer_descriptors = peer.unwrap_or_default();
+        self.store();
     }
 
     /// Stops the opener, which closes its sockets.
     pub async fn close(mut self) {
-        self.forget();
+        self.close_descriptors();
         if let Some(opener) = self.opener {
             opener.stop().await;
         }
     }
 
     /// Closes the peer's descriptors. Attack: as in [`ringway_host::Duplicates`].
-    fn forget(&mut self) {
-        let all = std::mem::take(&mut self.kept);
+    fn close_descriptors(&mut self) {
+        let all = std::mem::take(&mut self.peer_descriptors);
         if !all.is_empty() {
             self.closer.close(all);
         }
         self.keeper.close(&self.name);
     }
 
-    /// Keeps what another `control` needs to go on with the port.
-    fn keep(&self) {
+    /// Stores with the keeper what another `control` needs to go on with the port.
+    fn store(&self) {
         let kept = KeptPort { counters: self.counters, queues: self.queues, has_peer: self.serial != 0 };
-        self.keeper.put_value(&kept_port(&self.name), &kept, &self.kept);
+        self.keeper.put_value(&kept_port(&self.name), &kept, &self.peer_descriptors);
     }
 
     /// Records that the peer is gone, and lets the opener bring the next one.
-    fn gone(&mut self, reason: &str) {
+    fn peer_gone(&mut self, reason: &str) {
         self.reason = reason.into();
-        (self.resting, self.attached) = (false, false);
-        self.forget();
+        (self.is_delayed, self.attached) = (false, false);
+        self.close_descriptors();
         if let Some(opener) = &self.opener {
             opener.gone(self.serial);
         }
         self.serial = 0;
-        self.keep();
+        self.store();
     }
 }
 
@@ -182,7 +187,7 @@ impl Engine {
         let queues = if kind.is_in_data() { port.queues } else { 0 };
         let counters = if queues > 0 { self.page.take(u32::from(queues))? } else { 0 };
         self.epoch += 1;
-        let mut live = Live::new(&port.name, (counters, queues), self.epoch, &self.keeper);
+        let mut live = RunningPort::new(&port.name, (counters, queues), self.epoch, &self.keeper);
         if queues > 0 {
             let request = Request::AddPort { port: port.clone(), counters };
             if let Err(error) = self.call(&port.name, request).await {
@@ -202,8 +207,8 @@ impl Engine {
                 return Err(error.into());
             }
         }
-        live.keep();
-        self.live.insert(port.name.clone(), live);
+        live.store();
+        self.running_ports.insert(port.name.clone(), live);
         if let Some(end) = &port.instance {
             self.forget_assignment(Some(&end.of));
         }
@@ -230,7 +235,7 @@ impl Engine {
     }
 
     pub(super) async fn remove_port(&mut self, name: &str) {
-        let Some(live) = self.live.remove(name) else { return };
+        let Some(live) = self.running_ports.remove(name) else { return };
         if live.queues > 0 {
             if !self.suspects.forget(name)
                 && let Err(error) = self.call(name, Request::RemovePort { name: name.into() }).await
@@ -248,7 +253,7 @@ impl Engine {
 
     /// Whether `data` has a port.
     fn is_in_service(&self, name: &str) -> bool {
-        self.live.get(name).is_some_and(|live| live.queues > 0) && !self.suspects.has(name)
+        self.running_ports.get(name).is_some_and(|live| live.queues > 0) && !self.suspects.has(name)
     }
 
     /// Moves a port to another worker.
@@ -276,47 +281,48 @@ impl Engine {
 
     /// Adds the ports to another `data` process, without peers. Frames wait until all are there: none finds its
     /// destination missing. Requests are sent without waiting for each reply.
-    pub(super) fn add_ports_again(&mut self) -> Resuming {
+    pub(super) fn add_ports_again(&mut self) -> ResumingPorts {
         let ports = self.fabric.ports.clone();
         let is_there = |port: &Port| {
-            self.live.get(&port.name).is_some_and(|live| live.queues > 0) && !self.suspects.has(&port.name)
+            self.running_ports.get(&port.name).is_some_and(|live| live.queues > 0)
+                && !self.suspects.has(&port.name)
         };
         let ports: Vec<Port> = ports.into_iter().filter(is_there).collect();
         let names: Vec<String> = ports.iter().map(|port| port.name.clone()).collect();
         let mut added = Vec::new();
         // Attack: a peer with which `data` ends as soon as it goes on.
-        let gives_up = self.quick > QUICK;
+        let gives_up = self.quick_ends > MAX_QUICK_ENDS;
         for port in ports {
-            let Some(live) = self.live.get_mut(&port.name) else { continue };
+            let Some(live) = self.running_ports.get_mut(&port.name) else { continue };
             live.state = None;
-            if live.serial != 0 && (live.kept.is_empty() || gives_up) {
-                live.gone("the data process was started again");
+            if live.serial != 0 && (live.peer_descriptors.is_empty() || gives_up) {
+                live.peer_gone("the data process was started again");
             }
             let (name, counters) = (port.name.clone(), live.counters);
             added.push((name, self.ask(Request::AddPort { port, counters }, Vec::new())));
         }
         let hold = Request::Hold { ports: names.clone(), held: true, watched: false };
         added.push(("all".into(), self.ask(hold, Vec::new())));
-        Resuming { names, added }
+        ResumingPorts { names, added }
     }
 
     /// Attaches the peers of ports that were added again, and lets frames go on.
-    pub(super) async fn attach_peers_again(&mut self, Resuming { names, added }: Resuming) {
+    pub(super) async fn attach_peers_again(&mut self, ResumingPorts { names, added }: ResumingPorts) {
         let resumed: Vec<_> = names.iter().map(|name| (name.clone(), self.resume_peer(name))).collect();
         for (name, answer) in added {
-            if let Err(error) = self.meanwhile(answer).await {
+            if let Err(error) = self.await_with_queries(answer).await {
                 tracing::error!(%error, "port {name} is lost");
             }
         }
-        let until = Instant::now() + RESUMED;
+        let until = Instant::now() + RESUME_TIMEOUT;
         for (name, mut answer) in resumed {
-            match self.meanwhile(timeout_at(until, answer.as_mut())).await {
+            match self.await_with_queries(timeout_at(until, answer.as_mut())).await {
                 Ok(Ok(_)) => {}
                 // `data` ended again; its successor gets the same requests.
                 Ok(Err(DataError::Gone)) => return,
                 Ok(Err(error)) => {
                     tracing::warn!(port = name, %error, "the peer can't go on");
-                    self.lost(&name, &error.to_string());
+                    self.peer_lost(&name, &error.to_string());
                 }
                 Err(_) => self.resume_later(name, answer),
             }
@@ -326,7 +332,7 @@ impl Engine {
             match self.call("ports", hold).await {
                 Err(EngineError::Data(_, error @ (DataError::Silent | DataError::Refused(_)))) => {
                     tracing::error!(%error, "no frame passes; trying again");
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(HOLD_RETRY).await;
                 }
                 Err(error) => return tracing::error!(%error, "no frame passes"),
                 Ok(_) => return,
@@ -335,8 +341,8 @@ impl Engine {
     }
 
     /// Handles the answer about a peer that was attached again once it comes.
-    fn resume_later(&self, name: String, answer: Waiting) {
-        let Some(Live { epoch, serial, .. }) = self.live.get(&name) else { return };
+    fn resume_later(&self, name: String, answer: PendingReply) {
+        let Some(RunningPort { epoch, serial, .. }) = self.running_ports.get(&name) else { return };
         let (inbox, epoch, serial) = (self.inbox.clone(), *epoch, *serial);
         tracing::warn!(port = name, "the peer goes on later than others");
         tokio::spawn(async move {
@@ -346,7 +352,7 @@ impl Engine {
     }
 
     /// Sends a request to `data`; returns what waits for its reply.
-    fn ask(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Waiting {
+    fn ask(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> PendingReply {
         match self.data.as_mut().ok_or(DataError::Gone).and_then(|data| data.call(request, descriptors)) {
             Ok(answer) => Box::pin(answer),
             Err(error) => Box::pin(std::future::ready(Err(error))),
@@ -354,12 +360,12 @@ impl Engine {
     }
 
     /// Attaches a port's peer to a restarted `data`, if its descriptors were kept.
-    fn resume_peer(&mut self, name: &str) -> Waiting {
-        let Some(live) = self.live.get(name).filter(|live| !live.kept.is_empty()) else {
+    fn resume_peer(&mut self, name: &str) -> PendingReply {
+        let Some(live) = self.running_ports.get(name).filter(|live| !live.peer_descriptors.is_empty()) else {
             return Box::pin(std::future::ready(Ok(Reply::Done)));
         };
         let copy = |all: &[OwnedFd]| all.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>();
-        let kept = match copy(&live.kept) {
+        let kept = match copy(&live.peer_descriptors) {
             Ok(kept) => kept,
             Err(error) => return Box::pin(std::future::ready(Err(DataError::Refused(error.to_string())))),
         };
@@ -372,14 +378,15 @@ impl Engine {
 
     /// Attaches the peer that a port has, which `data` did not have for a while.
     pub(super) async fn attach_kept(&mut self, name: &str) {
-        let Some(live) = self.live.get_mut(name).filter(|live| live.serial != 0) else { return };
-        if live.kept.is_empty() {
-            return live.gone("it was out of service");
+        let Some(live) = self.running_ports.get_mut(name).filter(|live| live.serial != 0) else { return };
+        if live.peer_descriptors.is_empty() {
+            return live.peer_gone("it was out of service");
         }
         let attached = match live.attached {
             true => self.resume_peer(name).await.map(drop),
             false => {
-                let copies: io::Result<Vec<_>> = live.kept.iter().map(OwnedFd::try_clone).collect();
+                let copies: io::Result<Vec<_>> =
+                    live.peer_descriptors.iter().map(OwnedFd::try_clone).collect();
                 let request = Request::Attach { port: name.into(), resumed: false };
                 match copies {
                     Ok(copies) => self.ask(request, copies).await.map(drop),
@@ -387,7 +394,7 @@ impl Engine {
                 }
             }
         };
-        let Some(live) = self.live.get(name) else { return };
+        let Some(live) = self.running_ports.get(name) else { return };
         let (epoch, serial) = (live.epoch, live.serial);
         self.attached(name, epoch, serial, attached);
     }
@@ -396,7 +403,7 @@ impl Engine {
     pub(super) async fn peer(&mut self, event: PeerEvent) {
         let PeerEvent { port: name, epoch, what } = event;
         let is_suspected = self.suspects.has(&name);
-        let Some(live) = self.live.get_mut(&name).filter(|live| live.epoch == epoch) else { return };
+        let Some(live) = self.running_ports.get_mut(&name).filter(|live| live.epoch == epoch) else { return };
         match what {
             What::Failed(reason) => {
                 if live.log.allows(&name) {
@@ -405,7 +412,7 @@ impl Engine {
                 live.reason = reason;
             }
             What::Programs(count) => live.programs = count,
-            What::Left { .. } if live.resting => {}
+            What::Left { .. } if live.is_delayed => {}
             What::Left { serial, reason } if serial == live.serial => {
                 if live.log.allows(&name) {
                     tracing::info!(port = name, reason);
@@ -413,7 +420,7 @@ impl Engine {
                 if !is_suspected {
                     self.detach(&name);
                 }
-                self.lost(&name, &reason);
+                self.peer_lost(&name, &reason);
             }
             // An earlier peer, which is detached already.
             What::Left { .. } => {}
@@ -421,15 +428,16 @@ impl Engine {
                 live.serial = serial;
                 live.reason.clear();
                 if let Err(error) = complete(&self.fabric, self.host.kinds, &name, &mut descriptors) {
-                    return live.gone(&error.to_string());
+                    return live.peer_gone(&error.to_string());
                 }
                 if keep {
-                    live.kept = descriptors.iter().filter_map(|held| held.try_clone().ok()).collect();
+                    live.peer_descriptors =
+                        descriptors.iter().filter_map(|held| held.try_clone().ok()).collect();
                     let most = MEMORY_DESCRIPTORS + RING_DESCRIPTORS * usize::from(live.queues);
                     live.keeper.open(&name, most);
                 }
-                live.keep();
-                // It is attached when the port is let go on.
+                live.store();
+                // The peer is attached when the port is restored.
                 if is_suspected {
                     return;
                 }
@@ -445,20 +453,20 @@ impl Engine {
 
     /// Handles the result of attaching a peer in `data`.
     pub(super) fn attached(&mut self, name: &str, epoch: u64, serial: u64, attached: Result<(), DataError>) {
-        let is_it = |live: &&mut Live| live.epoch == epoch && live.serial == serial;
-        let Some(live) = self.live.get_mut(name).filter(is_it) else { return };
+        let is_it = |live: &&mut RunningPort| live.epoch == epoch && live.serial == serial;
+        let Some(live) = self.running_ports.get_mut(name).filter(is_it) else { return };
         let is_logged = live.log.allows(name);
         live.attached = attached.is_ok();
         match attached {
             Ok(()) if is_logged => tracing::info!(port = name, "a peer is there"),
             Ok(()) => {}
             // The peer is attached again when `data` has been restarted.
-            Err(DataError::Gone) if !live.kept.is_empty() => {}
+            Err(DataError::Gone) if !live.peer_descriptors.is_empty() => {}
             Err(error) => {
                 if is_logged {
                     tracing::warn!(port = name, %error, "the peer is sent away");
                 }
-                live.gone(&error.to_string());
+                live.peer_gone(&error.to_string());
             }
         }
     }
@@ -471,9 +479,9 @@ impl Engine {
         });
     }
 
-    fn lost(&mut self, name: &str, reason: &str) {
-        if let Some(live) = self.live.get_mut(name) {
-            live.gone(reason);
+    fn peer_lost(&mut self, name: &str, reason: &str) {
+        if let Some(live) = self.running_ports.get_mut(name) {
+            live.peer_gone(reason);
         }
     }
 
@@ -481,14 +489,14 @@ impl Engine {
     pub(super) async fn handle_event(&mut self, event: Event) {
         match event {
             Event::Changed(state) => {
-                let Some(live) = self.live.get_mut(&state.name) else { return };
+                let Some(live) = self.running_ports.get_mut(&state.name) else { return };
                 if live.log.allows(&state.name) {
                     tracing::info!(port = state.name, state = state.state, detail = state.detail);
                 }
                 live.state = Some(state);
             }
             Event::Wanted { port } => self.wanted(&port),
-            Event::Pressed { function } => self.pressed(&function),
+            Event::Pressed { function } => self.handle_overload(&function),
             Event::Worker { worker, thread } => self.watch(worker, thread).await,
             Event::Function { number, report } => {
                 let gone = self.functions.reported(number, report);
@@ -496,7 +504,7 @@ impl Engine {
             }
             Event::Detached { port, reason, fault, rest } => {
                 // The port was removed in the meantime, and its peer with it.
-                let Some(live) = self.live.get_mut(&port) else { return };
+                let Some(live) = self.running_ports.get_mut(&port) else { return };
                 if fault && live.faults.allows(&port) {
                     tracing::warn!(port, reason, "the peer broke its protocol");
                 } else if !fault && live.log.allows(&port) {
@@ -505,9 +513,9 @@ impl Engine {
                 // `data` must release the rest of the peer's state before the next peer is attached.
                 self.detach(&port);
                 if rest > 0 {
-                    self.rest(&port, &reason, Duration::from_nanos(rest));
+                    self.delay_next_peer(&port, &reason, Duration::from_nanos(rest));
                 } else {
-                    self.lost(&port, &reason);
+                    self.peer_lost(&port, &reason);
                 }
             }
         }
@@ -516,20 +524,22 @@ impl Engine {
     /// Records that a port's peer was detached, and admits the next one only after `time`.
     ///
     /// Attack: a peer that is detached because it uses too much time, and reconnects at once.
-    fn rest(&mut self, name: &str, reason: &str, time: Duration) {
-        let Some(live) = self.live.get_mut(name) else { return };
+    fn delay_next_peer(&mut self, name: &str, reason: &str, time: Duration) {
+        let Some(live) = self.running_ports.get_mut(name) else { return };
         live.reason = format!("{reason}; the next may come {} s later", time.as_millis().div_ceil(1000));
-        live.forget();
-        live.resting = true;
-        let rested = Message::Rested { port: name.into(), epoch: live.epoch };
-        later(&self.inbox, time, rested);
+        live.close_descriptors();
+        live.is_delayed = true;
+        let admission = Message::PeerAdmission { port: name.into(), epoch: live.epoch };
+        later(&self.inbox, time, admission);
     }
 
     /// Ends the delay of a port after an expensive peer: the next peer may come.
-    pub(super) fn rested(&mut self, port: &str, epoch: u64) {
-        if let Some(live) = self.live.get_mut(port).filter(|live| live.epoch == epoch && live.resting) {
+    pub(super) fn admit_next_peer(&mut self, port: &str, epoch: u64) {
+        if let Some(live) =
+            self.running_ports.get_mut(port).filter(|live| live.epoch == epoch && live.is_delayed)
+        {
             let reason = live.reason.clone();
-            live.gone(&reason);
+            live.peer_gone(&reason);
         }
     }
 
@@ -539,7 +549,10 @@ impl Engine {
         let watched = match ringway_host::open_thread_files(pid, thread) {
             Ok(files) => {
                 let request = Request::Watch { worker: worker.clone(), thread };
-                self.hand(&worker, request, files.into()).await.map(drop).map_err(|error| error.to_string())
+                self.call_with(&worker, request, files.into())
+                    .await
+                    .map(drop)
+                    .map_err(|error| error.to_string())
             }
             Err(error) => Err(error.to_string()),
         };
