@@ -15,6 +15,7 @@ wanted=(
   valgrind:valgrind pppd:ppp freeradius:freeradius nginx:nginx-light nfcapd:nfdump tsc:node-typescript
   redis-server:redis-server redis-benchmark:redis-tools wget:wget wrk:wrk ssh:openssh-client
   sshd:openssh-server pgbench:postgresql musl-gcc:musl-tools sockperf:sockperf nc:netcat-openbsd
+  flex:flex bison:bison
 )
 # Benchmarks and tests run their own: the services of newly installed ones are turned off again.
 declare -A services=([freeradius]=freeradius [nfdump]=nfdump [nginx-light]=nginx [redis-server]=redis-server

@@ -139,7 +139,8 @@ fn every_frame_is_in_the_file_and_other_programs_read_it() {
     let (lab, mut left, mut right) = pair("capture-file");
     let path = lab.folder.join("out.pcapng");
     let capture = Capturing::start(&lab, &["left", "right", "-w", "out.pcapng"]);
-    let other = Capturing::start(&lab, &["right", "-w", "other.pcapng", "-s", "20", "--direction", "out"]);
+    let words = ["right", "-w", "other.pcapng", "-s", "20", "--direction", "out", "--statistics"];
+    let other = Capturing::start(&lab, &words);
     pass(&mut left, &mut right, 0..200);
     pass(&mut right, &mut left, 0..50);
     let report = capture.interrupt();
@@ -160,7 +161,11 @@ fn every_frame_is_in_the_file_and_other_programs_read_it() {
         sent.map(|(_, _, data, _)| u32::from_be_bytes(data[14..18].try_into().unwrap())).collect();
     assert_eq!(numbers, (0..200).collect::<Vec<_>>());
     let short = read(&lab.folder.join("other.pcapng"));
-    assert_eq!(short.packets.len(), 200);
+    assert_eq!(
+        (short.packets.len(), short.statistics),
+        (200, 2),
+        "statistics at the beginning and at the end"
+    );
     assert!(
         short
             .packets

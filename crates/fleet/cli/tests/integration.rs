@@ -27,6 +27,7 @@ mod middleboxes;
 mod multiply;
 mod nouns;
 mod outlive;
+mod pcap_library;
 mod peer_faults;
 mod pktgen;
 mod place;

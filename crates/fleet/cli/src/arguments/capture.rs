@@ -54,6 +54,9 @@ pub struct CaptureArguments {
     #[arg(long, value_name = "MB", default_value_t = crate::capture::BUFFER_MB,
         value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub buffer: u64,
+    /// Write the statistics of each port also at the beginning, and whenever frames were missed.
+    #[arg(long, requires = "write", conflicts_with = "ring")]
+    pub statistics: bool,
     /// Say nothing about the capture itself.
     #[arg(short, long)]
     pub quiet: bool,

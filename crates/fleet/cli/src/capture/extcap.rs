@@ -131,6 +131,7 @@ fn capture(target: &Target, interface: &str, arguments: &CaptureArguments) -> Re
         only_drops: false,
         direction: arguments.direction,
         buffer: arguments.buffer,
+        statistics: false,
         // Wireshark shows what is written to standard error as an error.
         quiet: true,
         install_extcap: false,

@@ -88,7 +88,7 @@ fn run(target: &Target, json: bool, arguments: &CaptureArguments) -> Result<(), 
         let names = request.capture.ports.join(", ");
         text::note(&format!("capturing at {names}; Ctrl-C ends it"));
     }
-    let ended = runtime.block_on(follow(&mut reader, &mut sink, &mut signals, arguments.count));
+    let ended = runtime.block_on(follow(&mut reader, &mut sink, &mut signals, arguments));
     let ended = ended.and_then(|ended| sink.end(&reader.statistics()).map(|()| ended));
     match ended {
         Ok(()) | Err(WriteError::Closed) => {}
@@ -185,16 +185,24 @@ async fn follow(
     reader: &mut Reader,
     sink: &mut Sink,
     signals: &mut Signals,
-    count: Option<u64>,
+    arguments: &CaptureArguments,
 ) -> Result<(), WriteError> {
     let mut is_last = false;
     let mut pause = BUSY_INTERVAL;
+    let mut before = None;
     loop {
         let frames: Vec<Frame> = reader.next(is_last).map_err(WriteError::Failed)?;
         for frame in &frames {
             sink.add(frame)?;
-            if count.is_some_and(|most| sink.frames() >= most) {
+            if arguments.count.is_some_and(|most| sink.frames() >= most) {
                 return Ok(());
+            }
+        }
+        if arguments.statistics {
+            let statistics = reader.statistics();
+            let dropped = statistics.iter().map(|port| port.dropped).fold(0, u64::wrapping_add);
+            if before.replace(dropped) != Some(dropped) {
+                sink.add_statistics(&statistics);
             }
         }
         sink.flush()?;

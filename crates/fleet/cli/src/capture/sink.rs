@@ -209,14 +209,19 @@ impl Sink {
             self.flush()?;
         }
         if self.format == Format::Pcapng {
-            for (interface, port) in (0..).zip(statistics) {
-                let Statistics { received, accepted, dropped } = *port;
-                let times = (self.begun, since_1970());
-                let all = pcapng::Statistics { interface, times, received, accepted, dropped };
-                pcapng::write_statistics(&mut self.encoded, &all);
-            }
+            self.add_statistics(statistics);
         }
         self.flush()
+    }
+
+    /// Adds the statistics of each port to a pcapng file.
+    pub fn add_statistics(&mut self, statistics: &[Statistics]) {
+        for (interface, port) in (0..).zip(statistics) {
+            let Statistics { received, accepted, dropped } = *port;
+            let times = (self.begun, since_1970());
+            let all = pcapng::Statistics { interface, times, received, accepted, dropped };
+            pcapng::write_statistics(&mut self.encoded, &all);
+        }
     }
 }
 
