@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build stack-library check fmt deny msrv clean
+.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build stack-library netmap-library check fmt deny msrv clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,10 @@ build: setup ## build the release program, target/release/ringway
 
 stack-library: setup ## build libringway-stack.so, the TCP/IP stack for C and Python, and its examples, in clients/stack
 	@$(MAKE) -C clients/stack CARGO="$(CARGO)"
+
+netmap-library: setup ## build target/release/libringway-netmap.so, which netmap programs preload
+	@$(CARGO) build --release --target-dir target -p ringway-netmap-preload
+	@cp target/release/libringway_netmap.so target/release/libringway-netmap.so
 
 check: setup ## tidy, formatting, lints; no tests
 	@$(CARGO) xtask tidy && $(CARGO) fmt --check && $(CARGO) clippy --workspace --all-targets -- -D warnings
