@@ -91,6 +91,7 @@ fn numbered_frames_pass_both_ways() {
         ["ask", "14", "epoll"],
         ["wrong", "new", "poll"],
         ["extra", "12", "poll"],
+        ["twice", "new", "poll"],
         ["dup", "13", "epoll"],
         ["fork", "new", "poll"],
     ];

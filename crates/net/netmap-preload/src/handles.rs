@@ -1,50 +1,71 @@
 //! Which descriptors of this process are handles of `/dev/netmap`. Several descriptors may be one handle (`dup`).
 
 use crate::Result;
-use crate::port::Port;
+use crate::port::{Port, Use};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU16, AtomicU32};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Descriptors that can be handles; those with larger numbers are not given.
 const DESCRIPTORS: usize = 1 << 16;
 /// Handles at a time.
 const HANDLES: usize = 1024;
 
+/// A port, and what a handle has of it.
+#[derive(Debug)]
+pub struct Bound {
+    pub port: Arc<Mutex<Port>>,
+    pub own: Use,
+}
+
+impl Bound {
+    /// The port, for this thread alone.
+    pub fn port(&self) -> MutexGuard<'_, Port> {
+        // A panic is a fault of this library; what it leaves is checked as everything else.
+        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A handle.
 #[derive(Debug)]
 pub struct Handle {
-    port: Mutex<Option<Port>>,
+    bound: Mutex<Option<Bound>>,
     /// How many descriptors it has; 0: it is free.
     descriptors: AtomicU32,
 }
 
 static POOL: [Handle; HANDLES] =
-    [const { Handle { port: Mutex::new(None), descriptors: AtomicU32::new(0) } }; HANDLES];
+    [const { Handle { bound: Mutex::new(None), descriptors: AtomicU32::new(0) } }; HANDLES];
 /// The handle of each descriptor, from 1 on; 0: none.
 static TABLE: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
 
 impl Handle {
-    /// Its port, if it has one, for this thread alone.
-    pub fn port(&self) -> MutexGuard<'_, Option<Port>> {
-        // A panic is a fault of this library; what it leaves is checked as everything else.
-        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What it has, if it is registered, for this thread alone.
+    pub fn bound(&self) -> MutexGuard<'_, Option<Bound>> {
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// NIOCTXSYNC and NIOCRXSYNC.
+    pub fn sync(&self, dir: usize) -> Result<()> {
+        let bound = self.bound();
+        let bound = bound.as_ref().ok_or(libc::ENXIO)?;
+        if bound.own.bound[dir] { bound.port().sync(dir).map(drop) } else { Ok(()) }
     }
 
     /// Syncs for a poll, and says what is ready.
     pub fn poll(&self, events: i16) -> i16 {
-        self.port().as_mut().map_or(libc::POLLERR, |port| port.poll(events))
+        self.bound().as_ref().map_or(libc::POLLERR, |bound| bound.port().poll(bound.own, events))
     }
 
     /// Before sleeping; `false`: something may be ready.
     pub fn arm(&self, events: i16) -> bool {
-        self.port().as_mut().is_none_or(|port| port.arm(events))
+        self.bound().as_ref().is_none_or(|bound| bound.port().arm(bound.own, events))
     }
 
     /// After its descriptor `fd` was readable.
     pub fn woken(&self, fd: i32) {
-        if let Some(port) = self.port().as_mut() {
-            port.woken(fd);
+        if let Some(bound) = self.bound().as_ref() {
+            bound.port().woken(fd);
         }
     }
 }
@@ -88,11 +109,15 @@ pub fn closed(fd: i32) {
     if let Some(place) = place(fd) {
         place.store(0, SeqCst);
     }
-    let mut port = handle.port();
+    let mut bound = handle.bound();
     if handle.descriptors.load(SeqCst) == 1
-        && let Some(mut port) = port.take()
+        && let Some(bound) = bound.take()
     {
-        port.finish();
+        let mut port = bound.port();
+        port.numbers &= !(1 << bound.own.number);
+        if port.numbers == 0 {
+            port.finish();
+        }
     }
     handle.descriptors.fetch_sub(1, SeqCst);
 }

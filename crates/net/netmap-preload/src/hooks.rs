@@ -84,13 +84,9 @@ unsafe fn opened(path: *const c_char, flags: c_int, real: impl Fn() -> c_int) ->
 /// # Safety
 /// As the call.
 unsafe fn asked(fd: c_int, handle: &Handle, code: c_ulong, at: *mut c_void) -> Option<Result<c_int>> {
-    let sync = |dir| match handle.port().as_mut() {
-        Some(port) => port.sync(dir).map(drop),
-        None => Err(libc::ENXIO),
-    };
     let result = match code as u32 {
-        request::TXSYNC => sync(0),
-        request::RXSYNC => sync(1),
+        request::TXSYNC => handle.sync(0),
+        request::RXSYNC => handle.sync(1),
         // SAFETY: the caller's.
         request::CONTROL => unsafe { request::control(fd, handle, at) },
         // SAFETY: the caller's.
@@ -121,8 +117,9 @@ unsafe fn asked_other(code: c_ulong, at: *mut c_void, real: impl Fn() -> c_int) 
 
 /// The descriptor to map in place of a handle, if the part lies within its memory.
 fn mapped(handle: &Handle, len: size_t, offset: off_t) -> Result<c_int> {
-    let port = handle.port();
-    let region = &port.as_ref().ok_or(libc::EINVAL)?.region;
+    let bound = handle.bound();
+    let port = bound.as_ref().ok_or(libc::EINVAL)?.port();
+    let region = &port.region;
     let end = u64::try_from(offset).ok().and_then(|offset| offset.checked_add(len as u64));
     match end.filter(|end| *end <= region.sizes().bytes().next_multiple_of(4096)) {
         Some(_) => Ok(region.raw_fd()),

@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::real::call;
-use crate::region::{BUF_CHANGED, BUFFER, INDIRECT, MOREFRAG, REPORT, Region, Sizes, Slot};
+use crate::region::{BUF_CHANGED, BUFFER, INDIRECT, MOREFRAG, REPORT, Region, Slot};
 use arrayvec::ArrayVec;
 use ringway_mem::copy;
 use ringway_ring_client::{FRAGMENTS, Ring, RingError, Span, Taken, Wait};
@@ -61,9 +61,13 @@ impl Side {
     }
 }
 
-/// How a handle is polled.
+/// What a handle has of its port.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Polling {
+pub struct Use {
+    /// The number of its `netmap_if`.
+    pub number: u32,
+    /// The rings that it sends to and receives from.
+    pub bound: [bool; 2],
     /// Frames to send are sent by a poll that does not ask for POLLOUT.
     pub sends: bool,
     /// Slots are returned, and frames received, by a poll that does not ask for POLLIN.
@@ -75,18 +79,22 @@ pub struct Polling {
 pub struct Port {
     ring: Ring,
     pub region: Region,
-    polling: Polling,
+    pub id: u16,
+    /// One handle has it alone.
+    pub is_exclusive: bool,
+    /// The numbers that handles have, a bit each.
+    pub numbers: u32,
     sides: [Side; 2],
     idle: u32,
     is_gone: bool,
 }
 
 impl Port {
-    pub fn new(ring: Ring, region: Region, polling: Polling) -> Port {
+    pub fn new(ring: Ring, region: Region, id: u16) -> Port {
         let slots = region.sizes().slots;
         let side = |dir: usize, tail| Side { slots: slots[dir], tail, ..Side::default() };
         let sides = [side(TX, slots[TX] - 1), side(RX, 0)];
-        Port { ring, region, polling, sides, idle: 0, is_gone: false }
+        Port { ring, region, id, is_exclusive: false, numbers: 0, sides, idle: 0, is_gone: false }
     }
 
     /// Lets a handle's descriptor watch the ring's eventfd and its socket. The eventfd is watched by its edges, so that
@@ -108,10 +116,6 @@ impl Port {
         Ok(())
     }
 
-    fn sizes(&self) -> Sizes {
-        self.region.sizes()
-    }
-
     /// The port is lost for good.
     fn lost(&mut self) -> i32 {
         self.is_gone = true;
@@ -122,9 +126,6 @@ impl Port {
     pub fn sync(&mut self, dir: usize) -> Result<bool> {
         if self.is_gone {
             return Err(libc::ENXIO);
-        }
-        if !self.sizes().bound[dir] {
-            return Ok(true);
         }
         let before = [self.sides[TX].next, self.sides[RX].tail];
         let done = if dir == TX { self.send() } else { self.receive() };
@@ -269,13 +270,11 @@ impl Port {
     }
 
     /// Syncs for a poll, and says what is ready.
-    pub fn poll(&mut self, events: i16) -> i16 {
+    pub fn poll(&mut self, own: Use, events: i16) -> i16 {
         let wants = [events & libc::POLLOUT != 0, events & libc::POLLIN != 0];
         let mut ready = 0;
-        for (dir, always, bit) in
-            [(TX, self.polling.sends, libc::POLLOUT), (RX, self.polling.receives, libc::POLLIN)]
-        {
-            if !self.sizes().bound[dir] || !(wants[dir] || always) {
+        for (dir, always, bit) in [(TX, own.sends, libc::POLLOUT), (RX, own.receives, libc::POLLIN)] {
+            if !own.bound[dir] || !(wants[dir] || always) {
                 continue;
             }
             match self.sync(dir) {
@@ -290,13 +289,13 @@ impl Port {
     }
 
     /// Before sleeping: lets the port wake the handle when `events` may be ready. `false`: they may be now.
-    pub fn arm(&mut self, events: i16) -> bool {
+    pub fn arm(&mut self, own: Use, events: i16) -> bool {
         let (tx, rx) = (self.sides[TX], self.sides[RX]);
         let is_awaited = events & libc::POLLOUT != 0 && !tx.is_ready();
         let slots = self.ring.tx.slots();
         let wait = Wait {
-            rx: u32::from(events & libc::POLLIN != 0 && self.sizes().bound[RX] && !rx.is_full),
-            tx: match (tx.is_full && (is_awaited || self.polling.sends), is_awaited) {
+            rx: u32::from(events & libc::POLLIN != 0 && own.bound[RX] && !rx.is_full),
+            tx: match (tx.is_full && (is_awaited || own.sends), is_awaited) {
                 (true, _) => (slots / 4).max(FRAGMENTS as u32),
                 (false, true) if tx.next == tx.head => slots,
                 _ => 0,

@@ -10,6 +10,9 @@ pub const BUFFER: u32 = 2048;
 /// Buffers 0 and 1 are in no slot and no list; netmap uses them itself.
 const RESERVED: u32 = 2;
 const PAGE: u64 = 4096;
+/// Bytes of a `netmap_if`, and how many there are at the beginning, one for each handle of the port.
+const INTERFACE: u64 = 128;
+pub const INTERFACES: u32 = (PAGE / INTERFACE) as u32;
 /// Bytes before the slots of a ring, and bytes of a slot.
 const RING_HEADER: u64 = 256;
 const SLOT: u64 = 16;
@@ -31,8 +34,6 @@ pub const MOREFRAG: u16 = 0x20;
 pub struct Sizes {
     /// Slots of the rings to send and to receive.
     pub slots: [u32; 2],
-    /// Whether each ring is bound to the handle.
-    pub bound: [bool; 2],
     /// Buffers in no slot.
     pub extra: u32,
 }
@@ -80,14 +81,13 @@ pub struct Region {
 }
 
 impl Region {
-    /// New memory for the port `name`.
-    pub fn new(sizes: Sizes, name: &[u8]) -> Result<Region> {
+    /// New memory.
+    pub fn new(sizes: Sizes) -> Result<Region> {
         let file = memfd("ringway-netmap", sizes.bytes() as usize).map_err(|_| libc::ENOMEM)?;
         let mapping = Mapping::sealed(&file).map_err(|_| libc::ENOMEM)?;
         let memory = Memory::new(vec![mapping.region()]).map_err(|_| libc::ENOMEM)?;
         let (rings, buffers_at, buffers) = (sizes.rings(), sizes.buffers_at(), sizes.buffers());
         let region = Region { file, memory, sizes, rings, buffers_at, buffers };
-        region.fill_interface(name);
         for dir in [0, 1] {
             region.fill_ring(dir);
         }
@@ -122,18 +122,23 @@ impl Region {
         }
     }
 
-    fn fill_interface(&self, name: &[u8]) {
+    /// Fills the `netmap_if` number `number` for a handle of the port `name`, to which some rings are bound. Where it is.
+    pub fn fill_interface(&self, number: u32, name: &[u8], bound: [bool; 2], has_extra: bool) -> u64 {
+        let place = u64::from(number) * INTERFACE;
         let name = name.get(..name.len().min(15)).unwrap_or_default();
-        self.span(0, 16).write(name);
-        // The version, flags (memory of its own), rings to send and to receive, extra buffers, host rings.
-        for (at, value) in [(16, 14), (20, 1), (24, 1), (28, 1), (32, 0), (36, 1), (40, 1)] {
-            self.store(at, value);
+        self.put(place, [0; 16]);
+        self.span(place, 16).write(name);
+        let extra = if has_extra { self.first_extra() } else { 0 };
+        // The version, flags (memory of its own), rings to send and to receive, extra buffers, rings of the host.
+        for (at, value) in [(16, 14), (20, 1), (24, 1), (28, 1), (32, extra), (36, 1), (40, 1)] {
+            self.store(place + at, value);
         }
         // The ring to send, that of the host, the ring to receive, that of the host; 0 for those that are not bound.
         for dir in [0, 1] {
-            let offset = if self.sizes.bound[dir] { self.rings[dir] } else { 0 };
-            self.put(56 + dir as u64 * 16, offset.to_ne_bytes());
+            let offset = if bound[dir] { self.rings[dir] - place } else { 0 };
+            self.put(place + 56 + dir as u64 * 16, offset.to_ne_bytes());
         }
+        place
     }
 
     fn fill_ring(&self, dir: usize) {
@@ -150,11 +155,16 @@ impl Region {
         }
     }
 
+    /// The first buffer in no slot; 0: there is none.
+    fn first_extra(&self) -> u32 {
+        let first = RESERVED + self.sizes.slots[0] + self.sizes.slots[1];
+        if first < self.buffers { first } else { 0 }
+    }
+
     /// The list of extra buffers: each names the next one in its first word.
     fn fill_extra(&self) {
-        let first = RESERVED + self.sizes.slots[0] + self.sizes.slots[1];
-        for index in first..self.buffers {
-            self.store(32, first);
+        let buffers = self.buffers - self.sizes.extra..self.buffers;
+        for index in buffers {
             let next = if index + 1 < self.buffers { index + 1 } else { 0 };
             self.store(self.buffers_at + u64::from(index) * u64::from(BUFFER), next);
         }

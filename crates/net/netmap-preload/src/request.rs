@@ -1,12 +1,14 @@
 //! netmap's requests: `struct nmreq` of old programs, and `struct nmreq_header` with its bodies.
 
-use crate::handles::Handle;
-use crate::port::{Polling, Port};
-use crate::region::{Region, Sizes};
+use crate::handles::{Bound, Handle};
+use crate::port::{Port, Use};
+use crate::region::{INTERFACES, Region, Sizes};
 use crate::{Result, names};
 use libc::{c_int, c_void};
 use ringway_ring_client::{PendingRing, RingError, RingOptions};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 /// Codes of requests.
@@ -31,6 +33,7 @@ const OPTIONS: usize = 64;
 
 /// Flags of a request to register.
 const MONITORS: u64 = 0x100 | 0x200 | 0x400;
+const EXCLUSIVE: u64 = 0x800;
 const RX_ONLY: u64 = 0x2000;
 const TX_ONLY: u64 = 0x4000;
 const DO_RX_POLL: u64 = 0x1_0000;
@@ -87,6 +90,15 @@ struct Wanted {
 }
 
 impl Wanted {
+    fn bound(&self) -> [bool; 2] {
+        [self.flags & RX_ONLY == 0, self.flags & TX_ONLY == 0]
+    }
+
+    fn own(&self) -> Use {
+        let (sends, receives) = (self.flags & NO_TX_POLL == 0, self.flags & DO_RX_POLL != 0);
+        Use { number: 0, bound: self.bound(), sends, receives }
+    }
+
     fn sizes(&self) -> Result<Sizes> {
         let slots = self.slots.map(|slots| match slots {
             0 => SLOTS,
@@ -102,12 +114,21 @@ impl Wanted {
             5 | 6 => return Err(libc::EOPNOTSUPP),
             _ => return Err(libc::EINVAL),
         }
-        let bound = [self.flags & RX_ONLY == 0, self.flags & TX_ONLY == 0];
-        if bound == [false; 2] {
+        if self.bound() == [false; 2] {
             return Err(libc::EINVAL);
         }
-        Ok(Sizes { slots, bound, extra: self.extra.min(EXTRA) })
+        Ok(Sizes { slots, extra: self.extra.min(EXTRA) })
     }
+}
+
+/// The ports of this process: a second handle for a port has the same rings.
+static PORTS: Mutex<Vec<(PathBuf, Weak<Mutex<Port>>)>> = Mutex::new(Vec::new());
+
+/// What a program is answered when it has registered a port, or asks about one.
+struct Answer {
+    offset: u64,
+    sizes: Sizes,
+    id: u16,
 }
 
 fn errno(error: &RingError) -> c_int {
@@ -121,25 +142,55 @@ fn errno(error: &RingError) -> c_int {
     }
 }
 
-/// Registers a port, and lets the handle's descriptor watch it. Its sizes, and the number of its memory, which no other
-/// port of this process has.
-fn register(fd: c_int, handle: &Handle, wanted: &Wanted) -> Result<(Sizes, u16)> {
-    static NUMBER: AtomicU16 = AtomicU16::new(2);
-    let mut own = handle.port();
-    if own.is_some() {
+/// Registers a port, and lets the handle's descriptor watch it.
+fn register(fd: c_int, handle: &Handle, wanted: &Wanted) -> Result<Answer> {
+    let mut bound = handle.bound();
+    if bound.is_some() {
         return Err(libc::EBUSY);
     }
     let path = names::socket(&wanted.name)?;
     let sizes = wanted.sizes()?;
-    let pending = PendingRing::connect(&path, RingOptions::default()).map_err(|error| errno(&error))?;
+    let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    ports.retain(|(_, port)| port.strong_count() > 0);
+    let known = ports.iter().find(|(other, _)| *other == path).and_then(|(_, port)| port.upgrade());
+    let is_known = known.is_some();
+    let port = match known {
+        Some(port) => port,
+        None => Arc::new(Mutex::new(connect(&path, sizes)?)),
+    };
+    let mut new = Bound { port, own: wanted.own() };
+    let answer = {
+        let mut port = new.port.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_known && (port.is_exclusive || wanted.flags & EXCLUSIVE != 0) {
+            return Err(libc::EBUSY);
+        }
+        port.is_exclusive = wanted.flags & EXCLUSIVE != 0;
+        let number = (0..INTERFACES).find(|number| port.numbers & 1 << number == 0).ok_or(libc::ENOMEM)?;
+        port.let_watch(fd)?;
+        port.numbers |= 1 << number;
+        new.own.number = number;
+        let offset = port.region.fill_interface(number, wanted.name.as_bytes(), wanted.bound(), !is_known);
+        let sizes = port.region.sizes();
+        // The extra buffers are the first handle's.
+        Answer {
+            offset,
+            sizes: Sizes { extra: if is_known { 0 } else { sizes.extra }, ..sizes },
+            id: port.id,
+        }
+    };
+    if !is_known {
+        ports.push((path, Arc::downgrade(&new.port)));
+    }
+    *bound = Some(new);
+    Ok(answer)
+}
+
+/// The port of a socket. The number of its memory is that of no other one of this process.
+fn connect(path: &Path, sizes: Sizes) -> Result<Port> {
+    static NUMBER: AtomicU16 = AtomicU16::new(2);
+    let pending = PendingRing::connect(path, RingOptions::default()).map_err(|error| errno(&error))?;
     let ring = pending.ring(Some(TIMEOUT)).map_err(|error| errno(&error))?;
-    let region = Region::new(sizes, wanted.name.as_bytes())?;
-    let polling = Polling { sends: wanted.flags & NO_TX_POLL == 0, receives: wanted.flags & DO_RX_POLL != 0 };
-    let id = NUMBER.fetch_add(1, Relaxed).max(2);
-    let port = Port::new(ring, region, polling);
-    port.let_watch(fd)?;
-    *own = Some(port);
-    Ok((sizes, id))
+    Ok(Port::new(ring, Region::new(sizes)?, NUMBER.fetch_add(1, Relaxed).max(2)))
 }
 
 /// NIOCREGIF and NIOCGINFO.
@@ -185,11 +236,11 @@ pub unsafe fn old(fd: c_int, handle: &Handle, at: *mut c_void, is_info: bool) ->
     for (bit, flag) in [(0x1000, NO_TX_POLL), (0x8000, DO_RX_POLL)] {
         wanted.flags |= if ringid & bit != 0 { flag } else { 0 };
     }
-    let (sizes, id) = match is_info {
+    let Answer { offset, sizes, id } = match is_info {
         true => about(&wanted)?,
         false => register(fd, handle, &wanted)?,
     };
-    fields.put(20, 0_u32.to_ne_bytes());
+    fields.put(20, (offset as u32).to_ne_bytes());
     fields.put(24, (sizes.bytes() as u32).to_ne_bytes());
     fields.put(28, sizes.slots[0].to_ne_bytes());
     fields.put(32, sizes.slots[1].to_ne_bytes());
@@ -204,12 +255,12 @@ pub unsafe fn old(fd: c_int, handle: &Handle, at: *mut c_void, is_info: bool) ->
 }
 
 /// What is known about a port that is not registered: its rings are made when it is. Without a name, nothing of a port.
-fn about(wanted: &Wanted) -> Result<(Sizes, u16)> {
+fn about(wanted: &Wanted) -> Result<Answer> {
     if !wanted.name.is_empty() {
         names::socket(&wanted.name)?;
     }
     let all = Wanted { name: String::new(), mode: 1, flags: 0, extra: 0, ..*wanted };
-    Ok((all.sizes()?, 0))
+    Ok(Answer { offset: 0, sizes: all.sizes()?, id: 0 })
 }
 
 /// Every option of a request is refused, and says so.
@@ -254,8 +305,8 @@ pub unsafe fn control(fd: c_int, handle: &Handle, at: *mut c_void) -> Result<()>
                 slots: [body.u32(16), body.u32(20)],
                 extra: body.u32(40),
             };
-            let (sizes, id) = register(fd, handle, &wanted)?;
-            body.put(0, 0_u64.to_ne_bytes());
+            let Answer { offset, sizes, id } = register(fd, handle, &wanted)?;
+            body.put(0, offset.to_ne_bytes());
             body.put(8, sizes.bytes().to_ne_bytes());
             answer_rings(body, 16, sizes, id);
             body.put(40, sizes.extra.to_ne_bytes());
@@ -263,7 +314,7 @@ pub unsafe fn control(fd: c_int, handle: &Handle, at: *mut c_void) -> Result<()>
         2 => {
             let body = body()?;
             let wanted = Wanted { name, mode: 1, ring: 0, flags: 0, slots: [0; 2], extra: 0 };
-            let (sizes, id) = about(&wanted)?;
+            let Answer { sizes, id, .. } = about(&wanted)?;
             body.put(0, sizes.bytes().to_ne_bytes());
             answer_rings(body, 8, sizes, id);
         }

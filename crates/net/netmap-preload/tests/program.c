@@ -257,6 +257,20 @@ static void use_extra(struct port *port)
 		port->tx->slot[at].buf_idx = list[at], port->tx->slot[at].flags = CHANGED;
 }
 
+/* A second handle for a port has the same rings, unless one of both wants them alone. */
+static void open_again(struct port *port, const char *name)
+{
+	struct reg reg = { .mode = 1, .flags = 0x4000 }, alone = { .mode = 1, .flags = 0x800 };
+	int fd = open("/dev/netmap", O_RDWR);
+	CHECK(new_request(fd, name, &alone, NULL) == -1 && errno == EBUSY);
+	CHECK(new_request(fd, name, &reg, NULL) == 0 && reg.mem_id > 1 && reg.extra == 0);
+	struct interface *other = (struct interface *)((char *)port->interface + reg.offset);
+	CHECK(other != port->interface && other->ring_ofs[2] == 0);
+	CHECK((char *)other + other->ring_ofs[0] == (char *)port->tx);
+	CHECK(poll_events(port, POLLOUT, 0) == POLLOUT && ioctl(fd, RXSYNC, NULL) == 0 && ioctl(fd, TXSYNC, NULL) == 0);
+	CHECK(close(fd) == 0);
+}
+
 static void expect(const char *name, struct reg reg, struct option *option, int error)
 {
 	int fd = open("/dev/netmap", O_RDWR);
@@ -309,6 +323,8 @@ int main(int count, char **words)
 		answer(&port, frames);
 	if (strcmp(task, "wrong") == 0)
 		write_wrongly(&port);
+	if (strcmp(task, "twice") == 0)
+		open_again(&port, name);
 	if (strcmp(task, "extra") == 0)
 		use_extra(&port);
 	if (strcmp(task, "dup") == 0) {
