@@ -122,7 +122,8 @@ impl Region {
         }
     }
 
-    /// Fills the `netmap_if` number `number` for a handle of the port `name`, to which some rings are bound. Where it is.
+    /// Fills the `netmap_if` number `number` for a handle of the port `name`, to which some rings are bound, and says
+    /// where it is.
     pub fn fill_interface(&self, number: u32, name: &[u8], bound: [bool; 2], has_extra: bool) -> u64 {
         let place = u64::from(number) * INTERFACE;
         let name = name.get(..name.len().min(15)).unwrap_or_default();
