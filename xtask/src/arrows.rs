@@ -28,6 +28,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("direct-stack", &["netstack", "ring", "bare"]),
     ("direct", &["direct-stack", "host"]),
     ("preload", &[]),
+    ("netmap-preload", &["ring-client", "host", "mem"]),
     ("pktgen", &["ring-client", "spec"]),
     ("stack-c", &["sockets", "netstack", "host"]),
     ("exec", &["direct", "ring", "sockets", "netstack", "link", "host", "frame", "mem", "wire"]),

@@ -14,6 +14,7 @@ const NAMED: &[&str] = &[
     "direct-stack",
     "direct",
     "preload",
+    "netmap-preload",
     "stack-c",
 ];
 /// Folders of test-only code that may contain it: a shared library with a C interface.

@@ -25,6 +25,7 @@ mod lab;
 mod link;
 mod middleboxes;
 mod multiply;
+mod netmap;
 mod nouns;
 mod outlive;
 mod pcap_library;

@@ -1,0 +1,49 @@
+//! The ring port that a name of netmap means.
+
+use crate::Result;
+use std::path::{Path, PathBuf};
+
+/// The folders with the run directories of fabrics, as `ringway` finds them.
+fn base() -> PathBuf {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // SAFETY: the call takes nothing.
+    let user = unsafe { libc::geteuid() };
+    folder("RINGWAY_RUN").unwrap_or_else(|| match (user, folder("XDG_RUNTIME_DIR")) {
+        (0, _) => "/run/ringway".into(),
+        (_, Some(runtime)) => runtime.join("ringway"),
+        _ => format!("/tmp/ringway-{user}").into(),
+    })
+}
+
+fn within(folder: &Path, port: &str) -> Option<PathBuf> {
+    [folder.join(format!("{port}.sock")), folder.join(port)].into_iter().find(|path| is_socket(path))
+}
+
+fn is_socket(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|data| data.file_type().is_socket())
+}
+
+/// The socket of the port `name`, as netmap's kernel side gets it: `PORT` or `valeSWITCH:PORT`.
+pub fn socket(name: &str) -> Result<PathBuf> {
+    let port = match name.strip_prefix("vale").and_then(|rest| rest.split_once(':')) {
+        Some((_, port)) => port,
+        None => name,
+    };
+    // Pipes of netmap, which this library does not have.
+    if port.contains(['{', '}']) {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    if port.is_empty() || port.starts_with('.') || !port.chars().all(is_letter) {
+        return Err(libc::ENXIO);
+    }
+    if let Some(folder) = std::env::var_os("RINGWAY_NETMAP").filter(|folder| !folder.is_empty()) {
+        return within(Path::new(&folder), port).ok_or(libc::ENXIO);
+    }
+    let folders = std::fs::read_dir(base()).map_err(|_| libc::ENXIO)?;
+    let mut found = folders.flatten().filter_map(|folder| within(&folder.path(), port));
+    let first = found.next().ok_or(libc::ENXIO)?;
+    // Two fabrics have such a port: which one is meant, only the variable says.
+    if found.next().is_some() { Err(libc::ENOTUNIQ) } else { Ok(first) }
+}
