@@ -169,6 +169,29 @@ fn programs_at_both_ends_of_a_pipe_start_at_once() {
     }
 }
 
+/// The stack that its processes share has used the port's ring, which ended with the fabric.
+#[test]
+fn a_direct_program_goes_on_when_its_fabric_is_up_again() {
+    if !may_create_namespaces() {
+        return;
+    }
+    let lab = Lab::new("direct-again", FILE);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let mut server = Running::start(&lab, "server", "10.0.0.1/24", &["--direct"], &[SERVER]);
+    assert_eq!(server.output(false), "ready");
+    let asks = || {
+        let direct = ["--direct"];
+        let said = Running::start(&lab, "client", "10.0.0.2/24", &direct, &[CLIENT, "true"]).output(true);
+        assert_eq!(said, "ready");
+        until("the port is free", || lab.state("client") == "waiting");
+    };
+    asks();
+    lab.ok(&["down"]);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    until("the program is back", || lab.state("server") == "up");
+    asks();
+}
+
 fn names(lab: &Lab) {
     let list = lab.json(&["stack", "list"]);
     let names: Vec<&str> = list.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
