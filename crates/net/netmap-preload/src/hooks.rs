@@ -3,7 +3,7 @@
 #![allow(unknown_lints, invalid_runtime_symbol_definitions, reason = "`open` is variadic in the C library")]
 
 use crate::handles::{self, Handle};
-use crate::real::{Real, call, set_errno};
+use crate::real::{Real, set_errno, syscall};
 use crate::waiting::{self, Sets};
 use crate::{Result, request, sets};
 use libc::{
@@ -65,7 +65,7 @@ unsafe fn opened(path: *const c_char, flags: c_int, real: impl Fn() -> c_int) ->
     }
     let close = if flags & libc::O_CLOEXEC != 0 { libc::EPOLL_CLOEXEC } else { 0 };
     // SAFETY: the call takes a flag.
-    let fd = unsafe { call(libc::SYS_epoll_create1, [close as u64, 0, 0, 0, 0, 0]) } as c_int;
+    let fd = unsafe { syscall(libc::SYS_epoll_create1, [close as u64, 0, 0, 0, 0, 0]) } as c_int;
     if fd < 0 {
         return told::<c_int>(Err(-fd));
     }
@@ -74,7 +74,7 @@ unsafe fn opened(path: *const c_char, flags: c_int, real: impl Fn() -> c_int) ->
     let begun = handles::begin(fd);
     if begun.is_err() {
         // SAFETY: the descriptor is this function's own.
-        unsafe { call(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
+        unsafe { syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
     }
     told(begun.map(|()| fd))
 }
@@ -138,7 +138,7 @@ fn map(
     let arguments =
         |fd: c_int| [at.addr() as u64, len as u64, access as u64, flags as u64, fd as u64, offset as u64];
     // SAFETY: the program's own call, with another descriptor.
-    let result = mapped(handle, len, offset).map(|fd| unsafe { call(libc::SYS_mmap, arguments(fd)) });
+    let result = mapped(handle, len, offset).map(|fd| unsafe { syscall(libc::SYS_mmap, arguments(fd)) });
     match result {
         Ok(at) if !(-4095..0).contains(&at) => at as usize as *mut c_void,
         Ok(error) => {

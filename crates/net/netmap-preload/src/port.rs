@@ -1,7 +1,7 @@
 //! A registered port: netmap's two rings, and copying between them and the port's ring.
 
 use crate::Result;
-use crate::real::call;
+use crate::real::syscall;
 use crate::region::{BUF_CHANGED, BUFFER, INDIRECT, MOREFRAG, REPORT, Region, Slot};
 use arrayvec::ArrayVec;
 use ringway_mem::copy;
@@ -109,7 +109,7 @@ impl Port {
             let at = (&raw mut event).addr() as u64;
             let arguments = [fd as u64, libc::EPOLL_CTL_ADD as u64, watched as u64, at, 0, 0];
             // SAFETY: the call reads the event, which lives.
-            if unsafe { call(libc::SYS_epoll_ctl, arguments) } < 0 {
+            if unsafe { syscall(libc::SYS_epoll_ctl, arguments) } < 0 {
                 return Err(libc::ENOMEM);
             }
         }
@@ -315,7 +315,7 @@ impl Port {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
         let arguments = [fd as u64, events.as_mut_ptr().addr() as u64, events.len() as u64, 0, 0, 8];
         // SAFETY: the call writes at most as many events.
-        let count = unsafe { call(libc::SYS_epoll_pwait, arguments) };
+        let count = unsafe { syscall(libc::SYS_epoll_pwait, arguments) };
         let told = events.get(..usize::try_from(count).unwrap_or(0)).unwrap_or_default();
         if told.iter().any(|event| event.u64 == SOCKET) {
             self.lost();

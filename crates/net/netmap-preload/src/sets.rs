@@ -72,7 +72,7 @@ pub fn wait(
         if let Some(rest) = out.get_mut(count..).filter(|rest| !rest.is_empty()) {
             let arguments = [set as u64, rest.as_mut_ptr().addr() as u64, rest.len() as u64, 0, 0, 8];
             // SAFETY: the call writes as many events as there is room for.
-            let more = unsafe { real::call(libc::SYS_epoll_pwait, arguments) };
+            let more = unsafe { real::syscall(libc::SYS_epoll_pwait, arguments) };
             count += usize::try_from(more).map_err(|_| -more as c_int)?;
         }
         if count > 0 || end.is_over() {

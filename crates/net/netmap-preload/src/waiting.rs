@@ -35,7 +35,7 @@ pub fn sleep(fds: &mut [pollfd], time: Duration, mask: *const sigset_t) -> Resul
     let arguments = [fds.as_mut_ptr().addr() as u64, fds.len() as u64, (&raw mut left).addr() as u64];
     let [at, count, left] = arguments;
     // SAFETY: the descriptors and the time live; the mask is the program's, or null.
-    let result = unsafe { real::call(libc::SYS_ppoll, [at, count, left, mask.addr() as u64, 8, 0]) };
+    let result = unsafe { real::syscall(libc::SYS_ppoll, [at, count, left, mask.addr() as u64, 8, 0]) };
     usize::try_from(result).map_err(|_| -result as c_int)
 }
 
