@@ -390,7 +390,7 @@ fn exec(socket: &str, own: &str, program: &[&str]) -> Result<(), Failure> {
         sequence_secret: None,
         explain: false,
         sysctls: Vec::new(),
-        query: None,
+        query: Vec::new(),
         limits: Vec::new(),
         kill_after: None,
         direct: Direct::Off,
