@@ -120,7 +120,7 @@ pub fn ends(
     let (agent_ring, agent_memory) = ring("ringway-direct-agent")?;
     let (port_ring, port_memory, bridge_wakes) = match lent {
         Some(lent) => {
-            let own = (copy(&lent.file)?, lent.region.len as u64);
+            let own = (copy(&lent.file)?, lent.region.len);
             (own, again(&lent.region)?, EventFd::new()?.into_fd())
         }
         None => {

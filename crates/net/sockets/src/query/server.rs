@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Bytes of a question at most. Attack: one without an end.
@@ -58,18 +58,32 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let listener = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if UnixStream::connect(path).is_ok() {
-                return Err(error);
-            }
-            std::fs::remove_file(path)?;
-            UnixListener::bind(path)?
+    // Under another name until it listens: a socket that refuses connections is taken for one that was left.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let own = path.with_extension(format!("{}-{number}", std::process::id()));
+    let listener = UnixListener::bind(&own)?;
+    let named = std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600))
+        .and_then(|()| give_name(&own, path));
+    // What is left only takes room.
+    let _ = std::fs::remove_file(&own);
+    named.map(|()| listener)
+}
+
+/// Gives a socket this name too, if no program listens there.
+fn give_name(own: &Path, path: &Path) -> io::Result<()> {
+    loop {
+        match std::fs::hard_link(own, path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Err(_) if UnixStream::connect(path).is_ok() => return Err(io::ErrorKind::AddrInUse.into()),
+            Err(_) => match std::fs::remove_file(path) {
+                // Another program was faster.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            },
+            Ok(()) => return Ok(()),
         }
-        listener => listener?,
-    };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    }
 }
 
 fn serve(
