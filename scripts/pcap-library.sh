@@ -63,10 +63,15 @@ flags=(-std=gnu11 -O2 -g -Wall -Wextra -Werror=implicit-function-declaration -fP
   -DHAVE_CONFIG_H -I. "-I$root/clients/c")
 cc "${flags[@]}" -c -o pcap-ringway.o "$root/clients/pcap/pcap-ringway.c"
 cc "${flags[@]}" -c -o ringway-command.o "$root/clients/pcap/command.c"
-cc "${flags[@]}" -c -o ringway-ring.o "$root/clients/c/ringway.c"
+objects="pcap-ringway.o ringway-command.o"
+for source in "$root"/clients/c/*.c; do
+  object=ring-$(basename "$source" .c).o
+  cc "${flags[@]}" -c -o "$object" "$source"
+  objects+=" $object"
+done
 # The distribution's own target, whose library has the name that programs are linked with.
 rm -f libpcap.so*
-make -s LIBS="pcap-ringway.o ringway-command.o ringway-ring.o" shared >make.out 2>&1 \
+make -s LIBS="$objects" shared >make.out 2>&1 \
   || { tail make.out >&2; exit 1; }
 cp -L libpcap.so.0.8 "$folder/new"
 mv "$folder/new" "$folder/libpcap.so.0.8"
