@@ -88,7 +88,7 @@ build: setup ## build the release program, target/release/ringway
 stack-library: setup ## build libringway-stack.so, the TCP/IP stack for C and Python, and its examples, in clients/stack
 	@$(MAKE) -C clients/stack CARGO="$(CARGO)"
 
-pcap-library: setup ## fetch the source package of libpcap, and build it with ports as devices: target/pcap/libpcap.so.0.8
+pcap-library: ## fetch the source package of libpcap, and build it with ports as devices: target/pcap/libpcap.so.0.8
 	@./scripts/pcap-library.sh
 
 netmap-library: setup ## build target/release/libringway-netmap.so, which netmap programs preload

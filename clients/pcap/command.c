@@ -29,7 +29,8 @@ extern char **environ;
 
 const char *command_program(void)
 {
-	const char *name = getenv("RINGWAY_PROGRAM");
+	/* Not the program of the user of one with more rights. */
+	const char *name = secure_getenv("RINGWAY_PROGRAM");
 
 	return name != NULL && *name != '\0' ? name : "ringway";
 }
@@ -156,9 +157,13 @@ int command_finish(struct command *child, bool is_killed)
 			;
 		if (waitid(P_PIDFD, (id_t)child->pidfd, &info, WEXITED | WNOHANG) == 0 && info.si_pid != 0)
 			status = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
-	} else if (child->pid > 0 && waitid(P_PID, (id_t)child->pid, &info, WEXITED) == 0)
-		/* An old kernel. The process ends as its pipe is closed. */
-		status = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+	} else if (child->pid > 0) {
+		/* The kernel has no pidfds, or no descriptor is left. */
+		if (is_killed)
+			kill(child->pid, SIGKILL);
+		if (waitid(P_PID, (id_t)child->pid, &info, WEXITED) == 0)
+			status = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+	}
 	child->pid = 0;
 	command_close(&child->pidfd);
 	return status;

@@ -404,8 +404,11 @@ static int read_blocks(pcap_t *p, struct module *m, int most, pcap_handler callb
 static int read_op(pcap_t *p, int most, pcap_handler callback, u_char *user)
 {
 	struct module *m = p->priv;
-	int count = read_blocks(p, m, most, callback, user);
+	int count;
 
+	/* Also while there is much to read. */
+	drain(m);
+	count = read_blocks(p, m, most, callback, user);
 	show_pending(p, m);
 	return count;
 }

@@ -32,10 +32,13 @@ pub struct Handle {
     bound: Mutex<Option<Bound>>,
     /// How many descriptors it has; 0: it is free.
     descriptors: AtomicU32,
+    /// The process that opened it.
+    process: AtomicU32,
 }
 
-static POOL: [Handle; HANDLES] =
-    [const { Handle { bound: Mutex::new(None), descriptors: AtomicU32::new(0) } }; HANDLES];
+static POOL: [Handle; HANDLES] = [const {
+    Handle { bound: Mutex::new(None), descriptors: AtomicU32::new(0), process: AtomicU32::new(0) }
+}; HANDLES];
 /// The handle of each descriptor, from 1 on; 0: none.
 static TABLE: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
 
@@ -86,6 +89,9 @@ pub fn begin(fd: i32) -> Result<()> {
     let place = place(fd).ok_or(libc::EMFILE)?;
     let take = |handle: &Handle| handle.descriptors.compare_exchange(0, 1, SeqCst, SeqCst).is_ok();
     let index = POOL.iter().position(take).ok_or(libc::EMFILE)?;
+    if let Some(handle) = POOL.get(index) {
+        handle.process.store(std::process::id(), SeqCst);
+    }
     place.store(index as u16 + 1, SeqCst);
     Ok(())
 }
@@ -108,6 +114,10 @@ pub fn closed(fd: i32) {
     let Some(handle) = get(fd) else { return };
     if let Some(place) = place(fd) {
         place.store(0, SeqCst);
+    }
+    // In a child, a thread that it does not have may have the lock, and what is pending is the parent's to send.
+    if handle.process.load(SeqCst) != std::process::id() {
+        return;
     }
     let mut bound = handle.bound();
     if handle.descriptors.load(SeqCst) == 1

@@ -9,6 +9,10 @@ use ringway_ring_client::{FRAGMENTS, Ring, RingError, Span, Taken, Wait};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, SystemTime};
 
+/// Events of poll that ask for room to send, and for frames.
+const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
+const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
+
 const TX: usize = 0;
 const RX: usize = 1;
 /// How long closing waits until the port has taken what was sent.
@@ -208,6 +212,11 @@ impl Port {
         let mut parts: ArrayVec<Span<'_>, FRAGMENTS> = ArrayVec::new();
         let (mut at, mut is_wrong) = (side.next, false);
         loop {
+            if at == side.head && is_wrong {
+                // One that can't be sent any more is not waited for.
+                self.sides[TX].next = at;
+                return Ok(Sent::Wrong);
+            }
             if at == side.head {
                 return Ok(Sent::Incomplete);
             }
@@ -271,9 +280,9 @@ impl Port {
 
     /// Syncs for a poll, and says what is ready.
     pub fn poll(&mut self, own: Use, events: i16) -> i16 {
-        let wants = [events & libc::POLLOUT != 0, events & libc::POLLIN != 0];
+        let wants = [events & OUT != 0, events & IN != 0];
         let mut ready = 0;
-        for (dir, always, bit) in [(TX, own.sends, libc::POLLOUT), (RX, own.receives, libc::POLLIN)] {
+        for (dir, always, bits) in [(TX, own.sends, OUT), (RX, own.receives, IN)] {
             if !own.bound[dir] || !(wants[dir] || always) {
                 continue;
             }
@@ -282,7 +291,7 @@ impl Port {
                 Ok(false) | Err(_) => ready |= libc::POLLERR,
             }
             if wants[dir] && self.sides[dir].is_ready() {
-                ready |= bit;
+                ready |= events & bits;
             }
         }
         if self.is_gone { libc::POLLERR } else { ready }
@@ -291,10 +300,10 @@ impl Port {
     /// Before sleeping: lets the port wake the handle when `events` may be ready. `false`: they may be now.
     pub fn arm(&mut self, own: Use, events: i16) -> bool {
         let (tx, rx) = (self.sides[TX], self.sides[RX]);
-        let is_awaited = events & libc::POLLOUT != 0 && !tx.is_ready();
+        let is_awaited = events & OUT != 0 && !tx.is_ready();
         let slots = self.ring.tx.slots();
         let wait = Wait {
-            rx: u32::from(events & libc::POLLIN != 0 && own.bound[RX] && !rx.is_full),
+            rx: u32::from(events & IN != 0 && own.bound[RX] && !rx.is_full),
             tx: match (tx.is_full && (is_awaited || own.sends), is_awaited) {
                 (true, _) => (slots / 4).max(FRAGMENTS as u32),
                 (false, true) if tx.next == tx.head => slots,

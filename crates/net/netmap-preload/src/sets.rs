@@ -5,7 +5,7 @@ use crate::handles;
 use crate::waiting::{Time, sleep};
 use crate::{Result, real};
 use libc::{c_int, epoll_event, pollfd, sigset_t};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ struct Member {
 }
 
 static MEMBERS: Mutex<Vec<Member>> = Mutex::new(Vec::new());
-/// Whether there has ever been one.
-static IS_USED: AtomicBool = AtomicBool::new(false);
+/// The process that added one; 0: there has never been one.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 fn members() -> MutexGuard<'static, Vec<Member>> {
     MEMBERS.lock().unwrap_or_else(PoisonError::into_inner)
@@ -27,19 +27,32 @@ fn members() -> MutexGuard<'static, Vec<Member>> {
 
 /// A descriptor is closed, which may be a set or a member.
 pub fn closed(fd: c_int) {
-    if IS_USED.load(Relaxed) {
+    // In a child, a thread that it does not have may have the lock.
+    if PROCESS.load(Relaxed) == std::process::id() {
         members().retain(|member| member.set != fd && member.fd != fd);
+    }
+}
+
+/// Whether a descriptor is an epoll set that can have this member.
+fn check(set: c_int, fd: c_int) -> Result<()> {
+    let arguments = [set as u64, libc::EPOLL_CTL_DEL as u64, fd as u64, 0, 0, 0];
+    // SAFETY: the call reads nothing. The kernel's sets do not have handles.
+    match unsafe { real::syscall(libc::SYS_epoll_ctl, arguments) } {
+        0 => Ok(()),
+        error if -error as c_int == libc::ENOENT => Ok(()),
+        error => Err(-error as c_int),
     }
 }
 
 /// `epoll_ctl` for a handle.
 pub fn control(set: c_int, operation: c_int, fd: c_int, event: Option<epoll_event>) -> Result<()> {
+    check(set, fd)?;
     let mut members = members();
     let found = members.iter().position(|member| (member.set, member.fd) == (set, fd));
     match (operation, found, event) {
         (libc::EPOLL_CTL_ADD, Some(_), _) => return Err(libc::EEXIST),
         (libc::EPOLL_CTL_ADD, None, Some(event)) => {
-            IS_USED.store(true, Relaxed);
+            PROCESS.store(std::process::id(), Relaxed);
             members.push(Member { set, fd, events: event.events, data: event.u64 });
         }
         (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None, _) => return Err(libc::ENOENT),
@@ -55,7 +68,7 @@ pub fn control(set: c_int, operation: c_int, fd: c_int, event: Option<epoll_even
 
 /// Whether a set has handles.
 pub fn has_handle(set: c_int) -> bool {
-    IS_USED.load(Relaxed) && members().iter().any(|member| member.set == set)
+    PROCESS.load(Relaxed) != 0 && members().iter().any(|member| member.set == set)
 }
 
 /// `epoll_wait` for a set with handles.

@@ -61,7 +61,8 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     // Under another name until it listens: a socket that refuses connections is taken for one that was left.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let own = path.with_extension(format!("{}-{number}", std::process::id()));
+    // Seldom longer than a name, whose path may be as long as a socket's can be.
+    let own = path.with_file_name(format!(".{:x}-{number:x}", std::process::id()));
     let listener = UnixListener::bind(&own)?;
     let named = std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o600))
         .and_then(|()| give_name(&own, path));
