@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::lab::frames::{LONG, next, patched, program, send};
-use crate::lab::{Lab, until};
+use crate::lab::{Lab, example, until};
 use ringway_ring_client::Ring;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -27,15 +27,8 @@ fn ringway() -> &'static Path {
 
 /// A version that fails at a place.
 fn failing(lab: &Lab, place: &str) -> String {
-    static BUILT: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        let folder = ringway().parent().unwrap();
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "-p", "ringway-cli", "--example", "failing-upgrade", "--target-dir"]);
-        assert!(build.arg(folder.parent().unwrap()).status().unwrap().success());
-        folder.parent().unwrap().join("debug/examples/failing-upgrade")
-    });
-    copy(lab, built, &format!("version.{place}"))
+    let built = example("ringway-cli", "failing-upgrade");
+    copy(lab, &built, &format!("version.{place}"))
 }
 
 /// The keeper, `control` and `data`, and the file of each one's program.
