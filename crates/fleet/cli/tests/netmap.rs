@@ -2,26 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use crate::lab::frames::switched;
 use crate::lab::{Lab, Running};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
-
-const FILE: &str = "
-[switch.main]
-[port.a]
-kind = \"ring\"
-socket = \"a.sock\"
-switch = \"main\"
-[port.b]
-kind = \"ring\"
-socket = \"b.sock\"
-switch = \"main\"
-[port.c]
-kind = \"ring\"
-socket = \"c.sock\"
-switch = \"main\"
-";
 
 /// A fabric with three ports, and the program.
 struct Netmap {
@@ -31,7 +16,7 @@ struct Netmap {
 
 impl Netmap {
     fn new(name: &str) -> Netmap {
-        let lab = Lab::new(name, FILE);
+        let lab = Lab::new(name, &switched(&["a", "b", "c"]));
         let program = lab.folder.join("program");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../net/netmap-preload/tests/program.c");
         let mut cc = Command::new("cc");

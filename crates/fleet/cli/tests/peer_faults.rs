@@ -1,7 +1,7 @@
 //! Peers that fail: the other ports go on, and the peer once it works again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::lab::frames::{Others, patched};
+use crate::lab::frames::{Others, patched, switched};
 use crate::lab::{Lab, Running, until};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
@@ -9,10 +9,6 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 
 const ADDRESS: &str = "198.51.100.1/24";
-
-fn ring(name: &str) -> String {
-    format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\nswitch = \"s\"\n")
-}
 
 /// A counter of a port: of frames, or of all that were dropped on their way to it.
 fn counted(lab: &Lab, port: &str, counter: &str) -> u64 {
@@ -27,8 +23,7 @@ fn counted(lab: &Lab, port: &str, counter: &str) -> u64 {
 /// The frames of the others pass through the same worker.
 #[test]
 fn a_program_that_is_stopped_delays_no_other_and_goes_on_where_it_was() {
-    let lab =
-        Lab::new("stopped", &(patched(&[["left", "right"]]) + "[switch.s]\n" + &ring("a") + &ring("b")));
+    let lab = Lab::new("stopped", &(patched(&[["left", "right"]]) + &switched(&["a", "b"])));
     lab.ok(&["up", "lab.toml", "--detach"]);
     let others = Others::between(&lab, ["left", "right"], false);
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));

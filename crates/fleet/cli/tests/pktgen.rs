@@ -1,6 +1,6 @@
 //! `ringway pktgen` on the ports of a real fabric.
 
-use crate::lab::frames::patched;
+use crate::lab::frames::{self, patched};
 use crate::lab::{Lab, Running};
 use serde_json::Value;
 use std::io::Read;
@@ -8,9 +8,7 @@ use std::process::{Command, Stdio};
 
 /// Two ports on a switch.
 fn switched(name: &str) -> Lab {
-    let port =
-        |name: &str| format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\nswitch = \"main\"\n");
-    let lab = Lab::new(name, &format!("[switch.main]\n{}{}", port("a"), port("b")));
+    let lab = Lab::new(name, &frames::switched(&["a", "b"]));
     lab.ok(&["up", "lab.toml", "--detach"]);
     lab
 }

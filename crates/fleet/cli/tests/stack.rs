@@ -1,21 +1,10 @@
 //! `ringway stack` of a running program, beside Linux's tools on the kernel's stack.
 
 use crate::exec::may_create_namespaces;
+use crate::lab::frames::switched;
 use crate::lab::{Lab, until};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-
-const FILE: &str = "
-[switch.main]
-[port.server]
-kind = \"ring\"
-socket = \"server.sock\"
-switch = \"main\"
-[port.client]
-kind = \"ring\"
-socket = \"client.sock\"
-switch = \"main\"
-";
 
 const SERVER: &str = "
 import socket, threading
@@ -101,7 +90,7 @@ fn a_program_s_stack_is_shown_in_the_words_of_linux() {
     if !may_create_namespaces() {
         return;
     }
-    let lab = Lab::new("stack", FILE);
+    let lab = Lab::new("stack", &switched(&["server", "client"]));
     lab.ok(&["up", "lab.toml", "--detach"]);
     let mut server = Running::start(&lab, "server", "10.0.0.1/24", &["--name", "web"], &[SERVER]);
     assert_eq!(server.output(false), "ready");
@@ -175,7 +164,7 @@ fn a_direct_program_goes_on_when_its_fabric_is_up_again() {
     if !may_create_namespaces() {
         return;
     }
-    let lab = Lab::new("direct-again", FILE);
+    let lab = Lab::new("direct-again", &switched(&["server", "client"]));
     lab.ok(&["up", "lab.toml", "--detach"]);
     let mut server = Running::start(&lab, "server", "10.0.0.1/24", &["--direct"], &[SERVER]);
     assert_eq!(server.output(false), "ready");

@@ -462,13 +462,11 @@ fn share(
         if !matches!(error, DeviceError::Closed) {
             tell(&error);
         }
-        // The agent sees that its device has no other end.
-        switch.lose();
     })?;
     Ok((host, Some(shared)))
 }
 
-/// Waits until the shared stack is lost, which it is with the ring to the port.
+/// Waits until the shared stack is lost. It is lost, too, when the ring to the port is closed.
 fn await_loss(lent: &LentRing, wakes: &EventFd, switch: &Switch) -> Result<(), DeviceError> {
     loop {
         wakes.clear();
@@ -495,10 +493,11 @@ fn serve(
     let mut agent = Agent::new(host, trap, inside, addresses, congestion, options.explain, stop.clone())?;
     let is_told = sharing.is_some();
     sharing.map(|shared| agent.share(shared)).transpose()?;
-    for (path, later) in options.query.iter().zip((0..options.query.len()).rev()) {
+    let mut paths = options.query.iter().peekable();
+    while let Some(path) = paths.next() {
         match agent.listen_for_queries(path, about(options)) {
             Ok(()) => break,
-            Err(error) if error.kind() == ErrorKind::AddrInUse && later > 0 => {}
+            Err(error) if error.kind() == ErrorKind::AddrInUse && paths.peek().is_some() => {}
             Err(error) => return Err(ExecError::Query { path: path.clone(), error }),
         }
     }

@@ -18,6 +18,14 @@ pub fn patched(pairs: &[[&str; 2]]) -> String {
     pairs.iter().map(pair).collect()
 }
 
+/// Ring ports on the switch `main`.
+pub fn switched(ports: &[&str]) -> String {
+    let port = |name: &&str| {
+        format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\nswitch = \"main\"\n")
+    };
+    "[switch.main]\n".to_string() + &ports.iter().map(port).collect::<String>()
+}
+
 /// A program on a port, which is up.
 pub fn program(lab: &Lab, port: &str) -> Ring {
     let ring = Ring::connect(&lab.socket(&format!("{port}.sock"))).unwrap();
