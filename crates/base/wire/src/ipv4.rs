@@ -224,6 +224,12 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// Whether an address can be that of a single host (RFC 1122, 3.2.1.3), which network it may be in being unknown. As in
+/// Linux, it may be of class E. Attack: an answer to another address reaches many hosts, or the answering one itself.
+pub fn is_host(address: Ipv4Addr) -> bool {
+    !matches!(address.octets()[0], 0 | 127) && !address.is_multicast() && !address.is_broadcast()
+}
+
 /// The MAC address of an IPv4 multicast group (RFC 1112, 6.4).
 pub fn multicast_mac(group: Ipv4Addr) -> MacAddress {
     let [_, b, c, d] = group.octets();

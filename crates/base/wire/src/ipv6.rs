@@ -241,6 +241,13 @@ fn upper_slow(mut extensions: Extensions<'_>) -> Option<Upper<'_>> {
     Some(Upper { protocol, payload, fragment, routed })
 }
 
+/// Whether an address can be that of a single host (RFC 4291, 2.5.2, 2.5.3, 2.5.5 and 2.7). Attack: an answer to
+/// another address reaches many hosts, or the answering one itself.
+pub fn is_host(address: Ipv6Addr) -> bool {
+    let is_special = address.is_unspecified() || address.is_loopback() || address.is_multicast();
+    !is_special && address.to_ipv4_mapped().is_none()
+}
+
 /// The MAC address of an IPv6 multicast group (RFC 2464, 7).
 pub fn multicast_mac(group: Ipv6Addr) -> MacAddress {
     let [.., a, b, c, d] = group.octets();

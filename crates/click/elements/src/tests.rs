@@ -323,3 +323,115 @@ fn class_names_are_unique() {
     assert_eq!(names.len(), distinct.len());
     assert_eq!(crate::registry().iter().count(), names.len());
 }
+
+/// Addresses that no single host can have, or that only the answering host itself does.
+const NO_HOSTS: [&str; 7] =
+    ["00000000", "00010203", "7f000001", "e0000001", "efffffff", "ffffffff", "7fffffff"];
+const NO_HOSTS_6: [&str; 5] = [
+    "00000000000000000000000000000000",
+    "00000000000000000000000000000001",
+    "ff020000000000000000000000000001",
+    "00000000000000000000ffff0a000005",
+    "ff0e0000000000000000000000000005",
+];
+const HOST: &str = "0a000005";
+const HOST_6: &str = "20010db8000000000000000000000005";
+const ETHER: &str = "020000000005";
+const GROUPS: [&str; 3] = ["ffffffffffff", "333300000001", "01005e000001"];
+
+/// The packet that an element answers one with.
+fn answer_to(packet: &str, element: &str) -> Option<String> {
+    let text = format!(
+        "InfiniteSource(DATA \\<{packet}>, LIMIT 1, STOP true) -> {element}
+            -> Print(answer, MAXLENGTH -1) -> c :: Counter -> Discard"
+    );
+    let parsed = Source::new(&text, "config").read(&mut Anything);
+    let recorder = Recorder::default();
+    let options = Options::simulated(1, recorder.clone(), "");
+    let mut router =
+        Router::build(parsed.graph, &crate::registry(), options).unwrap_or_else(|e| panic!("{e}"));
+    while !matches!(router.turn(), Turn::Stopped | Turn::Idle) {}
+    let printed = recorder.chatter();
+    (router.read("c.count").unwrap() == "1")
+        .then(|| printed.rsplit('|').next().unwrap().replace([' ', '\n'], ""))
+}
+
+#[test]
+fn only_hosts_are_answered() {
+    let echo = |source: &str, before: &str| {
+        let packet = format!("4500001c 00000000 40010000 {source} 0a000001 0800f7ff 00000000");
+        answer_to(&packet, &format!("MarkIPHeader -> {before} ICMPPingResponder"))
+    };
+    let unreachable = |source: &str| {
+        let packet = format!("4500001c 00000000 40110000 {source} 0a000001 00050006 00080000");
+        answer_to(&packet, "MarkIPHeader -> ICMPError(10.0.0.1, unreachable, port)")
+    };
+    let who_has = |ether: &str, source: &str| {
+        let packet = format!(
+            "ffffffffffff 020000000009 0806 0001 0800 0604 0001 {ether} {source} 000000000000 0a000001"
+        );
+        answer_to(&packet, "ARPResponder(10.0.0.1 2:0:0:0:0:1)")
+    };
+    let unreachable_6 = |source: &str| {
+        let packet =
+            format!("60000000 0008 11 40 {source} 20010db8000000000000000000000001 0005000600080000");
+        answer_to(&packet, "MarkIP6Header(0) -> ICMP6Error(2001:db8::1, 1, 4)")
+    };
+    assert!(echo(HOST, "").is_some() && unreachable(HOST).is_some() && unreachable_6(HOST_6).is_some());
+    assert!(who_has(ETHER, HOST).is_some());
+    for source in NO_HOSTS {
+        assert_eq!((echo(source, ""), unreachable(source)), (None, None), "{source}");
+        // One without an address asks whether another has it (RFC 5227, 2.1.1).
+        assert_eq!(who_has(ETHER, source).is_some(), source == NO_HOSTS[0], "{source}");
+    }
+    for kind in ["MULTICAST", "BROADCAST"] {
+        assert_eq!(echo(HOST, &format!("SetPacketType({kind}) ->")), None, "{kind}");
+    }
+    for ether in GROUPS.into_iter().chain(["000000000000"]) {
+        assert_eq!(who_has(ether, HOST), None, "{ether}");
+    }
+    for source in NO_HOSTS_6 {
+        assert_eq!(unreachable_6(source), None, "{source}");
+    }
+}
+
+#[test]
+fn neighbor_solicitations_of_hosts_alone_are_answered() {
+    let target = "20010db8000000000000000000000001";
+    let solicit = |ether: &str, source: &str| {
+        let head = format!(
+            "3333ff000001 {ether} 86dd 60000000 0018 3a ff {source} ff0200000000000000000001ff000001"
+        );
+        let message = |sum: u16| format!("8700 {sum:04x} 00000000 {target}");
+        let bytes = |text: &str| -> Vec<u8> {
+            let digits: Vec<u8> = text.bytes().filter(|digit| *digit != b' ').collect();
+            digits
+                .chunks(2)
+                .map(|two| u8::from_str_radix(core::str::from_utf8(two).unwrap(), 16).unwrap())
+                .collect()
+        };
+        let frame = bytes(&format!("{head} {}", message(0)));
+        let ip = <ringway_wire::Ipv6 as ringway_wire::Header>::of(&frame[14..]).unwrap();
+        let mut sum = ip.pseudo_header(ringway_wire::Protocol::ICMPV6, 24);
+        sum.add(&frame[54..]);
+        let element = "IP6NDAdvertiser(2001:db8::1 2:0:0:0:0:1)";
+        answer_to(&format!("{head} {}", message(sum.finish())), element)
+    };
+    let answer = solicit(ETHER, HOST_6).unwrap();
+    assert_eq!((&answer[..12], &answer[76..108], &answer[116..118]), (ETHER, HOST_6, "c0"), "{answer}");
+    for source in NO_HOSTS_6 {
+        let answer = solicit(ETHER, source);
+        assert_eq!(answer.is_some(), source == NO_HOSTS_6[0], "{source}");
+        if let Some(answer) = answer {
+            // Duplicate address detection: not solicited, to all nodes (RFC 4861, 7.2.4).
+            let all_nodes = "ff020000000000000000000000000001";
+            assert_eq!(
+                (&answer[..12], &answer[76..108], &answer[116..118]),
+                ("333300000001", all_nodes, "80")
+            );
+        }
+    }
+    for ether in GROUPS {
+        assert_eq!(solicit(ether, HOST_6), None, "{ether}");
+    }
+}

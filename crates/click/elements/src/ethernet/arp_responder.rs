@@ -1,12 +1,14 @@
 //! `ARPResponder(PREFIX.. ETH, ...)`: replies to ARP requests.
 //!
 //! Ports: one input for Ethernet frames; one output for replies, and optionally a push output for everything except
-//! requests that it can answer.
+//! requests that it can answer. Requests whose sender has no unicast Ethernet address, or an IPv4 address that no
+//! single host can have, are not answered; one of 0.0.0.0 asks whether an address is in use (RFC 5227, 2.1.1), and is.
 //!
 //! Arguments: in each, some addresses or prefixes and the Ethernet address to reply with, or a name for both. The
 //! longest prefix is used, and of equal ones the last.
 //!
-//! Handlers: `table` (read); `lookup` (read, with an address); `add`, `remove` (write).
+//! Handlers: `table`, `bad_sources` (read): requests not answered because of their sender; `lookup` (read, with an
+//! address); `add`, `remove` (write).
 use super::arp;
 use crate::ip::{bare_prefix, prefix_text};
 use crate::packet::{divert, mac_text};
@@ -15,7 +17,7 @@ use ringway_click::arg::{Arg, ArgError, Prefix, Scope};
 use ringway_click::prelude::*;
 use ringway_click::sort;
 use ringway_click_lang::config;
-use ringway_wire::{MacAddress, arp::REQUEST};
+use ringway_wire::{MacAddress, arp::REQUEST, ipv4};
 
 pub static CLASS: Class =
     Class::new("ARPResponder", || Box::<ArpResponder>::default()).ports("1/1-2").processing("a/ah").live();
@@ -24,6 +26,7 @@ pub static CLASS: Class =
 pub struct ArpResponder {
     /// Longest prefix first, then by address.
     entries: Vec<(Prefix, MacAddress)>,
+    bad_sources: u64,
 }
 
 impl Element for ArpResponder {
@@ -53,6 +56,7 @@ impl Element for ArpResponder {
     fn handlers(&self) -> Vec<Handler> {
         [
             Handler::read("table", Self::table),
+            Handler::counter("bad_sources", |e: &mut Self| &mut e.bad_sources),
             Handler::read_with("lookup", |e: &mut Self, parameter, cx| {
                 let address = cx.parse(parameter).map_err(|_| HandlerError::failed("expected IP address"))?;
                 Ok(e.lookup(address).map(mac_text).unwrap_or_default())
@@ -124,11 +128,15 @@ impl ArpResponder {
         self.entries.iter().find(|(prefix, _)| prefix.contains(address)).map(|(_, ether)| *ether)
     }
 
-    fn answer(&self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
+    fn answer(&mut self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let request = arp::parse(packet.data()).filter(|arp| arp.operation == REQUEST)?;
         let [target, sender_ip] =
-            [request.target_protocol, request.sender_protocol].map(|ip| ip.get().into());
+            [request.target_protocol, request.sender_protocol].map(|ip| Ipv4Addr::from_bits(ip.get()));
         let (ether, sender) = (self.lookup(target)?, request.sender_hardware);
+        if !sender.is_unicast() || !(sender_ip.is_unspecified() || ipv4::is_host(sender_ip)) {
+            self.bad_sources += 1;
+            return None;
+        }
         arp::make(sender, &arp::reply(ether, target, sender, sender_ip), Some(packet), cx)
     }
 

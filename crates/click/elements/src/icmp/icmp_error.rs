@@ -23,7 +23,7 @@ use ringway_click::prelude::*;
 use ringway_click::{HEADROOM, PacketType};
 use ringway_wire::icmp::v4::{NEEDS_FRAGMENTATION, PARAMETER_PROBLEM, REDIRECT, UNREACHABLE, is_error};
 use ringway_wire::ipv4::{OPTIONS_LEN, option};
-use ringway_wire::{Header, Icmp, Ipv4, Protocol, Sum};
+use ringway_wire::{Header, Icmp, Ipv4, Protocol, Sum, ipv4};
 
 pub static CLASS: Class =
     Class::new("ICMPError", || Box::<IcmpError>::default()).ports("1/1").metadata(Metadata::Resolve).live();
@@ -125,7 +125,7 @@ impl IcmpError {
     /// Whether a packet may be answered (RFC 1812, 4.3.2.7).
     fn may_answer(&self, packet: &Packet, data: &[u8], transport: &Transport) -> bool {
         let source = Ipv4Addr::from_bits(transport.source);
-        let is_host = !matches!(source.octets()[0], 0 | 127 | 240..);
+        let is_host = ipv4::is_host(source) && source.octets()[0] < 240;
         let group = matches!(packet.notes().packet_type, PacketType::Broadcast | PacketType::Multicast);
         let quiet = transport.protocol == Protocol::ICMP
             && (transport.later || data.get(transport.header).is_none_or(|kind| is_error(*kind)));

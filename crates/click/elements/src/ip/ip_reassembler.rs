@@ -26,9 +26,9 @@ pub static CLASS: Class = Class::new("IPReassembler", || Box::<IpReassembler>::d
     .metadata(Metadata::Resolve);
 
 /// Timeout of an incomplete packet.
-const TIMEOUT: u64 = 30 * SECOND;
+const TIMEOUT: i64 = 30 * SECOND as i64;
 /// Interval of the search for expired packets.
-const INTERVAL: u64 = 10 * SECOND;
+const INTERVAL: i64 = 10 * SECOND as i64;
 /// Memory of an incomplete packet besides its payload.
 const OVERHEAD: usize = 256;
 /// Maximum number of separate ranges received of a packet. Attack: fragments with every other piece of eight bytes.
@@ -47,8 +47,8 @@ struct Assembly {
     total: Option<usize>,
     /// The first fragment.
     head: Option<Packet>,
-    /// The time of the newest fragment.
-    touched: u64,
+    /// The time of the newest fragment, of [`steady_time`].
+    touched: i64,
     largest: u16,
     /// Number of fragments received.
     fragments: u64,
@@ -103,7 +103,7 @@ pub struct IpReassembler {
     memory: usize,
     most: u32,
     mtu_annotation: Option<usize>,
-    next_reap: u64,
+    next_reap: Option<i64>,
     seen: u64,
     good: u64,
     failed: u64,
@@ -162,8 +162,8 @@ impl IpReassembler {
         if packet.timestamp() == 0 {
             packet.set_timestamp(cx.now());
         }
-        let now = packet.timestamp();
-        if now >= self.next_reap {
+        let (timestamp, now) = (packet.timestamp(), steady_time(&packet, cx));
+        if self.next_reap.is_none_or(|at| now >= at) {
             self.reap(now, cx);
         }
         let Some((key, from, more)) = self.place(&packet) else {
@@ -201,7 +201,7 @@ impl IpReassembler {
         self.good += 1;
         let largest = assembly.largest;
         let mut whole = self.emit(assembly)?;
-        whole.set_timestamp(now);
+        whole.set_timestamp(timestamp);
         if let Some(at) = self.mtu_annotation {
             whole.notes_mut().set_u16(at, largest);
         }
@@ -236,8 +236,8 @@ impl IpReassembler {
     }
 
     /// Drops incomplete packets that have expired.
-    fn reap(&mut self, now: u64, cx: &mut Context<'_>) {
-        self.next_reap = now + INTERVAL;
+    fn reap(&mut self, now: i64, cx: &mut Context<'_>) {
+        self.next_reap = Some(now.saturating_add(INTERVAL));
         let old: Vec<Key> = self
             .assemblies
             .iter()
@@ -259,9 +259,9 @@ impl IpReassembler {
 
     /// Drops the oldest incomplete packets until at most three quarters of the memory are in use.
     fn shrink(&mut self) {
-        let mut ages: Vec<(u64, Key)> =
+        let mut ages: Vec<(i64, Key)> =
             self.assemblies.iter().map(|(key, assembly)| (assembly.touched, key)).collect();
-        sort::by_number(&mut ages, |(touched, _)| *touched);
+        sort::by_number(&mut ages, |(touched, _)| *touched as u64 ^ 1 << 63);
         for (_, key) in ages {
             if self.memory <= self.most as usize / 4 * 3 {
                 return;
@@ -291,6 +291,13 @@ impl IpReassembler {
         }
         text
     }
+}
+
+/// The timestamp of a packet on the steady clock: packets of a capture age by its time, and neither a standstill of the
+/// program nor a change of the time of day lets one expire.
+fn steady_time(packet: &Packet, cx: &mut Context<'_>) -> i64 {
+    let offset = cx.now().wrapping_sub(cx.steady());
+    packet.timestamp().wrapping_sub(offset) as i64
 }
 
 /// Copies a fragment's payload to its offset. Returns false, and the packet is dropped, if the fragment contradicts

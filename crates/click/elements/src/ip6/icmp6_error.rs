@@ -81,11 +81,7 @@ impl Icmp6Error {
         });
         let many = group || destination.is_multicast();
         let pointer = packet.notes().u8(Annotations::ICMP_PARAMPROB);
-        if error
-            || many && !self.answers_groups(data, pointer)
-            || source.is_multicast()
-            || source.is_unspecified()
-        {
+        if error || many && !self.answers_groups(data, pointer) || !ipv6::is_host(source) {
             return None;
         }
         let quoted = data.len().min(LARGEST - Ipv6::LEN - Icmp::LEN);

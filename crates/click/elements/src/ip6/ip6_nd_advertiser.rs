@@ -1,6 +1,8 @@
 //! `IP6NDAdvertiser(PREFIX.. ETH, ...)`: replies to neighbor solicitations (RFC 4861, 7.2.4).
 //!
-//! Ports: one input for Ethernet frames; one output for advertisements. Everything else is dropped.
+//! Ports: one input for Ethernet frames; one output for advertisements. Everything else is dropped, also solicitations
+//! whose sender has no unicast Ethernet address, or an IPv6 address that no single host can have. One of `::` asks
+//! whether the address is in use (RFC 4862, 5.4); its answer goes to all nodes.
 //!
 //! Arguments: in each, some addresses or prefixes and the Ethernet address to reply with. The longest prefix is used.
 //!
@@ -11,8 +13,11 @@ use ringway_click::arg::{Arg, Prefix6};
 use ringway_click::prelude::*;
 use ringway_click::sort;
 use ringway_click_lang::config;
-use ringway_wire::MacAddress;
 use ringway_wire::icmp::{Neighbor, v6};
+use ringway_wire::{MacAddress, ipv6};
+
+/// All nodes of the link (RFC 4291, 2.7.1).
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 pub static CLASS: Class = Class::new("IP6NDAdvertiser", || Box::<Ip6NdAdvertiser>::default()).ports("1/1");
 
@@ -74,8 +79,17 @@ impl Ip6NdAdvertiser {
 
     fn answer(&self, packet: &Packet, cx: &mut Context<'_>) -> Option<Packet> {
         let solicitation = neighbor::parse(packet.data(), v6::NEIGHBOR_SOLICITATION)?;
-        let (target, flags) = (solicitation.target, Neighbor::ROUTER | Neighbor::SOLICITED);
-        let message = (v6::NEIGHBOR_ADVERTISEMENT, flags, target);
-        neighbor::make((self.lookup(target)?, target), (solicitation.ether, solicitation.source), message, cx)
+        let target = solicitation.target;
+        let ether = self.lookup(target)?;
+        let (to, solicited) = if solicitation.source.is_unspecified() {
+            ((ipv6::multicast_mac(ALL_NODES), ALL_NODES), 0)
+        } else {
+            ((solicitation.ether, solicitation.source), Neighbor::SOLICITED)
+        };
+        if !solicitation.ether.is_unicast() || solicited != 0 && !ipv6::is_host(solicitation.source) {
+            return None;
+        }
+        let message = (v6::NEIGHBOR_ADVERTISEMENT, Neighbor::ROUTER | solicited, target);
+        neighbor::make((ether, target), to, message, cx)
     }
 }

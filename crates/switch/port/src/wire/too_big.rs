@@ -2,7 +2,7 @@
 //! from the address that the packet was for, as Linux's tunnels send them.
 
 use ringway_wire::icmp::{v4, v6};
-use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, Ipv6, Protocol, Sum, ipv4, vlan};
+use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, Ipv6, Protocol, Sum, ipv4, ipv6, vlan};
 
 /// Bytes of the packet that an answer quotes: all answers fit into the smallest MTU (RFC 1812, 4.3.2.3; RFC 4443, 2.4).
 const QUOTED_V4: usize = 576 - Ipv4::LEN - Icmp::LEN;
@@ -32,16 +32,11 @@ pub fn answer(frame: &[u8], most: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether an address is one host's.
-fn is_host_v4(address: std::net::Ipv4Addr) -> bool {
-    !address.is_multicast() && !address.is_broadcast() && !address.is_unspecified() && !address.is_loopback()
-}
-
 fn answer_v4(packet: &[u8], mtu: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
     let (ip, _, payload) = Ipv4::parse(packet).filter(|(ip, ..)| ip.version() == 4)?;
     let is_error = ip.protocol == Protocol::ICMP && payload.first().is_none_or(|kind| v4::is_error(*kind));
     let may_fragment = ip.fragment.get() & ipv4::DONT_FRAGMENT == 0;
-    let are_hosts = is_host_v4(ip.source_addr()) && is_host_v4(ip.destination_addr());
+    let are_hosts = ipv4::is_host(ip.source_addr()) && ipv4::is_host(ip.destination_addr());
     if may_fragment || ip.is_later_fragment() || is_error || !are_hosts {
         return None;
     }
@@ -67,10 +62,10 @@ fn answer_v4(packet: &[u8], mtu: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 fn answer_v6(packet: &[u8], mtu: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
-    let ip = ringway_wire::ipv6::Packet::parse(packet)?;
+    let ip = ipv6::Packet::parse(packet)?;
     let (source, destination) = (ip.header.source_addr(), ip.header.destination_addr());
     // Packets to groups are answered too (RFC 4443, 2.4), but their answers need an address of our own.
-    if source.is_multicast() || source.is_unspecified() || destination.is_multicast() {
+    if !ipv6::is_host(source) || !ipv6::is_host(destination) {
         return None;
     }
     let upper = ip.upper();
@@ -162,7 +157,9 @@ mod tests {
         assert!(silent(packet_v4(Protocol::TCP, 0, host)), "it may be fragmented");
         assert!(silent(packet_v4(Protocol::TCP, df | 9, host)), "a later fragment");
         assert!(silent(packet_v4(Protocol::ICMP, df, host)), "an error: its type is 3");
-        assert!(silent(packet_v4(Protocol::TCP, df, 0xe000_0001)), "from a group");
+        for source in [0xe000_0001, 0xffff_ffff, 0, 0x0001_0203, 0x7f00_0001] {
+            assert!(silent(packet_v4(Protocol::TCP, df, source)), "from {source:#x}");
+        }
         let packet = packet_v4(Protocol::TCP, df, host);
         let mut to_group = frame(0, EtherType::IPV4, &packet);
         to_group[0] |= 1;
