@@ -2,9 +2,12 @@
 //! caught up for at most a second.
 use super::build;
 use super::configuration::{configuration, sides};
-use ringway_click::{Clock, Options, Recorder, Router, RunTime, Time, Turn};
+use proptest::prelude::*;
+use ringway_click::{
+    Class, Clock, Context, Element, Options, PacketBurst, Recorder, Router, RunTime, Time, Turn,
+};
 use ringway_click_lang::{Anything, Source};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const SECOND: u64 = 1_000_000_000;
@@ -216,13 +219,150 @@ fn nothing_ages_while_the_function_stands_still() {
         if element.contains("ARPTable") {
             router.write("e.insert 1.2.3.9 1:1:1:1:1:9").unwrap();
         }
-        for _ in 0..3 {
+        for day in [0, 7200, -3600] {
             assert_eq!(number(&mut router, handler), 1, "{element}");
+            hand.1.set(hand.1.get().wrapping_add_signed(day * SECOND as i64));
             hand.jump(&mut router, 7200 * SECOND);
             hand.pass(&mut router, SECOND);
         }
         assert_eq!(number(&mut router, handler), 1, "{element}");
         (0..7500).for_each(|_| hand.jump(&mut router, SECOND));
         assert_eq!(number(&mut router, handler), 0, "{element}: it ages while the function runs");
+    }
+}
+
+/// The first and the last eight bytes of a datagram, in two fragments.
+const FRAGMENTS: [&str; 2] = [
+    "4500001c 00012000 40110000 01000001 05060708 00050006 00100000",
+    "4500001c 00010001 40110000 01000001 05060708 00010203 04050607",
+];
+
+#[test]
+fn fragments_wait_for_each_other_while_the_function_stands_still() {
+    let ends = FRAGMENTS.map(|data| {
+        format!(
+            "InfiniteSource(DATA \\<{data}>, LIMIT 1, ACTIVE false) -> MarkIPHeader -> SetTimestamp -> e;"
+        )
+    });
+    let text = format!(
+        "e :: IPReassembler -> c :: Counter -> Discard; first :: {}
+            second :: {}",
+        ends[0], ends[1]
+    );
+    for (still, day, running, whole) in [
+        (3600, 0, 1, true),
+        (0, 7200, 1, true),
+        (0, -7200, 1, true),
+        (3600, 3600, 20, true),
+        (0, 0, 35, false),
+        (3600, -3600, 35, false),
+    ] {
+        let (mut router, hand) =
+            timed_by(&text, Some(RunTime::default())).unwrap_or_else(|| panic!("{text}"));
+        router.write("first.active true").unwrap();
+        hand.pass(&mut router, SECOND);
+        assert_eq!(number(&mut router, "e.length"), 1);
+        hand.1.set(hand.1.get().wrapping_add_signed(day * SECOND as i64));
+        hand.jump(&mut router, still * SECOND);
+        hand.pass(&mut router, running * SECOND);
+        router.write("second.active true").unwrap();
+        hand.pass(&mut router, SECOND);
+        let seen =
+            (number(&mut router, "c.count"), number(&mut router, "e.length"), number(&mut router, "e.drops"));
+        assert_eq!(seen, if whole { (1, 0, 0) } else { (0, 1, 1) }, "{still} {day} {running}");
+    }
+}
+
+#[test]
+fn rates_are_forgotten_over_a_standstill_and_measured_again() {
+    for meter in ["Counter", "BandwidthMeter(1000)", "Meter(1000)"] {
+        let more = if meter == "Counter" { "" } else { "m [1] -> Discard;" };
+        let text = format!("RatedSource(RATE 200, LENGTH 60) -> m :: {meter} -> Discard; {more}");
+        let (mut router, hand) = timed(&text).unwrap_or_else(|| panic!("{text}"));
+        let handler = if meter == "Counter" { "m.bit_rate" } else { "m.rate" };
+        let rate = |router: &mut Router| router.read(handler).unwrap().trim().parse::<f64>().unwrap();
+        hand.pass(&mut router, 2 * SECOND);
+        let before = rate(&mut router);
+        assert!(before > 0.0, "{meter}");
+        hand.jump(&mut router, 3600 * SECOND);
+        let after = rate(&mut router);
+        assert!(after <= before * 1.5, "{meter}: {before} before, {after} after");
+        hand.pass(&mut router, 2 * SECOND);
+        let again = rate(&mut router);
+        assert!(again > before / 2.0 && again < before * 2.0, "{meter}: {before} before, {again} afterwards");
+    }
+}
+
+thread_local! {
+    /// How long each packet was under way, in nanoseconds.
+    static UNDER_WAY: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+static ARRIVAL: Class = Class::new("Arrival", || Box::new(Arrival)).ports("1/0");
+
+struct Arrival;
+
+impl Element for Arrival {
+    fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
+        let now = cx.now();
+        UNDER_WAY.with_borrow_mut(|all| all.extend(burst.drain().map(|packet| now - packet.timestamp())));
+    }
+}
+
+/// Time that passes between any two readings: a processor that others use too.
+#[derive(Clone)]
+struct Descheduled(Rc<Cell<u64>>, Rc<Cell<u64>>);
+
+impl Time for Descheduled {
+    fn wall(&mut self) -> u64 {
+        self.steady() + 1_700_000_000 * SECOND
+    }
+
+    fn steady(&mut self) -> u64 {
+        let mut random = self.1.get();
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        self.1.set(random);
+        let passed = if random & 7 == 0 { random >> 8 & 0x7f_ffff } else { random >> 8 & 0xfff };
+        self.0.set(self.0.get() + passed);
+        self.0.get()
+    }
+
+    fn fork(&self) -> Box<dyn Time> {
+        Box::new(self.clone())
+    }
+}
+
+/// Elements that delay, up to the delay's number.
+const LINKS: &[&str] = &["LinkEmulator(DELAY ", "Queue -> DelayUnqueue(", "Queue -> LinkUnqueue("];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_packet_arrives_before_its_delay_is_over(
+        seed in 1u64..,
+        delay in 1u64..30,
+        burst in prop::sample::select(vec![1usize, 7, 64]),
+        link in prop::sample::select(LINKS),
+    ) {
+        let bandwidth = if link.contains("LinkUnqueue") { ", 100MBps" } else { "" };
+        let text = format!("TimedSource(0.001) -> SetTimestamp -> {link}{delay}ms{bandwidth}) -> Arrival");
+        let parsed = Source::new(&text, "config").read(&mut Anything);
+        let mut registry = ringway_elements::registry();
+        registry.add(&[&ARRIVAL]);
+        let time = Descheduled(Rc::new(Cell::new(1_000 * SECOND)), Rc::new(Cell::new(seed)));
+        let clock = Clock::Real(Box::new(time));
+        let options = Options { clock, ..Options::simulated(burst, Recorder::default(), &text) };
+        let mut router = Router::build(parsed.graph, &registry, options).unwrap();
+        UNDER_WAY.take();
+        for _ in 0..2000 {
+            router.turn();
+        }
+        let all = UNDER_WAY.take();
+        prop_assert!(all.len() > 20, "{text}: {} arrived", all.len());
+        let least = all.iter().min().unwrap();
+        prop_assert!(*least >= delay * 1_000_000, "{text}: {least} ns");
     }
 }

@@ -1,6 +1,7 @@
 //! Marked headers through every element that adds or removes bytes: each mark stays at its header, moves to a new one,
 //! or is cleared.
 use super::configuration::{arguments, sides};
+use proptest::prelude::*;
 use ringway_click::arg::Args;
 use ringway_click::{
     Class, Context, Element, Failed, Metadata, Options, Packet, PacketBurst, Recorder, Router, Task, Turn,
@@ -245,4 +246,69 @@ fn a_second_tag_moves_the_network_header() {
     assert_eq!(network("Strip(14) -> EtherVLANEncap(0x800, 1:1:1:1:1:1, 2:2:2:2:2:2, VLAN_ID 5)"), at(18));
     let stripped = network("VLANEncap(5) -> VLANEncap(6) -> StripEtherVLANHeader -> CheckIPHeader(4)");
     assert_eq!(stripped, (Some(-18), Some(4), Some(24)));
+}
+
+/// With what a packet begins.
+#[derive(Clone, Copy, PartialEq)]
+enum Front {
+    Ethernet,
+    Ip,
+    Other,
+}
+use Front::{Ethernet as Frame, Ip, Other};
+
+/// Elements that add bytes to packets or take some, the packets that they are for, and what they make of them.
+const ADD_OR_TAKE: &[(&str, &[Front], Front)] = &[
+    ("VLANEncap(VLAN_ID 100)", &[Frame], Frame),
+    ("VLANEncap(VLAN_ID 200, ETHERTYPE 0x88a8)", &[Frame], Frame),
+    ("VLANDecap", &[Frame], Frame),
+    ("Pad(100)", &[Frame], Frame),
+    ("StripEtherVLANHeader", &[Frame], Other),
+    ("Strip(14)", &[Frame], Other),
+    ("Strip(4)", &[Frame, Ip, Other], Other),
+    ("StripToNetworkHeader", &[Frame], Ip),
+    ("StripIPHeader", &[Frame, Ip], Other),
+    ("StripTransportHeader", &[Ip], Other),
+    ("VXLANEncap(1.2.3.4, 5.6.7.8, 5)", &[Frame], Ip),
+    ("EtherVLANEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2, 7)", &[Ip], Frame),
+    ("EtherEncap(0x0800, 1:1:1:1:1:1, 2:2:2:2:2:2)", &[Ip], Frame),
+    ("IPEncap(udp, 1.2.3.4, 5.6.7.8)", &[Ip, Other], Ip),
+    ("UDPIPEncap(1.2.3.4, 5, 5.6.7.8, 6)", &[Ip, Other], Ip),
+    ("IP6Encap(udp, ::1, ::2)", &[Ip, Other], Ip),
+    ("GREEncap(1.2.3.4, 5.6.7.8)", &[Ip], Ip),
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn marks_stay_at_headers_through_chains(
+        chain in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
+        of in 0usize..27,
+    ) {
+        let given = [given().swap_remove(of)];
+        let mut front = match given[0].stripped {
+            0 => Frame,
+            stripped if stripped == given[0].network => Ip,
+            _ => Other,
+        };
+        let mut text = "Marked".to_string();
+        for index in chain {
+            let fitting: Vec<_> = ADD_OR_TAKE.iter().filter(|(_, of, _)| of.contains(&front)).collect();
+            let (element, _, after) = fitting[index.index(fitting.len())];
+            (text, front) = (format!("{text} -> {element}"), *after);
+        }
+        let text = format!("{text} -> Seen");
+        let Some(seen) = run(&text, &given) else {
+            return Err(TestCaseError::fail(format!("{text}: it can't be built")));
+        };
+        for seen in seen {
+            if let Err(error) = seen.check() {
+                let Seen { start, end, mac, network, transport, buffer } = seen;
+                let bytes = &buffer[start..end];
+                let marks = (mac, network, transport);
+                return Err(TestCaseError::fail(format!("{text}: {error}: {marks:?} {bytes:02x?}")));
+            }
+        }
+    }
 }
