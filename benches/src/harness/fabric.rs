@@ -44,7 +44,8 @@ impl Harness {
         let page: Arc<Vec<Counters>> = Arc::new((0..queues).map(|_| Counters::default()).collect());
         let workers: Vec<Worker> = cores.iter().map(worker).collect();
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?, &[])?;
-        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096 });
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096, refuse_moves: false });
         fabric.add_switch(Switch { name: SWITCH.into(), lookup, forward_reserved: false })?;
         Ok(Harness { fabric, page, next: 0 })
     }

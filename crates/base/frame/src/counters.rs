@@ -49,7 +49,7 @@ reasons! {
     BadAddress = "bad-address",
     /// The operating system refused the frame.
     System = "system",
-    /// The frame's source address is a group address.
+    /// The frame's source address is a group address, or one known at another port of a switch that refuses moves.
     BadSource = "bad-source",
     /// Another worker held the destination's queue for longer than `hold`.
     Busy = "busy",

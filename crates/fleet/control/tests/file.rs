@@ -164,7 +164,7 @@ fn a_file_is_read_into_the_expected_fabric() {
     assert_eq!(fabric.name, "lab");
     assert_eq!(
         fabric.switches[0].lookup,
-        Kind::new("learning", &learning::Settings { ageing: 60, entries: 4096 })
+        Kind::new("learning", &learning::Settings { ageing: 60, entries: 4096, refuse_moves: false })
     );
     let a = fabric.port("a").unwrap();
     assert_eq!(

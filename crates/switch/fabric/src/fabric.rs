@@ -710,7 +710,8 @@ pub(crate) mod tests {
     fn a_change_does_not_affect_other_switches() {
         let mut fabric = started(&["w"], page());
         let entries = vec![(MacAddress([2, 0, 0, 0, 0, 1]), "a".into())];
-        let learning = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        let learning =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         for (name, lookup) in [("s", Kind::new("static", &fixed::Settings { entries })), ("t", learning)] {
             fabric.add_switch(spec::Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
         }
@@ -729,7 +730,8 @@ pub(crate) mod tests {
     fn a_failed_worker_is_replaced_and_its_ports_restart() {
         let page = page();
         let mut fabric = started(&["w0", "w1"], page.clone());
-        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         fabric.add_switch(spec::Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
         let mut add = |name: &str, worker: &str, counters, kind| {
             let port = Port::new(name, kind, Some(To::Switch("s".into())));

@@ -25,7 +25,7 @@ fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
     let name = "w0".to_string();
     let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
     let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
-    let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+    let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
     fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
     let guest = vhost_user::Settings {
         server: true,

@@ -50,7 +50,7 @@ impl Bench {
 }
 
 fn learning() -> Kind {
-    Kind::new("learning", &learning::Settings { ageing: 300, entries: 1024 })
+    Kind::new("learning", &learning::Settings { ageing: 300, entries: 1024, refuse_moves: false })
 }
 
 fn source(to: u8, from: u8) -> Kind {

@@ -66,7 +66,7 @@ fn fabric(page: &Arc<Vec<Counters>>, names: &[&str]) -> Fabric {
     let name = "w0".to_string();
     let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
     let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
-    let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+    let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
     fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
     for (counters, name) in (0..).zip(names) {
         let mac = Some(MacAddress([2, 0, 0, 0, 0, counters as u8]));
@@ -159,7 +159,8 @@ fn rings(page: &Arc<Vec<Counters>>) -> Fabric {
         ("sink", Kind::new("null", &()), "others"),
     ];
     for name in ["theirs", "others"] {
-        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
     }
     for (counters, (name, kind, switch)) in (0..).zip(ports) {

@@ -83,7 +83,8 @@ fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
         ("end", Kind::new("null", &()), "its"),
     ];
     for name in ["others", "its"] {
-        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
     }
     for (counters, (name, kind, switch)) in (0..).zip(ports) {

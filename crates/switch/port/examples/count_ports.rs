@@ -4,13 +4,15 @@
 //!   the system calls `read` and `writev` are the ports';
 //! - `iommu.lookup`: NUMBER translations of addresses in random order, among 256 pages: the instructions of
 //!   [`look_up`];
+//! - `wire.codec`: NUMBER frames of 64 bytes are put into VXLAN and taken out: the instructions of [`code`];
 //! - `iommu.map`: a page is mapped and unmapped NUMBER times, beside 256 others: those of [`map`].
 
 use ringway_frame::{Burst, CountersRef, Offload, Storage};
 use ringway_host::{map_region, memfd};
 use ringway_mem::iotlb::{Access, Editor, Lookaside, Lookup};
-use ringway_mem::{Memory, Reader, Translate, Turn};
+use ringway_mem::{Memory, Reader, SpanMut, Translate, Turn};
 use ringway_port::tap::{Config, Lost, TapPort};
+use ringway_port::wire::{Codec, Dscp, Encapsulation};
 use ringway_port::{Queue, Silent};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::error::Error;
@@ -102,6 +104,31 @@ fn map(editor: &mut Editor, number: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Puts a frame behind its outer header and takes it out, as a wire port does.
+#[inline(never)]
+fn code(codec: &Codec, frame: &[u8], datagram: &mut [u8], number: usize) -> usize {
+    let head = codec.header_len();
+    let mut taken = 0;
+    for _ in 0..number {
+        datagram[..head].copy_from_slice(&codec.header()[..head]);
+        datagram[head..][..frame.len()].copy_from_slice(frame);
+        let tos = codec.outer_tos(frame);
+        let inner = codec.decapsulate(SpanMut::of(&mut datagram[..head + frame.len()]), tos);
+        taken += usize::from(inner.is_ok_and(|inner| inner.len() == frame.len()));
+    }
+    taken
+}
+
+fn wire(number: usize) -> Result<(), Box<dyn Error>> {
+    let codec = Codec::new(Encapsulation::Vxlan, 7, Dscp::Inherit);
+    let mut frame = [1; 64];
+    frame[12..16].copy_from_slice(&[8, 0, 0x45, 2]);
+    match code(&codec, &frame, &mut [0; 256], number) == number {
+        true => Ok(()),
+        false => Err("a frame was refused".into()),
+    }
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [case, number] = &words[..] else { return Err("a case and a number are needed".into()) };
@@ -119,6 +146,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let found = look_up(&table()?, &sought);
             if found == number { Ok(()) } else { Err("a mapped page was not found".into()) }
         }
+        "wire.codec" => wire(number),
         "iommu.map" => map(&mut table()?, number),
         case => tap(case.strip_prefix("tap.").ok_or("unknown case")?.parse()?, number),
     }

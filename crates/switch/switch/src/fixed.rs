@@ -100,6 +100,8 @@ impl Lookup for Static {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringway_frame::{BURST, Offload, Storage};
+    use ringway_mem::Span;
 
     #[test]
     fn all_configured_addresses_fit() {
@@ -108,6 +110,27 @@ mod tests {
             let entries: Vec<_> = (0..count).map(|n| (mac(n), (n % 7) as PortId)).collect();
             let (table, rejected) = Static::new(&entries, 8, 1);
             assert_eq!((table.entries(0).len(), rejected.len()), (entries.len(), 0));
+        }
+    }
+
+    #[test]
+    fn frames_between_neighbours_are_not_forwarded_unless_asked() {
+        let group = |last: u8| {
+            let mut frame = [0; 60];
+            frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, last]);
+            frame
+        };
+        for (forward_reserved, expected) in [(false, RESERVED), (true, FLOOD)] {
+            let lookup = Static { forward_reserved, ..Static::new(&[], 8, 1).0 };
+            let mut storage = Storage::default();
+            let mut burst = Burst::begin(&mut storage);
+            let frames = [group(0), group(1), group(0xf), group(0x10)];
+            for frame in &frames {
+                burst.push(Offload::default(), Span::of(frame)).unwrap();
+            }
+            let mut verdicts = [0; BURST];
+            lookup.lookup(&burst, 1, 0, &mut verdicts);
+            assert_eq!(verdicts[..4], [expected, expected, expected, FLOOD]);
         }
     }
 }

@@ -147,4 +147,19 @@ mod tests {
         let empty = Hash::new(Vec::new(), 9, FlowHash::new(5));
         assert_eq!(look_up(&empty, 9, &forth), [NOWHERE; 64]);
     }
+
+    #[test]
+    fn frames_between_neighbours_are_not_forwarded_unless_asked() {
+        let group = |last: u8| {
+            let mut frame = [0; 60];
+            frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, last]);
+            frame
+        };
+        let frames = [group(0), group(1), group(0xf), group(0x10)];
+        let lookup = Hash::new(vec![1], 9, FlowHash::new(5));
+        assert_eq!(look_up(&lookup, 9, &frames), [RESERVED, RESERVED, RESERVED, 1]);
+        assert_eq!(look_up(&lookup, 1, &frames), [RESERVED, RESERVED, RESERVED, 9]);
+        let lookup = Hash { forward_reserved: true, ..lookup };
+        assert_eq!(look_up(&lookup, 9, &frames), [1; 4]);
+    }
 }

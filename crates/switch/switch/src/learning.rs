@@ -2,8 +2,8 @@
 
 use crate::station::{Begin, vlan_of};
 use crate::{
-    Entry, FLOOD, INVALID, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId,
-    RESERVED, Station, Table, Verdicts,
+    Entry, FLOOD, FOREIGN, INVALID, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE,
+    PortId, RESERVED, Station, Table, Verdicts,
 };
 use ringway_frame::Burst;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,9 @@ pub struct Settings {
     pub ageing: u32,
     /// Number of addresses that the table can hold.
     pub entries: u32,
+    /// Whether frames from an address that is known at another port are dropped; otherwise the address moves.
+    #[serde(default)]
+    pub refuse_moves: bool,
 }
 
 struct Learner {
@@ -36,8 +39,11 @@ struct Learner {
 impl LookupFactory for Learner {
     /// Returns the same lookup each time, which keeps the learned addresses of other ports.
     fn make(&mut self, context: &LookupContext<'_>) -> Arc<dyn Lookup> {
-        let Learner { settings: Settings { ageing, entries }, learning } = self;
-        let table = || Table::new(*entries, context.ports, *ageing, QUOTA.min(*entries), context.seed);
+        let Learner { settings: Settings { ageing, entries, refuse_moves }, learning } = self;
+        let table = || {
+            Table::new(*entries, context.ports, *ageing, QUOTA.min(*entries), context.seed)
+                .refuse_moves(*refuse_moves)
+        };
         let new = || Arc::new(Learning::new(table(), context.forward_reserved));
         learning.get_or_insert_with(new).clone()
     }
@@ -75,7 +81,7 @@ impl Lookup for Learning {
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32 {
         let (second, mut moved, mut vlan) = (second(now), 0, 0);
         // Frames of a burst mostly have the same addresses, so the last results are reused.
-        let (mut last_begin, mut is_tagged, mut source_ok) = (Begin::NONE, false, false);
+        let (mut last_begin, mut is_tagged, mut refusal) = (Begin::NONE, false, None);
         let (mut last_destination, mut port) = (Mac(u64::MAX), NOWHERE);
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             let head = burst.head(index);
@@ -87,10 +93,13 @@ impl Lookup for Learning {
                     (vlan, last_destination) = (of_frame, Mac(u64::MAX));
                 }
                 let source = begin.source();
-                source_ok = !source.is_group();
-                if source_ok && source.0 != 0 {
-                    let learned = self.table.learn(Station::new(source, vlan), from, second);
-                    moved += u32::from(learned == Learned::Moved);
+                refusal = source.is_group().then_some(INVALID);
+                if refusal.is_none() && source.0 != 0 {
+                    match self.table.learn(Station::new(source, vlan), from, second) {
+                        Learned::Known | Learned::New | Learned::Refused => {}
+                        Learned::Moved => moved += 1,
+                        Learned::Foreign => (moved, refusal) = (moved + 1, Some(FOREIGN)),
+                    }
                 }
             }
             if destination != last_destination {
@@ -101,7 +110,7 @@ impl Lookup for Learning {
                     self.table.find(Station::new(destination, vlan), second).unwrap_or(FLOOD)
                 };
             }
-            *verdict = if source_ok { port } else { INVALID };
+            *verdict = refusal.unwrap_or(port);
         }
         moved
     }
@@ -118,8 +127,11 @@ impl Lookup for Learning {
         let own = (source.0 != 0).then(|| Station::new(source, vlan));
         let to = Station::new(destination, vlan);
         let (learned, found) = self.table.preview(own.map(|own| (own, from)), to, second);
-        verdicts[0] =
-            if destination.is_group() { self.of_group(destination) } else { found.unwrap_or(FLOOD) };
+        verdicts[0] = match learned {
+            Some(Learned::Foreign) => FOREIGN,
+            _ if destination.is_group() => self.of_group(destination),
+            _ => found.unwrap_or(FLOOD),
+        };
         learned
     }
 
@@ -207,6 +219,21 @@ mod tests {
         assert_eq!(look_up(&lookup, 2, &[frame(1, 3)]).1, 0);
         lookup.forget_port(2);
         assert_eq!(look_up(&lookup, 1, &[frame(2, 1)]).1, 0, "its port's peer was gone");
+    }
+
+    #[test]
+    fn an_address_moves_only_when_its_port_is_gone_if_moves_are_refused() {
+        let lookup = Learning::new(Table::new(64, 8, 300, 64, 3).refuse_moves(true), false);
+        assert_eq!(verdicts(&lookup, 1, &[frame(2, 1)]), [FLOOD]);
+        assert_eq!(verdicts(&lookup, 2, &[frame(1, 2)]), [1]);
+        // Port 3 sends from port 1's address, between frames of its own.
+        let frames = [frame(2, 3), frame(2, 1), frame(2, 1), frame(2, 3)];
+        assert_eq!(verdicts(&lookup, 3, &frames), [2, FOREIGN, FOREIGN, 2]);
+        assert_eq!(look_up(&lookup, 3, &[frame(2, 1)]).1, 1, "it is counted");
+        assert_eq!(verdicts(&lookup, 2, &[frame(1, 2)]), [1], "it stays where it is");
+        lookup.forget_port(1);
+        assert_eq!(verdicts(&lookup, 3, &[frame(2, 1)]), [2]);
+        assert_eq!(verdicts(&lookup, 2, &[frame(1, 2)]), [3]);
     }
 
     #[test]

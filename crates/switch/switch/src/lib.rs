@@ -38,10 +38,13 @@ pub const NOWHERE: PortId = u16::MAX - 1;
 pub const INVALID: PortId = u16::MAX - 2;
 /// Instead of a port: the frame is one of a protocol between neighbours (IEEE 802.1Q, 8.6.3) and is dropped.
 pub const RESERVED: PortId = u16::MAX - 3;
+/// Instead of a port: the frame's source address is that of another port, which the switch refuses; it is dropped.
+pub const FOREIGN: PortId = u16::MAX - 4;
 /// Limit of port numbers.
 pub const PORTS: usize = 65_000;
 
-/// The verdicts on a burst, one per frame: a port's number, [`FLOOD`], [`NOWHERE`], [`INVALID`] or [`RESERVED`].
+/// The verdicts on a burst, one per frame: a port's number, [`FLOOD`], [`NOWHERE`], [`INVALID`],
+/// [`RESERVED`] or [`FOREIGN`].
 pub type Verdicts = [PortId; BURST];
 
 /// Finds the destination ports of frames.

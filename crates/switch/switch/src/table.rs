@@ -45,6 +45,8 @@ pub enum Learned {
     Moved,
     /// The table has no room for the station, or the station is static.
     Refused,
+    /// The station is known at another port, and the table lets none move ([`Table::refuse_moves`]).
+    Foreign,
 }
 
 /// A table of fixed size, written by all workers without a lock.
@@ -57,6 +59,7 @@ pub struct Table {
     factor: u64,
     ageing: u32,
     quota: u32,
+    refuses_moves: bool,
     /// Number of addresses of each port.
     counts: Box<[AtomicU32]>,
 }
@@ -118,6 +121,7 @@ impl Table {
             mask: seed.rotate_left(32) << UNUSED,
             factor: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             ageing,
+            refuses_moves: false,
             quota,
             counts: (0..ports.min(crate::PORTS)).map(|_| AtomicU32::new(0)).collect(),
         }
@@ -170,6 +174,13 @@ impl Table {
         None
     }
 
+    /// Lets no station move to another port while it is known at one. Attack: a peer that takes another one's frames
+    /// by sending from its address.
+    #[must_use]
+    pub fn refuse_moves(self, refuses_moves: bool) -> Table {
+        Table { refuses_moves, ..self }
+    }
+
     /// Records that `station` sent a frame from `port` in `second`.
     #[inline]
     pub fn learn(&self, station: Station, port: PortId, second: u32) -> Learned {
@@ -192,14 +203,15 @@ impl Table {
     #[cold]
     fn learn_new(&self, bucket: &Bucket, new: u64, second: u32) -> Learned {
         match self.choose(bucket, new, second) {
-            Some((way, found, learned)) if self.replace(bucket, way, found, new, second) => learned,
-            _ => Learned::Refused,
+            Ok((way, found, learned)) if self.replace(bucket, way, found, new, second) => learned,
+            Ok(_) => Learned::Refused,
+            Err(refusal) => refusal,
         }
     }
 
-    /// The way of the bucket in which a new key shall be, the key that it replaces there, and what that is; `None` if
-    /// it is refused.
-    fn choose(&self, bucket: &Bucket, new: u64, second: u32) -> Option<(usize, u64, Learned)> {
+    /// The way of the bucket in which a new key shall be, the key that it replaces there, and what that is; or how it
+    /// is refused.
+    fn choose(&self, bucket: &Bucket, new: u64, second: u32) -> Result<(usize, u64, Learned), Learned> {
         let port = port_of(new);
         let (mut candidate, mut is_free) = (None, false);
         for way in 0..WAYS {
@@ -209,8 +221,12 @@ impl Table {
                 // The station moved to another port; static addresses don't move. Attack: sending from other
                 // ports' addresses to exceed the quota.
                 let moves = seen != STATIC && !self.is_full(port);
-                let learned = if self.is_live(seen, second) { Learned::Moved } else { Learned::New };
-                return moves.then_some((way, found, learned));
+                return match self.is_live(seen, second) {
+                    true if self.refuses_moves => Err(Learned::Foreign),
+                    _ if !moves => Err(Learned::Refused),
+                    true => Ok((way, found, Learned::Moved)),
+                    false => Ok((way, found, Learned::New)),
+                };
             }
             let free = found == 0 || !self.is_live(seen, second);
             let own = port_of(found) == port && seen != STATIC;
@@ -220,9 +236,9 @@ impl Table {
         }
         // Attack: sending from many addresses to evict other ports' addresses. After a peer has filled its
         // quota, it can only replace its own addresses.
-        let (way, found) = candidate?;
+        let (way, found) = candidate.ok_or(Learned::Refused)?;
         let is_refused = self.is_full(port) && (found == 0 || port_of(found) != port);
-        (!is_refused).then_some((way, found, Learned::New))
+        if is_refused { Err(Learned::Refused) } else { Ok((way, found, Learned::New)) }
     }
 
     /// What [`Table::learn`] of `source`, a station at a port, would do, and [`Table::find`] of `to` after it. Changes
@@ -241,8 +257,9 @@ impl Table {
             // The station is seen again, and so alive.
             return (Some(Learned::Known), if source == to { Some(port) } else { found });
         }
-        let Some((_, replaced, learned)) = self.choose(bucket, new, second) else {
-            return (Some(Learned::Refused), found);
+        let (_, replaced, learned) = match self.choose(bucket, new, second) {
+            Ok(chosen) => chosen,
+            Err(refusal) => return (Some(refusal), found),
         };
         let wanted = self.scramble(to);
         let is_replaced = core::ptr::eq(bucket, self.bucket(wanted)) && names(replaced, tag(wanted));

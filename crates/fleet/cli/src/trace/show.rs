@@ -92,6 +92,7 @@ fn table(hop: &HopView) -> String {
         "flooded" => "the destination is a group, or unknown: to every other port".into(),
         "unknown" => "the destination is unknown".into(),
         "reserved" => "the destination is reserved for protocols between neighbours".into(),
+        "foreign" => "the source is known at another port, and the switch refuses moves".into(),
         "invalid" => "the source is a group address".into(),
         "patch" => format!("to {first}"),
         "instance" => format!("the flow is that of {first}"),

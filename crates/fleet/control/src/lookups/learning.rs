@@ -17,6 +17,7 @@ impl LookupKeys for Learning {
         let settings = Settings {
             ageing: ageing.map_or(300, |nanoseconds| (nanoseconds / 1_000_000_000) as u32),
             entries: section.number("entries", 1..=1 << 20).unwrap_or(4096) as u32,
+            refuse_moves: section.boolean("refuse-moves").unwrap_or(false),
         };
         Kind::new(self.name(), &settings)
     }

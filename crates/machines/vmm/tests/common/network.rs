@@ -63,7 +63,8 @@ impl Network {
         let worker = Worker { name: "one".into(), core: None, poll: Poll::Adaptive, spin: 50_000, hold };
         let page: Arc<Vec<Counters>> = Arc::new(ports.iter().map(|_| Counters::default()).collect());
         let mut fabric = Fabric::start(&[worker], page, 1, &[]).unwrap();
-        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         fabric.add_switch(Switch { name: "main".into(), lookup, forward_reserved: false }).unwrap();
         let mut first = 0;
         let doors = ports.iter().map(|&(name, (_, card, _))| {

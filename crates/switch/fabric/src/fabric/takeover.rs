@@ -256,7 +256,8 @@ mod tests {
     /// Workers, of which the first, `w`, has a source, a sink, and a port whose queue blocks.
     fn fabric(workers: &[&str], page: &Arc<Vec<ringway_frame::Counters>>) -> (Fabric, Control) {
         let mut fabric = started(workers, page.clone());
-        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
         let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
         let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
@@ -429,7 +430,8 @@ mod tests {
     fn while_a_receivers_memory_blocks_only_its_sender_waits() {
         let page = Arc::new((0..5).map(|_| Default::default()).collect());
         let (mut fabric, _) = fabric(&["w"], &page);
-        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64 });
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         fabric.add_switch(Switch { name: "t".into(), lookup, forward_reserved: false }).unwrap();
         let (to, from) = (MacAddress([2, 0, 0, 0, 0, 4]), MacAddress([2, 0, 0, 0, 0, 3]));
         let load = source::Settings { size: 64, to, from, rate: Some(10_000) };

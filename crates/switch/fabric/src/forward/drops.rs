@@ -5,7 +5,7 @@ use super::wait::Cut;
 use super::{Delivery, Destination, ETHERNET};
 use crate::topology::{RxSlot, Topology};
 use ringway_frame::Reason;
-use ringway_switch::{INVALID, List, NOWHERE, PortId, RESERVED};
+use ringway_switch::{FOREIGN, INVALID, List, NOWHERE, PortId, RESERVED};
 use std::sync::TryLockError;
 
 impl Delivery<'_, '_, '_> {
@@ -75,7 +75,7 @@ pub(super) fn without_destination(
 ) -> Option<Reason> {
     match verdict {
         NOWHERE if len < ETHERNET => Some(Reason::Short),
-        INVALID => Some(Reason::BadSource),
+        INVALID | FOREIGN => Some(Reason::BadSource),
         RESERVED => Some(Reason::Reserved),
         port if port == from => Some(Reason::Hairpin),
         port if topology.port(port).is_none() => Some(Reason::NoPort),

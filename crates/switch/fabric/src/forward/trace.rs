@@ -9,7 +9,7 @@ use crate::topology::{Port, RxSlot, Target, Topology};
 use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
 use ringway_mem::{Published, Span, Turn};
 use ringway_port::offload::{Completer, Outcome};
-use ringway_switch::{FLOOD, INVALID, Learned, NOWHERE, PortId, RESERVED, Station};
+use ringway_switch::{FLOOD, FOREIGN, INVALID, Learned, NOWHERE, PortId, RESERVED, Station};
 use std::sync::Arc;
 
 /// Destinations that are looked at. Attack: a frame that is flooded to 4096 ports, each of which must be locked, and
@@ -139,7 +139,7 @@ impl Forwarder {
 fn with_learned(verdict: PortId, burst: &Burst<'_>, learned: &[(Station, PortId)]) -> PortId {
     let to = Station::destination(burst.head(0));
     let known = learned.iter().find(|(station, _)| *station == to && !to.mac().is_group());
-    known.filter(|_| verdict != INVALID).map_or(verdict, |(_, port)| *port)
+    known.filter(|_| !matches!(verdict, INVALID | FOREIGN)).map_or(verdict, |(_, port)| *port)
 }
 
 /// What a lookup found for a frame.
@@ -155,6 +155,7 @@ pub(super) fn lookup_name(target: &Target, verdict: PortId) -> &'static str {
         NOWHERE => "unknown",
         INVALID => "invalid",
         RESERVED => "reserved",
+        FOREIGN => "foreign",
         _ => "known",
     }
 }
