@@ -6,7 +6,8 @@
 # passes, the module counts as failed all the same, except in continuous integration (CI=true): a machine that others
 # use too may stand still for longer than a peer waits.
 # A program that takes longer than TEST_LIMIT seconds (1200) is stopped; what it printed names the tests that hang.
-# With ASIDE, a folder of scripts/aside.sh, programs that simulate run beside the others, for which they don't wait.
+# With ASIDE, a folder of scripts/aside.sh, programs that simulate, and modules that compile, run beside the others,
+# which don't wait for them.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 first_runs=${CARGO_TARGET_DIR:-$root/target}/first-runs
@@ -24,34 +25,46 @@ timed() {
   return "$code"
 }
 
+# `in_module PROGRAM MODULE TEST...` runs the tests of a module, those with real peers a second time if they fail.
+in_module() {
+  local program=$1 module=$2 kept=$first_runs/$package-$2.txt
+  local unsteady="unsteady: $package $module passed only in its second run"
+  shift 2
+  echo "module $module"
+  if [[ $package != tests && $package != cli ]]; then
+    timed "$module" "$program" --exact "$@"
+    return
+  fi
+  mkdir -p "$first_runs"
+  timed "$module" "$program" --exact "$@" 2>&1 | tee "$kept"
+  [ "${PIPESTATUS[0]}" -ne 0 ] || { rm -f "$kept"; return 0; }
+  echo "again: $package $module; its first run is in $kept"
+  timed "$module, again" "$program" --exact "$@" || return 101
+  if [ -z "${CI:-}" ]; then
+    echo "$unsteady, and counts as failed; its first run is in $kept"
+    return 101
+  fi
+  echo "$unsteady; its first run is in $kept"
+}
+
+# Modules that compile programs for most of their time.
+compiles=" cli/tiny cli/pcap_library sockets/examples "
+
 # Runs a program, all of it or module by module.
 whole() {
   if [ "$name" != integration ]; then
     timed "$name" "$@"
     return
   fi
-  local code=0 tests of_module module kept unsteady
+  local code=0 tests of_module module
   mapfile -t tests < <("$@" --list --format terse | sed -n 's/: test$//p')
   for module in $(printf '%s\n' "${tests[@]%%::*}" | uniq); do
     mapfile -t of_module < <(printf '%s\n' "${tests[@]}" | grep "^$module::")
-    echo "module $module"
-    if [[ $package != tests && $package != cli ]]; then
-      timed "$module" "$1" --exact "${of_module[@]}" || code=101
-      continue
-    fi
-    mkdir -p "$first_runs"
-    kept=$first_runs/$package-$module.txt
-    unsteady="unsteady: $package $module passed only in its second run"
-    timed "$module" "$1" --exact "${of_module[@]}" 2>&1 | tee "$kept"
-    [ "${PIPESTATUS[0]}" -ne 0 ] || { rm -f "$kept"; continue; }
-    echo "again: $package $module; its first run is in $kept"
-    if ! timed "$module, again" "$1" --exact "${of_module[@]}"; then
-      code=101
-    elif [ -z "${CI:-}" ]; then
-      echo "$unsteady, and counts as failed; its first run is in $kept"
-      code=101
+    if [[ -n ${ASIDE:-} && $compiles == *" $package/$module "* ]]; then
+      . "$root/scripts/aside.sh"
+      aside "$package $module" in_module "$1" "$module" "${of_module[@]}"
     else
-      echo "$unsteady; its first run is in $kept"
+      in_module "$1" "$module" "${of_module[@]}" || code=101
     fi
   done
   return "$code"
