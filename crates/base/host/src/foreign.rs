@@ -92,6 +92,9 @@ fn is_memfd(file: &OwnedFd) -> bool {
 mod tests {
     use super::*;
 
+    /// Of `fcntl.h`; the signal that announces the end of a lease.
+    const F_SETSIG: i32 = 10;
+
     fn number(file: &impl AsRawFd) -> u32 {
         file.as_raw_fd().cast_unsigned()
     }
@@ -115,6 +118,27 @@ mod tests {
         assert!(
             memory_of(ours, 1 << 30).is_err() && memory_of(0, 0).is_err() && memory_of(u32::MAX, 0).is_err()
         );
+    }
+
+    /// Attack: a lease on a file, which keeps everybody who opens it waiting for up to 45 seconds.
+    #[test]
+    fn a_file_with_a_lease_is_refused_at_once() {
+        let path = std::env::temp_dir().join(format!("ringway-lease-{}", std::process::id()));
+        std::fs::write(&path, [0; 4096]).unwrap();
+        let leased = std::fs::File::open(&path).unwrap();
+        // SAFETY: a call on a descriptor that is open here, without pointers.
+        let lease = unsafe { libc::fcntl(leased.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) };
+        assert_eq!(lease, 0, "{}", std::io::Error::last_os_error());
+        // The kernel announces a break of the lease by this signal, which would end the test.
+        // SAFETY: as above.
+        unsafe { libc::fcntl(leased.as_raw_fd(), F_SETSIG, libc::SIGURG) };
+        let begin = std::time::Instant::now();
+        let ours = std::process::id();
+        for refused in [memory_of(ours, number(&leased)), open_memory(ours, number(&leased))] {
+            assert!(refused.is_err(), "{refused:?}");
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(5), "nobody waited for the lease");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -128,6 +128,19 @@ pub fn gateway(text: &str, own: Option<&[IpNet]>) -> Result<IpAddr, Wrong> {
     Ok(address)
 }
 
+/// The address of a server of a host's network or behind it, such as a name server.
+///
+/// # Errors
+/// The text is none, or no single host can have the address.
+pub fn server(text: &str) -> Result<IpAddr, Wrong> {
+    let fix = "write the server's address, such as \"10.0.0.1\"";
+    let none =
+        |advice: Option<&str>| (format!("{} is no address", shown(text)), advice.unwrap_or(fix).into());
+    let address = ip(text).map_err(none)?;
+    host(address).map_err(|what| (what, fix.to_string()))?;
+    Ok(address)
+}
+
 /// An IP address in its usual form; otherwise advice, if the text is one in another form.
 fn ip(text: &str) -> Result<IpAddr, Option<&'static str>> {
     let is_octal = |part: &str| {

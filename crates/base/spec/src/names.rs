@@ -62,6 +62,11 @@ pub fn interface(text: &str) -> Result<&str, Wrong> {
     if text == "." || text == ".." {
         return wrong("it would be a folder in /sys/class/net; write a name such as \"rw0\"".into());
     }
+    // Linux creates `lo` in every namespace, and has folders of settings for all interfaces and for new ones; the
+    // driver of bonds has a file beside the interfaces.
+    if matches!(text, "lo" | "all" | "default" | "bonding_masters") {
+        return wrong("Linux uses this name itself; write a name such as \"rw0\"".into());
+    }
     if text.contains('%') {
         return wrong("Linux replaces `%d` by a number; write the number".into());
     }
@@ -207,6 +212,11 @@ mod tests {
         let replaced = interface("rw%d").unwrap_err();
         assert_eq!(replaced.0, "an interface can't be called \"rw%d\"");
         assert_eq!(replaced.1, "Linux replaces `%d` by a number; write the number");
+        for reserved in ["lo", "all", "default", "bonding_masters"] {
+            let (what, fix) = interface(reserved).unwrap_err();
+            assert_eq!(what, format!("an interface can't be called \"{reserved}\""));
+            assert_eq!(fix, "Linux uses this name itself; write a name such as \"rw0\"");
+        }
         assert_eq!(interface("interface-of-mine").unwrap_err().1, "it has 17 bytes; use 15 at most");
         assert_eq!(name(&"x".repeat(1 << 20)).unwrap_err().0.len(), SHOWN + "\"...\" can't be a name".len());
     }

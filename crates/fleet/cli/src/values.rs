@@ -1,7 +1,8 @@
 //! Values of the command line's arguments. Errors say what to write; clap shows the text before them.
 
+use ringway_exec::Cidr;
 use ringway_spec::{addresses, names};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 /// Reads the name of a part of a fabric.
@@ -12,6 +13,27 @@ pub fn name(text: &str) -> Result<String, String> {
 /// Reads an address with a port.
 pub fn endpoint(text: &str) -> Result<SocketAddr, String> {
     addresses::endpoint(text).map_err(|(_, fix)| fix)
+}
+
+/// Reads the address of an interface with the length of its prefix.
+pub fn interface_address(text: &str) -> Result<Cidr, String> {
+    let net = addresses::interface_address(text).map_err(both)?;
+    Ok(Cidr::new(net.addr(), net.prefix_len()))
+}
+
+/// Reads the address of a gateway.
+pub fn gateway(text: &str) -> Result<IpAddr, String> {
+    addresses::gateway(text, None).map_err(both)
+}
+
+/// Reads the address of a server.
+pub fn server(text: &str) -> Result<IpAddr, String> {
+    addresses::server(text).map_err(both)
+}
+
+/// What is wrong and what to do.
+fn both((what, fix): (String, String)) -> String {
+    format!("{what}; {fix}")
 }
 
 /// Reads a whole number.

@@ -67,6 +67,19 @@ fn wrong_words_are_explained() {
     fails(&["--stack", "kernel", "--direct"], 1, "--direct is for --stack native");
     fails(&["--stack", "linux", "--name", "a"], 1, "with others, use Linux's own tools");
     fails(&["--port", "a", "--address", "10.0.0.2/24"], 4, "no fabric is up");
+    for (words, part) in [
+        (["--address", "10.0.0.255/24"], "10.0.0.255 is the broadcast address of the network 10.0.0.0/24"),
+        (["--address", "10.0.0.0/24"], "10.0.0.0 is the address of the network"),
+        (["--address", "224.0.0.1/24"], "224.0.0.1 is a multicast address"),
+        (["--address", "010.0.0.1/24"], "leave out leading zeros"),
+        (["--address", "::/64"], ":: is the unspecified address"),
+        (["--gateway", "224.0.0.1"], "224.0.0.1 is a multicast address"),
+        (["--gateway", "127.0.0.1"], "127.0.0.1 is a loopback address"),
+        (["--dns", "0.0.0.0"], "0.0.0.0 is the unspecified address"),
+        (["--dns", "a.b"], "write the server's address, such as \"10.0.0.1\""),
+    ] {
+        fails(&words, 2, part);
+    }
 }
 
 #[test]

@@ -192,6 +192,21 @@ fn a_function_is_created_changed_and_destroyed(isolation: &str) {
     }
     assert_eq!(count("d.count"), "1");
 
+    packets_that_an_element_holds_arrive_after_an_update(&lab, &mut client, &mut server);
+    write(&WIRE.replace("c :: Counter", "c :: Counter -> d :: Counter"));
+    lab.ok(&["function", "update", "wire", "new.click"]);
+    its_graph_shows_the_packets(&lab, &mut client, &mut server);
+
+    lab.ok(&["function", "destroy", "wire"]);
+    assert_eq!((function(&lab, "wire"), lab.fails(&["function", "destroy", "wire"]).0), (None, 5));
+    let again = format!("{WIRE} TimedSource(0.005) -> ticks :: Counter -> Discard;");
+    lab.ok(&create("again", &again, &both, isolation));
+    a_suspended_source_is_made_up_for_a_second(&lab, "again");
+    assert_eq!(lab.ok(&["apply", "lab.toml"]), "remove function again\n", "its file does not have it");
+}
+
+fn its_graph_shows_the_packets(lab: &Lab, client: &mut Host, server: &mut Host) {
+    let frame = |last: u8| [&[2; 12][..], &[8, 0], &[last; 40]].concat();
     let drawn = lab.ok(&["function", "graph", "wire", "--seconds", "0.1"]);
     assert!(drawn.starts_with("<svg ") && drawn.contains(">FromPort@1<") && drawn.contains(">d<"), "{drawn}");
     lab.ok(&["function", "write", "wire", "profile", "true"]);
@@ -201,13 +216,27 @@ fn a_function_is_created_changed_and_destroyed(isolation: &str) {
     let passed: Vec<u64> =
         graph["connections"].as_array().unwrap().iter().map(|c| c["packets"].as_u64().unwrap()).collect();
     assert_eq!(passed.iter().sum::<u64>(), 3, "one frame passed three connections: {graph}");
+}
 
-    lab.ok(&["function", "destroy", "wire"]);
-    assert_eq!((function(&lab, "wire"), lab.fails(&["function", "destroy", "wire"]).0), (None, 5));
-    let again = format!("{WIRE} TimedSource(0.005) -> ticks :: Counter -> Discard;");
-    lab.ok(&create("again", &again, &both, isolation));
-    a_suspended_source_is_made_up_for_a_second(&lab, "again");
-    assert_eq!(lab.ok(&["apply", "lab.toml"]), "remove function again\n", "its file does not have it");
+/// Ten frames are on an emulated link inside the function `wire` when its configuration is replaced.
+fn packets_that_an_element_holds_arrive_after_an_update(lab: &Lab, client: &mut Host, server: &mut Host) {
+    let link = |delay: &str| format!("c :: Counter -> l :: LinkEmulator(DELAY {delay})");
+    let update = |with: &str| {
+        std::fs::write(lab.folder.join("held.click"), WIRE.replace("c :: Counter", with)).unwrap();
+        lab.ok(&["function", "update", "wire", "held.click"]);
+    };
+    update(&link("2s"));
+    let frame = |last: u8| [&[2; 12][..], &[8, 0], &[last; 40]].concat();
+    let read = |handler: &str| lab.ok(&["function", "read", "wire", handler]).trim().parse::<u64>().unwrap();
+    let before = read("c.count");
+    (100..110).for_each(|number| client.send(&frame(number)));
+    until("they are on the link", || read("c.count") == before + 10);
+    let waiting = read("l.received") - read("l.sent");
+    update(&format!("{} -> late :: Counter", link("1ms")));
+    assert_eq!((read("c.count"), read("l.received")), (before + 10, 10), "counters go on");
+    let arrived: Vec<_> = (100..110).map(|_| server.next(BOUND)).collect();
+    assert_eq!(arrived, (100..110).map(|number| Some(frame(number))).collect::<Vec<_>>());
+    assert!(read("late.count") >= waiting.min(1), "{waiting} waited");
 }
 
 /// Overdue packets of a source that is due every 5 ms, in a function that was suspended for two seconds.

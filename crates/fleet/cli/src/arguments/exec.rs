@@ -1,6 +1,6 @@
 //! `ringway exec`.
 
-use crate::values::name;
+use crate::values::{gateway, interface_address, name, server};
 use clap::{Args, ValueEnum};
 use ringway_exec::{Cidr, Limit};
 use std::ffi::OsString;
@@ -36,13 +36,13 @@ pub struct Exec {
     #[arg(long, value_name = "PORT")]
     pub port: Option<String>,
     /// An address and the length of its prefix; may be given several times. Required with --port.
-    #[arg(long, value_name = "ADDRESS/PREFIX")]
+    #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = interface_address)]
     pub address: Vec<Cidr>,
     /// The gateway to other networks; one for each version of IP.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = gateway)]
     pub gateway: Vec<IpAddr>,
     /// A name server; may be given several times.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = server)]
     pub dns: Vec<IpAddr>,
     /// Largest IP packet in bytes.
     #[arg(long, default_value_t = 1500, value_name = "BYTES",

@@ -21,10 +21,10 @@ pub fn program(mut section: Section<'_>, diagnostics: &Diagnostics, fabric: &mut
     let own: Vec<_> = addresses_of(&mut section);
     let gateways = gateways_of(&mut section, &own);
     let dns = section.strings("dns", "[\"10.0.0.1\"]").unwrap_or_default();
-    let dns = dns.iter().enumerate().filter_map(|(at, text)| {
-        let wrong = |_| (format!("\"{text}\" is not an address"), "write one, such as 10.0.0.1".to_string());
-        section.checked(&format!("dns.{at}"), text.parse().map_err(wrong))
-    });
+    let dns = dns
+        .iter()
+        .enumerate()
+        .filter_map(|(at, text)| section.checked(&format!("dns.{at}"), addresses::server(text)));
     let dns = dns.collect();
     let stack = section.word("stack", ProgramStack::ALL).unwrap_or_default();
     let cc = match stack {

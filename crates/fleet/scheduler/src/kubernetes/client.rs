@@ -24,8 +24,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(30);
 /// Time without data after which the connection is probed; a vanished host is detected within a minute.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Attack: an endless answer. Largest size in bytes of one to GET, which may be a list of all objects, and of others.
-const LARGEST: usize = 256 << 20;
+/// Attack: an endless answer. Largest size in bytes of one to GET, which may be a page of a list, and of others.
+const LARGEST: usize = 32 << 20;
 const LARGEST_REPLY: usize = 4 << 20;
 
 /// Why a request to the API server failed.
