@@ -17,6 +17,7 @@ pub mod pipe;
 mod relay;
 pub mod ring;
 pub mod ring_pci;
+mod session_loop;
 mod session_socket;
 pub mod source;
 pub mod tap;

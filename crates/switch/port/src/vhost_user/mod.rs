@@ -21,6 +21,7 @@ mod usage;
 mod vring;
 
 pub use backend::{Backend, BackendError};
+use device::Guest;
 pub(crate) use device::{Mapped, SharedMemory};
 pub use offer::Without;
 pub use peer::{KIND, continues};
@@ -92,5 +93,7 @@ pub fn new(
 ) -> (Backend, Vec<Queue>) {
     let pairs = counters.len().min(doorbells.len()).clamp(1, usize::from(PAIRS)) as u16;
     let config = Config { queues: config.queues.clamp(1, pairs), ..config };
-    Backend::new(config, doorbells, counters)
+    let first = counters.first().cloned().unwrap_or_else(CountersRef::private);
+    let (guest, queues) = Guest::new(config, offer::offer(&config), doorbells, counters);
+    (Backend::new(guest, first), queues)
 }

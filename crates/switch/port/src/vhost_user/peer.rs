@@ -3,7 +3,6 @@
 use super::{Backend, Config, Settings, Without, offer};
 use crate::Queue;
 use crate::peer::{Context, Gone, Kept, Peer, PeerError, PortKind, State, exactly};
-use ringway_host::Clock;
 use ringway_ring::Policy;
 use ringway_spec::Port;
 use ringway_vhost_user::{Inbox, Request};
@@ -89,18 +88,11 @@ impl Peer for Backend {
     }
 
     fn check(&mut self) -> Result<(), Gone> {
-        if self.fd().is_none() {
-            return Ok(());
-        }
-        self.readable().map_err(|error| Gone {
-            reason: error.to_string(),
-            fault: error.is_fault(),
-            rest: Backend::rest(self, Clock::new().now()),
-        })
+        Backend::check(self)
     }
 
     fn refused(&mut self) -> Option<String> {
-        Backend::refused(self).map(|refused| refused.to_string())
+        Backend::refused(self)
     }
 
     fn change(&mut self, port: &Port) -> Result<(), PeerError> {
