@@ -58,6 +58,13 @@ pub struct Settings {
 /// Default of [`Settings::memory`].
 pub const MEMORY: u64 = 8 << 30;
 
+impl Default for Settings {
+    fn default() -> Settings {
+        let without = Vec::new();
+        Settings { server: true, mac: None, mtu: None, without, memory: MEMORY, carrier: true }
+    }
+}
+
 /// The device offered to a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
