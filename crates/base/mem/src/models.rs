@@ -125,7 +125,7 @@ fn unmapped(wait: fn(&mut Editor)) {
     loom::model(move || {
         let mut editor = Editor::new(memory(), 16);
         editor.update(IOVA, PAGE, USER, Access::BOTH).expect("within the region");
-        editor.retired().drain(..).for_each(Retired::leave);
+        editor.retired().drain(..).for_each(Retired::defer);
         let (iotlb, page) = (editor.shared().clone(), Value::new(1));
         let used = page.clone();
         let worker = loom::thread::spawn(move || {
@@ -151,12 +151,12 @@ fn unmapped(wait: fn(&mut Editor)) {
 fn an_unmapped_page_is_not_used_after_the_turn() {
     unmapped(|editor| {
         grace(Readers::ALL);
-        editor.retired().drain(..).for_each(Retired::leave);
+        editor.retired().drain(..).for_each(Retired::defer);
     });
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn an_unmapping_acknowledged_at_once_is_found() {
-    unmapped(|editor| editor.retired().drain(..).for_each(Retired::leave));
+    unmapped(|editor| editor.retired().drain(..).for_each(Retired::defer));
 }

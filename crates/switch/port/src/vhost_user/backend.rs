@@ -4,7 +4,7 @@ use super::device::Guest;
 use super::offer;
 use crate::session_loop::{self, Progress, Served};
 use crate::session_socket::{Accepted, Received, SessionSocket, SocketError};
-use crate::{Kept, PeerRecords};
+use crate::{PeerRecord, PeerRecords};
 use ringway_frame::Counters;
 use ringway_host::FdKind;
 use ringway_vhost_user::feature::protocol;
@@ -194,7 +194,7 @@ impl Backend {
 
     /// Goes on with a session that a former data path began, on the same socket, with what was kept of it. After an
     /// error there is no front-end.
-    pub fn resume(&mut self, stream: OwnedFd, kept: Vec<Kept>) -> Result<(), BackendError> {
+    pub fn resume(&mut self, stream: OwnedFd, kept: Vec<PeerRecord>) -> Result<(), BackendError> {
         self.disconnect();
         let before = self.device.session_state();
         if before == 0 && kept.is_empty() {
@@ -211,10 +211,10 @@ impl Backend {
         result
     }
 
-    fn restore(&mut self, kept: Vec<Kept>) -> Result<(), BackendError> {
+    fn restore(&mut self, kept: Vec<PeerRecord>) -> Result<(), BackendError> {
         let Some(Connection { session, .. }) = &mut self.connection else { return Ok(()) };
         self.device.set_resuming(true);
-        for Kept { key, bytes, fds } in kept {
+        for PeerRecord { key, bytes, fds } in kept {
             let device = &self.device;
             let in_use = || session.descriptors().chain(device.descriptors());
             self.socket.admit(&fds, &ACCEPTED, in_use)?;
