@@ -47,10 +47,15 @@ impl Drop for Value {
 
 /// Waits for the turns of `readers` that are in progress, as `host::grace` does.
 fn grace(readers: Readers) {
+    grace_by(readers, Ordering::Acquire);
+}
+
+/// [`grace`], whose loads of the turns' ends have an order.
+fn grace_by(readers: Readers, order: Ordering) {
     // The reader's compiler fence is a fence here, as if this thread made each run a barrier.
     fence(Ordering::SeqCst);
     let snapshot = Snapshot::take(readers);
-    while !snapshot.passed() {
+    while !snapshot.passed_by(order) {
         loom::thread::yield_now();
     }
 }
@@ -101,6 +106,16 @@ fn a_value_freed_without_waiting_is_found() {
 fn readers_that_are_not_waited_for_are_found() {
     replaced(|retired| {
         grace(Readers::default());
+        // SAFETY: none, as above.
+        drop(unsafe { retired.into_inner() });
+    });
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn ends_of_turns_without_an_order_are_found() {
+    replaced(|retired| {
+        grace_by(retired.readers(), Ordering::Relaxed);
         // SAFETY: none, as above.
         drop(unsafe { retired.into_inner() });
     });
@@ -159,4 +174,13 @@ fn an_unmapped_page_is_not_used_after_the_turn() {
 #[should_panic(expected = "Causality violation")]
 fn an_unmapping_acknowledged_at_once_is_found() {
     unmapped(|editor| editor.retired().drain(..).for_each(Retired::defer));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn an_unmapping_that_takes_ends_of_turns_without_an_order_is_found() {
+    unmapped(|editor| {
+        grace_by(Readers::ALL, Ordering::Relaxed);
+        editor.retired().drain(..).for_each(Retired::defer);
+    });
 }

@@ -140,10 +140,15 @@ impl Snapshot {
 
     /// Whether all of these turns have ended.
     pub fn passed(&self) -> bool {
-        self.0
-            .iter()
-            .zip(SLOTS.iter())
-            .all(|(&turn, slot)| turn == QUIET || turn == FREE || slot.0.load(Ordering::Acquire) != turn)
+        self.passed_by(Ordering::Acquire)
+    }
+
+    /// [`Snapshot::passed`] with the order of its loads, which a model weakens.
+    #[inline]
+    pub(crate) fn passed_by(&self, order: Ordering) -> bool {
+        let is_over =
+            |(&turn, slot): (&u64, &ReaderSlot)| turn == QUIET || turn == FREE || slot.0.load(order) != turn;
+        self.0.iter().zip(SLOTS.iter()).all(is_over)
     }
 }
 
