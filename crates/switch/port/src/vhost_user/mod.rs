@@ -1,6 +1,6 @@
 //! A guest's port: virtio-net queues that the guest's monitor describes over a vhost-user socket.
 //!
-//! The control side opens the socket (`open.rs`). The data path gets the connected stream ([`Backend::connect`]), which
+//! The control side opens the socket (`open.rs`). The data path gets the connected stream (`Backend::connect`), which
 //! one thread serves: it maps the guest's memory and publishes the rings, which the workers then use without a lock. A
 //! ring is only ever replaced as a whole, and the former description is released after every worker's turn has ended.
 
