@@ -69,11 +69,14 @@ def operations(document: Schema) -> list[Operation]:
     return list(found.values())
 
 
-def properties(schema: Schema, schemas: dict[str, Schema]) -> list[tuple[str, Schema, bool]]:
-    """Names, schemas of an object's properties, and whether they are always there."""
-    if "$ref" in schema:
-        schema = schemas[schema["$ref"].rsplit("/", 1)[1]]
-    parts = [one for part in schema.get("allOf", []) for one in properties(part, schemas)]
+def bases(schema: Schema) -> list[str]:
+    """The types whose properties an object has too."""
+    return [part["$ref"].rsplit("/", 1)[1] for part in schema.get("allOf", []) if "$ref" in part]
+
+
+def properties(schema: Schema) -> list[tuple[str, Schema, bool]]:
+    """Names, schemas of an object's own properties, and whether they are always there."""
+    parts = [one for part in schema.get("allOf", []) for one in properties(part)]
     always = schema.get("required", [])
     return parts + [(name, one, name in always) for name, one in schema.get("properties", {}).items()]
 
@@ -205,7 +208,7 @@ def python(document: Schema) -> str:
         out += [f"{name} = {language.type(schema)}", *python_text(schema.get("description", ""), ""), ""]
     for name, schema in schemas.items():
         if name not in aliases:
-            out += python_object(name, schema, schemas, language)
+            out += python_object(name, schema, language)
     out += ["", "class Api:"]
     out += ['    """The operations of the API, over a control socket. For one thread."""', ""]
     out += ["    def __init__(self, socket: ControlSocket) -> None:", "        self._socket = socket"]
@@ -224,9 +227,9 @@ def python_text(text: str, indent: str) -> list[str]:
     return [f'{indent}"""{lines[0]}'.rstrip(), *(indent + line for line in lines[1:]), f'{indent}"""']
 
 
-def python_object(name: str, schema: Schema, schemas: dict[str, Schema], language: Language) -> list[str]:
+def python_object(name: str, schema: Schema, language: Language) -> list[str]:
     members = []
-    for each, of, always in properties(schema, schemas):
+    for each, of, always in properties(schema):
         kind = language.type(of)
         members.append((each, kind if always else f"NotRequired[{kind}]", of.get("description", "")))
     text = python_text(schema.get("description", ""), "    ")
@@ -238,7 +241,7 @@ def python_object(name: str, schema: Schema, schemas: dict[str, Schema], languag
     fields = [
         line for each, kind, says in members for line in (f"    {each}: {kind}", *python_text(says, "    "))
     ]
-    return ["", f"class {name}(TypedDict):", *text, "", *fields, ""]
+    return ["", f"class {name}({', '.join(bases(schema)) or 'TypedDict'}):", *text, "", *fields, ""]
 
 
 def python_method(operation: Operation, language: Language) -> list[str]:
@@ -302,8 +305,9 @@ def declarations(document: Schema) -> str:
         if not is_object(schema):
             out += [f"export type {name} = {language.type(schema)};", ""]
             continue
-        out.append(f"export interface {name} {{")
-        for each, of, always in properties(schema, schemas):
+        extends = f" extends {', '.join(bases(schema))}" if bases(schema) else ""
+        out.append(f"export interface {name}{extends} {{")
+        for each, of, always in properties(schema):
             out += comment(of.get("description", ""), "  ")
             out.append(f"  {each}{'' if always else '?'}: {language.type(of)};")
         out += ["}", ""]

@@ -1499,93 +1499,9 @@ class VmNumaNode(TypedDict):
     """How strictly the memory is bound."""
 
 
-class VmView(TypedDict):
+class VmView(Vm):
     """A VM with its reservation."""
 
-    aggregates: NotRequired[list[str]]
-    """Aggregates its host must belong to."""
-    chain: NotRequired[str | None]
-    """Its chain of functions."""
-    chain_index: NotRequired[int]
-    """Place in the chain, from 0."""
-    cluster: NotRequired[str]
-    """Its cluster."""
-    cores: NotRequired[int]
-    """Cores a socket."""
-    cpu_flags: NotRequired[list[str]]
-    """CPU flags that it needs; none for the cluster's."""
-    cpu_passthrough: NotRequired[bool]
-    """Whether it has CPU passthrough."""
-    cpu_percent: NotRequired[int | None]
-    """Measured CPU usage in percent of its virtual CPUs."""
-    devices: NotRequired[list[str]]
-    """Host devices assigned to it."""
-    different_host: NotRequired[list[str]]
-    """VMs it must not share a host with (Nova's hint `different_host`)."""
-    ha: NotRequired[bool]
-    """Whether it is highly available."""
-    high_performance: NotRequired[bool]
-    """Whether it is a high-performance VM."""
-    hooks: NotRequired[list[str]]
-    """Hooks it needs."""
-    host: NotRequired[str | None]
-    """The host it runs on."""
-    hosted_engine: NotRequired[bool]
-    """Whether it is oVirt's self-hosted engine."""
-    hosts: NotRequired[list[str]]
-    """Hosts it is pinned to, or prefers."""
-    huge_page_kb: NotRequired[int | None]
-    """Size in kB of the huge pages for its memory, if it uses them."""
-    kind: NotRequired[VmKind]
-    """Its kind."""
-    labels: NotRequired[list[str]]
-    """Labels, for affinity."""
-    last_host: NotRequired[str | None]
-    """The host it last ran on."""
-    lease: NotRequired[str | None]
-    """Storage domain that holds its lease."""
-    machine: NotRequired[str | None]
-    """Its own machine type."""
-    mdevs: NotRequired[list[str]]
-    """Types of mediated devices it needs."""
-    memory_mb: NotRequired[int]
-    """Memory."""
-    migration: NotRequired[Migration]
-    """Whether it may be moved."""
-    milli_cpus: NotRequired[int | None]
-    """Its share of a host's CPUs, in thousandths of one, if different from its virtual CPUs."""
-    moved_at: NotRequired[int | None]
-    """When it last moved."""
-    name: NotRequired[str]
-    """Its name."""
-    nics: NotRequired[list[VmNic]]
-    """Network cards."""
-    numa: NotRequired[list[VmNumaNode]]
-    """Its virtual NUMA nodes."""
-    numa_local: NotRequired[bool]
-    """Whether its CPUs, memory and port must be on one NUMA node."""
-    pinning: NotRequired[Pinning]
-    """How its CPUs are bound."""
-    pins: NotRequired[list[int]]
-    """Host CPUs that manual pinning names."""
-    policy: NotRequired[str | None]
-    """Policy instead of its cluster's."""
-    ports: NotRequired[list[PortNeed]]
-    """Its traffic."""
-    properties: NotRequired[dict[str, str]]
-    """Custom properties over its policy's."""
-    same_host: NotRequired[list[str]]
-    """VMs it must share a host with (Nova's hint `same_host`)."""
-    sockets: NotRequired[int]
-    """Virtual sockets."""
-    status: NotRequired[VmStatus]
-    """Its status."""
-    threads: NotRequired[int]
-    """Threads a core."""
-    use_tsc: NotRequired[bool]
-    """Whether its time stamp counter's frequency must never change."""
-    version: NotRequired[str | None]
-    """Its own compatibility version."""
     reserved: NotRequired[str | None]
     """The host reserved for it, until it runs there or the reservation expires."""
 

@@ -1,6 +1,6 @@
 //! Waiting until no turn can read replaced values.
 
-use ringway_mem::{Orphans, Readers, Retired, Snapshot};
+use ringway_mem::{DeferredFrees, Readers, Retired, Snapshot};
 use rustix::thread::CpuSet;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -58,10 +58,10 @@ pub fn graces() -> u64 {
 /// Waits until every turn in progress has ended. A thread within its own turn must not call this: it
 /// would deadlock.
 pub fn grace() {
-    let orphans = Orphans::take();
+    let deferred = DeferredFrees::take();
     grace_of(Readers::ALL);
     // SAFETY: since they were taken every thread ran a barrier, and the turns then under way have passed.
-    unsafe { orphans.free() };
+    unsafe { deferred.free() };
 }
 
 /// Waits for the turns of some threads only.
@@ -105,24 +105,24 @@ pub fn reclaim_after<T>(readers: Readers, retired: Vec<Retired<T>>) {
     }
 }
 
-/// Frees orphaned replaced values without waiting for turns.
+/// Frees deferred values without waiting for turns.
 #[derive(Debug, Default)]
-pub struct Leftovers(Option<(Orphans, Snapshot)>);
+pub struct DeferredReclaim(Option<(DeferredFrees, Snapshot)>);
 
-impl Leftovers {
+impl DeferredReclaim {
     /// Frees what the last call found, if those turns have ended, and looks for more.
     pub fn free(&mut self) {
         if self.0.as_ref().is_some_and(|(_, snapshot)| !snapshot.passed()) {
             return;
         }
-        if let Some((orphans, _)) = self.0.take() {
+        if let Some((deferred, _)) = self.0.take() {
             // SAFETY: since they were taken every thread ran a barrier, and the turns then under way have passed.
-            unsafe { orphans.free() };
+            unsafe { deferred.free() };
         }
-        let orphans = Orphans::take();
-        if !orphans.is_empty() {
+        let deferred = DeferredFrees::take();
+        if !deferred.is_empty() {
             barrier();
-            self.0 = Some((orphans, Snapshot::take(Readers::ALL)));
+            self.0 = Some((deferred, Snapshot::take(Readers::ALL)));
         }
     }
 }
@@ -197,8 +197,8 @@ mod tests {
         read.read(&turn);
         reclaim_all(vec![other.replace(loud())]);
         assert_eq!(freed.load(Ordering::SeqCst), 1);
-        let mut left = Leftovers::default();
-        read.replace(loud()).leave();
+        let mut left = DeferredReclaim::default();
+        read.replace(loud()).defer();
         left.free();
         left.free();
         assert_eq!(freed.load(Ordering::SeqCst), 1, "the turn goes on");

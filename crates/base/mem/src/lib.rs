@@ -9,12 +9,12 @@
 
 extern crate alloc;
 
+mod deferred;
 mod dirty;
 pub mod iotlb;
 mod memory;
 #[cfg(all(test, ringway_loom))]
 mod models;
-mod orphan;
 mod span;
 #[doc(hidden)]
 pub mod sync;
@@ -22,9 +22,9 @@ mod translate;
 mod turn;
 mod words;
 
+pub use deferred::{DeferredFrees, defer_free};
 pub use dirty::{DirtyLog, Extent, Extents, LOG_PAGE, Logged, Trail};
-pub use memory::{Hint, Kept, Memory, MemoryError, REGIONS, Region};
-pub use orphan::{Orphans, leave};
+pub use memory::{Hint, Memory, MemoryError, OwnedSpan, REGIONS, Region};
 pub use span::{Span, SpanMut, copy, count_at_most, prefetch_value};
 pub use translate::{Direct, Fault, KEPT, Translate};
 pub use turn::{Published, READERS, Reader, Readers, Retired, Snapshot, Turn, TurnMark};

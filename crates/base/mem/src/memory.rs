@@ -233,9 +233,9 @@ impl Memory {
     }
 
     /// As [`Memory::user_span`], with a reference to the memory.
-    pub fn keep_user(self: &Arc<Memory>, user: u64, len: u32) -> Option<Kept> {
+    pub fn keep_user(self: &Arc<Memory>, user: u64, len: u32) -> Option<OwnedSpan> {
         let span = self.user_span(user, len)?;
-        Some(Kept { pointer: span.pointer(), len, memory: self.clone() })
+        Some(OwnedSpan { pointer: span.pointer(), len, memory: self.clone() })
     }
 
     /// The region that contains all `len` bytes at user address `user`, and their offset.
@@ -258,9 +258,9 @@ impl Memory {
     }
 
     /// `len` bytes of a region at `offset`, with a reference to the memory.
-    pub(crate) fn keep_at(self: &Arc<Memory>, region: u16, offset: u64, len: u32) -> Option<Kept> {
+    pub(crate) fn keep_at(self: &Arc<Memory>, region: u16, offset: u64, len: u32) -> Option<OwnedSpan> {
         let pointer = self.base_at(region, offset, len.into())?;
-        Some(Kept { pointer, len, memory: self.clone() })
+        Some(OwnedSpan { pointer, len, memory: self.clone() })
     }
 
     /// `len` bytes at user address `user`, if one region contains them all. Ring addresses are user
@@ -309,18 +309,18 @@ impl<'t> Window<'t> {
 
 /// A range of a guest's memory, with a reference to that memory.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct OwnedSpan {
     pointer: NonNull<u8>,
     len: u32,
     memory: Arc<Memory>,
 }
 
 // SAFETY: as for `Region`.
-unsafe impl Send for Kept {}
+unsafe impl Send for OwnedSpan {}
 // SAFETY: as for `Region`.
-unsafe impl Sync for Kept {}
+unsafe impl Sync for OwnedSpan {}
 
-impl Kept {
+impl OwnedSpan {
     /// The bytes.
     #[inline]
     pub fn span(&self) -> SpanMut<'_> {

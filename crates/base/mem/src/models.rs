@@ -47,10 +47,15 @@ impl Drop for Value {
 
 /// Waits for the turns of `readers` that are in progress, as `host::grace` does.
 fn grace(readers: Readers) {
+    grace_by(readers, Ordering::Acquire);
+}
+
+/// [`grace`], whose loads of the turns' ends have an order.
+fn grace_by(readers: Readers, order: Ordering) {
     // The reader's compiler fence is a fence here, as if this thread made each run a barrier.
     fence(Ordering::SeqCst);
     let snapshot = Snapshot::take(readers);
-    while !snapshot.passed() {
+    while !snapshot.passed_by(order) {
         loom::thread::yield_now();
     }
 }
@@ -106,6 +111,16 @@ fn readers_that_are_not_waited_for_are_found() {
     });
 }
 
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn ends_of_turns_without_an_order_are_found() {
+    replaced(|retired| {
+        grace_by(retired.readers(), Ordering::Relaxed);
+        // SAFETY: none, as above.
+        drop(unsafe { retired.into_inner() });
+    });
+}
+
 const IOVA: u64 = 0x1000;
 const USER: u64 = 0x7000;
 const PAGE: u64 = 4096;
@@ -125,7 +140,7 @@ fn unmapped(wait: fn(&mut Editor)) {
     loom::model(move || {
         let mut editor = Editor::new(memory(), 16);
         editor.update(IOVA, PAGE, USER, Access::BOTH).expect("within the region");
-        editor.retired().drain(..).for_each(Retired::leave);
+        editor.retired().drain(..).for_each(Retired::defer);
         let (iotlb, page) = (editor.shared().clone(), Value::new(1));
         let used = page.clone();
         let worker = loom::thread::spawn(move || {
@@ -151,12 +166,21 @@ fn unmapped(wait: fn(&mut Editor)) {
 fn an_unmapped_page_is_not_used_after_the_turn() {
     unmapped(|editor| {
         grace(Readers::ALL);
-        editor.retired().drain(..).for_each(Retired::leave);
+        editor.retired().drain(..).for_each(Retired::defer);
     });
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn an_unmapping_acknowledged_at_once_is_found() {
-    unmapped(|editor| editor.retired().drain(..).for_each(Retired::leave));
+    unmapped(|editor| editor.retired().drain(..).for_each(Retired::defer));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn an_unmapping_that_takes_ends_of_turns_without_an_order_is_found() {
+    unmapped(|editor| {
+        grace_by(Readers::ALL, Ordering::Relaxed);
+        editor.retired().drain(..).for_each(Retired::defer);
+    });
 }

@@ -140,10 +140,15 @@ impl Snapshot {
 
     /// Whether all of these turns have ended.
     pub fn passed(&self) -> bool {
-        self.0
-            .iter()
-            .zip(SLOTS.iter())
-            .all(|(&turn, slot)| turn == QUIET || turn == FREE || slot.0.load(Ordering::Acquire) != turn)
+        self.passed_by(Ordering::Acquire)
+    }
+
+    /// [`Snapshot::passed`] with the order of its loads, which a model weakens.
+    #[inline]
+    pub(crate) fn passed_by(&self, order: Ordering) -> bool {
+        let is_over =
+            |(&turn, slot): (&u64, &ReaderSlot)| turn == QUIET || turn == FREE || slot.0.load(order) != turn;
+        self.0.iter().zip(SLOTS.iter()).all(is_over)
     }
 }
 
@@ -170,7 +175,7 @@ impl<T: Send + Sync> Published<T> {
             self.add_reader(turn.bit);
         }
         // SAFETY: the pointer came from `Arc::into_raw`, and the value is freed only after this turn has
-        // ended (contract of `Retired::into_inner`, or of `Orphans::free` if the cell is dropped), so after
+        // ended (contract of `Retired::into_inner`, or of `DeferredFrees::free` if the cell is dropped), so after
         // the borrow of the turn.
         unsafe { &*self.pointer.load(Ordering::Acquire) }
     }
@@ -202,7 +207,7 @@ impl<T: Send + Sync + 'static> Drop for Published<T> {
         // SAFETY: the pointer came from `Arc::into_raw`; `&mut self` excludes other users.
         let value = unsafe { Arc::from_raw(self.pointer.load(Ordering::Acquire)) };
         // References to the value live until the end of their turn, possibly longer than the cell.
-        crate::orphan::leave(Box::new(value));
+        crate::deferred::defer_free(Box::new(value));
     }
 }
 
@@ -228,11 +233,11 @@ impl<T> Retired<T> {
         core::mem::ManuallyDrop::into_inner(self.value)
     }
 
-    /// Defers the freeing of the value to [`crate::Orphans`].
-    pub fn leave(self)
+    /// Defers the freeing of the value to [`crate::DeferredFrees`].
+    pub fn defer(self)
     where
         T: Send + Sync + 'static,
     {
-        crate::orphan::leave(Box::new(core::mem::ManuallyDrop::into_inner(self.value)));
+        crate::deferred::defer_free(Box::new(core::mem::ManuallyDrop::into_inner(self.value)));
     }
 }

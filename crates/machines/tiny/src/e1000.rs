@@ -6,7 +6,7 @@
 use crate::net_device::{NetDevice, NetDeviceError, copy_in, copy_out, keep};
 use crate::settings::Settings;
 use core::sync::atomic::{Ordering, fence};
-use ringway_mem::{Kept, Region, SpanMut, Words};
+use ringway_mem::{OwnedSpan, Region, SpanMut, Words};
 use ringway_nic::e1000::{csb, registers as register};
 
 const CTRL_RST: u32 = 1 << 26;
@@ -53,7 +53,7 @@ pub trait Registers {
 
 /// Registers at an address, where the monitor serves each access or has mapped the card's memory.
 #[derive(Debug)]
-pub struct Mapped(Kept);
+pub struct Mapped(OwnedSpan);
 
 impl Mapped {
     /// The registers in `region`.
@@ -79,9 +79,9 @@ impl Registers for Mapped {
 pub struct E1000<R> {
     registers: R,
     /// The words for interrupts and for a deferred register write.
-    interrupt: Kept,
+    interrupt: OwnedSpan,
     /// The shared block, both rings, and their buffers.
-    memory: Kept,
+    memory: OwnedSpan,
     slots: u32,
     combine: bool,
     csb: bool,
@@ -468,11 +468,11 @@ mod tests {
 
     const SLOTS: u32 = 8;
 
-    fn card(combine: bool, csb: bool) -> (E1000<Silent>, Silent, Kept) {
+    fn card(combine: bool, csb: bool) -> (E1000<Silent>, Silent, OwnedSpan) {
         card_of(Settings { combine, csb, ..Settings::default() })
     }
 
-    fn card_of(settings: Settings) -> (E1000<Silent>, Silent, Kept) {
+    fn card_of(settings: Settings) -> (E1000<Silent>, Silent, OwnedSpan) {
         let (registers, interrupt) = (Silent::default(), Region::private(0, 0, 16));
         let settings = Settings { role: Role::Send, slots: SLOTS, ..settings };
         let card = E1000::new(registers.clone(), interrupt.clone(), &settings).unwrap();

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec;
-use ringway_mem::{Kept, Memory, Region, Span, SpanMut};
+use ringway_mem::{Memory, OwnedSpan, Region, Span, SpanMut};
 use ringway_ring::Broken;
 use ringway_virtq::QueueError;
 
@@ -80,7 +80,7 @@ pub(crate) fn copy_out(mut from: Span<'_>, bytes: &mut [u8]) -> usize {
 const BLOCKS: usize = 8;
 
 /// All of a region, for as long as the device is used.
-pub(crate) fn keep(region: Region) -> Option<Kept> {
+pub(crate) fn keep(region: Region) -> Option<OwnedSpan> {
     let (user, len) = (region.user, u32::try_from(region.len).ok()?);
     Arc::new(Memory::new(vec![region]).ok()?).keep_user(user, len)
 }

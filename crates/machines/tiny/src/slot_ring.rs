@@ -1,12 +1,12 @@
 //! The program's side of a ring whose memory is a part of the guest's.
 
 use crate::net_device::{NetDeviceError, keep};
-use ringway_mem::{Kept, Region, Words};
+use ringway_mem::{OwnedSpan, Region, Words};
 use ringway_ring::{Consumer, Producer, RX, RingMemory, TX};
 
 /// An address whose write notifies the other side.
 #[derive(Debug)]
-pub struct Doorbell(Kept);
+pub struct Doorbell(OwnedSpan);
 
 impl Doorbell {
     /// The doorbell in a region of four bytes.

@@ -6,7 +6,7 @@
 
 use crate::vm::{Vm, VmError};
 use ringway_host::{EventFd, HostError, Mapping, PollFd, poll, send_with, try_receive_with, try_write};
-use ringway_mem::{Kept, Memory, MemoryError, Region, Words};
+use ringway_mem::{Memory, MemoryError, OwnedSpan, Region, Words};
 use ringway_vfio_user::{
     Client, ClientError, DESCRIPTORS, DmaMap, IrqAction, IrqData, Packet, RegionDoorbell, RegionInfo,
     SetIrqs, SharedRegion, Transport, pci,
@@ -134,7 +134,7 @@ pub(crate) struct Card {
     /// Nothing is mapped: as with QEMU, writes are posted then.
     posts: bool,
     interrupt: EventFd,
-    flag: Kept,
+    flag: OwnedSpan,
 }
 
 impl Vm {

@@ -3,7 +3,7 @@
 #![allow(unknown_lints, invalid_runtime_symbol_definitions, reason = "`open` is variadic in the C library")]
 
 use crate::handles::{self, Handle};
-use crate::real::{Real, set_errno, syscall};
+use crate::real::{Real, hooks, set_errno, syscall};
 use crate::waiting::{self, Sets};
 use crate::{Result, request, sets};
 use libc::{
@@ -15,33 +15,6 @@ use std::time::Duration;
 
 const DEVICE: &CStr = c"/dev/netmap";
 const SIOCGIFMTU: c_ulong = 0x8921;
-
-/// Functions with what serves them: an expression with the value, in which `real` is the C library's function with the
-/// same arguments.
-macro_rules! hooks {
-    ($($(#[$about:meta])* $name:ident $text:literal ($($arg:ident: $kind:ty),*) -> $value:ty {
-        $real:ident => $serve:expr
-    })*) => {$(
-        $(#[$about])*
-        ///
-        /// # Safety
-        /// As the C library's.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($($arg: $kind),*) -> $value {
-            static NEXT: Real = Real::new($text);
-            let $real = || {
-                let next = NEXT.get();
-                // SAFETY: the C library's function of this name has this type.
-                let next: unsafe extern "C" fn($($kind),*) -> $value = unsafe { std::mem::transmute(next) };
-                // SAFETY: the caller's.
-                unsafe { next($($arg),*) }
-            };
-            // SAFETY: the caller's.
-            #[allow(unused_unsafe, reason = "some serve without")]
-            unsafe { $serve }
-        }
-    )*};
-}
 
 /// A result as C expects it.
 fn told<T: TryInto<c_int>>(result: Result<T>) -> c_int {

@@ -7,7 +7,6 @@ use ringway_port::ring::open::RingListener;
 use ringway_ring::Geometry;
 use ringway_ring_client::{Ring, RingOptions};
 use ringway_wire::MacAddress;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 const BOUND: Option<Duration> = Some(Duration::from_secs(20));
@@ -22,18 +21,7 @@ fn pipe(name: &str) -> (RingLine, RingLine, Pipe) {
         std::thread::spawn(move || Ring::connect_with(&path, RingOptions::default(), BOUND).unwrap())
     });
     for _ in 0..2 {
-        let mut newcomer = loop {
-            ringway_host::wait_readable(&[listener.as_fd()], None).unwrap();
-            if let Some(newcomer) = listener.accept().unwrap() {
-                break newcomer;
-            }
-        };
-        let hello = loop {
-            ringway_host::wait_readable(&[newcomer.as_fd()], None).unwrap();
-            if let Some(hello) = newcomer.hello().unwrap() {
-                break hello;
-            }
-        };
+        let (newcomer, hello) = listener.wait(None).unwrap();
         pipe.join(newcomer, hello).unwrap();
     }
     let [one, two] = ends.map(|end| RingLine::new(end.join().unwrap(), None));

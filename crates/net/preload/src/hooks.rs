@@ -2,40 +2,13 @@
 //! otherwise is the C library's.
 
 use crate::descriptors as d;
-use crate::real::{Real, set_errno};
+use crate::real::{Real, hooks, set_errno};
 use crate::{epoll, process as p, signals, transfer as t, waiting as w};
 use libc::{
     c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t,
     off_t, pid_t, pollfd, pthread_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 use std::arch::naked_asm;
-
-/// Functions with what serves them: an expression with the value, in which `real` is the C library's function with the
-/// same arguments.
-macro_rules! hooks {
-    ($($(#[$about:meta])* $name:ident $text:literal ($($arg:ident: $kind:ty),*) -> $value:ty {
-        $real:ident => $serve:expr
-    })*) => {$(
-        $(#[$about])*
-        ///
-        /// # Safety
-        /// As the C library's.
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($($arg: $kind),*) -> $value {
-            static NEXT: Real = Real::new($text);
-            let $real = || {
-                let next = NEXT.get();
-                // SAFETY: the C library's function of this name has this type.
-                let next: unsafe extern "C" fn($($kind),*) -> $value = unsafe { std::mem::transmute(next) };
-                // SAFETY: the caller's.
-                unsafe { next($($arg),*) }
-            };
-            // SAFETY: the caller's.
-            #[allow(unused_unsafe, reason = "some serve without")]
-            unsafe { $serve }
-        }
-    )*};
-}
 
 /// Whether a call names no address.
 fn is_plain(address: *const sockaddr) -> bool {

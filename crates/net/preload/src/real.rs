@@ -34,6 +34,35 @@ impl Real {
     }
 }
 
+/// Functions with what serves them: an expression with the value, in which `real` is the C library's function with the
+/// same arguments.
+macro_rules! hooks {
+    ($($(#[$about:meta])* $name:ident $text:literal ($($arg:ident: $kind:ty),*) -> $value:ty {
+        $real:ident => $serve:expr
+    })*) => {$(
+        $(#[$about])*
+        ///
+        /// # Safety
+        /// As the C library's.
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub unsafe extern "C" fn $name($($arg: $kind),*) -> $value {
+            static NEXT: Real = Real::new($text);
+            let $real = || {
+                let next = NEXT.get();
+                // SAFETY: the C library's function of this name has this type.
+                let next: unsafe extern "C" fn($($kind),*) -> $value = unsafe { std::mem::transmute(next) };
+                // SAFETY: the caller's.
+                unsafe { next($($arg),*) }
+            };
+            // SAFETY: the caller's.
+            #[allow(unused_unsafe, reason = "some serve without")]
+            unsafe { $serve }
+        }
+    )*};
+}
+
+pub(crate) use hooks;
+
 /// What a function does that the C library does not have.
 extern "C" fn missing() -> isize {
     set_errno(libc::ENOSYS);

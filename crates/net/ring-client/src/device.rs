@@ -3,7 +3,7 @@
 use crate::RingError;
 use crate::shared::Shared;
 use ringway_host::PciDevice;
-use ringway_mem::{Kept, Memory, Words};
+use ringway_mem::{Memory, OwnedSpan, Words};
 use ringway_ring::RingMemory;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const REGISTERS_SIZE: u64 = 4096;
 /// The registers of a device whose ring is in use. Dropping them ends its use.
 #[derive(Debug)]
 pub(crate) struct Registers {
-    all: Kept,
+    all: OwnedSpan,
     device: PciDevice,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::RingError;
 use ringway_host::Signal;
-use ringway_mem::{Kept, Words};
+use ringway_mem::{OwnedSpan, Words};
 use ringway_ring::RingMemory;
 use rustix::event::epoll;
 use rustix::time::{
@@ -25,7 +25,7 @@ const NAP: i64 = 100_000;
 enum Kick {
     Eventfd(Signal, Arc<OwnedFd>),
     /// A register of a device, the first word of these.
-    Register(Kept),
+    Register(OwnedSpan),
 }
 
 /// The memory and the descriptors of a ring.
@@ -64,7 +64,11 @@ impl Shared {
 
     /// What both directions of a ring in a device share; it is kicked by its doorbell. Without `call`,
     /// nobody wakes the program.
-    pub fn to_device(memory: RingMemory, doorbell: Kept, call: Option<OwnedFd>) -> Result<Shared, RingError> {
+    pub fn to_device(
+        memory: RingMemory,
+        doorbell: OwnedSpan,
+        call: Option<OwnedFd>,
+    ) -> Result<Shared, RingError> {
         let naps = call.is_none();
         let timer =
             || timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK);

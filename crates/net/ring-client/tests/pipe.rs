@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use ringway_port::pipe::Pipe;
-use ringway_port::ring::open::{Newcomer, RingListener};
-use ringway_ring::{Geometry, Hello};
+use ringway_port::ring::open::RingListener;
+use ringway_ring::Geometry;
 use ringway_ring_client::{Ring, RingError, RingOptions, Wait};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -32,27 +32,10 @@ impl Control {
         let path = PathBuf::from(self.listener.path());
         let options = RingOptions { slots: [64, 64], slot_size: 256, ..RingOptions::default() };
         let program = std::thread::spawn(move || Ring::connect_with(&path, options, BOUND));
-        let (newcomer, hello) = accept(&self.listener);
+        let (newcomer, hello) = self.listener.wait(None).unwrap();
         self.pipe.join(newcomer, hello).unwrap();
         program
     }
-}
-
-/// The next program, and its request.
-fn accept(listener: &RingListener) -> (Newcomer, Hello) {
-    let mut newcomer = loop {
-        ringway_host::wait_readable(&[std::os::fd::AsFd::as_fd(listener)], None).unwrap();
-        if let Some(newcomer) = listener.accept().unwrap() {
-            break newcomer;
-        }
-    };
-    let hello = loop {
-        ringway_host::wait_readable(&[std::os::fd::AsFd::as_fd(&newcomer)], None).unwrap();
-        if let Some(hello) = newcomer.hello().unwrap() {
-            break hello;
-        }
-    };
-    (newcomer, hello)
 }
 
 #[test]
@@ -66,11 +49,11 @@ fn a_renewal_ends_when_the_port_refuses_such_a_ring_for_good() {
         ring.renew(None).map(drop)
     });
     let geometry = |slot_size| Geometry { slot_size, ..Geometry::default() };
-    let (newcomer, hello) = accept(&listener);
+    let (newcomer, hello) = listener.wait(None).unwrap();
     drop(newcomer.welcome(&hello, &geometry(64)).unwrap());
     // What may pass is asked for again.
-    accept(&listener).0.refuse("no ring could be made");
-    let (newcomer, hello) = accept(&listener);
+    listener.wait(None).unwrap().0.refuse("no ring could be made");
+    let (newcomer, hello) = listener.wait(None).unwrap();
     assert!(newcomer.welcome(&hello, &geometry(32_768)).is_err());
     let error = program.join().unwrap().unwrap_err();
     assert!(matches!(error, RingError::Unsuitable(_)), "{error}");

@@ -5,10 +5,9 @@ use crate::{Config, Device, Host, RingDevice, RingOptions, Source, pair};
 use ringway_host::Mapping;
 use ringway_netstack::{MS, SocketError, SocketId};
 use ringway_port::pipe::Pipe;
-use ringway_port::ring::open::{Newcomer, Program, RingListener};
-use ringway_ring::{Consumer, Geometry, Hello, Producer, RX, RingMemory, TX};
+use ringway_port::ring::open::{Program, RingListener};
+use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
 use std::fmt::Write;
-use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -43,17 +42,6 @@ struct Port {
     _program: Program,
 }
 
-fn accept(listener: &RingListener) -> (Newcomer, Hello) {
-    ringway_host::wait_readable(&[listener.as_fd()], None).unwrap();
-    let mut newcomer = listener.accept().unwrap().unwrap();
-    loop {
-        ringway_host::wait_readable(&[newcomer.as_fd()], None).unwrap();
-        if let Some(hello) = newcomer.hello().unwrap() {
-            return (newcomer, hello);
-        }
-    }
-}
-
 fn bind(name: &str) -> (RingListener, PathBuf) {
     let path = std::env::temp_dir().join(format!("ringway-sockets-copies-{}-{name}", std::process::id()));
     let listener = RingListener::bind(&path, Default::default()).unwrap();
@@ -64,7 +52,7 @@ fn bind(name: &str) -> (RingListener, PathBuf) {
 fn port(name: &str, options: RingOptions) -> (RingDevice, Port) {
     let (listener, path) = bind(name);
     let device = std::thread::spawn(move || RingDevice::connect_with(&path, options));
-    let (newcomer, hello) = accept(&listener);
+    let (newcomer, hello) = listener.wait(None).unwrap();
     let program = newcomer.welcome(&hello, &Geometry::default()).unwrap();
     let file = program.descriptors()[0].try_clone_to_owned().unwrap();
     let memory = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
@@ -189,7 +177,7 @@ fn over_a_pipe(calls: Calls, extra: u32) -> [f64; 3] {
     let mut ends = [path.clone(), path].map(|path| {
         let options = RingOptions { extra, ..options(16_384) };
         let device = std::thread::spawn(move || RingDevice::connect_with(&path, options));
-        let (newcomer, hello) = accept(&listener);
+        let (newcomer, hello) = listener.wait(None).unwrap();
         pipe.join(newcomer, hello).unwrap();
         Some(device)
     });

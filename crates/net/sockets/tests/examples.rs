@@ -13,7 +13,6 @@ use ringway_port::ring::open::RingListener;
 use ringway_ring::Geometry;
 use ringway_sockets::{Config, DeviceError, Network, RingDevice, TcpListener, TcpStream, UdpSocket, pair};
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -30,18 +29,7 @@ fn networks() -> [Network; 2] {
 fn program(listener: &RingListener, pipe: &mut Pipe, last: u8) -> JoinHandle<Result<Network, DeviceError>> {
     let path = PathBuf::from(listener.path());
     let network = std::thread::spawn(move || Network::new(RingDevice::connect(&path)?, config(last)));
-    let mut newcomer = loop {
-        ringway_host::wait_readable(&[listener.as_fd()], None).unwrap();
-        if let Some(newcomer) = listener.accept().unwrap() {
-            break newcomer;
-        }
-    };
-    let hello = loop {
-        ringway_host::wait_readable(&[newcomer.as_fd()], None).unwrap();
-        if let Some(hello) = newcomer.hello().unwrap() {
-            break hello;
-        }
-    };
+    let (newcomer, hello) = listener.wait(None).unwrap();
     pipe.join(newcomer, hello).unwrap();
     network
 }

@@ -7,15 +7,15 @@ use ringway_host::Mapping;
 use ringway_mem::Span;
 use ringway_netstack::{PIECES, Transmit};
 use ringway_port::pipe::Pipe;
-use ringway_port::ring::open::{Newcomer, Program, RingListener};
-use ringway_ring::{Consumer, Geometry, Hello, Producer, RX, RingMemory, TX};
+use ringway_port::ring::open::{Program, RingListener};
+use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
 use ringway_ring_client::{Ring, RingError, RingKind, Wait};
 use ringway_sockets::{
     Config, Device, DeviceError, Network, Received, RingDevice, RingOptions, StoredBytes, TcpListener,
     TcpStream,
 };
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -48,18 +48,6 @@ fn bind(name: &str) -> RingListener {
     RingListener::bind(&path, Default::default()).unwrap()
 }
 
-/// The next program that connects.
-fn accept(listener: &RingListener) -> (Newcomer, Hello) {
-    ringway_host::wait_readable(&[listener.as_fd()], None).unwrap();
-    let mut newcomer = listener.accept().unwrap().unwrap();
-    loop {
-        ringway_host::wait_readable(&[newcomer.as_fd()], None).unwrap();
-        if let Some(hello) = newcomer.hello().unwrap() {
-            return (newcomer, hello);
-        }
-    }
-}
-
 fn port(name: &str, options: RingOptions) -> (RingDevice, Port) {
     let listener = bind(name);
     let path = PathBuf::from(listener.path());
@@ -71,7 +59,7 @@ fn port(name: &str, options: RingOptions) -> (RingDevice, Port) {
 impl Port {
     /// The port of the next program that connects.
     fn next(listener: &RingListener) -> Port {
-        let (newcomer, hello) = accept(listener);
+        let (newcomer, hello) = listener.wait(None).unwrap();
         let program = newcomer.welcome(&hello, &Geometry::default()).unwrap();
         let file = program.descriptors()[0].try_clone_to_owned().unwrap();
         let memory = RingMemory::attach(Mapping::sealed(&file).unwrap().region()).unwrap();
@@ -312,10 +300,10 @@ fn pipe_of<T: Send + 'static>(
         let path = path.clone();
         move || RingDevice::connect_with(&path, options)
     });
-    let (newcomer, hello) = accept(&listener);
+    let (newcomer, hello) = listener.wait(None).unwrap();
     pipe.join(newcomer, hello).unwrap();
     let other = std::thread::spawn(move || connect(&path));
-    let (newcomer, hello) = accept(&listener);
+    let (newcomer, hello) = listener.wait(None).unwrap();
     pipe.join(newcomer, hello).unwrap();
     (device.join().unwrap().unwrap(), other.join().unwrap(), pipe)
 }

@@ -7,7 +7,6 @@ use ringway_port::ring::open::RingListener;
 use ringway_ring::Geometry;
 use ringway_sockets::{Config, Network, RingDevice, TcpListener};
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -73,14 +72,7 @@ impl Line {
     /// Lets the next program in. Both ends of the pipe go on when the second is there, so that a client may come before
     /// its server listens.
     fn admit(&mut self) {
-        ringway_host::wait_readable(&[self.listener.as_fd()], BOUND).unwrap();
-        let mut newcomer = self.listener.accept().unwrap().expect("a program did not connect");
-        let hello = loop {
-            ringway_host::wait_readable(&[newcomer.as_fd()], BOUND).unwrap();
-            if let Some(hello) = newcomer.hello().unwrap() {
-                break hello;
-            }
-        };
+        let (newcomer, hello) = self.listener.wait(BOUND).expect("a program did not connect");
         self.pipe.join(newcomer, hello).unwrap();
     }
 

@@ -6,7 +6,7 @@ use crate::proto::{Call, DataMessage, Reply, Request};
 use crate::records::Record;
 use crate::stream::{MessageStream, StreamError};
 use ringway_host::{Clock, EventFd, HostError, try_receive_with, wait_readable};
-use ringway_port::{Kept, PeerRecords, PortKind};
+use ringway_port::{PeerRecord, PeerRecords, PortKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,13 +44,13 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
     ringway_host::catch_sigbus()?;
     // Confines the process before the first thread is created, so that every thread is confined.
     ringway_host::confine_data()?;
-    let outlet = Arc::new(Outlet::new(stream, keeper));
+    let control = Arc::new(ControlStream::new(stream, keeper));
     let mut fabric = Fabric::start(&workers, page, seed, more)?;
-    fabric.keep_in(outlet.clone());
+    fabric.keep_in(control.clone());
     let wakeup = fabric.wakeup().clone();
     let (ended, end) = channel();
     let (clock, leader) = (Clock::new(), Mutex::default());
-    let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, outlet, clock, leader, ended });
+    let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, control, clock, leader, ended });
     data.reply(call.id, Reply::Done);
     let watched = Arc::downgrade(&data);
     let look = move || _ = watched.upgrade().inspect(Data::look_at_leader);
@@ -61,17 +61,17 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
 }
 
 /// Nanoseconds after which peers are checked at the latest, since a worker doesn't signal a guest's fault.
-const ROUND: u64 = 500_000_000;
+const CHECK_INTERVAL: u64 = 500_000_000;
 
 /// When all peers were last checked.
-struct Round(u64);
+struct LastCheck(u64);
 
-impl Round {
+impl LastCheck {
     /// Whether other descriptors must be polled again: nothing else is left to do, or the last poll was long
     /// ago. Attack: a front-end that sends endlessly, so that other front-ends are never served. `pauses`: whether
     /// the thread waited only for a session's pause to end.
     fn is_over(&mut self, now: u64, ready: &[bool], pauses: bool) -> bool {
-        let is_over = now.saturating_sub(self.0) >= ROUND || !(pauses || ready.contains(&true));
+        let is_over = now.saturating_sub(self.0) >= CHECK_INTERVAL || !(pauses || ready.contains(&true));
         if is_over {
             self.0 = now;
         }
@@ -81,7 +81,7 @@ impl Round {
 
 /// Nanoseconds that workers may take to end their turns before this process ends, and how often that is looked at.
 const REST: u64 = 200_000_000;
-const REST_LOOK: Duration = Duration::from_micros(50);
+const REST_POLL: Duration = Duration::from_micros(50);
 
 /// Nanoseconds that a job may take before another thread serves the other ports.
 const SLOW: u64 = 20_000_000;
@@ -96,16 +96,16 @@ struct Leader {
 }
 
 /// The stream to `control`, and the socket to whoever keeps records.
-struct Outlet {
+struct ControlStream {
     /// None while there is no `control`. Only the leader receives from it.
     stream: Mutex<Option<Arc<MessageStream>>>,
     sending: Mutex<()>,
     keeper: OwnedFd,
 }
 
-impl Outlet {
-    fn new(stream: MessageStream, keeper: OwnedFd) -> Outlet {
-        Outlet { stream: Mutex::new(Some(Arc::new(stream))), sending: Mutex::default(), keeper }
+impl ControlStream {
+    fn new(stream: MessageStream, keeper: OwnedFd) -> ControlStream {
+        ControlStream { stream: Mutex::new(Some(Arc::new(stream))), sending: Mutex::default(), keeper }
     }
 
     fn stream(&self) -> Option<Arc<MessageStream>> {
@@ -153,7 +153,7 @@ impl Outlet {
     }
 }
 
-impl PeerRecords for Outlet {
+impl PeerRecords for ControlStream {
     fn keep(&self, port: &str, key: u32, message: Option<(&[u8], &[OwnedFd])>) {
         let record = Record { port, key, bytes: message.map(|(bytes, _)| bytes) };
         let fds: Vec<_> = message.map_or(&[][..], |(_, fds)| fds).iter().map(AsFd::as_fd).collect();
@@ -166,7 +166,7 @@ struct Data {
     /// No thread holds this lock while it waits for a worker or a peer.
     fabric: Mutex<Fabric>,
     wakeup: Arc<EventFd>,
-    outlet: Arc<Outlet>,
+    control: Arc<ControlStream>,
     clock: Clock,
     leader: Mutex<Leader>,
     ended: Sender<Result<(), DataError>>,
@@ -177,11 +177,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the thread does after a job.
-enum After {
-    GoOn,
-    /// End: another thread is the leader, or the process ends.
-    Stop,
+/// Whether a thread leads on after a job.
+enum Lead {
+    Kept,
+    /// It ends: another thread is the leader, or the process ends.
+    Lost,
 }
 
 impl Data {
@@ -213,49 +213,50 @@ impl Data {
     }
 
     fn reply(&self, id: u64, reply: Reply) {
-        self.outlet.send(&DataMessage::Reply { id, reply });
+        self.control.send(&DataMessage::Reply { id, reply });
     }
 
     /// Serves as leader `number`.
     fn serve(&self, number: u64) -> Result<(), DataError> {
-        let mut round = Round(self.clock.now());
+        let mut last_check = LastCheck(self.clock.now());
         loop {
             let fabric = locked(&self.fabric);
             let (ids, sessions): (Vec<_>, Vec<_>) =
                 fabric.sessions().map(|(id, fd)| (id, fd.clone())).unzip();
             let pause = fabric.pause();
             drop(fabric);
-            let stream = self.outlet.stream();
-            let inlet = stream.as_ref().map_or(self.outlet.keeper.as_fd(), |stream| stream.as_fd());
+            let stream = self.control.stream();
+            let inlet = stream.as_ref().map_or(self.control.keeper.as_fd(), |stream| stream.as_fd());
             let mut sockets = vec![inlet, self.wakeup.as_fd()];
             sockets.extend(sessions.iter().map(|session| session.as_fd()));
-            let ready = wait_readable(&sockets, Some(pause.map_or(ROUND, |pause| pause.min(ROUND))))?;
+            let timeout = pause.unwrap_or(CHECK_INTERVAL).min(CHECK_INTERVAL);
+            let ready = wait_readable(&sockets, Some(timeout))?;
             drop(sockets);
             drop(sessions);
             for (id, _) in ids.iter().zip(&ready[2..]).filter(|(_, ready)| **ready) {
                 let name = locked(&self.fabric).name_of(*id);
                 if let Some(name) = name
-                    && let After::Stop = self.work(number, &name, Job::Serve, None)?
+                    && let Lead::Lost = self.work(number, &name, Job::Serve, None)?
                 {
                     return Ok(());
                 }
             }
-            if round.is_over(self.clock.now(), &ready, pause.is_some()) || ready[1] {
+            if last_check.is_over(self.clock.now(), &ready, pause.is_some()) || ready[1] {
                 let (events, jobs) = locked(&self.fabric).due();
                 for (id, traced) in locked(&self.fabric).traced() {
                     self.reply(id, replied(traced.map(Reply::Traced)));
                 }
                 for event in events {
-                    self.outlet.send(&DataMessage::Event(event));
+                    self.control.send(&DataMessage::Event(event));
                 }
                 for (name, job) in jobs {
-                    if let After::Stop = self.work(number, &name, job, None)? {
+                    if let Lead::Lost = self.work(number, &name, job, None)? {
                         return Ok(());
                     }
                 }
             }
             if ready[0]
-                && let After::Stop = self.handle_requests(number)?
+                && let Lead::Lost = self.handle_requests(number)?
             {
                 return Ok(());
             }
@@ -263,7 +264,7 @@ impl Data {
     }
 
     /// Does a job, and those that arrived for the same port meanwhile.
-    fn work(&self, number: u64, port: &str, job: Job, call: Option<u64>) -> Result<After, DataError> {
+    fn work(&self, number: u64, port: &str, job: Job, call: Option<u64>) -> Result<Lead, DataError> {
         let begun = locked(&self.fabric).begin(port, job, call);
         let mut next = match begun {
             Ok(next) => next,
@@ -284,7 +285,7 @@ impl Data {
                 self.wakeup.signal();
             }
         }
-        Ok(if locked(&self.leader).number == number { After::GoOn } else { After::Stop })
+        Ok(if locked(&self.leader).number == number { Lead::Kept } else { Lead::Lost })
     }
 
     /// Records that leader `number` began or ended a job; returns whether it is still the leader.
@@ -298,7 +299,7 @@ impl Data {
 
     fn done(&self, done: Done) {
         if let Some(event) = done.event {
-            self.outlet.send(&DataMessage::Event(event));
+            self.control.send(&DataMessage::Event(event));
         }
         if let Some(id) = done.call {
             self.reply(id, replied(done.result.map(|()| Reply::Done)));
@@ -311,15 +312,15 @@ impl Data {
         number: u64,
         id: u64,
         jobs: Result<Vec<(String, Job)>, FabricError>,
-    ) -> Result<After, DataError> {
+    ) -> Result<Lead, DataError> {
         let (jobs, reply) = match jobs {
             Ok(jobs) => (jobs, Ok(Reply::Done)),
             Err(error) => (Vec::new(), Err(error)),
         };
-        let mut after = After::GoOn;
+        let mut after = Lead::Kept;
         for (port, job) in jobs {
-            if let After::Stop = self.work(number, &port, job, None)? {
-                after = After::Stop;
+            if let Lead::Lost = self.work(number, &port, job, None)? {
+                after = Lead::Lost;
             }
         }
         self.reply(id, replied(reply));
@@ -327,14 +328,14 @@ impl Data {
     }
 
     /// Handles the requests of `control`.
-    fn handle_requests(&self, number: u64) -> Result<After, DataError> {
-        let (Call { id, request }, descriptors) = match self.outlet.receive() {
+    fn handle_requests(&self, number: u64) -> Result<Lead, DataError> {
+        let (Call { id, request }, descriptors) = match self.control.receive() {
             Ok(Some(received)) => received,
-            Ok(None) => return Ok(After::GoOn),
+            Ok(None) => return Ok(Lead::Kept),
             // Who could send further requests is gone.
             Err(StreamError::Closed) => {
                 let _ = self.ended.send(Ok(()));
-                return Ok(After::Stop);
+                return Ok(Lead::Lost);
             }
             Err(error) => return Err(error.into()),
         };
@@ -367,7 +368,7 @@ impl Data {
             Request::SuspendFunction { number: function, suspended } => {
                 locked(&self.fabric).suspend_function(function, suspended);
                 self.reply(id, Reply::Done);
-                return Ok(After::GoOn);
+                return Ok(Lead::Kept);
             }
             // A worker answers it.
             Request::Trace(trace) => {
@@ -375,7 +376,7 @@ impl Data {
                 if let Err(error) = begun {
                     self.reply(id, replied(Err(error)));
                 }
-                return Ok(After::GoOn);
+                return Ok(Lead::Kept);
             }
             Request::Leave => {
                 self.rest();
@@ -386,13 +387,13 @@ impl Data {
             Request::Stop => {
                 self.reply(id, Reply::Done);
                 let _ = self.ended.send(Ok(()));
-                return Ok(After::Stop);
+                return Ok(Lead::Lost);
             }
             _ => {}
         }
-        let reply = self.obey(request, descriptors);
+        let reply = self.execute(request, descriptors);
         self.reply(id, replied(reply));
-        Ok(After::GoOn)
+        Ok(Lead::Kept)
     }
 
     /// Ends all workers' turns, and waits for jobs of former leaders. Attack: a peer whose memory blocks them: after a
@@ -401,12 +402,12 @@ impl Data {
         let until = self.clock.now().saturating_add(REST);
         locked(&self.fabric).stop_workers();
         while !locked(&self.fabric).is_at_rest() && self.clock.now() < until {
-            std::thread::sleep(REST_LOOK);
+            std::thread::sleep(REST_POLL);
         }
     }
 
     /// Handles a request that doesn't block.
-    fn obey(&self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, FabricError> {
+    fn execute(&self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, FabricError> {
         let mut fabric = locked(&self.fabric);
         match request {
             Request::Profile { time } => return Ok(Reply::Profile(fabric.profile(time))),
@@ -414,7 +415,7 @@ impl Data {
             Request::RemoveSwitch { name } => fabric.remove_switch(&name)?,
             Request::AddPort { port, counters } => fabric.add_port(port, counters)?,
             Request::Restore { port, key, bytes } => {
-                fabric.restore(&port, Kept { key, bytes, fds: descriptors })?;
+                fabric.restore(&port, PeerRecord { key, bytes, fds: descriptors })?;
             }
             Request::Watch { worker, thread } => {
                 let files = descriptors.try_into();
@@ -467,12 +468,12 @@ mod tests {
 
     #[test]
     fn an_always_ready_peer_does_not_starve_others() {
-        let mut round = Round(7);
+        let mut last_check = LastCheck(7);
         let busy = [false, false, true];
-        assert!(!round.is_over(7 + ROUND - 1, &busy, false));
-        assert!(round.is_over(7 + ROUND, &busy, false));
-        assert!(!round.is_over(8 + ROUND, &busy, false));
-        assert!(!round.is_over(8 + ROUND, &[false; 3], true), "only a pause ended");
-        assert!(round.is_over(8 + ROUND, &[false; 3], false));
+        assert!(!last_check.is_over(7 + CHECK_INTERVAL - 1, &busy, false));
+        assert!(last_check.is_over(7 + CHECK_INTERVAL, &busy, false));
+        assert!(!last_check.is_over(8 + CHECK_INTERVAL, &busy, false));
+        assert!(!last_check.is_over(8 + CHECK_INTERVAL, &[false; 3], true), "only a pause ended");
+        assert!(last_check.is_over(8 + CHECK_INTERVAL, &[false; 3], false));
     }
 }

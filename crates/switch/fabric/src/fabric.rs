@@ -27,9 +27,9 @@ use captures::Captures;
 use functions::FunctionRecord;
 use quarantine::Quarantine;
 use ringway_frame::{CountersPage, CountersRef};
-use ringway_host::{Budget, Clock, EventFd, HostError, Leftovers, ThreadFiles};
+use ringway_host::{Budget, Clock, DeferredReclaim, EventFd, HostError, ThreadFiles};
 use ringway_mem::Published;
-use ringway_port::{Context, Doorbell, Exits, KINDS, Kept, Peer, PeerRecords, PortKind};
+use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PeerRecord, PeerRecords, PortKind};
 use ringway_spec::{self as spec, MacAddress, To};
 use ringway_switch::{FlowHash, LOOKUPS, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
@@ -168,7 +168,7 @@ pub struct Fabric {
     /// Port kinds defined outside the project.
     more: &'static [PortKind],
     /// Former worlds, not reclaimed yet.
-    leftovers: Leftovers,
+    deferred: DeferredReclaim,
     /// Functions that run on workers, by number.
     functions: BTreeMap<u64, FunctionRecord>,
     reports: Reports,
@@ -180,7 +180,7 @@ pub struct Fabric {
     /// What workers found out about frames.
     traces: Answers,
     /// What was kept of peers by a former process, by port, until they are attached again.
-    kept: BTreeMap<String, Vec<Kept>>,
+    kept: BTreeMap<String, Vec<PeerRecord>>,
 }
 
 impl Fabric {
@@ -207,7 +207,7 @@ impl Fabric {
         }
         let (ports, switches) = (BTreeMap::new(), BTreeMap::new());
         let clock = Clock::new();
-        let (spent, leftovers) = (Arc::default(), Leftovers::default());
+        let (spent, deferred) = (Arc::default(), DeferredReclaim::default());
         let (functions, reports) = (BTreeMap::new(), Reports::new(wakeup.clone()));
         let traces = Answers::new(wakeup.clone());
         Ok(Fabric {
@@ -223,7 +223,7 @@ impl Fabric {
             watchdog,
             spent,
             more,
-            leftovers,
+            deferred,
             functions,
             reports,
             instances: BTreeMap::new(),
@@ -545,7 +545,7 @@ impl Fabric {
             }));
         }
         topology.has_captures = !self.captures.is_empty();
-        self.published.replace(Arc::new(topology)).leave();
+        self.published.replace(Arc::new(topology)).defer();
         self.limit_instances();
         self.link_functions();
     }

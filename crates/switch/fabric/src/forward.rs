@@ -35,7 +35,7 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub use trace::{OneFrame, Traced, TracedCopy, Verdict};
-use wait::{Cut, Full, Waiting, Why};
+use wait::{Cause, Cut, Full, Waiting};
 
 /// Length of an Ethernet header, and minimum length of a frame.
 const ETHERNET: u32 = 14;
@@ -256,20 +256,20 @@ impl Source {
     }
 
     #[inline]
-    fn near(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, target: &Target) -> Near {
-        let Target::Instances(ends) = target else { return Near::default() };
+    fn near(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, target: &Target) -> NearInstances {
+        let Target::Instances(ends) = target else { return NearInstances::default() };
         let instances = ends.near(self.worker);
         if instances == 0 {
-            return Near::default();
+            return NearInstances::default();
         }
         self.backlog.see(burst.room() == 0 || self.tx.is_half_full(turn) == Some(true), turn.now);
-        Near { instances, crowded: self.backlog.since() }
+        NearInstances { instances, crowded: self.backlog.since() }
     }
 }
 
 /// The instances to which a source's frames go that its worker runs.
 #[derive(Clone, Copy, Default)]
-struct Near {
+struct NearInstances {
     /// As a mask.
     instances: u32,
     /// Since when the worker has not kept up: most of the time it takes whole bursts, or the queue is half full, or a
@@ -384,7 +384,7 @@ struct Delivery<'d, 'b, 't> {
     burst: &'d Burst<'b>,
     verdicts: &'d Verdicts,
     properties: Properties,
-    near: Near,
+    near: NearInstances,
     source: &'d mut Source,
     port: &'d Port,
     hash: FlowHash,
@@ -568,7 +568,7 @@ impl<'d> Delivery<'d, '_, '_> {
                 None
             }
             Err(Busy) => {
-                let full = Full { destination: list.destination as usize, why: Why::Busy };
+                let full = Full { destination: list.destination as usize, cause: Cause::Locked };
                 cut.lower(usize::from(*list.frames().first()?), Some(full));
                 None
             }
@@ -610,7 +610,7 @@ impl<'d> Delivery<'d, '_, '_> {
     #[cold]
     fn is_elsewhere(&self, full: &Full) -> bool {
         let place = self.topology.rx.get(full.destination).and_then(|slot| slot.place.as_ref());
-        full.why != Why::Busy && !place.is_some_and(|place| self.is_near(place))
+        full.cause != Cause::Locked && !place.is_some_and(|place| self.is_near(place))
     }
 
     /// As `reserve_suited`, for a destination that lacks an offload or accepts only shorter frames.

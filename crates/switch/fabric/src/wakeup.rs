@@ -212,6 +212,7 @@ impl Drop for Line {
 mod models {
     use super::*;
     use loom::sync::Notify;
+    use ringway_mem::sync::Ordering::Relaxed;
 
     /// Two threads ring a queue each, and wake the worker as `wake` says; it sleeps until both rang. loom finds a sleep
     /// from which nobody wakes.
@@ -251,6 +252,15 @@ mod models {
             let asleep = bits.asleep.load(SeqCst);
             bits.wake();
             asleep
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn a_wake_up_without_an_order_is_found() {
+        rung(|bits| {
+            bits.any.store(true, Relaxed);
+            bits.asleep.load(Relaxed)
         });
     }
 }

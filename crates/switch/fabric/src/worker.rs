@@ -374,7 +374,7 @@ impl Worker {
     fn round(&mut self, functions: &mut Functions, may_sleep: bool) -> bool {
         let Worker { wakeup, slots, active, .. } = self;
         let woken = wakeup.collect(|bit| ring(slots, active, functions, bit));
-        if woken && !self.obey(functions) {
+        if woken && !self.apply_commands(functions) {
             self.stopped = true;
             return false;
         }
@@ -427,7 +427,7 @@ impl Worker {
 
     /// Carries out pending commands; `false` to end. The lock is taken only after a wake-up, and no thread holds it for
     /// longer than a push.
-    fn obey(&mut self, functions: &mut Functions) -> bool {
+    fn apply_commands(&mut self, functions: &mut Functions) -> bool {
         let commands = locked(&self.commands).as_mut().map(std::mem::take);
         for command in commands.unwrap_or_default() {
             match command {

@@ -3,14 +3,13 @@
 
 mod front_end;
 
-use front_end::{RINGS, SIZE, set_up, transmitter};
+use front_end::{RINGS, SIZE, set_up, start, transmitter};
 use ringway_fabric::Fabric;
 use ringway_frame::Counters;
 use ringway_host::{map_region, memfd, wait_readable};
 use ringway_mem::Memory;
 use ringway_port::{source, vhost_user};
-use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
-use ringway_switch::learning;
+use ringway_spec::{Kind, MacAddress, Port, To};
 use ringway_virtq::Buffer;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -22,24 +21,9 @@ use std::time::{Duration, Instant};
 const GUEST: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
 fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
-    let name = "w0".to_string();
-    let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
-    let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
-    let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-    fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
-    let guest = vhost_user::Settings {
-        server: true,
-        mac: None,
-        mtu: None,
-        without: Vec::new(),
-        memory: vhost_user::MEMORY,
-        carrier: true,
-    };
-    let ports = [("guest", Kind::new("vhost-user", &guest)), ("null", Kind::new("null", &()))];
-    for (counters, (name, kind)) in (0..).zip(ports) {
-        fabric.add_port(Port::new(name, kind, Some(To::Switch("s".into()))), counters).unwrap();
-    }
-    fabric
+    let guest = vhost_user::Settings::default();
+    let ports = [("guest", Kind::new("vhost-user", &guest), "s"), ("null", Kind::new("null", &()), "s")];
+    start(page, &["s"], ports)
 }
 
 /// Serves the fabric until `done`.

@@ -4,21 +4,19 @@
 
 mod front_end;
 
-use front_end::{RINGS, SIZE, set_up_with, transmitter};
+use front_end::{RINGS, SIZE, Stream, load, set_up_with, start, transmitter};
 use ringway_fabric::Fabric;
 use ringway_fabric::session_limit::{EACH, MOST, TICK};
 use ringway_frame::Counters;
-use ringway_host::{Clock, EventFd, Mapping, map_region, memfd, receive_with, send_with, wait_readable};
+use ringway_host::{Clock, EventFd, Mapping, map_region, memfd, wait_readable};
 use ringway_mem::Memory;
-use ringway_port::{e1000, source, vhost_user};
+use ringway_port::{e1000, vhost_user};
 use ringway_ring::{Consumer, Geometry, Producer, RX, RingMemory, TX};
-use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
-use ringway_switch::learning;
-use ringway_vfio_user::{Client, IrqAction, IrqData, Packet, SetIrqs, Transport, pci};
+use ringway_spec::{Kind, MacAddress, Port, To};
+use ringway_vfio_user::{Client, IrqAction, IrqData, SetIrqs, pci};
 use ringway_virtq::Buffer;
 use std::collections::BTreeMap;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,19 +24,6 @@ use std::time::{Duration, Instant};
 
 const ICS: u64 = 0xc8;
 const IMS: u64 = 0xd0;
-
-struct Stream(UnixStream);
-
-impl Transport for Stream {
-    fn send(&mut self, packet: Packet) -> io::Result<()> {
-        let fds: Vec<_> = packet.fds.iter().map(|fd| fd.as_fd()).collect();
-        send_with(self.0.as_fd(), &packet.bytes, &fds).map(drop).map_err(io::Error::other)
-    }
-
-    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-        receive_with(self.0.as_fd(), bytes, 8).map_err(io::Error::other)
-    }
-}
 
 /// Serves the fabric once, and counts how often each port's session woke the thread.
 fn serve(fabric: &mut Fabric, woken: &mut BTreeMap<u16, u64>) {
@@ -63,19 +48,13 @@ fn served<R: Send>(fabric: &mut Fabric, peer: impl FnOnce() -> R + Send) -> R {
 }
 
 fn fabric(page: &Arc<Vec<Counters>>, names: &[&str]) -> Fabric {
-    let name = "w0".to_string();
-    let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
-    let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
-    let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-    fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
-    for (counters, name) in (0..).zip(names) {
-        let mac = Some(MacAddress([2, 0, 0, 0, 0, counters as u8]));
+    let cards = (0..).zip(names).map(|(number, &name)| {
+        let mac = Some(MacAddress([2, 0, 0, 0, 0, number]));
         let (model, memory, techniques) = ("82540em".into(), e1000::MEMORY, e1000::Techniques::default());
         let card = e1000::Settings { model, mac, mtu: None, memory, carrier: true, techniques };
-        let port = Port::new(name, Kind::new("e1000", &card), Some(To::Switch("s".into())));
-        fabric.add_port(port, counters).unwrap();
-    }
-    fabric
+        (name, Kind::new("e1000", &card), "s")
+    });
+    start(page, &["s"], cards)
 }
 
 /// A card's client that has its pin signal `call`, and unmasks it by `unmask`.
@@ -147,26 +126,13 @@ fn interrupts_of_two_ports_that_unmask_each_other_are_bounded() {
 
 /// Workers' queues: programs on `a` and `b` of one switch; on the other, a load that goes on.
 fn rings(page: &Arc<Vec<Counters>>) -> Fabric {
-    let name = "w0".to_string();
-    let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
-    let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
-    let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
-    let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
     let ports = [
         ("a", Kind::new("ring", &()), "theirs"),
         ("b", Kind::new("ring", &()), "theirs"),
-        ("load", Kind::new("source", &load), "others"),
+        ("load", Kind::new("source", &load(1)), "others"),
         ("sink", Kind::new("null", &()), "others"),
     ];
-    for name in ["theirs", "others"] {
-        let lookup =
-            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-        fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
-    }
-    for (counters, (name, kind, switch)) in (0..).zip(ports) {
-        fabric.add_port(Port::new(name, kind, Some(To::Switch(switch.into()))), counters).unwrap();
-    }
-    fabric
+    start(page, &["theirs", "others"], ports)
 }
 
 /// A program that always asks for a signal: for each frame that its port takes, and for each that it gets.
@@ -262,14 +228,7 @@ fn guests_are_bounded([kick_a, call_a, kick_b, call_b]: [&EventFd; 4]) {
     const FRAMES: u64 = 32;
     let page: Arc<Vec<Counters>> = Arc::new((0..6).map(|_| Counters::default()).collect());
     let mut fabric = rings(&page);
-    let guest = vhost_user::Settings {
-        server: true,
-        mac: None,
-        mtu: None,
-        without: Vec::new(),
-        memory: vhost_user::MEMORY,
-        carrier: true,
-    };
+    let guest = vhost_user::Settings::default();
     let mut fronts = Vec::new();
     let of = [("c", kick_a, call_a, 4), ("d", kick_b, call_b, 5)];
     let files = [(); 2].map(|()| memfd("guest", SIZE).unwrap());

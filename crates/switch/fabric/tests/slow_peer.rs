@@ -3,14 +3,13 @@
 
 mod front_end;
 
-use front_end::{RINGS, SIZE, send_from_pages};
+use front_end::{RINGS, SIZE, load, send_from_pages, start};
 use ringway_fabric::Fabric;
 use ringway_fabric::proto::Event;
 use ringway_frame::Counters;
 use ringway_host::{memfd, open_thread_files, wait_readable};
-use ringway_port::{ring, source, vhost_user};
-use ringway_spec::{Configuration, Function, Isolation, Kind, MacAddress, Poll, Port, Switch, To, Worker};
-use ringway_switch::learning;
+use ringway_port::{ring, vhost_user};
+use ringway_spec::{Configuration, Function, Isolation, Kind, Port, To};
 use rustix::fs::{FallocateFlags, fallocate};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -63,41 +62,21 @@ fn serve(fabric: &mut Fabric) -> Vec<Event> {
 }
 
 fn fabric(page: &Arc<Vec<Counters>>) -> Fabric {
-    let name = "w0".to_string();
-    let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
-    let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
-    let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
-    let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
-    let guest = vhost_user::Settings {
-        server: true,
-        mac: None,
-        mtu: None,
-        without: Vec::new(),
-        memory: vhost_user::MEMORY,
-        carrier: true,
-    };
+    let load = load(1);
+    let guest = vhost_user::Settings::default();
     let ports = [
         ("load", Kind::new("source", &load), "others"),
         ("sink", Kind::new("null", &()), "others"),
         ("slow", Kind::new("vhost-user", &guest), "its"),
         ("end", Kind::new("null", &()), "its"),
     ];
-    for name in ["others", "its"] {
-        let lookup =
-            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-        fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
-    }
-    for (counters, (name, kind, switch)) in (0..).zip(ports) {
-        fabric.add_port(Port::new(name, kind, Some(To::Switch(switch.into()))), counters).unwrap();
-    }
-    fabric
+    start(page, &["others", "its"], ports)
 }
 
 /// Adds a function to the worker, which passes frames from port `sender` to port `receiver`. Returns the socket by
 /// which its handlers are called.
 fn add_function(fabric: &mut Fabric) -> UnixStream {
-    let (to, from) = (MacAddress([2, 0, 0, 0, 0, 4]), MacAddress([2, 0, 0, 0, 0, 3]));
-    let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
+    let load = load(3);
     let end = || Kind::new("ring", &ring::Settings { slots: 256, slot_size: 2048 });
     let ports = [
         ("in", end(), "sender"),

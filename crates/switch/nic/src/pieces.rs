@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use ringway_frame::{BURST, FrameReader, HEADERS, Offload, Reason};
-use ringway_mem::{Direct, Kept, Memory, MemoryError, Region, Span, SpanMut, Translate};
+use ringway_mem::{Direct, Memory, MemoryError, OwnedSpan, Region, Span, SpanMut, Translate};
 use ringway_wire::MacAddress;
 
 /// Most parts of a frame. Attack: a frame of thousands of descriptors of a byte each.
@@ -97,14 +97,14 @@ pub(crate) fn segments(offload: Offload, gso_type: u8, total: usize, (mss, reduc
 }
 
 /// A region of memory that is kept mapped.
-pub(crate) fn keep(region: Region, len: u32) -> Result<Kept, MemoryError> {
+pub(crate) fn keep(region: Region, len: u32) -> Result<OwnedSpan, MemoryError> {
     let user = region.user;
     Arc::new(Memory::new(alloc::vec![region])?).keep_user(user, len).ok_or(MemoryError::Empty)
 }
 
 /// Rewritten headers of the frames of a burst.
 #[derive(Debug)]
-pub struct Headers(Kept);
+pub struct Headers(OwnedSpan);
 
 impl Headers {
     pub fn new() -> Result<Headers, MemoryError> {

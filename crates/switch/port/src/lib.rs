@@ -17,6 +17,7 @@ pub mod pipe;
 mod relay;
 pub mod ring;
 pub mod ring_pci;
+mod session_loop;
 mod session_socket;
 pub mod source;
 pub mod tap;
@@ -26,8 +27,8 @@ pub mod wire;
 pub use doorbell::{Doorbell, Silent};
 pub use kinds::KINDS;
 pub use peer::{
-    Alarm, Context, Exits, Gone, Kept, NoPeer, Opened, Peer, PeerError, PeerRecords, PortKind, RegisterExits,
-    State, exactly,
+    Alarm, Context, Exits, Gone, NoPeer, Opened, Peer, PeerError, PeerRecord, PeerRecords, PortKind,
+    RegisterExits, State, exactly,
 };
 pub use relay::relay;
 pub use ringway_vhost_user::{RECORD_KEYS, UNRESTORABLE};

@@ -45,7 +45,7 @@ pub trait PeerRecords: Send + Sync {
 
 /// A message that was kept.
 #[derive(Debug)]
-pub struct Kept {
+pub struct PeerRecord {
     /// Its key.
     pub key: u32,
     /// Its bytes.
@@ -75,7 +75,7 @@ pub trait Peer: Send {
     ///
     /// # Errors
     /// As [`Peer::attach`], or the peer can't go on. It is then detached.
-    fn resume(&mut self, _kept: Vec<Kept>, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+    fn resume(&mut self, _kept: Vec<PeerRecord>, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         self.attach(descriptors)
     }
 

@@ -43,7 +43,7 @@ impl SocketError {
 }
 
 /// What one call received.
-pub(crate) struct Received {
+pub struct Received {
     /// Number of bytes; 0 at the end of the connection.
     pub count: usize,
     pub fds: Vec<OwnedFd>,
@@ -52,7 +52,7 @@ pub(crate) struct Received {
 }
 
 /// The descriptors that a protocol may carry.
-pub(crate) struct Accepted {
+pub struct Accepted {
     /// Number per call.
     pub most: usize,
     /// Kinds besides memory.
@@ -63,7 +63,7 @@ pub(crate) struct Accepted {
 
 /// The socket of a port's sessions, one after the other.
 #[derive(Default)]
-pub(crate) struct SessionSocket {
+pub struct SessionSocket {
     stream: Option<UnixStream>,
     /// Duplicates of descriptors of memory in messages that are not handled yet, closed by a separate thread.
     ///

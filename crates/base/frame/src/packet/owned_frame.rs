@@ -325,7 +325,7 @@ impl Drop for Lent {
         if !self.held.is_empty() || !self.released.is_empty() {
             // Bursts may borrow them until the end of the turn.
             let owned_frames = (core::mem::take(&mut self.held), core::mem::take(&mut self.released));
-            ringway_mem::leave(Box::new(owned_frames));
+            ringway_mem::defer_free(Box::new(owned_frames));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::map::{Entry, Map};
 use super::{Access, Iotlb};
-use crate::memory::{Kept, Memory, Region};
+use crate::memory::{Memory, OwnedSpan, Region};
 use crate::sync::{AtomicU64, Counter, Ordering};
 use crate::turn::{Published, Retired};
 use alloc::sync::Arc;
@@ -168,7 +168,7 @@ impl Editor {
 
     /// Translates `len` bytes at `iova` to one contiguous range, which stays accessible after the turn. The
     /// caller must not use the range after it is unmapped.
-    pub fn keep(&self, iova: u64, len: u32, access: Access) -> Option<Kept> {
+    pub fn keep(&self, iova: u64, len: u32, access: Access) -> Option<OwnedSpan> {
         let last = iova.checked_add(u64::from(len).checked_sub(1)?)?;
         let first = self.map.get(iova)?;
         let offset = first.offset + (iova - first.first);

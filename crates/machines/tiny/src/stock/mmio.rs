@@ -1,7 +1,7 @@
 //! Devices at an address (virtio 1.3, 4.2).
 
 use super::transport::{DeviceError, QueueAddresses, Registers, Transport, Width, registers};
-use ringway_mem::{Kept, Region};
+use ringway_mem::{OwnedSpan, Region};
 
 /// `virt`.
 const MAGIC_VALUE: u32 = 0x7472_6976;
@@ -32,7 +32,7 @@ const CONFIG: u32 = 0x100;
 
 /// A device of `virtio-mmio`.
 #[derive(Debug)]
-pub struct Mmio<R = Kept> {
+pub struct Mmio<R = OwnedSpan> {
     registers: R,
     interrupts: bool,
 }

@@ -7,7 +7,7 @@ use crate::net_device::{NetDeviceError, copy_in, copy_out, keep};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
-use ringway_mem::{Kept, Region, Span, SpanMut, copy};
+use ringway_mem::{OwnedSpan, Region, Span, SpanMut, copy};
 use ringway_ring::Received;
 use ringway_virtq::{Areas, Buffer, Driver, Layout, Lengths};
 
@@ -47,7 +47,7 @@ const RESETS: u32 = 100_000;
 #[derive(Debug)]
 pub struct NetMemory {
     /// Each queue's memory, and its address.
-    queues: [(Kept, u64); 2],
+    queues: [(OwnedSpan, u64); 2],
     size: u16,
 }
 

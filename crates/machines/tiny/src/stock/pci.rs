@@ -4,7 +4,7 @@
 use super::mmio::NETWORK;
 use super::transport::{DeviceError, QueueAddresses, Registers, Transport, Width, registers};
 use alloc::vec::Vec;
-use ringway_mem::{Kept, Region};
+use ringway_mem::{OwnedSpan, Region};
 
 /// Vendor of virtio devices; numbers of modern and of transitional network devices.
 const VIRTIO: u16 = 0x1af4;
@@ -307,7 +307,7 @@ fn size(space: &impl ConfigSpace, function: Function, bar: u8, low: u32, high: O
 
 /// A device on PCI.
 #[derive(Debug)]
-pub struct Pci<R = Kept> {
+pub struct Pci<R = OwnedSpan> {
     common: R,
     notify: R,
     device: R,

@@ -1,7 +1,7 @@
 //! How a driver reaches a virtio device (virtio 1.3, 4).
 
 use crate::net_device::keep;
-use ringway_mem::{Kept, Region, Words};
+use ringway_mem::{OwnedSpan, Region, Words};
 use ringway_virtq::LayoutError;
 
 /// Bytes of an access.
@@ -24,7 +24,7 @@ pub trait Registers {
 }
 
 /// Registers in the address space.
-impl Registers for Kept {
+impl Registers for OwnedSpan {
     fn read(&self, offset: u32, width: Width) -> u32 {
         let (span, at) = (self.span(), offset as usize);
         match width {
@@ -57,7 +57,7 @@ impl Registers for Kept {
 }
 
 /// The registers in a region.
-pub(super) fn registers(region: Region) -> Option<Kept> {
+pub(super) fn registers(region: Region) -> Option<OwnedSpan> {
     keep(region)
 }
 

@@ -8,7 +8,7 @@ use crate::worker::Command;
 use ringway_frame::add;
 use ringway_host::Budget;
 use ringway_port::frame_queue::Inside;
-use ringway_port::{Doorbell, Gone, Kept, Peer, State};
+use ringway_port::{Doorbell, Gone, Peer, PeerRecord, State};
 use ringway_spec::{self as spec, Port, To};
 use ringway_switch::{Lookup, PortId};
 use std::os::fd::OwnedFd;
@@ -28,7 +28,7 @@ pub enum Job {
     /// Attach a peer with these descriptors.
     Attach(Vec<OwnedFd>),
     /// Attach the peer again that a former process had, with what was kept of it.
-    Resume(Vec<Kept>, Vec<OwnedFd>),
+    Resume(Vec<PeerRecord>, Vec<OwnedFd>),
     /// Detach the peer, which is gone or must go.
     Detach,
     /// Detach the peer, which exceeded its budget.
@@ -353,7 +353,7 @@ impl Fabric {
     /// The events and jobs that are due because the wakeup was signalled, or because the last check was long ago.
     pub fn due(&mut self) -> (Vec<Event>, Vec<(String, Job)>) {
         self.wakeup.clear();
-        self.leftovers.free();
+        self.deferred.free();
         self.take_over_blocked();
         let mut jobs: Vec<_> = self.replace_workers().into_iter().map(|name| (name, Job::Renew)).collect();
         let mut events = self.new_workers();
@@ -411,7 +411,7 @@ impl Fabric {
     ///
     /// # Errors
     /// There is no such port.
-    pub fn restore(&mut self, name: &str, kept: Kept) -> Result<(), FabricError> {
+    pub fn restore(&mut self, name: &str, kept: PeerRecord) -> Result<(), FabricError> {
         if !self.ports.contains_key(name) {
             return Err(FabricError::Unknown("port", name.into()));
         }

@@ -1,6 +1,6 @@
 //! Tests of forwarding between queues that are plain lists.
 
-use super::wait::{ANSWER, OCCUPIED};
+use super::wait::{LOCK_HOLD, PEER_HOLD};
 use super::*;
 use crate::capture::{CaptureBuffer, CapturePoint};
 use crate::topology::{Steer, Switch};
@@ -350,7 +350,7 @@ fn an_outstanding_translation_extends_the_wait_within_bounds() {
     bench.peers[1].0.lock().unwrap().asks = true;
     bench.send(0, &[frame(1, 0, 60); 5]);
     assert_eq!(bench.serve(0), Served::Waiting);
-    bench.now += ANSWER - 1;
+    bench.now += PEER_HOLD - 1;
     assert_eq!(bench.serve(0), Served::Waiting);
     bench.set_room(1, 5);
     assert_eq!(bench.serve(0), Served::Moved(5), "the answer came in time");
@@ -363,13 +363,13 @@ fn an_outstanding_translation_extends_the_wait_within_bounds() {
         bench.serve(0);
         bench.now += 1000;
     }
-    assert!(bench.now - begin <= ANSWER + 2000, "{}", bench.now - begin);
+    assert!(bench.now - begin <= PEER_HOLD + 2000, "{}", bench.now - begin);
     assert_eq!(bench.rx_drops(1, Reason::Full), 1);
     bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Moved(2), "nobody waits for it a second time");
     // With `hold` 0, frames do not wait.
     Arc::get_mut(bench.topology.ports[0].as_mut().unwrap()).unwrap().hold = 0;
-    bench.now += 1000 * ANSWER;
+    bench.now += 1000 * PEER_HOLD;
     bench.send(0, &[frame(1, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Moved(1));
 }
@@ -382,7 +382,7 @@ fn the_wait_for_a_queue_held_by_another_worker_is_bounded() {
     let other = slot.queue.lock().unwrap();
     bench.send(0, &[frame(1, 0, 60), frame(2, 0, 60), frame(1, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Waiting);
-    bench.now += OCCUPIED - 1;
+    bench.now += LOCK_HOLD - 1;
     assert_eq!(bench.serve(0), Served::Waiting);
     bench.now += 1;
     assert_eq!(bench.serve(0), Served::Waiting, "the worker is no longer waited for");

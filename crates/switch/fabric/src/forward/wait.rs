@@ -17,10 +17,10 @@ pub struct Waiting {
 
 /// Nanoseconds that frames wait for a destination with an outstanding request to its peer's side, such as an IOTLB
 /// miss, if `hold` is not more and not 0: a front-end answers when its host lets it run.
-pub(super) const ANSWER: u64 = 10_000_000;
+pub(super) const PEER_HOLD: u64 = 10_000_000;
 /// Nanoseconds that frames wait for a queue that another worker has locked, if `hold` is not more. Two workers that
 /// send to one port contend for its queue all the time, and one of them may be preempted meanwhile.
-pub(super) const OCCUPIED: u64 = 10_000_000;
+pub(super) const LOCK_HOLD: u64 = 10_000_000;
 
 /// The position at which a burst had to stop, and the destination that caused it.
 pub(super) struct Cut {
@@ -36,23 +36,23 @@ const _: () = assert!(BURST <= 64);
 #[derive(Clone, Copy)]
 pub(super) struct Full {
     pub(super) destination: usize,
-    pub(super) why: Why,
+    pub(super) cause: Cause,
 }
 
 /// Why a destination had no room.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum Cause {
     Full,
     /// The destination has an outstanding request to its peer's side.
-    Asks,
+    AwaitsPeer,
     /// Another worker has locked the destination.
-    Busy,
+    Locked,
 }
 
 impl Full {
     pub(super) fn of(to: &Destination<'_>, list: &List) -> Full {
-        let why = if to.queue.awaits_translation() { Why::Asks } else { Why::Full };
-        Full { destination: list.destination as usize, why }
+        let cause = if to.queue.awaits_translation() { Cause::AwaitsPeer } else { Cause::Full };
+        Full { destination: list.destination as usize, cause }
     }
 }
 
@@ -74,22 +74,22 @@ impl Delivery<'_, '_, '_> {
         let now = self.turn.now;
         let Waiting { since, last } = *self.source.waiting.get_or_insert(Waiting { since: now, last: now });
         self.source.waiting = Some(Waiting { since, last: now });
-        let Some(Full { destination, why }) = cut.full else { return };
+        let Some(Full { destination, cause }) = cut.full else { return };
         let Some(slot) = self.topology.rx.get(destination) else { return };
-        let hold = self.port.hold.max(match why {
-            Why::Full => 0,
-            Why::Asks => ANSWER,
-            Why::Busy => OCCUPIED,
+        let hold = self.port.hold.max(match cause {
+            Cause::Full => 0,
+            Cause::AwaitsPeer => PEER_HOLD,
+            Cause::Locked => LOCK_HOLD,
         });
         if now.saturating_sub(since) >= hold {
-            match why {
+            match cause {
                 // Attack: a peer whose memory blocks the worker that holds its queue, and so all senders to
                 // it.
-                Why::Busy => slot.given_up.store(true, Relaxed),
-                Why::Full | Why::Asks => slot.wait_limit.end(now, hold),
+                Cause::Locked => slot.given_up.store(true, Relaxed),
+                Cause::Full | Cause::AwaitsPeer => slot.wait_limit.end(now, hold),
             }
             self.source.waiting = None;
-        } else if why != Why::Busy && now > last && self.holds_others(cut.at) {
+        } else if cause != Cause::Locked && now > last && self.holds_others(cut.at) {
             slot.wait_limit.charge(now, now - last, hold);
         }
     }

@@ -1,14 +1,20 @@
-//! A front-end for tests, whose guest sends.
+//! A fabric for tests, and a front-end whose guest sends.
 #![allow(dead_code, reason = "no test uses all of it")]
 
+use ringway_fabric::Fabric;
+use ringway_frame::Counters;
 use ringway_host::{map_region, receive_with, send_with};
 use ringway_mem::Memory;
+use ringway_port::source;
+use ringway_spec::{Kind, MacAddress, Poll, Port, Switch, To, Worker};
+use ringway_switch::learning;
 use ringway_vhost_user::feature::{protocol, virtio};
-use ringway_vhost_user::{Frontend, MemoryRegion, Packet, SharedRegion, Transport, Vring, VringAddr};
+use ringway_vhost_user::{Frontend, MemoryRegion, SharedRegion, Vring, VringAddr};
 use ringway_virtq::{Areas, Buffer, Driver, Layout};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Size of its memory in bytes.
@@ -19,19 +25,51 @@ const USER: u64 = 0x7f00_0000_0000;
 const PAGE: usize = 4096;
 const RING: u16 = 64;
 
-/// Its session's socket.
-pub struct Stream(UnixStream);
-
-impl Transport for Stream {
-    fn send(&mut self, packet: Packet) -> io::Result<()> {
-        let fds: Vec<_> = packet.fds.iter().map(|fd| fd.as_fd()).collect();
-        send_with(self.0.as_fd(), &packet.bytes, &fds).map(drop).map_err(io::Error::other)
+/// A fabric with one worker, learning switches, and ports by name, kind and switch, whose counters are in that order.
+pub fn start<'p>(
+    page: &Arc<Vec<Counters>>,
+    switches: &[&str],
+    ports: impl IntoIterator<Item = (&'p str, Kind, &'p str)>,
+) -> Fabric {
+    let name = "w0".to_string();
+    let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
+    let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
+    for &name in switches {
+        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
+        fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
     }
-
-    fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-        receive_with(self.0.as_fd(), bytes, 8).map_err(io::Error::other)
+    for (counters, (name, kind, switch)) in (0..).zip(ports) {
+        fabric.add_port(Port::new(name, kind, Some(To::Switch(switch.into()))), counters).unwrap();
     }
+    fabric
 }
+
+/// A source of 10,000 frames a second from the address that ends with `number` to the next one.
+pub fn load(number: u8) -> source::Settings {
+    let [from, to] = [number, number + 1].map(|last| MacAddress([2, 0, 0, 0, 0, last]));
+    source::Settings { size: 64, to, from, rate: Some(10_000) }
+}
+
+/// A session's socket.
+pub struct Stream(pub UnixStream);
+
+macro_rules! transport {
+    ($protocol:ident) => {
+        impl $protocol::Transport for Stream {
+            fn send(&mut self, packet: $protocol::Packet) -> io::Result<()> {
+                let fds: Vec<_> = packet.fds.iter().map(|fd| fd.as_fd()).collect();
+                send_with(self.0.as_fd(), &packet.bytes, &fds).map(drop).map_err(io::Error::other)
+            }
+
+            fn receive(&mut self, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+                receive_with(self.0.as_fd(), bytes, 8).map_err(io::Error::other)
+            }
+        }
+    };
+}
+
+transport!(ringway_vhost_user);
+transport!(ringway_vfio_user);
 
 /// Sets up a session whose rings run.
 pub fn set_up(socket: UnixStream, file: &OwnedFd) -> Frontend<Stream> {

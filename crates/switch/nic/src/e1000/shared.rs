@@ -11,7 +11,7 @@ use crate::pieces::keep;
 use crate::techniques::Doorbells;
 use alloc::boxed::Box;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use ringway_mem::{Direct, Kept, MemoryError, Region, Words};
+use ringway_mem::{Direct, MemoryError, OwnedSpan, Region, Words};
 
 /// The range with the registers that can be mapped: those of the rings, and the filters. Between them is a page of
 /// statistics, which are cleared by reads and never mapped.
@@ -44,7 +44,7 @@ pub type Bus<'t> = device::Bus<'t, Shared>;
 pub struct Shared {
     /// Registers that are never mapped, by word.
     file: Box<[AtomicU32]>,
-    pages: Kept,
+    pages: OwnedSpan,
     pub(crate) interrupts: Interrupts,
     pub(crate) stats: Stats,
     pub(crate) rings: Rings,

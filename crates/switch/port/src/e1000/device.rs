@@ -3,10 +3,11 @@
 use super::card::{Calls, Card};
 use super::rx::CardRx;
 use super::tx::CardTx;
-use crate::pci_session::{BackendError, Served, area, check_eventfd, refused, regions};
+use crate::pci_session::{BackendError, PciDevice, area, check_eventfd, refused, regions};
+use crate::session_loop::Served;
 use crate::vhost_user::{Mapped, SharedMemory};
 use crate::{Doorbell, Exits, Queue, RegisterExits, SocketError};
-use ringway_frame::{Counters, CountersRef};
+use ringway_frame::CountersRef;
 use ringway_host::{self as host, Budget, Clock, Epoll, EventFd, FdKind, Keep, Signal};
 use ringway_mem::{Memory, MemoryError, Published, REGIONS, Retired};
 use ringway_nic::pci::Capability;
@@ -220,7 +221,34 @@ impl<N: Chip> CardDevice<N> {
 }
 
 impl<N: Chip> Served for CardDevice<N> {
-    /// What the session offers.
+    fn epoll(&self) -> Option<&Epoll> {
+        self.epoll.as_ref()
+    }
+
+    fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Whether the driver enabled a ring.
+    fn is_running(&self) -> bool {
+        self.nic.is_running()
+    }
+
+    fn memory(&mut self) -> Option<&mut SharedMemory> {
+        Some(&mut self.memory)
+    }
+
+    /// Unmasks the pin if the client signalled so by an eventfd.
+    fn drain(&mut self) {
+        let mut unmasked = false;
+        self.epoll.iter().for_each(|epoll| epoll.wait(Some(0), |key| unmasked |= key == UNMASK));
+        if unmasked {
+            self.unmask();
+        }
+    }
+}
+
+impl<N: Chip> PciDevice for CardDevice<N> {
     fn offer(&self) -> Offer {
         let identity = self.nic.identity().1;
         let mut regions = regions(identity, self.nic.config());
@@ -282,7 +310,6 @@ impl<N: Chip> Served for CardDevice<N> {
         Ok(())
     }
 
-    /// Where accesses and interrupts went since the client connected.
     fn exits(&self) -> Exits {
         let row = |(name, mapped, count): (&str, bool, Accesses)| RegisterExits {
             name: name.into(),
@@ -304,7 +331,6 @@ impl<N: Chip> Served for CardDevice<N> {
         }
     }
 
-    /// Resets the card and clears all state of the client. When this returns, no worker accesses its memory.
     fn clear(&mut self) {
         self.reset();
         self.memory.clear();
@@ -316,24 +342,8 @@ impl<N: Chip> Served for CardDevice<N> {
         self.publish();
     }
 
-    /// The session's epoll.
-    fn epoll(&self) -> Option<&Epoll> {
-        self.epoll.as_ref()
-    }
-
-    /// The client's descriptors in use.
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.calls.values().map(|call| call.fd.as_fd()).chain(self.unmask.iter().map(AsFd::as_fd))
-    }
-
-    /// The budget of the client.
-    fn budget(&self) -> &Arc<Budget> {
-        &self.budget
-    }
-
-    /// Whether the driver enabled a ring.
-    fn is_running(&self) -> bool {
-        self.nic.is_running()
     }
 
     /// The model, the interrupt type and the techniques in use, for people.
@@ -362,25 +372,6 @@ impl<N: Chip> Served for CardDevice<N> {
             detail += &format!(" moderate={}us", moderate / 1000);
         }
         detail
-    }
-
-    /// Whether a file behind the client's memory shrank.
-    fn is_lost(&self) -> bool {
-        self.memory.is_lost()
-    }
-
-    /// Whether the files behind the client's memory grew by more than permitted.
-    fn has_grown(&mut self, now: u64, counters: &Counters) -> bool {
-        self.memory.has_grown(now, counters)
-    }
-
-    /// Unmasks the pin if the client signalled so by an eventfd.
-    fn drain(&mut self) {
-        let mut unmasked = false;
-        self.epoll.iter().for_each(|epoll| epoll.wait(Some(0), |key| unmasked |= key == UNMASK));
-        if unmasked {
-            self.unmask();
-        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! A guest's port: an emulated network card that the guest's monitor attaches over a vfio-user socket.
 //!
-//! The session thread owns the model's registers (`device.rs`) and serves the socket (`pci_session.rs`); workers own
-//! the engines of the rings. Both share the model's atomics, so a register write takes effect without a lock. The
-//! client's memory and its interrupts are a `Card`, published by pointer and replaced as a whole; a stopped ring and
-//! unmapped memory are no longer used when every worker's turn in progress has ended.
+//! The session thread owns the model's registers (`device.rs`) and serves the socket (`session_loop.rs`,
+//! `pci_session.rs`); workers own the engines of the rings. Both share the model's atomics, so a register write takes
+//! effect without a lock. The client's memory and its interrupts are a `Card`, published by pointer and replaced as a
+//! whole; a stopped ring and unmapped memory are no longer used when every worker's turn in progress has ended.
 
 mod card;
 mod device;

@@ -2,7 +2,7 @@
 
 use super::device::{CardDevice, Config};
 use super::{Backend, Model, Settings};
-use crate::pci_session::budget;
+use crate::pci_session::{PciDevice, budget};
 use crate::peer::{Context, Gone, Opened, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Exits, Silent};
 use ringway_frame::CountersRef;
@@ -68,16 +68,16 @@ impl<N: Chip> Peer for Backend<N> {
 
     fn change(&mut self, port: &Port) -> Result<(), PeerError> {
         let Settings { carrier, techniques, .. } = port.kind.settings()?;
-        self.device().set_carrier(carrier);
-        self.device().set_techniques(techniques);
+        self.device.set_carrier(carrier);
+        self.device.set_techniques(techniques);
         Ok(())
     }
 
     fn exits(&self) -> Option<Exits> {
-        Some(Backend::<N>::exits(self))
+        Some(self.device.exits())
     }
 
     fn state(&self) -> (State, String) {
-        (Backend::<N>::state(self), self.detail())
+        (Backend::<N>::state(self), self.device.detail())
     }
 }

@@ -62,16 +62,16 @@ impl Peer for PcapPeer {
             None => None,
         };
         self.count = number;
-        self.shared.recording.replace(Arc::new(recording)).leave();
-        self.shared.frames.replace(Arc::new(frames)).leave();
+        self.shared.recording.replace(Arc::new(recording)).defer();
+        self.shared.frames.replace(Arc::new(frames)).defer();
         self.is_attached = true;
         self.shared.doorbell.wake();
         Ok(())
     }
 
     fn detach(&mut self) {
-        self.shared.frames.replace(Arc::new(Frames::default())).leave();
-        self.shared.recording.replace(Arc::new(None)).leave();
+        self.shared.frames.replace(Arc::new(Frames::default())).defer();
+        self.shared.recording.replace(Arc::new(None)).defer();
         self.is_attached = false;
     }
 

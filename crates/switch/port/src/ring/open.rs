@@ -2,7 +2,9 @@
 //! blocks.
 
 use ringway_host::listener::{Access, Listener, OpenError};
-use ringway_host::{EventFd, HostError, Mapping, PageChoice, Pages, memfd_in, send_with, try_receive_with};
+use ringway_host::{
+    EventFd, HostError, Mapping, PageChoice, Pages, memfd_in, send_with, try_receive_with, wait_readable,
+};
 use ringway_ring::{Geometry, HandshakeError, Hello, LayoutError, RingKind, RingMemory, Welcome};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -23,6 +25,9 @@ pub enum GreetError {
     /// The system refused.
     #[error("no ring could be made: {0}")]
     Host(#[from] HostError),
+    /// The program can't be accepted.
+    #[error(transparent)]
+    Open(#[from] OpenError),
 }
 
 impl GreetError {
@@ -32,7 +37,7 @@ impl GreetError {
         let no = match self {
             // The same request is refused by any fabric.
             GreetError::Handshake(_) | GreetError::Layout(_) => Welcome::refused_always(&text),
-            GreetError::Gone | GreetError::Host(_) => Welcome::refused(&text),
+            GreetError::Gone | GreetError::Host(_) | GreetError::Open(_) => Welcome::refused(&text),
         };
         send(socket, &no);
     }
@@ -60,6 +65,21 @@ impl RingListener {
         let system = |error| OpenError::System { path: self.0.path().into(), error };
         socket.set_nonblocking(true).map_err(system)?;
         Ok(Some(Newcomer { socket, bytes: [0; Hello::SIZE], filled: 0 }))
+    }
+
+    /// Waits for the next program and its request, each for `timeout` nanoseconds. For callers that do nothing else
+    /// meanwhile.
+    pub fn wait(&self, timeout: Option<u64>) -> Result<(Newcomer, Hello), GreetError> {
+        wait_readable(&[self.as_fd()], timeout)?;
+        let mut newcomer = self.accept()?.ok_or(GreetError::Gone)?;
+        loop {
+            if !wait_readable(&[newcomer.as_fd()], timeout)?[0] {
+                return Err(GreetError::Gone);
+            }
+            if let Some(hello) = newcomer.hello()? {
+                return Ok((newcomer, hello));
+            }
+        }
     }
 
     /// Its path.

@@ -2,8 +2,9 @@
 
 use super::Settings;
 use super::tx::TimedTx;
-use crate::pci_session::{BackendError, Served, area, check_eventfd, refused, regions};
+use crate::pci_session::{BackendError, PciDevice, area, check_eventfd, refused, regions};
 use crate::ring::{self, Fault, RingPort};
+use crate::session_loop::Served;
 use crate::{Doorbell, Exits, Queue, RegisterExits, SocketError};
 use ringway_frame::CountersRef;
 use ringway_host::{Budget, Epoll, EventFd, Mapping, Signal};
@@ -159,6 +160,20 @@ impl RingDevice {
 }
 
 impl Served for RingDevice {
+    fn epoll(&self) -> Option<&Epoll> {
+        self.session.as_ref().map(|session| &session.epoll)
+    }
+
+    fn budget(&self) -> &Arc<Budget> {
+        self.port.budget()
+    }
+
+    fn is_running(&self) -> bool {
+        self.model.is_used()
+    }
+}
+
+impl PciDevice for RingDevice {
     /// Attack: a client that keeps its mapping after it disconnected. Each client gets another `file`.
     fn begin_session(&mut self, socket: BorrowedFd<'_>, file: Option<OwnedFd>) -> Result<(), BackendError> {
         let file = file.ok_or(LayoutError::Size)?;
@@ -195,26 +210,14 @@ impl Served for RingDevice {
         Offer { regions, irqs, maps: RANGES }
     }
 
-    fn epoll(&self) -> Option<&Epoll> {
-        self.session.as_ref().map(|session| &session.epoll)
-    }
-
     fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.session.iter().flat_map(|session| session.call.iter().map(|(fd, _)| fd.as_fd()))
-    }
-
-    fn budget(&self) -> &Arc<Budget> {
-        self.port.budget()
     }
 
     fn clear(&mut self) {
         self.end_ring();
         self.session = None;
         self.model = SharedRing::new(Arc::default(), self.model_bytes());
-    }
-
-    fn is_running(&self) -> bool {
-        self.model.is_used()
     }
 
     fn exits(&self) -> Exits {

@@ -2,6 +2,7 @@
 
 use super::Settings;
 use super::device::{Faults, RingDevice};
+use crate::pci_session::PciDevice;
 use crate::peer::{Alarm, Context, Gone, Opened, Peer, PeerError, PortKind, State, exactly};
 use crate::ring::{Config, Fault};
 use crate::{Doorbell, Exits, Silent, pci_session};
@@ -74,7 +75,7 @@ impl Peer for Client {
     }
 
     fn is_quiet(&self) -> bool {
-        self.backend.device_ref().port().is_quiet()
+        self.backend.device.port().is_quiet()
     }
 
     fn check(&mut self) -> Result<(), Gone> {
@@ -82,12 +83,12 @@ impl Peer for Client {
             self.backend.disconnect();
             return Err(Gone { rest: self.backend.rest(Clock::new().now()), ..gone });
         }
-        self.backend.device().collect_fault();
+        self.backend.device.collect_fault();
         self.backend.check()
     }
 
     fn refused(&mut self) -> Option<String> {
-        let ended = self.backend.device().take_ended().map(|fault| fault.to_string());
+        let ended = self.backend.device.take_ended().map(|fault| fault.to_string());
         ended.or_else(|| self.backend.refused())
     }
 
@@ -96,10 +97,10 @@ impl Peer for Client {
     }
 
     fn exits(&self) -> Option<Exits> {
-        Some(self.backend.exits())
+        Some(self.backend.device.exits())
     }
 
     fn state(&self) -> (State, String) {
-        (self.backend.state(), self.backend.detail())
+        (self.backend.state(), self.backend.device.detail())
     }
 }

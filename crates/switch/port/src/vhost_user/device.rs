@@ -7,6 +7,7 @@ mod shared;
 use session::Session;
 pub(crate) use shared::{Mapped, SharedMemory};
 
+use super::backend::BUSY;
 use super::control::{Control, Settings};
 use super::iommu::{Iommu, MissQueue, Outbox, Wakeup};
 use super::rarp::Rarp;
@@ -14,7 +15,8 @@ use super::rx::VringRx;
 use super::tx::VringTx;
 use super::vring::{Vring, VringError, VringState, Which};
 use super::{Config, config_space};
-use crate::{Doorbell, Queue};
+use crate::session_loop::Served;
+use crate::{Doorbell, PeerRecords, Queue};
 use ringway_frame::{Counters, CountersRef};
 use ringway_host::{Budget, Epoll, EventFd, FdKind, HostError, Keep, Signal};
 use ringway_mem::iotlb::Lookaside;
@@ -26,7 +28,7 @@ use ringway_vhost_user::{
 use ringway_virtq::PackedRing;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// A packed ring's descriptor flag (virtio 1.3, 2.8.1).
 const DESC_F_USED: u16 = 1 << 15;
@@ -62,8 +64,11 @@ struct RingSlot {
 }
 
 /// A guest, as far as its front-end has described it.
-pub(super) struct Guest {
+pub struct Guest {
     config: Config,
+    pub(super) offer: Offer,
+    /// Keeps the sessions of the port of this name.
+    pub(super) keeper: Option<(String, Arc<dyn PeerRecords>)>,
     doorbells: Vec<Arc<dyn Doorbell>>,
     counters: Vec<CountersRef>,
     features: u64,
@@ -111,7 +116,7 @@ impl DeviceIotlb {
 impl Guest {
     pub(super) fn new(
         config: Config,
-        offer: &Offer,
+        offer: Offer,
         doorbells: Vec<Arc<dyn Doorbell>>,
         counters: Vec<CountersRef>,
     ) -> (Guest, Vec<Queue>) {
@@ -148,6 +153,8 @@ impl Guest {
         let queues = pairs.collect();
         let guest = Guest {
             config,
+            offer,
+            keeper: None,
             doorbells,
             counters,
             features: 0,
@@ -192,24 +199,24 @@ impl Guest {
         }
     }
 
-    fn first_counters(&self, with: impl FnOnce(&Counters)) {
-        self.counters.first().inspect(|counters| with(counters));
+    /// The session's state in the port's counters.
+    pub(super) fn session_state(&self) -> u64 {
+        self.counters.first().map_or(0, |counters| counters.session.load(Acquire))
     }
 
-    /// The session's epoll: readable while a message, a command or other work may be pending.
-    pub(super) fn epoll(&self) -> Option<&Epoll> {
-        self.session.epoll.as_ref()
+    /// Stores the session's state in the port's counters. Only during a session.
+    pub(super) fn set_session(&self, state: u64) {
+        self.first_counters(|counters| counters.session.store(state, Release));
+    }
+
+    fn first_counters(&self, with: impl FnOnce(&Counters)) {
+        self.counters.first().inspect(|counters| with(counters));
     }
 
     /// The descriptors of the session that belong to no ring.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let log = self.shared.log.call.iter().map(|call| call.as_fd());
         log.chain(self.session.channel.iter().map(AsFd::as_fd))
-    }
-
-    /// The budget for waking the front-end.
-    pub(super) fn budget(&self) -> &Arc<Budget> {
-        &self.session.budget
     }
 
     /// Clears all state of the front-end. Its rings are stopped already.
@@ -220,19 +227,6 @@ impl Guest {
         self.iotlb = DeviceIotlb::default();
         (self.mtu, self.rarp, self.config_change_pending) = (None, None, false);
         self.slots.iter_mut().for_each(|slot| (slot.kick, slot.was_served) = (None, false));
-    }
-
-    /// Records the RX rings that were kicked. Each kick is reported once; prefetching follows.
-    pub(super) fn drain_kicks(&mut self) {
-        let (Some(epoll), kicked) = (&self.session.epoll, &mut self.iotlb.kicked) else { return };
-        let mut rang = false;
-        epoll.wait(Some(0), |key| {
-            rang |= key == WAKEUP;
-            kicked.extend(key.checked_sub(RECEIVES).map(|index| index as usize));
-        });
-        if rang {
-            self.session.wakeup.get().map(|wakeup| wakeup.clear());
-        }
     }
 
     /// Answers commands of the control queue.
@@ -343,12 +337,6 @@ impl Guest {
         self.config.carrier
     }
 
-    /// Whether both rings of any queue pair are enabled.
-    pub(super) fn is_up(&self) -> bool {
-        let runs = |slot: &RingSlot| slot.ring.as_ref().is_some_and(|ring| ring.enabled);
-        self.slots.as_chunks::<2>().0.iter().any(|pair| pair.iter().all(runs))
-    }
-
     /// A ring that its driver broke, and the violation.
     pub(super) fn broken(&self) -> Option<(usize, String)> {
         let faults = self.slots.iter().enumerate();
@@ -357,20 +345,10 @@ impl Guest {
             .find_map(|(index, slot)| Some((index, slot.state.fault()?.to_string())))
     }
 
-    /// Whether a file behind the guest's memory shrank.
-    pub(super) fn is_lost(&self) -> bool {
-        self.shared.is_lost()
-    }
-
     /// Maps a region. Behind an IOMMU its file is kept open, since a scattered ring is mapped once more.
     fn map(&mut self, region: SharedRegion) -> Result<Mapped, Refused> {
         let keep = if self.iotlb.iommu.is_some() { Keep::File } else { Keep::No };
         self.shared.map(region, keep)
-    }
-
-    /// Whether the files behind the guest's memory grew by more than permitted.
-    pub(super) fn has_grown(&mut self, now: u64, counters: &Counters) -> bool {
-        self.shared.has_grown(now, counters)
     }
 
     /// Sends a request of ours, which may be lost: the front-end's channel may be full.
@@ -550,6 +528,42 @@ fn check_kick(ring: &Ring) -> Result<(), Refused> {
             Err(Refused("the descriptor for kicks is no eventfd".into()))
         }
         Kick::Fd(_) | Kick::Poll | Kick::Unset => Ok(()),
+    }
+}
+
+impl Served for Guest {
+    /// The session's epoll: readable while a message, a command or other work may be pending.
+    fn epoll(&self) -> Option<&Epoll> {
+        self.session.epoll.as_ref()
+    }
+
+    fn budget(&self) -> &Arc<Budget> {
+        &self.session.budget
+    }
+
+    /// Records the RX rings that were kicked. Each kick is reported once; prefetching follows.
+    fn drain(&mut self) {
+        // Until everything is kept that is received from here on, another process can't go on with the session.
+        self.set_session(BUSY);
+        let (Some(epoll), kicked) = (&self.session.epoll, &mut self.iotlb.kicked) else { return };
+        let mut rang = false;
+        epoll.wait(Some(0), |key| {
+            rang |= key == WAKEUP;
+            kicked.extend(key.checked_sub(RECEIVES).map(|index| index as usize));
+        });
+        if rang {
+            self.session.wakeup.get().map(|wakeup| wakeup.clear());
+        }
+    }
+
+    fn memory(&mut self) -> Option<&mut SharedMemory> {
+        Some(&mut self.shared)
+    }
+
+    /// Whether both rings of any queue pair are enabled.
+    fn is_running(&self) -> bool {
+        let runs = |slot: &RingSlot| slot.ring.as_ref().is_some_and(|ring| ring.enabled);
+        self.slots.as_chunks::<2>().0.iter().any(|pair| pair.iter().all(runs))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A guest's port: virtio-net queues that the guest's monitor describes over a vhost-user socket.
 //!
-//! The control side opens the socket (`open.rs`). The data path gets the connected stream ([`Backend::connect`]), which
+//! The control side opens the socket (`open.rs`). The data path gets the connected stream (`Backend::connect`), which
 //! one thread serves: it maps the guest's memory and publishes the rings, which the workers then use without a lock. A
 //! ring is only ever replaced as a whole, and the former description is released after every worker's turn has ended.
 
@@ -21,6 +21,7 @@ mod usage;
 mod vring;
 
 pub use backend::{Backend, BackendError};
+use device::Guest;
 pub(crate) use device::{Mapped, SharedMemory};
 pub use offer::Without;
 pub use peer::{KIND, continues};
@@ -57,6 +58,13 @@ pub struct Settings {
 /// Default of [`Settings::memory`].
 pub const MEMORY: u64 = 8 << 30;
 
+impl Default for Settings {
+    fn default() -> Settings {
+        let without = Vec::new();
+        Settings { server: true, mac: None, mtu: None, without, memory: MEMORY, carrier: true }
+    }
+}
+
 /// The device offered to a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -92,5 +100,7 @@ pub fn new(
 ) -> (Backend, Vec<Queue>) {
     let pairs = counters.len().min(doorbells.len()).clamp(1, usize::from(PAIRS)) as u16;
     let config = Config { queues: config.queues.clamp(1, pairs), ..config };
-    Backend::new(config, doorbells, counters)
+    let first = counters.first().cloned().unwrap_or_else(CountersRef::private);
+    let (guest, queues) = Guest::new(config, offer::offer(&config), doorbells, counters);
+    (Backend::new(guest, first), queues)
 }

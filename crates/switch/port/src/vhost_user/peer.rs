@@ -2,8 +2,7 @@
 
 use super::{Backend, Config, Settings, Without, offer};
 use crate::Queue;
-use crate::peer::{Context, Gone, Kept, Peer, PeerError, PortKind, State, exactly};
-use ringway_host::Clock;
+use crate::peer::{Context, Gone, Peer, PeerError, PeerRecord, PortKind, State, exactly};
 use ringway_ring::Policy;
 use ringway_spec::Port;
 use ringway_vhost_user::{Inbox, Request};
@@ -71,7 +70,7 @@ impl Peer for Backend {
         self.connect(socket).map_err(PeerError::kind)
     }
 
-    fn resume(&mut self, kept: Vec<Kept>, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+    fn resume(&mut self, kept: Vec<PeerRecord>, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
         let [socket] = exactly(KIND.name, descriptors)?;
         Backend::resume(self, socket, kept).map_err(PeerError::kind)
     }
@@ -89,18 +88,11 @@ impl Peer for Backend {
     }
 
     fn check(&mut self) -> Result<(), Gone> {
-        if self.fd().is_none() {
-            return Ok(());
-        }
-        self.readable().map_err(|error| Gone {
-            reason: error.to_string(),
-            fault: error.is_fault(),
-            rest: Backend::rest(self, Clock::new().now()),
-        })
+        Backend::check(self)
     }
 
     fn refused(&mut self) -> Option<String> {
-        Backend::refused(self).map(|refused| refused.to_string())
+        Backend::refused(self)
     }
 
     fn change(&mut self, port: &Port) -> Result<(), PeerError> {
@@ -131,12 +123,8 @@ mod tests {
     #[test]
     fn a_front_end_goes_on_if_all_its_features_are_offered() {
         let settings = |without: &[&str]| Settings {
-            server: true,
-            mac: None,
-            mtu: None,
             without: without.iter().map(ToString::to_string).collect(),
-            memory: super::super::MEMORY,
-            carrier: true,
+            ..Settings::default()
         };
         let port = |without: &[&str]| Port::new("a", Kind::new(KIND.name, &settings(without)), None);
         let messages = [

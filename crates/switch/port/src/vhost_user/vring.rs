@@ -9,7 +9,7 @@ use super::rarp::Rarp;
 use ringway_frame::{Caps, Counters, CountersRef, LARGEST, Needs, Reason, RingPlace, add};
 use ringway_host::{Account, Budget, Signal, SignalError};
 use ringway_mem::iotlb::{Access, Editor};
-use ringway_mem::{DirtyLog, Kept, Memory, Region};
+use ringway_mem::{DirtyLog, Memory, OwnedSpan, Region};
 use ringway_ring::{Policy, View};
 use ringway_vhost_user::feature::virtio;
 use ringway_vhost_user::{Kick, Ring as RingConfig};
@@ -165,7 +165,7 @@ pub(super) struct Vring {
     pub(super) iommu: Option<Granted>,
     layout: Layout,
     /// Descriptor area, driver area, device area; `None` until the guest's IOMMU has granted all three.
-    areas: Option<[Kept; 3]>,
+    areas: Option<[OwnedSpan; 3]>,
     call: Option<Signal>,
     err: Option<Signal>,
     /// Dirty logging, while it is enabled.
@@ -221,7 +221,7 @@ fn layout(features: u64, config: &RingConfig) -> Layout {
 }
 
 impl Space<'_> {
-    fn areas(&self, parts: [(u64, u32, Access); 3]) -> Result<Option<[Kept; 3]>, VringError> {
+    fn areas(&self, parts: [(u64, u32, Access); 3]) -> Result<Option<[OwnedSpan; 3]>, VringError> {
         match self {
             Space::Direct(memory) => {
                 let names = ["descriptor area", "available ring", "used ring"];
@@ -247,7 +247,7 @@ impl Space<'_> {
 /// Maps a part of a ring once more, contiguously, if it is contiguous in I/O virtual addresses but scattered in guest
 /// memory.
 #[cold]
-fn gathered(account: &Account, parts: &[(&Region, u64, u64)], len: u32) -> Result<Kept, VringError> {
+fn gathered(account: &Account, parts: &[(&Region, u64, u64)], len: u32) -> Result<OwnedSpan, VringError> {
     let region = ringway_host::stitch(account, parts).map_err(|_| VringError::Scattered)?;
     let memory = Memory::new(vec![region]).map_err(|_| VringError::Scattered)?;
     Arc::new(memory).keep_user(0, len).ok_or(VringError::Scattered)
@@ -335,7 +335,7 @@ impl Vring {
     /// The ring in guest memory; always `Some` if the ring's addresses are resolved, since `new` checked the layout.
     #[inline]
     pub(super) fn ring(&self) -> Option<Ring<'_>> {
-        let [descriptors, driver, device] = self.areas.as_ref()?.each_ref().map(Kept::span);
+        let [descriptors, driver, device] = self.areas.as_ref()?.each_ref().map(OwnedSpan::span);
         let areas = Areas { descriptors, driver, device };
         if let Some(logging) = &self.logging {
             return logging.wrap(Ring::new(&self.layout, areas));

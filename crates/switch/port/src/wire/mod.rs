@@ -29,7 +29,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex};
 
-/// Most source ports of a port. The two sets of their sockets and [`RECEIVERS`] fit into a message to the data process,
+/// Most source ports of a port. The two sets of their sockets and `RECEIVERS` fit into a message to the data process,
 /// which has 64 descriptors.
 pub const SOURCE_PORTS: u16 = 31;
 /// Answers that wait to enter the fabric. Attack: a sender of many frames that are too long.

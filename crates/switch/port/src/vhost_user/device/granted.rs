@@ -1,7 +1,7 @@
 //! A guest behind an IOMMU: resolving its rings' addresses, and prefetching translations of buffers.
 
 use super::{Guest, RECEIVES, RingSlot};
-use crate::vhost_user::backend::SHARE;
+use crate::session_loop::SHARE;
 use crate::vhost_user::iommu::{Denied, Granted, Iommu};
 use crate::vhost_user::vring::{Space, parts};
 use ringway_frame::add;

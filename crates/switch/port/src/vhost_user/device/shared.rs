@@ -14,7 +14,7 @@ const MEMORIES: u64 = 8;
 const LOGS: u64 = 4;
 
 /// A region and its mapping.
-pub(crate) struct Mapped {
+pub struct Mapped {
     pub entry: MemoryRegion,
     region: Region,
     /// The file behind it, if that is known.
@@ -28,7 +28,7 @@ impl Mapped {
 }
 
 /// A front-end's memory table and its mappings.
-pub(crate) struct SharedMemory {
+pub struct SharedMemory {
     /// Bytes that the front-end may share.
     most: u64,
     pub table: Vec<Mapped>,

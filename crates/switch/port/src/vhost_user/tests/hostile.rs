@@ -249,7 +249,7 @@ struct Slow;
 impl Doorbell for Slow {
     fn wake(&self) {
         let (clock, begun) = (Clock::new(), Clock::new().now());
-        while clock.now() < begun + super::super::backend::SHARE {
+        while clock.now() < begun + crate::session_loop::SHARE {
             std::hint::spin_loop();
         }
     }

@@ -2,7 +2,7 @@
 
 use super::session::region;
 use super::{Backend, BackendError, Config, new};
-use crate::{Kept, PeerRecords, Queue, Silent, State};
+use crate::{PeerRecord, PeerRecords, Queue, Silent, State};
 use ringway_frame::{Burst, Counters, CountersRef, Storage};
 use ringway_host::{EventFd, wait_readable};
 use ringway_mem::{Hint, Memory, Reader, SpanMut};
@@ -53,10 +53,11 @@ impl PeerRecords for Records {
 }
 
 impl Records {
-    fn all(&self) -> Vec<Kept> {
+    fn all(&self) -> Vec<PeerRecord> {
         let kept = self.0.lock().unwrap();
         let all = kept.iter();
-        all.map(|(key, (bytes, fds))| Kept { key: *key, bytes: bytes.clone(), fds: copies(fds) }).collect()
+        all.map(|(key, (bytes, fds))| PeerRecord { key: *key, bytes: bytes.clone(), fds: copies(fds) })
+            .collect()
     }
 }
 

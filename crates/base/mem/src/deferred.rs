@@ -11,8 +11,8 @@ struct Node {
 
 static FIRST: AtomicPtr<Node> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Defers the freeing of a value that turns in progress may still read: [`Orphans::free`] frees it.
-pub fn leave(value: Box<dyn Any + Send>) {
+/// Defers the freeing of a value that turns in progress may still read: [`DeferredFrees::free`] frees it.
+pub fn defer_free(value: Box<dyn Any + Send>) {
     let node = Box::into_raw(Box::new(Node { next: core::ptr::null_mut(), _value: value }));
     let mut first = FIRST.load(Ordering::Relaxed);
     loop {
@@ -27,15 +27,15 @@ pub fn leave(value: Box<dyn Any + Send>) {
 
 /// The deferred values, removed from the shared list. Dropping it leaks them.
 #[derive(Debug)]
-pub struct Orphans(*mut Node);
+pub struct DeferredFrees(*mut Node);
 
 // SAFETY: no other thread has access to the list, and its values are `Send`.
-unsafe impl Send for Orphans {}
+unsafe impl Send for DeferredFrees {}
 
-impl Orphans {
+impl DeferredFrees {
     /// Takes all current values.
-    pub fn take() -> Orphans {
-        Orphans(FIRST.swap(core::ptr::null_mut(), Ordering::AcqRel))
+    pub fn take() -> DeferredFrees {
+        DeferredFrees(FIRST.swap(core::ptr::null_mut(), Ordering::AcqRel))
     }
 
     /// Whether there are no values.
@@ -46,12 +46,12 @@ impl Orphans {
     /// Frees the values.
     ///
     /// # Safety
-    /// Since [`Orphans::take`], every thread has run a full barrier, and a [`crate::Snapshot`] of all readers
+    /// Since [`DeferredFrees::take`], every thread has run a full barrier, and a [`crate::Snapshot`] of all readers
     /// taken after that has passed.
     pub unsafe fn free(self) {
         let mut next = self.0;
         while !next.is_null() {
-            // SAFETY: each node came from `Box::into_raw` in `leave`, and only this value has the list.
+            // SAFETY: each node came from `Box::into_raw` in `defer_free`, and only this value has the list.
             let node = unsafe { Box::from_raw(next) };
             next = node.next;
         }
