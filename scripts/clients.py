@@ -230,7 +230,7 @@ def python_object(name: str, schema: Schema, schemas: dict[str, Schema], languag
         kind = language.type(of)
         members.append((each, kind if always else f"NotRequired[{kind}]", of.get("description", "")))
     text = python_text(schema.get("description", ""), "    ")
-    if any(keyword.iskeyword(each) for each, *_ in members):
+    if any(keyword.iskeyword(each) or not each.isidentifier() for each, *_ in members):
         # Types in a functional definition are evaluated at once, so they are in quotation marks.
         fields = [f"        {json.dumps(each)}: {json.dumps(kind)}," for each, kind, _ in members]
         text = python_text(schema.get("description", ""), "")
@@ -305,7 +305,8 @@ def declarations(document: Schema) -> str:
         out.append(f"export interface {name} {{")
         for each, of, always in properties(schema, schemas):
             out += comment(of.get("description", ""), "  ")
-            out.append(f"  {each}{'' if always else '?'}: {language.type(of)};")
+            key = each if each.isidentifier() else json.dumps(each)
+            out.append(f"  {key}{'' if always else '?'}: {language.type(of)};")
         out += ["}", ""]
     out += ["/** The operations of the control API, over a control socket. */", "export class Api {"]
     out.append("  constructor(socket: ControlSocket);")

@@ -27,6 +27,7 @@ mod middleboxes;
 mod multiply;
 mod netmap;
 mod nouns;
+mod objects;
 mod outlive;
 mod pcap_library;
 mod peer_faults;

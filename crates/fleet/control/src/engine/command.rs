@@ -1,6 +1,6 @@
 //! Requests of the API to the engine.
 
-use super::{Engine, Step, TracedStep};
+use super::{Engine, ObjectOrder, Step, TracedStep};
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
     LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SnapshotView, StatsView,
@@ -120,6 +120,8 @@ pub enum Ask {
     Handlers(String, Answer<(PathBuf, u64)>),
     /// Turn a port's carrier on or off.
     SetCarrier(String, bool, Answer<()>),
+    /// Add or remove a switch or a port.
+    ChangeObjects(ObjectOrder, Answer<()>),
     /// Trace a frame to the next ports.
     Trace(Box<Step>, Answer<TracedStep>),
     /// Begin a capture.
@@ -215,6 +217,7 @@ impl Engine {
             Ask::SetCarrier(name, carrier, answer) => {
                 drop(answer.send(self.set_carrier(&name, carrier).await));
             }
+            Ask::ChangeObjects(order, answer) => drop(answer.send(self.change_objects(order).await)),
             Ask::Capture(request, answer) => {
                 if let Err(Ok(Begun { number, .. })) = answer.send(self.begin_capture(*request).await) {
                     self.end_capture(number).await;

@@ -9,6 +9,7 @@ mod idle;
 mod inbox;
 mod instances;
 mod link;
+mod objects;
 mod program;
 mod replace;
 mod running_port;
@@ -20,6 +21,7 @@ mod upgrade;
 pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, Ask, Failure};
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
+pub use objects::ObjectOrder;
 pub use running_port::{KeptPort, kept_port};
 pub use trace::{NextHop, Step, TracedStep};
 

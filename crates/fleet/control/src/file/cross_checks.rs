@@ -59,6 +59,23 @@ pub fn added_function(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     first_frames(fabric, diagnostics);
 }
 
+/// Checks a switch that would be added to a running fabric.
+pub fn added_switch(fabric: &Fabric, diagnostics: &Diagnostics) {
+    named_by_lookups(fabric, diagnostics);
+}
+
+/// Checks a port that would be added to a running fabric, whose last port it is, and adds its links.
+pub fn added_port(fabric: &mut Fabric, links: Vec<link::Link>, host: &Host, diagnostics: &Diagnostics) {
+    if fabric.ports.last().is_some_and(|port| port.to.is_some()) {
+        joins(fabric, &[], host, diagnostics);
+    }
+    link::check(fabric, &links, diagnostics);
+    sockets(fabric, host, diagnostics);
+    unique::check(fabric, host, diagnostics);
+    hosts(fabric, host, diagnostics);
+    link::join(fabric, links);
+}
+
 /// Checks that hosts of ports exist, and that each host has at least one.
 fn hosts(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let side = |port: &Port| kinds::find(port.kind.name(), host.kinds)?.host_side(port);

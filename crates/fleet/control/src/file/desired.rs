@@ -47,13 +47,7 @@ impl Fabric {
     /// folder of the fabric file.
     pub fn resolve(mut self, run: &Path, folder: &Path) -> Fabric {
         for port in &mut self.ports {
-            // A kind that is not the project's has no hosts.
-            if let Some(kind) = kinds::find(port.kind.name(), &[]) {
-                kind.resolve(port, run);
-            }
-            if let Some(socket) = &mut port.socket {
-                socket.path = run.join(&socket.path);
-            }
+            Fabric::resolve_port(port, run);
         }
         for guest in &mut self.guests {
             let Guest { program, kernel, modules, initrd, init, .. } = guest;
@@ -66,6 +60,17 @@ impl Fabric {
             program.folder = Some(folder.join(own));
         }
         self
+    }
+
+    /// Makes the relative paths of a port absolute.
+    pub(super) fn resolve_port(port: &mut Port, run: &Path) {
+        // A kind that is not the project's has no hosts.
+        if let Some(kind) = kinds::find(port.kind.name(), &[]) {
+            kind.resolve(port, run);
+        }
+        if let Some(socket) = &mut port.socket {
+            socket.path = run.join(&socket.path);
+        }
     }
 
     /// The program of this name.

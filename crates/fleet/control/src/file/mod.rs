@@ -12,6 +12,7 @@ mod host;
 mod instances;
 mod link;
 mod notify;
+mod objects;
 mod placement;
 mod port;
 mod program;
@@ -22,6 +23,8 @@ pub use desired::Fabric;
 pub(crate) use exec_program::account;
 pub(crate) use external_names::number;
 pub use function::{Complaint, KEYS as FUNCTION_KEYS};
+pub(crate) use objects::{RemoveError, with_port, with_switch, without_port, without_switch};
+pub use objects::{TypedKeys, port_keys, switch_keys};
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
 pub(crate) use request::{
     Described, check as check_function, describe as describe_function, load as load_function,
