@@ -28,6 +28,7 @@ mod multiply;
 mod netmap;
 mod nouns;
 mod objects;
+mod open_ports;
 mod outlive;
 mod pcap_library;
 mod peer_faults;

@@ -1,6 +1,6 @@
 //! Requests of the API to the engine.
 
-use super::{Engine, ObjectOrder, Step, TracedStep};
+use super::{Engine, ObjectOrder, Step, TracedStep, opened};
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
     LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SnapshotView, StatsView,
@@ -211,9 +211,7 @@ impl Engine {
             Ask::Handlers(name, answer) => {
                 drop(answer.send(self.functions.socket(&name).map_err(Failure::from)))
             }
-            Ask::OrderProgram(name, order, answer) => {
-                drop(answer.send(self.order_program(&name, order)));
-            }
+            Ask::OrderProgram(name, order, answer) => drop(answer.send(self.order_program(&name, order))),
             Ask::SetCarrier(name, carrier, answer) => {
                 drop(answer.send(self.set_carrier(&name, carrier).await));
             }
@@ -436,6 +434,7 @@ impl Engine {
         // Name and run directory were fixed when the fabric came up.
         target.name.clone_from(&self.fabric.name);
         target.run.clone_from(&self.fabric.run);
+        opened::keep_opened(&self.fabric, &mut target);
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
         (self.file, self.text, self.is_changed) = (new.file, new.text, true);
         let mut changes = Changes { changes };

@@ -35,7 +35,7 @@ impl Engine {
                     let outside = Outside::of_this_host(folder, &|_| Vec::new());
                     match added {
                         ObjectOrder::AddPort(keys) => file::with_port(keys, &fabric, &host, &outside),
-                        ObjectOrder::AddSwitch(keys) => file::with_switch(keys, &fabric),
+                        ObjectOrder::AddSwitch(keys) => file::with_switch(keys, &fabric, &host, &outside),
                         ObjectOrder::RemoveSwitch(_) | ObjectOrder::RemovePort(_) => Ok(fabric),
                     }
                 });

@@ -1,9 +1,11 @@
 //! The desired state described by a fabric file.
 
+use super::OpenAccess;
 use crate::kinds;
 use ringway_scheduler::Placement;
 use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, HugePages, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +22,9 @@ pub struct Fabric {
     pub start_limit: Duration,
     /// Switches.
     pub switches: Vec<Switch>,
+    /// Who may open ports on switches, by their names.
+    #[serde(default)]
+    pub openings: BTreeMap<String, OpenAccess>,
     /// Ports.
     pub ports: Vec<Port>,
     /// Guests.

@@ -18,8 +18,20 @@ pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, diagnos
         files(guest, outside, diagnostics);
         names.user(&guest.user, &format!("guest.{}.user", guest.name), diagnostics);
     }
+    groups(fabric, &names, diagnostics);
     for program in &fabric.programs {
         names.user(&program.user, &format!("program.{}.user", program.name), diagnostics);
+    }
+}
+
+/// Checks the groups that may open ports on switches.
+pub fn check_openings(fabric: &Fabric, outside: &Outside<'_>, diagnostics: &Diagnostics) {
+    groups(fabric, &Names::read(outside), diagnostics);
+}
+
+fn groups(fabric: &Fabric, names: &Names, diagnostics: &Diagnostics) {
+    for (switch, open) in &fabric.openings {
+        names.group(&open.group, &format!("switch.{switch}.open-group"), diagnostics);
     }
 }
 

@@ -2,10 +2,10 @@
 //! checked as the tables of a file are.
 
 use super::link::Link;
-use super::{Fabric, Host, Outside, cross_checks, external_names, link, named, port, switch};
+use super::{Fabric, Host, Outside, cross_checks, external_names, link, named, opening, port, switch};
 use crate::kinds::link as directions;
 use crate::kinds::{self, KINDS, PortControl};
-use crate::lookups::{self, LOOKUPS};
+use crate::lookups;
 use ringway_spec::file::{Diagnostics, parse, typed_keys_of};
 use ringway_spec::{Port, To, names};
 use serde_json::{Map, Value};
@@ -39,12 +39,15 @@ pub type TypedKeys = (Vec<&'static str>, Vec<&'static str>);
 /// The keys of `[switch.NAME]`, of every lookup.
 pub fn switch_keys() -> TypedKeys {
     let (mut all, mut texts) = (vec!["lookup", "forward-reserved"], vec!["lookup"]);
-    for lookup in LOOKUPS {
+    for lookup in lookups::all() {
         let (keys, strings) =
             typed_keys_of("switch.a", |section, diagnostics| lookup.read(section, diagnostics));
         all.extend(keys);
         texts.extend(strings);
     }
+    let (keys, strings) = typed_keys_of("switch.a", |section, _| opening::opening(section));
+    all.extend(keys);
+    texts.extend(strings);
     (all, texts)
 }
 
@@ -104,7 +107,12 @@ fn in_use(what: &str, name: &str) -> String {
 ///
 /// # Errors
 /// All errors in the request, each with the JSON pointer of its value.
-pub fn with_switch(keys: Map<String, Value>, fabric: &Fabric) -> Result<Fabric, String> {
+pub fn with_switch(
+    keys: Map<String, Value>,
+    fabric: &Fabric,
+    host: &Host,
+    outside: &Outside<'_>,
+) -> Result<Fabric, String> {
     let Request { name, text } = request("switch", keys)?;
     has_room("switch", "switches", fabric.switches.len(), MOST_SWITCHES)?;
     if fabric.switches.iter().any(|switch| switch.name == name) {
@@ -114,14 +122,15 @@ pub fn with_switch(keys: Map<String, Value>, fabric: &Fabric) -> Result<Fabric, 
     let mut target = fabric.clone();
     let table = parse(&text, usize::MAX, &diagnostics);
     for section in named(table.get_ref(), "switch", &diagnostics) {
-        target.switches.extend(switch(section, &diagnostics));
+        switch(section, &mut target, &diagnostics);
     }
     let is_link = fabric.ports.iter().filter_map(directions::of).any(|(link, ..)| link == name);
     if is_link && fabric.port(&name).is_some() {
         let what = format!("port {name} has a link, whose directions are named after its ends");
         diagnostics.error(&diagnostics.of(&format!("switch.{name}")), what, "use another name");
     }
-    cross_checks::added_switch(&target, &diagnostics);
+    cross_checks::added_switch(&target, host, &diagnostics);
+    external_names::check_openings(&target, outside, &diagnostics);
     match diagnostics.has_errors() {
         true => Err(diagnostics.into_messages(&format!("switch.{name}"))),
         false => Ok(target),
@@ -214,6 +223,7 @@ pub fn without_switch(name: &str, fabric: &Fabric) -> Result<Fabric, RemoveError
     }
     let mut target = fabric.clone();
     target.switches.retain(|switch| switch.name != name);
+    target.openings.remove(name);
     Ok(target)
 }
 
