@@ -233,7 +233,7 @@ def python_object(name: str, schema: Schema, language: Language) -> list[str]:
         kind = language.type(of)
         members.append((each, kind if always else f"NotRequired[{kind}]", of.get("description", "")))
     text = python_text(schema.get("description", ""), "    ")
-    if any(keyword.iskeyword(each) for each, *_ in members):
+    if any(keyword.iskeyword(each) or not each.isidentifier() for each, *_ in members):
         # Types in a functional definition are evaluated at once, so they are in quotation marks.
         fields = [f"        {json.dumps(each)}: {json.dumps(kind)}," for each, kind, _ in members]
         text = python_text(schema.get("description", ""), "")
@@ -309,7 +309,8 @@ def declarations(document: Schema) -> str:
         out.append(f"export interface {name}{extends} {{")
         for each, of, always in properties(schema):
             out += comment(of.get("description", ""), "  ")
-            out.append(f"  {each}{'' if always else '?'}: {language.type(of)};")
+            key = each if each.isidentifier() else json.dumps(each)
+            out.append(f"  {key}{'' if always else '?'}: {language.type(of)};")
         out += ["}", ""]
     out += ["/** The operations of the control API, over a control socket. */", "export class Api {"]
     out.append("  constructor(socket: ControlSocket);")

@@ -46,10 +46,10 @@ struct ringway *ringway_open(const char *path)
 	}
 	ring->socket = ring->kick = ring->call = ring->fd = -1;
 	ring->vfio[0] = ring->vfio[1] = ring->vfio[2] = -1;
-	if (stat(path, &stat_of))
-		done = ringway_fail(errno, path);
+	if (!stat(path, &stat_of) && S_ISDIR(stat_of.st_mode))
+		done = ringway_open_pci(ring, path);
 	else
-		done = S_ISDIR(stat_of.st_mode) ? ringway_open_pci(ring, path) : ringway_open_socket(ring, path);
+		done = ringway_open_socket(ring, path);
 	if (done) {
 		int error = errno;
 

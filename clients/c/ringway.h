@@ -22,7 +22,8 @@ struct ringway;
 #define RINGWAY_RX 1 /* a frame to receive */
 #define RINGWAY_TX 2 /* room to send the longest frame that the ring can carry */
 
-/* Opens a ring. Waits until the port has no other program, and on a pipe until its other end is there. After a second it
+/* Opens a ring, by the path of a port's socket, or by SOCKET:PORT with the socket of a switch, on which a port is made for
+ * this program. Waits until the port has no other program, and on a pipe until its other end is there. After a second it
  * says so once, on standard error unless the environment has RINGWAY_QUIET. */
 struct ringway *ringway_open(const char *path);
 

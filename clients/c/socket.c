@@ -19,6 +19,8 @@
 
 /* Milliseconds that ringway_open() waits before it says for what. */
 enum { UNANNOUNCED = 1000 };
+/* Longest name of a port. */
+enum { PORT_NAME = 64 };
 
 /* Receives the reply with its descriptors; those that are surplus are closed. */
 static int receive(int socket, uint8_t *reply, size_t size, int fds[3])
@@ -107,22 +109,48 @@ static void tell_late(int socket, const char *path)
 	function(what);
 }
 
+/* The name of the port that a path without a file opens on a switch, and the length of the socket's path before it. */
+static const char *opened(const char *path, size_t *len)
+{
+	const char *file = strrchr(path, '/'), *colon = strrchr(path, ':');
+
+	file = file ? file + 1 : path;
+	if (!colon || colon <= file || !colon[1] || strlen(colon + 1) > PORT_NAME || !access(path, F_OK))
+		return NULL;
+	*len = (size_t)(colon - path);
+	return colon + 1;
+}
+
+/* Names the port that this program opens. */
+static int send_name(int socket, const char *port)
+{
+	uint8_t name[9 + PORT_NAME] = "Ringopen";
+
+	name[8] = (uint8_t)strlen(port);
+	memcpy(name + 9, port, strlen(port));
+	return send(socket, name, sizeof name, MSG_NOSIGNAL) == sizeof name ? 0 : -1;
+}
+
 int ringway_open_socket(struct ringway *ring, const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	size_t length = strlen(path);
+	const char *port = opened(path, &length);
 	uint8_t hello[40] = { 0 }, reply[256];
 	uint32_t version = 1, end, len;
 	int fds[3] = { -1, -1, -1 }, done;
 
-	if (strlen(path) >= sizeof address.sun_path)
+	if (length >= sizeof address.sun_path)
 		return ringway_fail(ENAMETOOLONG, path);
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, length);
 	ring->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (ring->socket < 0 || connect(ring->socket, (struct sockaddr *)&address, sizeof address))
 		return ringway_fail(errno, path);
 	/* Zeros leave all sizes to Ringway. */
 	memcpy(hello, MAGIC, sizeof MAGIC);
 	memcpy(hello + 8, &version, sizeof version);
+	if (port && send_name(ring->socket, port))
+		return ringway_fail(errno, path);
 	if (send(ring->socket, hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello)
 		return ringway_fail(errno, path);
 	tell_late(ring->socket, path);

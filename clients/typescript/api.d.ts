@@ -919,10 +919,80 @@ export interface NewFunction {
   start?: string | null;
 }
 
+/** A port to add: its name, and the keys of `[port.NAME]`, which depend on its kind. */
+export interface NewPort {
+  address?: string;
+  addresses?: string | number | boolean | string[] | Record<string, unknown>;
+  carrier?: string | number | boolean | string[] | Record<string, unknown>;
+  checksum?: string | number | boolean | string[] | Record<string, unknown>;
+  doorbells?: string;
+  dscp?: string;
+  encapsulation?: string;
+  file?: string;
+  from?: string;
+  gateway?: string;
+  gateways?: string | number | boolean | string[] | Record<string, unknown>;
+  group?: string;
+  hold?: string;
+  host?: string;
+  interface?: string;
+  kind: string;
+  link?: string | number | boolean | string[] | Record<string, unknown>;
+  local?: string;
+  "local-port"?: string | number | boolean | string[] | Record<string, unknown>;
+  loop?: string | number | boolean | string[] | Record<string, unknown>;
+  mac?: string;
+  memory?: string;
+  mode?: string;
+  model?: string;
+  mtu?: string | number | boolean | string[] | Record<string, unknown>;
+  /** Its name. */
+  name: string;
+  namespace?: string;
+  notify?: string | number | boolean | string[] | Record<string, unknown>;
+  offloads?: string | number | boolean | string[] | Record<string, unknown>;
+  owner?: string;
+  peer?: string;
+  poll?: string;
+  port?: string | number | boolean | string[] | Record<string, unknown>;
+  queues?: string | number | boolean | string[] | Record<string, unknown>;
+  rate?: string;
+  record?: string;
+  role?: string;
+  size?: string;
+  "slot-size"?: string;
+  slots?: string | number | boolean | string[] | Record<string, unknown>;
+  socket?: string;
+  "source-ports"?: string | number | boolean | string[] | Record<string, unknown>;
+  speed?: string;
+  switch?: string;
+  techniques?: string | number | boolean | string[] | Record<string, unknown>;
+  to?: string;
+  ttl?: string | number | boolean | string[] | Record<string, unknown>;
+  vni?: string | number | boolean | string[] | Record<string, unknown>;
+  without?: string | number | boolean | string[] | Record<string, unknown>;
+}
+
 /** A snapshot to take. */
 export interface NewSnapshot {
   /** Its name. */
   name: string;
+}
+
+/** A switch to add: its name, and the keys of `[switch.NAME]`. */
+export interface NewSwitch {
+  ageing?: string;
+  entries?: string | number | boolean | string[] | Record<string, unknown>;
+  "forward-reserved"?: string | number | boolean | string[] | Record<string, unknown>;
+  lookup?: string;
+  members?: string | number | boolean | string[] | Record<string, unknown>;
+  /** Its name. */
+  name: string;
+  open?: string;
+  "open-group"?: string;
+  "open-limit"?: string | number | boolean | string[] | Record<string, unknown>;
+  static?: string | number | boolean | string[] | Record<string, unknown>;
+  uplink?: string;
 }
 
 /** A frame to trace. */
@@ -1699,6 +1769,10 @@ export class Api {
   whyNot(body: WhyNotRequest): Promise<WhyNot>;
   /** Every port, in the order of the file. */
   ports(): Promise<PortView[]>;
+  /** Adds a port. A wrong request changes nothing. */
+  addPort(body: NewPort): Promise<void>;
+  /** Removes a port, and sends its peer away. */
+  removePort(name: string): Promise<void>;
   /** Turns a port's carrier off: its driver sees a disconnected cable, and no frames pass. */
   carrierOff(name: string): Promise<void>;
   /** Accesses to the registers of a port's card, and its interrupts, since its client connected. */
@@ -1730,6 +1804,12 @@ export class Api {
   cloneSnapshot(name: string, body: NewClone): Promise<void>;
   /** Counters of every port. Reading them costs the data path nothing. */
   stats(): Promise<StatsView>;
+  /** Every switch. */
+  switches(): Promise<SwitchView[]>;
+  /** Adds a switch. A wrong request changes nothing. */
+  addSwitch(body: NewSwitch): Promise<void>;
+  /** Removes a switch that has no ports. */
+  removeSwitch(name: string): Promise<void>;
   /** The addresses that a switch knows. */
   table(name: string): Promise<TableView>;
   /** Processor time and memory of every guest, function and process of the fabric. */

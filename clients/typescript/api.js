@@ -259,6 +259,14 @@ export class Api {
     return this.#socket.json("GET", "/v1/ports", []);
   }
 
+  addPort(body) {
+    return this.#socket.call("POST", "/v1/ports", [], { body });
+  }
+
+  removePort(name) {
+    return this.#socket.call("DELETE", "/v1/ports/{}", [name]);
+  }
+
   carrierOff(name) {
     return this.#socket.call("POST", "/v1/ports/{}/down", [name]);
   }
@@ -313,6 +321,18 @@ export class Api {
 
   stats() {
     return this.#socket.json("GET", "/v1/stats", []);
+  }
+
+  switches() {
+    return this.#socket.json("GET", "/v1/switches", []);
+  }
+
+  addSwitch(body) {
+    return this.#socket.call("POST", "/v1/switches", [], { body });
+  }
+
+  removeSwitch(name) {
+    return this.#socket.call("DELETE", "/v1/switches/{}", [name]);
   }
 
   table(name) {

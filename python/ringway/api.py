@@ -967,12 +967,86 @@ class NewFunction(TypedDict):
     """whether it starts at once, or with the first frame for it: `true`, `false` or `first-frame`"""
 
 
+NewPort = TypedDict(
+    "NewPort",
+    {
+        "address": "NotRequired[str]",
+        "addresses": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "carrier": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "checksum": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "doorbells": "NotRequired[str]",
+        "dscp": "NotRequired[str]",
+        "encapsulation": "NotRequired[str]",
+        "file": "NotRequired[str]",
+        "from": "NotRequired[str]",
+        "gateway": "NotRequired[str]",
+        "gateways": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "group": "NotRequired[str]",
+        "hold": "NotRequired[str]",
+        "host": "NotRequired[str]",
+        "interface": "NotRequired[str]",
+        "kind": "str",
+        "link": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "local": "NotRequired[str]",
+        "local-port": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "loop": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "mac": "NotRequired[str]",
+        "memory": "NotRequired[str]",
+        "mode": "NotRequired[str]",
+        "model": "NotRequired[str]",
+        "mtu": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "name": "str",
+        "namespace": "NotRequired[str]",
+        "notify": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "offloads": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "owner": "NotRequired[str]",
+        "peer": "NotRequired[str]",
+        "poll": "NotRequired[str]",
+        "port": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "queues": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "rate": "NotRequired[str]",
+        "record": "NotRequired[str]",
+        "role": "NotRequired[str]",
+        "size": "NotRequired[str]",
+        "slot-size": "NotRequired[str]",
+        "slots": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "socket": "NotRequired[str]",
+        "source-ports": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "speed": "NotRequired[str]",
+        "switch": "NotRequired[str]",
+        "techniques": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "to": "NotRequired[str]",
+        "ttl": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "vni": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "without": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+    },
+)
+"""A port to add: its name, and the keys of `[port.NAME]`, which depend on its kind."""
+
 class NewSnapshot(TypedDict):
     """A snapshot to take."""
 
     name: str
     """Its name."""
 
+
+NewSwitch = TypedDict(
+    "NewSwitch",
+    {
+        "ageing": "NotRequired[str]",
+        "entries": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "forward-reserved": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "lookup": "NotRequired[str]",
+        "members": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "name": "str",
+        "open": "NotRequired[str]",
+        "open-group": "NotRequired[str]",
+        "open-limit": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "static": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "uplink": "NotRequired[str]",
+    },
+)
+"""A switch to add: its name, and the keys of `[switch.NAME]`."""
 
 class NewTrace(TypedDict):
     """A frame to trace."""
@@ -1939,6 +2013,14 @@ class Api:
         found: list[PortView] = self._socket.json("GET", "/v1/ports", [])
         return found
 
+    def add_port(self, body: NewPort) -> None:
+        """Adds a port. A wrong request changes nothing."""
+        self._socket.call("POST", "/v1/ports", [], body=body)
+
+    def remove_port(self, name: str) -> None:
+        """Removes a port, and sends its peer away."""
+        self._socket.call("DELETE", "/v1/ports/{}", [name])
+
     def carrier_off(self, name: str) -> None:
         """Turns a port's carrier off: its driver sees a disconnected cable, and no frames pass."""
         self._socket.call("POST", "/v1/ports/{}/down", [name])
@@ -2003,6 +2085,19 @@ class Api:
         """Counters of every port. Reading them costs the data path nothing."""
         found: StatsView = self._socket.json("GET", "/v1/stats", [])
         return found
+
+    def switches(self) -> list[SwitchView]:
+        """Every switch."""
+        found: list[SwitchView] = self._socket.json("GET", "/v1/switches", [])
+        return found
+
+    def add_switch(self, body: NewSwitch) -> None:
+        """Adds a switch. A wrong request changes nothing."""
+        self._socket.call("POST", "/v1/switches", [], body=body)
+
+    def remove_switch(self, name: str) -> None:
+        """Removes a switch that has no ports."""
+        self._socket.call("DELETE", "/v1/switches/{}", [name])
 
     def table(self, name: str) -> TableView:
         """The addresses that a switch knows."""

@@ -35,7 +35,7 @@ mod transfer;
 
 pub use consumer::Consumer;
 pub use geometry::{FEATURES, Geometry, Header, LayoutError, MAGIC, RingKind, VERSION};
-pub use handshake::{HandshakeError, Hello, Welcome};
+pub use handshake::{HandshakeError, Hello, PortName, Welcome};
 pub use memory::{RX, RingMemory, TX};
 pub use producer::Producer;
 pub use slot::{MOREFRAG, Slot};

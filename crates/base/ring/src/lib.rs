@@ -15,7 +15,7 @@ mod notifier;
 
 pub use layout::{
     Broken, Consumer, FEATURES, FRAGMENTS, Geometry, HandshakeError, Header, Hello, LayoutError, MAGIC,
-    MOREFRAG, Part, Producer, PushError, RX, Received, RingKind, RingMemory, SLOTS_MAX, SLOTS_MIN, Slot, TX,
-    VERSION, Welcome,
+    MOREFRAG, Part, PortName, Producer, PushError, RX, Received, RingKind, RingMemory, SLOTS_MAX, SLOTS_MIN,
+    Slot, TX, VERSION, Welcome,
 };
 pub use notifier::{Notifier, Policy, View};

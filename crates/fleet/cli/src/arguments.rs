@@ -182,24 +182,24 @@ Examples:
     },
     /// Show where the time of workers and functions goes, or that of a guest.
     Profile(ProfileArguments),
-    /// List and show ports, connect or disconnect the cable of a guest's port.
+    /// List, show, add and remove ports, connect or disconnect the cable of a guest's port.
     #[command(after_help = "\
 Examples:
   ringway port list
-  ringway port down left
-  ringway port up left")]
+  ringway port add left --kind ring --switch main socket=left.sock
+  ringway port down left")]
     Port {
         /// What to do.
         #[command(subcommand)]
         command: PortCommand,
     },
-    /// List and show switches.
+    /// List, show, add and remove switches.
     #[command(after_help = "\
 Examples:
-  ringway switch list
+  ringway switch add main
   ringway switch table main   its address table")]
     Switch {
-        /// What to show.
+        /// What to do.
         #[command(subcommand)]
         command: SwitchCommand,
     },

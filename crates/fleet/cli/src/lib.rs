@@ -35,6 +35,7 @@ mod logs;
 mod object_kind;
 mod pktgen;
 mod place;
+mod port;
 mod profile;
 mod program;
 mod ps;
@@ -56,10 +57,9 @@ mod upgrade;
 mod values;
 mod worker;
 
-use arguments::{Arguments, Command, GuestCommand, PluginHost, PortCommand};
+use arguments::{Arguments, Command, GuestCommand, PluginHost};
 use clap::{CommandFactory, Parser};
 use fail::Fail;
-use ringway_control::api::PortView;
 use ringway_control::kinds::PortControl;
 use ringway_scheduler::plugins::{Folder, Options, become_host};
 use std::ffi::{CString, OsString};
@@ -125,16 +125,6 @@ fn exit(result: Result<(), Fail>, json: bool) -> ExitCode {
     }
 }
 
-fn port(target: &arguments::Target, json: bool, command: PortCommand) -> Result<(), Fail> {
-    let order = |names: Vec<String>, words| object_kind::PORT.order::<PortView>(target, json, &names, words);
-    match command {
-        PortCommand::List => ps::ports(target, json),
-        PortCommand::Show { name } => show::show(&object_kind::PORT, target, json, &name),
-        PortCommand::Up { names } => order(names, ("up", "connecting")),
-        PortCommand::Down { names } => order(names, ("down", "disconnecting")),
-    }
-}
-
 fn run(arguments: Arguments) -> Result<(), Fail> {
     let Arguments { target, json, command } = arguments;
     match command {
@@ -162,7 +152,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Exec(arguments) => exec::exec(&target, *arguments),
         Command::Stack { command } => stack::stack(json, command),
         Command::Topo(topo) => topo::topo(&target, json, topo),
-        Command::Port { command } => port(&target, json, command),
+        Command::Port { command } => port::port(&target, json, command),
         Command::Guest { command } => match command {
             GuestCommand::List => guest::list(&target, json),
             GuestCommand::Show { name } => show::show(&object_kind::GUEST, &target, json, &name),

@@ -4,8 +4,10 @@ use crate::arguments::Target;
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::text;
+use ringway_spec::file::value;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 /// A kind of object of a fabric.
 pub struct ObjectKind {
@@ -46,8 +48,8 @@ impl ObjectKind {
 
     /// The API's path of the object `name`.
     pub fn object(&self, name: &str) -> Result<String, Fail> {
-        // Further instances of a function have a `/` in their names.
-        if !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_/".contains(c)) {
+        // Further instances of a function have a `/` in their names, ports of programs a `:`.
+        if !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_/:".contains(c)) {
             return Err(self.unknown(name));
         }
         Ok(format!("{}/{}", self.all, name.replace('/', "%2F")))
@@ -77,6 +79,18 @@ impl ObjectKind {
         Ok(())
     }
 
+    /// Removes each of `names`, and prints it unless the output is JSON.
+    pub fn remove(&self, target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
+        let mut client = Client::connect(target)?;
+        for name in names {
+            client.delete(&self.object(name)?)?;
+            if !json {
+                println!("removed {name}");
+            }
+        }
+        Ok(())
+    }
+
     /// Sends an order for each of `names`. With `json`, prints the states of all objects of the kind, a `View` each.
     pub fn order<View: Serialize + DeserializeOwned>(
         &self,
@@ -92,5 +106,78 @@ impl ObjectKind {
             text::json(&all);
         }
         Ok(())
+    }
+}
+
+/// Adds the values of `KEY=VALUE` to `keys`; `TABLE.KEY=VALUE` is a key of a table. A value is written as in a file,
+/// but needs no quotes: those of the keys `texts` are strings in any case, others if they are nothing else.
+pub fn with_keys(
+    mut keys: Map<String, Value>,
+    settings: &[String],
+    texts: &[&str],
+) -> Result<Map<String, Value>, Fail> {
+    for setting in settings {
+        let wrong = |what: &str| Fail::Failed(format!("\"{}\" {what}", setting.escape_debug()));
+        let (key, text) =
+            setting.split_once('=').ok_or_else(|| wrong("is not a setting; write KEY=VALUE"))?;
+        let (table, key) = match key.split_once('.') {
+            Some((table, key)) => (Some(table), key),
+            None => (None, key),
+        };
+        let is_text = table.is_none() && texts.contains(&key);
+        let value = if is_text { None } else { value(text) };
+        let value = value.unwrap_or_else(|| text.into());
+        let former = match table {
+            None => keys.insert(key.into(), value),
+            Some(table) => {
+                let table = keys.entry(table).or_insert_with(|| Map::new().into());
+                let table = table.as_object_mut().ok_or_else(|| wrong("is a key of no table"))?;
+                table.insert(key.into(), value)
+            }
+        };
+        if former.is_some() {
+            return Err(wrong("is there twice"));
+        }
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(settings: &[&str]) -> Result<Value, String> {
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        with_keys(Map::new(), &settings, &["owner"]).map(Value::Object).map_err(|fail| fail.to_string())
+    }
+
+    #[test]
+    fn values_are_written_as_in_a_file_or_without_quotes() {
+        let all = read(&[
+            "socket=a b.sock",
+            "slots=64",
+            "carrier=false",
+            "owner=1000",
+            "mode=0660",
+            "quoted=\"x\"",
+            "members=[\"a\", \"b\"]",
+            "link={delay=\"20ms\"}",
+            "notify.moderate=50us",
+            "notify.batch=false",
+            "empty=",
+            "day=2026-01-01",
+            "line=1\nslots = 2",
+        ]);
+        let expected = json!({
+            "socket": "a b.sock", "slots": 64, "carrier": false, "owner": "1000", "mode": "0660",
+            "quoted": "x", "members": ["a", "b"], "link": { "delay": "20ms" },
+            "notify": { "moderate": "50us", "batch": false }, "empty": "", "day": "2026-01-01",
+            "line": "1\nslots = 2",
+        });
+        assert_eq!(all, Ok(expected));
+        assert!(read(&["slots"]).unwrap_err().contains("\"slots\" is not a setting; write KEY=VALUE"));
+        assert!(read(&["a=1", "a=2"]).unwrap_err().contains("is there twice"));
+        assert!(read(&["a=1", "a.b=2"]).unwrap_err().contains("is a key of no table"));
     }
 }

@@ -3,27 +3,35 @@
 use crate::arguments::{SwitchCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
-use crate::object_kind::SWITCH;
+use crate::object_kind::{SWITCH, with_keys};
 use crate::show;
 use crate::text::{self, Table, cell};
-use ringway_control::api::{FabricView, SwitchView, TableView};
-use serde_json::json;
+use ringway_control::api::{NewSwitch, SwitchView, TableView};
+use ringway_control::file::switch_keys;
+use serde_json::{Map, json};
 
 /// Runs `ringway switch`.
 pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(), Fail> {
     let mut client = Client::connect(target)?;
-    let FabricView { switches, .. } = client.get("/v1/fabric")?;
+    let mut all = || client.get::<Vec<SwitchView>>(SWITCH.all);
     match command {
-        SwitchCommand::List if json => text::json(&switches),
+        SwitchCommand::Add { name, lookup, settings } => {
+            let mut keys = Map::from_iter([("name".into(), name.into())]);
+            keys.extend(lookup.map(|lookup| ("lookup".into(), lookup.into())));
+            let new = NewSwitch(with_keys(keys, &settings, &switch_keys().1)?);
+            client.post_only(SWITCH.all, &new)?;
+        }
+        SwitchCommand::Remove { names } => SWITCH.remove(target, json, &names)?,
+        SwitchCommand::List if json => text::json(&all()?),
         SwitchCommand::List => {
             let mut table = Table::new(&["SWITCH", "LOOKUP", "PORTS"]);
-            for SwitchView { name, lookup, ports } in switches {
+            for SwitchView { name, lookup, ports } in all()? {
                 table.row(vec![cell(name), cell(lookup), cell(ports.join(" "))]);
             }
             table.print();
         }
         SwitchCommand::Show { name } => {
-            let SwitchView { name, lookup, ports } = find(switches, &name)?;
+            let SwitchView { name, lookup, ports } = find(all()?, &name)?;
             let known: TableView = client.get(&SWITCH.path(&name, "table")?)?;
             let addresses = known.entries.len();
             show::print(
@@ -32,7 +40,7 @@ pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(),
             );
         }
         SwitchCommand::Table { name } => {
-            let SwitchView { name, .. } = find(switches, &name)?;
+            let SwitchView { name, .. } = find(all()?, &name)?;
             table(client.get(&SWITCH.path(&name, "table")?)?, json);
         }
     }

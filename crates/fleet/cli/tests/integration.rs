@@ -27,6 +27,8 @@ mod middleboxes;
 mod multiply;
 mod netmap;
 mod nouns;
+mod objects;
+mod open_ports;
 mod outlive;
 mod pcap_library;
 mod peer_faults;

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::lab::frames::switched;
-use crate::lab::{Lab, Running};
+use crate::lab::{Lab, Running, until};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
@@ -16,7 +16,11 @@ struct Netmap {
 
 impl Netmap {
     fn new(name: &str) -> Netmap {
-        let lab = Lab::new(name, &switched(&["a", "b", "c"]));
+        Netmap::with(name, &switched(&["a", "b", "c"]))
+    }
+
+    fn with(name: &str, file: &str) -> Netmap {
+        let lab = Lab::new(name, file);
         let program = lab.folder.join("program");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../net/netmap-preload/tests/program.c");
         let mut cc = Command::new("cc");
@@ -92,6 +96,24 @@ fn what_is_not_served_is_refused_as_netmap_does() {
     let netmap = Netmap::new("netmap-refused");
     let _busy = netmap.ready(&["answer", "b", "new", "poll", "32"]);
     netmap.succeeds(&["refused", "a", "b", "poll", "0"]);
+}
+
+/// The ports are made when they are opened, and are gone when their programs have ended.
+#[test]
+fn ports_of_a_switch_are_made_by_the_names_of_programs() {
+    let netmap = Netmap::with("netmap-open", "[switch.LAN]\nopen = \"0660\"\n");
+    let ports = || netmap.lab.json(&["port", "list"]);
+    for [api, wait] in [["new", "poll"], ["14", "epoll"]] {
+        let peer = netmap.ready(&["answer", "valeLAN:b", api, wait, "3200"]);
+        assert_eq!(ports()[0]["name"], "LAN:b");
+        netmap.succeeds(&["ask", "valeLAN:a", api, wait, "3200"]);
+        peer.succeeds();
+        until("the ports are gone", || ports() == serde_json::json!([]));
+    }
+    // Another program can't open it, nor can one open a port of a switch that the file does not open.
+    let _busy = netmap.ready(&["answer", "valeLAN:b", "new", "poll", "32"]);
+    netmap.succeeds(&["busy", "valeLAN:b", "new", "poll", "0"]);
+    netmap.succeeds(&["absent", "valeWAN:b", "new", "poll", "0"]);
 }
 
 #[test]

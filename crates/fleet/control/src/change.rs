@@ -1,6 +1,6 @@
 //! The changes that turn one fabric into another.
 
-use crate::file::Fabric;
+use crate::file::{Fabric, OpenAccess};
 use crate::kinds::{self, PortControl};
 use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, Port, Switch, To};
 use std::collections::HashSet;
@@ -37,6 +37,8 @@ pub enum Change {
     RemoveSwitch(String),
     /// Adds a switch.
     AddSwitch(Switch),
+    /// Changes who may open ports on a switch; with none, nobody may.
+    SetOpening(String, Option<OpenAccess>),
     /// Adds a host, without programs.
     AddHost(String),
     /// Adds a port.
@@ -70,6 +72,8 @@ impl std::fmt::Display for Change {
             Change::RemoveSwitch(name) => write!(f, "remove switch {name}"),
             Change::RemoveHost(name) => write!(f, "remove host {name}"),
             Change::AddSwitch(switch) => write!(f, "add switch {}", switch.name),
+            Change::SetOpening(name, Some(_)) => write!(f, "let programs open ports on switch {name}"),
+            Change::SetOpening(name, None) => write!(f, "let no program open ports on switch {name}"),
             Change::AddHost(name) => write!(f, "add host {name}"),
             Change::AddPort(port) => write!(f, "add port {} ({})", port.name, port.kind.name()),
             Change::MovePort(port) => {
@@ -159,7 +163,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     changes.extend(from.ports.iter().filter_map(|p| gone(&p.name, &kept_ports)).map(Change::RemovePort));
     changes
         .extend(from.switches.iter().filter_map(|s| gone(&s.name, &kept_switches)).map(Change::RemoveSwitch));
-    changes.extend(hosts(from, to));
+    changes.extend(hosts(from, to).into_iter().chain(openings(from, to)));
     let new = |name: &str, kept: &HashSet<&str>| !kept.contains(name);
     changes
         .extend(to.switches.iter().filter(|s| new(&s.name, &kept_switches)).cloned().map(Change::AddSwitch));
@@ -194,6 +198,14 @@ fn hosts(from: &Fabric, to: &Fabric) -> Vec<Change> {
     let new = to.hosts.iter().filter(|host| from.host(&host.name).is_none());
     let gone = gone.map(|host| Change::RemoveHost(host.name.clone()));
     gone.chain(new.map(|host| Change::AddHost(host.name.clone()))).collect()
+}
+
+/// The changes of who may open ports on switches.
+fn openings(from: &Fabric, to: &Fabric) -> Vec<Change> {
+    let closed = from.openings.keys().filter(|name| !to.openings.contains_key(*name));
+    let closed = closed.map(|name| Change::SetOpening(name.clone(), None));
+    let opened = to.openings.iter().filter(|(name, open)| from.openings.get(*name) != Some(open));
+    closed.chain(opened.map(|(name, open)| Change::SetOpening(name.clone(), Some(open.clone())))).collect()
 }
 
 /// Whether a host has other programs than in `from`.
@@ -287,6 +299,8 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
         Change::RemovePort(name) => fabric.ports.retain(|port| port.name != name),
         Change::RemoveSwitch(name) => fabric.switches.retain(|switch| switch.name != name),
         Change::AddSwitch(switch) => fabric.switches.push(switch),
+        Change::SetOpening(name, Some(open)) => drop(fabric.openings.insert(name, open)),
+        Change::SetOpening(name, None) => drop(fabric.openings.remove(&name)),
         Change::AddPort(port) => fabric.ports.push(port),
         Change::MovePort(port) | Change::SetPort(port) => {
             if let Some(own) = fabric.ports.iter_mut().find(|own| own.name == port.name) {
@@ -348,6 +362,15 @@ mod tests {
         let changed = TWO.replace("socket='a'", "socket='c'");
         let expected = ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest g"];
         assert_eq!(words(TWO, &changed), expected);
+    }
+
+    #[test]
+    fn who_may_open_ports_changes_without_the_switch_and_its_ports() {
+        let open = TWO.replace("[switch.s]", "[switch.s]\nopen='0660'");
+        let more = open.replace("'0660'", "'0666'");
+        assert_eq!(words(TWO, &open), ["let programs open ports on switch s"]);
+        assert_eq!(words(&open, &more), ["let programs open ports on switch s"]);
+        assert_eq!(words(&open, TWO), ["let no program open ports on switch s"]);
     }
 
     #[test]

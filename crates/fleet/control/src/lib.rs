@@ -19,7 +19,7 @@ mod guests;
 mod hosts;
 pub mod keeper;
 pub mod kinds;
-mod lookups;
+pub mod lookups;
 pub mod open;
 mod pages;
 mod placement;

@@ -16,6 +16,8 @@ pub const FUNCTIONS: &str = "functions";
 pub const HOSTS: &str = "hosts";
 /// The folder of programs' logs in a run directory.
 pub const PROGRAMS: &str = "programs";
+/// The folder of switches' sockets, in the run directory.
+pub const SWITCHES: &str = "switches";
 /// The file in a host's folder that keeps its network namespace.
 const NAMESPACE: &str = "net";
 
@@ -263,6 +265,11 @@ impl RunDir {
         self.path.join(PROGRAMS)
     }
 
+    /// The folder of switches' sockets.
+    pub fn switches(&self) -> PathBuf {
+        self.path.join(SWITCHES)
+    }
+
     /// The folder of functions' sockets.
     pub fn functions(&self) -> PathBuf {
         self.path.join(FUNCTIONS)
@@ -279,6 +286,7 @@ impl Drop for RunDir {
         // Errors are ignored: entries may be gone already, and files of others keep the directory in place.
         let _ = std::fs::remove_dir_all(self.path.join("guests"));
         let _ = std::fs::remove_dir_all(self.functions());
+        let _ = std::fs::remove_dir_all(self.switches());
         let _ = std::fs::remove_dir_all(self.path.join(HOSTS));
         let _ = std::fs::remove_dir_all(self.programs());
         let _ = std::fs::remove_file(lock);

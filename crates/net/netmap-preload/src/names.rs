@@ -15,8 +15,16 @@ fn base() -> PathBuf {
     })
 }
 
-fn within(folder: &Path, port: &str) -> Option<PathBuf> {
-    [folder.join(format!("{port}.sock")), folder.join(port)].into_iter().find(|path| is_socket(path))
+/// The socket of a port in a run directory; or else the switch's, with the port to open there, if the switch lets
+/// programs do that.
+fn within(folder: &Path, switch: Option<&str>, port: &str) -> Option<PathBuf> {
+    let made = [folder.join(format!("{port}.sock")), folder.join(port)];
+    let open = || {
+        let switches = folder.join("switches");
+        let switch = switch.filter(|switch| is_socket(&switches.join(switch)))?;
+        Some(switches.join(format!("{switch}:{port}")))
+    };
+    made.into_iter().find(|path| is_socket(path)).or_else(open)
 }
 
 fn is_socket(path: &Path) -> bool {
@@ -26,23 +34,26 @@ fn is_socket(path: &Path) -> bool {
 
 /// The socket of the port `name`, as netmap's kernel side gets it: `PORT` or `valeSWITCH:PORT`.
 pub fn socket(name: &str) -> Result<PathBuf> {
-    let port = match name.strip_prefix("vale").and_then(|rest| rest.split_once(':')) {
-        Some((_, port)) => port,
-        None => name,
+    let (switch, port) = match name.strip_prefix("vale").and_then(|rest| rest.split_once(':')) {
+        Some((switch, port)) => (Some(switch), port),
+        None => (None, name),
     };
     // Pipes of netmap, which this library does not have.
     if port.contains(['{', '}']) {
         return Err(libc::EOPNOTSUPP);
     }
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-    if port.is_empty() || port.starts_with('.') || !port.chars().all(is_letter) {
+    let is_name = |name: &str| !name.starts_with('.') && name.chars().all(is_letter);
+    if port.is_empty() || !is_name(port) {
         return Err(libc::ENXIO);
     }
+    // `vale` without more is a switch in netmap; here it can only be that of a port that exists.
+    let switch = switch.filter(|switch| !switch.is_empty() && is_name(switch));
     if let Some(folder) = std::env::var_os("RINGWAY_NETMAP").filter(|folder| !folder.is_empty()) {
-        return within(Path::new(&folder), port).ok_or(libc::ENXIO);
+        return within(Path::new(&folder), switch, port).ok_or(libc::ENXIO);
     }
     let folders = std::fs::read_dir(base()).map_err(|_| libc::ENXIO)?;
-    let mut found = folders.flatten().filter_map(|folder| within(&folder.path(), port));
+    let mut found = folders.flatten().filter_map(|folder| within(&folder.path(), switch, port));
     let first = found.next().ok_or(libc::ENXIO)?;
     // Two fabrics have such a port: which one is meant, only the variable says.
     if found.next().is_some() { Err(libc::ENOTUNIQ) } else { Ok(first) }

@@ -317,6 +317,13 @@ int main(int count, char **words)
 		be_refused(name, words[3]);
 		return 0;
 	}
+	if (strcmp(task, "busy") == 0 || strcmp(task, "absent") == 0) {
+		struct reg reg = { .mode = 1 };
+		int fd = open("/dev/netmap", O_RDWR);
+		CHECK(fd >= 0 && new_request(fd, name, &reg, NULL) == -1);
+		CHECK(errno == (strcmp(task, "busy") == 0 ? EBUSY : ENXIO));
+		return 0;
+	}
 	struct port port = opened(name, words[3], strcmp(task, "extra") == 0 ? 10 : 0);
 	port.wait = words[4];
 	if (strcmp(task, "answer") == 0)

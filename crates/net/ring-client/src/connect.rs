@@ -4,13 +4,13 @@ use crate::RingError;
 use crate::shared::Shared;
 use ringway_host::{HostError, Mapping, receive_with};
 use ringway_mem::Region;
-use ringway_ring::{FEATURES, Hello, RX, RingKind, RingMemory, TX, Welcome};
+use ringway_ring::{FEATURES, Hello, PortName, RX, RingKind, RingMemory, TX, Welcome};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,9 +37,20 @@ pub(crate) struct Got {
     pub rings: [usize; 2],
 }
 
-/// Connects to the port at `path`.
+/// Connects to the port at `path`: its socket, or `SOCKET:PORT` to open it on the switch that has this socket.
 pub(crate) fn connect(path: &Path) -> Result<UnixStream, RingError> {
-    UnixStream::connect(path).map_err(|error| RingError::Connect { path: path.into(), error })
+    let failed = |error| RingError::Connect { path: path.into(), error };
+    let Some((socket, port)) = opened(path) else { return UnixStream::connect(path).map_err(failed) };
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    stream.write_all(&port.to_bytes())?;
+    Ok(stream)
+}
+
+/// The socket of a switch and the port to open there, if no file has the path.
+fn opened(path: &Path) -> Option<(PathBuf, PortName)> {
+    let (socket, port) = path.file_name()?.to_str()?.rsplit_once(':')?;
+    let port = PortName::new(port).filter(|_| !socket.is_empty() && !path.exists())?;
+    Some((path.with_file_name(socket), port))
 }
 
 /// Requests a ring.
@@ -152,6 +163,20 @@ fn wait_readable(socket: &UnixStream, end: Option<Instant>) -> Result<(), RingEr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_without_a_file_names_a_port_of_a_switch() {
+        let folder = std::env::temp_dir();
+        let name = format!("rw-switch-{}", std::process::id());
+        let path = folder.join(format!("{name}:me"));
+        assert_eq!(opened(&path), Some((folder.join(&name), PortName::new("me").unwrap())));
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(opened(&path), None, "a port's own socket may have such a name");
+        std::fs::remove_file(&path).unwrap();
+        for none in ["a.sock", ":me", "switch:", "/"] {
+            assert_eq!(opened(none.as_ref()), None, "{none}");
+        }
+    }
 
     #[test]
     fn a_program_that_waits_long_is_told() {

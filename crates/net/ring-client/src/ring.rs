@@ -77,8 +77,9 @@ impl Ring {
         Ok(Ring { tx, rx, shared, origin, spin: Duration::ZERO, is_second: false })
     }
 
-    /// Connects to the port at `path`, with default parameters. On a pipe this waits for the other end, and on a port
-    /// while another program has it; after a second a warning says so ([`tracing`]).
+    /// Connects to the port at `path`, or at `SOCKET:PORT` with a switch's socket, which makes one. The parameters are
+    /// the defaults. On a pipe this waits for the other end, and on a port while another program has it; after a second
+    /// a warning says so ([`tracing`]).
     pub fn connect(path: &Path) -> Result<Ring, RingError> {
         Ring::connect_with(path, RingOptions::default(), None)
     }

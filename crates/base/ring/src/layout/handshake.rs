@@ -3,7 +3,8 @@
 //! The program sends a [`Hello`]; Ringway replies with a [`Welcome`]. On a pipe, a further [`Welcome`]
 //! follows whenever the other end was replaced. Both have a fixed size and little-endian numbers. Three
 //! descriptors are sent with a [`Welcome`] that grants a ring: the memory, the eventfd that the program
-//! writes, and the eventfd that the program reads.
+//! writes, and the eventfd that the program reads. On the socket of a switch, where programs open ports, a [`PortName`]
+//! precedes the [`Hello`].
 
 use super::geometry::{Geometry, MAGIC, RingKind, VERSION};
 
@@ -83,6 +84,63 @@ impl Hello {
             extra: or(self.extra, defaults.extra),
             features: self.features,
             largest: or(self.largest, defaults.largest),
+        }
+    }
+}
+
+/// The port that a program opens on a switch: a name of 1 to 64 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortName {
+    len: u8,
+    text: [u8; PortName::LONGEST],
+}
+
+/// The first bytes of a [`PortName`].
+const OPEN: &[u8; 8] = b"Ringopen";
+
+impl PortName {
+    /// Size of the message in bytes: eight that say what it is, the length and the name, padded with zeros.
+    pub const SIZE: usize = 9 + PortName::LONGEST;
+    /// Longest name in bytes.
+    pub const LONGEST: usize = 64;
+    /// Bytes of the message after which it is known to be one.
+    pub const PREAMBLE: usize = OPEN.len();
+
+    /// The message for this name; `None` if it is empty or too long.
+    pub fn new(name: &str) -> Option<PortName> {
+        let mut text = [0; PortName::LONGEST];
+        text.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        (!name.is_empty()).then_some(PortName { len: name.len() as u8, text })
+    }
+
+    /// Whether a message begins as one.
+    pub fn is_begun_by(bytes: &[u8]) -> bool {
+        bytes.starts_with(OPEN)
+    }
+
+    /// The name; `None` if it is none, which only the port's side has to expect.
+    pub fn text(&self) -> Option<&str> {
+        let text = self.text.get(..usize::from(self.len)).filter(|text| !text.is_empty())?;
+        core::str::from_utf8(text).ok()
+    }
+
+    /// Encodes the message.
+    pub fn to_bytes(&self) -> [u8; PortName::SIZE] {
+        let mut bytes = [0; PortName::SIZE];
+        bytes[..8].copy_from_slice(OPEN);
+        bytes[8] = self.len;
+        bytes[9..].copy_from_slice(&self.text);
+        bytes
+    }
+
+    /// Decodes the message.
+    pub fn from_bytes(bytes: &[u8; PortName::SIZE]) -> Result<PortName, HandshakeError> {
+        let mut text = [0; PortName::LONGEST];
+        text.copy_from_slice(&bytes[9..]);
+        if PortName::is_begun_by(bytes) {
+            Ok(PortName { len: bytes[8], text })
+        } else {
+            Err(HandshakeError::Magic)
         }
     }
 }
@@ -200,6 +258,22 @@ mod tests {
         assert_eq!((always.end(), always.is_final()), (Err("3 slots"), true));
         let long = "ä".repeat(200);
         assert_eq!(Welcome::refused(&long).end(), Err(&long[..Welcome::TEXT]));
+    }
+
+    #[test]
+    fn names_of_ports_round_trip_and_others_are_none() {
+        let long = "n".repeat(64);
+        for name in ["a", "me-2_x", &long] {
+            let sent = PortName::new(name).unwrap().to_bytes();
+            assert_eq!(PortName::from_bytes(&sent).unwrap().text(), Some(name));
+        }
+        assert_eq!((PortName::new(""), PortName::new(&"n".repeat(65))), (None, None));
+        assert_eq!(PortName::from_bytes(&[0; PortName::SIZE]), Err(HandshakeError::Magic));
+        for (len, first) in [(0, b'a'), (65, b'a'), (255, b'a'), (1, 0xff)] {
+            let mut bytes = PortName::new("a").unwrap().to_bytes();
+            (bytes[8], bytes[9]) = (len, first);
+            assert_eq!(PortName::from_bytes(&bytes).unwrap().text(), None, "{len} {first}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub mod units;
 
 pub use key::{Key, Value};
 pub use problem::{Problem, Problems, nearest};
-pub use section::{Diagnostics, Section, either, keys_of};
+pub use section::{Diagnostics, Section, either, keys_of, typed_keys_of};
 
 use std::ops::Range;
 use toml::Spanned;
@@ -75,6 +75,13 @@ pub fn parse<'t>(text: &'t str, largest: usize, diagnostics: &Diagnostics) -> Sp
         }
     }
     table
+}
+
+/// The value that a text means behind `KEY =` in a file; `None` if it means none, or a date.
+pub fn value(text: &str) -> Option<serde_json::Value> {
+    let read: toml::Table = format!("value = {text}").parse().ok()?;
+    let value = read.get("value").filter(|value| read.len() == 1 && !value.is_datetime())?;
+    serde_json::to_value(value).ok()
 }
 
 #[cfg(test)]

@@ -140,15 +140,25 @@ pub struct Section<'t> {
     pub at: Range<usize>,
     table: &'t DeTable<'t>,
     known: Vec<&'static str>,
+    /// Those that were read as strings.
+    texts: Vec<&'static str>,
     diagnostics: &'t Diagnostics,
 }
 
 /// The keys that `read` looks for in a table, which is named `path` and has none.
 pub fn keys_of<T>(path: &str, read: impl FnOnce(&mut Section<'_>, &Diagnostics) -> T) -> Vec<&'static str> {
+    typed_keys_of(path, read).0
+}
+
+/// As [`keys_of`], and those of these keys whose values are strings.
+pub fn typed_keys_of<T>(
+    path: &str,
+    read: impl FnOnce(&mut Section<'_>, &Diagnostics) -> T,
+) -> (Vec<&'static str>, Vec<&'static str>) {
     let (table, diagnostics) = (DeTable::new(), Diagnostics::default());
     let mut section = Section::new(path.into(), 0..0, &table, &diagnostics);
     read(&mut section, &diagnostics);
-    section.known
+    (section.known, section.texts)
 }
 
 /// The type of a value, for messages.
@@ -172,7 +182,7 @@ impl<'t> Section<'t> {
         diagnostics: &'t Diagnostics,
     ) -> Section<'t> {
         diagnostics.record(path.clone(), at.clone());
-        Section { path, at, table, known: Vec::new(), diagnostics }
+        Section { path, at, table, known: Vec::new(), texts: Vec::new(), diagnostics }
     }
 
     /// Whether the table has the key.
@@ -208,6 +218,7 @@ impl<'t> Section<'t> {
 
     /// The string at `key`.
     pub fn string(&mut self, key: &'static str, example: &str) -> Option<String> {
+        self.texts.push(key);
         let value = self.get(key)?;
         match value.get_ref() {
             DeValue::String(text) if text.trim().is_empty() => {
@@ -401,6 +412,7 @@ impl<'t> Section<'t> {
         without: impl Fn(&str) -> units::Wrong,
         example: &str,
     ) -> Option<(u64, Range<usize>)> {
+        self.texts.push(key);
         let value = self.get(key)?;
         let wrong = match value.get_ref() {
             DeValue::String(text) if is_bare(text) => without(text),
@@ -454,6 +466,7 @@ impl<'t> Section<'t> {
     /// The value that `words` gives for the string at `key`.
     pub fn word<T: Copy>(&mut self, key: &'static str, words: &[(&'static str, T)]) -> Option<T> {
         let list = either(words.iter().map(|(word, _)| *word));
+        self.texts.push(key);
         let value = self.get(key)?;
         let DeValue::String(text) = value.get_ref() else {
             self.not_a(key, value, &format!("one of {list}"), &format!("\"{}\"", words[0].0));

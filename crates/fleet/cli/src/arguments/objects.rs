@@ -50,6 +50,37 @@ Examples:
         #[arg(required = true)]
         names: Vec<String>,
     },
+    /// Add a port to the running fabric; a wrong request changes nothing.
+    #[command(after_help = "\
+docs/fabric-file.md has the keys of [port.NAME]; values need no quotes, TABLE.KEY=VALUE is a key of a table.
+`ringway apply` removes ports that its file does not have.
+
+Examples:
+  ringway port add left --kind ring --switch main socket=left.sock
+  ringway port add host --kind tap --switch main interface=rw0 address=10.0.0.1/24
+  ringway port add far --kind ring --switch main socket=far.sock mode=0660 link.delay=20ms")]
+    Add {
+        /// Its name.
+        name: String,
+        /// Its kind, such as ring, tap or vhost-user.
+        #[arg(long)]
+        kind: String,
+        /// Its switch.
+        #[arg(long)]
+        switch: Option<String>,
+        /// Its other keys.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Remove ports from the running fabric; their peers are sent away.
+    #[command(after_help = "\
+Examples:
+  ringway port remove left")]
+    Remove {
+        /// The ports.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
 }
 
 /// What to show of chains.
@@ -119,9 +150,36 @@ Examples:
     },
 }
 
-/// What to show of a switch.
+/// What to do with switches.
 #[derive(Subcommand)]
 pub enum SwitchCommand {
+    /// Add a switch to the running fabric; a wrong request changes nothing.
+    #[command(after_help = "\
+docs/fabric-file.md has the keys of [switch.NAME]; values need no quotes, TABLE.KEY=VALUE is a key of a table.
+`ringway apply` removes switches that its file does not have.
+
+Examples:
+  ringway switch add lab
+  ringway switch add lab ageing=60s entries=65536")]
+    Add {
+        /// Its name.
+        name: String,
+        /// How it finds a frame's destination: learning (the default), static or hash.
+        #[arg(long)]
+        lookup: Option<String>,
+        /// Its other keys.
+        #[arg(value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Remove switches without ports from the running fabric.
+    #[command(after_help = "\
+Examples:
+  ringway switch remove lab")]
+    Remove {
+        /// The switches.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
     /// List the switches, with their ports.
     #[command(after_help = "\
 Examples:

@@ -42,6 +42,16 @@ pub fn send(ring: &mut Ring, number: u32) -> bool {
     sent
 }
 
+/// Sends a frame from the station `from` to all others; whether there was room.
+pub fn send_to_all(ring: &mut Ring, from: u8, number: u32) -> bool {
+    let mut frame = [0xff; 60];
+    frame[6..14].copy_from_slice(&[2, 0, 0, 0, 0, from, 0x88, 0xb5]);
+    frame[14..18].copy_from_slice(&number.to_be_bytes());
+    let sent = ring.tx.push(&frame).unwrap();
+    ring.sync().unwrap();
+    sent
+}
+
 /// The next frame that comes within a while.
 pub fn receive(ring: &mut Ring, most: Duration) -> Option<[u8; 60]> {
     let end = Instant::now() + most;

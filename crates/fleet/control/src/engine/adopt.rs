@@ -94,6 +94,7 @@ impl Engine {
         engine.fabric.switches.clone_from(&fabric.switches);
         engine.guests.adopt_users(fabric, &mut found);
         engine.adopt_hosts(fabric, &mut found);
+        engine.adopt_switches(&fabric.openings, &mut found);
         engine.adopt_ports(fabric, &mut found, state.as_ref()).await;
         match state {
             Some(_) if is_other => match engine.replace_data().await {

@@ -1,6 +1,6 @@
 //! Requests of the API to the engine.
 
-use super::{Engine, Step, TracedStep};
+use super::{Engine, ObjectOrder, Step, TracedStep, opened};
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
     LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SnapshotView, StatsView,
@@ -120,6 +120,8 @@ pub enum Ask {
     Handlers(String, Answer<(PathBuf, u64)>),
     /// Turn a port's carrier on or off.
     SetCarrier(String, bool, Answer<()>),
+    /// Add or remove a switch or a port.
+    ChangeObjects(ObjectOrder, Answer<()>),
     /// Trace a frame to the next ports.
     Trace(Box<Step>, Answer<TracedStep>),
     /// Begin a capture.
@@ -209,12 +211,11 @@ impl Engine {
             Ask::Handlers(name, answer) => {
                 drop(answer.send(self.functions.socket(&name).map_err(Failure::from)))
             }
-            Ask::OrderProgram(name, order, answer) => {
-                drop(answer.send(self.order_program(&name, order)));
-            }
+            Ask::OrderProgram(name, order, answer) => drop(answer.send(self.order_program(&name, order))),
             Ask::SetCarrier(name, carrier, answer) => {
                 drop(answer.send(self.set_carrier(&name, carrier).await));
             }
+            Ask::ChangeObjects(order, answer) => drop(answer.send(self.change_objects(order).await)),
             Ask::Capture(request, answer) => {
                 if let Err(Ok(Begun { number, .. })) = answer.send(self.begin_capture(*request).await) {
                     self.end_capture(number).await;
@@ -433,6 +434,7 @@ impl Engine {
         // Name and run directory were fixed when the fabric came up.
         target.name.clone_from(&self.fabric.name);
         target.run.clone_from(&self.fabric.run);
+        opened::keep_opened(&self.fabric, &mut target);
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
         (self.file, self.text, self.is_changed) = (new.file, new.text, true);
         let mut changes = Changes { changes };

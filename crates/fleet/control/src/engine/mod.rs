@@ -9,6 +9,8 @@ mod idle;
 mod inbox;
 mod instances;
 mod link;
+mod objects;
+mod opened;
 mod program;
 mod replace;
 mod running_port;
@@ -20,6 +22,7 @@ mod upgrade;
 pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, Ask, Failure};
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
+pub use objects::ObjectOrder;
 pub use running_port::{KeptPort, kept_port};
 pub use trace::{NextHop, Step, TracedStep};
 
@@ -31,18 +34,22 @@ use crate::functions::{FunctionError, FunctionEvent, Functions, Phase};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
 use crate::hosts::{HostFailure, Hosts};
 use crate::keeper::Keeper;
+use crate::open::switch::OpenRequest;
 use crate::open::{OpenError, PeerEvent};
 use crate::programs::{ProgramFailure, Programs};
 use crate::run_dir::{self, RunDir};
 use capture::Captures;
 use idle::TrafficCount;
 use instances::MultipliedFunction;
+use opened::OpenPorts;
 use ringway_fabric::proto::{self, Event, Request};
 use ringway_scheduler::Placer;
 use ringway_spec::Function;
 use running_port::RunningPort;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 use suspect::Suspects;
@@ -98,6 +105,8 @@ pub enum Message {
         /// Its descriptors.
         descriptors: Vec<OwnedFd>,
     },
+    /// A program opens a port on a switch.
+    OpenPort(Box<OpenRequest>),
     /// Check whether functions have more instances than they need.
     CheckInstances,
     /// Check whether functions are idle.
@@ -115,6 +124,15 @@ pub enum EngineError {
     /// `data` failed or refused to do it.
     #[error("{0}: {1}")]
     Data(String, #[source] DataError),
+    /// The folder of switches' sockets can't be made.
+    #[error("{}: {error}; use a run directory that this user may write to", .folder.display())]
+    SwitchFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// The operating system's error.
+        #[source]
+        error: io::Error,
+    },
     /// The counters page is full or unavailable.
     #[error(transparent)]
     Page(#[from] PageError),
@@ -211,6 +229,7 @@ pub struct Engine {
     /// What happened when this program took over another program's fabric, for people.
     notes: Vec<String>,
     suspects: Suspects,
+    open_ports: OpenPorts,
 }
 
 impl Engine {
@@ -232,6 +251,7 @@ impl Engine {
         let EngineParts { host, run, program, inbox, place, keeper } = own;
         let bare = Fabric {
             switches: Vec::new(),
+            openings: BTreeMap::new(),
             ports: Vec::new(),
             guests: Vec::new(),
             hosts: Vec::new(),
@@ -277,6 +297,7 @@ impl Engine {
             captures: Captures::default(),
             notes: Vec::new(),
             suspects: Suspects::default(),
+            open_ports: OpenPorts::default(),
         }
     }
 
@@ -299,6 +320,7 @@ impl Engine {
             self.hold_first_frames();
             self.assign_instances();
             self.schedule_idle_check();
+            self.tend_open_ports().await;
             self.keep_fabric();
         }
         self.down().await;
@@ -334,6 +356,7 @@ impl Engine {
                     }
                 });
             }
+            Message::OpenPort(request) => self.program_arrived(*request),
             Message::CheckInstances => self.check_instances().await,
             Message::CheckIdle => self.check_idle().await,
             // `serve` handles requests.
@@ -360,6 +383,7 @@ impl Engine {
     /// Removes everything.
     pub async fn down(mut self) {
         tracing::info!("going down");
+        self.close_switches().await;
         self.programs.remove_all().await;
         self.functions.stop_all();
         self.guests.stop_all().await;
@@ -467,6 +491,7 @@ impl Engine {
             Change::AddSwitch(switch) => {
                 self.call(&switch.name, Request::AddSwitch(switch.clone())).await.map(drop)?;
             }
+            Change::SetOpening(name, open) => self.set_opening(name, open.as_ref()).await?,
             Change::RemoveHost(name) => self.hosts.remove(name),
             Change::AddHost(name) => {
                 let namespace = run_dir::namespace(self.run.path(), name);

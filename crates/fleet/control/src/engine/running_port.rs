@@ -196,7 +196,8 @@ impl Engine {
             }
         }
         self.make_folder(owned);
-        match self.open(owned, kind, Adopted::default()) {
+        let begun = self.begun(port);
+        match self.open(owned, kind, begun) {
             Ok(opener) => live.opener = opener,
             Err(error) => {
                 if queues > 0 {
@@ -412,6 +413,7 @@ impl Engine {
                 live.reason = reason;
             }
             What::Programs(count) => live.programs = count,
+            What::Over => self.program_left(&name),
             What::Left { .. } if live.is_delayed => {}
             What::Left { serial, reason } if serial == live.serial => {
                 if live.log.allows(&name) {

@@ -2,8 +2,9 @@
 
 use super::desired::Fabric;
 use super::{Host, Patch, chain, instances, link, unique};
-use crate::kinds::{self, GuestSide, HostSide, KINDS};
+use crate::kinds::{self, GuestSide, HostSide, KINDS, ring};
 use crate::lookups;
+use crate::run_dir::SWITCHES;
 use ringway_linux_guests::Attachment;
 use ringway_spec::file::{Diagnostics, either, nearest, units};
 use ringway_spec::names::SOCKET_PATH;
@@ -40,6 +41,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &D
     workers(fabric, &partial.assigned, host, diagnostics);
     named_by_lookups(fabric, diagnostics);
     sockets(fabric, host, diagnostics);
+    switch_sockets(fabric, host, diagnostics);
     unique::check(fabric, host, diagnostics);
     guest_ports(fabric, host, diagnostics);
     owners(fabric, host, diagnostics);
@@ -57,6 +59,24 @@ pub fn added_function(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     instances::check(fabric.functions.last(), diagnostics);
     owners(fabric, host, diagnostics);
     first_frames(fabric, diagnostics);
+}
+
+/// Checks a switch that would be added to a running fabric.
+pub fn added_switch(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
+    named_by_lookups(fabric, diagnostics);
+    switch_sockets(fabric, host, diagnostics);
+}
+
+/// Checks a port that would be added to a running fabric, whose last port it is, and adds its links.
+pub fn added_port(fabric: &mut Fabric, links: Vec<link::Link>, host: &Host, diagnostics: &Diagnostics) {
+    if fabric.ports.last().is_some_and(|port| port.to.is_some()) {
+        joins(fabric, &[], host, diagnostics);
+    }
+    link::check(fabric, &links, diagnostics);
+    sockets(fabric, host, diagnostics);
+    unique::check(fabric, host, diagnostics);
+    hosts(fabric, host, diagnostics);
+    link::join(fabric, links);
 }
 
 /// Checks that hosts of ports exist, and that each host has at least one.
@@ -250,7 +270,7 @@ fn named_by_lookups(fabric: &Fabric, diagnostics: &Diagnostics) {
 }
 
 /// Ringway's own files in a run directory.
-const OURS: [&str; 9] = [
+const OURS: [&str; 10] = [
     "api.sock",
     "captures",
     "lock",
@@ -258,9 +278,24 @@ const OURS: [&str; 9] = [
     "hosts",
     "functions",
     "programs",
+    SWITCHES,
     "placement.redb",
     "placement.redb.log",
 ];
+
+/// Checks that the paths of switches' sockets are not too long.
+fn switch_sockets(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
+    let Some(run) = host.run_of(fabric) else { return };
+    for switch in fabric.openings.keys() {
+        let path = run.join(SWITCHES).join(switch);
+        let length = path.as_os_str().len();
+        if length > SOCKET_PATH {
+            let what = format!("the socket's path {} has {length} bytes", path.display());
+            let fix = format!("a UNIX socket's path has {SOCKET_PATH} at most; use a shorter name");
+            diagnostics.error(&diagnostics.of(&format!("switch.{switch}.open")), what, fix);
+        }
+    }
+}
 
 fn sockets(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
     let run = host.run_of(fabric);
@@ -444,6 +479,10 @@ fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
                     wrong,
                     format!("a {what}'s port is of kind {}", either(kinds.iter().copied())),
                 );
+            }
+            if fabric.port(port).and_then(ring::opened).is_some() {
+                let wrong = format!("port {port} is of the program that has opened it");
+                diagnostics.error(&diagnostics.of(&place), wrong, format!("give the {what} another port"));
             }
             if let Some((other_kind, other)) = used.insert(port, (what, name)) {
                 let wrong = format!("port {port} is {other_kind} {other}'s already");

@@ -1,9 +1,11 @@
 //! The desired state described by a fabric file.
 
+use super::OpenAccess;
 use crate::kinds;
 use ringway_scheduler::Placement;
 use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, HugePages, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +22,9 @@ pub struct Fabric {
     pub start_limit: Duration,
     /// Switches.
     pub switches: Vec<Switch>,
+    /// Who may open ports on switches, by their names.
+    #[serde(default)]
+    pub openings: BTreeMap<String, OpenAccess>,
     /// Ports.
     pub ports: Vec<Port>,
     /// Guests.
@@ -47,13 +52,7 @@ impl Fabric {
     /// folder of the fabric file.
     pub fn resolve(mut self, run: &Path, folder: &Path) -> Fabric {
         for port in &mut self.ports {
-            // A kind that is not the project's has no hosts.
-            if let Some(kind) = kinds::find(port.kind.name(), &[]) {
-                kind.resolve(port, run);
-            }
-            if let Some(socket) = &mut port.socket {
-                socket.path = run.join(&socket.path);
-            }
+            Fabric::resolve_port(port, run);
         }
         for guest in &mut self.guests {
             let Guest { program, kernel, modules, initrd, init, .. } = guest;
@@ -66,6 +65,17 @@ impl Fabric {
             program.folder = Some(folder.join(own));
         }
         self
+    }
+
+    /// Makes the relative paths of a port absolute.
+    pub(super) fn resolve_port(port: &mut Port, run: &Path) {
+        // A kind that is not the project's has no hosts.
+        if let Some(kind) = kinds::find(port.kind.name(), &[]) {
+            kind.resolve(port, run);
+        }
+        if let Some(socket) = &mut port.socket {
+            socket.path = run.join(&socket.path);
+        }
     }
 
     /// The program of this name.

@@ -4,8 +4,8 @@ use super::Outside;
 use super::desired::Fabric;
 use crate::kinds;
 use crate::run_dir::FUNCTIONS;
-use ringway_spec::Guest;
 use ringway_spec::file::Diagnostics;
+use ringway_spec::{Guest, Port};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -13,8 +13,46 @@ use std::path::Path;
 /// Checks everything outside the file that `fabric` names.
 pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, diagnostics: &Diagnostics) {
     let names = Names::read(outside);
-    let run = host.run_of(fabric);
-    for port in &fabric.ports {
+    ports(&fabric.ports, &names, (outside, host), host.run_of(fabric).as_deref(), diagnostics);
+    for guest in &fabric.guests {
+        files(guest, outside, diagnostics);
+        names.user(&guest.user, &format!("guest.{}.user", guest.name), diagnostics);
+    }
+    groups(fabric, &names, diagnostics);
+    for program in &fabric.programs {
+        names.user(&program.user, &format!("program.{}.user", program.name), diagnostics);
+    }
+}
+
+/// Checks the groups that may open ports on switches.
+pub fn check_openings(fabric: &Fabric, outside: &Outside<'_>, diagnostics: &Diagnostics) {
+    groups(fabric, &Names::read(outside), diagnostics);
+}
+
+fn groups(fabric: &Fabric, names: &Names, diagnostics: &Diagnostics) {
+    for (switch, open) in &fabric.openings {
+        names.group(&open.group, &format!("switch.{switch}.open-group"), diagnostics);
+    }
+}
+
+/// Checks everything outside the file that these ports name.
+pub fn check_ports(
+    list: &[Port],
+    fabric: &Fabric,
+    (outside, host): (&Outside<'_>, &super::Host),
+    diagnostics: &Diagnostics,
+) {
+    ports(list, &Names::read(outside), (outside, host), host.run_of(fabric).as_deref(), diagnostics);
+}
+
+fn ports(
+    list: &[Port],
+    names: &Names,
+    (outside, host): (&Outside<'_>, &super::Host),
+    run: Option<&Path>,
+    diagnostics: &Diagnostics,
+) {
+    for port in list {
         let needed = kinds::find(port.kind.name(), host.kinds).and_then(|kind| kind.needs(port));
         if let Some((key, path)) = needed
             && is_absent(&path, outside)
@@ -27,26 +65,19 @@ pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, diagnos
         let place = format!("port.{}", port.name);
         names.user(&socket.owner, &format!("{place}.owner"), diagnostics);
         names.group(&socket.group, &format!("{place}.group"), diagnostics);
-        if let Some(run) = &run {
+        if let Some(run) = run {
             let path = run.join(&socket.path);
             in_the_way(&path, &format!("{place}.socket"), outside, diagnostics);
             // These are created with the fabric; a missing key was reported.
-            let made = [run.clone(), run.join(FUNCTIONS)];
+            let made = [run.to_path_buf(), run.join(FUNCTIONS)];
             let folder =
-                path.parent().filter(|folder| path != *run && !made.iter().any(|made| made == folder));
+                path.parent().filter(|folder| path != run && !made.iter().any(|made| made == folder));
             if let Some(folder) = folder.filter(|folder| is_absent(folder, outside)) {
                 let what = format!("there is no folder {}", folder.display());
                 let at = diagnostics.of(&format!("{place}.socket"));
                 diagnostics.error(&at, what, "create it, or choose another path");
             }
         }
-    }
-    for guest in &fabric.guests {
-        files(guest, outside, diagnostics);
-        names.user(&guest.user, &format!("guest.{}.user", guest.name), diagnostics);
-    }
-    for program in &fabric.programs {
-        names.user(&program.user, &format!("program.{}.user", program.name), diagnostics);
     }
 }
 

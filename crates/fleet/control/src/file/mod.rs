@@ -12,6 +12,8 @@ mod host;
 mod instances;
 mod link;
 mod notify;
+mod objects;
+mod opening;
 mod placement;
 mod port;
 mod program;
@@ -22,6 +24,9 @@ pub use desired::Fabric;
 pub(crate) use exec_program::account;
 pub(crate) use external_names::number;
 pub use function::{Complaint, KEYS as FUNCTION_KEYS};
+pub(crate) use objects::{RemoveError, with_port, with_switch, without_port, without_switch};
+pub use objects::{TypedKeys, port_keys, switch_keys};
+pub use opening::OpenAccess;
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
 pub(crate) use request::{
     Described, check as check_function, describe as describe_function, load as load_function,
@@ -29,7 +34,7 @@ pub(crate) use request::{
 };
 
 use crate::kinds::PortControl;
-use crate::lookups::LOOKUPS;
+use crate::lookups;
 use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Found, Options};
 use ringway_spec::file::{Diagnostics, Problems, Section, either, nearest, parse};
@@ -174,7 +179,7 @@ fn whole(
     let (patches, mut links) = (patches(top, diagnostics), link::links(top, outside, diagnostics));
     let chains = chain::chains(top, diagnostics);
     for section in named(top, "switch", diagnostics) {
-        fabric.switches.extend(switch(section, diagnostics));
+        switch(section, &mut fabric, diagnostics);
     }
     for section in named(top, "port", diagnostics) {
         fabric.ports.extend(port::port(section, (outside, diagnostics), host.kinds, &mut links));
@@ -207,7 +212,8 @@ fn whole(
     }
     let partial = cross_checks::Partial { patches, links, chains, assigned };
     cross_checks::check(&mut fabric, partial, host, diagnostics);
-    if fabric.ports.is_empty() && fabric.placement == Placement::default() {
+    let is_empty = fabric.ports.is_empty() && fabric.openings.is_empty();
+    if is_empty && fabric.placement == Placement::default() {
         diagnostics.warn(&(0..0), "no port is described: nothing can connect");
     }
     fabric
@@ -273,6 +279,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         huge_pages: HugePages::Auto,
         start_limit: START_LIMIT,
         switches: Vec::new(),
+        openings: BTreeMap::new(),
         ports: Vec::new(),
         guests: Vec::new(),
         hosts: Vec::new(),
@@ -338,22 +345,25 @@ fn joined(section: &mut Section<'_>, what: &str) -> Option<Vec<String>> {
     ports
 }
 
-fn switch(mut section: Section<'_>, diagnostics: &Diagnostics) -> Option<Switch> {
-    let name = section.path.strip_prefix("switch.")?.to_string();
-    let words: Vec<_> = LOOKUPS.iter().map(|keys| (keys.name(), *keys)).collect();
+/// Adds a switch to `fabric`, and who may open ports on it.
+fn switch(mut section: Section<'_>, fabric: &mut Fabric, diagnostics: &Diagnostics) {
+    let name = section.path.trim_start_matches("switch.").to_string();
+    let words: Vec<_> = lookups::all().map(|keys| (keys.name(), keys)).collect();
     let known = section.word("lookup", &words);
     if known.is_none() && section.has("lookup") {
-        LOOKUPS.iter().for_each(|keys| section.accept(&keys.keys()));
+        lookups::all().for_each(|keys| section.accept(&keys.keys()));
     }
-    let keys = known.or(LOOKUPS.first().copied())?;
+    let Some(keys) = known.or(lookups::all().next()) else { return };
     let lookup = keys.read(&mut section, diagnostics);
+    let open = opening::opening(&mut section);
     let forward_reserved = section.boolean("forward-reserved").unwrap_or(false);
-    section.finish(|key| match LOOKUPS.iter().find(|keys| keys.keys().contains(&key)) {
+    section.finish(|key| match lookups::all().find(|keys| keys.keys().contains(&key)) {
         Some(owner) => Some(format!("only lookup = \"{}\" has it", owner.name())),
         None if key == "ports" => Some(format!("each port names its switch: switch = \"{name}\"")),
         None => None,
     });
-    Some(Switch { name, lookup, forward_reserved })
+    fabric.openings.extend(open.map(|open| (name.clone(), open)));
+    fabric.switches.push(Switch { name, lookup, forward_reserved });
 }
 
 fn worker(

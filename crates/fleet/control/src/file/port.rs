@@ -66,17 +66,22 @@ fn rights(section: &mut Section<'_>) -> (Option<String>, Option<String>, Option<
     let account = |text: &str| names::account(text).map(String::from);
     let owner = section.parsed("owner", "libvirt-qemu", account);
     let group = section.parsed("group", "kvm", account);
-    let mode = section.string("mode", "0660").and_then(|text| {
-        let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| *mode <= 0o777);
-        if text == "server" || text == "client" {
-            let fix = format!("write role = \"{text}\"; `mode` is the socket's permissions");
-            section.error("mode", format!("\"{text}\" is not a mode"), fix);
-        } else if mode.is_none() {
-            section.error("mode", format!("\"{text}\" is not a mode"), "write it in octal, such as \"0660\"");
-        }
-        mode
-    });
-    (owner, group, mode)
+    (owner, group, octal(section, "mode", "0660"))
+}
+
+/// Reads a socket's permission bits: a string of octal digits.
+pub(super) fn octal(section: &mut Section<'_>, key: &'static str, example: &str) -> Option<u32> {
+    let text = section.string(key, example)?;
+    let is_octal = text.bytes().all(|byte| (b'0'..b'8').contains(&byte));
+    let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+    if mode.is_none() {
+        let fix = match &*text {
+            "server" | "client" => format!("write role = \"{text}\"; `{key}` is the socket's permissions"),
+            _ => format!("write it in octal, such as \"{example}\""),
+        };
+        section.error(key, format!("\"{text}\" is not a mode"), fix);
+    }
+    mode
 }
 
 /// Default slots of each direction of a ring.

@@ -10,6 +10,12 @@ use ringway_spec::{Kind, Port, Socket, To};
 
 pub struct Ring;
 
+/// The switch of a port that a program has opened on it, and the name that the program gave it. No other port's name
+/// has a colon.
+pub fn opened(port: &Port) -> Option<(&str, &str)> {
+    port.name.split_once(':').filter(|_| port.kind.name() == KIND.name)
+}
+
 /// A port that the file does not name, for an end of a function in a chain, or for a program. Without a socket it is
 /// for a function of the data process.
 pub fn of_function(name: &str, socket: Option<Socket>, to: To) -> Port {
@@ -32,6 +38,10 @@ impl PortControl for Ring {
     }
 
     fn open(&self, port: &Port, mut engine: EngineHandle, pages: PageChoice) -> Opening {
+        if opened(port).is_some() {
+            let settings: Settings = engine.settings(port)?;
+            return Ok(Some(tokio::spawn(open::ring::serve_opener(engine, settings.geometry(), pages))));
+        }
         if port.socket.is_none() {
             // Only a function of the data process has it.
             return Ok(None);

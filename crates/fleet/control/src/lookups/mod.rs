@@ -6,9 +6,24 @@ mod learning;
 
 use ringway_spec::Kind;
 use ringway_spec::file::{Diagnostics, Section, keys_of};
+use std::sync::OnceLock;
+
+/// The project's lookups, the default first.
+const LOOKUPS: &[&dyn LookupKeys] = &[&learning::Learning, &fixed::Static, &hash::Hash];
+
+/// Lookups of this program besides the project's.
+static MORE: OnceLock<&'static [&'static dyn LookupKeys]> = OnceLock::new();
+
+/// Adds lookups to the project's, for the whole process and once, before a file is read.
+pub fn add(more: &'static [&'static dyn LookupKeys]) {
+    // A later call has no effect.
+    let _ = MORE.set(more);
+}
 
 /// Every lookup, the default first.
-pub const LOOKUPS: &[&dyn LookupKeys] = &[&learning::Learning, &fixed::Static, &hash::Hash];
+pub fn all() -> impl Iterator<Item = &'static dyn LookupKeys> {
+    LOOKUPS.iter().chain(MORE.get().copied().unwrap_or_default()).copied()
+}
 
 /// A lookup's keys in the file.
 pub trait LookupKeys: Sync {
@@ -29,6 +44,6 @@ pub trait LookupKeys: Sync {
 
 /// The ports that a lookup names, each preceded by its path below the switch.
 pub fn ports(lookup: &Kind) -> Vec<(String, String)> {
-    let keys = LOOKUPS.iter().find(|keys| keys.name() == lookup.name());
+    let keys = all().find(|keys| keys.name() == lookup.name());
     keys.map(|keys| keys.ports(lookup)).unwrap_or_default()
 }

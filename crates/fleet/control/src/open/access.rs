@@ -5,12 +5,12 @@ use crate::file::number;
 use ringway_host::listener::Access;
 use ringway_spec::Socket;
 
-/// The numbers of a socket's owner and group.
-pub fn resolve(port: &str, socket: &Socket) -> Result<Access, OpenError> {
+/// The numbers of the owner and the group of a socket of `whose`.
+pub fn resolve(whose: &str, socket: &Socket) -> Result<Access, OpenError> {
     let find = |name: &Option<String>, what, file: &'static str| {
         let Some(name) = name else { return Ok(None) };
         let text = std::fs::read_to_string(format!("/etc/{file}")).unwrap_or_default();
-        let nobody = || OpenError::Nobody { port: port.into(), what, name: name.clone(), file };
+        let nobody = || OpenError::Nobody { whose: whose.into(), what, name: name.clone(), file };
         number(name, &text).ok_or_else(nobody).map(Some)
     };
     let (owner, group) = (find(&socket.owner, "user", "passwd")?, find(&socket.group, "group", "group")?);

@@ -5,6 +5,7 @@
 
 mod access;
 pub(crate) mod ring;
+pub(crate) mod switch;
 pub(crate) mod vhost_user;
 mod watched;
 
@@ -14,7 +15,8 @@ use crate::kinds::PortControl;
 use ringway_fabric::LogLimit;
 use ringway_host::PageChoice;
 use ringway_host::listener::{self, Listener};
-use ringway_port::ring::open::RingListener;
+use ringway_port::ring::open::{Newcomer, RingListener};
+use ringway_ring::Hello;
 use ringway_spec::Port;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -29,18 +31,18 @@ pub(crate) use watched::Watched;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Its socket can't be created.
-    #[error("port {port}: {error}")]
+    #[error("{whose}: {error}")]
     Socket {
-        /// The port.
-        port: String,
+        /// The port, or the switch.
+        whose: String,
         /// The error.
         error: listener::OpenError,
     },
     /// The owner or group of its socket does not exist.
-    #[error("port {port}: there is no {what} \"{name}\"; use a name that /etc/{file} has, or a number")]
+    #[error("{whose}: there is no {what} \"{name}\"; use a name that /etc/{file} has, or a number")]
     Nobody {
-        /// The port.
-        port: String,
+        /// The port, or the switch.
+        whose: String,
         /// `user` or `group`.
         what: &'static str,
         /// The name in the fabric file.
@@ -49,10 +51,10 @@ pub enum OpenError {
         file: &'static str,
     },
     /// The system refused.
-    #[error("port {port}: {error}")]
+    #[error("{whose}: {error}")]
     System {
-        /// The port.
-        port: String,
+        /// The port, or the switch.
+        whose: String,
         /// The operating system's error.
         error: io::Error,
     },
@@ -95,6 +97,8 @@ pub enum What {
     Failed(String),
     /// The number of programs connected to a pipe.
     Programs(usize),
+    /// The program that opened the port has left: the port is removed.
+    Over,
 }
 
 /// The task that brings a port its peers, until it is stopped.
@@ -150,7 +154,12 @@ pub struct Adopted {
     pub peer: Option<Vec<OwnedFd>>,
     /// The connection to its peer, if that is not among them.
     connection: Option<OwnedFd>,
+    /// The program that opens it.
+    newcomer: Option<(Newcomer, Hello)>,
 }
+
+/// Programs for which ports are opened, and the rings that they request, by the names of the ports.
+pub type Newcomers = BTreeMap<String, (Newcomer, Hello)>;
 
 /// Names of what the keeper holds for openers.
 fn listener_of(port: &str) -> String {
@@ -168,11 +177,16 @@ pub fn forget(keeper: &Keeper, port: &str) {
 }
 
 impl Adopted {
+    /// Of a new port, which this program may open.
+    pub fn new(newcomer: Option<(Newcomer, Hello)>) -> Adopted {
+        Adopted { newcomer, ..Adopted::default() }
+    }
+
     /// What the keeper holds of a port whose peer, with these descriptors, stays.
     pub fn of(port: &str, found: &mut BTreeMap<String, StoredEntry>, peer: Option<Vec<OwnedFd>>) -> Adopted {
         let mut first = |name: &str| found.remove(name)?.descriptors.into_iter().next();
         let (listener, connection) = (first(&listener_of(port)), first(&connection_of(port)));
-        Adopted { listener, connection: connection.filter(|_| peer.is_some()), peer }
+        Adopted { listener, connection: connection.filter(|_| peer.is_some()), peer, newcomer: None }
     }
 }
 
@@ -210,6 +224,11 @@ impl EngineHandle {
         Some((self.adopted.peer.take()?, self.adopted.connection.take()?))
     }
 
+    /// The program that opens the port, and the ring that it requests.
+    fn take_newcomer(&mut self) -> Option<(Newcomer, Hello)> {
+        self.adopted.newcomer.take()
+    }
+
     /// Closes the kept connection to a peer that is gone.
     pub(crate) fn release(&self) {
         self.keeper.remove(&connection_of(&self.port));
@@ -243,20 +262,24 @@ impl EngineHandle {
         let socket = port.socket.clone().unwrap_or_default();
         let listener = match self.adopted.listener.take() {
             Some(adopted) => Listener::adopt(&socket.path, adopted),
-            None => Listener::bind(&socket.path, access::resolve(&self.port, &socket)?),
+            None => Listener::bind(&socket.path, access::resolve(&self.whose(), &socket)?),
         };
         let listener = listener.map_err(|error| self.no_socket(error))?;
         self.keeper.put(&listener_of(&self.port), "", [&listener]);
         Ok(listener)
     }
 
+    fn whose(&self) -> String {
+        format!("port {}", self.port)
+    }
+
     fn no_socket(&self, error: listener::OpenError) -> OpenError {
-        OpenError::Socket { port: self.port.clone(), error }
+        OpenError::Socket { whose: self.whose(), error }
     }
 
     /// The error for a system call that the port needs and that failed.
     pub fn no_door(&self, error: io::Error) -> OpenError {
-        OpenError::System { port: self.port.clone(), error }
+        OpenError::System { whose: self.whose(), error }
     }
 
     /// Reports an error, and waits before a retry: most errors are temporary.

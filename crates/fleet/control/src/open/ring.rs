@@ -2,17 +2,18 @@
 
 use super::{EngineHandle, Watched, What};
 use ringway_host::PageChoice;
+use ringway_host::listener::OpenError;
 use ringway_port::pipe::Pipe;
-use ringway_port::ring::open::{Newcomer, Program, RingListener};
+use ringway_port::ring::open::{GreetError, Newcomer, Opening, Program, RingListener};
 use ringway_ring::{Geometry, Hello};
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Time limit for a program's hello message. Attack: a program that connects and sends nothing.
-const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 /// Largest number of connections that have not sent their hello. Attack: endless connections that send nothing; the
 /// oldest is closed for a new one.
 const PENDING: usize = 64;
@@ -24,10 +25,10 @@ pub async fn serve(
     otherwise: Geometry,
     pages: PageChoice,
 ) {
-    let mut pending = PendingHellos::new(HELLO_TIMEOUT);
+    let mut pending = PendingHellos::<Newcomer>::new(HELLO_TIMEOUT);
     if let Some((descriptors, connection)) = engine.take_peer() {
         match Program::adopt(connection, descriptors).map_err(io::Error::other).and_then(Watched::new) {
-            Ok(program) => attend(&mut engine, &listener, program).await,
+            Ok(program) => attend(&mut engine, Some(&listener), program).await,
             Err(error) => engine.say(What::Left { serial: engine.serial, reason: error.to_string() }),
         }
     }
@@ -37,15 +38,50 @@ pub async fn serve(
             Ok((descriptors, program)) => {
                 engine.hold(&program);
                 engine.arrived(descriptors, true);
-                attend(&mut engine, &listener, program).await;
+                attend(&mut engine, Some(&listener), program).await;
             }
             Err(error) => engine.report(error).await,
         }
     }
 }
 
+/// Serves a port that a program has opened, for as long as it is there.
+pub async fn serve_opener(mut engine: EngineHandle, otherwise: Geometry, pages: PageChoice) {
+    if let Some((descriptors, connection)) = engine.take_peer() {
+        match Program::adopt(connection, descriptors).map_err(io::Error::other).and_then(Watched::new) {
+            Ok(program) => attend(&mut engine, None, program).await,
+            Err(error) => engine.say(What::Left { serial: engine.serial, reason: error.to_string() }),
+        }
+    } else if let Some((newcomer, hello)) = engine.take_newcomer() {
+        let welcomed = newcomer.welcome_in(pages, &hello, &otherwise).map_err(io::Error::other);
+        match welcomed.and_then(with_descriptors) {
+            Ok((descriptors, program)) => {
+                engine.hold(&program);
+                engine.arrived(descriptors, true);
+                attend(&mut engine, None, program).await;
+            }
+            Err(error) => engine.refused(&error),
+        }
+    }
+    engine.wait().await;
+    engine.say(What::Over);
+    // The engine stops this task.
+    std::future::pending().await
+}
+
+/// A program, and the descriptors for `data`.
+fn with_descriptors(program: Program) -> io::Result<(Vec<OwnedFd>, Watched<Program>)> {
+    let descriptors: io::Result<_> =
+        program.descriptors().iter().map(BorrowedFd::try_clone_to_owned).collect();
+    Ok((descriptors?, Watched::new(program)?))
+}
+
 /// Waits until a program has left.
-async fn attend(engine: &mut EngineHandle, listener: &Watched<RingListener>, mut program: Watched<Program>) {
+async fn attend(
+    engine: &mut EngineHandle,
+    listener: Option<&Watched<RingListener>>,
+    mut program: Watched<Program>,
+) {
     let serial = engine.serial;
     let mut another = false;
     loop {
@@ -55,7 +91,7 @@ async fn attend(engine: &mut EngineHandle, listener: &Watched<RingListener>, mut
                 engine.say(What::Left { serial, reason: "the program left".into() });
                 break;
             }
-            () = listener.readable(), if !another => {
+            () = readable(listener), if !another => {
                 another = true;
                 engine.another_waits();
             }
@@ -64,6 +100,14 @@ async fn attend(engine: &mut EngineHandle, listener: &Watched<RingListener>, mut
     // The program's socket stays open until `data` no longer uses the memory.
     engine.wait().await;
     engine.release();
+}
+
+/// Waits for another program, which only a port with a socket has.
+async fn readable(listener: Option<&Watched<RingListener>>) {
+    match listener {
+        Some(listener) => listener.readable().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits for the next program and allocates its ring; returns the descriptors for `data` as well.
@@ -80,39 +124,73 @@ async fn next(
             Err(error) => Err(error),
         };
         match welcomed {
-            Ok(program) => {
-                let descriptors = program.descriptors();
-                let descriptors: io::Result<_> =
-                    descriptors.iter().map(BorrowedFd::try_clone_to_owned).collect();
-                return Ok((descriptors?, Watched::new(program)?));
-            }
+            Ok(program) => return with_descriptors(program),
             Err(error) => engine.refused(&error),
         }
     }
 }
 
-async fn accept(listener: &mut Watched<RingListener>) -> io::Result<Newcomer> {
-    listener.until(|listener| listener.accept().map_err(io::Error::other)).await
+/// A connection whose request is awaited.
+pub(super) trait Arriving: AsFd + Send + Sized + 'static {
+    /// What it requests.
+    type Request: Send + 'static;
+
+    /// The next one, if one is waiting.
+    fn accept(listener: &RingListener) -> Result<Option<Self>, OpenError>;
+
+    /// What it requests, once all of that has arrived.
+    fn request(&mut self) -> Result<Option<Self::Request>, GreetError>;
 }
 
-/// A connection and its hello, or why none was received.
-type HelloResult = io::Result<(Newcomer, Hello)>;
+impl Arriving for Newcomer {
+    type Request = Hello;
 
-/// Connections whose hello is awaited, each in a separate task.
-struct PendingHellos {
+    fn accept(listener: &RingListener) -> Result<Option<Newcomer>, OpenError> {
+        listener.accept()
+    }
+
+    fn request(&mut self) -> Result<Option<Hello>, GreetError> {
+        self.hello()
+    }
+}
+
+impl Arriving for Opening {
+    type Request = (String, Hello);
+
+    fn accept(listener: &RingListener) -> Result<Option<Opening>, OpenError> {
+        listener.accept_opening()
+    }
+
+    fn request(&mut self) -> Result<Option<(String, Hello)>, GreetError> {
+        self.hello()
+    }
+}
+
+async fn accept<A: Arriving>(listener: &mut Watched<RingListener>) -> io::Result<A> {
+    listener.until(|listener| A::accept(listener).map_err(io::Error::other)).await
+}
+
+/// A connection and its request, or why none was received.
+type RequestResult<A> = io::Result<(A, <A as Arriving>::Request)>;
+
+/// Connections whose requests are awaited, each in a separate task.
+pub(super) struct PendingHellos<A: Arriving = Newcomer> {
     timeout: Duration,
-    tasks: JoinSet<HelloResult>,
+    tasks: JoinSet<RequestResult<A>>,
     /// The tasks, oldest connection first.
     waiting: VecDeque<AbortHandle>,
 }
 
-impl PendingHellos {
-    fn new(timeout: Duration) -> PendingHellos {
+impl<A: Arriving> PendingHellos<A> {
+    pub(super) fn new(timeout: Duration) -> PendingHellos<A> {
         PendingHellos { timeout, tasks: JoinSet::new(), waiting: VecDeque::new() }
     }
 
     /// The next connection whose hello was received or failed; an error is the listener's. Cancel-safe.
-    async fn next(&mut self, listener: &mut Watched<RingListener>) -> io::Result<HelloResult> {
+    pub(super) async fn next(
+        &mut self,
+        listener: &mut Watched<RingListener>,
+    ) -> io::Result<RequestResult<A>> {
         loop {
             tokio::select! {
                 // Connections with a hello have priority over new ones.
@@ -128,7 +206,7 @@ impl PendingHellos {
         }
     }
 
-    fn start(&mut self, newcomer: Newcomer) {
+    fn start(&mut self, newcomer: A) {
         self.waiting.retain(|task| !task.is_finished());
         if self.waiting.len() == PENDING
             && let Some(first) = self.waiting.pop_front()
@@ -140,9 +218,9 @@ impl PendingHellos {
 }
 
 /// Waits for a connection's hello.
-async fn read_hello(newcomer: Newcomer, timeout: Duration) -> HelloResult {
+async fn read_hello<A: Arriving>(newcomer: A, timeout: Duration) -> RequestResult<A> {
     let mut newcomer = Watched::new(newcomer)?;
-    let hello_read = newcomer.until(|newcomer| newcomer.hello().map_err(io::Error::other));
+    let hello_read = newcomer.until(|newcomer| newcomer.request().map_err(io::Error::other));
     let hello = tokio::time::timeout(timeout, hello_read).await.map_err(|_| io::ErrorKind::TimedOut)??;
     Ok((newcomer.into_inner(), hello))
 }
@@ -160,7 +238,7 @@ pub async fn join(
     pages: PageChoice,
 ) {
     let mut pipe = Pipe::new(otherwise).in_pages(pages);
-    let mut pending = PendingHellos::new(HELLO_TIMEOUT);
+    let mut pending = PendingHellos::<Newcomer>::new(HELLO_TIMEOUT);
     loop {
         // Duplicates, since the pipe owns the original sockets.
         let watched: io::Result<Vec<_>> =
@@ -227,7 +305,7 @@ mod tests {
     #[tokio::test]
     async fn silent_programs_delay_no_others() {
         let (path, mut listener) = listener("silent");
-        let mut pending = PendingHellos::new(Duration::from_secs(3600));
+        let mut pending = PendingHellos::<Newcomer>::new(Duration::from_secs(3600));
         let silent: Vec<_> = (0..PENDING + 4).map(|_| UnixStream::connect(&path).unwrap()).collect();
         for _ in 0..3 {
             let mut program = UnixStream::connect(&path).unwrap();
@@ -244,7 +322,7 @@ mod tests {
     async fn a_silent_program_times_out() {
         let (path, mut listener) = listener("timeout");
         let _silent = UnixStream::connect(&path).unwrap();
-        let mut pending = PendingHellos::new(Duration::from_millis(1));
+        let mut pending = PendingHellos::<Newcomer>::new(Duration::from_millis(1));
         let error = pending.next(&mut listener).await.unwrap().unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }

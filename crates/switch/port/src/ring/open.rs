@@ -5,7 +5,7 @@ use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_host::{
     EventFd, HostError, Mapping, PageChoice, Pages, memfd_in, send_with, try_receive_with, wait_readable,
 };
-use ringway_ring::{Geometry, HandshakeError, Hello, LayoutError, RingKind, RingMemory, Welcome};
+use ringway_ring::{Geometry, HandshakeError, Hello, LayoutError, PortName, RingKind, RingMemory, Welcome};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,6 +19,9 @@ pub enum GreetError {
     /// The program's request does not follow the protocol.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
+    /// A program on a switch's socket names no port.
+    #[error("this is the socket of a switch, and the program names no port: it connects to SOCKET:PORT")]
+    Unnamed,
     /// The requested ring can't be created.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -36,7 +39,9 @@ impl GreetError {
         let text = self.to_string();
         let no = match self {
             // The same request is refused by any fabric.
-            GreetError::Handshake(_) | GreetError::Layout(_) => Welcome::refused_always(&text),
+            GreetError::Handshake(_) | GreetError::Unnamed | GreetError::Layout(_) => {
+                Welcome::refused_always(&text)
+            }
             GreetError::Gone | GreetError::Host(_) | GreetError::Open(_) => Welcome::refused(&text),
         };
         send(socket, &no);
@@ -82,6 +87,12 @@ impl RingListener {
         }
     }
 
+    /// The next program that opens a port of a switch, if one is waiting.
+    pub fn accept_opening(&self) -> Result<Option<Opening>, OpenError> {
+        let newcomer = self.accept()?;
+        Ok(newcomer.map(|newcomer| Opening { newcomer, bytes: [0; PortName::SIZE], filled: 0, name: None }))
+    }
+
     /// Its path.
     pub fn path(&self) -> &Path {
         self.0.path()
@@ -91,6 +102,55 @@ impl RingListener {
 impl AsFd for RingListener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+/// A program that opens a port of a switch. Attack: as [`Newcomer`].
+#[derive(Debug)]
+pub struct Opening {
+    newcomer: Newcomer,
+    bytes: [u8; PortName::SIZE],
+    filled: usize,
+    name: Option<PortName>,
+}
+
+impl Opening {
+    /// The port's name and the program's request, once all of it has arrived. Call it when the socket is readable.
+    pub fn hello(&mut self) -> Result<Option<(String, Hello)>, GreetError> {
+        let name = match self.name {
+            Some(name) => name,
+            None => match self.port_name()? {
+                Some(name) => *self.name.insert(name),
+                None => return Ok(None),
+            },
+        };
+        let Some(text) = name.text() else { return self.newcomer.fail(GreetError::Unnamed) };
+        Ok(self.newcomer.hello()?.map(|hello| (text.into(), hello)))
+    }
+
+    fn port_name(&mut self) -> Result<Option<PortName>, GreetError> {
+        while self.filled < PortName::SIZE {
+            match try_receive_with(self.newcomer.as_fd(), &mut self.bytes[self.filled..], 0)? {
+                None => return Ok(None),
+                Some((0, _)) => return Err(GreetError::Gone),
+                Some((count, _)) => self.filled += count,
+            }
+            if self.filled >= PortName::PREAMBLE && !PortName::is_begun_by(&self.bytes) {
+                return self.newcomer.fail(GreetError::Unnamed);
+            }
+        }
+        Ok(Some(PortName::from_bytes(&self.bytes)?))
+    }
+
+    /// The program, once its request has been read.
+    pub fn into_newcomer(self) -> Newcomer {
+        self.newcomer
+    }
+}
+
+impl AsFd for Opening {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.newcomer.as_fd()
     }
 }
 
@@ -144,6 +204,16 @@ impl Newcomer {
     /// Refuses the program, with a reason.
     pub fn refuse(self, why: &str) {
         send(&self.socket, &Welcome::refused(why));
+    }
+
+    /// Refuses the program, with a reason for which the same request is always refused.
+    pub fn refuse_always(self, why: &str) {
+        send(&self.socket, &Welcome::refused_always(why));
+    }
+
+    /// Whether the program has hung up while it waits, after its request.
+    pub fn is_gone(&self) -> bool {
+        is_gone(&self.socket)
     }
 
     /// Its socket, once `hello` has been read.

@@ -1,0 +1,31 @@
+//! `ringway port`.
+
+use crate::arguments::{PortCommand, Target};
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::object_kind::{PORT, with_keys};
+use crate::{kinds, ps, show};
+use ringway_control::api::{NewPort, PortView};
+use ringway_control::file::port_keys;
+use serde_json::Map;
+
+/// Runs `ringway port`.
+pub fn port(target: &Target, json: bool, command: PortCommand) -> Result<(), Fail> {
+    let order = |names: Vec<String>, words| PORT.order::<PortView>(target, json, &names, words);
+    match command {
+        PortCommand::List => ps::ports(target, json),
+        PortCommand::Show { name } => show::show(&PORT, target, json, &name),
+        PortCommand::Up { names } => order(names, ("up", "connecting")),
+        PortCommand::Down { names } => order(names, ("down", "disconnecting")),
+        PortCommand::Add { name, kind, switch, settings } => {
+            let mut keys = Map::new();
+            let switch = switch.map(|switch| ("switch".into(), switch.into()));
+            keys.extend([("name".into(), name.into()), ("kind".into(), kind.clone().into())]);
+            keys.extend(switch);
+            let (_, texts) = port_keys(Some(&kind), kinds().control);
+            let new = NewPort(with_keys(keys, &settings, &texts)?);
+            Client::connect(target)?.post_only(PORT.all, &new)
+        }
+        PortCommand::Remove { names } => PORT.remove(target, json, &names),
+    }
+}

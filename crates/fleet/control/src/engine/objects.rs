@@ -1,0 +1,58 @@
+//! Switches and ports that are added and removed on request while the fabric runs.
+
+use super::Engine;
+use super::command::{Failure, error_body};
+use crate::file::{self, Host, Outside, RemoveError};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// What to add or to remove.
+#[derive(Debug)]
+pub enum ObjectOrder {
+    /// Add the switch that these keys describe.
+    AddSwitch(Map<String, Value>),
+    /// Add the port that these keys describe.
+    AddPort(Map<String, Value>),
+    /// Remove the switch of this name.
+    RemoveSwitch(String),
+    /// Remove the port of this name.
+    RemovePort(String),
+}
+
+impl Engine {
+    /// Adds or removes an object. What is refused changes nothing.
+    pub(super) async fn change_objects(&mut self, order: ObjectOrder) -> Result<(), Failure> {
+        let fabric = self.fabric.clone();
+        let target = match order {
+            ObjectOrder::RemoveSwitch(name) => file::without_switch(&name, &fabric)?,
+            ObjectOrder::RemovePort(name) => file::without_port(&name, &fabric)?,
+            added => {
+                let host = Host { run: Some(self.run.path().into()), ..self.host.clone() };
+                let own = self.file.clone();
+                // Long keys take a while, and so may the files that they name.
+                let read = tokio::task::spawn_blocking(move || {
+                    let folder = Path::new(&own).parent().unwrap_or(Path::new("/"));
+                    let outside = Outside::of_this_host(folder, &|_| Vec::new());
+                    match added {
+                        ObjectOrder::AddPort(keys) => file::with_port(keys, &fabric, &host, &outside),
+                        ObjectOrder::AddSwitch(keys) => file::with_switch(keys, &fabric, &host, &outside),
+                        ObjectOrder::RemoveSwitch(_) | ObjectOrder::RemovePort(_) => Ok(fabric),
+                    }
+                });
+                let read = self.await_with_queries(read).await;
+                let read = read.map_err(|error| Failure::Conflict(error_body(error)))?;
+                read.map_err(|wrong| Failure::Wrong(error_body(wrong)))?
+            }
+        };
+        self.move_to(&target).await.map(drop).map_err(|error| Failure::Conflict(error_body(error)))
+    }
+}
+
+impl From<RemoveError> for Failure {
+    fn from(error: RemoveError) -> Failure {
+        match error {
+            RemoveError::Unknown { .. } => Failure::Unknown(error_body(error)),
+            RemoveError::Used(..) => Failure::Conflict(error_body(error)),
+        }
+    }
+}
