@@ -1,5 +1,6 @@
 //! The control API: HTTP and JSON on a UNIX socket, described at `/openapi.json`.
 
+mod migration;
 mod profile;
 mod programs;
 mod routes;
@@ -7,6 +8,7 @@ mod trace;
 mod usage;
 mod view;
 
+pub use crate::migration::{ArrivalView, GuestArrival, MigrationView, MovingPort, NewMigration};
 pub use profile::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
 pub use ringway_scheduler::{ErrorBody, ProblemView};
 pub use routes::{description, router};
