@@ -19,6 +19,20 @@ export interface Action {
 /** What an action does. */
 export type ActionKind = "stop" | "deactivate" | "activate";
 
+/** State of a guest that arrives. */
+export interface ArrivalView {
+  /** The guest. */
+  guest: string;
+  /** Why it failed. */
+  reason: string;
+  /** `receiving`, `loaded`, `activating`, `active` or `failed`. */
+  state: string;
+  /** The socket for its memory. */
+  stream: string;
+  /** The attempt. */
+  ticket: string;
+}
+
 /** The path of a backup. */
 export interface BackupRequest {
   /** An absolute path. */
@@ -605,6 +619,36 @@ export interface GraphView {
   nanoseconds: number;
 }
 
+/** A guest that is to arrive. */
+export interface GuestArrival {
+  /** `KVM` or `TCG`. */
+  accelerator: string;
+  /** Its kernel's command line. */
+  command_line: string;
+  /** Size and hash of its initial file system. */
+  initrd: string;
+  /** Size and hash of its kernel. */
+  kernel: string;
+  /** QEMU's machine type. */
+  machine: string;
+  /** The addresses of its interfaces. */
+  macs: string[];
+  /** Memory in MiB. */
+  memory: number;
+  /** Its name. */
+  name: string;
+  /** Its ports. */
+  ports: MovingPort[];
+  /** The model of its processor. */
+  processor: string;
+  /** Virtual processors. */
+  processors: number;
+  /** QEMU's version. */
+  qemu: string;
+  /** The attempt; no two have the same. */
+  ticket: string;
+}
+
 /** A guest. */
 export interface GuestView {
   /** The log of its console. */
@@ -624,7 +668,7 @@ export interface GuestView {
    * that waits for.
    */
   reason: string;
-  /** `stopped`, `starting`, `running`, `stopping` or `ended`. */
+  /** `stopped`, `starting`, `arriving` from another fabric, `running`, `stopping` or `ended`. */
   state: string;
 }
 
@@ -847,6 +891,45 @@ export interface Migration {
 /** Outcome of a migration. */
 export type MigrationState = "proposed" | "reserved" | "done" | "refused";
 
+/** How far a migration is. */
+export interface MigrationView {
+  /** Milliseconds for which QEMU had stopped the guest. */
+  downtime: number;
+  /** Why it failed. */
+  error: string;
+  /** The guest. */
+  guest: string;
+  /** Bytes of memory that are left, as far as is known. */
+  remaining: number;
+  /** How often changed pages were looked for. */
+  rounds: number;
+  /**
+   * `preparing`, `copying`, `stopping`, `activating`, `asking` (whether the other fabric has activated it), and at the
+   * end `done`, `failed` or `cancelled`.
+   */
+  stage: string;
+  /** The control socket of the other fabric. */
+  to: string;
+  /** Bytes of memory of the guest. */
+  total: number;
+  /** Bytes of memory that were sent. */
+  transferred: number;
+}
+
+/** A port of a guest that is to arrive. */
+export interface MovingPort {
+  /** Bytes of memory that it may be given. */
+  memory: number;
+  /** The MTU that it offers, if it does. */
+  mtu?: number | null;
+  /** Its name. */
+  name: string;
+  /** Its queue pairs. */
+  queues: number;
+  /** Features that it does not offer. */
+  without: string[];
+}
+
 /** A clone to create. */
 export interface NewClone {
   /** The name of the new function. */
@@ -917,6 +1000,14 @@ export interface NewFunction {
   source?: string;
   /** whether it starts at once, or with the first frame for it: `true`, `false` or `first-frame` */
   start?: string | null;
+}
+
+/** A guest to migrate. */
+export interface NewMigration {
+  /** Most bytes of memory that are copied in a second while the guest runs; without it, as many as possible. */
+  bandwidth?: number | null;
+  /** The control socket of the other fabric. */
+  to: string;
 }
 
 /** A port to add: its name, and the keys of `[port.NAME]`, which depend on its kind. */
@@ -1669,10 +1760,33 @@ export class Api {
   fabricGraph(query?: { seconds?: number | null }): Promise<FabricGraphView>;
   /** The fabric's graph as an SVG drawing. */
   fabricSvg(query?: { seconds?: number | null }): Promise<string>;
+  /**
+   * Checks a guest that is to arrive from another fabric, and starts a QEMU that waits for it. The ports of the guest
+   * send nothing until it is activated. A refused guest changes nothing.
+   */
+  prepareGuest(body: GuestArrival): Promise<ArrivalView>;
+  /** State of a guest that arrives, or has arrived. */
+  arrivingGuest(name: string, ticket: string): Promise<ArrivalView>;
+  /** Gives up a guest that arrives. The answer comes once its QEMU has ended. */
+  abandonGuest(name: string, ticket: string): Promise<void>;
+  /**
+   * Lets a guest that has arrived go on here. The answer comes once it runs. Its former place must have stopped it, and
+   * must not let it go on unless it is told that it will not run here.
+   */
+  activateGuest(name: string, ticket: string): Promise<void>;
   /** Every guest. */
   guests(): Promise<GuestView[]>;
   /** Runs a shell command in a guest. The answer comes when the command has ended. */
   exec(name: string, body: Exec): Promise<ExecView>;
+  /**
+   * Moves a running QEMU guest to another fabric of this host, whose file describes the same guest. The answer comes
+   * once that fabric has checked and prepared it; a refused migration changes nothing.
+   */
+  migrateGuest(name: string, body: NewMigration): Promise<MigrationView>;
+  /** How far the last migration of a guest from here is. */
+  guestMigration(name: string): Promise<MigrationView>;
+  /** Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too late. */
+  cancelGuestMigration(name: string): Promise<void>;
   /** Starts a guest. It boots after the answer. */
   startGuest(name: string): Promise<void>;
   /** Stops a guest. It powers off after the answer. */

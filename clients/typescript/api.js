@@ -95,12 +95,40 @@ export class Api {
     return this.#socket.text("GET", "/v1/graph.svg", [], { query });
   }
 
+  prepareGuest(body) {
+    return this.#socket.json("POST", "/v1/guest-arrivals", [], { body });
+  }
+
+  arrivingGuest(name, ticket) {
+    return this.#socket.json("GET", "/v1/guest-arrivals/{}/{}", [name, ticket]);
+  }
+
+  abandonGuest(name, ticket) {
+    return this.#socket.call("DELETE", "/v1/guest-arrivals/{}/{}", [name, ticket]);
+  }
+
+  activateGuest(name, ticket) {
+    return this.#socket.call("POST", "/v1/guest-arrivals/{}/{}/activate", [name, ticket]);
+  }
+
   guests() {
     return this.#socket.json("GET", "/v1/guests", []);
   }
 
   exec(name, body) {
     return this.#socket.json("POST", "/v1/guests/{}/exec", [name], { body });
+  }
+
+  migrateGuest(name, body) {
+    return this.#socket.json("POST", "/v1/guests/{}/migrate", [name], { body });
+  }
+
+  guestMigration(name) {
+    return this.#socket.json("GET", "/v1/guests/{}/migration", [name]);
+  }
+
+  cancelGuestMigration(name) {
+    return this.#socket.call("DELETE", "/v1/guests/{}/migration", [name]);
   }
 
   startGuest(name) {

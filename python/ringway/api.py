@@ -61,6 +61,21 @@ class Action(TypedDict):
     """Its outcome: `reserved` is a VM that another program is to stop."""
 
 
+class ArrivalView(TypedDict):
+    """State of a guest that arrives."""
+
+    guest: str
+    """The guest."""
+    reason: str
+    """Why it failed."""
+    state: str
+    """`receiving`, `loaded`, `activating`, `active` or `failed`."""
+    stream: str
+    """The socket for its memory."""
+    ticket: str
+    """The attempt."""
+
+
 class BackupRequest(TypedDict):
     """The path of a backup."""
 
@@ -656,6 +671,37 @@ class GraphView(TypedDict):
     """Length of the sample in nanoseconds."""
 
 
+class GuestArrival(TypedDict):
+    """A guest that is to arrive."""
+
+    accelerator: str
+    """`KVM` or `TCG`."""
+    command_line: str
+    """Its kernel's command line."""
+    initrd: str
+    """Size and hash of its initial file system."""
+    kernel: str
+    """Size and hash of its kernel."""
+    machine: str
+    """QEMU's machine type."""
+    macs: list[str]
+    """The addresses of its interfaces."""
+    memory: int
+    """Memory in MiB."""
+    name: str
+    """Its name."""
+    ports: list[MovingPort]
+    """Its ports."""
+    processor: str
+    """The model of its processor."""
+    processors: int
+    """Virtual processors."""
+    qemu: str
+    """QEMU's version."""
+    ticket: str
+    """The attempt; no two have the same."""
+
+
 class GuestView(TypedDict):
     """A guest."""
 
@@ -676,7 +722,7 @@ class GuestView(TypedDict):
     starts, what that waits for.
     """
     state: str
-    """`stopped`, `starting`, `running`, `stopping` or `ended`."""
+    """`stopped`, `starting`, `arriving` from another fabric, `running`, `stopping` or `ended`."""
 
 
 class HandlerValue(TypedDict):
@@ -890,6 +936,46 @@ Migration = TypedDict(
 )
 """A migration."""
 
+class MigrationView(TypedDict):
+    """How far a migration is."""
+
+    downtime: int
+    """Milliseconds for which QEMU had stopped the guest."""
+    error: str
+    """Why it failed."""
+    guest: str
+    """The guest."""
+    remaining: int
+    """Bytes of memory that are left, as far as is known."""
+    rounds: int
+    """How often changed pages were looked for."""
+    stage: str
+    """`preparing`, `copying`, `stopping`, `activating`, `asking` (whether the other fabric has activated it),
+    and at the end `done`, `failed` or `cancelled`.
+    """
+    to: str
+    """The control socket of the other fabric."""
+    total: int
+    """Bytes of memory of the guest."""
+    transferred: int
+    """Bytes of memory that were sent."""
+
+
+class MovingPort(TypedDict):
+    """A port of a guest that is to arrive."""
+
+    memory: int
+    """Bytes of memory that it may be given."""
+    mtu: NotRequired[int | None]
+    """The MTU that it offers, if it does."""
+    name: str
+    """Its name."""
+    queues: int
+    """Its queue pairs."""
+    without: list[str]
+    """Features that it does not offer."""
+
+
 class NewClone(TypedDict):
     """A clone to create."""
 
@@ -965,6 +1051,16 @@ class NewFunction(TypedDict):
     """Where that comes from, such as the path of a file, for people."""
     start: NotRequired[str | None]
     """whether it starts at once, or with the first frame for it: `true`, `false` or `first-frame`"""
+
+
+class NewMigration(TypedDict):
+    """A guest to migrate."""
+
+    bandwidth: NotRequired[int | None]
+    """Most bytes of memory that are copied in a second while the guest runs; without it, as many as possible.
+    """
+    to: str
+    """The control socket of the other fabric."""
 
 
 NewPort = TypedDict(
@@ -1795,6 +1891,28 @@ class Api:
         found: str = self._socket.text("GET", "/v1/graph.svg", [], {"seconds": seconds})
         return found
 
+    def prepare_guest(self, body: GuestArrival) -> ArrivalView:
+        """Checks a guest that is to arrive from another fabric, and starts a QEMU that waits for it. The ports
+        of the guest send nothing until it is activated. A refused guest changes nothing.
+        """
+        found: ArrivalView = self._socket.json("POST", "/v1/guest-arrivals", [], body=body)
+        return found
+
+    def arriving_guest(self, name: str, ticket: str) -> ArrivalView:
+        """State of a guest that arrives, or has arrived."""
+        found: ArrivalView = self._socket.json("GET", "/v1/guest-arrivals/{}/{}", [name, ticket])
+        return found
+
+    def abandon_guest(self, name: str, ticket: str) -> None:
+        """Gives up a guest that arrives. The answer comes once its QEMU has ended."""
+        self._socket.call("DELETE", "/v1/guest-arrivals/{}/{}", [name, ticket])
+
+    def activate_guest(self, name: str, ticket: str) -> None:
+        """Lets a guest that has arrived go on here. The answer comes once it runs. Its former place must have
+        stopped it, and must not let it go on unless it is told that it will not run here.
+        """
+        self._socket.call("POST", "/v1/guest-arrivals/{}/{}/activate", [name, ticket])
+
     def guests(self) -> list[GuestView]:
         """Every guest."""
         found: list[GuestView] = self._socket.json("GET", "/v1/guests", [])
@@ -1804,6 +1922,24 @@ class Api:
         """Runs a shell command in a guest. The answer comes when the command has ended."""
         found: ExecView = self._socket.json("POST", "/v1/guests/{}/exec", [name], body=body)
         return found
+
+    def migrate_guest(self, name: str, body: NewMigration) -> MigrationView:
+        """Moves a running QEMU guest to another fabric of this host, whose file describes the same guest. The
+        answer comes once that fabric has checked and prepared it; a refused migration changes nothing.
+        """
+        found: MigrationView = self._socket.json("POST", "/v1/guests/{}/migrate", [name], body=body)
+        return found
+
+    def guest_migration(self, name: str) -> MigrationView:
+        """How far the last migration of a guest from here is."""
+        found: MigrationView = self._socket.json("GET", "/v1/guests/{}/migration", [name])
+        return found
+
+    def cancel_guest_migration(self, name: str) -> None:
+        """Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too
+        late.
+        """
+        self._socket.call("DELETE", "/v1/guests/{}/migration", [name])
 
     def start_guest(self, name: str) -> None:
         """Starts a guest. It boots after the answer."""

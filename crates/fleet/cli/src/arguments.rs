@@ -18,7 +18,7 @@ pub use host::{HostCommand, Shape, Topo};
 pub use keys::FunctionKeys;
 pub use link::LinkCommand;
 pub use objects::{
-    ChainCommand, GuestCommand, LogOptions, PortCommand, SnapshotCommand, SwitchCommand, WorkerCommand,
+    ChainCommand, GuestCommand, LogOptions, Move, PortCommand, SnapshotCommand, SwitchCommand, WorkerCommand,
 };
 pub use pktgen::{At, Ping, PktgenCommand, Pong, Rfc2544, Rx, Tx, Until};
 pub use profile::ProfileArguments;

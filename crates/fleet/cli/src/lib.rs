@@ -32,6 +32,7 @@ mod input;
 mod link;
 mod log;
 mod logs;
+mod migrate;
 mod object_kind;
 mod pktgen;
 mod place;
@@ -162,6 +163,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
             GuestCommand::Exec { name, timeout, command } => {
                 guest::exec(&target, json, &name, timeout, &command.join(" "))
             }
+            GuestCommand::Migrate(arguments) => migrate::migrate(&target, json, arguments),
             GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
         },
         Command::Function { command } => function::function(&target, json, command),

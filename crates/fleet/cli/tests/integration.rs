@@ -19,6 +19,7 @@ mod function_kills;
 mod function_live;
 mod function_vm;
 mod function_worker;
+mod guest_migration;
 mod guests;
 mod hosts;
 mod lab;

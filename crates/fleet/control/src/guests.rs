@@ -1,14 +1,20 @@
 //! Starts, watches and stops the fabric's guests, each on a separate thread.
 
+mod moving;
+
+pub use moving::Started;
+
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
 use crate::file::{Fabric, number};
 use crate::keeper::{Keeper, NO_DESCRIPTORS, StoredEntry};
 use crate::kinds::{self, PortControl};
+use crate::migration::Progress;
 use crate::pages;
+use moving::Moving;
 use ringway_host::HugePages as Free;
 use ringway_host::jail::can_change_user;
-use ringway_linux_guests::{Guest, HeldGuest, Holder, Interface, Lease, Runner, Spec, fetching};
+use ringway_linux_guests::{Arrival, Guest, HeldGuest, Holder, Interface, Lease, Runner, Spec, fetching};
 use ringway_spec::{Guest as Desired, GuestKind, HugePages, Port, printable};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
@@ -42,6 +48,43 @@ pub enum GuestError {
     /// The guest is not running.
     #[error("guest {0} does not run; start it with `ringway guest start {0}`")]
     NotRunning(String),
+    /// The guest is being migrated.
+    #[error("guest {0} is being migrated; `ringway guest migrate {0} --cancel` ends that")]
+    Moving(String),
+    /// The guest was not migrated.
+    #[error("guest {0} was not migrated")]
+    NotMoving(String),
+    /// No guest of this name can arrive.
+    #[error(
+        "it has no guest \"{0}\": describe it in its file as in the other one, with start = false, and use \
+         `ringway apply`"
+    )]
+    NoPlace(String),
+    /// The guest is not QEMU's.
+    #[error("guest {0} is not run by QEMU (kind = \"qemu\"), and can't be migrated")]
+    NotQemu(String),
+    /// A guest of this name runs.
+    #[error("its guest {0} is not stopped")]
+    Taken(String),
+    /// No guest arrives with this ticket.
+    #[error("guest {0} does not arrive")]
+    NotArriving(String),
+    /// The guest has arrived.
+    #[error("guest {0} was activated here, or is about to be")]
+    Arrived(String),
+    /// A port can't be migrated.
+    #[error("port {port} of guest {guest} can't be migrated: its kind is \"{kind}\"")]
+    Port {
+        /// The guest.
+        guest: String,
+        /// The port.
+        port: String,
+        /// Its kind.
+        kind: String,
+    },
+    /// The guest differs.
+    #[error("it differs: {0}")]
+    Differs(String),
     /// The guest can't run as its user.
     #[error("guest {0}: it can't run as user {1}: {2}")]
     User(String, String, String),
@@ -81,6 +124,16 @@ mod kept {
     /// Its process.
     pub fn process(guest: &str) -> String {
         format!("guest-process/{guest}")
+    }
+
+    /// Where it is being migrated to.
+    pub fn departure(guest: &str) -> String {
+        format!("guest-departure/{guest}")
+    }
+
+    /// The ticket with which it has arrived.
+    pub fn arrived(guest: &str) -> String {
+        format!("guest-arrived/{guest}")
     }
 
     /// Why its process ended.
@@ -147,6 +200,12 @@ struct Record {
     /// Number of its last start; events of earlier starts are ignored.
     turn: u64,
     reason: String,
+    /// Set while it leaves or arrives.
+    moving: Option<Moving>,
+    /// How far its last migration from here is.
+    progress: Option<Arc<Progress>>,
+    /// The ticket with which it arrived last.
+    arrived: Option<String>,
 }
 
 /// Result of starting a guest.
@@ -200,6 +259,9 @@ impl Guests {
             life: Life::Stopped,
             turn: 0,
             reason: String::new(),
+            moving: None,
+            progress: None,
+            arrived: None,
         };
         self.records.insert(guest.name.clone(), record);
         Ok(())
@@ -235,6 +297,7 @@ impl Guests {
         let wanted = found.remove(&kept::wanted(name));
         let wanted: Option<bool> = wanted.and_then(|kept| serde_json::from_str(&kept.text).ok());
         let (process, end) = (found.remove(&kept::process(name)), found.remove(&kept::end(name)));
+        let (departure, arrived) = (found.remove(&kept::departure(name)), found.remove(&kept::arrived(name)));
         let Some(is_wanted) = wanted else { return Ok(false) };
         self.insert(guest, fabric, folder)?;
         let running = process.map(|process| self.go_on(name, process)).transpose();
@@ -258,6 +321,8 @@ impl Guests {
             (None, None) if is_wanted => self.start(name)?,
             (None, _) => {}
         }
+        let departure = departure.as_ref().map(|kept| &*kept.text);
+        self.go_on_moving(name, departure, arrived.map(|kept| kept.text));
         Ok(true)
     }
 
@@ -342,7 +407,15 @@ impl Guests {
 
     /// Starts a guest without waiting for it to boot.
     fn start(&mut self, name: &str) -> Result<(), GuestError> {
+        self.start_as(name, None)
+    }
+
+    /// Starts a guest, which may arrive from elsewhere instead of booting.
+    fn start_as(&mut self, name: &str, arrival: Option<Arrival>) -> Result<(), GuestError> {
         let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        if record.moving.is_some() {
+            return Err(GuestError::Moving(name.into()));
+        }
         match &record.life {
             Life::Stopped | Life::Ended => {}
             Life::Starting(..) => return Err(GuestError::Already(name.into(), "starting")),
@@ -356,6 +429,7 @@ impl Guests {
         self.turn += 1;
         let (mut spec, folder, inbox) = (record.spec.clone(), record.folder.clone(), self.inbox.clone());
         let pages = record.pages;
+        (spec.arrival, record.arrived) = (arrival, None);
         let (name, turn, cancelled) = (name.to_string(), self.turn, Arc::new(AtomicBool::new(false)));
         tracing::info!(guest = name, "starting");
         self.keeper.remove(&kept::end(&name));
@@ -393,6 +467,10 @@ impl Guests {
             return;
         };
         match event.result {
+            Ok(guest) if let Some(Moving::Arrives(arriving)) = &record.moving => {
+                record.life = Life::Running(guest.clone());
+                arriving.started(Ok(guest));
+            }
             Ok(guest) => {
                 let watched = guest.clone();
                 tokio::task::spawn_blocking(move || watch(&watched));
@@ -401,9 +479,20 @@ impl Guests {
             Err(error) => {
                 tracing::error!(guest = event.name, error, "did not start");
                 record.life = Life::Stopped;
+                if let Some(Moving::Arrives(arriving)) = record.moving.take() {
+                    arriving.started(Err(error.clone()));
+                }
                 record.reason = error;
             }
         }
+    }
+
+    /// Stops a guest, unless it leaves or arrives.
+    pub fn stop_settled(&mut self, name: &str) -> Result<(), GuestError> {
+        if self.records.get(name).is_some_and(|record| record.moving.is_some()) {
+            return Err(GuestError::Moving(name.into()));
+        }
+        self.stop(name)
     }
 
     /// Stops a guest: asks it to power off, and kills it if it does not.
@@ -430,7 +519,8 @@ impl Guests {
     /// Stops a guest and forgets it. The returned task, if it was not stopped before, ends once it has ended.
     pub fn remove(&mut self, name: &str) -> Result<Option<JoinHandle<()>>, GuestError> {
         self.stop(name)?;
-        [kept::wanted(name), kept::end(name)].iter().for_each(|kept| self.keeper.remove(kept));
+        let kept = [kept::wanted(name), kept::end(name), kept::departure(name), kept::arrived(name)];
+        kept.iter().for_each(|kept| self.keeper.remove(kept));
         Ok(match self.records.remove(name) {
             Some(Record { life: Life::Stopping(task), .. }) => Some(task),
             _ => None,
@@ -488,6 +578,9 @@ fn view(name: &str, record: &Record) -> GuestView {
         Life::Ended => ("ended", "", 0),
         Life::Starting(..) => ("starting", "", 0),
         Life::Running(guest) => match guest.state() {
+            (true, 0) if matches!(record.moving, Some(Moving::Arrives(_))) => {
+                ("arriving", guest.note(), guest.process())
+            }
             (true, 0) => ("starting", guest.note(), guest.process()),
             (true, _) => ("running", guest.note(), guest.process()),
             (false, _) => ("ended", guest.note(), 0),

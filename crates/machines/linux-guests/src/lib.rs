@@ -7,11 +7,13 @@
 mod agent;
 mod confine;
 mod console;
+mod facts;
 mod fetch;
 pub mod image;
 mod leftover_processes;
 mod outlive;
 mod qemu;
+mod qmp;
 mod rate_limit;
 mod supervise;
 mod uml;
@@ -19,10 +21,12 @@ mod uncompressed;
 mod user;
 
 pub use console::{last_line, last_lines};
+pub use facts::Facts;
 pub use fetch::fetching;
 pub use leftover_processes::end_left_over;
 pub use outlive::{HeldGuest, Holder};
-pub use qemu::kvm_known;
+pub use qemu::{facts, kvm_known};
+pub use qmp::{Monitor, MonitorError};
 pub use user::{Lease, USERS};
 
 use ringway_host::jail::{Jail, JailError};
@@ -142,6 +146,17 @@ pub struct Spec {
     pub user: Option<Arc<Lease>>,
     /// Files and folders of this host that this program sees, and writes to as far as its user may.
     pub shared: Vec<PathBuf>,
+    /// Set if a QEMU guest does not boot, but is taken over from another QEMU, and then waits to be told to go on.
+    pub arrival: Option<Arrival>,
+}
+
+/// What a QEMU needs to take over another QEMU's guest, besides its description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// The other one's machine type, such as `pc-q35-7.2`.
+    pub machine: String,
+    /// The addresses of the guest's interfaces, which it announces.
+    pub macs: Vec<String>,
 }
 
 /// The IOMMU of a QEMU guest's devices.
@@ -175,6 +190,7 @@ impl Spec {
             carried: Vec::new(),
             user: None,
             shared: Vec::new(),
+            arrival: None,
         }
     }
 }

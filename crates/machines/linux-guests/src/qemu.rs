@@ -1,6 +1,7 @@
 //! QEMU: a virtual machine, with KVM if it can run guests, else with its translator (TCG).
+use super::facts::{Facts, digest, host_processor};
 use super::uncompressed::uncompressed;
-use super::{Attachment, Error, Interface, Iommu, Launch, Lease, Spec, confine, image};
+use super::{Attachment, Error, Interface, Iommu, Launch, Lease, Spec, confine, image, qmp};
 use ringway_host::{OwnFile, check_own_folder, open_own, read_whole};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -25,6 +26,9 @@ const INTEL: [&str; 4] = [
 ];
 /// Devices can't access memory before the guest's driver has set up the IOMMU.
 const VIRTIO: [&str; 2] = ["-device", "virtio-iommu-pci,boot-bypass=off"];
+
+/// The translated processor for programs of this host.
+const CARRYING: &str = "max,la57=off";
 
 /// QEMU's own seccomp filter after start-up: refuses obsolete calls, privilege changes, other programs, and
 /// scheduler settings.
@@ -59,24 +63,87 @@ pub fn suitable(spec: &Spec) -> Result<(PathBuf, String), Error> {
     Ok((program, help))
 }
 
-/// The command line. Standard input and output are the agent's serial line, standard error is the console.
-pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
+/// What a guest is booted with.
+struct Booted {
+    program: PathBuf,
+    /// What the program says of its device for cards.
+    help: String,
+    kvm: bool,
+    kernel: image::Kernel,
+    initrd: PathBuf,
+    /// The kernel's command line.
+    words: Vec<String>,
+}
+
+fn booted(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Booted, Error> {
     let (program, help) = suitable(spec)?;
     let kvm = kvm_works(&program, folder);
     let prepared = |image| if kvm { image } else { uncompressed(image) };
     let (kernel, initrd, mut words) = super::image(spec, folder, "ttyS1", user, prepared)?;
-    let mut arguments = machine(kvm, spec.processors, spec.memory, spec.huge);
     if let Some(iommu) = spec.iommu {
-        let (device, more): (&[&str], _) = match iommu {
-            Iommu::Intel => (&INTEL, Some("intel_iommu=on")),
-            Iommu::Virtio => (&VIRTIO, None),
-        };
-        arguments.extend(words_of(device));
+        let more = (iommu == Iommu::Intel).then_some("intel_iommu=on");
         words.extend(["iommu.strict=1", "iommu.passthrough=0"].into_iter().chain(more).map(String::from));
     }
+    Ok(Booted { program, help, kvm, kernel, initrd, words })
+}
+
+impl Booted {
+    /// What another QEMU must have in common to take the guest over; `macs` are its interfaces' addresses.
+    fn facts(&self, spec: &Spec, macs: Vec<String>) -> Result<Facts, Error> {
+        let digest = |path: &Path| {
+            digest(path).map_err(|source| image::Error::File { path: path.to_path_buf(), source })
+        };
+        let processor = match self.kvm {
+            true => host_processor(),
+            false => if spec.carried.is_empty() { "qemu64" } else { CARRYING }.into(),
+        };
+        Ok(Facts {
+            qemu: release(&self.program, &[]).unwrap_or_default(),
+            accelerator: if self.kvm { "KVM" } else { "TCG" }.into(),
+            processor,
+            memory: spec.memory,
+            processors: spec.processors,
+            kernel: digest(&self.kernel.image)?,
+            initrd: digest(&self.initrd)?,
+            command_line: self.words.join(" "),
+            macs,
+        })
+    }
+}
+
+/// What a guest would be started with here. Its interfaces' addresses are left out, since those that are not configured
+/// are chosen at its start. Its initial file system is written to `folder`, and nothing is started.
+///
+/// # Errors
+/// This host lacks what runs it.
+pub fn facts(spec: &Spec, folder: &Path) -> Result<Facts, Error> {
+    let mut spec = spec.clone();
+    confine::resolve(&mut spec);
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    std::fs::create_dir_all(&folder).map_err(|source| image::Error::File { path: folder.clone(), source })?;
+    let user = confine::user(&spec)?;
+    booted(&spec, &folder, user.as_deref())?.facts(&spec, Vec::new())
+}
+
+/// The command line. Standard input and output are the agent's serial line, standard error is the console.
+pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch, Error> {
+    let booted = booted(spec, folder, user)?;
+    let macs = addresses(spec);
+    booted
+        .facts(spec, macs.clone())?
+        .write(folder)
+        .map_err(|source| image::Error::File { path: folder.to_path_buf(), source })?;
+    let Booted { program, help, kvm, kernel, initrd, words } = booted;
+    let machine_type = spec.arrival.as_ref().map_or("q35", |arrival| &arrival.machine);
+    let mut arguments = machine(kvm, machine_type, spec.processors, spec.memory, spec.huge);
+    arguments.extend(words_of(match spec.iommu {
+        Some(Iommu::Intel) => &INTEL,
+        Some(Iommu::Virtio) => &VIRTIO,
+        None => &[],
+    }));
     if !kvm && !spec.carried.is_empty() {
         // QEMU's default processor is older than the host's programs may require.
-        arguments.extend(words_of(&["-cpu", "max,la57=off"]));
+        arguments.extend(words_of(&["-cpu", CARRYING]));
     }
     arguments.extend(words_of(&CONSOLE));
     arguments.extend(words_of(&["-chardev", "stdio,id=agent,signal=off", "-serial", "chardev:agent"]));
@@ -87,18 +154,22 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
         false => tracing::warn!(guest = spec.name, "QEMU has no -sandbox: its system calls are not filtered"),
     }
     let version = version.unwrap_or(0);
-    let (mut sockets, mut names) = (None, Vec::new());
-    for (index, interface) in spec.interfaces.iter().enumerate() {
-        let mut interface = interface.clone();
+    let (sockets, mut names) = (confine::sockets(folder, user)?, Vec::new());
+    arguments.extend(qmp::socket(&sockets).iter().flat_map(|socket| qmp::words(socket)));
+    if spec.arrival.is_some() {
+        // Told to go on, not by itself: only one of the two may run.
+        arguments.extend(words_of(&["-S", "-incoming", "defer"]));
+    }
+    for (index, (interface, mac)) in spec.interfaces.iter().zip(macs).enumerate() {
+        let mut interface = Interface { mac: Some(mac).filter(|mac| !mac.is_empty()), ..interface.clone() };
         if spec.iommu.is_some() {
             interface.options.extend(words_of(&["iommu_platform=on", "ats=on"]));
         }
         if let Attachment::VhostUser { socket, listen: true } = &mut interface.attachment {
-            let made = sockets.take().map_or_else(|| confine::sockets(folder, user), Ok)?;
-            let to = made.join(index.to_string());
+            let to = sockets.join(index.to_string());
             let failed = |source| Error::Socket { name: spec.name.clone(), source };
             names.push(confine::Named::new(socket, to.clone()).map_err(failed)?);
-            (*socket, sockets) = (to, Some(made));
+            *socket = to;
         }
         arguments.extend(network(&format!("net{index}"), &interface, version, &help));
     }
@@ -118,7 +189,7 @@ pub fn launch(spec: &Spec, folder: &Path, user: Option<&Lease>) -> Result<Launch
         devices: if kvm { vec!["/dev/kvm".into()] } else { Vec::new() },
         scratch,
         preloaded: None,
-        sockets,
+        sockets: Some(sockets),
         names,
         note: format!("QEMU {version} with {}", if kvm { "KVM" } else { "TCG" }),
     })
@@ -147,8 +218,8 @@ fn words_of(words: &[&str]) -> Vec<String> {
 }
 
 /// Processor, memory (as a memfd that the back-end can map) and no default devices.
-fn machine(kvm: bool, processors: u32, memory: u64, huge: Option<u64>) -> Vec<String> {
-    let mut words = words_of(&["-nodefaults", "-no-user-config", "-display", "none", "-M", "q35"]);
+fn machine(kvm: bool, kind: &str, processors: u32, memory: u64, huge: Option<u64>) -> Vec<String> {
+    let mut words = words_of(&["-nodefaults", "-no-user-config", "-display", "none", "-M", kind]);
     words.extend(words_of(if kvm {
         &["-accel", "kvm", "-cpu", "host"]
     } else {
@@ -262,9 +333,7 @@ fn network(id: &str, interface: &Interface, version: u32, help: &str) -> Vec<Str
         Some(card) => format!("{card},netdev={id}"),
         None => format!("virtio-net-pci,netdev={id},disable-legacy=on"),
     };
-    // Otherwise QEMU gives all its guests the same address.
-    let mac = interface.mac.clone().or_else(random_mac);
-    if let Some(mac) = mac {
+    if let Some(mac) = &interface.mac {
         device.push_str(&format!(",mac={mac}"));
     }
     if queues > 1 {
@@ -281,6 +350,15 @@ fn network(id: &str, interface: &Interface, version: u32, help: &str) -> Vec<Str
     }
     words.extend(["-netdev".into(), netdev, "-device".into(), device]);
     words
+}
+
+/// The addresses of a guest's interfaces: those that it arrives with, the configured ones, or random ones, since QEMU
+/// would give all its guests the same one.
+fn addresses(spec: &Spec) -> Vec<String> {
+    let arrived = |index: usize| spec.arrival.as_ref().and_then(|arrival| arrival.macs.get(index).cloned());
+    let known = spec.interfaces.iter().enumerate();
+    let known = known.map(|(index, one)| arrived(index).or_else(|| one.mac.clone()).or_else(random_mac));
+    known.map(Option::unwrap_or_default).collect()
 }
 
 /// A MAC address below QEMU's own prefix.
@@ -346,7 +424,7 @@ fn probe(program: &Path, folder: &Path) -> Result<bool, Error> {
     let kernel = image::qemu(&[])?;
     let (initrd, console) = (folder.join("probe.cpio"), folder.join("probe.log"));
     image::write(&kernel, &image::More::default(), &initrd)?;
-    let mut arguments = machine(true, 1, 192, None);
+    let mut arguments = machine(true, "q35", 1, 192, None);
     arguments.extend(["-no-reboot".into(), "-serial".into(), format!("file:{}", console.display())]);
     arguments.extend(boot(&kernel, &initrd, "quiet ringway.probe"));
     let start = |source| Error::Start { name: "probe".into(), program: program.to_path_buf(), source };
@@ -391,9 +469,13 @@ mod tests {
     #[test]
     fn guests_without_a_configured_address_get_different_ones() {
         let plain = Interface { mac: None, ..interface() };
-        let (one, other) = (network("n", &plain, 8, "").join(" "), network("n", &plain, 8, "").join(" "));
-        assert!(one.contains(",mac=52:54:00:"), "{one}");
-        assert_ne!(one, other);
+        let mut spec = Spec::new("g", crate::Runner::Qemu, vec![plain, interface()]);
+        let (one, other) = (addresses(&spec), addresses(&spec));
+        assert!(one[0].starts_with("52:54:00:"), "{one:?}");
+        assert!(one[0] != other[0] && one[1] == "02:00:00:00:00:01", "{one:?} {other:?}");
+        let macs = vec!["02:00:00:00:00:07".into(), "02:00:00:00:00:08".into()];
+        spec.arrival = Some(crate::Arrival { machine: "pc-q35-7.2".into(), macs: macs.clone() });
+        assert_eq!(addresses(&spec), macs);
     }
 
     #[test]

@@ -206,6 +206,23 @@ Examples:
     },
 }
 
+/// A guest to migrate.
+#[derive(Args)]
+pub struct Move {
+    /// The guest.
+    pub name: String,
+    /// The control socket of the other fabric.
+    #[arg(long, value_name = "SOCKET")]
+    pub to: Option<std::path::PathBuf>,
+    /// Most megabytes of memory that are copied in a second while the guest runs; by default, as many as possible.
+    #[arg(long, value_name = "MB", requires = "to",
+        value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub bandwidth: Option<u64>,
+    /// End a migration that runs: the guest goes on here.
+    #[arg(long, conflicts_with = "to")]
+    pub cancel: bool,
+}
+
 /// What to do with guests.
 #[derive(Subcommand)]
 pub enum GuestCommand {
@@ -273,6 +290,17 @@ Examples:
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
+    /// Move a running QEMU guest to another fabric of this host.
+    #[command(after_help = "\
+The other fabric's file must describe the same guest, with start = false. It is checked before anything
+changes. The command shows how far it is; without --to and --cancel, it shows that of one that runs. It goes
+on if the command is interrupted. If it fails, the guest goes on where it was.
+
+Examples:
+  ringway guest migrate left --to /run/ringway/other/api.sock
+  ringway guest migrate left --to /run/ringway/other/api.sock --bandwidth 100
+  ringway guest migrate left --cancel")]
+    Migrate(Move),
     /// Wait until guests have booted and their network is up.
     #[command(after_help = "\
 Examples:

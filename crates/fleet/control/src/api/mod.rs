@@ -1,5 +1,6 @@
 //! The control API: HTTP and JSON on a UNIX socket, described at `/openapi.json`.
 
+mod migration;
 mod objects;
 mod profile;
 mod programs;
@@ -8,6 +9,7 @@ mod trace;
 mod usage;
 mod view;
 
+pub use crate::migration::{ArrivalView, GuestArrival, MigrationView, MovingPort, NewMigration};
 pub use objects::{NewPort, NewSwitch};
 pub use profile::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
 pub use ringway_scheduler::{ErrorBody, ProblemView};

@@ -90,6 +90,7 @@ struct Description;
 pub fn description() -> utoipa::openapi::OpenApi {
     let mut all = Description::openapi();
     all.merge(super::objects::description());
+    all.merge(super::migration::description());
     all.merge(super::profile::description());
     all.merge(super::programs::description());
     all.merge(super::trace::description());
@@ -137,6 +138,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
         .merge(super::objects::routes())
+        .merge(super::migration::routes())
         .merge(super::profile::routes())
         .merge(super::programs::routes())
         .merge(super::trace::routes())
@@ -146,7 +148,7 @@ pub fn router(inbox: Inbox) -> Router {
         .with_state(inbox)
 }
 
-fn error_body(error: impl ToString) -> ErrorBody {
+pub(super) fn error_body(error: impl ToString) -> ErrorBody {
     ErrorBody { error: error.to_string(), problems: Vec::new() }
 }
 

@@ -446,7 +446,7 @@ pub struct GuestView {
     pub name: String,
     /// `uml` or `qemu`.
     pub kind: String,
-    /// `stopped`, `starting`, `running`, `stopping` or `ended`.
+    /// `stopped`, `starting`, `arriving` from another fabric, `running`, `stopping` or `ended`.
     pub state: String,
     /// The runner in use, such as `QEMU with KVM`.
     pub note: String,

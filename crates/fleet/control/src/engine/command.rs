@@ -1,6 +1,6 @@
 //! Requests of the API to the engine.
 
-use super::{Engine, ObjectOrder, Step, TracedStep, opened};
+use super::{Engine, MigrationAsk, ObjectOrder, Step, TracedStep, opened};
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
     LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SnapshotView, StatsView,
@@ -88,6 +88,8 @@ pub enum Ask {
     StopGuest(String, Answer<()>),
     /// The handle of a running guest.
     Guest(String, Answer<Arc<Guest>>),
+    /// Migrate a guest.
+    Migration(MigrationAsk),
     /// Its functions.
     Functions(Answer<Vec<FunctionView>>),
     /// Its chains.
@@ -180,7 +182,7 @@ impl Engine {
             Ask::StartGuest(name, answer) => {
                 drop(answer.send(self.guests.start_checked(&name).await.map_err(guest_failure)))
             }
-            Ask::StopGuest(name, answer) => drop(answer.send(self.guests.stop(&name).map_err(guest_failure))),
+            Ask::StopGuest(..) | Ask::Migration(_) => self.guest_order(order).await,
             Ask::Guest(name, answer) => drop(answer.send(self.guests.running(&name).map_err(guest_failure))),
             Ask::StartFunction(name, answer) => {
                 drop(answer.send(self.functions.start(&name).map_err(Failure::from)))
@@ -235,6 +237,18 @@ impl Engine {
                 });
             }
             // `serve` handles `Shutdown` and `Upgrade`, and `question` answered the queries.
+            _ => {}
+        }
+    }
+
+    /// Carries out an order about a guest.
+    async fn guest_order(&mut self, order: Ask) {
+        match order {
+            Ask::StopGuest(name, answer) => {
+                drop(answer.send(self.guests.stop_settled(&name).map_err(guest_failure)));
+            }
+            Ask::Migration(ask) => self.migration(ask).await,
+            // Others are carried out elsewhere.
             _ => {}
         }
     }
@@ -447,7 +461,7 @@ impl Engine {
     }
 }
 
-fn guest_failure(error: GuestError) -> Failure {
+pub(super) fn guest_failure(error: GuestError) -> Failure {
     match error {
         GuestError::Unknown(_) => Failure::Unknown(error_body(error)),
         _ => Failure::Conflict(error_body(error)),

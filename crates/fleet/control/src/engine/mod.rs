@@ -9,6 +9,7 @@ mod idle;
 mod inbox;
 mod instances;
 mod link;
+mod migration;
 mod objects;
 mod opened;
 mod program;
@@ -22,6 +23,7 @@ mod upgrade;
 pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, Ask, Failure};
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
+pub use migration::MigrationAsk;
 pub use objects::ObjectOrder;
 pub use running_port::{KeptPort, kept_port};
 pub use trace::{NextHop, Step, TracedStep};
@@ -217,6 +219,8 @@ pub struct Engine {
     announced_ports: BTreeSet<String>,
     /// Ports whose frames wait until a chain has changed.
     joining_ports: BTreeSet<String>,
+    /// Ports of guests that arrive, which send nothing until they run here.
+    blocked_ports: BTreeSet<String>,
     /// Functions that multiply, by name.
     multiplied: BTreeMap<String, MultipliedFunction>,
     /// Whether [`Message::CheckInstances`] is scheduled.
@@ -290,6 +294,7 @@ impl Engine {
             held_ports: BTreeSet::new(),
             announced_ports: BTreeSet::new(),
             joining_ports: BTreeSet::new(),
+            blocked_ports: BTreeSet::new(),
             multiplied: BTreeMap::new(),
             has_instance_check: false,
             traffic: BTreeMap::new(),

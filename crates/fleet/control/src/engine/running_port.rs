@@ -328,8 +328,9 @@ impl Engine {
                 Err(_) => self.resume_later(name, answer),
             }
         }
+        let free: Vec<String> = names.into_iter().filter(|name| !self.blocked_ports.contains(name)).collect();
         loop {
-            let hold = Request::Hold { ports: names.clone(), held: false, watched: false };
+            let hold = Request::Hold { ports: free.clone(), held: false, watched: false };
             match self.call("ports", hold).await {
                 Err(EngineError::Data(_, error @ (DataError::Silent | DataError::Refused(_)))) => {
                     tracing::error!(%error, "no frame passes; trying again");

@@ -14,6 +14,7 @@ mod tap;
 mod vhost_user;
 mod wire;
 
+use crate::migration::MovingPort;
 use crate::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_linux_guests::Interface;
@@ -147,6 +148,11 @@ pub trait PortControl: Sync {
 
     /// The guest's side of the port, if a guest can have it.
     fn guest_side(&self, _port: &Port) -> Option<GuestSide> {
+        None
+    }
+
+    /// What matters of a guest's port for another one that takes over its guest while it runs, if that is possible.
+    fn moving(&self, _port: &Port) -> Option<MovingPort> {
         None
     }
 

@@ -2,6 +2,7 @@
 
 use super::{Described, GuestSide, Opening, PortControl};
 use crate::file::{socket, station};
+use crate::migration::MovingPort;
 use crate::open::{self, EngineHandle};
 use ringway_host::PageChoice;
 use ringway_linux_guests::{Attachment, Interface};
@@ -78,6 +79,11 @@ impl PortControl for VhostUser {
         let mac = mac.map(|mac| mac.to_string());
         let interface = Interface { mac, queues: port.queues, ..Interface::new(attachment) };
         Some(GuestSide { interface, nic: "virtio", memory })
+    }
+
+    fn moving(&self, port: &Port) -> Option<MovingPort> {
+        let Settings { mtu, without, memory, .. } = port.kind.settings().ok()?;
+        Some(MovingPort { name: port.name.clone(), queues: port.queues, mtu, without, memory })
     }
 }
 

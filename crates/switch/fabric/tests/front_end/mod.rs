@@ -35,7 +35,8 @@ pub fn start<'p>(
     let worker = Worker { name, core: None, poll: Poll::Adaptive, spin: 20_000, hold: 100_000 };
     let mut fabric = Fabric::start(&[worker], page.clone(), 42, &[]).unwrap();
     for &name in switches {
-        let lookup = Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
     }
     for (counters, (name, kind, switch)) in (0..).zip(ports) {

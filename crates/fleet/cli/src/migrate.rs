@@ -1,0 +1,131 @@
+//! `ringway guest migrate`: asks the guest's fabric to move it, and shows how far it is.
+
+use crate::arguments::{Move, Target};
+use crate::client::Client;
+use crate::fail::Fail;
+use crate::object_kind::GUEST;
+use crate::text;
+use anstream::eprintln;
+use ringway_control::api::{MigrationView, NewMigration};
+use ringway_spec::printable;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often the fabric is asked.
+const POLL: Duration = Duration::from_millis(50);
+/// Shortest time between two lines of one stage.
+const LINE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Migrates a guest, or ends its migration.
+pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), Fail> {
+    let Move { name, to, bandwidth, cancel } = arguments;
+    let mut client = Client::connect(target)?;
+    let path = GUEST.path(&name, "migration")?;
+    match to {
+        Some(to) => {
+            let to = socket(&to)?;
+            let new = NewMigration { to, bandwidth: bandwidth.map(|megabytes| megabytes << 20) };
+            let begun = client.ask(&GUEST.path(&name, "migrate")?, &new);
+            let stays = |why| format!("{why}\nguest {name} runs on as before");
+            let _: MigrationView = begun.map_err(|fail: Fail| fail.map(stays))?;
+        }
+        None if cancel => client.delete(&path)?,
+        None => {}
+    }
+    let view = watch(&mut client, &path)?;
+    if json {
+        text::json(&view);
+    }
+    let MigrationView { guest, to, stage, downtime, error, .. } = view;
+    match stage.as_str() {
+        "done" if cancel => Err(Fail::Failed(format!("too late: guest {guest} runs in the fabric of {to}"))),
+        "done" => {
+            if !json {
+                println!("guest {guest} runs in the fabric of {to}; it was stopped for {downtime} ms");
+            }
+            Ok(())
+        }
+        "cancelled" if cancel => {
+            if !json {
+                println!("cancelled: guest {guest} runs on here");
+            }
+            Ok(())
+        }
+        _ => Err(Fail::Failed(format!("guest {guest} was not migrated: {}", printable(&error)))),
+    }
+}
+
+/// The absolute path of a control socket.
+fn socket(to: &Path) -> Result<String, Fail> {
+    let path = std::path::absolute(to).map_err(Fail::because)?;
+    if !path.exists() {
+        let name = to.display();
+        return Err(Fail::NotUp(format!(
+            "there is no control socket {name}; a guest moves between fabrics of one host, since the API has \
+             no address in the network: name api.sock of the other fabric's run directory"
+        )));
+    }
+    path.to_str().map(String::from).ok_or_else(|| Fail::Failed(format!("{}: no UTF-8", path.display())))
+}
+
+/// Shows how far a migration is until it has ended.
+fn watch(client: &mut Client, path: &str) -> Result<MigrationView, Fail> {
+    let (mut stage, mut at) = (String::new(), Instant::now());
+    loop {
+        let view: MigrationView = client.get(path)?;
+        if matches!(view.stage.as_str(), "done" | "failed" | "cancelled") {
+            return Ok(view);
+        }
+        if view.stage != stage || view.stage == "copying" && at.elapsed() >= LINE_INTERVAL {
+            eprintln!("{}", line(&view));
+            (stage, at) = (view.stage, Instant::now());
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// A line about how far a migration is.
+fn line(view: &MigrationView) -> String {
+    let MigrationView { guest, to, stage, transferred, remaining, total, rounds, .. } = view;
+    let mb = |bytes: &u64| bytes >> 20;
+    let what = match stage.as_str() {
+        "preparing" => format!("the fabric of {to} prepares it"),
+        "copying" => format!(
+            "copying memory: {} MB sent, {} of {} MB left, round {rounds}",
+            mb(transferred),
+            mb(remaining),
+            mb(total)
+        ),
+        "stopping" => "stopped; the rest of its memory is sent".into(),
+        "activating" => format!("the fabric of {to} lets it go on"),
+        _ => format!("asking the fabric of {to} whether it runs there; until that is known it stands still"),
+    };
+    printable(&format!("guest {guest}: {what}")).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_happens() {
+        let view = |stage: &str| MigrationView {
+            guest: "vm".into(),
+            to: "/run/b/api.sock".into(),
+            stage: stage.into(),
+            transferred: 30 << 20,
+            remaining: 10 << 20,
+            total: 200 << 20,
+            rounds: 2,
+            ..MigrationView::default()
+        };
+        assert_eq!(
+            line(&view("copying")),
+            "guest vm: copying memory: 30 MB sent, 10 of 200 MB left, round 2"
+        );
+        assert!(line(&view("asking")).contains("it stands still"));
+        assert!(
+            matches!(socket(Path::new("/no/such.sock")), Err(Fail::NotUp(why)) if why.contains("one host"))
+        );
+    }
+}

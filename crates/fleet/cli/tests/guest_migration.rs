@@ -1,0 +1,384 @@
+//! `ringway guest migrate`, with real guests of QEMU: docs/migration.md, and a failure at each stage.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use crate::lab::http::{answer, ask};
+use crate::lab::{Lab, until};
+use ringway_linux_guests::image;
+use ringway_ring_client::{Ring, Wait};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Addresses of the guest and of the program that talks to it.
+const GUEST: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const PEER: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const GUEST_IP: [u8; 4] = [10, 77, 0, 1];
+
+/// The fenced blocks of the page in `language`.
+fn blocks(language: &str) -> Vec<String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/migration.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let fence = format!("```{language}\n");
+    let after = text.split(&fence).skip(1);
+    after.map(|block| block.split_once("```").unwrap().0.to_string()).collect()
+}
+
+/// The page's two fabrics, with a guest on the first, and a program on its switch.
+struct Fabrics {
+    lab: Lab,
+    peer: Option<Ring>,
+    /// Numbers of the requests of the program.
+    number: u16,
+}
+
+impl Fabrics {
+    /// `None` if this host has no QEMU.
+    fn new(name: &str) -> Option<Fabrics> {
+        if image::program("qemu-system-x86_64").is_none() {
+            eprintln!("left out: there is no QEMU");
+            return None;
+        }
+        let lab = Lab::new(name, "");
+        let ports = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let ports = ports.map(|socket| socket.local_addr().unwrap().port().to_string());
+        for (block, file) in blocks("toml").iter().zip(["lab.toml", "other.toml"]) {
+            // Other tests may run the same page.
+            let text = block.replace("4811", &ports[0]).replace("4812", &ports[1]);
+            std::fs::write(lab.folder.join(file), text).unwrap();
+        }
+        Some(Fabrics { lab, peer: None, number: 0 })
+    }
+
+    /// Brings them up, and waits until the guest has booted.
+    fn up(&mut self) {
+        for file in ["lab.toml", "other.toml"] {
+            self.lab.ok(&["up", file, "--detach"]);
+        }
+        self.lab.ok(&["--fabric", "lab", "guest", "wait"]);
+        self.connect();
+    }
+
+    fn connect(&mut self) {
+        // The port has one program at a time.
+        self.peer = None;
+        self.peer = Some(Ring::connect(&self.lab.socket("peer.sock")).unwrap());
+    }
+
+    fn socket(&self, fabric: &str) -> String {
+        self.lab.folder.join("run").join(fabric).join("api.sock").display().to_string()
+    }
+
+    /// The guest as a fabric shows it.
+    fn guest(&self, fabric: &str) -> Value {
+        self.lab.json(&["--fabric", fabric, "guest", "list"])[0].clone()
+    }
+
+    fn state(&self, fabric: &str) -> String {
+        self.guest(fabric)["state"].as_str().unwrap().into()
+    }
+
+    fn kill(&self, fabric: &str) {
+        let pid = self.guest(fabric)["pid"].as_i64().unwrap();
+        kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
+    }
+
+    /// The guest runs here and nowhere else, and answers.
+    fn runs_only(&mut self, here: &str) {
+        let elsewhere = if here == "lab" { "other" } else { "lab" };
+        until("it runs here", || self.state(here) == "running");
+        until("it has ended elsewhere", || self.state(elsewhere) == "stopped");
+        assert_eq!(self.lab.ok(&["--fabric", here, "guest", "exec", "vm", "cat /tmp/mark"]).trim(), "marked");
+        self.answers();
+    }
+
+    /// The guest answers the program, whose request it gets on either switch.
+    fn answers(&mut self) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !self.asks(Duration::from_millis(300)) {
+            assert!(Instant::now() < end, "the guest does not answer:\n{}", self.seen());
+        }
+    }
+
+    /// What passed ports and the guest, for a message.
+    fn seen(&self) -> String {
+        let mut all = String::new();
+        for fabric in ["lab", "other"] {
+            for words in ["stats", "switch table main", "ps", "guest exec vm ifconfig eth0"] {
+                let words: Vec<&str> = ["--fabric", fabric].into_iter().chain(words.split(' ')).collect();
+                all += &String::from_utf8_lossy(&self.lab.run(&words).stdout);
+            }
+            let log = self.lab.folder.join(format!("run/{fabric}.log"));
+            all += &std::fs::read_to_string(log).unwrap_or_default();
+        }
+        all
+    }
+
+    /// Sends an ARP request to the guest's address; whether an answer with its number comes within a while.
+    fn asks(&mut self, most: Duration) -> bool {
+        let ring = self.peer.as_mut().unwrap();
+        self.number = self.number.wrapping_add(1);
+        let [high, low] = self.number.to_be_bytes();
+        // A station in the guest's network (RFC 826).
+        let own = [10, 77, 0, 9];
+        let mut frame = [0; 60];
+        frame[..6].copy_from_slice(&GUEST);
+        frame[6..12].copy_from_slice(&PEER);
+        frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        frame[22..28].copy_from_slice(&[2, 0, 0, 9, high, low]);
+        frame[28..32].copy_from_slice(&own);
+        frame[38..42].copy_from_slice(&GUEST_IP);
+        assert!(ring.tx.push(&frame).unwrap());
+        ring.sync().unwrap();
+        let (end, mut got) = (Instant::now() + most, [0; 2048]);
+        while Instant::now() < end {
+            ring.wait(Wait::RX, Some(end.saturating_duration_since(Instant::now()))).unwrap();
+            while let Some(received) = ring.rx.pop(&mut got).unwrap() {
+                ring.rx.sync().unwrap();
+                // A reply to the address that the request gave as its sender's.
+                let is_answer = got[12..14] == [8, 6] && got[20..22] == [0, 2] && got[36..38] == [high, low];
+                if received.len >= 42 && is_answer {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Migrates the guest by a command that goes on.
+    fn begin(&self, from: &str, to: &str, more: &[&str]) -> Child {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
+        command.args(["--fabric", from, "guest", "migrate", "vm", "--to", to]).args(more);
+        command.env("RINGWAY_RUN", self.lab.folder.join("run")).current_dir(&self.lab.folder);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Begins to migrate it from `lab` slowly, and waits until memory is copied.
+    fn copies(&self) -> Child {
+        let child = self.begin("lab", &self.socket("other"), &["--bandwidth", "1"]);
+        until("memory is copied", || self.stage() == "copying");
+        child
+    }
+
+    fn stage(&self) -> String {
+        let (status, body) = answer(ask(&self.lab, "GET", "/v1/guests/vm/migration", &Value::Null));
+        let view: Value = serde_json::from_str(&body).unwrap();
+        if status == 200 { view["stage"].as_str().unwrap().into() } else { String::new() }
+    }
+
+    fn mark(&self) {
+        self.lab.ok(&["--fabric", "lab", "guest", "exec", "vm", "echo marked >/tmp/mark"]);
+    }
+}
+
+/// The exit code of a command, and what it said.
+fn ended(child: Child) -> (i32, String) {
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// What a destination does with a request.
+enum Answered {
+    /// As it is.
+    Truly,
+    /// It is not heard, and the connection ends.
+    Unheard,
+    /// It is done, and the answer is lost.
+    Lost,
+}
+
+/// A destination that answers a request differently, once; others are passed to `to`. Returns its socket.
+fn destination(
+    fabrics: &Fabrics,
+    name: &str,
+    rule: impl Fn(&str) -> Answered + Send + Sync + 'static,
+) -> String {
+    let (path, to) =
+        (fabrics.lab.folder.join(format!("{name}.sock")), PathBuf::from(fabrics.socket("other")));
+    let listener = UnixListener::bind(&path).unwrap();
+    let rule = Arc::new(rule);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, rule, to) = (client.unwrap(), rule.clone(), to.clone());
+            std::thread::spawn(move || {
+                let mut request = vec![0; 1 << 16];
+                let read = client.read(&mut request).unwrap();
+                let line = String::from_utf8_lossy(&request[..read]).lines().next().unwrap().to_string();
+                let answered = rule(&line);
+                if matches!(answered, Answered::Unheard) {
+                    return;
+                }
+                let mut server = UnixStream::connect(to).unwrap();
+                server.write_all(&request[..read]).unwrap();
+                let mut back = Vec::new();
+                server.read_to_end(&mut back).unwrap();
+                if matches!(answered, Answered::Truly) {
+                    // Who asked may be gone.
+                    let _ = client.write_all(&back);
+                }
+            });
+        }
+    });
+    path.display().to_string()
+}
+
+#[test]
+fn a_guest_moves_as_the_page_says_and_is_refused_where_it_differs() {
+    let Some(mut fabrics) = Fabrics::new("move-page") else { return };
+    let commands = blocks("sh").concat();
+    let run = fabrics.lab.folder.join("run").display().to_string();
+    let mut moves = 0;
+    for line in commands.lines() {
+        let line = line.replace("/run/ringway", &run);
+        let words: Vec<&str> = line.strip_prefix("ringway ").unwrap().split(' ').collect();
+        if line.contains("migrate") && moves == 0 {
+            fabrics.connect();
+            fabrics.mark();
+            refused(&fabrics);
+        }
+        let said = fabrics.lab.ok(&words);
+        if line.contains("migrate") {
+            moves += 1;
+            assert!(said.contains("guest vm runs in the fabric of") && said.contains(" ms\n"), "{said}");
+            fabrics.runs_only(if moves == 1 { "other" } else { "lab" });
+        }
+    }
+    assert_eq!(moves, 2);
+    // The source says why, too.
+    let (_, why) = fabrics.lab.fails(&["--fabric", "other", "guest", "migrate", "vm", "--to", "x.sock"]);
+    assert!(why.contains("no control socket") && why.contains("one host"), "{why}");
+    let to = fabrics.socket("other");
+    let (_, why) = fabrics.lab.fails(&["--fabric", "other", "guest", "migrate", "vm", "--to", &to]);
+    assert!(why.contains("guest vm does not run"), "{why}");
+}
+
+/// A guest that differs there is refused, and nothing changes.
+fn refused(fabrics: &Fabrics) {
+    let (file, to) = (fabrics.lab.folder.join("other.toml"), fabrics.socket("other"));
+    let right = std::fs::read_to_string(&file).unwrap();
+    let wrong =
+        right.replace("128MB", "132MB").replace("mac = ", "mtu = 1400\nwithout = [\"packed\"]\nmac = ");
+    std::fs::write(&file, wrong).unwrap();
+    fabrics.lab.ok(&["--fabric", "other", "apply", "other.toml"]);
+    let (code, why) = fabrics.lab.fails(&["--fabric", "lab", "guest", "migrate", "vm", "--to", &to]);
+    for part in [
+        "memory: 128 MiB at the source, 132 MiB at the destination",
+        "MTU of port vm: none at the source, 1400 at the destination",
+        "features of port vm: the destination does not offer packed",
+        "guest vm runs on as before",
+    ] {
+        assert!(code == 1 && why.contains(part), "{part}: {why}");
+    }
+    assert_eq!((fabrics.state("lab"), fabrics.state("other")), ("running".into(), "stopped".into()));
+    std::fs::write(&file, right).unwrap();
+    fabrics.lab.ok(&["--fabric", "other", "apply", "other.toml"]);
+}
+
+#[test]
+fn a_guest_is_moved_while_things_fail() {
+    let Some(mut fabrics) = Fabrics::new("move-fails") else { return };
+    fabrics.up();
+    fabrics.mark();
+    fabrics.runs_only("lab");
+    // Preparing: the answer is lost.
+    let to = destination(&fabrics, "prepare", |line| match line.starts_with("POST /v1/guest-arrivals ") {
+        true => Answered::Lost,
+        false => Answered::Truly,
+    });
+    let (code, said) = ended(fabrics.begin("lab", &to, &[]));
+    assert!(code == 1 && said.contains("guest vm runs on as before"), "{said}");
+    fabrics.runs_only("lab");
+    // Copying: the other QEMU ends; it is cancelled.
+    let child = fabrics.copies();
+    assert_eq!(fabrics.state("other"), "arriving");
+    let (_, why) = fabrics.lab.fails(&["--fabric", "lab", "guest", "stop", "vm"]);
+    assert!(why.contains("is being migrated"), "{why}");
+    fabrics.kill("other");
+    let (code, said) = ended(child);
+    assert!(code == 1 && said.contains("guest vm was not migrated"), "{said}");
+    fabrics.runs_only("lab");
+    let child = fabrics.copies();
+    let said = fabrics.lab.ok(&["--fabric", "lab", "guest", "migrate", "vm", "--cancel"]);
+    assert!(said.contains("cancelled: guest vm runs on here"), "{said}");
+    assert_eq!(ended(child).0, 1);
+    fabrics.runs_only("lab");
+    // Before it is activated: the request is lost; the other QEMU ends.
+    let to = destination(&fabrics, "before", |line| match line.contains("/activate ") {
+        true => Answered::Unheard,
+        false => Answered::Truly,
+    });
+    let (code, said) = ended(fabrics.begin("lab", &to, &[]));
+    assert!(code == 1 && said.contains("guest vm was not migrated"), "{said}");
+    fabrics.runs_only("lab");
+    let run = fabrics.lab.folder.join("run");
+    let to = destination(&fabrics, "loaded", move |line| {
+        if line.contains("/activate ") {
+            let mut list = Command::new(env!("CARGO_BIN_EXE_ringway"));
+            list.args(["--fabric", "other", "guest", "list", "--json"]).env("RINGWAY_RUN", &run);
+            let list: Value = serde_json::from_slice(&list.output().unwrap().stdout).unwrap();
+            let pid = Pid::from_raw(list[0]["pid"].as_i64().unwrap() as i32).unwrap();
+            kill_process(pid, Signal::KILL).unwrap();
+        }
+        Answered::Truly
+    });
+    let (code, said) = ended(fabrics.begin("lab", &to, &[]));
+    assert!(code == 1 && said.contains("guest vm was not migrated"), "{said}");
+    fabrics.runs_only("lab");
+    // After it was activated: the answer is lost.
+    let to = destination(&fabrics, "after", |line| match line.contains("/activate ") {
+        true => Answered::Lost,
+        false => Answered::Truly,
+    });
+    let (code, said) = ended(fabrics.begin("lab", &to, &[]));
+    assert!(code == 0, "{said}");
+    fabrics.runs_only("other");
+    let back = fabrics.socket("lab");
+    fabrics.lab.ok(&["--fabric", "other", "guest", "migrate", "vm", "--to", &back]);
+    fabrics.runs_only("lab");
+}
+
+#[test]
+fn a_guest_is_moved_while_processes_of_its_fabrics_are_killed() {
+    let Some(mut fabrics) = Fabrics::new("move-kills") else { return };
+    fabrics.up();
+    fabrics.mark();
+    let pid = |fabrics: &Fabrics, fabric: &str, key: &str| {
+        let ps = fabrics.lab.json(&["--fabric", fabric, "ps"]);
+        Pid::from_raw(ps["fabric"][key].as_i64().unwrap() as i32).unwrap()
+    };
+    // Both `data`, while memory is copied: the migration goes on, and the other port sends nothing before its time.
+    let mut child = fabrics.copies();
+    for fabric in ["lab", "other"] {
+        kill_process(pid(&fabrics, fabric, "data_pid"), Signal::KILL).unwrap();
+    }
+    until("both are replaced", || {
+        ["lab", "other"]
+            .iter()
+            .all(|fabric| fabrics.lab.json(&["--fabric", fabric, "ps"])["fabric"]["restarts"] == 1)
+    });
+    assert_eq!(child.try_wait().unwrap(), None, "it is copied still");
+    assert_eq!(fabrics.stage(), "copying");
+    fabrics.lab.ok(&["--fabric", "lab", "guest", "migrate", "vm", "--cancel"]);
+    child.wait().unwrap();
+    fabrics.connect();
+    fabrics.runs_only("lab");
+    // `control` of the source, then of the destination.
+    for fabric in ["lab", "other"] {
+        let mut child = fabrics.copies();
+        kill_process(pid(&fabrics, fabric, "pid"), Signal::KILL).unwrap();
+        child.wait().unwrap();
+        fabrics.runs_only("lab");
+    }
+    let to = fabrics.socket("other");
+    fabrics.lab.ok(&["--fabric", "lab", "guest", "migrate", "vm", "--to", &to]);
+    fabrics.runs_only("other");
+    // What has arrived goes on after the end of `control`.
+    kill_process(pid(&fabrics, "other", "pid"), Signal::KILL).unwrap();
+    fabrics.runs_only("other");
+}

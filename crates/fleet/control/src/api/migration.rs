@@ -1,0 +1,223 @@
+//! The paths of guests that are migrated.
+
+use super::ErrorBody;
+use super::routes::{ask, error_body, unread};
+use crate::engine::{Answer, Ask, Failure, Inbox, MigrationAsk};
+use crate::guests::Started;
+use crate::migration::source::Source;
+use crate::migration::{ArrivalView, GuestArrival, MigrationError, MigrationView, NewMigration, arrival};
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use ringway_linux_guests::Guest;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+use utoipa::OpenApi;
+
+/// How long a QEMU may take to start.
+const START: Duration = Duration::from_secs(60);
+
+#[derive(OpenApi)]
+#[openapi(paths(
+    migrate_guest,
+    guest_migration,
+    cancel_guest_migration,
+    prepare_guest,
+    arriving_guest,
+    activate_guest,
+    abandon_guest
+))]
+struct Description;
+
+/// The description of these paths.
+pub fn description() -> utoipa::openapi::OpenApi {
+    Description::openapi()
+}
+
+/// These paths.
+pub fn routes() -> Router<Inbox> {
+    Router::new()
+        .route("/v1/guests/{name}/migrate", post(migrate_guest))
+        .route("/v1/guests/{name}/migration", get(guest_migration).delete(cancel_guest_migration))
+        .route("/v1/guest-arrivals", post(prepare_guest))
+        .route("/v1/guest-arrivals/{name}/{ticket}", get(arriving_guest).delete(abandon_guest))
+        .route("/v1/guest-arrivals/{name}/{ticket}/activate", post(activate_guest))
+}
+
+async fn ask_about<T>(inbox: &Inbox, make: impl FnOnce(Answer<T>) -> MigrationAsk) -> Result<T, Failure> {
+    ask(inbox, |answer| Ask::Migration(make(answer))).await
+}
+
+/// Moves a running QEMU guest to another fabric of this host, whose file describes the same guest. The answer comes
+/// once that fabric has checked and prepared it; a refused migration changes nothing.
+#[utoipa::path(post, path = "/v1/guests/{name}/migrate",
+    params(("name" = String, Path, description = "The guest")),
+    request_body = NewMigration,
+    responses((status = 202, body = MigrationView, description = "It has begun"),
+        (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "The guest or the other fabric can't")))]
+async fn migrate_guest(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    new: Result<Json<NewMigration>, JsonRejection>,
+) -> Result<(StatusCode, Json<MigrationView>), Failure> {
+    let Json(new) = new.map_err(unread)?;
+    let begun = tokio::spawn(async move {
+        let to = PathBuf::from(&new.to);
+        let departing = ask_about(&inbox, |answer| MigrationAsk::Depart(name, new, answer)).await?;
+        let progress = departing.progress.clone();
+        let source = Source::new(departing, to, inbox);
+        let prepared = tokio::task::spawn_blocking(move || match source.prepare() {
+            Ok(stream) => Ok((source, stream)),
+            Err(error) => {
+                source.abandon(&error);
+                Err(error)
+            }
+        });
+        let prepared = prepared.await.unwrap_or(Err(MigrationError::Down));
+        let (source, stream) = prepared.map_err(|error| Failure::Conflict(error_body(error)))?;
+        tokio::task::spawn_blocking(move || source.run(stream));
+        Ok::<_, Failure>(progress.view())
+    });
+    // The guest is prepared, and migrated, even if the client is gone.
+    let view = begun.await.map_err(|error| Failure::Conflict(error_body(error)))??;
+    Ok((StatusCode::ACCEPTED, Json(view)))
+}
+
+/// How far the last migration of a guest from here is.
+#[utoipa::path(get, path = "/v1/guests/{name}/migration",
+    params(("name" = String, Path, description = "The guest")),
+    responses((status = 200, body = MigrationView), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It was not migrated")))]
+async fn guest_migration(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+) -> Result<Json<MigrationView>, Failure> {
+    let progress = ask_about(&inbox, |answer| MigrationAsk::Progress(name, answer)).await?;
+    Ok(Json(progress.view()))
+}
+
+/// Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too late.
+#[utoipa::path(delete, path = "/v1/guests/{name}/migration",
+    params(("name" = String, Path, description = "The guest")),
+    responses((status = 204), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It was not migrated")))]
+async fn cancel_guest_migration(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Failure> {
+    let progress = ask_about(&inbox, |answer| MigrationAsk::Progress(name, answer)).await?;
+    progress.cancel();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Checks a guest that is to arrive from another fabric, and starts a QEMU that waits for it. The ports of the guest
+/// send nothing until it is activated. A refused guest changes nothing.
+#[utoipa::path(post, path = "/v1/guest-arrivals", request_body = GuestArrival,
+    responses((status = 201, body = ArrivalView),
+        (status = 409, body = ErrorBody, description = "It does not fit to this fabric")))]
+async fn prepare_guest(
+    State(inbox): State<Inbox>,
+    new: Result<Json<GuestArrival>, JsonRejection>,
+) -> Result<(StatusCode, Json<ArrivalView>), Failure> {
+    let Json(new) = new.map_err(unread)?;
+    let (name, ticket) = (new.name.clone(), new.ticket.clone());
+    let (folder, started) = ask_about(&inbox, |answer| MigrationAsk::Arrive(Box::new(new), answer)).await?;
+    let guest = match started_guest(started).await {
+        Ok(guest) => guest,
+        Err(why) => {
+            give_up(&inbox, &name, &ticket).await;
+            return Err(Failure::Conflict(error_body(format!("guest {name}: {why}"))));
+        }
+    };
+    let arriving = find(&inbox, &name, &ticket).await?;
+    let Some(arriving) = arriving else {
+        return Err(Failure::Conflict(error_body("it has arrived already")));
+    };
+    let stream = match arrival::receive(guest, arriving.clone(), &folder, inbox.clone()) {
+        Ok(stream) => stream,
+        Err(error) => {
+            give_up(&inbox, &name, &ticket).await;
+            return Err(Failure::Conflict(error_body(error)));
+        }
+    };
+    Ok((StatusCode::CREATED, Json(arriving.view(&stream))))
+}
+
+/// The guest, once its QEMU answers.
+async fn started_guest(started: Started) -> Result<Arc<Guest>, String> {
+    let late = || "its QEMU does not start".to_string();
+    let guest = tokio::time::timeout(START, started).await.map_err(|_| late())?.map_err(|_| late())??;
+    let asked = guest.clone();
+    let ready = tokio::task::spawn_blocking(move || arrival::ready(&asked)).await;
+    ready.unwrap_or_else(|error| Err(error.to_string())).map(|()| guest)
+}
+
+async fn find(inbox: &Inbox, name: &str, ticket: &str) -> Result<Option<Arc<arrival::Arriving>>, Failure> {
+    let (name, ticket) = (name.to_string(), ticket.to_string());
+    ask_about(inbox, |answer| MigrationAsk::Arriving(name, ticket, answer)).await
+}
+
+async fn give_up(inbox: &Inbox, name: &str, ticket: &str) {
+    let (name, ticket) = (name.to_string(), ticket.to_string());
+    // It is not there if it could not be started.
+    let _ = ask_about(inbox, |answer| MigrationAsk::Abandon(name, ticket, answer)).await;
+}
+
+/// State of a guest that arrives, or has arrived.
+#[utoipa::path(get, path = "/v1/guest-arrivals/{name}/{ticket}",
+    params(("name" = String, Path, description = "The guest"),
+        ("ticket" = String, Path, description = "The attempt")),
+    responses((status = 200, body = ArrivalView), (status = 404, body = ErrorBody)))]
+async fn arriving_guest(
+    State(inbox): State<Inbox>,
+    Path((name, ticket)): Path<(String, String)>,
+) -> Result<Json<ArrivalView>, Failure> {
+    let view = match find(&inbox, &name, &ticket).await? {
+        Some(arriving) => arriving.view(std::path::Path::new("")),
+        None => {
+            let (state, empty) = ("active".into(), String::new());
+            ArrivalView { guest: name, ticket, state, stream: empty.clone(), reason: empty }
+        }
+    };
+    Ok(Json(view))
+}
+
+/// Lets a guest that has arrived go on here. The answer comes once it runs. Its former place must have stopped it, and
+/// must not let it go on unless it is told that it will not run here.
+#[utoipa::path(post, path = "/v1/guest-arrivals/{name}/{ticket}/activate",
+    params(("name" = String, Path, description = "The guest"),
+        ("ticket" = String, Path, description = "The attempt")),
+    responses((status = 204), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It can't, and never will")))]
+async fn activate_guest(
+    State(inbox): State<Inbox>,
+    Path((name, ticket)): Path<(String, String)>,
+) -> Result<StatusCode, Failure> {
+    let Some(arriving) = find(&inbox, &name, &ticket).await? else { return Ok(StatusCode::NO_CONTENT) };
+    let guest = ask(&inbox, |answer| Ask::Guest(name, answer)).await?;
+    let engine = Handle::current();
+    let done =
+        tokio::task::spawn_blocking(move || arrival::activate(&guest, &arriving, &inbox, &engine)).await;
+    let done = done.unwrap_or_else(|error| Err(error.to_string()));
+    done.map(|()| StatusCode::NO_CONTENT).map_err(|why| Failure::Conflict(error_body(why)))
+}
+
+/// Gives up a guest that arrives. The answer comes once its QEMU has ended.
+#[utoipa::path(delete, path = "/v1/guest-arrivals/{name}/{ticket}",
+    params(("name" = String, Path, description = "The guest"),
+        ("ticket" = String, Path, description = "The attempt")),
+    responses((status = 204), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It was activated, or is about to be")))]
+async fn abandon_guest(
+    State(inbox): State<Inbox>,
+    Path((name, ticket)): Path<(String, String)>,
+) -> Result<StatusCode, Failure> {
+    ask_about(&inbox, |answer| MigrationAsk::Abandon(name, ticket, answer))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
+}

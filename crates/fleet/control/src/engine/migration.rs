@@ -1,0 +1,150 @@
+//! Guests that move to another fabric, or come from one, while they run.
+
+use super::command::{error_body, guest_failure};
+use super::{Answer, Ask, Engine, Failure};
+use crate::guests::{GuestError, Started};
+use crate::kinds;
+use crate::migration::arrival::Arriving;
+use crate::migration::source::{Departing, Outcome};
+use crate::migration::{GuestArrival, MovingPort, NewMigration, Progress, check};
+use ringway_fabric::proto::Request;
+use ringway_linux_guests::Arrival;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Requests about guests that move.
+#[derive(Debug)]
+pub enum MigrationAsk {
+    /// Begin to migrate a guest.
+    Depart(String, NewMigration, Answer<Departing>),
+    /// A guest has left with this ticket, or stays.
+    Departed(String, String, Outcome, Answer<()>),
+    /// How far a guest's migration is.
+    Progress(String, Answer<Arc<Progress>>),
+    /// Prepare a guest that is to arrive: its folder, and who is told once its QEMU runs.
+    Arrive(Box<GuestArrival>, Answer<(PathBuf, Started)>),
+    /// The guest that arrives with this ticket; none if it has arrived.
+    Arriving(String, String, Answer<Option<Arc<Arriving>>>),
+    /// The guest that arrives with this ticket is to run here.
+    Decide(String, String, Answer<()>),
+    /// The guest with this ticket runs here.
+    Arrived(String, String, Answer<()>),
+    /// The guest with this ticket does not arrive. The answer comes when its QEMU has ended.
+    Abandon(String, String, Answer<()>),
+    /// A guest that did not arrive has ended.
+    Unblock(String, Answer<()>),
+}
+
+impl Engine {
+    pub(super) async fn migration(&mut self, ask: MigrationAsk) {
+        // The client may have disconnected before its answer is ready.
+        match ask {
+            MigrationAsk::Depart(name, new, answer) => drop(answer.send(self.depart_guest(&name, new))),
+            MigrationAsk::Departed(name, ticket, outcome, answer) => {
+                self.guests.departed(&name, &ticket, outcome);
+                drop(answer.send(Ok(())));
+            }
+            MigrationAsk::Progress(name, answer) => {
+                drop(answer.send(self.guests.progress(&name).map_err(guest_failure)));
+            }
+            MigrationAsk::Arrive(arrival, answer) => drop(answer.send(self.arrive_guest(*arrival).await)),
+            MigrationAsk::Arriving(name, ticket, answer) => {
+                drop(answer.send(self.guests.arriving(&name, &ticket).map_err(arrival_failure)));
+            }
+            MigrationAsk::Decide(name, ticket, answer) => {
+                drop(answer.send(self.guests.decide(&name, &ticket).map_err(arrival_failure)));
+            }
+            MigrationAsk::Arrived(name, ticket, answer) => {
+                let arrived = self.guests.arrived(&name, &ticket);
+                self.block_guest(&name, false);
+                drop(answer.send(arrived.map_err(arrival_failure)));
+            }
+            MigrationAsk::Abandon(name, ticket, answer) => self.abandon_guest(name, &ticket, answer),
+            MigrationAsk::Unblock(name, answer) => {
+                // Another one may arrive by now.
+                if self.guests.place(&name).is_ok() {
+                    self.block_guest(&name, false);
+                }
+                drop(answer.send(Ok(())));
+            }
+        }
+    }
+
+    /// The ports of a guest.
+    fn moving_ports(&self, name: &str) -> Result<Vec<MovingPort>, GuestError> {
+        let guest = self.fabric.guest(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        let moving = |name: &String| {
+            let port = self.fabric.port(name)?;
+            kinds::find(port.kind.name(), self.host.kinds)?.moving(port)
+        };
+        let kind = |name: &str| self.fabric.port(name).map_or("", |port| port.kind.name()).to_string();
+        let failed =
+            |port: &String| GuestError::Port { guest: name.into(), port: port.clone(), kind: kind(port) };
+        guest.ports.iter().map(|port| moving(port).ok_or_else(|| failed(port))).collect()
+    }
+
+    fn depart_guest(&mut self, name: &str, new: NewMigration) -> Result<Departing, Failure> {
+        let ports = self.moving_ports(name).map_err(guest_failure)?;
+        self.guests.depart(name, new.to.into(), (ports, new.bandwidth)).map_err(guest_failure)
+    }
+
+    /// Checks a guest that is to arrive, and starts its QEMU. Its ports send nothing until it has arrived.
+    async fn arrive_guest(&mut self, arrival: GuestArrival) -> Result<(PathBuf, Started), Failure> {
+        let name = &arrival.name;
+        let (spec, folder) = self.guests.place(name).map_err(arrival_failure)?;
+        let ports = self.moving_ports(name).map_err(arrival_failure)?;
+        let place = folder.clone();
+        // Images are read and written.
+        let facts = tokio::task::spawn_blocking(move || ringway_linux_guests::facts(&spec, &place));
+        let facts = self.await_with_queries(facts).await;
+        let facts = facts.map_err(|error| Failure::Conflict(error_body(error)))?;
+        let facts = facts.map_err(|error| guest_failure(error.into()))?;
+        let differences = check::differences(&arrival, &facts, &ports);
+        if !differences.is_empty() {
+            return Err(guest_failure(GuestError::Differs(differences.join("; "))));
+        }
+        let GuestArrival { name, ticket, machine, macs, .. } = arrival;
+        self.block_guest(&name, true);
+        let started = self.guests.arrive(&name, &ticket, Arrival { machine, macs });
+        if started.is_err() {
+            self.block_guest(&name, false);
+        }
+        Ok((folder, started.map_err(arrival_failure)?))
+    }
+
+    fn abandon_guest(&mut self, name: String, ticket: &str, answer: Answer<()>) {
+        let ending = match self.guests.abandon(&name, ticket) {
+            Ok(ending) => ending,
+            Err(error) => return drop(answer.send(Err(arrival_failure(error)))),
+        };
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            // A panic of the task was reported by its thread.
+            let _ = ending.await;
+            // Once nobody listens, the fabric is going down.
+            let _ = inbox.ask(|answer| Ask::Migration(MigrationAsk::Unblock(name, answer))).await;
+            let _ = answer.send(Ok(()));
+        });
+    }
+
+    /// Keeps what a guest sends in its rings, or lets it go on: another guest with its addresses may run elsewhere, and
+    /// no switch must learn them here.
+    fn block_guest(&mut self, name: &str, blocked: bool) {
+        let ports = self.fabric.guest(name).map(|guest| guest.ports.clone()).unwrap_or_default();
+        for port in &ports {
+            match blocked {
+                true => self.blocked_ports.insert(port.clone()),
+                false => self.blocked_ports.remove(port),
+            };
+        }
+        // `data` was restarted if it fails, and is told again.
+        self.post(Request::Hold { ports, held: blocked, watched: false }, Vec::new(), drop);
+    }
+}
+
+fn arrival_failure(error: GuestError) -> Failure {
+    match error {
+        GuestError::NotArriving(_) => Failure::Unknown(error_body(error)),
+        error => Failure::Conflict(error_body(error)),
+    }
+}

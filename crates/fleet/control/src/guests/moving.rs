@@ -1,0 +1,200 @@
+//! Guests that leave for another fabric, or arrive from one.
+
+use super::{GuestError, Guests, Life, NO_DESCRIPTORS, Record, kept};
+use crate::migration::arrival::{self, Arriving};
+use crate::migration::source::{Departing, Outcome, Source};
+use crate::migration::{MigrationError, MovingPort, Progress};
+use ringway_linux_guests::{Arrival, Guest, Runner, Spec};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A guest that leaves or arrives.
+pub(super) enum Moving {
+    /// It leaves; the ticket of the attempt.
+    Leaves(String),
+    /// It arrives.
+    Arrives(Arc<Arriving>),
+}
+
+/// What the keeper has of a guest that leaves.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptDeparture {
+    to: PathBuf,
+    ticket: String,
+}
+
+/// Told the guest once its QEMU runs.
+pub type Started = oneshot::Receiver<Result<Arc<Guest>, String>>;
+
+impl Guests {
+    /// Begins to migrate a running guest, whose ports are `ports`, to the fabric with the control socket `to`.
+    pub fn depart(
+        &mut self,
+        name: &str,
+        to: PathBuf,
+        (ports, bandwidth): (Vec<MovingPort>, Option<u64>),
+    ) -> Result<Departing, GuestError> {
+        let guest = self.running(name)?;
+        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        if record.moving.is_some() {
+            return Err(GuestError::Moving(name.into()));
+        }
+        match guest.state() {
+            (false, _) => return Err(GuestError::NotRunning(name.into())),
+            (true, 0) => return Err(GuestError::Starting(name.into())),
+            _ => {}
+        }
+        let progress = Arc::new(Progress::new(name, &to.display().to_string()));
+        let ticket = crate::migration::ticket();
+        record.moving = Some(Moving::Leaves(ticket.clone()));
+        record.progress = Some(progress.clone());
+        self.keeper.remove(&kept::arrived(name));
+        let departure = KeptDeparture { to, ticket: ticket.clone() };
+        self.keeper.put_value(&kept::departure(name), &departure, NO_DESCRIPTORS);
+        Ok(Departing { guest, ports, progress, ticket, bandwidth })
+    }
+
+    /// A guest has left, or stays after all.
+    pub fn departed(&mut self, name: &str, ticket: &str, outcome: Outcome) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        if !matches!(&record.moving, Some(Moving::Leaves(own)) if own == ticket) {
+            return;
+        }
+        record.moving = None;
+        if outcome == Outcome::Gone {
+            // It stands still for ever.
+            drop(kill(record));
+            self.want(name, false);
+        }
+        // Last, so that a successor that does not find it finds what became of the guest.
+        self.keeper.remove(&kept::departure(name));
+    }
+
+    /// How far the last migration of a guest is.
+    pub fn progress(&self, name: &str) -> Result<Arc<Progress>, GuestError> {
+        let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        record.progress.clone().ok_or_else(|| GuestError::NotMoving(name.into()))
+    }
+
+    /// What a guest that arrives would be started with, and the folder for it.
+    pub fn place(&self, name: &str) -> Result<(Spec, PathBuf), GuestError> {
+        let record = self.records.get(name).ok_or_else(|| GuestError::NoPlace(name.into()))?;
+        if record.spec.kind != Runner::Qemu {
+            return Err(GuestError::NotQemu(name.into()));
+        }
+        if record.moving.is_some() {
+            return Err(GuestError::Moving(name.into()));
+        }
+        match super::view(name, record).state.as_str() {
+            "stopped" | "ended" => Ok((record.spec.clone(), record.folder.clone())),
+            _ => Err(GuestError::Taken(name.into())),
+        }
+    }
+
+    /// Starts the QEMU of a guest that arrives.
+    pub fn arrive(&mut self, name: &str, ticket: &str, arrival: Arrival) -> Result<Started, GuestError> {
+        self.place(name)?;
+        self.start_as(name, Some(arrival))?;
+        // A successor of this process ends it, until it is decided that it runs here.
+        self.want(name, false);
+        let (sender, started) = oneshot::channel();
+        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        record.moving = Some(Moving::Arrives(Arc::new(Arriving::new(name, ticket, sender))));
+        Ok(started)
+    }
+
+    /// A guest that arrives; `None` if it has arrived with this ticket.
+    pub fn arriving(&self, name: &str, ticket: &str) -> Result<Option<Arc<Arriving>>, GuestError> {
+        let record = self.records.get(name).ok_or_else(|| GuestError::NoPlace(name.into()))?;
+        match &record.moving {
+            Some(Moving::Arrives(arriving)) if arriving.ticket == ticket => Ok(Some(arriving.clone())),
+            _ if record.arrived.as_deref() == Some(ticket) => Ok(None),
+            _ => Err(GuestError::NotArriving(name.into())),
+        }
+    }
+
+    /// It is decided that a guest which arrives with this ticket runs here from now on.
+    pub fn decide(&mut self, name: &str, ticket: &str) -> Result<(), GuestError> {
+        self.arriving(name, ticket)?;
+        self.keeper.put(&kept::arrived(name), ticket, NO_DESCRIPTORS);
+        self.want(name, true);
+        // Both are kept before the guest goes on.
+        self.keeper.flush();
+        Ok(())
+    }
+
+    /// A guest has arrived.
+    pub fn arrived(&mut self, name: &str, ticket: &str) -> Result<(), GuestError> {
+        self.arriving(name, ticket)?;
+        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        (record.moving, record.arrived) = (None, Some(ticket.into()));
+        tracing::info!(guest = name, "arrived");
+        Ok(())
+    }
+
+    /// Ends a guest that arrives and has been given up. The task ends with it.
+    pub fn abandon(&mut self, name: &str, ticket: &str) -> Result<JoinHandle<()>, GuestError> {
+        let Some(arriving) = self.arriving(name, ticket)? else {
+            return Err(GuestError::Arrived(name.into()));
+        };
+        arriving.give_up("it was given up").map_err(|_| GuestError::Arrived(name.into()))?;
+        self.keeper.remove(&kept::arrived(name));
+        self.want(name, false);
+        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        (record.moving, record.turn) = (None, 0);
+        tracing::info!(guest = name, "does not arrive");
+        Ok(kill(record))
+    }
+
+    /// Goes on with what a former `control` had begun with a guest, which runs or, if none, does not.
+    pub(super) fn go_on_moving(&mut self, name: &str, departure: Option<&str>, arrived: Option<String>) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        record.arrived = arrived;
+        let Life::Running(guest) = &record.life else { return };
+        let guest = guest.clone();
+        if record.arrived.is_some() {
+            // It was decided that it runs here; the former process may not have told it.
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = arrival::go_on(&guest) {
+                    tracing::warn!(guest = guest.spec().name, error, "it has arrived");
+                }
+            });
+            return;
+        }
+        let Some(KeptDeparture { to, ticket }) = departure.and_then(|text| serde_json::from_str(text).ok())
+        else {
+            return;
+        };
+        let progress = Arc::new(Progress::new(name, &to.display().to_string()));
+        record.moving = Some(Moving::Leaves(ticket.clone()));
+        record.progress = Some(progress.clone());
+        let departing = Departing { guest, ports: Vec::new(), progress, ticket, bandwidth: None };
+        let source = Source::new(departing, to, self.inbox.clone());
+        tokio::task::spawn_blocking(move || {
+            let why = MigrationError::Ended("the control process of the source was replaced".into());
+            source.resolve(&why);
+        });
+    }
+}
+
+/// Ends a guest's QEMU without asking the guest. The task ends with it.
+fn kill(record: &mut Record) -> JoinHandle<()> {
+    let (done, ended) = oneshot::channel::<()>();
+    record.life = match std::mem::replace(&mut record.life, Life::Stopped) {
+        Life::Running(guest) => Life::Stopping(tokio::task::spawn_blocking(move || {
+            guest.kill();
+            drop(done);
+        })),
+        Life::Starting(cancelled, task) => {
+            cancelled.store(true, Ordering::Release);
+            Life::Stopping(task)
+        }
+        same => same,
+    };
+    // The sender is dropped, which is received as an error.
+    tokio::spawn(async move { _ = ended.await })
+}

@@ -1,0 +1,198 @@
+//! Live migration of QEMU guests between fabrics.
+//!
+//! The source's `control` leads ([`source`]): it asks the destination to prepare ([`arrival`]), copies memory from QEMU
+//! to QEMU, stops its own guest, and asks the destination to activate the other one. Both name the attempt by a ticket.
+//! Only the source asks to activate, once, after its guest has stopped; and it lets its own guest go on only if it has
+//! not asked, or if the destination says that it neither has activated the ticket nor ever will.
+
+pub mod arrival;
+pub mod check;
+pub mod remote;
+pub mod source;
+
+use remote::RemoteError;
+use ringway_linux_guests::MonitorError;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use utoipa::ToSchema;
+
+/// Why a guest was not migrated.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrationError {
+    /// QEMU does not do it.
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+    /// The other fabric does not do it.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// The guest can't be described.
+    #[error("what it was started with is not known ({0}): an older version started it; start it again")]
+    Facts(#[source] io::Error),
+    /// Its virtual machine is in another state.
+    #[error("its virtual machine is {0}, not running")]
+    State(String),
+    /// The way for its memory broke.
+    #[error("the connection for its memory: {0}")]
+    Way(#[source] io::Error),
+    /// QEMU gave up.
+    #[error("QEMU ended the migration: {0}")]
+    Ended(String),
+    /// An operator ended it.
+    #[error("it was cancelled")]
+    Cancelled,
+    /// The fabric is going down.
+    #[error("the fabric is going down")]
+    Down,
+}
+
+/// A guest to migrate.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct NewMigration {
+    /// The control socket of the other fabric.
+    pub to: String,
+    /// Most bytes of memory that are copied in a second while the guest runs; without it, as many as possible.
+    #[serde(default)]
+    pub bandwidth: Option<u64>,
+}
+
+/// How far a migration is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MigrationView {
+    /// The guest.
+    pub guest: String,
+    /// The control socket of the other fabric.
+    pub to: String,
+    /// `preparing`, `copying`, `stopping`, `activating`, `asking` (whether the other fabric has activated it), and at
+    /// the end `done`, `failed` or `cancelled`.
+    pub stage: String,
+    /// Bytes of memory that were sent.
+    pub transferred: u64,
+    /// Bytes of memory that are left, as far as is known.
+    pub remaining: u64,
+    /// Bytes of memory of the guest.
+    pub total: u64,
+    /// How often changed pages were looked for.
+    pub rounds: u64,
+    /// Milliseconds for which QEMU had stopped the guest.
+    pub downtime: u64,
+    /// Why it failed.
+    pub error: String,
+}
+
+/// A port of a guest that is to arrive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MovingPort {
+    /// Its name.
+    pub name: String,
+    /// Its queue pairs.
+    pub queues: u16,
+    /// The MTU that it offers, if it does.
+    pub mtu: Option<u16>,
+    /// Features that it does not offer.
+    pub without: Vec<String>,
+    /// Bytes of memory that it may be given.
+    pub memory: u64,
+}
+
+/// A guest that is to arrive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GuestArrival {
+    /// Its name.
+    pub name: String,
+    /// The attempt; no two have the same.
+    pub ticket: String,
+    /// QEMU's machine type.
+    pub machine: String,
+    /// QEMU's version.
+    pub qemu: String,
+    /// `KVM` or `TCG`.
+    pub accelerator: String,
+    /// The model of its processor.
+    pub processor: String,
+    /// Memory in MiB.
+    pub memory: u64,
+    /// Virtual processors.
+    pub processors: u32,
+    /// Size and hash of its kernel.
+    pub kernel: String,
+    /// Size and hash of its initial file system.
+    pub initrd: String,
+    /// Its kernel's command line.
+    pub command_line: String,
+    /// The addresses of its interfaces.
+    pub macs: Vec<String>,
+    /// Its ports.
+    pub ports: Vec<MovingPort>,
+}
+
+/// State of a guest that arrives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ArrivalView {
+    /// The guest.
+    pub guest: String,
+    /// The attempt.
+    pub ticket: String,
+    /// `receiving`, `loaded`, `activating`, `active` or `failed`.
+    pub state: String,
+    /// The socket for its memory.
+    pub stream: String,
+    /// Why it failed.
+    pub reason: String,
+}
+
+/// How far a migration is, shared by those who lead it and who watch it.
+#[derive(Debug)]
+pub struct Progress {
+    view: Mutex<MigrationView>,
+    cancelled: AtomicBool,
+}
+
+impl Progress {
+    /// A migration that begins.
+    pub fn new(guest: &str, to: &str) -> Progress {
+        let view = MigrationView {
+            guest: guest.into(),
+            to: to.into(),
+            stage: "preparing".into(),
+            ..MigrationView::default()
+        };
+        Progress { view: Mutex::new(view), cancelled: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MigrationView> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How far it is.
+    pub fn view(&self) -> MigrationView {
+        self.lock().clone()
+    }
+
+    /// Asks to end it. It ends as failed or done nevertheless if it is too late.
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+
+    fn enter(&self, stage: &str) {
+        let mut view = self.lock();
+        tracing::info!(guest = view.guest, to = view.to, stage, "migration");
+        view.stage = stage.into();
+    }
+
+    fn fail(&self, error: &MigrationError) {
+        self.enter(if matches!(error, MigrationError::Cancelled) { "cancelled" } else { "failed" });
+        self.lock().error = error.to_string();
+    }
+}
+
+/// A name for an attempt.
+pub fn ticket() -> String {
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    uuid.trim().into()
+}

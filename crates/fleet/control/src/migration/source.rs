@@ -1,0 +1,296 @@
+//! The side of a migration that leads it: where the guest runs. Its thread blocks.
+
+use super::check;
+use super::remote::{Remote, RemoteError};
+use super::{ArrivalView, GuestArrival, MigrationError, MovingPort, Progress};
+use crate::engine::{Ask, Inbox, MigrationAsk};
+use ringway_linux_guests::{Facts, Guest, Monitor};
+use serde_json::{Value, json};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+
+/// QEMU's name of the descriptor for a guest's memory.
+pub const WAY: &str = "ringway-way";
+/// The permitted pause of the guest in milliseconds: QEMU stops it once what is left can be sent in this time.
+const DOWNTIME_MS: u64 = 300;
+/// Bytes of memory in a second, if there is no limit: more than any connection takes.
+const UNLIMITED: u64 = 1 << 40;
+/// How often QEMU is asked how far it is. The guest stands still for as long at the switch-over.
+const POLL: Duration = Duration::from_millis(4);
+/// How long the other fabric may take to prepare, to load the rest of the guest and activate it, and to answer.
+const PREPARE: Duration = Duration::from_secs(90);
+const ACTIVATE: Duration = Duration::from_secs(90);
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long the source's QEMU may take to let its guest go on.
+const RECOVER: Duration = Duration::from_secs(30);
+/// How often the other fabric is asked whether it has activated the guest, while it does not answer.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A guest that is migrated.
+#[derive(Debug)]
+pub struct Departing {
+    /// The guest.
+    pub guest: Arc<Guest>,
+    /// Its ports.
+    pub ports: Vec<MovingPort>,
+    /// How far it is.
+    pub progress: Arc<Progress>,
+    /// The attempt.
+    pub ticket: String,
+    /// Most bytes a second while the guest runs.
+    pub bandwidth: Option<u64>,
+}
+
+/// What became of the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It runs there.
+    Gone,
+    /// It runs here.
+    Stays,
+}
+
+/// The leader of a migration.
+pub struct Source {
+    departing: Departing,
+    there: Remote,
+    inbox: Inbox,
+    engine: Handle,
+}
+
+impl Source {
+    /// A leader for a guest, which has not begun. Called by a task of the engine's runtime.
+    pub fn new(departing: Departing, to: PathBuf, inbox: Inbox) -> Source {
+        Source { departing, there: Remote::new(&to), inbox, engine: Handle::current() }
+    }
+
+    fn name(&self) -> &str {
+        &self.departing.guest.spec().name
+    }
+
+    fn path(&self, what: &str) -> String {
+        format!("/v1/guest-arrivals/{}/{}{what}", self.name(), self.departing.ticket)
+    }
+
+    /// Lets the other fabric check and prepare the guest; returns the socket for its memory. Nothing has changed here
+    /// if it fails.
+    pub fn prepare(&self) -> Result<PathBuf, MigrationError> {
+        let Departing { guest, ports, ticket, .. } = &self.departing;
+        if let Some(why) = ports.iter().find_map(check::stays) {
+            return Err(MigrationError::Ended(why));
+        }
+        let mut monitor = guest.monitor()?;
+        let status = monitor.status()?;
+        if status != "running" {
+            return Err(MigrationError::State(status));
+        }
+        let folder = guest.console().parent().map(PathBuf::from).unwrap_or_default();
+        let facts = Facts::read(&folder).map_err(MigrationError::Facts)?;
+        let arrival = GuestArrival {
+            name: self.name().into(),
+            ticket: ticket.clone(),
+            machine: monitor.machine()?,
+            qemu: facts.qemu,
+            accelerator: facts.accelerator,
+            processor: facts.processor,
+            memory: facts.memory,
+            processors: facts.processors,
+            kernel: facts.kernel,
+            initrd: facts.initrd,
+            command_line: facts.command_line,
+            macs: facts.macs,
+            ports: ports.clone(),
+        };
+        let body = serde_json::to_value(&arrival).unwrap_or_default();
+        let view: ArrivalView = self.there.ask(("POST", "/v1/guest-arrivals"), &body, PREPARE)?;
+        Ok(view.stream.into())
+    }
+
+    /// Migrates a guest that the other fabric has prepared, and records the outcome.
+    pub fn run(self, stream: PathBuf) {
+        let outcome = match self.copy(stream) {
+            Ok(()) => self.activate(),
+            Err(error) => {
+                self.give_up(&error);
+                Outcome::Stays
+            }
+        };
+        self.end(outcome);
+    }
+
+    /// Ends a migration that could not be prepared.
+    pub fn abandon(self, error: &MigrationError) {
+        self.departing.progress.fail(error);
+        // It may have prepared it, and its answer was lost.
+        let _ = self.there.ask::<Value>(("DELETE", &self.path("")), &Value::Null, ANSWER);
+        self.end(Outcome::Stays);
+    }
+
+    /// Ends a migration that a former process led.
+    pub fn resolve(self, error: &MigrationError) {
+        let outcome = self.settle(error);
+        self.end(outcome);
+    }
+
+    fn end(&self, outcome: Outcome) {
+        let (name, ticket) = (self.name().to_string(), self.departing.ticket.clone());
+        let ask = |answer| Ask::Migration(MigrationAsk::Departed(name, ticket, outcome, answer));
+        // Without the engine, the fabric is going down.
+        let _ = self.engine.block_on(self.inbox.ask(ask));
+    }
+
+    /// Copies the guest's memory, and stops the guest.
+    fn copy(&self, stream: PathBuf) -> Result<(), MigrationError> {
+        let Departing { guest, progress, bandwidth, .. } = &self.departing;
+        let mut monitor = guest.monitor()?;
+        let way = UnixStream::connect(stream).map_err(MigrationError::Way)?;
+        monitor.give(WAY, way.as_fd())?;
+        drop(way);
+        let on = |name: &str| json!({ "capability": name, "state": true });
+        let capabilities = [on("pause-before-switchover"), on("auto-converge")];
+        monitor.ask("migrate-set-capabilities", &json!({ "capabilities": capabilities }))?;
+        let pace = json!({
+            "max-bandwidth": bandwidth.unwrap_or(UNLIMITED),
+            "downtime-limit": DOWNTIME_MS,
+        });
+        monitor.ask("migrate-set-parameters", &pace)?;
+        progress.enter("copying");
+        monitor.ask("migrate", &json!({ "uri": format!("fd:{WAY}") }))?;
+        self.until(&mut monitor, "pre-switchover")?;
+        // From here on the guest stands still, until it goes on here or there.
+        progress.enter("stopping");
+        if progress.is_cancelled() {
+            return Err(MigrationError::Cancelled);
+        }
+        // What is left is sent as fast as possible.
+        monitor.ask("migrate-set-parameters", &json!({ "max-bandwidth": UNLIMITED }))?;
+        monitor.ask("migrate-continue", &json!({ "state": "pre-switchover" }))?;
+        self.until(&mut monitor, "completed")
+    }
+
+    /// Waits until QEMU's migration has this status.
+    fn until(&self, monitor: &mut Monitor, wanted: &str) -> Result<(), MigrationError> {
+        let progress = &self.departing.progress;
+        loop {
+            let state = monitor.ask("query-migrate", &json!({}))?;
+            {
+                let mut view = progress.lock();
+                let ram = &state["ram"];
+                let number = |value: &Value, before: u64| value.as_u64().unwrap_or(before);
+                view.transferred = number(&ram["transferred"], view.transferred);
+                view.remaining = number(&ram["remaining"], view.remaining);
+                view.total = number(&ram["total"], view.total);
+                view.rounds = number(&ram["dirty-sync-count"], view.rounds);
+                view.downtime = number(&state["downtime"], view.downtime);
+            }
+            match state["status"].as_str().unwrap_or_default() {
+                status if status == wanted => return Ok(()),
+                status @ ("failed" | "cancelled" | "completed") => {
+                    let why = state["error-desc"].as_str().unwrap_or("the other QEMU is gone, or refuses it");
+                    return Err(MigrationError::Ended(format!("{status}: {why}")));
+                }
+                _ if progress.is_cancelled() && wanted != "completed" => {
+                    return Err(MigrationError::Cancelled);
+                }
+                _ => std::thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// Asks the other fabric, once, to let the guest go on there.
+    fn activate(&self) -> Outcome {
+        self.departing.progress.enter("activating");
+        let path = self.path("/activate");
+        match self.there.ask::<Value>(("POST", &path), &Value::Null, ACTIVATE) {
+            Ok(_) => {
+                self.departing.progress.enter("done");
+                Outcome::Gone
+            }
+            Err(error) => self.settle(&error.into()),
+        }
+    }
+
+    /// Finds out whether the other fabric has activated the guest, and lets it go on here if it has not and never will.
+    /// It stands still for as long as that is not known.
+    fn settle(&self, error: &MigrationError) -> Outcome {
+        let Departing { guest, progress, .. } = &self.departing;
+        progress.enter("asking");
+        loop {
+            match self.activated() {
+                Ok(true) => {
+                    progress.enter("done");
+                    return Outcome::Gone;
+                }
+                Ok(false) => {
+                    self.give_up(error);
+                    return Outcome::Stays;
+                }
+                Err(unknown) => tracing::warn!(guest = self.name(), %unknown, "whether it runs there"),
+            }
+            if guest.ended().is_some() {
+                progress.fail(error);
+                return Outcome::Stays;
+            }
+            std::thread::sleep(ASK_AGAIN);
+        }
+    }
+
+    /// Whether the other fabric has activated the guest; if not, it never will.
+    fn activated(&self) -> Result<bool, RemoteError> {
+        match self.there.ask::<Value>(("DELETE", &self.path("")), &Value::Null, ANSWER) {
+            Ok(_) => Ok(false),
+            Err(error) if error.is_unknown() => Ok(false),
+            // It is being activated, or was.
+            Err(error) if error.is_refusal() => {
+                let view: ArrivalView = self.there.ask(("GET", &self.path("")), &Value::Null, ANSWER)?;
+                if view.state == "active" { Ok(true) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets the guest go on here. The other fabric has not been asked to activate it, or never will.
+    fn give_up(&self, error: &MigrationError) {
+        if let Err(why) = self.go_on() {
+            tracing::error!(guest = self.name(), %why, "it does not go on");
+        }
+        // If it does not answer now, it gives the guest up by itself.
+        let view = self.there.ask::<ArrivalView>(("GET", &self.path("")), &Value::Null, ANSWER);
+        let _ = self.there.ask::<Value>(("DELETE", &self.path("")), &Value::Null, ANSWER);
+        match (error, view) {
+            // The cause may be there, and be seen here as a broken connection.
+            (MigrationError::Ended(what), Ok(view)) if !view.reason.is_empty() => {
+                let both = format!("{what}; there: {}", view.reason);
+                self.departing.progress.fail(&MigrationError::Ended(both));
+            }
+            _ => self.departing.progress.fail(error),
+        }
+    }
+
+    fn go_on(&self) -> Result<(), MigrationError> {
+        let mut monitor = self.departing.guest.monitor()?;
+        let end = Instant::now() + RECOVER;
+        loop {
+            let state = monitor.ask("query-migrate", &json!({}))?;
+            match state["status"].as_str().unwrap_or_default() {
+                "" | "none" | "completed" | "failed" | "cancelled" => break,
+                status if Instant::now() >= end => return Err(MigrationError::State(status.into())),
+                "cancelling" => {}
+                // Refused if it has just ended.
+                _ => _ = monitor.ask("migrate_cancel", &json!({})),
+            }
+            std::thread::sleep(POLL);
+        }
+        while monitor.status()? != "running" {
+            if Instant::now() >= end {
+                return Err(MigrationError::State(monitor.status()?));
+            }
+            monitor.ask("cont", &json!({}))?;
+        }
+        Ok(())
+    }
+}
