@@ -21,6 +21,7 @@ pub mod keeper;
 pub mod kinds;
 mod lookups;
 pub mod open;
+mod output_log;
 mod pages;
 mod placement;
 mod programs;
