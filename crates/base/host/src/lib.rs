@@ -90,7 +90,7 @@ pub use memory::{
     memfd_in, memfd_of, resident, stitch,
 };
 pub use namespace::{create_namespace, end_processes, enter_namespace, is_in_namespace, remove_namespace};
-pub use own_file::{OwnFile, check_own_folder, open_own};
+pub use own_file::{OwnFile, check_own_folder, check_own_path, open_own};
 pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };

@@ -1,6 +1,7 @@
 //! Text that others wrote, made safe to show: on a terminal, in a log, in a drawing.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 /// A text without characters that act on a terminal or change the order of the text around them: each becomes an
 /// escape sequence of Rust's, such as `\n`, `\u{1b}` or `\u{202e}`. A text that was escaped before stays as it is.
@@ -14,6 +15,27 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// As [`printable`], for a text of several lines: line feeds and tabs stay.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| is_plain(letter) || matches!(letter, '\n' | '\t'))
+}
+
+/// As [`printable`], for JSON, which stays the same value: letters become JSON's own escape sequences, such as
+/// `\u009b`. Line feeds, which are between values alone, stay.
+pub fn printable_json(json: &str) -> Cow<'_, str> {
+    let is_plain = |letter| is_plain(letter) || letter == '\n';
+    if json.chars().all(is_plain) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for letter in json.chars() {
+        if is_plain(letter) {
+            out.push(letter);
+            continue;
+        }
+        for unit in letter.encode_utf16(&mut [0; 2]) {
+            // Writing to a string does not fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// As [`printable`], for the text and the attributes of XML: characters with a meaning there become entities. None that
@@ -87,6 +109,17 @@ mod tests {
         assert_eq!(printable_xml("<a & \"b\" 'c'>\n"), "&lt;a &amp; &quot;b&quot; &apos;c&apos;&gt;\\n");
         assert_eq!(printable_xml("\u{202e}</text><script>"), "\\u{202e}&lt;/text&gt;&lt;script&gt;");
         assert_eq!(printable_xml("\0\u{fffe}\u{ffff}"), "\\0\\u{fffe}\\u{ffff}");
+    }
+
+    #[test]
+    fn json_stays_the_same_value() {
+        let text = "a\u{1b}[2J\u{9b}2J\u{7f}\u{202e}\u{e0041}\u{2028}Größe \"\\\n";
+        let json = serde_json::to_string(text).unwrap() + "\n";
+        let shown = printable_json(&json);
+        assert!(shown.chars().all(|letter| is_plain(letter) || letter == '\n'), "{shown}");
+        assert!(shown.contains("\\u009b2J\\u007f\\u202e\\udb40\\udc41\\u2028Größe"), "{shown}");
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        assert!(matches!(printable_json("{\"a\":\"ß\"}\n"), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use crate::arguments::{Exec, StackKind, Target};
 use crate::fail::Fail;
+use crate::ring_wait;
 use crate::target::peer_socket;
+use crate::text;
 use ringway_exec::{
-    Cidr, Direct, Emulated, Ended, ExecError, LaunchError, Linux, Mode, Options, Prepared, RingDevice,
+    Cidr, Direct, Emulated, Ended, ExecError, LaunchError, Linux, Mode, Options, Prepared, RingRequest,
     Settings, TapDevice, TapSettings, algorithm, prepare, sysctl,
 };
 use ringway_host::wait_readable;
@@ -111,11 +113,19 @@ fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Fail> 
     let ended = match network {
         Network::VhostUser(_) => prepared.run_connected(),
         Network::Port(path) => {
-            let device = match mode {
-                Mode::Linux => RingDevice::connect_whole(&path),
-                Mode::Native | Mode::Kernel => RingDevice::connect(&path),
+            let asked = match mode {
+                Mode::Linux => RingRequest::whole(&path),
+                Mode::Native | Mode::Kernel => RingRequest::new(&path),
             };
-            prepared.run(device.map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?)
+            let failed = |error| Fail::Failed(format!("{}: {error}", path.display()));
+            let (asked, signals) = (asked.map_err(failed)?, prepared.ending().map_err(Fail::because)?);
+            let is_here = ring_wait::comes(&path, asked.as_fd(), signals.as_fd())?;
+            if let Some(signal) = (!is_here).then(|| signals.next()).flatten() {
+                text::note(&ring_wait::ended(&path));
+                return Ok(Ended::Signal(signal.number));
+            }
+            drop(signals);
+            prepared.run(asked.device().map_err(failed)?)
         }
         Network::Host { tap, link, _number } => {
             let device = TapDevice::open(&tap).map_err(|error| {
@@ -275,7 +285,8 @@ fn profile(text: &str) -> Result<(ringway_exec::Profile, u64), Fail> {
 fn settings(exec: &Exec) -> Result<(Settings, Vec<(String, String)>), Fail> {
     let mut all = Vec::new();
     for text in &exec.sysctl {
-        let Some((name, value)) = text.split_once('=') else {
+        let pair = text.split_once('=').filter(|(name, _)| !name.trim().is_empty());
+        let Some((name, value)) = pair else {
             let text = text.escape_debug();
             return Err(Fail::Failed(format!("--sysctl: \"{text}\" is not NAME=VALUE")));
         };

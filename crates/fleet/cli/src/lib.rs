@@ -21,6 +21,7 @@ mod click;
 mod click_tools;
 mod client;
 mod doctor;
+mod empty_values;
 mod exec;
 mod fail;
 mod function;
@@ -40,6 +41,7 @@ mod port;
 mod profile;
 mod program;
 mod ps;
+mod ring_wait;
 mod run_data;
 mod run_function;
 mod show;
@@ -101,7 +103,8 @@ pub fn main(kinds: Kinds) -> ExitCode {
     if words.last().is_some_and(|word| word == "run-function") && matches!(words.len(), 1 | 3) {
         return exit(run_function::run(), false);
     }
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| advice::explain(&error, &words));
+    let arguments = empty_values::check(&words).and_then(|()| Arguments::try_parse());
+    let arguments = arguments.unwrap_or_else(|error| advice::explain(&error, &words));
     let json = arguments.json;
     match catch_unwind(AssertUnwindSafe(|| run(arguments))) {
         Ok(result) => exit(result, json),

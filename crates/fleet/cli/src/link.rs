@@ -48,7 +48,8 @@ pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fai
 
 /// Parses `KEY=VALUE`, `KEY=@FILE` or `KEY=`.
 fn setting(text: &str) -> Result<(String, Option<String>), Fail> {
-    let Some((key, value)) = text.split_once('=') else {
+    let pair = text.split_once('=').filter(|(key, _)| !key.trim().is_empty());
+    let Some((key, value)) = pair else {
         let what = format!("\"{}\" is not a setting; write KEY=VALUE", text.escape_debug());
         return Err(Fail::Failed(what));
     };

@@ -1,9 +1,9 @@
 //! Logging: text for people, or JSON if requested.
 
 use crate::arguments::Log;
-use ringway_spec::printable;
+use ringway_spec::{printable, printable_json};
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{FormatFields, Writer, debug_fn};
@@ -18,7 +18,22 @@ pub fn start(log: Log) {
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
     match log {
         Log::Text | Log::Warnings => base.fmt_fields(fields()).with_ansi(colour).init(),
-        Log::Json => base.json().init(),
+        Log::Json => base.json().with_writer(|| Printable(std::io::stderr())).init(),
+    }
+}
+
+/// Writes JSON without characters that a terminal would obey.
+struct Printable<W>(W);
+
+impl<W: Write> Write for Printable<W> {
+    /// A whole event: its letters are not divided.
+    fn write(&mut self, json: &[u8]) -> io::Result<usize> {
+        self.0.write_all(printable_json(&String::from_utf8_lossy(json)).as_bytes())?;
+        Ok(json.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 
@@ -39,6 +54,7 @@ fn fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
 
 #[cfg(test)]
 mod tests {
+    use super::Printable;
     use std::io::{Result, Write};
     use std::sync::{Arc, Mutex};
 
@@ -68,5 +84,22 @@ mod tests {
         let escaped = "gone\\n INFO all is well\\u{1b}[2J\\u{202e}";
         let expected = format!("it said: {escaped} port=\"a\\nb\" error={escaped} number=7\n");
         assert!(text.ends_with(&expected) && text.lines().count() == 1, "{text}");
+    }
+    #[test]
+    fn an_event_in_json_is_printable_too() {
+        let written = Written::default();
+        let to = written.clone();
+        let log = tracing_subscriber::fmt().json().with_writer(move || Printable(to.clone()));
+        let reason = "gone\u{1b}[2J\u{9b}2J\u{202e}\u{7f}";
+        tracing::subscriber::with_default(
+            log.finish(),
+            || tracing::warn!(error = %reason, "it said: {reason}"),
+        );
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert!(text.is_ascii() && text.lines().count() == 1, "{text}");
+        assert!(!text.trim_end().contains(|letter: char| letter.is_control()), "{text}");
+        let event: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(event["fields"]["error"], reason);
+        assert_eq!(event["fields"]["message"], format!("it said: {reason}"));
     }
 }

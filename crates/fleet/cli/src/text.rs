@@ -2,7 +2,8 @@
 
 use crate::fail::Fail;
 use anstyle::{AnsiColor, Style};
-use ringway_spec::{printable, printable_lines};
+use ringway_spec::{printable, printable_json, printable_lines};
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::panic::resume_unwind;
 use std::time::Duration;
@@ -44,10 +45,20 @@ pub fn json<T: serde::Serialize>(value: &T) {
     println!("{}", to_json(value));
 }
 
-/// One line of JSON.
+/// Prints to standard error.
+pub fn complain(arguments: std::fmt::Arguments<'_>) {
+    anstream::eprint!("{}", printable_lines(&arguments.to_string()));
+}
+
+/// One line of JSON, without characters that a terminal would obey.
 pub fn to_json<T: serde::Serialize>(value: &T) -> String {
     // Serialization fails only for maps whose keys are not strings.
-    serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\":{:?}}}", error.to_string()))
+    let json = serde_json::to_string(value);
+    let json = json.unwrap_or_else(|error| format!("{{\"error\":{:?}}}", error.to_string()));
+    match printable_json(&json) {
+        Cow::Borrowed(_) => json,
+        Cow::Owned(escaped) => escaped,
+    }
 }
 
 /// Prints what passed between two samples, `interval` seconds apart, `count` times or without end; on a terminal each

@@ -11,7 +11,8 @@ use ringway_host::read_file;
 use ringway_vmm::LARGEST_IMAGE;
 use serde_json::Value;
 use std::ffi::OsString;
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -81,8 +82,11 @@ fn write(file: &Path, bytes: &[u8]) -> Result<(), Fail> {
         std::fs::create_dir_all(folder).map_err(because)?;
     }
     let mut new: OsString = file.into();
-    new.push(".new");
-    std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, file)).map_err(because)
+    new.push(format!(".{}", std::process::id()));
+    // A file of that name is another's, and stays; a link there is not followed.
+    let mut out = File::create_new(&new).map_err(|error| Fail::because(in_file(Path::new(&new), error)))?;
+    let written = out.write_all(bytes).and_then(|()| std::fs::rename(&new, file));
+    written.inspect_err(|_| drop(std::fs::remove_file(&new))).map_err(because)
 }
 
 /// The user's cargo, or rustc: that of the toolchain that the folder chooses.
@@ -248,6 +252,26 @@ mod tests {
             }],
         });
         Package::read("/p/Cargo.toml".into(), &metadata)
+    }
+
+    /// Attack: a link in a folder where others can write, to a file that root must not write.
+    #[test]
+    fn an_image_is_written_through_no_link() {
+        let folder = std::env::temp_dir().join(format!("ringway-tiny-write-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (file, precious) = (folder.join("web.tiny"), folder.join("precious"));
+        let others = [".new".into(), format!(".{}", std::process::id())].map(|end| format!("web.tiny{end}"));
+        std::fs::write(&precious, "precious").unwrap();
+        let [old, new] = others.map(|name| folder.join(name));
+        std::os::unix::fs::symlink(&precious, &new).unwrap();
+        assert!(write(&file, b"image").is_err() && new.is_symlink(), "it is another's");
+        std::fs::remove_file(&new).unwrap();
+        std::os::unix::fs::symlink(&precious, &old).unwrap();
+        write(&file, b"image").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"image");
+        assert_eq!(std::fs::read(&precious).unwrap(), b"precious");
+        assert!(!new.exists());
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

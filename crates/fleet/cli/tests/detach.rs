@@ -35,6 +35,25 @@ fn a_log_that_is_a_link_is_not_written() {
     assert!(lab.log().contains("up"), "{}", lab.log());
 }
 
+/// Attack: the owner of a folder above the run directory, who would put one with links in its place.
+#[test]
+fn a_run_directory_below_a_folder_of_another_user_is_refused_with_its_place() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let lab = Lab::new("detach-above", "");
+    let above = lab.folder.join("par");
+    std::fs::create_dir(&above).unwrap();
+    std::os::unix::fs::chown(&above, Some(65_534), None).unwrap();
+    lab.write(&format!("run = \"{}\"\n{FABRIC}", above.join("sw").display()));
+    for words in [&["check", "lab.toml"][..], &["up", "lab.toml"], &["up", "lab.toml", "--detach"]] {
+        let (code, why) = lab.fails(words);
+        let reason = format!("{} belongs to user 65534", above.display());
+        assert!(code == 3 && why.contains(&reason) && why.contains("lab.toml:3:7"), "{words:?}: {why}");
+    }
+    assert_eq!(std::fs::read_dir(&above).unwrap().count(), 0, "nothing was made there");
+}
+
 /// Its error is on standard error, and nothing else of its log.
 #[test]
 fn a_fabric_that_does_not_come_up_says_why() {

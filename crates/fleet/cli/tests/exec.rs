@@ -58,6 +58,7 @@ fn wrong_words_are_explained() {
     fails(&["--port", "/no/socket"], 1, "--port needs an address: --address 10.0.0.2/24");
     fails(&["--cc", "vegas"], 1, "there is no \"vegas\"; use bbr, bbr3, cubic, reno or dctcp");
     fails(&["--sysctl", "tcp_sack"], 1, "\"tcp_sack\" is not NAME=VALUE");
+    fails(&["--sysctl", "=1"], 1, "\"=1\" is not NAME=VALUE");
     fails(&["--sysctl", "net.ipv4.tcp_sack=9"], 1, "\"9\" is not a number up to 1");
     fails(&["--link", "lost=1%"], 1, "\"lost=1%\" is not KEY=VALUE with a key of rate");
     fails(&["--link", "loss=two"], 1, "--link: `loss`");

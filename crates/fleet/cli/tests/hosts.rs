@@ -5,7 +5,7 @@
 use crate::lab::net::can_create_taps;
 use crate::lab::{Lab, Running, until};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const FILE: &str = "
@@ -178,6 +178,41 @@ fn what_a_killed_fabric_left_is_removed_when_it_comes_up_again() {
     assert!(!lab.folder.join("run/lab/hosts").exists());
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     assert!(!mounts.contains(lab.folder.to_str().unwrap()), "{mounts}");
+}
+
+/// Attack: a program that writes without an end, and one that writes escape sequences of terminals.
+#[test]
+fn output_of_a_host_is_bounded_escaped_and_goes_on_with_another_control() {
+    if !can_create_taps() {
+        return;
+    }
+    let odd = "printf '\\\\302\\\\2332J\\\\342\\\\200\\\\256\\\\033[m\\\\n'";
+    let file = format!("[switch.s]\n[host.h1]\nrun = [\"yes\"]\n[host.h2]\nrun = [\"{odd}\"]\n");
+    let lab = Lab::new("hosts-output", &file);
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let log = lab.folder.join("run/lab/hosts/h1/programs.log");
+    let len = |path: &Path| std::fs::metadata(path).map_or(0, |seen| seen.len());
+    const MOST: u64 = 4 << 20;
+    until("the log began anew", || len(&log.with_extension("log.1")) == MOST);
+    until("h2 has written", || !lab.run(&["host", "logs", "h2"]).stdout.is_empty());
+    assert_eq!(lab.ok(&["host", "logs", "h2", "--json"]), "\"\\u009b2J\\u202e\\u001b[m\"\n");
+
+    let yes = program(&lab, "h1", 0)["pid"].as_u64().unwrap();
+    let control = crate::lab::api::fabric(&lab)["pid"].as_u64().unwrap();
+    crate::lab::api::kill(control);
+    until("another one goes on", || {
+        let output = lab.run(&["host", "list", "--json"]);
+        output.status.success() && crate::lab::api::fabric(&lab)["pid"].as_u64() != Some(control)
+    });
+    assert_eq!(program(&lab, "h1", 0)["pid"], yes);
+    let before = (len(&log), std::fs::metadata(&log).unwrap().modified().unwrap());
+    until("its output is read on", || {
+        let seen = std::fs::metadata(&log).unwrap();
+        assert!(seen.len() <= MOST);
+        (seen.len(), seen.modified().unwrap()) != before
+    });
+    lab.ok(&["down"]);
+    assert!(!lives(yes) && !lab.folder.join("run/lab").exists());
 }
 
 /// What a topology left in the folder of run directories.

@@ -106,6 +106,7 @@ fn wrong_values_change_nothing() {
     let wrong = |words: &[&str]| lab.fails(&[&["link", "set"], words].concat());
     let (code, words) = wrong(&["wan", "mtu=1500", "delay=soon"]);
     assert!(code == 1 && words.contains("`delay`: ") && words.contains("soon"), "{words}");
+    assert!(wrong(&["wan", "=1"]).1.contains("\"=1\" is not a setting; write KEY=VALUE"));
     let (_, words) = wrong(&["wan", "dely=5ms"]);
     assert!(words.contains("a link has no setting `dely`; did you mean `delay`?"), "{words}");
     let (_, words) = wrong(&["wan", "limit=1BDP"]);

@@ -198,4 +198,11 @@ fn hosts_are_drained_cordoned_and_opened_again() {
     lab.ok(&["place", "load", "a", "--cpu", "10"]);
     assert!(!lab.ok(&["place", "events"]).contains(" load "));
     assert!(lab.ok(&["place", "events", "--all"]).contains(" load "));
+    // Nor are the rates of a fabric's ports, which are facts of its host. Other facts are.
+    lab.ok(&["place", "fact", "a", "port_left_mbps", "7"]);
+    assert!(!lab.ok(&["place", "events"]).contains(" fact "));
+    assert!(lab.ok(&["place", "events", "--all"]).contains("a/port_left_mbps"));
+    lab.ok(&["place", "fact", "a", "heat", "7"]);
+    let events = lab.ok(&["place", "events"]);
+    assert!(events.contains(" fact ") && events.contains("a/heat") && !events.contains("_mbps"), "{events}");
 }

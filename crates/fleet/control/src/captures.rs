@@ -9,13 +9,14 @@ use ringway_fabric::MessageStream;
 use ringway_fabric::capture::CAPTURES;
 use ringway_fabric::proto::Capture;
 use ringway_host::listener::Listener;
+use ringway_spec::LineLimit;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// Longest request in bytes.
@@ -24,6 +25,9 @@ const LONGEST: usize = 1 << 20;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delay after a temporary error, such as a lack of file descriptors.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Attack: clients that use up what there is of descriptors or threads. Lines about that within a period.
+const REPORTED: u32 = 20;
+const REPORT_PERIOD: Duration = Duration::from_secs(60);
 
 /// What a client wants to capture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -57,12 +61,18 @@ pub struct Begun {
 pub async fn serve(listener: Listener, inbox: Inbox) -> io::Result<()> {
     let mut listener = Watched::new(listener)?;
     let clients = Arc::new(AtomicUsize::new(0));
+    let mut limit = LineLimit::new(REPORTED, REPORT_PERIOD);
+    let mut report = |error: &dyn std::fmt::Display| {
+        if let Some(suppressed) = limit.take(Instant::now()) {
+            tracing::warn!(%error, suppressed, "a client can't capture");
+        }
+    };
     loop {
         let accepted = listener.until(|listener| listener.accept().map_err(io::Error::other)).await;
         let socket = match accepted {
             Ok(socket) => socket,
             Err(error) => {
-                tracing::warn!(%error, "a client can't capture");
+                report(&error);
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
@@ -81,7 +91,7 @@ pub async fn serve(listener: Listener, inbox: Inbox) -> io::Result<()> {
         };
         if let Err(error) = std::thread::Builder::new().name("capture".into()).spawn(client) {
             clients.fetch_sub(1, Relaxed);
-            tracing::warn!(%error, "a client can't capture");
+            report(&error);
         }
     }
 }

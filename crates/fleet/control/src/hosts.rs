@@ -2,6 +2,7 @@
 
 use crate::file::Fabric;
 use crate::keeper::{Keeper, NO_DESCRIPTORS, Outliving, StoredEntry};
+use crate::output_log;
 use ringway_host::{
     HostError, create_namespace, end_processes, enter_namespace, is_in_namespace, remove_namespace,
 };
@@ -9,9 +10,9 @@ use ringway_spec::Host;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::fs::{DirBuilder, File};
+use std::io::{self, PipeReader, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ const OUTPUT: &str = "programs.log";
 /// How long a program may take to end when it is asked to.
 const STOP_TIMEOUT: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(5);
+/// Time between two attempts to write a log that can't be written.
+const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why an operation on a host failed.
 #[derive(Debug, thiserror::Error)]
@@ -150,7 +153,7 @@ impl Program {
     }
 
     /// Starts it in a namespace, on a thread that waits until it ends. Does nothing if it was cancelled.
-    fn start(&self, namespace: Arc<File>, output: File) {
+    fn start(&self, namespace: Arc<File>, output: OwnedFd) {
         {
             let mut state = self.lock();
             if *state != ProgramState::Waiting {
@@ -172,7 +175,7 @@ impl Program {
     }
 
     /// Runs it until it ends; returns its exit status in words.
-    fn run(&self, output: File) -> io::Result<String> {
+    fn run(&self, output: OwnedFd) -> io::Result<String> {
         let errors = output.try_clone()?;
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &self.command]).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
@@ -193,6 +196,48 @@ impl Program {
 
     fn has_ended(&self) -> bool {
         matches!(self.state(), ProgramState::Ended(_))
+    }
+}
+
+/// The pipe that all programs of a host write to, whose content a thread copies to a log. What is left of a program
+/// that has ended may write to it still.
+struct Output {
+    reader: OwnedFd,
+    writer: OwnedFd,
+}
+
+impl Output {
+    /// The pipe of a former `control`, or a new one.
+    fn begin(kept: Vec<OwnedFd>, log: PathBuf) -> io::Result<Output> {
+        let [reader, writer]: [OwnedFd; 2] = match kept.try_into() {
+            Ok(kept) => kept,
+            Err(_) => {
+                let (reader, writer) = io::pipe()?;
+                [reader.into(), writer.into()]
+            }
+        };
+        let from = PipeReader::from(reader.try_clone()?);
+        std::thread::Builder::new().name("host-log".into()).spawn(move || copy_output(from, &log))?;
+        Ok(Output { reader, writer })
+    }
+
+    fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.reader.as_fd(), self.writer.as_fd()]
+    }
+}
+
+/// Copies output to a log until the host and its programs have ended. While that can't be written, the output is lost:
+/// programs do not wait for it.
+fn copy_output(mut output: PipeReader, log: &Path) {
+    let (mut is_told, mut lost) = (false, vec![0; 64 << 10]);
+    while let Err(error) = output_log::copy(&output, log, &Mutex::new(())) {
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::warn!(log = %log.display(), %error, "output of a host's programs is lost");
+        }
+        if matches!(output.read(&mut lost), Ok(0)) {
+            return;
+        }
+        std::thread::sleep(LOG_PAUSE);
     }
 }
 
@@ -240,6 +285,8 @@ struct Record {
     /// The namespace, which stays the same when the folder is renamed.
     namespace: Arc<File>,
     programs: Vec<Program>,
+    /// Where they write, once there are some.
+    output: Option<Output>,
     /// The last work on it.
     work: Work,
 }
@@ -247,6 +294,23 @@ struct Record {
 impl Record {
     fn is_at_work(&self) -> bool {
         self.work.has_changed().is_ok()
+    }
+
+    /// A file for the output of a program. An error says that the log can't be written.
+    fn new_output(&mut self) -> io::Result<OwnedFd> {
+        let log = self.folder.join(OUTPUT);
+        output_log::open(&log)?;
+        let output = match self.output.take() {
+            Some(output) => output,
+            None => Output::begin(Vec::new(), log)?,
+        };
+        self.output.insert(output).writer.try_clone()
+    }
+
+    /// Keeps which programs it has, and where they write, for the next `control`.
+    fn keep(&self, keeper: &Keeper, numbers: &[u64]) {
+        let output: Vec<BorrowedFd<'_>> = self.output.iter().flat_map(Output::descriptors).collect();
+        keeper.put_value(&kept_host(&self.name), &numbers, &output);
     }
 
     fn shown(&self, removed: bool) -> Shown<'_> {
@@ -324,13 +388,20 @@ impl Hosts {
             .zip(&numbers)
             .map(|(command, number)| Program::adopt(command, self.kept(&host.name, *number), found))
             .collect();
+        let output = match entry.descriptors {
+            // It had no programs, or a `control` that gave them the log itself.
+            none if none.is_empty() => None,
+            kept => Some(Output::begin(kept, folder.join(OUTPUT)).map_err(failed)?),
+        };
+        let name = host.name.clone();
+        let mut record = Record { name, folder, kept: kept.clone(), namespace, programs, output, work };
         // `control` was killed before it started them.
-        for program in programs.iter().filter(|program| program.state() == ProgramState::Waiting) {
-            let output =
-                OpenOptions::new().create(true).append(true).open(folder.join(OUTPUT)).map_err(failed)?;
-            program.start(namespace.clone(), output);
+        for program in record.programs.clone() {
+            if program.state() == ProgramState::Waiting {
+                program.start(record.namespace.clone(), record.new_output().map_err(failed)?);
+            }
         }
-        let record = Record { name: host.name.clone(), folder, kept, namespace, programs, work };
+        record.keep(&self.keeper, &numbers);
         self.records.insert(host.name.clone(), record);
         Ok(())
     }
@@ -361,31 +432,31 @@ impl Hosts {
         create_namespace(&kept).map_err(|error| HostFailure::Namespace(name.into(), error))?;
         let namespace = Arc::new(File::open(&kept).map_err(failed)?);
         let (_, work) = watch::channel(());
-        let record = Record { name: name.into(), folder, kept, namespace, programs: Vec::new(), work };
-        self.records.insert(name.into(), record);
-        self.keeper.put(&kept_host(name), "[]", NO_DESCRIPTORS);
+        let (name, programs) = (name.to_string(), Vec::new());
+        let record = Record { name: name.clone(), folder, kept, namespace, programs, output: None, work };
+        self.keeper.put(&kept_host(&name), "[]", NO_DESCRIPTORS);
+        self.records.insert(name, record);
         Ok(())
     }
 
     /// Starts these programs of a host; if it has other ones, once all processes in it have ended.
     pub fn run(&mut self, host: &Host) -> Result<(), HostFailure> {
-        let Some(record) = self.records.get(&host.name) else { return Ok(()) };
+        let Some(record) = self.records.get_mut(&host.name) else { return Ok(()) };
         let path = record.folder.join(OUTPUT);
         // An error leaves the programs as they are.
-        let open = |_: &String| OpenOptions::new().create(true).append(true).open(&path);
-        let outputs: Vec<File> = host
+        let outputs: Vec<OwnedFd> = host
             .programs
             .iter()
-            .map(open)
+            .map(|_| record.new_output())
             .collect::<io::Result<_>>()
-            .map_err(|error| HostFailure::Folder(host.name.clone(), path.clone(), error))?;
+            .map_err(|error| HostFailure::Folder(host.name.clone(), path, error))?;
         let numbers: Vec<u64> = (self.next..).take(host.programs.len()).collect();
         self.next += numbers.len() as u64;
         let commands = host.programs.iter().zip(&numbers);
         let new: Vec<Program> =
             commands.map(|(command, number)| Program::new(command, self.kept(&host.name, *number))).collect();
-        self.keeper.put_value(&kept_host(&host.name), &numbers, NO_DESCRIPTORS);
         let Some(record) = self.records.get_mut(&host.name) else { return Ok(()) };
+        record.keep(&self.keeper, &numbers);
         let old = std::mem::replace(&mut record.programs, new.clone());
         old.iter().for_each(Program::cancel);
         let namespace = record.namespace.clone();
@@ -412,6 +483,8 @@ impl Hosts {
         let Some(mut record) = self.records.remove(name) else { return };
         record.programs.iter().for_each(Program::cancel);
         self.keeper.remove(&kept_host(name));
+        // Its log ends with its last program.
+        record.output = None;
         self.removed += 1;
         // Names have no dot.
         let aside = record.folder.with_extension(format!("stopping-{}", self.removed));

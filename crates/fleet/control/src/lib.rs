@@ -22,6 +22,7 @@ pub mod kinds;
 pub mod lookups;
 mod migration;
 pub mod open;
+mod output_log;
 mod pages;
 mod placement;
 mod programs;

@@ -2,16 +2,15 @@
 
 use crate::file::account;
 use crate::keeper::{Keeper, NO_DESCRIPTORS, Outliving, StoredEntry};
-use ringway_host::{EventFd, wait_readable};
+use crate::output_log::{self, before};
+use ringway_host::EventFd;
 use ringway_spec::{ExecProgram, Restart};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::pipe::{SpliceFlags, splice};
 use rustix::process::{Pid, Signal, kill_process_group, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -37,10 +36,6 @@ const DELAYS: [Duration; 5] = [
 ];
 /// If it ran for this long, the next delay is the first again.
 const STABLE: Duration = Duration::from_secs(60);
-/// Bytes of a log; then the one before it is replaced by it. Attack: a program that writes without an end.
-const LOG: u64 = 4 << 20;
-/// Bytes that are copied to a log at once.
-const PIECE: usize = 64 << 10;
 /// `ENOENT` and `EACCES` of a shell.
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
@@ -320,11 +315,6 @@ fn arguments(program: &ExecProgram, socket: &Path) -> Vec<OsString> {
     words
 }
 
-/// Where the log goes that has become too long.
-fn before(log: &Path) -> PathBuf {
-    log.with_extension("log.1")
-}
-
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
@@ -477,8 +467,7 @@ impl Shared {
     fn copy_output(&self, output: PipeReader) {
         let (path, name, writes) = (self.log.clone(), self.program.name.clone(), self.writes.clone());
         let copied = move || {
-            let log = OpenOptions::new().create(true).write(true).truncate(false).open(&path);
-            if let Err(error) = log.and_then(|log| copy(&output, &log, &path, LOG, &writes)) {
+            if let Err(error) = output_log::copy(&output, &path, &writes) {
                 tracing::warn!(program = name, %error, "its output is lost");
             }
         };
@@ -548,27 +537,6 @@ impl Running {
     }
 }
 
-/// Copies a program's output to its log, which has `most` bytes at most. One that is full is kept beside it, and begins
-/// anew: who follows it reads on. What is not in the log yet stays in the pipe, for the next `control`.
-fn copy(output: &PipeReader, log: &File, path: &Path, most: u64, writes: &Mutex<()>) -> io::Result<()> {
-    loop {
-        wait_readable(&[output.as_fd()], None).map_err(io::Error::other)?;
-        let _writes = writes.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut len = log.metadata()?.len();
-        if len >= most {
-            std::fs::copy(path, before(path))?;
-            log.set_len(0)?;
-            len = 0;
-        }
-        let room = usize::try_from(most - len).unwrap_or(usize::MAX).min(PIECE);
-        match splice(output, None, log, Some(&mut len), room, SpliceFlags::NONBLOCK) {
-            Err(Errno::INTR | Errno::AGAIN) => {}
-            Ok(0) => return Ok(()),
-            count => _ = count?,
-        }
-    }
-}
-
 /// How a program ended, in words.
 fn explain(status: ExitStatus) -> String {
     match status.code() {
@@ -585,7 +553,6 @@ fn explain(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     fn program() -> ExecProgram {
         ExecProgram {
@@ -621,27 +588,6 @@ mod tests {
             --limit=nofile=64 --direct -- nginx -g";
         assert_eq!(words[..words.len() - 1].join(" "), expected);
         assert_eq!(words.last(), Some(&"daemon off;"));
-    }
-
-    #[test]
-    fn a_log_is_bounded_and_the_part_before_is_kept() {
-        let folder = std::env::temp_dir().join(format!("ringway-program-log-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("web.log");
-        let write = |text: &[u8]| {
-            let (output, mut input) = io::pipe().unwrap();
-            input.write_all(text).unwrap();
-            drop(input);
-            let log = OpenOptions::new().create(true).write(true).truncate(false).open(&path).unwrap();
-            copy(&output, &log, &path, 10, &Mutex::new(())).unwrap();
-        };
-        write(b"first\n");
-        assert_eq!(std::fs::read(&path).unwrap(), b"first\n");
-        // Another `control` goes on.
-        write(b"second\n");
-        assert_eq!(std::fs::read(before(&path)).unwrap(), b"first\nseco");
-        assert_eq!(std::fs::read(&path).unwrap(), b"nd\n");
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Programs that are shells in place of `ringway exec`: this process is a test's.

@@ -1,6 +1,6 @@
 //! The run directory of a fabric: its API socket, its lock, its ports' sockets, its guests' files.
 
-use ringway_host::{OwnFile, open_own, peer};
+use ringway_host::{OwnFile, check_own_path, open_own, peer};
 use rustix::fs::FlockOperation;
 use std::fs::{DirBuilder, DirEntry, File};
 use std::io::{self, Read, Seek, Write};
@@ -65,6 +65,14 @@ pub enum RunDirError {
         path: PathBuf,
         /// Its owner.
         owner: u32,
+    },
+    /// Another user could exchange the directory for another one.
+    #[error("run directory {path}: {error}; choose another one in [fabric], such as /run/ringway/NAME")]
+    Reachable {
+        /// The run directory.
+        path: PathBuf,
+        /// What of it the other user can change.
+        error: io::Error,
     },
     /// The system refused.
     #[error("{path}: {error}; choose a run directory that you may write to, in [fabric] or by RINGWAY_RUN")]
@@ -190,8 +198,10 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Creates the directory if it does not exist, and locks it.
+    /// Creates the directory if it does not exist, and locks it. What is in it is opened by its name from then on: a
+    /// directory that another user could exchange is refused.
     pub fn take(path: &Path) -> Result<RunDir, RunDirError> {
+        check_own_path(path).map_err(|error| RunDirError::Reachable { path: path.into(), error })?;
         let system = |error: io::Error| RunDirError::System { path: path.into(), error };
         let made = !path.exists();
         if let Some(base) = path.parent() {
@@ -300,6 +310,8 @@ impl Drop for RunDir {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
     use std::time::{Duration, Instant};
 
     #[test]
@@ -339,6 +351,41 @@ mod tests {
         assert!(third.path().join("lock").exists() && sockets.exists(), "they are the other's");
         drop(third);
         std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_run_directory_that_another_user_can_exchange_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not run: folders of another user need root");
+            return;
+        }
+        let above = std::env::temp_dir().join(format!("ringway-run-above-{}", std::process::id()));
+        let (run, precious) = (above.join("sw"), above.join("precious"));
+        let other = 65_534;
+        for (owner, mode, is_safe) in [
+            (0, 0o755, true),
+            (0, 0o1777, true),
+            (0, 0o777, false),
+            (other, 0o755, false),
+            (other, 0o1777, false),
+        ] {
+            std::fs::create_dir_all(&run).unwrap();
+            std::fs::write(&precious, "precious").unwrap();
+            std::os::unix::fs::chown(&above, Some(owner), None).unwrap();
+            std::fs::set_permissions(&above, std::fs::Permissions::from_mode(mode)).unwrap();
+            let taken = RunDir::take(&run);
+            let script =
+                "mv sw old && mkdir -p sw/hosts/h1 && ln -s ../../../precious sw/hosts/h1/programs.log";
+            let mut swap = std::process::Command::new("sh");
+            swap.args(["-c", script]).current_dir(&above).uid(other).gid(other);
+            let swapped = swap.stderr(std::process::Stdio::null()).status().unwrap().success();
+            assert_eq!((taken.is_ok(), !swapped), (is_safe, is_safe), "{owner} {mode:o}: {taken:?}");
+            if let Err(error) = taken {
+                assert!(matches!(error, RunDirError::Reachable { .. }), "{error}");
+                assert!(!above.join("old/lock").exists(), "nothing was made there");
+            }
+            std::fs::remove_dir_all(&above).unwrap();
+        }
     }
 
     #[test]

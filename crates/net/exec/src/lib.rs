@@ -29,5 +29,5 @@ pub use ringway_host::LaunchError;
 pub use ringway_link::Profile;
 pub use ringway_netstack::{Cidr, Settings};
 pub use ringway_sockets::query;
-pub use ringway_sockets::{Device, RingDevice, TapDevice, TapSettings};
+pub use ringway_sockets::{Device, RingDevice, RingRequest, TapDevice, TapSettings};
 pub use run::{Direct, Ended, ExecError, Mode, Options, Prepared, prepare};

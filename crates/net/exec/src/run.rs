@@ -324,6 +324,15 @@ pub(crate) fn files(options: &Options) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 impl Prepared {
+    /// The signals that ask this process to end, for a caller that waits for a device. One that is taken from it does
+    /// not reach the program.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn ending(&self) -> Result<SignalFd, ExecError> {
+        Ok(SignalFd::new(&ENDING)?)
+    }
+
     /// Runs the program on a device until it has ended. Then what it left running is ended too. With [`Mode::Linux`]
     /// the device must have no offloads.
     ///

@@ -49,6 +49,20 @@ fn a_trace_follows_bbr_through_its_states() {
     assert!(trace.points().windows(2).all(|pair| pair[0].time <= pair[1].time));
     assert!(trace.svg().starts_with("<svg ") && trace.svg().contains(">probe_bw</text>"));
     assert!(trace.svg().contains(">time since the first point ("), "it has a time axis");
+    // Each line has its name in the line's colour.
+    let svg = trace.svg();
+    let legends: Vec<(&str, &str)> = svg
+        .lines()
+        .filter_map(|line| {
+            let (colour, name) = line.split_once("fill=\"#")?.1.split_once("\">")?;
+            Some((colour, name.strip_suffix("</text>")?))
+        })
+        .collect();
+    for name in ["retransmissions", "timeouts"] {
+        let found = legends.iter().find(|(_, legend)| legend.contains(name));
+        let (colour, _) = found.unwrap_or_else(|| panic!("{name}: {legends:?}"));
+        assert!(svg.contains(&format!("stroke=\"#{colour}\"")), "{name}: {colour}");
+    }
     assert_eq!(trace.csv().lines().count(), 1 + trace.points().len());
 }
 

@@ -50,7 +50,8 @@ mod waiting;
 struct StackPage;
 
 pub use device::{
-    Device, DeviceError, LentRing, Pair, Received, RingDevice, Spans, StoredBytes, TapDevice, pair,
+    Device, DeviceError, LentRing, Pair, Received, RingDevice, RingRequest, Spans, StoredBytes, TapDevice,
+    pair,
 };
 pub use host::{Config, Host, pass};
 pub use mapped::Mapped;

@@ -1,5 +1,6 @@
 //! Rate limit of log lines per source.
 
+use ringway_spec::LineLimit;
 use std::time::{Duration, Instant};
 
 /// Largest number of log lines about one port in a [`PERIOD`]: about its peers' faults, and others. They are
@@ -11,20 +12,14 @@ const FAULTS: u32 = 20;
 const OTHERS: u32 = 40;
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// A limit on log lines within a window of time; suppressed lines are counted.
+/// A limit on log lines about a port.
 #[derive(Clone, Debug)]
-pub struct LogLimit {
-    lines: u32,
-    window: Duration,
-    since: Option<Instant>,
-    logged: u32,
-    suppressed: u64,
-}
+pub struct LogLimit(LineLimit);
 
 impl LogLimit {
     /// A limit of `lines` within each `window`.
     pub fn new(lines: u32, window: Duration) -> LogLimit {
-        LogLimit { lines, window, since: None, logged: 0, suppressed: 0 }
+        LogLimit(LineLimit::new(lines, window))
     }
 
     /// The limit of a port, except for lines about faults.
@@ -37,25 +32,14 @@ impl LogLimit {
         LogLimit::new(FAULTS, PERIOD)
     }
 
-    /// Whether a line may be logged at `now`. If so, returns the number of lines suppressed in the previous window,
-    /// to be logged first.
+    /// As [`LineLimit::take`].
     pub fn take(&mut self, now: Instant) -> Option<u64> {
-        let mut before = 0;
-        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= self.window) {
-            before = self.suppressed();
-            (self.since, self.logged) = (Some(now), 0);
-        }
-        if self.logged == self.lines {
-            self.suppressed += 1;
-            return None;
-        }
-        self.logged += 1;
-        Some(before)
+        self.0.take(now)
     }
 
-    /// Lines that were suppressed and not yet reported; they count as reported then.
+    /// As [`LineLimit::suppressed`].
     pub fn suppressed(&mut self) -> u64 {
-        std::mem::take(&mut self.suppressed)
+        self.0.suppressed()
     }
 
     /// Whether a line about `port` may be logged now. Logs how many were suppressed before.

@@ -255,6 +255,15 @@ impl<'t> Section<'t> {
 
     /// The strings of the list at `key`; `None` if there is none, or it is not a list.
     pub fn strings(&mut self, key: &'static str, example: &str) -> Option<Vec<String>> {
+        self.list(key, example, true)
+    }
+
+    /// As [`Section::strings`], for words of a command, which may be empty.
+    pub fn words(&mut self, key: &'static str, example: &str) -> Option<Vec<String>> {
+        self.list(key, example, false)
+    }
+
+    fn list(&mut self, key: &'static str, example: &str, are_names: bool) -> Option<Vec<String>> {
         let value = self.get(key)?;
         let DeValue::Array(array) = value.get_ref() else {
             self.not_a(key, value, "a list of strings", example);
@@ -263,6 +272,10 @@ impl<'t> Section<'t> {
         let mut list = Vec::new();
         for entry in array.iter() {
             match entry.get_ref() {
+                DeValue::String(text) if are_names && text.is_empty() => {
+                    let what = format!("an entry of `{key}` is empty");
+                    self.diagnostics.error(&entry.span(), what, "take it out, or write what is meant");
+                }
                 DeValue::String(text) => {
                     self.diagnostics.record(format!("{}.{key}.{}", self.path, list.len()), entry.span());
                     list.push(text.to_string());
@@ -283,7 +296,12 @@ impl<'t> Section<'t> {
             );
         }
         let list = self.strings(many, &format!("[\"{example}\"]"));
-        let single = self.string(one, example);
+        let single = self.string(one, example).filter(|name| {
+            if name.is_empty() {
+                self.error(one, format!("`{one}` is empty"), format!("write {one} = \"{example}\""));
+            }
+            !name.is_empty()
+        });
         list.unwrap_or_else(|| single.into_iter().collect())
     }
 

@@ -298,6 +298,11 @@ impl Driver<'_> {
                 calls.push(handler);
                 continue;
             };
+            if element.is_empty() || name.is_empty() {
+                self.console.chatter(&format!("'{handler}' is no handler; write ELEMENT.HANDLER"));
+                good = false;
+                continue;
+            }
             match self.elements(router, element, name) {
                 Some(found) => {
                     several |= element.contains(['*', '?', '[']) || router.find(element).is_none();

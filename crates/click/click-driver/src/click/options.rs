@@ -207,12 +207,19 @@ impl Options {
                 self.variables.push((name.to_string(), value.to_string()));
                 Ok(())
             }
+            None if word.is_empty() => {
+                Err(Usage::Wrong("an argument is empty; ROUTERFILE is the name of a file".into()))
+            }
             None => self.set("file", Some(word.to_string())),
         }
     }
 
     fn set(&mut self, name: &str, value: Option<String>) -> Result<(), Usage> {
         let wrong = |text: String| Err(Usage::Wrong(text));
+        // An empty configuration is one.
+        if name != "expression" && value.as_deref() == Some("") {
+            return wrong(format!("the argument of '--{name}' is empty"));
+        }
         let needed = || value.clone().ok_or_else(|| Usage::Wrong(format!("'--{name}' requires an argument")));
         match name {
             "help" => return Err(Usage::Help),
@@ -342,6 +349,20 @@ mod tests {
         assert_eq!(options.simulated, Some(SIMULATION_START));
         assert_eq!(options.file.as_deref(), Some("file.click"));
         assert_eq!(parse("-qe Idle").unwrap().expression.as_deref(), Some("Idle"));
+    }
+
+    #[test]
+    fn empty_arguments_are_named() {
+        let said =
+            |words: &[&str]| match Options::parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>())
+            {
+                Err(Usage::Wrong(why)) => why,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(said(&[""]), "an argument is empty; ROUTERFILE is the name of a file");
+        assert_eq!(said(&["-h", ""]), "the argument of '--handler' is empty");
+        assert_eq!(said(&["--file="]), "the argument of '--file' is empty");
+        assert_eq!(parse("-e ").unwrap().expression.as_deref(), Some(""));
     }
 
     #[test]

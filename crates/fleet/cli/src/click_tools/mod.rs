@@ -1,5 +1,14 @@
 //! Click's tools. This program acts as one of them when it is called by the tool's name, through a link, or as
 //! `ringway NAME`. Click's driver is in [`crate::click`].
+/// Prints to standard error, for the tools, without what a terminal would obey: messages have words of configurations.
+macro_rules! eprint {
+    ($($text:tt)*) => { $crate::text::complain(format_args!($($text)*)) };
+}
+/// As `eprint!`, with a line's end.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::text::complain(format_args!("{}\n", format_args!($($text)*))) };
+}
+
 mod align;
 mod buildtool;
 mod combine;

@@ -6,15 +6,18 @@ mod output;
 
 use crate::arguments::{At, Ping, PktgenCommand, Pong, Rfc2544, Rx, Target, Tx, Until};
 use crate::fail::Fail;
+use crate::ring_wait;
 use crate::target::ring_socket;
 use crate::text;
 use output::{Meter, ReturnedView, Rfc2544View};
 use ringway_pktgen::rfc2544::{self, MeasureError, Options};
 use ringway_pktgen::run::{Load, ping, pong, receive, transmit};
 use ringway_pktgen::{Checker, Generator, Rate, RingLine, monotonic};
-use ringway_ring_client::{Ring, RingOptions};
+use ringway_ring_client::{PendingRing, Ring, RingOptions};
 use ringway_spec::MacAddress;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -33,36 +36,47 @@ pub fn pktgen(target: &Target, json: bool, command: PktgenCommand) -> Result<(),
 /// Where frames are sent to unless the command line says otherwise, and the address of `pong`.
 const PONG_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
-fn ring(target: &Target, port: &str, slots: u32) -> Result<Ring, Fail> {
+fn ring(target: &Target, port: &str, slots: u32, signals: &Signals) -> Result<Ring, Fail> {
     let path = ring_socket(target, port, &["ring", "pipe"])?;
     // In a guest.
     if path.is_dir() {
         return Ring::open_device(&path).map_err(Fail::because);
     }
     let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
-    Ring::connect_with(&path, options, None).map_err(Fail::because)
+    let asked = PendingRing::connect(&path, options).map_err(Fail::because)?;
+    if !ring_wait::comes(&path, asked.as_fd(), signals.came.as_fd())? {
+        return Err(Fail::Failed(ring_wait::ended(&path)));
+    }
+    asked.ring(None).map_err(Fail::because)
 }
 
-fn line(target: &Target, at: &At) -> Result<RingLine, Fail> {
-    let mut ring = ring(target, &at.port, at.slots)?;
+fn line(target: &Target, at: &At, signals: &Signals) -> Result<RingLine, Fail> {
+    let mut ring = ring(target, &at.port, at.slots, signals)?;
     ring.set_spin(Duration::from_nanos(at.spin));
     Ok(RingLine::new(ring, None))
 }
 
 /// Whether a signal asked for the end.
-struct Signals(Arc<AtomicBool>);
+struct Signals {
+    flag: Arc<AtomicBool>,
+    /// Readable once it did.
+    came: UnixStream,
+}
 
 impl Signals {
     fn new() -> Result<Signals, Fail> {
         let flag = Arc::new(AtomicBool::new(false));
+        let (came, written) = UnixStream::pair().map_err(Fail::because)?;
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, flag.clone()).map_err(Fail::because)?;
+            let written = written.try_clone().map_err(Fail::because)?;
+            signal_hook::low_level::pipe::register(signal, written).map_err(Fail::because)?;
         }
-        Ok(Signals(flag))
+        Ok(Signals { flag, came })
     }
 
     fn goes_on(&self) -> bool {
-        !self.0.load(Relaxed)
+        !self.flag.load(Relaxed)
     }
 }
 
@@ -73,7 +87,8 @@ fn load(rate: Option<Rate>, until: &Until) -> Load {
 fn tx(target: &Target, json: bool, arguments: &Tx) -> Result<(), Fail> {
     let flows = arguments.headers.flows(MacAddress::BROADCAST);
     let generator = Generator::new(&arguments.size, &flows).map_err(Fail::because)?;
-    let (mut line, signals) = (line(target, &arguments.at)?, Signals::new()?);
+    let signals = Signals::new()?;
+    let mut line = line(target, &arguments.at, &signals)?;
     let mut meter = Meter::new(json);
     let load = load(arguments.rate, &arguments.until);
     let sent = transmit(&mut line, &generator, load, |sent, now| {
@@ -101,7 +116,8 @@ fn rx(target: &Target, json: bool, arguments: &Rx) -> Result<(), Fail> {
     let last = arguments.to_port.saturating_add(arguments.ports - 1);
     let checker = Checker::new(arguments.to_port..=last);
     let mut checker = if arguments.changed_headers { checker.permit_changed_headers() } else { checker };
-    let (mut line, signals) = (line(target, &arguments.at)?, Signals::new()?);
+    let signals = Signals::new()?;
+    let mut line = line(target, &arguments.at, &signals)?;
     let (mut meter, began) = (Meter::new(json), monotonic());
     // When frames first and last came.
     let (mut first, mut last) = (None, began);
@@ -129,7 +145,8 @@ fn rx(target: &Target, json: bool, arguments: &Rx) -> Result<(), Fail> {
 fn pings(target: &Target, json: bool, arguments: &Ping) -> Result<(), Fail> {
     let flows = arguments.headers.flows(MacAddress::BROADCAST);
     let generator = Generator::new(&arguments.size, &flows).map_err(Fail::because)?;
-    let (mut line, signals) = (line(target, &arguments.at)?, Signals::new()?);
+    let signals = Signals::new()?;
+    let mut line = line(target, &arguments.at, &signals)?;
     let mut meter = Meter::new(json);
     let checker = Checker::of_answers(&flows);
     let load = load(arguments.rate, &arguments.until);
@@ -148,7 +165,8 @@ fn pings(target: &Target, json: bool, arguments: &Ping) -> Result<(), Fail> {
 }
 
 fn pongs(target: &Target, json: bool, arguments: &Pong) -> Result<(), Fail> {
-    let (mut line, signals) = (line(target, &arguments.at)?, Signals::new()?);
+    let signals = Signals::new()?;
+    let mut line = line(target, &arguments.at, &signals)?;
     let (mut meter, began) = (Meter::new(json), monotonic());
     let Until { count, duration } = arguments.until;
     let returned = pong(&mut line, arguments.from, |frames, bytes, now| {
@@ -182,9 +200,10 @@ fn measure(target: &Target, json: bool, arguments: &Rfc2544) -> Result<(), Fail>
     if let Some(path) = &arguments.svg {
         std::fs::write(path, "").map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?;
     }
-    let tx = ring(target, &arguments.tx, arguments.slots)?;
-    let rx = ring(target, &arguments.rx, arguments.slots)?;
-    let (mut line, signals) = (RingLine::new(tx, Some(rx)).polling(), Signals::new()?);
+    let signals = Signals::new()?;
+    let tx = ring(target, &arguments.tx, arguments.slots, &signals)?;
+    let rx = ring(target, &arguments.rx, arguments.slots, &signals)?;
+    let mut line = RingLine::new(tx, Some(rx)).polling();
     let report = rfc2544::measure(&mut line, &flows, &options, |frame, trial| {
         if !json && !arguments.quiet {
             text::note(&output::trial(frame, trial));

@@ -110,7 +110,7 @@ fn add(
 
 fn command(section: &mut Section<'_>) -> Vec<String> {
     let example = "[\"nginx\", \"-g\", \"daemon off;\"]";
-    let words = section.strings("command", example);
+    let words = section.words("command", example);
     match words.as_ref().map(|words| words.first()) {
         None if section.has("command") => {}
         None => section.missing("command", &format!("add command = {example}")),

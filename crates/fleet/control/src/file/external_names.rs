@@ -13,7 +13,15 @@ use std::path::Path;
 /// Checks everything outside the file that `fabric` names.
 pub fn check(fabric: &Fabric, outside: &Outside<'_>, host: &super::Host, diagnostics: &Diagnostics) {
     let names = Names::read(outside);
-    ports(&fabric.ports, &names, (outside, host), host.run_of(fabric).as_deref(), diagnostics);
+    let run = host.run_of(fabric);
+    // The default is checked when it is taken: the file has no place for it.
+    if let Some(run) = run.as_ref().filter(|run| fabric.run.as_ref() == Some(*run))
+        && let Err(error) = (outside.own)(run)
+    {
+        let fix = "choose another one, such as /run/ringway/NAME";
+        diagnostics.error(&diagnostics.of("fabric.run"), error.to_string(), fix);
+    }
+    ports(&fabric.ports, &names, (outside, host), run.as_deref(), diagnostics);
     for guest in &fabric.guests {
         files(guest, outside, diagnostics);
         names.user(&guest.user, &format!("guest.{}.user", guest.name), diagnostics);
@@ -241,6 +249,24 @@ switch = "s"
     }
 
     #[test]
+    fn a_run_directory_that_others_can_exchange_is_reported_with_its_place() {
+        let folder = Path::new("/nowhere");
+        let own = |path: &Path| match path == Path::new("/par/sw") {
+            true => Err(std::io::Error::other("/par belongs to user 7")),
+            false => Ok(()),
+        };
+        let outside = Outside { own: &own, ..Outside::of_this_host(folder, &|_| Vec::new()) };
+        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        let text = "[fabric]\nrun = \"/par/sw\"\n";
+        let problems = read_with("f", text, &host, Some(&outside)).unwrap_err().to_string();
+        let fix = "choose another one, such as /run/ringway/NAME";
+        assert_eq!(problems, format!("f:2:7: /par belongs to user 7; {fix}"));
+        // `--fabric` names another one.
+        let host = Host { run: Some("/run/ringway/lab".into()), ..host };
+        assert!(read_with("f", text, &host, Some(&outside)).is_ok());
+    }
+
+    #[test]
     fn missing_files_are_reported_with_positions() {
         let folder = std::env::temp_dir().join(format!("ringway-outside-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("default")).unwrap();
@@ -253,6 +279,7 @@ switch = "s"
                 false => Ok(b"kvm:x:108:\n".to_vec()),
             },
             look: &|path| std::fs::metadata(path).map(|seen| seen.file_type()),
+            own: &|_| Ok(()),
             check: &|_| Vec::new(),
         };
         let host = Host { cores: vec![0], base: Some(folder.clone()), run: None, find: None, kinds: &[] };

@@ -18,7 +18,7 @@ pub fn host(
     links: &mut Vec<Link>,
 ) {
     let Some(name) = section.path.strip_prefix("host.").map(String::from) else { return };
-    let programs = section.strings("run", "[\"iperf3 -s\"]").unwrap_or_default();
+    let programs = section.words("run", "[\"iperf3 -s\"]").unwrap_or_default();
     for (index, program) in programs.iter().enumerate().filter(|(_, program)| program.trim().is_empty()) {
         section.error(&format!("run.{index}"), format!("\"{program}\" is no command"), "take it out");
     }

@@ -84,6 +84,8 @@ pub struct Outside<'a> {
     pub read: &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>,
     /// Returns the type of the file at a path.
     pub look: &'a dyn Fn(&Path) -> std::io::Result<std::fs::FileType>,
+    /// Whether no other user can change what a path leads to.
+    pub own: &'a dyn Fn(&Path) -> std::io::Result<()>,
     /// Returns all errors in a function's configuration.
     pub check: &'a dyn Fn(&Function) -> Vec<Complaint>,
 }
@@ -95,6 +97,7 @@ impl<'a> Outside<'a> {
             folder,
             read: &|path| ringway_host::read_file(path, function::LARGEST),
             look: &|path| std::fs::metadata(path).map(|seen| seen.file_type()),
+            own: &ringway_host::check_own_path,
             check,
         }
     }

@@ -26,7 +26,7 @@ pub fn program(section: &mut Section<'_>) -> Option<Program> {
     let addresses = addresses(section);
     let gateways = gateways(section, &addresses);
     let mac = station(section, "mac").map(|mac| mac.to_string());
-    let arguments = section.strings("arguments", "[\"one\", \"two\"]").unwrap_or_default();
+    let arguments = section.words("arguments", "[\"one\", \"two\"]").unwrap_or_default();
     let mut set = |name: &str, values: Vec<String>| {
         settings.extend(values.into_iter().map(|value| (name.to_string(), value)));
     };

@@ -50,8 +50,8 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "processes",
-        number: 1,
-        reads: &[1],
+        number: 2,
+        reads: &[1, 2],
         content: "what is kept of guests, programs, functions and hosts, and functions' messages",
     },
     Format {

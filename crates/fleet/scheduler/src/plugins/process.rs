@@ -3,6 +3,7 @@
 use super::connection::{Connection, ConnectionError, LONGEST, Request, bounded};
 use super::options::{Folder, Options};
 use super::python;
+use ringway_spec::LineLimit;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,6 +23,9 @@ const BEYOND: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_millis(500);
 /// Attack: an endless log line. Largest size in bytes.
 const LONGEST_LOG: u64 = 4096;
+/// Attack: a plugin that logs without an end. Largest number of its lines in our log within a period.
+const LOGGED: u32 = 100;
+const LOG_PERIOD: Duration = Duration::from_secs(60);
 /// Number of lines that are read ahead.
 const AHEAD: usize = 2;
 
@@ -189,16 +193,47 @@ fn read_lines(socket: UnixStream, lines: &SyncSender<Vec<u8>>, changed: &AtomicB
     ended.store(true, Ordering::Release);
 }
 
-/// Copies a plugin host's log to ours.
+/// Copies a plugin host's log to ours, as many lines as a log may have of it.
 fn read_log(log: impl Read, folder: &str) {
+    limited(log, |line| tracing::warn!(folder, "{line}"));
+}
+
+/// Tells of the lines of a log, as many as one may have within a period, and of how many there were more.
+fn limited(log: impl Read, mut tell: impl FnMut(&str)) {
+    let mut limit = LineLimit::new(LOGGED, LOG_PERIOD);
     let mut reader = BufReader::new(log);
     loop {
         let mut line = Vec::new();
         match reader.by_ref().take(LONGEST_LOG).read_until(b'\n', &mut line) {
             Ok(count) if count > 0 => {
-                tracing::warn!(folder, "{}", String::from_utf8_lossy(&line).trim_end());
+                let Some(before) = limit.take(Instant::now()) else { continue };
+                if before > 0 {
+                    tell(&format!("{before} more lines suppressed"));
+                }
+                tell(String::from_utf8_lossy(&line).trim_end());
             }
             _ => break,
         }
+    }
+    let left = limit.suppressed();
+    if left > 0 {
+        tell(&format!("{left} more lines suppressed"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_that_logs_without_an_end_is_limited() {
+        let lines = "it failed\n".repeat(10_000);
+        let (begun, mut told) = (Instant::now(), Vec::new());
+        limited(lines.as_bytes(), |line| told.push(line.to_string()));
+        // A machine that needs minutes for it begins another period.
+        let most = LOGGED as usize * (1 + begun.elapsed().div_duration_f64(LOG_PERIOD) as usize) + 1;
+        assert!((LOGGED as usize..=2 * most).contains(&told.len()), "{}", told.len());
+        assert_eq!(told[0], "it failed");
+        assert!(told.last().unwrap().ends_with(" more lines suppressed"), "{:?}", told.last());
     }
 }

@@ -8,7 +8,7 @@ mod tap;
 mod tests;
 
 pub use pair::{Pair, pair};
-pub use ring::RingDevice;
+pub use ring::{RingDevice, RingRequest};
 pub use tap::TapDevice;
 
 use arrayvec::ArrayVec;

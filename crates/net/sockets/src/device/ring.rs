@@ -45,6 +45,67 @@ pub struct RingDevice {
     file: Option<OwnedFd>,
 }
 
+/// A ring that was asked for: its descriptor is readable once [`RingRequest::device`] does not wait.
+#[derive(Debug)]
+pub struct RingRequest {
+    pending: PendingRing,
+    options: RingOptions,
+    path: PathBuf,
+    /// Whether the device lends its ring.
+    lends: bool,
+}
+
+impl RingRequest {
+    /// Asks for the ring of [`RingDevice::connect`].
+    ///
+    /// # Errors
+    /// Nobody listens at `path`.
+    pub fn new(path: &Path) -> Result<RingRequest, DeviceError> {
+        RingRequest::of(path, RingOptions::default())
+    }
+
+    /// Asks for the ring of [`RingDevice::connect_whole`].
+    ///
+    /// # Errors
+    /// Nobody listens at `path`.
+    pub fn whole(path: &Path) -> Result<RingRequest, DeviceError> {
+        let options = RingOptions { offloads: false, extra: EXTRA, ..RingOptions::default() };
+        let pending = PendingRing::connect(path, options)?;
+        Ok(RingRequest { pending, options, path: path.into(), lends: false })
+    }
+
+    fn of(path: &Path, options: RingOptions) -> Result<RingRequest, DeviceError> {
+        // Without a size, the port's is used, which is not known yet.
+        let is_small = options.slot_size != 0 && options.slot_size < LEAST;
+        let extra = if options.extra == 0 && !is_small { EXTRA } else { options.extra };
+        let options = RingOptions { offloads: true, largest: LARGEST, extra, ..options };
+        let pending = PendingRing::connect(path, options)?;
+        Ok(RingRequest { pending, options, path: path.into(), lends: true })
+    }
+
+    /// Waits for the ring.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn device(self) -> Result<RingDevice, DeviceError> {
+        let memory = Cell::new(None);
+        let ring = self.pending.ring_by(None, &|file| {
+            memory.set(file.try_clone().ok());
+            Ok(Mapping::sealed(file)?.region())
+        })?;
+        let mut device = RingDevice::of(ring, self.options);
+        (device.path, device.file) = (Some(self.path), memory.into_inner().filter(|_| self.lends));
+        device.prepare();
+        Ok(device)
+    }
+}
+
+impl AsFd for RingRequest {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pending.as_fd()
+    }
+}
+
 impl RingDevice {
     /// Connects to the ring port or the pipe at `path`. On a pipe this waits for the other end.
     ///
@@ -61,19 +122,7 @@ impl RingDevice {
     /// # Errors
     /// As [`RingDevice::connect`].
     pub fn connect_with(path: &Path, options: RingOptions) -> Result<RingDevice, DeviceError> {
-        // Without a size, the port's is used, which is not known yet.
-        let is_small = options.slot_size != 0 && options.slot_size < LEAST;
-        let extra = if options.extra == 0 && !is_small { EXTRA } else { options.extra };
-        let options = RingOptions { offloads: true, largest: LARGEST, extra, ..options };
-        let memory = Cell::new(None);
-        let ring = PendingRing::connect(path, options)?.ring_by(None, &|file| {
-            memory.set(file.try_clone().ok());
-            Ok(Mapping::sealed(file)?.region())
-        })?;
-        let mut device = RingDevice::of(ring, options);
-        (device.path, device.file) = (Some(path.into()), memory.into_inner());
-        device.prepare();
-        Ok(device)
+        RingRequest::of(path, options)?.device()
     }
 
     /// As [`RingDevice::connect`]; received frames lack no checksums and segmentation, which the port's worker does
@@ -82,11 +131,7 @@ impl RingDevice {
     /// # Errors
     /// As [`RingDevice::connect`].
     pub fn connect_whole(path: &Path) -> Result<RingDevice, DeviceError> {
-        let options = RingOptions { offloads: false, extra: EXTRA, ..RingOptions::default() };
-        let mut device = RingDevice::of(Ring::connect_with(path, options, None)?, options);
-        device.path = Some(path.into());
-        device.prepare();
-        Ok(device)
+        RingRequest::whole(path)?.device()
     }
 
     fn of(ring: Ring, options: RingOptions) -> RingDevice {
