@@ -1082,6 +1082,7 @@ export interface NewSwitch {
   open?: string;
   "open-group"?: string;
   "open-limit"?: string | number | boolean | string[] | Record<string, unknown>;
+  "refuse-moves"?: string | number | boolean | string[] | Record<string, unknown>;
   static?: string | number | boolean | string[] | Record<string, unknown>;
   uplink?: string;
 }

@@ -1138,6 +1138,7 @@ NewSwitch = TypedDict(
         "open": "NotRequired[str]",
         "open-group": "NotRequired[str]",
         "open-limit": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "refuse-moves": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "static": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "uplink": "NotRequired[str]",
     },

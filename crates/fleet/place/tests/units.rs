@@ -275,3 +275,23 @@ fn decimal_limits_are_exact() {
         assert_eq!(fits(most + 1, ratio), [false, false], "{} on 100 with {ratio}", most + 1);
     }
 }
+
+#[test]
+fn a_host_is_full_at_its_ratio_of_virtual_cpus_exactly() {
+    // 100 times the double next to 1.15 is below 115. A full host's load counts a thousandfold.
+    for (cores, weights) in [(1, [1, 1000]), (2, [1000, 1]), (3, [1000, 1])] {
+        let size = |name: &str| Host { cores: 100, threads: 100, memory_mb: 1 << 20, ..host(name) };
+        let sized = |name: &str, cores, percent| Vm { cores, cpu_percent: Some(percent), ..vm(name) };
+        let there = vec![
+            on("a", sized("big", 57, 1)),
+            on("a", sized("bigger", 56, 1)),
+            on("b", sized("other", 50, 50)),
+            sized("new", cores, 1),
+        ];
+        let properties = [("VCpuToPhysicalCpuRatio".to_string(), "1.15".to_string())].into();
+        let cluster = Cluster { properties, ..Cluster::default() };
+        let engine =
+            engine(&[], &["OptimalForCpuEvenDistribution"], cluster, vec![size("a"), size("b")], there);
+        assert_eq!(weighed(&engine, "new"), weights, "{} of 100", 113 + cores);
+    }
+}
