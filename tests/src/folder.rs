@@ -14,7 +14,7 @@ impl Folder {
         let path = std::env::temp_dir().join(format!("rw-{name}-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         // Guests with access to it run as separate users.
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777))?;
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o1777))?;
         Ok(Folder(path))
     }
 

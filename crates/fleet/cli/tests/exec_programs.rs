@@ -157,7 +157,7 @@ fn a_program_has_its_user_and_a_fabric_needs_no_root() {
     lab.ok(&["down"]);
 
     lab.write(file);
-    std::fs::set_permissions(&lab.folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(&lab.folder, std::fs::Permissions::from_mode(0o1777)).unwrap();
     let run = lab.folder.join("nobody");
     let ringway = |words: &[&str]| {
         let mut command = Command::new("setpriv");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The user as which tests run instead of root: `nobody`.
 const NOBODY: u32 = 65_534;
 
-/// A world-writable folder with a world-executable copy of the program.
+/// A folder in which everybody can make files, with a world-executable copy of the program.
 struct Lab(PathBuf);
 
 impl Lab {
@@ -25,7 +25,7 @@ impl Lab {
         assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
         let lab = Lab(folder);
         for folder in [lab.0.clone(), lab.0.join("run")] {
-            std::fs::set_permissions(folder, PermissionsExt::from_mode(0o777)).unwrap();
+            std::fs::set_permissions(folder, PermissionsExt::from_mode(0o1777)).unwrap();
         }
         lab
     }
