@@ -426,7 +426,7 @@ fn messages_name_the_object_and_the_remedy() {
     lab.ok(&["up", "lab.toml", "--detach"]);
     until("the function runs", || lab.json(&["function", "list"])[0]["state"] == "running");
     let create = ["function", "create", "new", "--port", "b", "--click"];
-    fails(&[&create[..], &[""]].concat(), 1, "`click` is empty");
+    fails(&[&create[..], &[""]].concat(), 2, "a value is required for '--click <TEXT>'");
     let small = ["Idle;", "--isolation", "vm", "--memory", "16MB"];
     fails(&[&create[..], &small].concat(), 2, "16MB is out of range; use a value from 32MB to 1024GB");
     let large = ["Idle;", "--isolation", "vm", "--memory", "4GB"];
