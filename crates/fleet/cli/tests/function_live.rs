@@ -231,9 +231,9 @@ fn packets_that_an_element_holds_arrive_after_an_update(lab: &Lab, client: &mut 
     let before = read("c.count");
     (100..110).for_each(|number| client.send(&frame(number)));
     until("they are on the link", || read("c.count") == before + 10);
-    let waiting = read("l.received") - read("l.sent");
+    let waiting = read("l.sent") - read("l.received");
     update(&format!("{} -> late :: Counter", link("1ms")));
-    assert_eq!((read("c.count"), read("l.received")), (before + 10, 10), "counters go on");
+    assert_eq!((read("c.count"), read("l.sent")), (before + 10, 10), "counters go on");
     let arrived: Vec<_> = (100..110).map(|_| server.next(BOUND)).collect();
     assert_eq!(arrived, (100..110).map(|number| Some(frame(number))).collect::<Vec<_>>());
     assert!(read("late.count") >= waiting.min(1), "{waiting} waited");
