@@ -88,7 +88,7 @@ const HOSTS: &str = "[cluster.default]\ninterval = 1\n\
 
 const LINK: &str = "[port.l0]\nkind = \"ring\"\nsocket = \"l0.sock\"\n\
     [port.l1]\nkind = \"ring\"\nsocket = \"l1.sock\"\n\
-    [link.wan]\nports = [\"l0\", \"l1\"]\nrate = \"10Mb/s\"\n";
+    [link.wan]\nports = [\"l0\", \"l1\"]\nrate = \"10Mbit\"\n";
 
 #[test]
 fn placement_runs_with_the_fabric_and_serves_kubernetes() {
