@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Counts, by valgrind, what the release build executes for each frame, segment, transaction or page on paths
 # through ports, switch, elements and TCP, and compares it with benches/counts.txt: instructions, and system
-# calls. Counts don't depend on the machine's speed or load. One that is more than 3% larger fails, since compilers
+# calls. Counts don't depend on the machine's speed or load. One that is more than 4% larger fails, since compilers
 # differ; BLESS=1 writes the present ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -89,7 +89,7 @@ awk -v passed=0 -v failed=0 '
   { seen[$1] = 1 }
   $2 <= 0 { print "counts: " $1 " counted nothing; is the function inlined or renamed?"; failed++; next }
   !($1 in most) { print "counts: " $1 " is not in benches/counts.txt; BLESS=1 adds it"; failed++; next }
-  $2 > most[$1] * 1.03 { print "counts: " $1 " is " $2 ", at most " most[$1]; failed++; next }
+  $2 > most[$1] * 1.04 { print "counts: " $1 " is " $2 ", at most " most[$1]; failed++; next }
   { passed++ }
   END {
     for (key in most) if (!(key in seen)) { print "counts: " key " was not counted"; failed++ }

@@ -81,7 +81,7 @@ impl Lookup for Learning {
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32 {
         let (second, mut moved, mut vlan) = (second(now), 0, 0);
         // Frames of a burst mostly have the same addresses, so the last results are reused.
-        let (mut last_begin, mut is_tagged, mut refusal) = (Begin::NONE, false, None);
+        let (mut last_begin, mut is_tagged, mut refusal) = (Begin::NONE, false, Some(INVALID));
         let (mut last_destination, mut port) = (Mac(u64::MAX), NOWHERE);
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             let head = burst.head(index);

@@ -178,8 +178,8 @@ mod tests {
                 payload_length: 1960.into(),
                 next_header,
                 hop_limit: 9,
-                source: 1.into(),
-                destination: 2.into(),
+                source: (0xfd << 120 | 1).into(),
+                destination: (0xfd << 120 | 2).into(),
                 ..Ipv6::EMPTY
             };
             let mut packet = [header.bytes(), &[0; 1960]].concat();
@@ -190,7 +190,10 @@ mod tests {
         let made = answer(&frame(1, EtherType::IPV6, &good), 1464).unwrap();
         let made = &made[18..];
         let (ip, message) = Ipv6::split(made).unwrap();
-        assert_eq!((made.len(), ip.source.get(), ip.destination.get()), (1280, 2, 1));
+        assert_eq!(
+            (made.len(), ip.source.get(), ip.destination.get()),
+            (1280, 0xfd << 120 | 2, 0xfd << 120 | 1)
+        );
         let mut sum = ip.pseudo_header(Protocol::ICMPV6, message.len() as u32);
         sum.add(message);
         assert!(sum.is_valid());
