@@ -305,7 +305,8 @@ struct Arrival;
 impl Element for Arrival {
     fn push(&mut self, _: usize, burst: &mut PacketBurst, cx: &mut Context<'_>) {
         let now = cx.now();
-        UNDER_WAY.with_borrow_mut(|all| all.extend(burst.drain().map(|packet| (now.wrapping_sub(packet.timestamp()) as i64)));
+        let times = burst.drain().map(|packet| now.wrapping_sub(packet.timestamp()) as i64);
+        UNDER_WAY.with_borrow_mut(|all| all.extend(times));
     }
 }
 
