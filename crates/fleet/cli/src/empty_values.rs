@@ -6,8 +6,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, CommandFactory, Error};
 use std::ffi::OsString;
 
-/// What may be empty: a value that is written to a handler.
-const MAY_BE_EMPTY: [&str; 1] = ["value"];
+/// What may be empty: a value that is written to a handler, and the filter of libpcap's programs, which then takes all.
+const MAY_BE_EMPTY: [&str; 2] = ["value", "filter"];
 
 /// Reports the first argument with an empty value, by its name. Words of a program that a command runs may be empty.
 ///
