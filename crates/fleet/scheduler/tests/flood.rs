@@ -165,5 +165,6 @@ fn deeply_nested_bodies_are_answered() {
             }
         }
     }
-    assert_eq!(exchange(api, "/v1/place/try", br#"{"new":[{"name":"v","memory_mb":1}]}"#), 200);
+    let good = br#"{"Pod":{"metadata":{"name":"p"}},"NodeNames":["h"]}"#;
+    assert_eq!(exchange(extender, "/v1/place/extender/filter", good), 200);
 }
