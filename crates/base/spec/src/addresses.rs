@@ -90,11 +90,7 @@ fn first_host(net: &IpNet) -> String {
 /// # Errors
 /// The text is none, or the host can't reach the address.
 pub fn gateway(text: &str, own: Option<&[IpNet]>) -> Result<IpAddr, Wrong> {
-    let fix = "write the next hop's address, such as \"10.0.0.1\"";
-    let none =
-        |advice: Option<&str>| (format!("{} is no address", shown(text)), advice.unwrap_or(fix).into());
-    let address = ip(text).map_err(none)?;
-    host(address).map_err(|what| (what, fix.to_string()))?;
+    let address = single_host(text, "write the next hop's address, such as \"10.0.0.1\"")?;
     let of_its_kind: Vec<&IpNet> =
         own.unwrap_or_default().iter().filter(|net| net.addr().is_ipv4() == address.is_ipv4()).collect();
     if of_its_kind.iter().any(|net| net.addr() == address) {
@@ -133,7 +129,11 @@ pub fn gateway(text: &str, own: Option<&[IpNet]>) -> Result<IpAddr, Wrong> {
 /// # Errors
 /// The text is none, or no single host can have the address.
 pub fn server(text: &str) -> Result<IpAddr, Wrong> {
-    let fix = "write the server's address, such as \"10.0.0.1\"";
+    single_host(text, "write the server's address, such as \"10.0.0.1\"")
+}
+
+/// The address of a single host, or what is wrong with it and `fix`.
+fn single_host(text: &str, fix: &str) -> Result<IpAddr, Wrong> {
     let none =
         |advice: Option<&str>| (format!("{} is no address", shown(text)), advice.unwrap_or(fix).into());
     let address = ip(text).map_err(none)?;

@@ -81,14 +81,15 @@ impl Ip6NdAdvertiser {
         let solicitation = neighbor::parse(packet.data(), v6::NEIGHBOR_SOLICITATION)?;
         let target = solicitation.target;
         let ether = self.lookup(target)?;
-        let (to, solicited) = if solicitation.source.is_unspecified() {
+        let is_detection = solicitation.source.is_unspecified();
+        if !solicitation.ether.is_unicast() || !(is_detection || ipv6::is_host(solicitation.source)) {
+            return None;
+        }
+        let (to, solicited) = if is_detection {
             ((ipv6::multicast_mac(ALL_NODES), ALL_NODES), 0)
         } else {
             ((solicitation.ether, solicitation.source), Neighbor::SOLICITED)
         };
-        if !solicitation.ether.is_unicast() || solicited != 0 && !ipv6::is_host(solicitation.source) {
-            return None;
-        }
         let message = (v6::NEIGHBOR_ADVERTISEMENT, Neighbor::ROUTER | solicited, target);
         neighbor::make((ether, target), to, message, cx)
     }

@@ -172,8 +172,8 @@ impl Stack {
     /// one goes to all hosts of a network, or to ourselves.
     pub(super) fn is_host(&self, interface: usize, address: IpAddr) -> bool {
         let is_unicast = match address {
-            IpAddr::V4(v4) => v4.octets()[0] != 0 && !v4.is_multicast() && !v4.is_broadcast(),
-            IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_multicast() && v6.to_ipv4_mapped().is_none(),
+            IpAddr::V4(v4) => ringway_wire::ipv4::is_host(v4),
+            IpAddr::V6(v6) => ringway_wire::ipv6::is_host(v6),
         };
         let is_directed = |port: &Interface| port.is_broadcast(address);
         is_unicast && !self.is_own(interface, address) && !self.interfaces.iter().any(is_directed)
