@@ -88,7 +88,7 @@ pub fn rate(text: &str) -> Result<u64, Wrong> {
     RATE.read(text)
 }
 
-/// Bits per second: `100Mbit`, `2.5gbit`; `10MBps` for bytes, and `10mbps`, which are bytes for tc.
+/// Bits per second: `100Mbit`, `100Mb/s`, `2.5gbit`; `10MBps` or `10MB/s` for bytes, and `10mbps`, which are bytes for tc.
 ///
 /// # Errors
 /// `10Mbps`, which are bits for some programs and bytes for tc, is an error that says so.
@@ -104,10 +104,12 @@ pub fn bits(text: &str) -> Result<u64, Wrong> {
         "t" => Some(1e12),
         _ => None,
     };
-    let factor = match (prefixed("bit"), prefixed("bps")) {
-        (Some(factor), _) => factor,
-        (_, Some(bytes)) if unit.ends_with("Bps") || unit == lower => bytes * 8.0,
-        (_, Some(_)) if plain(number).is_some() => {
+    let factor = match (prefixed("bit").or(prefixed("bit/s")), prefixed("b/s"), prefixed("bps")) {
+        (Some(factor), ..) => factor,
+        (_, Some(factor), _) if unit.ends_with("b/s") => factor,
+        (_, Some(bytes), _) if unit.ends_with("B/s") => bytes * 8.0,
+        (.., Some(bytes)) if unit.ends_with("Bps") || unit == lower => bytes * 8.0,
+        (.., Some(_)) if plain(number).is_some() => {
             let prefix = &unit[..unit.len() - "bps".len()];
             let fix = format!(
                 "write \"{number}{prefix}bit\" for bits a second, or \"{number}{prefix}Bps\" for bytes"
@@ -286,6 +288,12 @@ mod tests {
             (bits("10mbps"), bits("10MBps"), bits("64KBps")),
             (Ok(80_000_000), Ok(80_000_000), Ok(512_000))
         );
+        assert_eq!(
+            (bits("100Mb/s"), bits("100mb/s"), bits("1Gbit/s")),
+            (Ok(100_000_000), Ok(100_000_000), Ok(1_000_000_000))
+        );
+        assert_eq!((bits("10MB/s"), bits("10kB/s")), (Ok(80_000_000), Ok(80_000)));
+        assert!(bits("10MB/S").is_err());
         assert_eq!((bits("1TBIT"), bits(".5 gbit")), (Ok(1_000_000_000_000), Ok(500_000_000)));
         assert_eq!(name("fq_codel", &["codel", "fq-codel"]), Some(1));
         assert_eq!((share("1%"), share("0.01"), share(" 2.5 %")), (Ok(0.01), Ok(0.01), Ok(0.025)));

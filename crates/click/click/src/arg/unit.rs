@@ -128,7 +128,7 @@ impl Arg for Seconds {
 }
 
 /// A bandwidth in bytes a second: a number with `Bps`, `B/s`, `bps`, `b/s` or `baud` and a prefix; bytes if none. Also
-/// a number with `bit`, as in tc(8), and a prefix in any case; tc's `kbps` are bytes there, but bits here, as in Click.
+/// a number with `bit`, as in tc(8), or `bit/s`, and a prefix in any case; tc's `kbps` are bytes there, but bits here, as in Click.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bandwidth(pub u32);
 
@@ -145,8 +145,9 @@ impl Bandwidth {
     }
 }
 
-/// Splits off `bit` and its prefix, with its power of ten.
+/// Splits off `bit` or `bit/s` and its prefix, with its power of ten.
 fn split_bits(text: &str) -> Option<(&str, i32)> {
+    let text = text.strip_suffix("/s").unwrap_or(text);
     let (text, suffix) = text.split_at_checked(text.len().checked_sub(3)?)?;
     if !suffix.eq_ignore_ascii_case("bit") {
         return None;
