@@ -40,7 +40,11 @@ pub fn check(function: &Function) -> Vec<Complaint> {
         resident: function.isolation != Isolation::Process,
     };
     let complaint = |click::Complaint { file, line, column, what }| Complaint { file, line, column, what };
-    click::check(configuration).into_iter().map(complaint).collect()
+    let complaints = match function.isolation {
+        Isolation::Vm => click::check_for_image(configuration),
+        Isolation::Process | Isolation::Worker => click::check(configuration),
+    };
+    complaints.into_iter().map(complaint).collect()
 }
 
 /// Runs `ringway function`.

@@ -31,7 +31,7 @@ use ringway_host::{Budget, Clock, DeferredReclaim, EventFd, HostError, ThreadFil
 use ringway_mem::Published;
 use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PeerRecord, PeerRecords, PortKind};
 use ringway_spec::{self as spec, MacAddress, To};
-use ringway_switch::{FlowHash, LOOKUPS, LookupContext, LookupFactory, PortId};
+use ringway_switch::{FlowHash, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -258,7 +258,7 @@ impl Fabric {
         if self.switches.contains_key(&name) {
             return Err(FabricError::Exists("switch", name));
         }
-        let kind = LOOKUPS.iter().find(|kind| kind.name == lookup.name());
+        let kind = ringway_switch::lookup(lookup.name());
         let kind = kind.ok_or_else(|| FabricError::Unknown("lookup", lookup.name().into()))?;
         let lookup =
             (kind.open)(&lookup).map_err(|error| FabricError::Switch(name.clone(), error.to_string()))?;

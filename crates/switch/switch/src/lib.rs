@@ -19,7 +19,7 @@ pub use fixed::Static;
 pub use flow_key::flow_key;
 pub use hash::{FlowHash, Hash};
 pub use learning::Learning;
-pub use lookups::{LOOKUPS, LookupContext, LookupFactory, LookupKind};
+pub use lookups::{LookupContext, LookupFactory, LookupKind, add_lookups, lookup};
 pub use sorter::{List, Run, Sorter};
 pub use spread::{INSTANCES, Spread, Tick};
 pub use station::Station;

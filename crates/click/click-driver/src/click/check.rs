@@ -3,7 +3,7 @@ use super::builder::{Builder, Reader, SOCKET};
 use super::confined::Confined;
 use super::host::Libraries;
 use super::resident::{needs_system, resident_registry};
-use super::{Machine, function_registry};
+use super::{Machine, function_registry, own_classes};
 use crate::elements::opens;
 use crate::file::NO_FILES;
 use crate::inherited::{self, Inherited};
@@ -43,6 +43,15 @@ pub struct Complaint {
 
 /// All errors in a configuration: parses it, and configures its elements, without side effects.
 pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
+    check_as(configuration, false)
+}
+
+/// [`check`] for a virtual machine, whose image has the project's elements only.
+pub fn check_for_image(configuration: Configuration<'_>) -> Vec<Complaint> {
+    check_as(configuration, true)
+}
+
+fn check_as(configuration: Configuration<'_>, in_image: bool) -> Vec<Complaint> {
     let Configuration { text, file, parameters, ports, devices, resident } = configuration;
     let builder = Builder {
         reader: Reader {
@@ -61,6 +70,9 @@ pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
     let uses = Uses { ports: ports.to_vec(), devices: devices.to_vec() };
     uses.check(&graph, file, &mut diagnostics);
     check_system(&graph, resident, &mut diagnostics);
+    if in_image {
+        check_image(&graph, &mut diagnostics);
+    }
     let mut complaints = complaints(&diagnostics);
     let known = inherited::set(Some(Inherited {
         ports: ports.to_vec(),
@@ -121,6 +133,21 @@ pub(super) fn check_system(graph: &Graph, resident: bool, diagnostics: &mut Diag
         };
         if !is_own {
             diagnostics.error(element.landmark.clone(), format!("{class} {what}; {NO_FILES}"));
+        }
+    }
+}
+
+/// Reports elements of classes that this program has besides the project's.
+fn check_image(graph: &Graph, diagnostics: &mut Diagnostics) {
+    let own = own_classes().classes;
+    for element in &graph.elements {
+        let class = &element.class;
+        if own.iter().any(|own| own.name == &**class) {
+            let what = format!("{class} is not in the image of VMs, which has Ringway's own elements only");
+            diagnostics.error(
+                element.landmark.clone(),
+                format!("{what}; use isolation = \"process\" or \"worker\""),
+            );
         }
     }
 }
