@@ -84,10 +84,12 @@ pub struct Kinds {
     pub lookups: &'static [ringway_switch::LookupKind],
     /// The side of `control`.
     pub lookup_keys: &'static [&'static dyn LookupKeys],
-    /// Classes of elements. Functions have them as processes and on workers; the image of VMs does not.
+    /// Classes of elements. Functions have them in processes and on workers, and in VMs if `image` has them.
     pub classes: &'static [&'static ringway_click::Class],
     /// The documentation of these classes.
     pub documentation: ringway_click::Documentation,
+    /// The image of functions in VMs, by `ringway_tiny::click_image!`; without it they have the project's classes only.
+    pub image: Option<&'static [u8]>,
 }
 
 static KINDS: OnceLock<Kinds> = OnceLock::new();
@@ -102,10 +104,14 @@ pub fn main(kinds: Kinds) -> ExitCode {
     ringway_exec::be_first_process();
     // Later calls have no effect; a program calls this function once.
     let _ = KINDS.set(kinds);
-    let Kinds { lookups, lookup_keys, classes, documentation, .. } = kinds;
+    let Kinds { lookups, lookup_keys, classes, documentation, image, .. } = kinds;
     add_classes(OwnClasses { classes, documentation });
     ringway_switch::add_lookups(lookups);
     ringway_control::lookups::add(lookup_keys);
+    #[cfg(target_arch = "x86_64")]
+    if let Some(image) = image {
+        ringway_vmm::set_click(image);
+    }
     if let Some(code) = click::called_so() {
         return code;
     }
