@@ -63,6 +63,10 @@ fn functions_have_the_element_and_switches_the_lookup() {
     assert!(lab.ok(&["check", "own.toml"]).contains("good"));
     lab.ok(&["up", "own.toml", "--detach"]);
     until("functions run", || lab.ok(&["function", "list"]).matches("running").count() == 3);
+    let list = lab.ok(&["function", "list"]);
+    let of_vm = list.lines().find(|line| line.starts_with("of-vm")).unwrap();
+    let kvm = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok();
+    assert!(of_vm.contains(if kvm { " vm " } else { " process " }), "{list}");
     let connect = |name: &str| Ring::connect(&lab.0.join("run/own").join(name)).unwrap();
     let (mut left, mut right) = (connect("left.sock"), connect("right.sock"));
     until("programs are there", || lab.ok(&["port", "list"]).matches(" up ").count() >= 5);

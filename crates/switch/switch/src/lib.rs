@@ -6,6 +6,7 @@
 //! workers share a lookup, so its state is atomic. Read this file first, then `learning.rs` and `table.rs`.
 
 pub mod fixed;
+mod flooding;
 mod flow_key;
 pub mod hash;
 pub mod learning;
@@ -16,6 +17,7 @@ mod station;
 mod table;
 
 pub use fixed::Static;
+pub use flooding::Flooding;
 pub use flow_key::flow_key;
 pub use hash::{FlowHash, Hash};
 pub use learning::Learning;
@@ -62,6 +64,9 @@ pub trait Lookup: Send + Sync {
 
     /// Removes the addresses that were learned from the frames of a port, since its peer is gone.
     fn forget_port(&self, _port: PortId) {}
+
+    /// Removes an address that was learned, in every VLAN.
+    fn forget(&self, _mac: Mac) {}
 
     /// The known addresses.
     fn entries(&self, now: u64) -> Vec<Entry>;
