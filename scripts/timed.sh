@@ -71,7 +71,7 @@ whole() {
 }
 
 # Packages whose tests need neither peers nor the time of day, and most of the time of which is their own computing.
-simulates=" bench click click-lang elements frame fuzz link mem my-click netstack nic place spec"
+simulates=" bench click click-lang elements frame fuzz link mem netstack nic place spec"
 simulates+=" switch virtq wire "
 # The program of a documentation test (rust_out) is removed when its runner ends.
 if [ -n "${ASIDE:-}" ] && [[ $simulates == *" $package "* && $name != rust_out ]]; then

@@ -1,50 +1,85 @@
 //! Builds an image without libraries: a part of the build scripts of the crates that contain one.
+use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The host's target without its libraries: unlike `x86_64-unknown-none`, it uses vector registers.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The parts of a crate that its code depends on; not its tests.
-const PARTS: [&str; 4] = ["src", "build.rs", "Cargo.toml", "link.ld"];
 
 /// A folder that cargo names for a build script.
 pub fn folder(variable: &str) -> PathBuf {
     PathBuf::from(env::var_os(variable).unwrap_or_default())
 }
 
-/// Runs the build script again if one of these crates changes, of which the images consist.
-pub fn watch(crates: &[&str]) {
-    for (name, part) in crates.iter().flat_map(|name| PARTS.map(|part| (name, part))) {
-        let path = folder("CARGO_MANIFEST_DIR").join("../..").join(name).join(part);
-        if path.exists() {
-            println!("cargo::rerun-if-changed={}", path.display());
+/// An image to build.
+pub struct Image<'a> {
+    /// The folder of its package.
+    pub package: &'a Path,
+    /// The linker's script.
+    pub script: &'a Path,
+    /// The name of its program.
+    pub name: &'a str,
+    /// The profile that it is built with.
+    pub profile: &'a str,
+    /// The package's features.
+    pub features: &'a str,
+    /// The compiler's flags besides those of all images.
+    pub flags: &'a [&'a str],
+}
+
+impl Image<'_> {
+    /// Builds it, and has the build script run again if what it consists of changes; returns its path. `None`: it can't
+    /// be built, which was printed.
+    pub fn build(&self) -> Option<PathBuf> {
+        // One folder for all profiles of the outer build, beside theirs: they contain the same images.
+        let out = folder("OUT_DIR");
+        let images = out.ancestors().nth(4).unwrap_or(&out).join("images");
+        let script = format!("-Clink-arg=-T{}", self.script.display());
+        let linker = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Clink-arg=-no-pie", &script];
+        let flags = [self.flags, &["-Ctarget-feature=-crt-static"], &linker].concat().join("\x1f");
+        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--bin", self.name, "--profile", self.profile]);
+        cargo.args(["--no-default-features", "--features", self.features, "--target", TARGET]);
+        cargo.arg("--target-dir").arg(&images).arg("--manifest-path").arg(self.package.join("Cargo.toml"));
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
+        // Variables of the outer build are for the host, or are a linter.
+        for name in [
+            "RUSTFLAGS",
+            "RUSTC_WRAPPER",
+            "RUSTC_WORKSPACE_WRAPPER",
+            "CARGO_TARGET_DIR",
+            "CARGO_BUILD_TARGET",
+        ] {
+            cargo.env_remove(name);
         }
+        if !cargo.status().is_ok_and(|status| status.success()) {
+            eprintln!("the image can't be built for {TARGET}; `rustup target add {TARGET}` installs it");
+            return None;
+        }
+        let built = images.join(TARGET).join(self.profile).join(self.name);
+        println!("cargo::rerun-if-changed={}", self.script.display());
+        for source in sources(&built.with_extension("d"), &images) {
+            println!("cargo::rerun-if-changed={}", source.display());
+        }
+        Some(built)
     }
 }
 
-/// Builds the program `name` of `package`, in the profile of the same name, with these features and flags of the
-/// compiler; returns its path. `None`: it can't be built, which was printed.
-pub fn build(package: &Path, name: &str, features: &str, flags: &[&str]) -> Option<PathBuf> {
-    // One folder for all profiles of the outer build, beside theirs: they contain the same images.
-    let out = folder("OUT_DIR");
-    let images = out.ancestors().nth(4).unwrap_or(&out).join("images");
-    let script = format!("-Clink-arg=-T{}", package.join("link.ld").display());
-    let linker = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Clink-arg=-no-pie", &script];
-    let flags = [flags, &["-Ctarget-feature=-crt-static"], &linker].concat().join("\x1f");
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--quiet", "--bin", name, "--profile", name, "--no-default-features"]);
-    cargo.args(["--features", features, "--target", TARGET, "--target-dir"]).arg(&images);
-    cargo.arg("--manifest-path").arg(package.join("Cargo.toml")).env("CARGO_ENCODED_RUSTFLAGS", flags);
-    // Variables of the outer build are for the host, or are a linter.
-    for name in
-        ["RUSTFLAGS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET"]
-    {
-        cargo.env_remove(name);
-    }
-    if cargo.status().is_ok_and(|status| status.success()) {
-        return Some(images.join(TARGET).join(name).join(name));
-    }
-    eprintln!("the image can't be built for {TARGET}; `rustup target add {TARGET}` installs it");
-    None
+/// The files that a program was built from, by cargo's list, which has a line in make's syntax, and the manifests of
+/// their packages; not what was generated while it was built.
+fn sources(list: &Path, images: &Path) -> BTreeSet<PathBuf> {
+    let text = std::fs::read_to_string(list).unwrap_or_default();
+    let names = text.split_once(": ").map_or("", |(_, names)| names.trim_end());
+    // A space within a name follows a backslash.
+    let names = names.replace("\\ ", "\0");
+    let mut sources: BTreeSet<PathBuf> =
+        names.split(' ').map(|name| name.replace('\0', " ").into()).collect();
+    sources.retain(|source| source.is_file() && !source.starts_with(images));
+    let manifests = sources.iter().filter_map(|source| {
+        source.ancestors().skip(1).map(|folder| folder.join("Cargo.toml")).find(|manifest| manifest.exists())
+    });
+    let manifests: Vec<PathBuf> = manifests.collect();
+    sources.extend(manifests);
+    sources
 }

@@ -2,37 +2,24 @@
 #[path = "../../base/bare/image.rs"]
 mod image;
 
+use image::Image;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The images, with their features.
+/// The images, with their features; each has a profile of its name.
 const TINY: [&str; 2] = ["tiny", "image"];
 const CLICK: [&str; 2] = ["click", "image,click"];
-/// Crates of which the images consist.
-const SOURCES: [&str; 12] = [
-    "base/bare",
-    "base/frame",
-    "base/mem",
-    "base/ring",
-    "base/wire",
-    "click/click",
-    "click/click-lang",
-    "click/elements",
-    "machines/tiny",
-    "switch/link",
-    "switch/nic",
-    "switch/virtq",
-];
 
 fn main() -> ExitCode {
     let out = image::folder("OUT_DIR");
-    image::watch(&SOURCES);
     // Functions with the same code are one: sorts and tables of several crates, for example. Nothing compares addresses
     // of functions. The guest's entry enables vector registers.
     let flags = ["-Crelocation-model=static", "-Clink-arg=--icf=all"];
-    let tiny = image::folder("CARGO_MANIFEST_DIR").join("../tiny");
+    let package = &image::folder("CARGO_MANIFEST_DIR").join("../tiny");
+    let script = &package.join("link.ld");
     for [name, features] in [TINY, CLICK] {
-        let Some(from) = image::build(&tiny, name, features, &flags) else { return ExitCode::FAILURE };
+        let image = Image { package, script, name, profile: name, features, flags: &flags };
+        let Some(from) = image.build() else { return ExitCode::FAILURE };
         // A copy, since a later build of another profile may replace the original meanwhile.
         let to = out.join(name);
         if let Err(error) = std::fs::copy(&from, &to) {

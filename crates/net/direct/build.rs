@@ -2,22 +2,20 @@
 #[path = "../../base/bare/image.rs"]
 mod image;
 
+use image::Image;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// The image.
 const NAME: &str = "direct";
-/// Crates of which it consists.
-const SOURCES: [&str; 7] =
-    ["base/bare", "base/frame", "base/mem", "base/ring", "base/wire", "net/direct-stack", "net/netstack"];
 
 fn main() -> ExitCode {
-    image::watch(&SOURCES);
-    let package = image::folder("CARGO_MANIFEST_DIR").join("../direct-stack");
+    let package = &image::folder("CARGO_MANIFEST_DIR").join("../direct-stack");
     // Its address is beyond what the code for fixed places can name.
-    let Some(built) = image::build(&package, NAME, "image", &["-Crelocation-model=pic"]) else {
-        return ExitCode::FAILURE;
-    };
+    let flags = &["-Crelocation-model=pic"];
+    let script = &package.join("link.ld");
+    let image = Image { package, script, name: NAME, profile: NAME, features: "image", flags };
+    let Some(built) = image.build() else { return ExitCode::FAILURE };
     match split(&built, &image::folder("OUT_DIR")) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

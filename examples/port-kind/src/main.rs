@@ -9,5 +9,6 @@ mod kinds;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ringway_cli::main(ringway_cli::Kinds { control: kinds::KINDS, data: &[capture::KIND] })
+    let (control, data) = (kinds::KINDS, &[capture::KIND]);
+    ringway_cli::main(ringway_cli::Kinds { control, data, ..Default::default() })
 }

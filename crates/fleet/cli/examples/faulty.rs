@@ -25,7 +25,7 @@ const KIND: PortKind = PortKind { name: "faulty", open };
 const KINDS: &[&dyn PortControl] = &[&Faulty];
 
 fn main() -> ExitCode {
-    ringway_cli::main(ringway_cli::Kinds { control: KINDS, data: &[KIND] })
+    ringway_cli::main(ringway_cli::Kinds { control: KINDS, data: &[KIND], ..Default::default() })
 }
 
 struct Faulty;

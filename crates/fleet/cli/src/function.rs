@@ -40,7 +40,11 @@ pub fn check(function: &Function) -> Vec<Complaint> {
         resident: function.isolation != Isolation::Process,
     };
     let complaint = |click::Complaint { file, line, column, what }| Complaint { file, line, column, what };
-    click::check(configuration).into_iter().map(complaint).collect()
+    let complaints = match function.isolation {
+        Isolation::Vm if crate::kinds().image.is_none() => click::check_for_image(configuration),
+        Isolation::Vm | Isolation::Process | Isolation::Worker => click::check(configuration),
+    };
+    complaints.into_iter().map(complaint).collect()
 }
 
 /// Runs `ringway function`.
@@ -97,7 +101,7 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
 #[cfg(target_arch = "x86_64")]
 fn image(output: &Path) -> Result<(), Fail> {
     use std::io::Write as _;
-    let elf = ringway_vmm::CLICK.elf();
+    let elf = ringway_vmm::click().elf();
     let (written, name) = if output == Path::new("-") {
         (std::io::stdout().write_all(&elf), "standard output".to_string())
     } else {

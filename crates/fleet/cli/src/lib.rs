@@ -63,7 +63,9 @@ mod worker;
 use arguments::{Arguments, Command, GuestCommand, PluginHost};
 use clap::{CommandFactory, Parser};
 use fail::Fail;
+use ringway_click_driver::click::{OwnClasses, add_classes};
 use ringway_control::kinds::PortControl;
+use ringway_control::lookups::LookupKeys;
 use ringway_scheduler::plugins::{Folder, Options, become_host};
 use std::ffi::{CString, OsString};
 use std::io::Write;
@@ -71,13 +73,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-/// Kinds of port that are not the project's: both sides of each.
+/// Kinds of port, lookups and elements that are not the project's: both sides of each port and lookup.
 #[derive(Clone, Copy, Default)]
 pub struct Kinds {
     /// The side of `control`.
     pub control: &'static [&'static dyn PortControl],
     /// The side of the data path.
     pub data: &'static [ringway_port::PortKind],
+    /// Lookups of switches: the side of the data path.
+    pub lookups: &'static [ringway_switch::LookupKind],
+    /// The side of `control`.
+    pub lookup_keys: &'static [&'static dyn LookupKeys],
+    /// Classes of elements. Functions have them in processes and on workers, and in VMs if `image` has them.
+    pub classes: &'static [&'static ringway_click::Class],
+    /// The documentation of these classes.
+    pub documentation: ringway_click::Documentation,
+    /// The image of functions in VMs, by `ringway_tiny::click_image!`; without it they have the project's classes only.
+    pub image: Option<&'static [u8]>,
 }
 
 static KINDS: OnceLock<Kinds> = OnceLock::new();
@@ -92,6 +104,14 @@ pub fn main(kinds: Kinds) -> ExitCode {
     ringway_exec::be_first_process();
     // Later calls have no effect; a program calls this function once.
     let _ = KINDS.set(kinds);
+    let Kinds { lookups, lookup_keys, classes, documentation, image, .. } = kinds;
+    add_classes(OwnClasses { classes, documentation });
+    ringway_switch::add_lookups(lookups);
+    ringway_control::lookups::add(lookup_keys);
+    #[cfg(target_arch = "x86_64")]
+    if let Some(image) = image {
+        ringway_vmm::set_click(image);
+    }
     if let Some(code) = click::called_so() {
         return code;
     }

@@ -341,7 +341,7 @@ fn run(victim: Victim, kills: u64, mut seed: u64) -> Vec<u64> {
 }
 
 /// What a run found, for `make bench-faults`, beside what others found.
-fn report(path: &str, key: &str, seed: u64, silences: &[u64]) {
+pub fn report(path: &str, key: &str, seed: u64, silences: &[u64]) {
     let at = |share: usize| silences[(silences.len() * share / 100).min(silences.len() - 1)] as f64 / 1000.0;
     let (p50, p90, max) = (at(50), at(90), at(100));
     let before = std::fs::read_to_string(path).ok().and_then(|text| serde_json::from_str(&text).ok());

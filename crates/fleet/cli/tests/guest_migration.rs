@@ -119,12 +119,12 @@ impl Fabrics {
         all
     }
 
-    /// Sends an ARP request to the guest's address; whether an answer with its number comes within a while.
-    fn asks(&mut self, most: Duration) -> bool {
+    /// Sends an ARP request (RFC 826) to the guest's address, with the next number in the sender's address.
+    fn request(&mut self) -> u16 {
         let ring = self.peer.as_mut().unwrap();
         self.number = self.number.wrapping_add(1);
         let [high, low] = self.number.to_be_bytes();
-        // A station in the guest's network (RFC 826).
+        // A station in the guest's network.
         let own = [10, 77, 0, 9];
         let mut frame = [0; 60];
         frame[..6].copy_from_slice(&GUEST);
@@ -135,16 +135,35 @@ impl Fabrics {
         frame[38..42].copy_from_slice(&GUEST_IP);
         assert!(ring.tx.push(&frame).unwrap());
         ring.sync().unwrap();
-        let (end, mut got) = (Instant::now() + most, [0; 2048]);
-        while Instant::now() < end {
-            ring.wait(Wait::RX, Some(end.saturating_duration_since(Instant::now()))).unwrap();
+        self.number
+    }
+
+    /// The number of the next reply that comes until `end`.
+    fn reply(&mut self, end: Instant) -> Option<u16> {
+        let (ring, mut got) = (self.peer.as_mut().unwrap(), [0; 2048]);
+        loop {
             while let Some(received) = ring.rx.pop(&mut got).unwrap() {
                 ring.rx.sync().unwrap();
-                // A reply to the address that the request gave as its sender's.
-                let is_answer = got[12..14] == [8, 6] && got[20..22] == [0, 2] && got[36..38] == [high, low];
-                if received.len >= 42 && is_answer {
-                    return true;
+                // To the address that the request gave as its sender's.
+                let is_reply = got[12..14] == [8, 6] && got[20..22] == [0, 2] && got[32..36] == [2, 0, 0, 9];
+                if received.len >= 42 && is_reply {
+                    return Some(u16::from_be_bytes([got[36], got[37]]));
                 }
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            ring.wait(Wait::RX, Some(left)).unwrap();
+        }
+    }
+
+    /// Sends a request; whether an answer with its number comes within a while.
+    fn asks(&mut self, most: Duration) -> bool {
+        let (number, end) = (self.request(), Instant::now() + most);
+        while let Some(reply) = self.reply(end) {
+            if reply == number {
+                return true;
             }
         }
         false
@@ -278,6 +297,72 @@ fn refused(fabrics: &Fabrics) {
     assert_eq!((fabrics.state("lab"), fabrics.state("other")), ("running".into(), "stopped".into()));
     std::fs::write(&file, right).unwrap();
     fabrics.lab.ok(&["--fabric", "other", "apply", "other.toml"]);
+}
+
+/// Sends requests while a guest moves; how long no reply came at most, and how long QEMU says that the guest stood still,
+/// in milliseconds.
+fn move_under_requests(fabrics: &mut Fabrics, from: &str, to: &str) -> (f64, u64) {
+    const PACE: Duration = Duration::from_millis(2);
+    let first = fabrics.number.wrapping_add(1);
+    let mut replies: Vec<u16> = Vec::new();
+    let (mut last, mut silence) = (Instant::now(), Duration::ZERO);
+    let mut child = fabrics.begin(from, &fabrics.socket(to), &[]);
+    let mut until_end = None;
+    // A while longer than the migration, in which the switches learn where the guest is.
+    while until_end.is_none_or(|end| Instant::now() < end) {
+        fabrics.request();
+        let next = Instant::now() + PACE;
+        while let Some(reply) = fabrics.reply(next) {
+            silence = silence.max(last.elapsed());
+            last = Instant::now();
+            replies.push(reply);
+        }
+        if until_end.is_none() && child.try_wait().unwrap().is_some() {
+            until_end = Some(Instant::now() + Duration::from_secs(1));
+        }
+    }
+    let (code, said) = ended(child);
+    assert_eq!(code, 0, "{said}");
+    let sent = fabrics.number.wrapping_sub(first).wrapping_add(1);
+    let end = Instant::now() + Duration::from_secs(10);
+    while replies.len() < usize::from(sent) {
+        let Some(reply) = fabrics.reply(end) else { break };
+        replies.push(reply);
+    }
+    // A reply that came twice would come by now.
+    replies.extend(fabrics.reply(Instant::now() + Duration::from_millis(200)));
+    replies.sort_unstable();
+    let expected: Vec<u16> = (0..sent).map(|number| first.wrapping_add(number)).collect();
+    let missing: Vec<&u16> = expected.iter().filter(|number| !replies.contains(number)).collect();
+    // Frames that are on their way to the guest's rings when it gives them back are lost.
+    let while_it_stood = silence.as_millis() / PACE.as_millis();
+    let seen = || format!("{} of {sent} are not answered, {missing:?}\n{}", missing.len(), fabrics.seen());
+    assert!(missing.len() as u128 <= 2 + while_it_stood / 4, "{}", seen());
+    let once = replies.windows(2).all(|pair| pair[0] != pair[1]);
+    assert!(once, "some are answered twice: {replies:?}");
+    println!("{} of {sent} requests were lost", missing.len());
+    let downtime = said.split(" ms\n").next().unwrap().rsplit(' ').next().unwrap();
+    (silence.as_secs_f64() * 1000.0, downtime.parse().unwrap())
+}
+
+/// `MIGRATIONS` is their number if it is set, `FAULTS_REPORT` the file for the figures.
+#[test]
+fn requests_to_a_guest_that_moves_are_answered_once() {
+    let Some(mut fabrics) = Fabrics::new("move-requests") else { return };
+    fabrics.up();
+    fabrics.answers();
+    let moves = std::env::var("MIGRATIONS").map_or(2, |moves| moves.parse().unwrap());
+    let mut beyond = Vec::new();
+    for round in 0..moves {
+        let (from, to) = if round % 2 == 0 { ("lab", "other") } else { ("other", "lab") };
+        let (silence, downtime) = move_under_requests(&mut fabrics, from, to);
+        println!("{from} to {to}: silence of {silence:.1} ms, downtime of {downtime} ms");
+        beyond.push(((silence * 1000.0) as u64).saturating_sub(downtime * 1000));
+    }
+    if let Ok(path) = std::env::var("FAULTS_REPORT") {
+        beyond.sort_unstable();
+        crate::data_kills::report(&path, "migrate", 1, &beyond);
+    }
 }
 
 #[test]

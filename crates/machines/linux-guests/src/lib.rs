@@ -26,7 +26,7 @@ pub use fetch::fetching;
 pub use leftover_processes::end_left_over;
 pub use outlive::{HeldGuest, Holder};
 pub use qemu::{facts, kvm_known};
-pub use qmp::{Monitor, MonitorError};
+pub use qmp::{Monitor, MonitorError, steady_now};
 pub use user::{Lease, USERS};
 
 use ringway_host::jail::{Jail, JailError};

@@ -4,12 +4,13 @@
 
 use super::{Guest, Runner};
 use ringway_host::{HostError, peer, send_with};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Time limit of an answer.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -76,6 +77,7 @@ pub(crate) fn words(socket: &Path) -> [String; 4] {
 #[derive(Debug)]
 pub struct Monitor {
     stream: BufReader<UnixStream>,
+    stopped: Option<u64>,
 }
 
 impl Guest {
@@ -99,11 +101,27 @@ impl Guest {
     }
 }
 
+/// The time of an event, which QMP gives since 1970, by CLOCK_MONOTONIC; now if it is not given.
+fn steady(timestamp: &Value) -> u64 {
+    let part = |name: &str, nanoseconds: u64| Some(timestamp[name].as_u64()?.saturating_mul(nanoseconds));
+    let at = part("seconds", 1_000_000_000)
+        .and_then(|seconds| Some(seconds.saturating_add(part("microseconds", 1000)?)));
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let ago = since_1970.saturating_sub(at.unwrap_or(since_1970));
+    steady_now().saturating_sub(ago)
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub fn steady_now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 impl Monitor {
     fn new(stream: UnixStream) -> Result<Monitor, MonitorError> {
         stream.set_read_timeout(Some(ANSWER))?;
         stream.set_write_timeout(Some(ANSWER))?;
-        let mut monitor = Monitor { stream: BufReader::new(stream) };
+        let mut monitor = Monitor { stream: BufReader::new(stream), stopped: None };
         // The greeting.
         monitor.read()?;
         monitor.ask("qmp_capabilities", &json!({}))?;
@@ -119,7 +137,7 @@ impl Monitor {
         serde_json::from_slice(&line).map_err(|_| MonitorError::Foreseen)
     }
 
-    /// The result of a command. Events are ignored.
+    /// The result of a command. Of events, STOP is noted.
     ///
     /// # Errors
     /// QEMU refuses it, or does not answer.
@@ -139,6 +157,9 @@ impl Monitor {
             if let Some(value) = answer.get_mut("return") {
                 return Ok(value.take());
             }
+            if answer["event"] == "STOP" {
+                self.stopped = Some(steady(&answer["timestamp"]));
+            }
         }
         Err(MonitorError::Foreseen)
     }
@@ -153,6 +174,12 @@ impl Monitor {
         let rest = line.as_bytes().get(sent..).unwrap_or_default();
         self.stream.get_mut().write_all(rest)?;
         self.answer("getfd").map(drop)
+    }
+
+    /// When its virtual machine stopped, while this connection was open, in nanoseconds of CLOCK_MONOTONIC. QEMU says
+    /// so once its devices have stopped.
+    pub fn stopped(&self) -> Option<u64> {
+        self.stopped
     }
 
     /// The state of its virtual machine, such as `running`, `paused`, `postmigrate`.

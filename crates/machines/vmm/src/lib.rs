@@ -31,6 +31,8 @@ pub use ringway_tiny::{FunctionStart, channel};
 pub use snapshot::Snapshot;
 pub use vm::{Console, Counts, End, PreparedVm, Vm, VmError};
 
+use std::sync::OnceLock;
+
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/tiny-guests.md")]
 struct Page;
@@ -43,9 +45,24 @@ struct Pages<T: ?Sized>(T);
 
 static TEXT: &Pages<[u8]> = &Pages(*include_bytes!(env!("CLICK_TEXT")));
 
-/// The image of functions: Click with all elements that need no operating system. Its code and constants are pages of
-/// this program, which all guests share.
-pub static CLICK: Image<'static> = Image {
+/// The image of functions, which is the project's unless the program has one of its own.
+pub fn click() -> Image<'static> {
+    OWN.get().copied().unwrap_or(CLICK)
+}
+
+/// Makes `file`, an image by `ringway_tiny::click_image!`, that of functions, for the whole process and once. Guests
+/// share none of its pages: each has a copy.
+pub fn set_click(file: &'static [u8]) {
+    // A later call has no effect.
+    let _ = OWN.set(Image::of(file));
+}
+
+/// A program's own image of functions.
+static OWN: OnceLock<Image<'static>> = OnceLock::new();
+
+/// The project's image of functions: Click with all elements that need no operating system. Its code and constants are
+/// pages of this program, which all guests share.
+const CLICK: Image<'static> = Image {
     file: include_bytes!(env!("CLICK_REST")),
     shared: Some(Shared { address: load::decimal(env!("CLICK_ADDRESS")), bytes: &TEXT.0 }),
     mark: load::decimal(env!("CLICK_MARK")),

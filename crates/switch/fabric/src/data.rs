@@ -423,6 +423,7 @@ impl Data {
                 fabric.watch(&worker, thread, files)?;
             }
             Request::Hold { ports, held, watched } => fabric.hold(&ports, held, watched),
+            Request::Arrival { ports, step } => fabric.arrival(&ports, step),
             Request::Quiet { ports } => return Ok(Reply::Quiet(fabric.is_quiet(&ports))),
             Request::Join { ports, held } => fabric.join_ports(&ports, &held)?,
             Request::Assign { function, open, there } => fabric.assign_instances(&function, open, there)?,

@@ -1,5 +1,6 @@
 //! A fabric in one process: its workers, and the changes that can be made while they run.
 
+mod arrivals;
 mod captures;
 mod functions;
 mod instances;
@@ -11,6 +12,7 @@ mod work;
 
 pub use work::{Done, Job};
 
+use crate::arrival::Arrival;
 use crate::capture::CaptureError;
 use crate::forward::{SharedSource, Source};
 use crate::function::Reports;
@@ -23,6 +25,7 @@ use crate::trace::Answers;
 use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
+use arrivals::arriving_at;
 use captures::Captures;
 use functions::FunctionRecord;
 use quarantine::Quarantine;
@@ -31,7 +34,7 @@ use ringway_host::{Budget, Clock, DeferredReclaim, EventFd, HostError, ThreadFil
 use ringway_mem::Published;
 use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PeerRecord, PeerRecords, PortKind};
 use ringway_spec::{self as spec, MacAddress, To};
-use ringway_switch::{FlowHash, LOOKUPS, LookupContext, LookupFactory, PortId};
+use ringway_switch::{Flooding, FlowHash, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -117,6 +120,8 @@ struct Record {
     leaving: bool,
     /// Set while its frames stay where they are.
     held: Option<Arc<Held>>,
+    /// The arrival of its guest from another fabric, if there was one.
+    arrival: Option<Arc<Arrival>>,
     /// Readable while its session has messages.
     session: Option<Arc<OwnedFd>>,
     session_limit: SessionLimit,
@@ -258,7 +263,7 @@ impl Fabric {
         if self.switches.contains_key(&name) {
             return Err(FabricError::Exists("switch", name));
         }
-        let kind = LOOKUPS.iter().find(|kind| kind.name == lookup.name());
+        let kind = ringway_switch::lookup(lookup.name());
         let kind = kind.ok_or_else(|| FabricError::Unknown("lookup", lookup.name().into()))?;
         let lookup =
             (kind.open)(&lookup).map_err(|error| FabricError::Switch(name.clone(), error.to_string()))?;
@@ -332,6 +337,7 @@ impl Fabric {
             jobs: VecDeque::new(),
             leaving: false,
             held: None,
+            arrival: None,
             session: None,
             session_limit: SessionLimit::default(),
             budget,
@@ -578,6 +584,13 @@ impl Fabric {
                 }
             };
             record.made = Some(switch.clone());
+            let arriving = arriving_at(&self.ports, name);
+            let switch = if arriving.is_empty() {
+                switch
+            } else {
+                let lookup = Arc::new(Flooding::new(switch.lookup.clone(), arriving));
+                Arc::new(Switch { lookup, members: switch.members.clone() })
+            };
             switches.insert(name.clone(), switch);
         }
         switches

@@ -126,6 +126,13 @@ pub enum Request {
         #[serde(default)]
         watched: bool,
     },
+    /// A guest arrives from another fabric; its frames are kept while it runs nowhere.
+    Arrival {
+        /// Its ports, and its address at each.
+        ports: Vec<(String, MacAddress)>,
+        /// How far it is.
+        step: ArrivalStep,
+    },
     /// Requests [`Reply::Quiet`].
     Quiet {
         /// The ports.
@@ -191,6 +198,20 @@ pub enum Request {
     },
     /// Ends `data`.
     Stop,
+}
+
+/// How far the arrival of a guest is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ArrivalStep {
+    /// It is prepared: frames for it are kept.
+    Keep,
+    /// It runs here: frames that came since it stopped are delivered.
+    Deliver {
+        /// Nanoseconds since it stopped.
+        stopped_ago: u64,
+    },
+    /// It does not arrive: what was kept is dropped.
+    Abandon,
 }
 
 /// What is captured.

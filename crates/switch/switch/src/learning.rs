@@ -143,6 +143,10 @@ impl Lookup for Learning {
         self.table.remove_port(port, false);
     }
 
+    fn forget(&self, mac: Mac) {
+        self.table.remove(mac);
+    }
+
     fn entries(&self, now: u64) -> Vec<Entry> {
         self.table.entries(second(now))
     }

@@ -6,6 +6,7 @@
 //! workers share a lookup, so its state is atomic. Read this file first, then `learning.rs` and `table.rs`.
 
 pub mod fixed;
+mod flooding;
 mod flow_key;
 pub mod hash;
 pub mod learning;
@@ -16,10 +17,11 @@ mod station;
 mod table;
 
 pub use fixed::Static;
+pub use flooding::Flooding;
 pub use flow_key::flow_key;
 pub use hash::{FlowHash, Hash};
 pub use learning::Learning;
-pub use lookups::{LOOKUPS, LookupContext, LookupFactory, LookupKind};
+pub use lookups::{LookupContext, LookupFactory, LookupKind, add_lookups, lookup};
 pub use sorter::{List, Run, Sorter};
 pub use spread::{INSTANCES, Spread, Tick};
 pub use station::Station;
@@ -62,6 +64,9 @@ pub trait Lookup: Send + Sync {
 
     /// Removes the addresses that were learned from the frames of a port, since its peer is gone.
     fn forget_port(&self, _port: PortId) {}
+
+    /// Removes an address that was learned, in every VLAN.
+    fn forget(&self, _mac: Mac) {}
 
     /// The known addresses.
     fn entries(&self, now: u64) -> Vec<Entry>;

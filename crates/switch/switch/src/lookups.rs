@@ -2,10 +2,24 @@
 
 use crate::{FlowHash, Lookup, Mac, PortId, fixed, hash, learning};
 use ringway_spec::Kind;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// Every lookup.
-pub const LOOKUPS: &[LookupKind] = &[learning::LOOKUP, fixed::LOOKUP, hash::LOOKUP];
+/// The project's lookups.
+const LOOKUPS: &[LookupKind] = &[learning::LOOKUP, fixed::LOOKUP, hash::LOOKUP];
+
+/// Lookups of this program besides the project's.
+static MORE: OnceLock<&'static [LookupKind]> = OnceLock::new();
+
+/// Adds lookups to the project's, for the whole process and once, before a switch is added.
+pub fn add_lookups(more: &'static [LookupKind]) {
+    // A later call has no effect.
+    let _ = MORE.set(more);
+}
+
+/// The lookup of this name.
+pub fn lookup(name: &str) -> Option<&'static LookupKind> {
+    LOOKUPS.iter().chain(MORE.get().copied().unwrap_or_default()).find(|kind| kind.name == name)
+}
 
 /// A kind of lookup.
 pub struct LookupKind {

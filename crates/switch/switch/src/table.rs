@@ -327,6 +327,20 @@ impl Table {
         }
     }
 
+    /// Removes an address from every VLAN, unless it is static.
+    pub fn remove(&self, mac: Mac) {
+        for (index, bucket) in self.buckets.iter().enumerate() {
+            for (slot, seen) in bucket.keys.iter().zip(&bucket.seen) {
+                let found = slot.load(Relaxed);
+                let is_its =
+                    found != 0 && seen.load(Relaxed) != STATIC && self.station(index, found).mac() == mac;
+                if is_its && slot.compare_exchange(found, 0, Relaxed, Relaxed).is_ok() {
+                    self.decrement(found);
+                }
+            }
+        }
+    }
+
     /// Every live address, sorted.
     pub fn entries(&self, second: u32) -> Vec<Entry> {
         let mut entries = Vec::new();

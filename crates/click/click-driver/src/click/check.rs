@@ -3,11 +3,11 @@ use super::builder::{Builder, Reader, SOCKET};
 use super::confined::Confined;
 use super::host::Libraries;
 use super::resident::{needs_system, resident_registry};
-use super::{Machine, function_registry};
+use super::{Machine, function_registry, own_classes};
 use crate::elements::opens;
 use crate::file::NO_FILES;
 use crate::inherited::{self, Inherited};
-use ringway_click::{Clock, Console, PACKETS, Router};
+use ringway_click::{Class, Clock, Console, PACKETS, Router};
 use ringway_click_lang::{Diagnostics, Graph, Severity};
 use ringway_elements::platform::Uses;
 
@@ -43,6 +43,15 @@ pub struct Complaint {
 
 /// All errors in a configuration: parses it, and configures its elements, without side effects.
 pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
+    check_as(configuration, false)
+}
+
+/// [`check`] for a virtual machine, whose image has the project's elements only.
+pub fn check_for_image(configuration: Configuration<'_>) -> Vec<Complaint> {
+    check_as(configuration, true)
+}
+
+fn check_as(configuration: Configuration<'_>, in_image: bool) -> Vec<Complaint> {
     let Configuration { text, file, parameters, ports, devices, resident } = configuration;
     let builder = Builder {
         reader: Reader {
@@ -61,6 +70,9 @@ pub fn check(configuration: Configuration<'_>) -> Vec<Complaint> {
     let uses = Uses { ports: ports.to_vec(), devices: devices.to_vec() };
     uses.check(&graph, file, &mut diagnostics);
     check_system(&graph, resident, &mut diagnostics);
+    if in_image {
+        check_image(&graph, own_classes().classes, &mut diagnostics);
+    }
     let mut complaints = complaints(&diagnostics);
     let known = inherited::set(Some(Inherited {
         ports: ports.to_vec(),
@@ -125,6 +137,20 @@ pub(super) fn check_system(graph: &Graph, resident: bool, diagnostics: &mut Diag
     }
 }
 
+/// Reports elements of classes that this program has besides the project's.
+fn check_image(graph: &Graph, own: &[&'static Class], diagnostics: &mut Diagnostics) {
+    for element in &graph.elements {
+        let class = &element.class;
+        if own.iter().any(|own| own.name == &**class) {
+            let what = format!("{class} is not in the image of VMs, which has Ringway's own elements only");
+            diagnostics.error(
+                element.landmark.clone(),
+                format!("{what}; use isolation = \"process\" or \"worker\", or give the program an image"),
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +184,26 @@ mod tests {
         assert!(syntax[0].starts_with("f.click:2:"), "{syntax:?}");
         let argument = diagnostics("FromPort(a)\n -> c :: Queue(x) -> ToPort(b);", &["a", "b"]);
         assert!(argument[0].starts_with("f.click:2:5: While configuring 'c :: Queue': "), "{argument:?}");
+    }
+
+    #[test]
+    fn a_program_s_own_classes_are_not_in_the_project_s_image() {
+        let registry = function_registry();
+        let own: Vec<&'static Class> = registry.iter().filter(|class| class.name == "Discard").collect();
+        let configuration =
+            Configuration { text: "", file: "f", parameters: &[], ports: &[], devices: &[], resident: true };
+        assert_eq!(check_for_image(configuration), []);
+        let reader = Reader {
+            registry: function_registry(),
+            variables: Vec::new(),
+            libraries: Libraries::None,
+            sockets: Vec::new(),
+        };
+        let (graph, mut diagnostics) = reader.read("FromPort(a)\n -> d :: Discard;", "f");
+        check_image(&graph.unwrap(), &own, &mut diagnostics);
+        let wrong = complaints(&diagnostics);
+        assert_eq!((wrong[0].line, wrong.len()), (2, 1));
+        assert!(wrong[0].what.starts_with("Discard is not in the image of VMs"), "{wrong:?}");
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod threads;
 use crate::file::CONFIGURATION;
 use builder::{Builder, Reader};
 pub(crate) use check::complaints;
-pub use check::{Complaint, Configuration, check};
+pub use check::{Complaint, Configuration, check, check_for_image};
 pub use drive::drive;
 use host::Libraries;
 pub use host::{Host, Machine, PROVIDED};
@@ -29,18 +29,51 @@ pub use options::{Options, Usage};
 pub use recorder::Recorder;
 pub use terminal::Terminal;
 
-use ringway_click::{BuildError, Clock, Console, Rebuild, Registry, Router};
+use ringway_click::{BuildError, Class, Clock, Console, Documentation, Rebuild, Registry, Router};
 use ringway_click_lang::{Diagnostics, Graph, archive};
 use ringway_host::read_whole;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Write;
 use std::rc::Rc;
+use std::sync::OnceLock;
 use stopwatch::Stopwatch;
 use threads::{OtherThreads, Plan, Reach};
 
+/// Element classes of a program besides the project's, and their documentation.
+#[derive(Clone, Copy, Default)]
+pub struct OwnClasses {
+    /// The classes; one replaces a class of the project of the same name.
+    pub classes: &'static [&'static Class],
+    /// Their documentation.
+    pub documentation: Documentation,
+}
+
+static OWN: OnceLock<OwnClasses> = OnceLock::new();
+
+/// Adds classes to the project's, for the whole process and once, before a configuration is read: [`registry`] and
+/// functions have them.
+pub fn add_classes(own: OwnClasses) {
+    // A later call has no effect.
+    let _ = OWN.set(own);
+}
+
+/// The classes that were added to the project's.
+fn own_classes() -> OwnClasses {
+    OWN.get().copied().unwrap_or_default()
+}
+
 /// All element classes.
 pub fn registry() -> Registry {
+    let mut registry = project_registry();
+    let OwnClasses { classes, documentation } = own_classes();
+    registry.add(classes);
+    registry.document(documentation);
+    registry
+}
+
+/// The project's element classes.
+fn project_registry() -> Registry {
     let mut registry = ringway_elements::registry();
     registry.add(crate::elements::CLASSES);
     registry.document(crate::elements::DOCUMENTATION);

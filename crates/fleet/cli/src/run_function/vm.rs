@@ -15,8 +15,8 @@ mod machine {
     use ringway_click_driver::inherited;
     use ringway_host::MonitorFence;
     use ringway_vmm::{
-        CLICK, FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, Image, LARGEST_IMAGE,
-        PreparedVm, Snapshot, SnapshotError,
+        FunctionEnd, FunctionError, FunctionEvent, FunctionStart, FunctionVm, Image, LARGEST_IMAGE,
+        PreparedVm, Snapshot, SnapshotError, click,
     };
     use std::fs::File;
     use std::io::{self, Read, Seek};
@@ -45,7 +45,7 @@ mod machine {
 
     /// Whether a file is the image of a program that runs with so many bytes of memory; if not, why.
     pub fn check_image(image: &[u8], memory: u64) -> Result<(), String> {
-        if *image == *CLICK.elf() {
+        if *image == *click().elf() {
             let what = "this is the image of functions for other monitors, not of a program";
             return Err(format!("{what}; a function with a Click configuration has `config = \"FILE\"`"));
         }
@@ -108,7 +108,7 @@ mod machine {
 
     /// The pages of this program that guests share.
     pub fn shared_pages() -> &'static [u8] {
-        CLICK.shared.map_or(&[], |shared| shared.bytes)
+        click().shared.map_or(&[], |shared| shared.bytes)
     }
 
     /// Takes snapshots of the guest.

@@ -5,7 +5,10 @@ use super::routes::{ask, error_body, unread};
 use crate::engine::{Answer, Ask, Failure, Inbox, MigrationAsk};
 use crate::guests::Started;
 use crate::migration::source::Source;
-use crate::migration::{ArrivalView, GuestArrival, MigrationError, MigrationView, NewMigration, arrival};
+use crate::migration::{
+    Activation, ArrivalView, GuestArrival, MigrationError, MigrationView, NewMigration, arrival,
+};
+use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -192,17 +195,24 @@ async fn arriving_guest(
 #[utoipa::path(post, path = "/v1/guest-arrivals/{name}/{ticket}/activate",
     params(("name" = String, Path, description = "The guest"),
         ("ticket" = String, Path, description = "The attempt")),
+    request_body(content = Activation, description = "May be left out"),
     responses((status = 204), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It can't, and never will")))]
 async fn activate_guest(
     State(inbox): State<Inbox>,
     Path((name, ticket)): Path<(String, String)>,
+    body: Bytes,
 ) -> Result<StatusCode, Failure> {
+    // An older version sends nothing.
+    let activation = match &*body {
+        [] => Activation::default(),
+        body => Json::from_bytes(body).map_err(unread)?.0,
+    };
     let Some(arriving) = find(&inbox, &name, &ticket).await? else { return Ok(StatusCode::NO_CONTENT) };
     let guest = ask(&inbox, |answer| Ask::Guest(name, answer)).await?;
     let engine = Handle::current();
-    let done =
-        tokio::task::spawn_blocking(move || arrival::activate(&guest, &arriving, &inbox, &engine)).await;
+    let activate = move || arrival::activate(&guest, &arriving, activation, (&inbox, &engine));
+    let done = tokio::task::spawn_blocking(activate).await;
     let done = done.unwrap_or_else(|error| Err(error.to_string()));
     done.map(|()| StatusCode::NO_CONTENT).map_err(|why| Failure::Conflict(error_body(why)))
 }

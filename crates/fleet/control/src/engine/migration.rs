@@ -7,7 +7,7 @@ use crate::kinds;
 use crate::migration::arrival::Arriving;
 use crate::migration::source::{Departing, Outcome};
 use crate::migration::{GuestArrival, MovingPort, NewMigration, Progress, check};
-use ringway_fabric::proto::Request;
+use ringway_fabric::proto::{ArrivalStep, Request};
 use ringway_linux_guests::Arrival;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -55,6 +55,9 @@ impl Engine {
                 drop(answer.send(self.guests.decide(&name, &ticket).map_err(arrival_failure)));
             }
             MigrationAsk::Arrived(name, ticket, answer) => {
+                if let Ok(Some(arriving)) = self.guests.arriving(&name, &ticket) {
+                    self.tell_arrival(&name, ArrivalStep::Deliver { stopped_ago: arriving.stopped_ago() });
+                }
                 let arrived = self.guests.arrived(&name, &ticket);
                 self.block_guest(&name, false);
                 drop(answer.send(arrived.map_err(arrival_failure)));
@@ -63,6 +66,7 @@ impl Engine {
             MigrationAsk::Unblock(name, answer) => {
                 // Another one may arrive by now.
                 if self.guests.place(&name).is_ok() {
+                    self.tell_arrival(&name, ArrivalStep::Abandon);
                     self.block_guest(&name, false);
                 }
                 drop(answer.send(Ok(())));
@@ -104,9 +108,14 @@ impl Engine {
             return Err(guest_failure(GuestError::Differs(differences.join("; "))));
         }
         let GuestArrival { name, ticket, machine, macs, .. } = arrival;
+        let ports = ports.into_iter().map(|port| port.name);
+        let addresses = macs.iter().filter_map(|mac| mac.parse().ok());
+        self.arriving_ports.insert(name.clone(), ports.zip(addresses).collect());
         self.block_guest(&name, true);
+        self.tell_arrival(&name, ArrivalStep::Keep);
         let started = self.guests.arrive(&name, &ticket, Arrival { machine, macs });
         if started.is_err() {
+            self.tell_arrival(&name, ArrivalStep::Abandon);
             self.block_guest(&name, false);
         }
         Ok((folder, started.map_err(arrival_failure)?))
@@ -125,6 +134,15 @@ impl Engine {
             let _ = inbox.ask(|answer| Ask::Migration(MigrationAsk::Unblock(name, answer))).await;
             let _ = answer.send(Ok(()));
         });
+    }
+
+    /// Tells `data` how far the arrival of a guest is. What `data` keeps for it is lost if `data` ends meanwhile.
+    fn tell_arrival(&mut self, name: &str, step: ArrivalStep) {
+        let Some(ports) = self.arriving_ports.get(name).cloned() else { return };
+        if step != ArrivalStep::Keep {
+            self.arriving_ports.remove(name);
+        }
+        self.post(Request::Arrival { ports, step }, Vec::new(), drop);
     }
 
     /// Keeps what a guest sends in its rings, or lets it go on: another guest with its addresses may run elsewhere, and

@@ -46,7 +46,7 @@ use instances::MultipliedFunction;
 use opened::OpenPorts;
 use ringway_fabric::proto::{self, Event, Request};
 use ringway_scheduler::Placer;
-use ringway_spec::Function;
+use ringway_spec::{Function, MacAddress};
 use running_port::RunningPort;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -221,6 +221,8 @@ pub struct Engine {
     joining_ports: BTreeSet<String>,
     /// Ports of guests that arrive, which send nothing until they run here.
     blocked_ports: BTreeSet<String>,
+    /// The ports of guests that arrive, and the guests' address at each.
+    arriving_ports: BTreeMap<String, Vec<(String, MacAddress)>>,
     /// Functions that multiply, by name.
     multiplied: BTreeMap<String, MultipliedFunction>,
     /// Whether [`Message::CheckInstances`] is scheduled.
@@ -295,6 +297,7 @@ impl Engine {
             announced_ports: BTreeSet::new(),
             joining_ports: BTreeSet::new(),
             blocked_ports: BTreeSet::new(),
+            arriving_ports: BTreeMap::new(),
             multiplied: BTreeMap::new(),
             has_instance_check: false,
             traffic: BTreeMap::new(),

@@ -8,7 +8,7 @@ use crate::kinds::{self, PortControl};
 use crate::open::{self, Adopted, OpenError, Opener, PeerEvent, What};
 use crate::pages;
 use ringway_fabric::LogLimit;
-use ringway_fabric::proto::{Event, PortState, Reply, Request};
+use ringway_fabric::proto::{ArrivalStep, Event, PortState, Reply, Request};
 use ringway_host::BackgroundClose;
 use ringway_spec::Port;
 use serde::{Deserialize, Serialize};
@@ -327,6 +327,9 @@ impl Engine {
                 }
                 Err(_) => self.resume_later(name, answer),
             }
+        }
+        for ports in self.arriving_ports.values().cloned().collect::<Vec<_>>() {
+            self.post(Request::Arrival { ports, step: ArrivalStep::Keep }, Vec::new(), drop);
         }
         let free: Vec<String> = names.into_iter().filter(|name| !self.blocked_ports.contains(name)).collect();
         loop {

@@ -1,16 +1,17 @@
 //! The side of a migration where the guest arrives.
 
 use super::source::WAY;
-use super::{ArrivalView, MigrationError};
+use super::{Activation, ArrivalView, MigrationError};
 use crate::engine::{Ask, Inbox, MigrationAsk};
 use ringway_host::wait_readable;
-use ringway_linux_guests::Guest;
+use ringway_linux_guests::{Guest, steady_now};
 use serde_json::json;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -26,6 +27,9 @@ const DECIDE: Duration = Duration::from_secs(120);
 const LOAD: Duration = Duration::from_secs(60);
 /// First, longest and added milliseconds between announcements of a guest's place, and their number: QEMU's own ones.
 const ANNOUNCE: [u32; 4] = [50, 550, 100, 5];
+/// Nanoseconds that QEMU may take from the stop of a guest's rings until it says that the guest has stopped. A frame that
+/// came in this time is delivered; one that the source's switch flooded just before the stop comes twice.
+const STOPPING: u64 = 50_000_000;
 /// How often QEMU is asked how far it is.
 const POLL: Duration = Duration::from_millis(4);
 
@@ -58,6 +62,8 @@ pub struct Arriving {
     changed: Condvar,
     /// Told the guest once its QEMU runs, or why it does not.
     started: Mutex<Option<Starter>>,
+    /// When it stopped, in nanoseconds of CLOCK_MONOTONIC; 0 if that is not known.
+    stopped: AtomicU64,
 }
 
 impl Arriving {
@@ -69,6 +75,7 @@ impl Arriving {
             stage: Mutex::new(Stage::Receiving),
             changed: Condvar::new(),
             started: Mutex::new(Some(started)),
+            stopped: AtomicU64::new(0),
         }
     }
 
@@ -85,6 +92,12 @@ impl Arriving {
         *stage = to;
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// Nanoseconds since it stopped at the source, and [`STOPPING`] more.
+    pub fn stopped_ago(&self) -> u64 {
+        let ago = steady_now().saturating_sub(self.stopped.load(Ordering::Acquire));
+        ago.saturating_add(STOPPING)
     }
 
     /// Its QEMU runs, or could not be started.
@@ -265,8 +278,14 @@ fn load(guest: &Guest, arriving: &Arriving, listener: &UnixListener) -> Result<(
 ///
 /// # Errors
 /// It can't, and never will.
-pub fn activate(guest: &Guest, arriving: &Arriving, inbox: &Inbox, engine: &Handle) -> Result<(), String> {
+pub fn activate(
+    guest: &Guest,
+    arriving: &Arriving,
+    activation: Activation,
+    (inbox, engine): (&Inbox, &Handle),
+) -> Result<(), String> {
     arriving.loaded()?;
+    arriving.stopped.store(activation.stopped.unwrap_or_default(), Ordering::Release);
     let begun = arriving.enter(&[Stage::Loaded], Stage::Activating);
     begun.map_err(|stage| format!("it is {stage:?} already"))?;
     let ask = |make: fn(String, String, crate::engine::Answer<()>) -> MigrationAsk| {

@@ -127,6 +127,14 @@ pub struct GuestArrival {
     pub ports: Vec<MovingPort>,
 }
 
+/// A guest is to go on where it has arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Activation {
+    /// When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known.
+    #[serde(default)]
+    pub stopped: Option<u64>,
+}
+
 /// State of a guest that arrives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ArrivalView {

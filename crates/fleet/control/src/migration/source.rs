@@ -2,7 +2,7 @@
 
 use super::check;
 use super::remote::{Remote, RemoteError};
-use super::{ArrivalView, GuestArrival, MigrationError, MovingPort, Progress};
+use super::{Activation, ArrivalView, GuestArrival, MigrationError, MovingPort, Progress};
 use crate::engine::{Ask, Inbox, MigrationAsk};
 use ringway_linux_guests::{Facts, Guest, Monitor};
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ impl Source {
     /// Migrates a guest that the other fabric has prepared, and records the outcome.
     pub fn run(self, stream: PathBuf) {
         let outcome = match self.copy(stream) {
-            Ok(()) => self.activate(),
+            Ok(stopped) => self.activate(stopped),
             Err(error) => {
                 self.give_up(&error);
                 Outcome::Stays
@@ -143,8 +143,8 @@ impl Source {
         let _ = self.engine.block_on(self.inbox.ask(ask));
     }
 
-    /// Copies the guest's memory, and stops the guest.
-    fn copy(&self, stream: PathBuf) -> Result<(), MigrationError> {
+    /// Copies the guest's memory, and stops the guest; returns when, if that is known.
+    fn copy(&self, stream: PathBuf) -> Result<Option<u64>, MigrationError> {
         let Departing { guest, progress, bandwidth, .. } = &self.departing;
         let mut monitor = guest.monitor()?;
         let way = UnixStream::connect(stream).map_err(MigrationError::Way)?;
@@ -169,7 +169,8 @@ impl Source {
         // What is left is sent as fast as possible.
         monitor.ask("migrate-set-parameters", &json!({ "max-bandwidth": UNLIMITED }))?;
         monitor.ask("migrate-continue", &json!({ "state": "pre-switchover" }))?;
-        self.until(&mut monitor, "completed")
+        self.until(&mut monitor, "completed")?;
+        Ok(monitor.stopped())
     }
 
     /// Waits until QEMU's migration has this status.
@@ -202,10 +203,11 @@ impl Source {
     }
 
     /// Asks the other fabric, once, to let the guest go on there.
-    fn activate(&self) -> Outcome {
+    fn activate(&self, stopped: Option<u64>) -> Outcome {
         self.departing.progress.enter("activating");
         let path = self.path("/activate");
-        match self.there.ask::<Value>(("POST", &path), &Value::Null, ACTIVATE) {
+        let body = serde_json::to_value(Activation { stopped }).unwrap_or_default();
+        match self.there.ask::<Value>(("POST", &path), &body, ACTIVATE) {
             Ok(_) => {
                 self.departing.progress.enter("done");
                 Outcome::Gone

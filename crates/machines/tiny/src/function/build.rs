@@ -24,11 +24,12 @@ static DEVICES: [Class; devices::COUNT] = devices::classes(
     || Box::new(ToPort::<PortAccess>::of_device()),
 );
 
-/// All element classes of the image.
-pub fn registry() -> Registry {
+/// All element classes of an image that has `more` besides the project's.
+pub fn registry(more: &[&'static Class]) -> Registry {
     let mut registry = ringway_elements::classes();
     registry.add(&CLASSES.each_ref());
     registry.add(&DEVICES.each_ref());
+    registry.add(more);
     registry
 }
 
@@ -77,9 +78,9 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    pub(super) fn new(start: FunctionStart, uses: Uses) -> Builder {
+    pub(super) fn new(start: FunctionStart, uses: Uses, classes: &[&'static Class]) -> Builder {
         let seed = start.seed;
-        Builder { registry: registry(), start, uses, seed }
+        Builder { registry: registry(classes), start, uses, seed }
     }
 
     /// The graph of a configuration, if there are no errors.

@@ -22,7 +22,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use build::Builder;
 use core::cell::RefCell;
-use ringway_click::{Driver, Interest, Router, Turn, drive, sort};
+use ringway_click::{Class, Driver, Interest, Router, Turn, drive, sort};
 use ringway_elements::platform::Uses;
 use ringway_ring::Broken;
 
@@ -58,12 +58,14 @@ pub enum FunctionEnd {
     Wrong,
 }
 
-/// Runs a function until it ends. `nets`: the devices of its ports, if the machine has them.
+/// Runs a function until it ends. `nets`: the devices of its ports, if the machine has them; `classes`: those that it
+/// has besides the project's.
 pub fn run<M: Machine + 'static>(
     host: Host<M>,
     monitor: Monitor,
     nets: Vec<Net<'static>>,
     start: FunctionStart,
+    classes: &[&'static Class],
 ) -> FunctionEnd {
     let uses = Uses { ports: start.ports.clone(), devices: start.devices.clone() };
     platform::begin(monitor, uses.clone(), nets, &start.handlers, host.map);
@@ -71,7 +73,7 @@ pub fn run<M: Machine + 'static>(
     let (ticks, hz, place) = (host.ticks, start.hz, start.channel);
     let platform = Rc::new(RefCell::new(Platform { host, time, place, looked: 0, turns: 0, broken: false }));
     let begun = ticks();
-    let builder = Builder::new(start, uses);
+    let builder = Builder::new(start, uses, classes);
     let known = ticks();
     match builder.parse().and_then(|graph| Ok((ticks(), builder.first(graph, time, ticks)?))) {
         Ok((read, router)) => {

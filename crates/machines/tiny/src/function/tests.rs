@@ -153,7 +153,7 @@ fn play(text: &str, steps: Vec<Step>) -> (FunctionEnd, Rc<RefCell<Monitor>>) {
     let machine = Scripted { monitor: monitor.clone(), steps, sleeps: 0 };
     let host = Host { machine, notify: Box::new(|| ()), ticks, map };
     let messages = Messages::Channel(Channel::attach(region).unwrap());
-    let end = run(host, messages, Vec::new(), start(text));
+    let end = run(host, messages, Vec::new(), start(text), &[]);
     monitor.borrow_mut().listen();
     (end, monitor)
 }

@@ -7,6 +7,8 @@
 #[cfg(feature = "c")]
 pub mod c;
 mod entry;
+#[cfg(feature = "click")]
+pub mod functions;
 mod machine;
 #[cfg(feature = "stock")]
 pub mod pc;

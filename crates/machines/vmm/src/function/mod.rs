@@ -153,7 +153,7 @@ impl FunctionVm {
         memory: usize,
         start: FunctionStart,
     ) -> Result<FunctionVm, FunctionError> {
-        FunctionVm::load(prepared, crate::CLICK, memory, start)
+        FunctionVm::load(prepared, crate::click(), memory, start)
     }
 
     /// A machine of so many bytes with another PVH image, which gets the function as its second module.
@@ -193,7 +193,11 @@ impl FunctionVm {
         ports: usize,
     ) -> Result<FunctionVm, FunctionError> {
         fits(snapshot, ports)?;
-        FunctionVm::over(Vm::clone_of(prepared, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
+        FunctionVm::over(
+            Vm::clone_of(prepared, snapshot, file, crate::click().shared)?,
+            ports,
+            crate::click(),
+        )
     }
 
     /// A machine that resumes from a snapshot in its own memory, `file`, which nobody else uses: a function that has
@@ -205,7 +209,7 @@ impl FunctionVm {
         ports: usize,
     ) -> Result<FunctionVm, FunctionError> {
         fits(snapshot, ports)?;
-        FunctionVm::over(Vm::moved(prepared, snapshot, file, crate::CLICK.shared)?, ports, crate::CLICK)
+        FunctionVm::over(Vm::moved(prepared, snapshot, file, crate::click().shared)?, ports, crate::click())
     }
 
     /// A machine with a channel.
@@ -261,7 +265,7 @@ impl FunctionVm {
 
 /// Whether a snapshot is of this program, and of a function with so many ports.
 fn fits(snapshot: &Snapshot, ports: usize) -> Result<(), FunctionError> {
-    if snapshot.image != crate::CLICK.mark {
+    if snapshot.image != crate::click().mark {
         return Err(FunctionError::Image);
     }
     if snapshot.ports != ports {

@@ -6,8 +6,12 @@
 //! - `LEAST`: shorter packets are not counted; 0 by default.
 //!
 //! Handlers: `histogram` (read): for each power of two, a line with the number of packets shorter than it and at
-//! least
-//! as long as the previous one; `reset` (write).
+//! least as long as the previous one; `reset` (write).
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use ringway_click::arg::Args;
 use ringway_click::{Class, Context, Element, Failed, Handler, PacketBurst};
 

@@ -1,4 +1,8 @@
-//! This program's own elements, one file each.
+//! Elements of one's own, one file each. They need no operating system, so that the image of VMs has them too.
+#![no_std]
+
+extern crate alloc;
+
 use ringway_click::{Class, Documentation};
 
 pub mod size_histogram;

@@ -1,0 +1,21 @@
+//! Builds the image of functions in VMs, which the program contains.
+#[path = "../../crates/base/bare/image.rs"]
+mod image;
+
+use image::Image;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let here = image::folder("CARGO_MANIFEST_DIR");
+    let image = Image {
+        package: &here.join("image"),
+        script: &here.join("../../crates/machines/tiny/link.ld"),
+        name: "my-image",
+        profile: "click",
+        features: "image",
+        flags: &["-Crelocation-model=static", "-Clink-arg=--icf=all"],
+    };
+    let Some(built) = image.build() else { return ExitCode::FAILURE };
+    println!("cargo::rustc-env=IMAGE={}", built.display());
+    ExitCode::SUCCESS
+}
