@@ -9,7 +9,7 @@ use crate::moving::{
 };
 use crate::real::{set_errno, syscall};
 use crate::sets::{self, EpollSet};
-use crate::table::{self, CANDIDATE, DIRECT, ENTERING, EPOLL};
+use crate::table::{self, CANDIDATE, DIRECT, ENTERING, EPOLL, Slot};
 use crate::transfer::{Ready, ready};
 use libc::{c_int, epoll_event, pollfd};
 use std::sync::atomic::Ordering::SeqCst;
@@ -145,7 +145,7 @@ pub unsafe fn wait(
         let now = group()?.now();
         let until = *until.get_or_insert(time.map_or(u64::MAX, |time| now.saturating_add(time)));
         // SAFETY: the caller's.
-        match unsafe { wait_direct(set, out, room, until, mask) } {
+        match unsafe { wait_direct((set, slot), out, room, until, mask) } {
             Some(Ok(count)) => return Some(count as c_int),
             Some(Err(error)) => {
                 set_errno(error);
@@ -161,7 +161,7 @@ pub unsafe fn wait(
 /// # Safety
 /// As [`wait`].
 unsafe fn wait_direct(
-    set: c_int,
+    (set, slot): (c_int, &Slot),
     out: *mut epoll_event,
     room: usize,
     until: u64,
@@ -180,7 +180,11 @@ unsafe fn wait_direct(
             // SAFETY: the caller's.
             let result = unsafe { poll_kernel(set, out, room) };
             match usize::try_from(result) {
-                Ok(found) => count = found,
+                Ok(found) => {
+                    // SAFETY: the kernel has written so many.
+                    let events = unsafe { std::slice::from_raw_parts_mut(out, found) };
+                    count = found_set.drop_removed(set, events);
+                }
                 Err(_) => break Some(Err(-result as i32)),
             }
         }
@@ -211,12 +215,17 @@ unsafe fn wait_direct(
             break Some(Ok(0));
         }
         if found.bits == 0 {
+            // The kernel's call does the rest.
+            found_set.flush_removed(set);
             break None;
         }
+        // Who changes the set has the lock.
+        slot.sleepers.fetch_add(1, SeqCst);
         drop(guard);
         has_slept = true;
         let others = [pollfd { fd: set, events: libc::POLLIN, revents: 0 }];
         let slept = locked.sleep(&WaitRequest { bits: found.bits, seen, until, mask, others: &others });
+        slot.sleepers.fetch_sub(1, SeqCst);
         if slept == WakeReason::Interrupted {
             break Some(Err(libc::EINTR));
         }
@@ -273,7 +282,7 @@ pub unsafe fn control(
     if !slot.is(DIRECT) {
         let result = kernel();
         if result == 0 {
-            sets::handle_control(&mut guard, set, operation, fd, events, data);
+            sets::handle_control(&mut guard, set, operation, fd, (events, data));
         }
         return Some(result);
     }
@@ -283,14 +292,16 @@ pub unsafe fn control(
         leave(&mut guard, fd, LeaveReason::Unserved);
         return None;
     }
-    let result = sets::control_kernel(set, operation, fd, events & (EDGE | ONCE), data);
+    let result = sets::control_direct(&mut guard, set, operation, fd, (events, data));
     if result < 0 {
         set_errno(-result as i32);
         return Some(-1);
     }
-    sets::handle_control(&mut guard, set, operation, fd, events, data);
-    if let Some(group) = group() {
-        // A thread may sleep for the set.
+    if gives
+        && table::known(set).is_some_and(|set| set.sleepers.load(SeqCst) > 0)
+        && let Some(group) = group()
+    {
+        // A thread sleeps for the set as it was.
         group.wake_waiters();
     }
     Some(0)

@@ -210,9 +210,7 @@ pub fn forget_socket(guard: &mut StateGuard, fd: i32) {
         slot.state.store(table::NONE, SeqCst);
     }
     // Its sets are the kernel's as they are.
-    for set in sets::sets(guard).values_mut() {
-        set.members.retain(|member| member.fd != fd);
-    }
+    sets::forget(guard, fd);
 }
 
 /// Lets a connection leave, or a socket never enter.
@@ -272,6 +270,7 @@ pub fn leave_all(guard: &mut StateGuard) {
 pub fn restrict_set(guard: &mut StateGuard, set: i32) {
     let Some(found) = sets::sets(guard).get_mut(&set) else { return };
     found.is_kernel_only = true;
+    found.flush_removed(set);
     for fd in sets::members(guard, set) {
         leave(guard, fd, LeaveReason::Unserved);
     }
