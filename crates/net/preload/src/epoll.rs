@@ -2,7 +2,7 @@
 
 use crate::abi::words::BITS;
 use crate::group::{Locked, WaitRequest, WakeReason, group};
-use crate::guard::{SignalsBlocked, StateGuard};
+use crate::guard::{SignalsHeld, StateGuard};
 use crate::moving::{
     Entering, KernelCall, LeaveReason, forget_socket, handle_close, is_entering, leave, leave_ended,
     restrict_set,
@@ -104,14 +104,22 @@ unsafe fn collect_ready(
     found
 }
 
-/// Polls the kernel's set without waiting.
+/// Polls the kernel's set without waiting; how many events it has written.
 ///
 /// # Safety
 /// `out` has room for `most` events.
-unsafe fn poll_kernel(set: c_int, out: *mut epoll_event, most: usize) -> i64 {
+unsafe fn poll_kernel(
+    found: &mut EpollSet,
+    set: c_int,
+    out: *mut epoll_event,
+    most: usize,
+) -> Result<usize, i32> {
     let arguments = [set as u64, out.addr() as u64, most as u64, 0, 0, 8];
     // SAFETY: the caller's.
-    unsafe { syscall(libc::SYS_epoll_pwait, arguments) }
+    let result = unsafe { syscall(libc::SYS_epoll_pwait, arguments) };
+    let count = usize::try_from(result).map_err(|_| -result as i32)?;
+    // SAFETY: the kernel has written so many.
+    Ok(found.drop_removed(set, unsafe { std::slice::from_raw_parts_mut(out, count) }))
 }
 
 /// Waits as `epoll_pwait2`. `None`: nothing concerns the library.
@@ -170,22 +178,17 @@ unsafe fn wait_direct(
     let group = group()?;
     let mut has_slept = false;
     // A signal that comes between two looks interrupts the next sleep.
-    let signals = SignalsBlocked::block();
-    let mask = mask.unwrap_or(signals.mask);
+    let signals = SignalsHeld::hold_for(mask);
+    let mask = mask.or(signals.mask);
     let result = loop {
         let mut guard = StateGuard::lock_with(&signals);
         let Some(found_set) = sets::sets(&mut guard).get_mut(&set) else { break Some(Err(libc::EBADF)) };
         let mut count = 0;
         if has_slept || found_set.skipped.is_multiple_of(MAX_SKIPPED) {
             // SAFETY: the caller's.
-            let result = unsafe { poll_kernel(set, out, room) };
-            match usize::try_from(result) {
-                Ok(found) => {
-                    // SAFETY: the kernel has written so many.
-                    let events = unsafe { std::slice::from_raw_parts_mut(out, found) };
-                    count = found_set.drop_removed(set, events);
-                }
-                Err(_) => break Some(Err(-result as i32)),
+            match unsafe { poll_kernel(found_set, set, out, room) } {
+                Ok(found) => count = found,
+                Err(error) => break Some(Err(error)),
             }
         }
         let Ok(mut locked) = group.begin() else {
@@ -258,7 +261,7 @@ pub unsafe fn control(
     kernel: impl Fn() -> c_int,
 ) -> Option<c_int> {
     let slot = table::known(fd)?;
-    let mut guard = StateGuard::lock();
+    let mut guard = StateGuard::lock_briefly();
     match slot.state.load(SeqCst) {
         EPOLL => {
             // Whoever waits for the outer one waits for this one too.

@@ -5,6 +5,7 @@ use crate::abi::words::{
     MAX_LEADER_SLEEP, READY_COUNTS, SLEEPER_COUNTS, WITHDRAWN,
 };
 use crate::abi::{AGENT_AT, Call, Flags, Operation, PORT_AT};
+use crate::deferral;
 use crate::real::syscall;
 use crate::table;
 use std::sync::atomic::Ordering::SeqCst;
@@ -346,8 +347,8 @@ pub struct WaitRequest<'a> {
     pub seen: u32,
     /// Until when, at most.
     pub until: u64,
-    /// The signal mask meanwhile.
-    pub mask: u64,
+    /// The signal mask meanwhile; `None`: signals are deferred, and the mask is the program's.
+    pub mask: Option<u64>,
     /// Descriptors of its program.
     pub others: &'a [libc::pollfd],
 }
@@ -485,10 +486,16 @@ fn wait_for(notifier: i32, wanted: &WaitRequest<'_>, most: u64) -> (WakeReason, 
     list[1..].copy_from_slice(wanted.others);
     let time = timespec(most);
     let time_at = if most > 1 << 62 { 0 } else { (&raw const time).addr() as u64 };
-    let mask_at = (&raw const wanted.mask).addr() as u64;
-    let arguments = [list.as_mut_ptr().addr() as u64, count as u64, time_at, mask_at, 8, 0];
-    // SAFETY: the kernel reads and writes the list, and reads the others, all of which live until the call is over.
-    let result = unsafe { syscall(libc::SYS_ppoll, arguments) };
+    let result = match &wanted.mask {
+        // SAFETY: the time lives until the call is over.
+        None => unsafe { deferral::sleep(list, time_at) },
+        Some(mask) => {
+            let mask_at = std::ptr::from_ref(mask).addr() as u64;
+            let arguments = [list.as_mut_ptr().addr() as u64, count as u64, time_at, mask_at, 8, 0];
+            // SAFETY: the kernel reads and writes the list, and reads the others, all of which live until then.
+            unsafe { syscall(libc::SYS_ppoll, arguments) }
+        }
+    };
     let slept = if result == -i64::from(libc::EINTR) { WakeReason::Interrupted } else { WakeReason::Woken };
     (slept, result > 0 && list[0].revents != 0)
 }

@@ -3,6 +3,7 @@
 use crate::abi::requests::{
     DESCRIPTORS, ENTER_UNREAD, ENTRY, LEAVE_PASSED, LEAVE_UNSERVED, LEVEL, OFFER, PAUSE,
 };
+use crate::deferral;
 use crate::group::{StackLayout, group, join};
 use crate::guard::StateGuard;
 use crate::real::syscall;
@@ -173,11 +174,15 @@ fn enter(fd: i32, slot: &'static Slot, calls: u32) {
         }
         return;
     }
-    if group().is_none() && !join_group(fd, &entry) {
+    let joins = group().is_none();
+    if joins && !join_group(fd, &entry) {
         JOIN_FAILED.store(true, SeqCst);
         ask_agent(fd, LEAVE_UNSERVED, &mut []);
         slot.state.store(table::CANDIDATE, SeqCst);
         return forget_socket(&mut guard, fd);
+    }
+    if joins {
+        deferral::begin(&mut guard);
     }
     slot.value.store(entry[0], SeqCst);
     slot.may_have_unread.store(true, SeqCst);

@@ -164,8 +164,8 @@ impl EpollSet {
         self.publish(set);
     }
 
-    /// Drops the kernel's events of sockets that the program has removed, errors and hang-ups that are told unasked; how
-    /// many are left.
+    /// Drops the kernel's events of sockets that the program has removed: errors and hang-ups, which it tells unasked.
+    /// Returns how many events are left.
     pub fn drop_removed(&mut self, set: i32, events: &mut [libc::epoll_event]) -> usize {
         const UNASKED: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
         let mut kept = 0;
