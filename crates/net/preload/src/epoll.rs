@@ -176,7 +176,7 @@ unsafe fn wait_direct(
     mask: Option<u64>,
 ) -> Option<Result<usize, i32>> {
     let group = group()?;
-    let mut has_slept = false;
+    let mut slept = None;
     // A signal that comes between two looks interrupts the next sleep.
     let signals = SignalsHeld::hold_for(mask);
     let mask = mask.or(signals.mask);
@@ -184,7 +184,7 @@ unsafe fn wait_direct(
         let mut guard = StateGuard::lock_with(&signals);
         let Some(found_set) = sets::sets(&mut guard).get_mut(&set) else { break Some(Err(libc::EBADF)) };
         let mut count = 0;
-        if has_slept || found_set.skipped.is_multiple_of(MAX_SKIPPED) {
+        if slept.map_or(found_set.skipped.is_multiple_of(MAX_SKIPPED), |slept| slept == WakeReason::Any) {
             // SAFETY: the caller's.
             match unsafe { poll_kernel(found_set, set, out, room) } {
                 Ok(found) => count = found,
@@ -225,15 +225,15 @@ unsafe fn wait_direct(
         // Who changes the set has the lock.
         slot.sleepers.fetch_add(1, SeqCst);
         drop(guard);
-        has_slept = true;
         let others = [pollfd { fd: set, events: libc::POLLIN, revents: 0 }];
-        let slept = locked.sleep(&WaitRequest { bits: found.bits, seen, until, mask, others: &others });
+        let reason = locked.sleep(&WaitRequest { bits: found.bits, seen, until, mask, others: &others });
+        slept = Some(reason);
         slot.sleepers.fetch_sub(1, SeqCst);
-        if slept == WakeReason::Interrupted {
+        if reason == WakeReason::Interrupted {
             break Some(Err(libc::EINTR));
         }
     };
-    if has_slept {
+    if slept.is_some() {
         group.end_wait();
     }
     result

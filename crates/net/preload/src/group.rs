@@ -74,8 +74,10 @@ impl Turn {
 /// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeReason {
-    /// Something may have happened.
+    /// Something may have happened to connections.
     Woken,
+    /// The same, and descriptors of the program's may be ready.
+    Any,
     /// A signal's handler ran.
     Interrupted,
 }
@@ -449,7 +451,7 @@ impl Locked {
         std::mem::forget(self);
         group.unlock();
         group.notify(&turn);
-        let mut slept = WakeReason::Woken;
+        let mut slept = WakeReason::Any;
         if may_sleep {
             let notifier = group.notifiers[CALL].load(SeqCst);
             let (woken, is_notified) = wait_for(notifier, wanted, planned.saturating_sub(group.now()));
@@ -496,8 +498,13 @@ fn wait_for(notifier: i32, wanted: &WaitRequest<'_>, most: u64) -> (WakeReason, 
             unsafe { syscall(libc::SYS_ppoll, arguments) }
         }
     };
-    let slept = if result == -i64::from(libc::EINTR) { WakeReason::Interrupted } else { WakeReason::Woken };
-    (slept, result > 0 && list[0].revents != 0)
+    let is_notified = result > 0 && list[0].revents != 0;
+    let slept = match result - i64::from(is_notified) {
+        0 => WakeReason::Woken,
+        error if error == -i64::from(libc::EINTR) => WakeReason::Interrupted,
+        _ => WakeReason::Any,
+    };
+    (slept, is_notified)
 }
 
 /// Sets by which followers sleep, each of one thread at a time: each sees every new signal, since nobody takes any.
@@ -574,7 +581,7 @@ fn follow(group: &Group, wanted: &WaitRequest<'_>) -> WakeReason {
     clear(set);
     let bits = || (0..BITS).filter(|bit| wanted.bits >> bit & 1 != 0).chain([ANY]);
     bits().for_each(|bit| _ = group.word(FOLLOWER_COUNTS + 4 * bit).fetch_add(1, SeqCst));
-    let mut slept = WakeReason::Woken;
+    let mut slept = WakeReason::Any;
     // Whoever leaves the lead from here on notifies the followers.
     if group.take_lead() {
         group.leave_lead();
