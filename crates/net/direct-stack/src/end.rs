@@ -6,6 +6,11 @@ use ringway_mem::{Region, Span};
 use ringway_netstack::Transmit;
 use ringway_ring::{Broken, Consumer, FRAGMENTS, Producer, PushError, RX, RingMemory, TX};
 
+/// Slots ahead of the one in use whose first bytes are prefetched.
+const AHEAD: u32 = 2;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
 /// Pieces of a frame.
 pub(crate) type Pieces<'a> = ArrayVec<Span<'a>, FRAGMENTS>;
 
@@ -83,6 +88,16 @@ pub(crate) fn take<'a>(memory: &'a RingMemory, rx: &mut Consumer) -> Result<Opti
     let mut pieces = Pieces::new();
     let frame = rx.pieces(memory, |piece| pieces.push(piece))?;
     Ok(frame.map(|(offload, slots)| Taken { pieces, offload, slots }))
+}
+
+/// Prefetches the first bytes of a frame a few slots ahead, which another core has written.
+pub(crate) fn prefetch(memory: &RingMemory, rx: &Consumer) {
+    let slot = rx.slot(memory, AHEAD);
+    if let Some(buffer) = memory.buffer(slot.buf_idx, slot.len.into()) {
+        let (first, second) = buffer.as_span().split(LINE);
+        first.prefetch();
+        second.prefetch();
+    }
 }
 
 /// A port as the stack sends to it.

@@ -2,7 +2,7 @@
 
 use crate::abi::{Flags, Operation};
 use crate::call::bit;
-use crate::end::{End, Output, Taken, take};
+use crate::end::{End, Output, Taken, prefetch, take};
 use alloc::vec::Vec;
 use ringway_frame::{BURST, LARGEST, Offload};
 use ringway_mem::{Region, Span};
@@ -216,6 +216,7 @@ impl Shared {
                 }
             };
             let slots = taken.slots;
+            prefetch(&port.memory, &port.rx);
             deliver(stack, agent.as_mut(), now, &mut taken, (head, frame), reader.as_deref_mut());
             port.rx.advance(slots);
         }

@@ -4,6 +4,8 @@
 
 #[path = "integration/bytes.rs"]
 mod bytes;
+#[path = "integration/deferred.rs"]
+mod deferred;
 #[path = "integration/direct.rs"]
 mod direct;
 #[path = "integration/faults.rs"]

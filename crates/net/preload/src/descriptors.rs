@@ -47,7 +47,7 @@ pub fn before_close(fd: c_int) -> Option<c_int> {
 }
 
 /// Whether this is the child of a `vfork`, with descriptors of its own in its parent's memory.
-fn is_other_process() -> bool {
+pub fn is_other_process() -> bool {
     // SAFETY: the call takes nothing.
     let process = unsafe { syscall(libc::SYS_getpid, [0; 6]) } as i32;
     crate::process::owner() != process

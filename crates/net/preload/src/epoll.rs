@@ -2,14 +2,14 @@
 
 use crate::abi::words::BITS;
 use crate::group::{Locked, WaitRequest, WakeReason, group};
-use crate::guard::{SignalsBlocked, StateGuard};
+use crate::guard::{SignalsHeld, StateGuard};
 use crate::moving::{
     Entering, KernelCall, LeaveReason, forget_socket, handle_close, is_entering, leave, leave_ended,
     restrict_set,
 };
 use crate::real::{set_errno, syscall};
 use crate::sets::{self, EpollSet};
-use crate::table::{self, CANDIDATE, DIRECT, ENTERING, EPOLL};
+use crate::table::{self, CANDIDATE, DIRECT, ENTERING, EPOLL, Slot};
 use crate::transfer::{Ready, ready};
 use libc::{c_int, epoll_event, pollfd};
 use std::sync::atomic::Ordering::SeqCst;
@@ -104,14 +104,22 @@ unsafe fn collect_ready(
     found
 }
 
-/// Polls the kernel's set without waiting.
+/// Polls the kernel's set without waiting; how many events it has written.
 ///
 /// # Safety
 /// `out` has room for `most` events.
-unsafe fn poll_kernel(set: c_int, out: *mut epoll_event, most: usize) -> i64 {
+unsafe fn poll_kernel(
+    found: &mut EpollSet,
+    set: c_int,
+    out: *mut epoll_event,
+    most: usize,
+) -> Result<usize, i32> {
     let arguments = [set as u64, out.addr() as u64, most as u64, 0, 0, 8];
     // SAFETY: the caller's.
-    unsafe { syscall(libc::SYS_epoll_pwait, arguments) }
+    let result = unsafe { syscall(libc::SYS_epoll_pwait, arguments) };
+    let count = usize::try_from(result).map_err(|_| -result as i32)?;
+    // SAFETY: the kernel has written so many.
+    Ok(found.drop_removed(set, unsafe { std::slice::from_raw_parts_mut(out, count) }))
 }
 
 /// Waits as `epoll_pwait2`. `None`: nothing concerns the library.
@@ -145,7 +153,7 @@ pub unsafe fn wait(
         let now = group()?.now();
         let until = *until.get_or_insert(time.map_or(u64::MAX, |time| now.saturating_add(time)));
         // SAFETY: the caller's.
-        match unsafe { wait_direct(set, out, room, until, mask) } {
+        match unsafe { wait_direct((set, slot), out, room, until, mask) } {
             Some(Ok(count)) => return Some(count as c_int),
             Some(Err(error)) => {
                 set_errno(error);
@@ -161,27 +169,26 @@ pub unsafe fn wait(
 /// # Safety
 /// As [`wait`].
 unsafe fn wait_direct(
-    set: c_int,
+    (set, slot): (c_int, &Slot),
     out: *mut epoll_event,
     room: usize,
     until: u64,
     mask: Option<u64>,
 ) -> Option<Result<usize, i32>> {
     let group = group()?;
-    let mut has_slept = false;
+    let mut slept = None;
     // A signal that comes between two looks interrupts the next sleep.
-    let signals = SignalsBlocked::block();
-    let mask = mask.unwrap_or(signals.mask);
+    let signals = SignalsHeld::hold_for(mask);
+    let mask = mask.or(signals.mask);
     let result = loop {
         let mut guard = StateGuard::lock_with(&signals);
         let Some(found_set) = sets::sets(&mut guard).get_mut(&set) else { break Some(Err(libc::EBADF)) };
         let mut count = 0;
-        if has_slept || found_set.skipped.is_multiple_of(MAX_SKIPPED) {
+        if slept.map_or(found_set.skipped.is_multiple_of(MAX_SKIPPED), |slept| slept == WakeReason::Any) {
             // SAFETY: the caller's.
-            let result = unsafe { poll_kernel(set, out, room) };
-            match usize::try_from(result) {
+            match unsafe { poll_kernel(found_set, set, out, room) } {
                 Ok(found) => count = found,
-                Err(_) => break Some(Err(-result as i32)),
+                Err(error) => break Some(Err(error)),
             }
         }
         let Ok(mut locked) = group.begin() else {
@@ -211,17 +218,22 @@ unsafe fn wait_direct(
             break Some(Ok(0));
         }
         if found.bits == 0 {
+            // The kernel's call does the rest.
+            found_set.flush_removed(set);
             break None;
         }
+        // Who changes the set has the lock.
+        slot.sleepers.fetch_add(1, SeqCst);
         drop(guard);
-        has_slept = true;
         let others = [pollfd { fd: set, events: libc::POLLIN, revents: 0 }];
-        let slept = locked.sleep(&WaitRequest { bits: found.bits, seen, until, mask, others: &others });
-        if slept == WakeReason::Interrupted {
+        let reason = locked.sleep(&WaitRequest { bits: found.bits, seen, until, mask, others: &others });
+        slept = Some(reason);
+        slot.sleepers.fetch_sub(1, SeqCst);
+        if reason == WakeReason::Interrupted {
             break Some(Err(libc::EINTR));
         }
     };
-    if has_slept {
+    if slept.is_some() {
         group.end_wait();
     }
     result
@@ -249,7 +261,7 @@ pub unsafe fn control(
     kernel: impl Fn() -> c_int,
 ) -> Option<c_int> {
     let slot = table::known(fd)?;
-    let mut guard = StateGuard::lock();
+    let mut guard = StateGuard::lock_briefly();
     match slot.state.load(SeqCst) {
         EPOLL => {
             // Whoever waits for the outer one waits for this one too.
@@ -273,7 +285,7 @@ pub unsafe fn control(
     if !slot.is(DIRECT) {
         let result = kernel();
         if result == 0 {
-            sets::handle_control(&mut guard, set, operation, fd, events, data);
+            sets::handle_control(&mut guard, set, operation, fd, (events, data));
         }
         return Some(result);
     }
@@ -283,14 +295,16 @@ pub unsafe fn control(
         leave(&mut guard, fd, LeaveReason::Unserved);
         return None;
     }
-    let result = sets::control_kernel(set, operation, fd, events & (EDGE | ONCE), data);
+    let result = sets::control_direct(&mut guard, set, operation, fd, (events, data));
     if result < 0 {
         set_errno(-result as i32);
         return Some(-1);
     }
-    sets::handle_control(&mut guard, set, operation, fd, events, data);
-    if let Some(group) = group() {
-        // A thread may sleep for the set.
+    if gives
+        && table::known(set).is_some_and(|set| set.sleepers.load(SeqCst) > 0)
+        && let Some(group) = group()
+    {
+        // A thread sleeps for the set as it was.
         group.wake_waiters();
     }
     Some(0)

@@ -5,6 +5,7 @@ use crate::abi::words::{
     MAX_LEADER_SLEEP, READY_COUNTS, SLEEPER_COUNTS, WITHDRAWN,
 };
 use crate::abi::{AGENT_AT, Call, Flags, Operation, PORT_AT};
+use crate::deferral;
 use crate::real::syscall;
 use crate::table;
 use std::sync::atomic::Ordering::SeqCst;
@@ -73,8 +74,10 @@ impl Turn {
 /// Why a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WakeReason {
-    /// Something may have happened.
+    /// Something may have happened to connections.
     Woken,
+    /// The same, and descriptors of the program's may be ready.
+    Any,
     /// A signal's handler ran.
     Interrupted,
 }
@@ -346,8 +349,8 @@ pub struct WaitRequest<'a> {
     pub seen: u32,
     /// Until when, at most.
     pub until: u64,
-    /// The signal mask meanwhile.
-    pub mask: u64,
+    /// The signal mask meanwhile; `None`: signals are deferred, and the mask is the program's.
+    pub mask: Option<u64>,
     /// Descriptors of its program.
     pub others: &'a [libc::pollfd],
 }
@@ -448,7 +451,7 @@ impl Locked {
         std::mem::forget(self);
         group.unlock();
         group.notify(&turn);
-        let mut slept = WakeReason::Woken;
+        let mut slept = WakeReason::Any;
         if may_sleep {
             let notifier = group.notifiers[CALL].load(SeqCst);
             let (woken, is_notified) = wait_for(notifier, wanted, planned.saturating_sub(group.now()));
@@ -485,12 +488,23 @@ fn wait_for(notifier: i32, wanted: &WaitRequest<'_>, most: u64) -> (WakeReason, 
     list[1..].copy_from_slice(wanted.others);
     let time = timespec(most);
     let time_at = if most > 1 << 62 { 0 } else { (&raw const time).addr() as u64 };
-    let mask_at = (&raw const wanted.mask).addr() as u64;
-    let arguments = [list.as_mut_ptr().addr() as u64, count as u64, time_at, mask_at, 8, 0];
-    // SAFETY: the kernel reads and writes the list, and reads the others, all of which live until the call is over.
-    let result = unsafe { syscall(libc::SYS_ppoll, arguments) };
-    let slept = if result == -i64::from(libc::EINTR) { WakeReason::Interrupted } else { WakeReason::Woken };
-    (slept, result > 0 && list[0].revents != 0)
+    let result = match &wanted.mask {
+        // SAFETY: the time lives until the call is over.
+        None => unsafe { deferral::sleep(list, time_at) },
+        Some(mask) => {
+            let mask_at = std::ptr::from_ref(mask).addr() as u64;
+            let arguments = [list.as_mut_ptr().addr() as u64, count as u64, time_at, mask_at, 8, 0];
+            // SAFETY: the kernel reads and writes the list, and reads the others, all of which live until then.
+            unsafe { syscall(libc::SYS_ppoll, arguments) }
+        }
+    };
+    let is_notified = result > 0 && list[0].revents != 0;
+    let slept = match result - i64::from(is_notified) {
+        0 => WakeReason::Woken,
+        error if error == -i64::from(libc::EINTR) => WakeReason::Interrupted,
+        _ => WakeReason::Any,
+    };
+    (slept, is_notified)
 }
 
 /// Sets by which followers sleep, each of one thread at a time: each sees every new signal, since nobody takes any.
@@ -567,7 +581,7 @@ fn follow(group: &Group, wanted: &WaitRequest<'_>) -> WakeReason {
     clear(set);
     let bits = || (0..BITS).filter(|bit| wanted.bits >> bit & 1 != 0).chain([ANY]);
     bits().for_each(|bit| _ = group.word(FOLLOWER_COUNTS + 4 * bit).fetch_add(1, SeqCst));
-    let mut slept = WakeReason::Woken;
+    let mut slept = WakeReason::Any;
     // Whoever leaves the lead from here on notifies the followers.
     if group.take_lead() {
         group.leave_lead();

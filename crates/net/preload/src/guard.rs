@@ -1,15 +1,16 @@
-//! The lock of this process's tables. Signals are blocked while a thread has it.
+//! The lock of this process's tables. No handler of the program runs on the thread that has it.
 
+use crate::deferral;
 use crate::real::syscall;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Signals are blocked until this is dropped, so that a handler finds no lock that its own thread has, and a process
-/// that a signal ends does not end within its turn.
+/// No handler runs on this thread until this is dropped, so that a handler finds no lock that its own thread has, and a
+/// process that a signal ends does not end within its turn.
 #[derive(Debug)]
-pub struct SignalsBlocked {
-    /// The signal mask of the program.
-    pub mask: u64,
+pub struct SignalsHeld {
+    /// The signal mask of the program while signals are blocked; `None`: they are deferred (`deferral.rs`).
+    pub mask: Option<u64>,
 }
 
 /// Sets this thread's signal mask; returns the former one.
@@ -23,22 +24,40 @@ fn set_mask(mask: u64) -> u64 {
     old
 }
 
-impl SignalsBlocked {
-    pub fn block() -> SignalsBlocked {
-        SignalsBlocked { mask: set_mask(u64::MAX) }
+impl SignalsHeld {
+    /// Holds them by the kernel's mask.
+    pub fn block() -> SignalsHeld {
+        SignalsHeld { mask: Some(set_mask(u64::MAX)) }
+    }
+
+    /// Holds them without a system call if that is possible.
+    pub fn hold() -> SignalsHeld {
+        if !deferral::is_deferring() {
+            return SignalsHeld::block();
+        }
+        deferral::enter();
+        SignalsHeld { mask: None }
+    }
+
+    /// As [`SignalsHeld::hold`], for a wait with a mask of its own.
+    pub fn hold_for(mask: Option<u64>) -> SignalsHeld {
+        if mask.is_some() { SignalsHeld::block() } else { SignalsHeld::hold() }
     }
 }
 
-impl Drop for SignalsBlocked {
+impl Drop for SignalsHeld {
     fn drop(&mut self) {
-        set_mask(self.mask);
+        match self.mask {
+            Some(mask) => _ = set_mask(mask),
+            None => deferral::leave(),
+        }
     }
 }
 
 /// 0: free; 1: locked; 2: locked, and others may wait. A plain word, since the lock is held over a `fork`.
 static STATE: AtomicU32 = AtomicU32::new(0);
 
-/// Takes the lock. The caller has blocked signals.
+/// Takes the lock. The caller holds signals.
 pub fn acquire() {
     if STATE.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
         return;
@@ -64,19 +83,27 @@ fn futex(operation: i32, value: u32) {
 /// The lock, while a thread has it.
 #[derive(Debug)]
 pub struct StateGuard {
-    /// `None` if the caller keeps them blocked longer.
-    pub signals: Option<SignalsBlocked>,
+    /// `None` if the caller holds them longer.
+    pub signals: Option<SignalsHeld>,
 }
 
 impl StateGuard {
+    /// With blocked signals, which interrupt no call of the kernel or the agent.
     pub fn lock() -> StateGuard {
-        let signals = SignalsBlocked::block();
+        let signals = SignalsHeld::block();
         acquire();
         StateGuard { signals: Some(signals) }
     }
 
-    /// As [`StateGuard::lock`], for a thread that has blocked signals already.
-    pub fn lock_with(_signals: &SignalsBlocked) -> StateGuard {
+    /// As [`StateGuard::lock`], for what seldom needs the agent, and tries again then.
+    pub fn lock_briefly() -> StateGuard {
+        let signals = SignalsHeld::hold();
+        acquire();
+        StateGuard { signals: Some(signals) }
+    }
+
+    /// As [`StateGuard::lock`], for a thread that holds signals already.
+    pub fn lock_with(_signals: &SignalsHeld) -> StateGuard {
         acquire();
         StateGuard { signals: None }
     }
@@ -104,10 +131,10 @@ mod tests {
         };
         std::thread::scope(|scope| (0..3).for_each(|_| _ = scope.spawn(count)));
         assert_eq!(COUNT.load(SeqCst), 30_000);
-        let before = SignalsBlocked::block();
-        let within = SignalsBlocked::block();
+        let before = SignalsHeld::block();
+        let within = SignalsHeld::block();
         // The kernel lets nobody block SIGKILL and SIGSTOP.
-        assert_eq!(within.mask, !(1 << 8 | 1 << 18));
+        assert_eq!(within.mask, Some(!(1 << 8 | 1 << 18)));
         drop(within);
         drop(before);
     }

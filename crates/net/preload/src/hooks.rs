@@ -3,7 +3,7 @@
 
 use crate::descriptors as d;
 use crate::real::{Real, hooks, set_errno};
-use crate::{epoll, process as p, signals, transfer as t, waiting as w};
+use crate::{deferral, epoll, process as p, signals, transfer as t, waiting as w};
 use libc::{
     c_char, c_int, c_long, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t,
     off_t, pid_t, pollfd, pthread_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
@@ -419,40 +419,42 @@ hooks! {
         real => { p::before_pthread_cancel(); real() }
     }
     /// Changes what a signal does.
-    sigaction c"sigaction"(signal: c_int, new: *const c_void, old: *mut c_void) -> c_int {
-        real => { let result = real(); signals::invalidate(); result }
+    sigaction c"sigaction"(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+        _real => deferral::sigaction(signal, new, old)
     }
     /// Changes what a signal does.
-    __sigaction c"__sigaction"(signal: c_int, new: *const c_void, old: *mut c_void) -> c_int {
-        real => { let result = real(); signals::invalidate(); result }
+    __sigaction c"__sigaction"(
+        signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction
+    ) -> c_int {
+        _real => deferral::sigaction(signal, new, old)
     }
     /// Changes what a signal does.
     signal c"signal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::invalidate(); result }
+        _real => deferral::signal(number, handler)
     }
     /// Changes what a signal does.
     bsd_signal c"bsd_signal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::invalidate(); result }
+        _real => deferral::signal(number, handler)
     }
     /// Changes what a signal does.
     ssignal c"ssignal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::invalidate(); result }
+        _real => deferral::signal(number, handler)
     }
     /// Changes what a signal does.
     sysv_signal c"sysv_signal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::invalidate(); result }
+        real => { deferral::never(); let result = real(); signals::invalidate(); result }
     }
     /// Changes what a signal does.
     __sysv_signal c"__sysv_signal"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::invalidate(); result }
+        real => { deferral::never(); let result = real(); signals::invalidate(); result }
     }
     /// Changes what a signal does.
     sigset c"sigset"(number: c_int, handler: *mut c_void) -> *mut c_void {
-        real => { let result = real(); signals::invalidate(); result }
+        real => { deferral::never(); let result = real(); signals::invalidate(); result }
     }
     /// Changes whether calls go on after a signal.
     siginterrupt c"siginterrupt"(number: c_int, flag: c_int) -> c_int {
-        real => { let result = real(); signals::invalidate(); result }
+        _real => deferral::siginterrupt(number, flag != 0)
     }
 }
 

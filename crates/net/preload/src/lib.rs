@@ -14,7 +14,8 @@
 //! | `transfer`, `waiting`, `epoll` | what is served |
 //! | `descriptors`, `process`, `signals` | what else concerns connections |
 //! | `group` | the shared stack: turns, sleeping and waking, as `direct/src/waiting.rs` has them |
-//! | `guard`, `real` | the lock of this process's tables, with signals blocked; the C library's functions |
+//! | `guard`, `deferral` | the lock of this process's tables; handlers that run when a thread has left the library |
+//! | `real` | the C library's functions |
 //!
 //! All of it runs in processes of others: it prints nothing, ends nothing, keeps `errno`, and needs no other crate of
 //! Ringway, since it is built apart (`exec/build.rs`). Read `moving.rs` first.
@@ -24,6 +25,7 @@
 #[path = "../../direct-stack/src/abi.rs"]
 #[allow(dead_code, reason = "it has what the agent and the attendant use, too")]
 mod abi;
+mod deferral;
 mod descriptors;
 mod epoll;
 mod group;

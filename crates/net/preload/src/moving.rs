@@ -3,6 +3,7 @@
 use crate::abi::requests::{
     DESCRIPTORS, ENTER_UNREAD, ENTRY, LEAVE_PASSED, LEAVE_UNSERVED, LEVEL, OFFER, PAUSE,
 };
+use crate::deferral;
 use crate::group::{StackLayout, group, join};
 use crate::guard::StateGuard;
 use crate::real::syscall;
@@ -173,11 +174,15 @@ fn enter(fd: i32, slot: &'static Slot, calls: u32) {
         }
         return;
     }
-    if group().is_none() && !join_group(fd, &entry) {
+    let joins = group().is_none();
+    if joins && !join_group(fd, &entry) {
         JOIN_FAILED.store(true, SeqCst);
         ask_agent(fd, LEAVE_UNSERVED, &mut []);
         slot.state.store(table::CANDIDATE, SeqCst);
         return forget_socket(&mut guard, fd);
+    }
+    if joins {
+        deferral::begin(&mut guard);
     }
     slot.value.store(entry[0], SeqCst);
     slot.may_have_unread.store(true, SeqCst);
@@ -210,9 +215,7 @@ pub fn forget_socket(guard: &mut StateGuard, fd: i32) {
         slot.state.store(table::NONE, SeqCst);
     }
     // Its sets are the kernel's as they are.
-    for set in sets::sets(guard).values_mut() {
-        set.members.retain(|member| member.fd != fd);
-    }
+    sets::forget(guard, fd);
 }
 
 /// Lets a connection leave, or a socket never enter.
@@ -272,6 +275,7 @@ pub fn leave_all(guard: &mut StateGuard) {
 pub fn restrict_set(guard: &mut StateGuard, set: i32) {
     let Some(found) = sets::sets(guard).get_mut(&set) else { return };
     found.is_kernel_only = true;
+    found.flush_removed(set);
     for fd in sets::members(guard, set) {
         leave(guard, fd, LeaveReason::Unserved);
     }

@@ -1,5 +1,6 @@
 //! Other processes that get this one's sockets: all that are open leave direct mode before.
 
+use crate::deferral;
 use crate::group::close_follower_sets;
 use crate::guard::{self, StateGuard};
 use crate::moving::{disable, leave_all};
@@ -45,14 +46,14 @@ pub fn after_plain_fork(child: libc::pid_t) -> libc::pid_t {
 extern "C" fn before_fork() {
     let mut guard = StateGuard::lock();
     leave_all(&mut guard);
-    MASK.store(guard.signals.as_ref().map_or(0, |signals| signals.mask), SeqCst);
+    MASK.store(guard.signals.as_ref().and_then(|signals| signals.mask).unwrap_or(0), SeqCst);
     // The lock is held until after the fork, so that the child's memory is consistent.
     let _ = ManuallyDrop::new(guard);
 }
 
 fn after_fork() {
     guard::release();
-    drop(guard::SignalsBlocked { mask: MASK.load(SeqCst) });
+    drop(guard::SignalsHeld { mask: Some(MASK.load(SeqCst)) });
 }
 
 extern "C" fn in_parent() {
@@ -85,6 +86,7 @@ pub fn before_prctl(option: c_int) {
 
 /// Before `pthread_cancel`, whose thread may be within the library: only the kernel's calls can be cancelled.
 pub fn before_pthread_cancel() {
+    deferral::never();
     disable(&mut StateGuard::lock());
 }
 
@@ -113,7 +115,10 @@ pub unsafe extern "C" fn before_syscall(number: c_long, first: c_long, second: c
             crate::epoll::exclude(fd);
             crate::epoll::exclude(second as c_int);
         }
-        libc::SYS_rt_sigaction => signals::invalidate(),
+        libc::SYS_rt_sigaction => {
+            deferral::never();
+            signals::invalidate();
+        }
         // What follows may be anything; calls that nothing else concerns are more frequent.
         libc::SYS_poll
         | libc::SYS_ppoll

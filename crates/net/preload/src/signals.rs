@@ -1,6 +1,6 @@
 //! Whether a blocking call is restarted after a signal's handler.
 
-use crate::real::syscall;
+use crate::deferral::program_action;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -23,16 +23,6 @@ pub fn invalidate() {
     CACHED.store(0, SeqCst);
 }
 
-/// The kernel's `struct sigaction`.
-#[repr(C)]
-#[derive(Default)]
-struct Action {
-    handler: u64,
-    flags: u64,
-    restorer: u64,
-    mask: u64,
-}
-
 /// What all handlers have in common; reads them if they may have changed.
 pub fn handlers() -> Handlers {
     let known = CACHED.load(SeqCst);
@@ -48,10 +38,7 @@ fn inspect() -> u32 {
     let mut bits = 4;
     // Without the C library's own signals.
     for signal in (1..=64).filter(|signal| ![32, 33].contains(signal)) {
-        let mut action = Action::default();
-        let arguments = [signal, 0, (&raw mut action).addr() as u64, 8, 0, 0];
-        // SAFETY: the kernel writes an action of this form.
-        unsafe { syscall(libc::SYS_rt_sigaction, arguments) };
+        let action = program_action(signal);
         // 0 and 1 are no handlers.
         if action.handler > 1 {
             bits |= if action.flags & libc::SA_RESTART as u64 != 0 { 1 } else { 2 };

@@ -31,11 +31,16 @@ pub struct Slot {
     pub entries: AtomicU32,
     /// Threads within the kernel's calls on a candidate, or on a set without direct members.
     pub busy: AtomicU32,
+    /// Threads that sleep for a set with direct members.
+    pub sleepers: AtomicU32,
+    /// The place of a socket in the set in which it was found last.
+    pub place: AtomicU32,
     /// The program has waited for a candidate by a call that the library sees.
     pub is_awaited: AtomicBool,
     /// The kernel's socket may have bytes that arrived before the connection entered.
     pub may_have_unread: AtomicBool,
-    /// The handle of a direct connection; the number of direct members of an epoll set.
+    /// The handle of a direct connection; the number of members of an epoll set that the
+    /// library serves.
     pub value: AtomicU64,
     /// How long blocking calls may take, in nanoseconds; 0: for ever.
     pub receive_time: AtomicU64,
@@ -50,6 +55,8 @@ impl Slot {
             next_try: AtomicU32::new(0),
             entries: AtomicU32::new(0),
             busy: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+            place: AtomicU32::new(0),
             is_awaited: AtomicBool::new(false),
             may_have_unread: AtomicBool::new(false),
             value: AtomicU64::new(0),
@@ -89,7 +96,7 @@ pub fn state(fd: i32) -> u32 {
 /// Gives a new descriptor a state.
 pub fn init(fd: i32, state: u32) {
     let Some(slot) = slot(fd) else { return };
-    for word in [&slot.calls, &slot.next_try, &slot.entries, &slot.busy] {
+    for word in [&slot.calls, &slot.next_try, &slot.entries, &slot.busy, &slot.sleepers] {
         word.store(0, SeqCst);
     }
     for word in [&slot.value, &slot.receive_time, &slot.send_time] {

@@ -2,7 +2,7 @@
 
 use crate::abi::{BAD_SOCKET, WOULD_BLOCK};
 use crate::group::{Group, Locked, WaitRequest, WakeReason, group};
-use crate::guard::SignalsBlocked;
+use crate::guard::SignalsHeld;
 use crate::moving::{LeaveReason, Route, leave_ended, leave_now, route};
 use crate::real::{set_errno, syscall};
 use crate::signals::{Handlers, handlers};
@@ -79,7 +79,7 @@ impl BlockingCall {
         locked: Locked,
         seen: u32,
         group: &Group,
-        signals: &SignalsBlocked,
+        signals: &SignalsHeld,
     ) -> Result<(), StopReason> {
         if self.never || is_nonblocking(self.fd) {
             return Err(StopReason::Error(libc::EAGAIN));
@@ -117,7 +117,7 @@ impl BlockingCall {
         &self,
         stopped: StopReason,
         done: usize,
-        signals: SignalsBlocked,
+        signals: SignalsHeld,
         rest: impl FnOnce() -> i64,
     ) -> Outcome {
         drop(signals);
@@ -178,7 +178,7 @@ unsafe fn receive(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Out
     if cursor.piece().is_none() {
         return Ok(Ok(done));
     }
-    let signals = SignalsBlocked::block();
+    let signals = SignalsHeld::hold();
     let mut waiting = BlockingCall::new(fd, handle, flags, slot.receive_time.load(SeqCst));
     let stopped = loop {
         let Ok(mut locked) = group.begin() else { break StopReason::Kernel };
@@ -226,7 +226,7 @@ unsafe fn receive(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Out
 unsafe fn send(fd: c_int, slot: &Slot, pieces: &[iovec], flags: c_int) -> Outcome {
     let group = group().ok_or(Kernel)?;
     let handle = slot.handle();
-    let signals = SignalsBlocked::block();
+    let signals = SignalsHeld::hold();
     let mut waiting = BlockingCall::new(fd, handle, flags, slot.send_time.load(SeqCst));
     let (mut cursor, mut done) = (Cursor::new(pieces), 0);
     let mut gathered = [0_u8; GATHER_LEN];
@@ -624,7 +624,7 @@ fn unread_in_kernel(fd: c_int) -> usize {
 /// How many bytes can be read (`FIONREAD`); `None`: the kernel says it.
 pub fn unread(fd: c_int, slot: &Slot) -> Option<usize> {
     let group = group()?;
-    let _signals = SignalsBlocked::block();
+    let _signals = SignalsHeld::hold();
     let mut locked = group.begin().ok()?;
     locked.run();
     let ready = ready(&mut locked, fd, slot);

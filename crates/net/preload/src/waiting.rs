@@ -1,7 +1,7 @@
 //! `poll`, `select`, and the like, for lists with direct connections.
 
 use crate::group::{Group, WaitRequest, WakeReason, group, timespec};
-use crate::guard::{SignalsBlocked, StateGuard};
+use crate::guard::{SignalsHeld, StateGuard};
 use crate::moving::{KernelCall, leave_ended, restrict_set};
 use crate::real::{set_errno, syscall};
 use crate::table::{self, CANDIDATE, DIRECT, EPOLL, Slot};
@@ -134,8 +134,8 @@ fn wait(list: &mut [pollfd], most: Option<u64>, mask: Option<u64>) -> Option<Res
     let mut parts = SplitList::of(list);
     let _busy = hold_candidates(&parts.others)?;
     let until = most.map_or(u64::MAX, |most| group.now().saturating_add(most));
-    let signals = SignalsBlocked::block();
-    let mask = mask.unwrap_or(signals.mask);
+    let signals = SignalsHeld::hold_for(mask);
+    let mask = mask.or(signals.mask);
     let mut has_slept = false;
     let result = loop {
         if parts.has_others {
@@ -186,7 +186,7 @@ fn finish(group: &Group, has_slept: bool) {
 }
 
 /// Makes all connections of a list leave, since the stack is lost.
-fn leave_lost<T>(signals: SignalsBlocked, parts: &SplitList) -> Option<T> {
+fn leave_lost<T>(signals: SignalsHeld, parts: &SplitList) -> Option<T> {
     drop(signals);
     parts.direct.iter().for_each(|(_, fd, slot)| leave_ended(*fd, slot.handle()));
     None

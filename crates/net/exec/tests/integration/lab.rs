@@ -227,6 +227,11 @@ pub fn compare_direct(server: &[&str], client: &[&str]) -> (String, String) {
     compare_modes(&DIRECT, Lab::new, server, client)
 }
 
+/// As [`compare`] and [`compare_direct`].
+pub fn compare_all(server: &[&str], client: &[&str]) -> (String, String) {
+    compare_modes(&[&MODES[..], &DIRECT[1..]].concat(), Lab::new, server, client)
+}
+
 /// As [`compare`], in other networks.
 pub fn compare_in(lab: impl Fn() -> Lab, server: &[&str], client: &[&str]) -> (String, String) {
     compare_modes(&MODES, lab, server, client)

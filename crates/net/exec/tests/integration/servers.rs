@@ -1,6 +1,6 @@
 //! Servers of many processes and users: nginx, sshd, PostgreSQL.
 
-use crate::lab::{Folder, compare, has, is_long, is_root, succeeds};
+use crate::lab::{Folder, compare, compare_all, has, is_long, is_root, succeeds};
 use std::process::Command;
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -53,7 +53,7 @@ fn wrk_has_no_error_at_nginx() {
     let folder = Folder::new("wrk");
     let script = wrk_script(&folder);
     let client = format!("wrk -t 2 -c 20 -d 1s -s {script} http://10.0.0.1/page.txt | grep errors");
-    let (_, answer) = compare(&["sh", "-c", &nginx(&folder, "")], &["sh", "-c", &client]);
+    let (_, answer) = compare_all(&["sh", "-c", &nginx(&folder, "")], &["sh", "-c", &client]);
     assert_eq!(answer, "wrong\t0\terrors\t0\t0\t0\t0\t0\ttrue\n");
 }
 
@@ -69,7 +69,7 @@ fn twenty_reloads_of_nginx_under_load_lose_no_request() {
     let client = format!(
         "wrk -t 1 -c 8 -d 2s -H 'Connection: close' -s {script} http://10.0.0.1/page.txt | grep errors"
     );
-    let (_, answer) = compare(&["sh", "-c", &server], &["sh", "-c", &client]);
+    let (_, answer) = compare_all(&["sh", "-c", &server], &["sh", "-c", &client]);
     assert_eq!(answer, "wrong\t0\terrors\t0\t0\t0\t0\t0\ttrue\n");
 }
 
@@ -129,7 +129,7 @@ StrictModes no\nUsePAM no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\n"
         scp -q \"$@\" page root@10.0.0.1:{shown}/one && cmp page one && echo same
         scp -q \"$@\" root@10.0.0.1:{shown}/page two && cmp page two && echo same"
     );
-    let (ready, answer) = compare(&["sh", "-c", &server], &["bash", "-c", &client]);
+    let (ready, answer) = compare_all(&["sh", "-c", &server], &["bash", "-c", &client]);
     assert_eq!(ready, "Server listening on 0.0.0.0 port 22.");
     assert_eq!(answer, "got a line\n3\nsame\nsame\nsame\n");
 }
@@ -172,7 +172,7 @@ fn postgresql_serves_pgbench() {
         psql \"$@\" -Atc 'select count(*), sum(delta) = (select sum(abalance) from pgbench_accounts)
             from pgbench_history' postgres"
     );
-    let (_, answer) = compare(&["sh", "-c", &server], &["sh", "-c", &client]);
+    let (_, answer) = compare_all(&["sh", "-c", &server], &["sh", "-c", &client]);
     assert!(answer.contains(&format!("processed: {0}/{0}\n", 8 * count)), "{answer}");
     assert!(answer.contains("failed transactions: 0"), "{answer}");
     assert!(answer.ends_with(&format!("{}|t\n", 8 * count)), "{answer}");
