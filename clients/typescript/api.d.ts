@@ -1705,7 +1705,7 @@ export class Api {
   constructor(socket: ControlSocket);
   /** The health: errors, one per line, if any. */
   healthz(): Promise<string>;
-  /** Metrics in Prometheus' format. */
+  /** Metrics of the fabric in Prometheus' text format. */
   metrics(): Promise<string>;
   /**
    * Lets a function of another fabric of this host go on here, with its state. This fabric needs ring ports of the same

@@ -1783,7 +1783,7 @@ class Api:
         return found
 
     def metrics(self) -> str:
-        """Metrics in Prometheus' format."""
+        """Metrics of the fabric in Prometheus' text format."""
         found: str = self._socket.text("GET", "/metrics", [])
         return found
 

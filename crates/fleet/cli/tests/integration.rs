@@ -25,6 +25,7 @@ mod guests;
 mod hosts;
 mod lab;
 mod link;
+mod metrics;
 mod middleboxes;
 mod multiply;
 mod netmap;

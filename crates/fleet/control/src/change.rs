@@ -99,6 +99,8 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
         Some("its run directory")
     } else if from.huge_pages != to.huge_pages {
         Some("its huge pages")
+    } else if from.metrics != to.metrics {
+        Some("the address of its metrics")
     } else {
         None
     }

@@ -20,6 +20,7 @@ mod hosts;
 pub mod keeper;
 pub mod kinds;
 pub mod lookups;
+mod metrics;
 mod migration;
 pub mod open;
 mod output_log;

@@ -80,7 +80,7 @@ const REFUSAL: Duration = Duration::from_millis(250);
 
 /// A thread's buffer for the heads of requests, in bytes. Attack: endless heads.
 const HEAD: usize = 32 << 10;
-/// Threads of the extender for requests that wait for the store.
+/// Threads of such a server for requests that wait, as for the store.
 const THREADS: usize = 4;
 
 impl Bounds {
@@ -128,21 +128,35 @@ pub async fn serve_extender(listener: TcpListener, place: Placer, bounds: Bounds
     serve(listener, from, extender_router(place), bounds, std::future::pending()).await;
 }
 
-/// Serves the extender on a thread of its own, so that its clients delay nothing else, and nothing delays
-/// kube-scheduler's queries. The receiver learns when it ends.
+/// Serves the extender on a thread of its own, so that nothing delays kube-scheduler's queries.
 ///
 /// # Errors
 /// The operating system's.
 pub fn extender_thread(listener: std::net::TcpListener, place: Placer) -> io::Result<oneshot::Receiver<()>> {
+    serve_thread("extender", listener, extender_router(place), Bounds::of_extender())
+}
+
+/// Serves a router at a TCP address on a thread of this name, so that its clients delay nothing else. The receiver
+/// learns when it ends.
+///
+/// # Errors
+/// The operating system's.
+pub fn serve_thread(
+    name: &str,
+    listener: std::net::TcpListener,
+    router: Router,
+    bounds: Bounds,
+) -> io::Result<oneshot::Receiver<()>> {
     listener.set_nonblocking(true)?;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     // Attack: endless requests, each with a thread.
     let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
     let (ended, ends) = oneshot::channel();
-    std::thread::Builder::new().name("extender".into()).spawn(move || {
+    std::thread::Builder::new().name(name.into()).spawn(move || {
         runtime.block_on(async {
             if let Ok(listener) = TcpListener::from_std(listener) {
-                serve_extender(listener, place, Bounds::of_extender()).await;
+                let from = |address: &SocketAddr| Some(address.ip());
+                serve(listener, from, router, bounds, std::future::pending()).await;
             }
         });
         drop(ended);

@@ -18,4 +18,5 @@ pub use trace::{
     CompletionView, DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView,
     LinkTraceView, NewTrace, SentFrameView, TraceView,
 };
+pub(crate) use usage::usage;
 pub use view::*;

@@ -89,6 +89,7 @@ struct Description;
 /// The API's description.
 pub fn description() -> utoipa::openapi::OpenApi {
     let mut all = Description::openapi();
+    all.merge(crate::metrics::description());
     all.merge(super::objects::description());
     all.merge(super::migration::description());
     all.merge(super::profile::description());
@@ -137,6 +138,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/graph.svg", get(function_svg))
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
+        .merge(crate::metrics::routes())
         .merge(super::objects::routes())
         .merge(super::migration::routes())
         .merge(super::profile::routes())

@@ -17,6 +17,7 @@ use crate::upgrade::Running;
 use ringway_fabric::proto::{Profile, Reply, Request};
 use ringway_linux_guests::Guest;
 use ringway_spec::{Configuration, Function, Port, names};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,6 +73,8 @@ pub enum Ask {
     Exits(String, Answer<ExitsView>),
     /// Where the data path's time went; workers measure their stages for so many nanoseconds from now on.
     Profile(u64, Answer<Profile>),
+    /// The number of addresses that each switch knows.
+    AddressCounts(Answer<BTreeMap<String, u64>>),
     /// The address table of a switch.
     Table(String, Answer<TableView>),
     /// Its hosts.
@@ -160,6 +163,7 @@ impl Engine {
                 let views = self.link_views().await;
                 drop(answer.send(views.map_err(|error| Failure::Conflict(error_body(error)))));
             }
+            Ask::AddressCounts(answer) => drop(answer.send(Ok(self.address_counts().await))),
             Ask::Hosts(answer) => drop(answer.send(Ok(self.host_views().await))),
             Ask::Programs(answer) => drop(answer.send(Ok(self.program_views()))),
             Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
