@@ -353,6 +353,20 @@ export interface ErrorBody {
   problems?: ProblemView[];
 }
 
+/** Something that happened. */
+export interface EventView {
+  /** Its number; later events have larger ones. */
+  id: number;
+  /** What happened, such as `peer-attached`. */
+  kind: string;
+  /** The port, guest or other object to which it happened; may be empty. */
+  name: string;
+  /** More about it, for people; may be empty. */
+  text: string;
+  /** When it happened, in nanoseconds since 1970. */
+  time: number;
+}
+
 /** Events. */
 export interface EventsView {
   /** Changes, oldest first. */
@@ -1714,6 +1728,8 @@ export class Api {
   arriveFunction(body: Departure): Promise<void>;
   /** Every chain of functions. */
   chains(): Promise<ChainView[]>;
+  /** What has happened in the fabric, oldest first; as a stream, also what happens from now on. */
+  fabricEvents(query?: { after?: number | null; count?: number | null; follow?: boolean | null }): Promise<EventView[]>;
   /** The fabric as a whole. */
   fabric(): Promise<FabricView>;
   /** Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing. */

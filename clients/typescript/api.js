@@ -23,6 +23,10 @@ export class Api {
     return this.#socket.json("GET", "/v1/chains", []);
   }
 
+  fabricEvents(query = {}) {
+    return this.#socket.json("GET", "/v1/events", [], { query });
+  }
+
   fabric() {
     return this.#socket.json("GET", "/v1/fabric", []);
   }

@@ -391,6 +391,21 @@ class ErrorBody(TypedDict):
     """The errors in a fabric file."""
 
 
+class EventView(TypedDict):
+    """Something that happened."""
+
+    id: int
+    """Its number; later events have larger ones."""
+    kind: str
+    """What happened, such as `peer-attached`."""
+    name: str
+    """The port, guest or other object to which it happened; may be empty."""
+    text: str
+    """More about it, for people; may be empty."""
+    time: int
+    """When it happened, in nanoseconds since 1970."""
+
+
 class EventsView(TypedDict):
     """Events."""
 
@@ -1796,6 +1811,13 @@ class Api:
     def chains(self) -> list[ChainView]:
         """Every chain of functions."""
         found: list[ChainView] = self._socket.json("GET", "/v1/chains", [])
+        return found
+
+    def fabric_events(
+        self, *, after: int | None = None, count: int | None = None, follow: bool | None = None
+    ) -> list[EventView]:
+        """What has happened in the fabric, oldest first; as a stream, also what happens from now on."""
+        found: list[EventView] = self._socket.json("GET", "/v1/events", [], {"after": after, "count": count, "follow": follow})
         return found
 
     def fabric(self) -> FabricView:

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod capture;
+mod events;
 mod exec;
 mod host;
 mod keys;
@@ -14,6 +15,7 @@ mod trace;
 mod up;
 
 pub use capture::{CaptureArguments, CaptureDirection};
+pub use events::EventOptions;
 pub use exec::{Exec, StackKind};
 pub use host::{HostCommand, Shape, Topo};
 pub use keys::FunctionKeys;
@@ -141,6 +143,15 @@ Examples:
   ringway stats --watch --json
   ringway stats left --exits   where a card's accesses and interrupts go")]
     Stats(Stats),
+    /// Show what has happened in a fabric: peers, changes, ends and starts of processes, functions and guests.
+    #[command(after_help = "\
+The last 1024 events are kept, until the control process ends.
+
+Examples:
+  ringway events
+  ringway events --follow
+  ringway events --follow --json   a line each, for programs")]
+    Events(EventOptions),
     /// Print the log of a fabric that writes it to a file, as one brought up by `up --detach` does.
     #[command(after_help = "\
 `ringway guest logs`, `ringway host logs` and `ringway function logs` print those of a part of it.

@@ -22,6 +22,7 @@ mod click_tools;
 mod client;
 mod doctor;
 mod empty_values;
+mod events;
 mod exec;
 mod fail;
 mod function;
@@ -149,6 +150,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Chain { command } => chain::chain(&target, json, command),
         Command::Worker { command } => worker::worker(&target, json, command),
         Command::Snapshot { command } => snapshot::snapshot(&target, json, command),
+        Command::Events(options) => events::events(&target, json, &options),
         Command::Logs(logs) => logs::fabric(&target, json, &logs),
         Command::Link { command } => link::link(&target, json, command),
         Command::Host { command } => host::host(&target, json, command),

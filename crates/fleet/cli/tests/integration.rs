@@ -8,6 +8,7 @@ mod creates;
 mod data_kills;
 mod detach;
 mod docs;
+mod events;
 mod exec;
 mod exec_programs;
 mod fabric;

@@ -61,6 +61,29 @@ pub enum Change {
     AddProgram(ExecProgram),
 }
 
+impl Change {
+    /// The object that changes; empty if there are several.
+    pub fn name(&self) -> &str {
+        match self {
+            Change::RemoveProgram(name)
+            | Change::RemoveGuest(name)
+            | Change::RemoveFunction(name)
+            | Change::RemovePort(name)
+            | Change::RemoveHost(name)
+            | Change::RemoveSwitch(name)
+            | Change::AddHost(name)
+            | Change::SetOpening(name, _) => name,
+            Change::AddSwitch(switch) => &switch.name,
+            Change::AddPort(port) | Change::MovePort(port) | Change::SetPort(port) => &port.name,
+            Change::Join(_) => "",
+            Change::SwapFunction(function) | Change::AddFunction(function) => &function.name,
+            Change::AddGuest(guest) => &guest.name,
+            Change::RunPrograms(host) => &host.name,
+            Change::AddProgram(program) => &program.name,
+        }
+    }
+}
+
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -11,6 +11,7 @@ mod change;
 mod control;
 mod data;
 mod engine;
+mod events;
 mod fabric_graph;
 pub mod file;
 pub mod function;

@@ -2,6 +2,7 @@
 
 use super::body::{Service, promised};
 use super::routes::LARGEST;
+use super::streamed::{Cut, IsStreamed};
 use super::{Placer, extender_router};
 use axum::Router;
 use axum::body::Body;
@@ -119,6 +120,9 @@ impl Bounds {
     }
 }
 
+/// Time that a client has to read the end of an answer whose connection is cut.
+const LAST: Duration = Duration::from_secs(1);
+
 /// How long a client of the API may keep a connection that it does not use.
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -209,12 +213,14 @@ struct Connection {
     from: Option<IpAddr>,
     stage: Mutex<(Stage, Instant)>,
     changed: Arc<Notify>,
+    /// Ends the connection: its client does not read an answer that is sent as it comes.
+    cut: Cut,
 }
 
 impl Connection {
     fn new(from: Option<IpAddr>, changed: &Arc<Notify>) -> Arc<Connection> {
         let stage = Mutex::new((Stage::New, Instant::now()));
-        Arc::new(Connection { from, stage, changed: changed.clone() })
+        Arc::new(Connection { from, stage, changed: changed.clone(), cut: Cut::default() })
     }
 
     fn stage(&self) -> MutexGuard<'_, (Stage, Instant)> {
@@ -307,13 +313,17 @@ async fn serve_client(
             let _ = served.as_mut().await;
         }
     };
-    tokio::select! {
+    let is_cut = tokio::select! {
         () = alone => return,
         // The sender is dropped.
-        _ = closing.changed() => {}
-    }
+        _ = closing.changed() => false,
+        () = connection.cut.0.notified() => true,
+    };
     served.as_mut().graceful_shutdown();
-    let _ = served.await;
+    match is_cut {
+        true => drop(timeout(LAST, served).await),
+        false => drop(served.await),
+    }
 }
 
 async fn answer(
@@ -323,7 +333,8 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     connection.enter(Stage::Idle);
     let length = promised(&request);
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    head.extensions.insert(connection.cut.clone());
     let body = match service.receive(body, length.as_ref()).await {
         Ok(body) => body,
         Err(refused) => {
@@ -334,8 +345,12 @@ async fn answer(
     connection.enter(Stage::Served);
     let length = body.len();
     let answer = service.answer(Request::from_parts(head, Body::from(body)), length).await;
-    connection.enter(Stage::Idle);
-    Ok(answer.unwrap_or_else(IntoResponse::into_response))
+    let answer = answer.unwrap_or_else(IntoResponse::into_response);
+    // An answer that is sent as it comes ends with its connection, which is not idle meanwhile.
+    if answer.extensions().get::<IsStreamed>().is_none() {
+        connection.enter(Stage::Idle);
+    }
+    Ok(answer)
 }
 
 #[cfg(test)]

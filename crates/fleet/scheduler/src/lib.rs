@@ -22,6 +22,7 @@ mod power;
 mod routes;
 mod service;
 mod share;
+mod streamed;
 mod this_host;
 mod view;
 
@@ -39,5 +40,6 @@ pub use power::PowerHook;
 use routes::extender_router;
 pub use routes::{description, not_so, router};
 pub use service::{Failed, Service};
+pub use streamed::{Cut, Feed};
 pub use this_host::this_host;
 pub use view::*;

@@ -89,6 +89,7 @@ struct Description;
 /// The API's description.
 pub fn description() -> utoipa::openapi::OpenApi {
     let mut all = Description::openapi();
+    all.merge(super::events::description());
     all.merge(crate::metrics::description());
     all.merge(super::objects::description());
     all.merge(super::migration::description());
@@ -138,6 +139,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/graph.svg", get(function_svg))
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
+        .merge(super::events::routes())
         .merge(crate::metrics::routes())
         .merge(super::objects::routes())
         .merge(super::migration::routes())

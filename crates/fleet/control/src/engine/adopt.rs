@@ -3,6 +3,7 @@
 use super::running_port::{KeptPort, RunningPort, kept_port};
 use super::{Engine, EngineError, EngineParts};
 use crate::data::{self, Data, KeptData, Page};
+use crate::events::EventKind;
 use crate::file::{self, Fabric, Host};
 use crate::hosts::Hosts;
 use crate::keeper::{DATA, NEW, NO_DESCRIPTORS, StoredEntry, TRIAL, end_strays};
@@ -116,6 +117,8 @@ impl Engine {
         found.keys().filter(|name| name.contains("-process/")).for_each(|name| engine.keeper.remove(name));
         let (ports, guests, functions) =
             (engine.running_ports.len(), engine.guests.len(), engine.functions.len());
+        let by = if is_new { "of another program" } else { "the former one was killed or failed" };
+        engine.note(EventKind::ControlResumed, "", &format!("process {}, {by}", std::process::id()));
         match trial.as_deref() {
             Some(NEW) => tracing::info!(ports, guests, functions, "the new program goes on with the fabric"),
             Some(why) => {

@@ -7,6 +7,7 @@ use crate::api::{
     TableEntryView, TableView,
 };
 use crate::captures::{Begun, CaptureRequest};
+use crate::events::EventKind;
 use crate::file::{self, Described, Fabric, Outside};
 use crate::functions::{FunctionError, Functions};
 use crate::guests::GuestError;
@@ -455,6 +456,7 @@ impl Engine {
         opened::keep_opened(&self.fabric, &mut target);
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
         (self.file, self.text, self.is_changed) = (new.file, new.text, true);
+        self.note(EventKind::Apply, &self.file, &format!("{} changes", changes.len()));
         let mut changes = Changes { changes };
         let (place, placement) = (self.place.clone(), target.placement.clone());
         changes

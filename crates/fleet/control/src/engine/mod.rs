@@ -31,6 +31,7 @@ pub use trace::{NextHop, Step, TracedStep};
 use crate::change::{self, Change};
 use crate::control::Program;
 use crate::data::{Data, DataError, Page, PageError, Spawned};
+use crate::events::EventKind;
 use crate::file::{Fabric, Host};
 use crate::functions::{FunctionError, FunctionEvent, Functions, Phase};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
@@ -272,7 +273,7 @@ impl Engine {
             is_changed: true,
             guests: Guests::new(inbox.clone(), host.kinds, keeper.clone()),
             hosts: Hosts::new(keeper.clone()),
-            programs: Programs::new(program.exec.clone(), keeper.clone()),
+            programs: Programs::new(program.exec.clone(), keeper.clone(), inbox.event_log().clone()),
             keeper,
             host,
             running_ports: BTreeMap::new(),
@@ -388,6 +389,7 @@ impl Engine {
     /// Removes everything.
     pub async fn down(mut self) {
         tracing::info!("going down");
+        self.note(EventKind::Down, "", "");
         self.close_switches().await;
         self.programs.remove_all().await;
         self.functions.stop_all();
@@ -535,12 +537,18 @@ impl Engine {
             }
         }
         change::apply(&mut self.fabric, change);
+        self.note(EventKind::Change, change.name(), &change.to_string());
         // While the fabric comes up, no port has a peer.
         if self.messages.is_some() {
             self.hold_first_frames();
         }
         self.assign_instances();
         Ok(())
+    }
+
+    /// Notes what has happened to the object `name`.
+    fn note(&self, kind: EventKind, name: &str, text: &str) {
+        self.inbox.event_log().note(kind, name, text);
     }
 
     /// Sends a request about `what` to `data`, and waits for the reply.
@@ -636,6 +644,7 @@ impl Engine {
         };
         let wait = RESTART_DELAYS[self.quick_ends.saturating_sub(1)];
         tracing::error!(%status, wait_ms = wait, "the data process ended; starting it again");
+        self.note(EventKind::DataEnded, "", &status.to_string());
         self.data = None;
         self.held_ports.clear();
         let gone = self.functions.data_ended();
@@ -663,5 +672,7 @@ impl Engine {
         }
         self.resume_ports().await;
         self.resume_captures().await;
+        let pid = self.data.as_ref().map_or(0, |data| data.pid);
+        self.note(EventKind::DataResumed, "", &format!("process {pid}"));
     }
 }
