@@ -962,6 +962,8 @@ export interface NewConfiguration {
 
 /** A fabric file. */
 export interface NewFabric {
+  /** Whether nothing is changed: the answer has the changes that would be made. */
+  dry_run?: boolean;
   /** Its path, absolute: relative paths of guests' files in it are relative to its folder. */
   file: string;
   /** Its text. */
@@ -1321,6 +1323,16 @@ export interface Removed {
 export interface RevisionView {
   /** The revision. */
   revision: number;
+}
+
+/** The file that describes what runs. */
+export interface SavedFabric {
+  /** What the text can't describe, as the changes that lead from it to what runs; empty if it describes everything. */
+  differences: string[];
+  /** The path of the file that described the fabric last, to whose folder relative paths in the text are relative. */
+  file: string;
+  /** Its text, with what requests have changed since then. */
+  text: string;
 }
 
 /** A host and its score. */
@@ -1734,6 +1746,8 @@ export class Api {
   fabric(): Promise<FabricView>;
   /** Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing. */
   putFabric(body: NewFabric): Promise<Changes>;
+  /** The file that describes what runs: the last one, with what requests have changed since then. */
+  savedFabric(): Promise<SavedFabric>;
   /** Every function. */
   functions(): Promise<FunctionView[]>;
   /**

@@ -35,6 +35,10 @@ export class Api {
     return this.#socket.json("PUT", "/v1/fabric", [], { body });
   }
 
+  savedFabric() {
+    return this.#socket.json("GET", "/v1/fabric/file", []);
+  }
+
   functions() {
     return this.#socket.json("GET", "/v1/functions", []);
   }

@@ -1013,6 +1013,8 @@ class NewConfiguration(TypedDict):
 class NewFabric(TypedDict):
     """A fabric file."""
 
+    dry_run: NotRequired[bool]
+    """Whether nothing is changed: the answer has the changes that would be made."""
     file: str
     """Its path, absolute: relative paths of guests' files in it are relative to its folder."""
     text: str
@@ -1379,6 +1381,21 @@ class RevisionView(TypedDict):
 
     revision: int
     """The revision."""
+
+
+class SavedFabric(TypedDict):
+    """The file that describes what runs."""
+
+    differences: list[str]
+    """What the text can't describe, as the changes that lead from it to what runs; empty if it describes
+    everything.
+    """
+    file: str
+    """The path of the file that described the fabric last, to whose folder relative paths in the text are
+    relative.
+    """
+    text: str
+    """Its text, with what requests have changed since then."""
 
 
 class Scored(TypedDict):
@@ -1830,6 +1847,11 @@ class Api:
         nothing.
         """
         found: Changes = self._socket.json("PUT", "/v1/fabric", [], body=body)
+        return found
+
+    def saved_fabric(self) -> SavedFabric:
+        """The file that describes what runs: the last one, with what requests have changed since then."""
+        found: SavedFabric = self._socket.json("GET", "/v1/fabric/file", [])
         return found
 
     def functions(self) -> list[FunctionView]:

@@ -93,10 +93,26 @@ Unchanged parts of the fabric keep running. An invalid file changes nothing.
 
 Examples:
   ringway apply lab.toml
+  ringway apply lab.toml --dry-run   the changes that would be made
   ringway apply lab.toml --json")]
     Apply {
         /// The fabric file.
         file: PathBuf,
+        /// Change nothing; print the changes that would be made.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Write the fabric file that describes what runs: the last one, with what commands have changed since then.
+    #[command(after_help = "\
+Comments and order of the file stay. Relative paths in it are relative to its folder.
+
+Examples:
+  ringway save             print it
+  ringway save lab.toml
+  ringway apply lab.toml --dry-run   no difference")]
+    Save {
+        /// The file to write; without it, it is printed.
+        file: Option<PathBuf>,
     },
     /// Take a fabric down.
     #[command(after_help = "\

@@ -45,6 +45,7 @@ mod ps;
 mod ring_wait;
 mod run_data;
 mod run_function;
+mod save;
 mod show;
 mod snapshot;
 mod stack;
@@ -134,7 +135,8 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
     let Arguments { target, json, command } = arguments;
     match command {
         Command::Up(up) => up::up(&target, json, up),
-        Command::Apply { file } => up::apply(&target, json, &file),
+        Command::Apply { file, dry_run } => up::apply(&target, json, &file, dry_run),
+        Command::Save { file } => save::save(&target, json, file.as_deref()),
         Command::Down => up::down(&target, json),
         Command::Upgrade(options) => upgrade::upgrade(&target, json, &options),
         Command::Check { file } => check::check(&target, json, &file),

@@ -326,8 +326,8 @@ fn lost_functions(fabric: &Fabric, place: &FabricPaths) -> Result<Vec<FunctionVi
     }
 }
 
-/// Changes the running fabric to match a file.
-pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
+/// Changes the running fabric to match a file; with `dry_run`, only says how.
+pub fn apply(target: &Target, json: bool, file: &Path, dry_run: bool) -> Result<(), Fail> {
     // Errors of the file are reported by this process, which can show lines of the file.
     let (fabric, text) = check::load(target, file)?;
     let path = std::path::absolute(file).map_err(Fail::because)?;
@@ -338,7 +338,7 @@ pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
         return Err(Fail::NotUp(what));
     }
     let mut client = Client::to(socket)?;
-    let new = NewFabric { file: path.display().to_string(), text };
+    let new = NewFabric { file: path.display().to_string(), text, dry_run };
     let done: Changes = client.put("/v1/fabric", &new)?;
     if json {
         text::json(&done);

@@ -45,6 +45,7 @@ mod place_operators;
 mod profile;
 mod programs;
 mod ring_busy;
+mod save;
 mod side_by_side;
 mod slow_peer;
 mod sockets;

@@ -195,7 +195,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     let ports = to.ports.iter().filter(|p| new(&p.name, &kept_ports) && !is_early_port(&p.name));
     changes.extend(ports.cloned().map(Change::AddPort));
     let swapped = |f: &&Function| {
-        kept_functions.contains(&*f.name) && from.function(&f.name).is_some_and(|own| own != *f)
+        kept_functions.contains(&*f.name) && from.function(&f.name).is_some_and(|own| is_swapped(own, f))
     };
     changes.extend(to.functions.iter().filter(swapped).cloned().map(Change::SwapFunction));
     changes.extend(to.guests.iter().filter(|g| new(&g.name, &kept_guests)).cloned().map(Change::AddGuest));
@@ -205,6 +205,12 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     changes.extend(to.hosts.iter().filter(|host| programs(from, host)).cloned().map(Change::RunPrograms));
     changes.extend(programs_but(&to.programs, from, &kept_ports).cloned().map(Change::AddProgram));
     changes
+}
+
+/// Whether a function that otherwise stays gets another configuration. Where a text comes from is for people only.
+fn is_swapped(from: &Function, to: &Function) -> bool {
+    let (from, to) = (&from.configuration, &to.configuration);
+    (&from.file, &from.text) != (&to.file, &to.text)
 }
 
 /// The programs that the other fabric has not, or whose ports change.

@@ -15,6 +15,7 @@ mod opened;
 mod program;
 mod replace;
 mod running_port;
+mod save;
 mod show;
 mod suspect;
 mod trace;
@@ -32,7 +33,7 @@ use crate::change::{self, Change};
 use crate::control::Program;
 use crate::data::{Data, DataError, Page, PageError, Spawned};
 use crate::events::EventKind;
-use crate::file::{Fabric, Host};
+use crate::file::{Added, Fabric, Host};
 use crate::functions::{FunctionError, FunctionEvent, Functions, Phase};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
 use crate::hosts::{HostFailure, Hosts};
@@ -188,6 +189,8 @@ pub struct Engine {
     /// The file that describes it, and its text.
     file: String,
     text: String,
+    /// Tables of what requests added since then.
+    added: Added,
     host: Host,
     keeper: Keeper,
     /// Whether the keeper's description of the fabric is out of date.
@@ -270,6 +273,7 @@ impl Engine {
             fabric: bare,
             file,
             text,
+            added: Added::new(),
             is_changed: true,
             guests: Guests::new(inbox.clone(), host.kinds, keeper.clone()),
             hosts: Hosts::new(keeper.clone()),

@@ -18,6 +18,7 @@ mod placement;
 mod port;
 mod program;
 mod request;
+mod save;
 mod unique;
 
 pub use desired::Fabric;
@@ -26,12 +27,15 @@ pub(crate) use external_names::number;
 pub use function::{Complaint, KEYS as FUNCTION_KEYS};
 pub(crate) use objects::{RemoveError, with_port, with_switch, without_port, without_switch};
 pub use objects::{TypedKeys, port_keys, switch_keys};
+pub(crate) use objects::{table_name, table_of};
 pub use opening::OpenAccess;
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
 pub(crate) use request::{
     Described, check as check_function, describe as describe_function, load as load_function,
     read as read_function, source,
 };
+
+pub(crate) use save::{Added, edited};
 
 use crate::kinds::PortControl;
 use crate::lookups;
