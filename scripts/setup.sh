@@ -15,11 +15,12 @@ wanted=(
   valgrind:valgrind pppd:ppp freeradius:freeradius nginx:nginx-light nfcapd:nfdump tsc:node-typescript
   redis-server:redis-server redis-benchmark:redis-tools wget:wget wrk:wrk ssh:openssh-client
   sshd:openssh-server pgbench:postgresql musl-gcc:musl-tools sockperf:sockperf nc:netcat-openbsd
-  flex:flex bison:bison
+  flex:flex bison:bison prometheus:prometheus
 )
 # Benchmarks and tests run their own: the services of newly installed ones are turned off again.
 declare -A services=([freeradius]=freeradius [nfdump]=nfdump [nginx-light]=nginx [redis-server]=redis-server
-  [openssh-server]=ssh [postgresql]=postgresql)
+  [openssh-server]=ssh [postgresql]=postgresql
+  [prometheus]=prometheus)
 [ -e /usr/sbin/ovs-vswitchd ] || services[openvswitch-switch-dpdk]=openvswitch-switch
 # For the Kubernetes test of `make soak`; Kubernetes' own programs are in no distribution.
 [ -z "${KUBERNETES:-}" ] || needed+=(etcd:etcd-server openssl:openssl)

@@ -353,6 +353,20 @@ export interface ErrorBody {
   problems?: ProblemView[];
 }
 
+/** Something that happened. */
+export interface EventView {
+  /** Its number; later events have larger ones. */
+  id: number;
+  /** What happened, such as `peer-attached`. */
+  kind: string;
+  /** The port, guest or other object to which it happened; may be empty. */
+  name: string;
+  /** More about it, for people; may be empty. */
+  text: string;
+  /** When it happened, in nanoseconds since 1970. */
+  time: number;
+}
+
 /** Events. */
 export interface EventsView {
   /** Changes, oldest first. */
@@ -948,6 +962,8 @@ export interface NewConfiguration {
 
 /** A fabric file. */
 export interface NewFabric {
+  /** Whether nothing is changed: the answer has the changes that would be made. */
+  dry_run?: boolean;
   /** Its path, absolute: relative paths of guests' files in it are relative to its folder. */
   file: string;
   /** Its text. */
@@ -1307,6 +1323,16 @@ export interface Removed {
 export interface RevisionView {
   /** The revision. */
   revision: number;
+}
+
+/** The file that describes what runs. */
+export interface SavedFabric {
+  /** What the text can't describe, as the changes that lead from it to what runs; empty if it describes everything. */
+  differences: string[];
+  /** The path of the file that described the fabric last, to whose folder relative paths in the text are relative. */
+  file: string;
+  /** Its text, with what requests have changed since then. */
+  text: string;
 }
 
 /** A host and its score. */
@@ -1705,7 +1731,7 @@ export class Api {
   constructor(socket: ControlSocket);
   /** The health: errors, one per line, if any. */
   healthz(): Promise<string>;
-  /** Metrics in Prometheus' format. */
+  /** Metrics of the fabric in Prometheus' text format. */
   metrics(): Promise<string>;
   /**
    * Lets a function of another fabric of this host go on here, with its state. This fabric needs ring ports of the same
@@ -1714,10 +1740,14 @@ export class Api {
   arriveFunction(body: Departure): Promise<void>;
   /** Every chain of functions. */
   chains(): Promise<ChainView[]>;
+  /** What has happened in the fabric, oldest first; as a stream, also what happens from now on. */
+  fabricEvents(query?: { after?: number | null; count?: number | null; follow?: boolean | null }): Promise<EventView[]>;
   /** The fabric as a whole. */
   fabric(): Promise<FabricView>;
   /** Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing. */
   putFabric(body: NewFabric): Promise<Changes>;
+  /** The file that describes what runs: the last one, with what requests have changed since then. */
+  savedFabric(): Promise<SavedFabric>;
   /** Every function. */
   functions(): Promise<FunctionView[]>;
   /**

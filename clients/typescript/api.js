@@ -23,12 +23,20 @@ export class Api {
     return this.#socket.json("GET", "/v1/chains", []);
   }
 
+  fabricEvents(query = {}) {
+    return this.#socket.json("GET", "/v1/events", [], { query });
+  }
+
   fabric() {
     return this.#socket.json("GET", "/v1/fabric", []);
   }
 
   putFabric(body) {
     return this.#socket.json("PUT", "/v1/fabric", [], { body });
+  }
+
+  savedFabric() {
+    return this.#socket.json("GET", "/v1/fabric/file", []);
   }
 
   functions() {

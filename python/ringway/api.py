@@ -391,6 +391,21 @@ class ErrorBody(TypedDict):
     """The errors in a fabric file."""
 
 
+class EventView(TypedDict):
+    """Something that happened."""
+
+    id: int
+    """Its number; later events have larger ones."""
+    kind: str
+    """What happened, such as `peer-attached`."""
+    name: str
+    """The port, guest or other object to which it happened; may be empty."""
+    text: str
+    """More about it, for people; may be empty."""
+    time: int
+    """When it happened, in nanoseconds since 1970."""
+
+
 class EventsView(TypedDict):
     """Events."""
 
@@ -998,6 +1013,8 @@ class NewConfiguration(TypedDict):
 class NewFabric(TypedDict):
     """A fabric file."""
 
+    dry_run: NotRequired[bool]
+    """Whether nothing is changed: the answer has the changes that would be made."""
     file: str
     """Its path, absolute: relative paths of guests' files in it are relative to its folder."""
     text: str
@@ -1364,6 +1381,21 @@ class RevisionView(TypedDict):
 
     revision: int
     """The revision."""
+
+
+class SavedFabric(TypedDict):
+    """The file that describes what runs."""
+
+    differences: list[str]
+    """What the text can't describe, as the changes that lead from it to what runs; empty if it describes
+    everything.
+    """
+    file: str
+    """The path of the file that described the fabric last, to whose folder relative paths in the text are
+    relative.
+    """
+    text: str
+    """Its text, with what requests have changed since then."""
 
 
 class Scored(TypedDict):
@@ -1783,7 +1815,7 @@ class Api:
         return found
 
     def metrics(self) -> str:
-        """Metrics in Prometheus' format."""
+        """Metrics of the fabric in Prometheus' text format."""
         found: str = self._socket.text("GET", "/metrics", [])
         return found
 
@@ -1798,6 +1830,13 @@ class Api:
         found: list[ChainView] = self._socket.json("GET", "/v1/chains", [])
         return found
 
+    def fabric_events(
+        self, *, after: int | None = None, count: int | None = None, follow: bool | None = None
+    ) -> list[EventView]:
+        """What has happened in the fabric, oldest first; as a stream, also what happens from now on."""
+        found: list[EventView] = self._socket.json("GET", "/v1/events", [], {"after": after, "count": count, "follow": follow})
+        return found
+
     def fabric(self) -> FabricView:
         """The fabric as a whole."""
         found: FabricView = self._socket.json("GET", "/v1/fabric", [])
@@ -1808,6 +1847,11 @@ class Api:
         nothing.
         """
         found: Changes = self._socket.json("PUT", "/v1/fabric", [], body=body)
+        return found
+
+    def saved_fabric(self) -> SavedFabric:
+        """The file that describes what runs: the last one, with what requests have changed since then."""
+        found: SavedFabric = self._socket.json("GET", "/v1/fabric/file", [])
         return found
 
     def functions(self) -> list[FunctionView]:

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod capture;
+mod events;
 mod exec;
 mod host;
 mod keys;
@@ -11,8 +12,10 @@ mod profile;
 mod program;
 mod stack;
 mod trace;
+mod up;
 
 pub use capture::{CaptureArguments, CaptureDirection};
+pub use events::EventOptions;
 pub use exec::{Exec, StackKind};
 pub use host::{HostCommand, Shape, Topo};
 pub use keys::FunctionKeys;
@@ -25,12 +28,12 @@ pub use profile::ProfileArguments;
 pub use program::ProgramCommand;
 pub use stack::{StackCommand, Trace};
 pub use trace::TraceArguments;
+pub use up::{Log, Up};
 
 use crate::place::arguments::PlaceArguments;
 use crate::tiny::arguments::TinyCommand;
-use crate::values::{endpoint, interval, name, sample, whole};
+use crate::values::{interval, name, sample, whole};
 use clap::{Args, Parser, Subcommand};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Connects virtual machines, programs and the host at memory speed, from user space.
@@ -81,6 +84,7 @@ Examples:
   ringway up lab.toml --detach
   ringway --fabric second up rings.toml --detach   a second fabric from the same file, if it has no TAP
   ringway up lab.toml --extender=10.0.0.5:10263  for kube-scheduler; see docs/placement.md
+  ringway up lab.toml --metrics                  for Prometheus; see docs/metrics.md
   ringway up lab.toml --log json 2> lab.log")]
     Up(Up),
     /// Change the running fabric to the state described by a file, one change at a time.
@@ -89,10 +93,26 @@ Unchanged parts of the fabric keep running. An invalid file changes nothing.
 
 Examples:
   ringway apply lab.toml
+  ringway apply lab.toml --dry-run   the changes that would be made
   ringway apply lab.toml --json")]
     Apply {
         /// The fabric file.
         file: PathBuf,
+        /// Change nothing; print the changes that would be made.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Write the fabric file that describes what runs: the last one, with what commands have changed since then.
+    #[command(after_help = "\
+Comments and order of the file stay. Relative paths in it are relative to its folder.
+
+Examples:
+  ringway save             print it
+  ringway save lab.toml
+  ringway apply lab.toml --dry-run   no difference")]
+    Save {
+        /// The file to write; without it, it is printed.
+        file: Option<PathBuf>,
     },
     /// Take a fabric down.
     #[command(after_help = "\
@@ -139,6 +159,15 @@ Examples:
   ringway stats --watch --json
   ringway stats left --exits   where a card's accesses and interrupts go")]
     Stats(Stats),
+    /// Show what has happened in a fabric: peers, changes, ends and starts of processes, functions and guests.
+    #[command(after_help = "\
+The last 1024 events are kept, until the control process ends.
+
+Examples:
+  ringway events
+  ringway events --follow
+  ringway events --follow --json   a line each, for programs")]
+    Events(EventOptions),
     /// Print the log of a fabric that writes it to a file, as one brought up by `up --detach` does.
     #[command(after_help = "\
 `ringway guest logs`, `ringway host logs` and `ringway function logs` print those of a part of it.
@@ -405,33 +434,6 @@ pub struct PluginHost {
     pub unconfined: bool,
 }
 
-/// How to bring a fabric up.
-#[derive(Args)]
-pub struct Up {
-    /// The fabric file.
-    pub file: PathBuf,
-    /// Return once the fabric is up, and leave it running. Its log is written to a file next to its run directory.
-    #[arg(long, short)]
-    pub detach: bool,
-    /// Serve kube-scheduler's extender over HTTP on this address, by default 127.0.0.1:10263. Clients are not
-    /// authenticated: any that can reach the address can reserve hosts.
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
-        default_missing_value = "127.0.0.1:10263", value_parser = endpoint)]
-    pub extender: Option<SocketAddr>,
-    /// How to log.
-    #[arg(long, value_enum, default_value_t)]
-    pub log: Log,
-    /// Report on standard output when the fabric is up; set for detached fabrics.
-    #[arg(long, hide = true)]
-    pub detached: bool,
-    /// Be the control process of the keeper at standard input.
-    #[arg(long, hide = true)]
-    pub kept: bool,
-    /// Go on as the keeper in place of another program, with the image at this descriptor.
-    #[arg(long, hide = true, value_name = "NUMBER")]
-    pub keeper_image: Option<i32>,
-}
-
 /// How to upgrade.
 #[derive(Args)]
 pub struct Upgrade {
@@ -445,30 +447,6 @@ pub struct Upgrade {
     /// Go on although guests lose devices that can't be kept: ports of kinds e1000 and ring-pci.
     #[arg(long)]
     pub disconnect: bool,
-}
-
-/// How to log.
-#[derive(Clone, Copy, Default, clap::ValueEnum)]
-pub enum Log {
-    /// Lines for people.
-    #[default]
-    Text,
-    /// JSON, one line per event.
-    Json,
-    /// Lines for people, warnings and errors only.
-    #[value(hide = true)]
-    Warnings,
-}
-
-impl Log {
-    /// The word on the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Log::Text => "text",
-            Log::Json => "json",
-            Log::Warnings => "warnings",
-        }
-    }
 }
 
 /// Which counters to show.

@@ -103,10 +103,7 @@ impl Client {
         if status.is_success() {
             return Ok(body);
         }
-        let error_body: ErrorBody = serde_json::from_slice(&body).unwrap_or_else(|_| ErrorBody {
-            error: format!("the fabric answers {status}"),
-            problems: Vec::new(),
-        });
+        let error_body = error_of(status, &body);
         Err(match status {
             StatusCode::NOT_FOUND => Fail::Unknown(error_body.error),
             StatusCode::GATEWAY_TIMEOUT => Fail::Late(error_body.error),
@@ -124,6 +121,48 @@ impl Client {
     pub fn text(&mut self, path: &str) -> Result<String, Fail> {
         let body = self.send(Method::GET, path, Bytes::new())?;
         String::from_utf8(body.into()).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+    }
+
+    /// GET `path`, a stream of server-sent events. `take` gets the name and the data of each, and returns whether there
+    /// shall be more.
+    pub fn events(
+        &mut self,
+        path: &str,
+        mut take: impl FnMut(&str, &str) -> Result<bool, Fail>,
+    ) -> Result<(), Fail> {
+        let request = Request::builder().uri(path).header("host", "ringway").body(Full::default());
+        let request = request.map_err(Fail::because)?;
+        let Client { runtime, sender, socket, .. } = self;
+        runtime.block_on(async {
+            let lost = |error: hyper::Error| gone(&error, socket);
+            sender.ready().await.map_err(lost)?;
+            let response = sender.send_request(request).await.map_err(lost)?;
+            let (status, mut body) = (response.status(), response.into_body());
+            if !status.is_success() {
+                let body = body.collect().await.map_err(lost)?.to_bytes();
+                return Err(Fail::Failed(error_of(status, &body).error));
+            }
+            let mut begun = Vec::new();
+            while let Some(frame) = body.frame().await {
+                begun.extend_from_slice(frame.map_err(lost)?.data_ref().map_or(&[], |data| data));
+                while let Some(end) = begun.windows(2).position(|pair| pair == b"\n\n") {
+                    let event: Vec<u8> = begun.drain(..end + 2).collect();
+                    let event = String::from_utf8_lossy(&event);
+                    let field = |name: &str| {
+                        event
+                            .lines()
+                            .find_map(|line| line.strip_prefix(name))
+                            .unwrap_or_default()
+                            .trim_start()
+                    };
+                    let data = field("data:");
+                    if !data.is_empty() && !take(field("event:"), data)? {
+                        return Ok(());
+                    }
+                }
+            }
+            Err(Fail::NotUp(format!("the fabric on {} went away", socket.display())))
+        })
     }
 
     /// POST `path` with a JSON body; the response has no body.
@@ -194,6 +233,12 @@ async fn connected(socket: &Path) -> std::io::Result<tokio::net::UnixStream> {
             done => return done,
         }
     }
+}
+
+/// The error of an answer.
+fn error_of(status: StatusCode, body: &[u8]) -> ErrorBody {
+    serde_json::from_slice(body)
+        .unwrap_or_else(|_| ErrorBody { error: format!("the fabric answers {status}"), problems: Vec::new() })
 }
 
 fn gone(error: &hyper::Error, socket: &Path) -> Fail {

@@ -22,6 +22,7 @@ mod click_tools;
 mod client;
 mod doctor;
 mod empty_values;
+mod events;
 mod exec;
 mod fail;
 mod function;
@@ -44,6 +45,7 @@ mod ps;
 mod ring_wait;
 mod run_data;
 mod run_function;
+mod save;
 mod show;
 mod snapshot;
 mod stack;
@@ -153,7 +155,8 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
     let Arguments { target, json, command } = arguments;
     match command {
         Command::Up(up) => up::up(&target, json, up),
-        Command::Apply { file } => up::apply(&target, json, &file),
+        Command::Apply { file, dry_run } => up::apply(&target, json, &file, dry_run),
+        Command::Save { file } => save::save(&target, json, file.as_deref()),
         Command::Down => up::down(&target, json),
         Command::Upgrade(options) => upgrade::upgrade(&target, json, &options),
         Command::Check { file } => check::check(&target, json, &file),
@@ -169,6 +172,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
         Command::Chain { command } => chain::chain(&target, json, command),
         Command::Worker { command } => worker::worker(&target, json, command),
         Command::Snapshot { command } => snapshot::snapshot(&target, json, command),
+        Command::Events(options) => events::events(&target, json, &options),
         Command::Logs(logs) => logs::fabric(&target, json, &logs),
         Command::Link { command } => link::link(&target, json, command),
         Command::Host { command } => host::host(&target, json, command),

@@ -83,7 +83,7 @@ pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
     };
     let source = (fabric, file.0.clone(), text);
     let keeper = (Keeper::thread().map_err(Fail::because)?, None);
-    serve(source, (place.run, target.socket.clone()), keeper, None, Log::Warnings, ready)?;
+    serve(source, (place.run, target.socket.clone()), keeper, (None, None), Log::Warnings, ready)?;
     std::mem::replace(&mut *result.lock().unwrap_or_else(PoisonError::into_inner), Ok(()))
 }
 

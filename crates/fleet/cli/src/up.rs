@@ -151,9 +151,15 @@ fn words(target: &Target, up: &Up) -> Result<[Vec<OsString>; 2], Fail> {
     before.push("up".into());
     before.extend(up.detached.then(|| "--detached".into()));
     let mut after: Vec<OsString> = vec!["--log".into(), up.log.word().into()];
-    after.extend(up.extender.map(|address| format!("--extender={address}").into()));
+    after.extend(tcp_words(up).map(OsString::from));
     after.extend(["--".into(), up.file.clone().into()]);
     Ok([before, after])
+}
+
+/// The words of a command line with the TCP addresses at which a fabric is served.
+fn tcp_words(up: &Up) -> impl Iterator<Item = String> {
+    let words = [("extender", up.extender), ("metrics", up.metrics)];
+    words.into_iter().filter_map(|(option, address)| Some(format!("--{option}={}", address?)))
 }
 
 /// The words of a command line that name the fabric.
@@ -194,7 +200,8 @@ fn control(target: &Target, up: &Up) -> Result<(), Fail> {
         }
     };
     let (place, api) = (FabricPaths::of(&source.0, target), target.socket.clone());
-    serve(source, (place.run, api), (keeper, found), up.extender, up.log, || ready(up.detached))
+    let tcp = (up.extender, up.metrics);
+    serve(source, (place.run, api), (keeper, found), tcp, up.log, || ready(up.detached))
 }
 
 /// Serves the fabric of a file and its text in a run directory until it is shut down; calls `ready` when it is up.
@@ -202,7 +209,7 @@ pub fn serve(
     (fabric, file, text): (Fabric, PathBuf, String),
     (run, api): (PathBuf, Option<PathBuf>),
     (keeper, found): (Keeper, Option<BTreeMap<String, StoredEntry>>),
-    extender: Option<SocketAddr>,
+    (extender, metrics): (Option<SocketAddr>, Option<SocketAddr>),
     log: Log,
     ready: impl FnOnce(),
 ) -> Result<(), Fail> {
@@ -216,8 +223,8 @@ pub fn serve(
         exec: of(&["exec"]),
         check: crate::function::check,
     };
-    let options =
-        Options { fabric, file, text, keeper, found, run, api, extender, host: check::host(), program };
+    let host = check::host();
+    let options = Options { fabric, file, text, keeper, found, run, api, extender, metrics, host, program };
     ringway_host::withhold_descriptors();
     ringway_control::run(options, ready).map_err(Fail::because)
 }
@@ -253,10 +260,7 @@ fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricP
     command.arg0("ringway");
     command.args(target_words(target)?);
     command.args(["up", "--detached", "--log", up.log.word()]);
-    if let Some(address) = up.extender {
-        command.arg(format!("--extender={address}"));
-    }
-    command.arg("--").arg(&up.file);
+    command.args(tcp_words(up)).arg("--").arg(&up.file);
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().map_err(Fail::because)?;
     let output = child.stdout.take().ok_or_else(|| Fail::Failed("no output of the fabric".into()))?;
@@ -322,8 +326,8 @@ fn lost_functions(fabric: &Fabric, place: &FabricPaths) -> Result<Vec<FunctionVi
     }
 }
 
-/// Changes the running fabric to match a file.
-pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
+/// Changes the running fabric to match a file; with `dry_run`, only says how.
+pub fn apply(target: &Target, json: bool, file: &Path, dry_run: bool) -> Result<(), Fail> {
     // Errors of the file are reported by this process, which can show lines of the file.
     let (fabric, text) = check::load(target, file)?;
     let path = std::path::absolute(file).map_err(Fail::because)?;
@@ -334,7 +338,7 @@ pub fn apply(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
         return Err(Fail::NotUp(what));
     }
     let mut client = Client::to(socket)?;
-    let new = NewFabric { file: path.display().to_string(), text };
+    let new = NewFabric { file: path.display().to_string(), text, dry_run };
     let done: Changes = client.put("/v1/fabric", &new)?;
     if json {
         text::json(&done);

@@ -177,6 +177,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("tiny-programs.md", "rust", "crates/fleet/cli/tests/tiny"),
     ("tiny-programs.md", "c", "crates/fleet/cli/tests/tiny"),
     ("placement.md", "yaml", "tests/tests/kubernetes"),
+    ("metrics.md", "yaml", "crates/fleet/cli/tests/metrics"),
     ("tiny-guests.md", "rust,no_run", "crates/machines/vmm/src/lib"),
 ];
 

@@ -61,6 +61,29 @@ pub enum Change {
     AddProgram(ExecProgram),
 }
 
+impl Change {
+    /// The object that changes; empty if there are several.
+    pub fn name(&self) -> &str {
+        match self {
+            Change::RemoveProgram(name)
+            | Change::RemoveGuest(name)
+            | Change::RemoveFunction(name)
+            | Change::RemovePort(name)
+            | Change::RemoveHost(name)
+            | Change::RemoveSwitch(name)
+            | Change::AddHost(name)
+            | Change::SetOpening(name, _) => name,
+            Change::AddSwitch(switch) => &switch.name,
+            Change::AddPort(port) | Change::MovePort(port) | Change::SetPort(port) => &port.name,
+            Change::Join(_) => "",
+            Change::SwapFunction(function) | Change::AddFunction(function) => &function.name,
+            Change::AddGuest(guest) => &guest.name,
+            Change::RunPrograms(host) => &host.name,
+            Change::AddProgram(program) => &program.name,
+        }
+    }
+}
+
 impl std::fmt::Display for Change {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -99,6 +122,8 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
         Some("its run directory")
     } else if from.huge_pages != to.huge_pages {
         Some("its huge pages")
+    } else if from.metrics != to.metrics {
+        Some("the address of its metrics")
     } else {
         None
     }
@@ -170,7 +195,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     let ports = to.ports.iter().filter(|p| new(&p.name, &kept_ports) && !is_early_port(&p.name));
     changes.extend(ports.cloned().map(Change::AddPort));
     let swapped = |f: &&Function| {
-        kept_functions.contains(&*f.name) && from.function(&f.name).is_some_and(|own| own != *f)
+        kept_functions.contains(&*f.name) && from.function(&f.name).is_some_and(|own| is_swapped(own, f))
     };
     changes.extend(to.functions.iter().filter(swapped).cloned().map(Change::SwapFunction));
     changes.extend(to.guests.iter().filter(|g| new(&g.name, &kept_guests)).cloned().map(Change::AddGuest));
@@ -180,6 +205,12 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     changes.extend(to.hosts.iter().filter(|host| programs(from, host)).cloned().map(Change::RunPrograms));
     changes.extend(programs_but(&to.programs, from, &kept_ports).cloned().map(Change::AddProgram));
     changes
+}
+
+/// Whether a function that otherwise stays gets another configuration. Where a text comes from is for people only.
+fn is_swapped(from: &Function, to: &Function) -> bool {
+    let (from, to) = (&from.configuration, &to.configuration);
+    (&from.file, &from.text) != (&to.file, &to.text)
 }
 
 /// The programs that the other fabric has not, or whose ports change.

@@ -8,6 +8,7 @@ use crate::guests;
 use crate::hosts::Hosts;
 use crate::keeper::process::PANICKED;
 use crate::keeper::{Keeper, StoredEntry};
+use crate::metrics;
 use crate::placement;
 use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket, upgrade_socket};
 use crate::upgrade;
@@ -18,6 +19,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,7 +39,10 @@ pub enum ControlError {
     Engine(#[from] EngineError),
     /// The extender's address can't be used.
     #[error("the extender of kube-scheduler: {0}: {1}; use another address with --extender")]
-    Extender(std::net::SocketAddr, io::Error),
+    Extender(SocketAddr, io::Error),
+    /// The address of the metrics can't be used.
+    #[error("the metrics: {0}: {1}; use another address with --metrics, or in [metrics]")]
+    Metrics(SocketAddr, io::Error),
     /// The system refused.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -73,7 +78,9 @@ pub struct Options {
     /// The API's socket; `api.sock` in the run directory if none.
     pub api: Option<PathBuf>,
     /// TCP address of kube-scheduler's extender, if it is served. Clients are not authenticated.
-    pub extender: Option<std::net::SocketAddr>,
+    pub extender: Option<SocketAddr>,
+    /// TCP address of the metrics, if they are served there. Clients are not authenticated.
+    pub metrics: Option<SocketAddr>,
     /// Properties of the host that files are checked against.
     pub host: Host,
     /// This program.
@@ -144,17 +151,13 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
         true => Some(Listener::bind(&upgrade_socket(run.path()), access)?),
         false => None,
     };
-    let extender = match options.extender {
-        Some(address) => {
-            let failed = |error| ControlError::Extender(address, error);
-            Some(std::net::TcpListener::bind(address).map_err(failed)?)
-        }
-        None => None,
-    };
+    let extender = bind(options.extender, ControlError::Extender)?;
+    let for_metrics = bind(options.metrics.or(fabric.metrics), ControlError::Metrics)?;
     keeper.put(API, "", [&listener]);
     keeper.put(CAPTURES, "", [&for_captures]);
     keeper.put(UPGRADES, "", &for_upgrades);
     keeper.put(EXTENDER, "", &extender);
+    keeper.put(METRICS, "", &for_metrics);
     let (inbox, messages) = inbox();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
@@ -167,7 +170,8 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
         engine.down().await;
         return Err(error.into());
     }
-    let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: for_upgrades, extender };
+    let tcp = (extender, for_metrics);
+    let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: for_upgrades, tcp };
     attend(engine, messages, sockets, (inbox, place), ready).await
 }
 
@@ -176,7 +180,16 @@ const RUN: &str = "run";
 const API: &str = "api";
 const CAPTURES: &str = "captures";
 const EXTENDER: &str = "extender";
+const METRICS: &str = "metrics";
 const UPGRADES: &str = "upgrades";
+
+/// Listens on a TCP address, if there is one.
+fn bind(
+    address: Option<SocketAddr>,
+    failed: impl Fn(SocketAddr, io::Error) -> ControlError,
+) -> Result<Option<TcpListener>, ControlError> {
+    address.map(|address| TcpListener::bind(address).map_err(|error| failed(address, error))).transpose()
+}
 
 /// The sockets at which a fabric is served.
 struct Sockets {
@@ -184,7 +197,8 @@ struct Sockets {
     api: Listener,
     captures: Listener,
     upgrades: Option<Listener>,
-    extender: Option<std::net::TcpListener>,
+    /// Of kube-scheduler's extender, and of the metrics.
+    tcp: (Option<TcpListener>, Option<TcpListener>),
 }
 
 /// Goes on with the fabric of a process that crashed.
@@ -206,7 +220,8 @@ async fn serve_again(
         Err(_) => Listener::bind(&upgrades, Access { mode: Some(0o600), ..Access::default() })?,
     };
     options.keeper.put(UPGRADES, "", [&upgrades]);
-    let extender = descriptor(&mut found, EXTENDER).ok().map(std::net::TcpListener::from);
+    let [extender, for_metrics] =
+        [EXTENDER, METRICS].map(|name| descriptor(&mut found, name).ok().map(TcpListener::from));
     let (inbox, messages) = inbox();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
@@ -230,7 +245,8 @@ async fn serve_again(
             std::process::exit(1);
         }
     };
-    let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: Some(upgrades), extender };
+    let tcp = (extender, for_metrics);
+    let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: Some(upgrades), tcp };
     let ready = || {
         ready();
         if let Some(notes) = notes {
@@ -244,7 +260,7 @@ async fn serve_again(
 async fn attend(
     engine: Engine,
     messages: Messages,
-    Sockets { path, api: listener, captures: for_captures, upgrades, extender }: Sockets,
+    Sockets { path, api: listener, captures: for_captures, upgrades, tcp: (extender, for_metrics) }: Sockets,
     (inbox, place): (Inbox, place::Placer),
     ready: impl FnOnce(),
 ) -> Result<(), ControlError> {
@@ -254,11 +270,15 @@ async fn attend(
     let (over, stopped) = oneshot::channel::<()>();
     let captures = tokio::spawn(captures::serve(for_captures, inbox.clone()));
     let upgrades = upgrades.map(|listener| tokio::spawn(upgrade::serve(listener, inbox.clone())));
-    let router = api::router(inbox).merge(place::router(place.clone()));
-    // The extender's address is logged before `ready` is called.
+    let router = api::router(inbox.clone()).merge(place::router(place.clone()));
+    // The addresses are logged before `ready` is called.
     extender.iter().for_each(send_address);
-    // The thread ends with this process.
+    // The threads end with this process.
     extender.map(|listener| place::extender_thread(listener, place.clone())).transpose()?;
+    if let Some(listener) = for_metrics {
+        log_metrics_address(&listener);
+        place::serve_thread("metrics", listener, metrics::router(inbox.clone()), metrics::bounds())?;
+    }
     let kept = place::keep(place);
     let served = tokio::spawn(place::serve(socket, |_| None, router, place::Bounds::of_api(), async {
         // The sender is dropped when the engine is done, which is received as an error.
@@ -282,11 +302,21 @@ async fn attend(
 }
 
 /// Logs the address of kube-scheduler's extender, whose port the system may have chosen.
-fn send_address(listener: &std::net::TcpListener) {
+fn send_address(listener: &TcpListener) {
     if let Ok(at) = listener.local_addr() {
         tracing::info!(%at, "the extender of kube-scheduler is served");
         if !at.ip().is_loopback() {
             tracing::warn!(%at, "clients are not authenticated: anyone who reaches it can reserve hosts");
+        }
+    }
+}
+
+/// Logs the address of the metrics, whose port the system may have chosen.
+fn log_metrics_address(listener: &TcpListener) {
+    if let Ok(at) = listener.local_addr() {
+        tracing::info!(%at, "metrics are served");
+        if !at.ip().is_loopback() {
+            tracing::warn!(%at, "clients are not authenticated: anyone who reaches it sees counters");
         }
     }
 }

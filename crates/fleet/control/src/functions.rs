@@ -9,6 +9,7 @@ pub use view::{Late, Phase};
 
 use crate::api::{Departure, SnapshotView};
 use crate::engine::{Answer, Inbox};
+use crate::events::EventKind;
 use crate::file::Fabric;
 use crate::function::runner::{self, Ended, Runner, What as Said};
 use crate::function::spare::Spares;
@@ -377,6 +378,7 @@ impl Functions {
         let answer = self.get(name)?.awaited.take()?;
         let _ = self.remove(name);
         let reason = printable_lines(&reason).into_owned();
+        self.inbox.event_log().note(EventKind::FunctionEnded, name, &format!("it is not created: {reason}"));
         let _ = answer.send(Err(FunctionError::Stillborn(name.into(), reason).into()));
         Some(name.into())
     }
@@ -411,10 +413,12 @@ impl Functions {
     /// because it did not start.
     fn happened(&mut self, event: FunctionEvent) -> Option<String> {
         let FunctionEvent { name, turn, what } = event;
+        let events = self.inbox.event_log().clone();
         let record = self.get(&name).filter(|record| record.turn == turn)?;
         match (what, &mut record.life) {
             (What::Runner(Said::Message(FunctionMessage::Up)), Life::Running { up, .. }) => {
                 tracing::info!(function = name, "up");
+                events.note(EventKind::FunctionUp, &name, "");
                 *up = true;
                 record.failing = false;
                 record.reason.clear();
@@ -539,6 +543,7 @@ impl Functions {
         record.turn = 0;
         if let Life::Running { runner, .. } = std::mem::replace(&mut record.life, Life::Stopped) {
             tracing::info!(function = name, "stopping");
+            self.inbox.event_log().note(EventKind::FunctionStopped, name, "");
             runner.ask_to_end();
             tokio::spawn(async move {
                 // Dropping the process kills it.

@@ -6,6 +6,7 @@ pub use moving::Started;
 
 use crate::api::GuestView;
 use crate::engine::{Inbox, Message};
+use crate::events::{EventKind, EventLog};
 use crate::file::{Fabric, number};
 use crate::keeper::{Keeper, NO_DESCRIPTORS, StoredEntry};
 use crate::kinds::{self, PortControl};
@@ -159,6 +160,7 @@ struct KeptUser {
 struct GuestHolder {
     name: String,
     keeper: Keeper,
+    events: EventLog,
 }
 
 impl Holder for GuestHolder {
@@ -174,6 +176,7 @@ impl Holder for GuestHolder {
     }
 
     fn ended(&self, reason: &str) {
+        self.events.note(EventKind::GuestEnded, &self.name, reason);
         self.keeper.put(&kept::end(&self.name), reason, NO_DESCRIPTORS);
         self.keeper.remove(&kept::process(&self.name));
     }
@@ -330,7 +333,11 @@ impl Guests {
     fn go_on(&self, name: &str, process: StoredEntry) -> io::Result<Guest> {
         let held: HeldGuest = serde_json::from_str(&process.text)?;
         let record = self.records.get(name).ok_or(io::ErrorKind::NotFound)?;
-        let holder = GuestHolder { name: name.into(), keeper: self.keeper.clone() };
+        let holder = GuestHolder {
+            name: name.into(),
+            keeper: self.keeper.clone(),
+            events: self.inbox.event_log().clone(),
+        };
         Guest::adopt(record.spec.clone(), &record.folder, held, process.descriptors, Arc::new(holder))
     }
 
@@ -433,7 +440,11 @@ impl Guests {
         let (name, turn, cancelled) = (name.to_string(), self.turn, Arc::new(AtomicBool::new(false)));
         tracing::info!(guest = name, "starting");
         self.keeper.remove(&kept::end(&name));
-        let holder = GuestHolder { name: name.clone(), keeper: self.keeper.clone() };
+        let holder = GuestHolder {
+            name: name.clone(),
+            keeper: self.keeper.clone(),
+            events: self.inbox.event_log().clone(),
+        };
         // Without a keeper that is another process, nobody would go on with it.
         let holder = self.keeper.is_process().then(|| Arc::new(holder) as Arc<dyn Holder>);
         let is_cancelled = cancelled.clone();
@@ -473,11 +484,13 @@ impl Guests {
             }
             Ok(guest) => {
                 let watched = guest.clone();
-                tokio::task::spawn_blocking(move || watch(&watched));
+                let events = self.inbox.event_log().clone();
+                tokio::task::spawn_blocking(move || watch(&watched, &events));
                 record.life = Life::Running(guest);
             }
             Err(error) => {
                 tracing::error!(guest = event.name, error, "did not start");
+                self.inbox.event_log().note(EventKind::GuestFailed, &event.name, &error);
                 record.life = Life::Stopped;
                 if let Some(Moving::Arrives(arriving)) = record.moving.take() {
                     arriving.started(Err(error.clone()));
@@ -564,10 +577,13 @@ impl Guests {
 }
 
 /// Waits until a guest has booted, and logs the outcome.
-fn watch(guest: &Guest) {
+fn watch(guest: &Guest, events: &EventLog) {
     let name = &guest.spec().name;
     match guest.ready(BOOT) {
-        Ok(()) => tracing::info!(guest = name, "up"),
+        Ok(()) => {
+            tracing::info!(guest = name, "up");
+            events.note(EventKind::GuestUp, name, "");
+        }
         Err(error) => tracing::warn!(guest = name, %error),
     }
 }

@@ -1,5 +1,6 @@
 //! The fabric's programs: `ringway exec` as a process for each, which a thread starts, watches and ends.
 
+use crate::events::{EventKind, EventLog};
 use crate::file::account;
 use crate::keeper::{Keeper, NO_DESCRIPTORS, Outliving, StoredEntry};
 use crate::output_log::{self, before};
@@ -110,6 +111,7 @@ struct Shared {
     status: Mutex<Status>,
     changed: EventFd,
     keeper: Keeper,
+    events: EventLog,
     /// Held while something is written to the log: what is left of a program may write beside its successor.
     writes: Arc<Mutex<()>>,
 }
@@ -153,12 +155,13 @@ pub struct Programs {
     exec: Vec<OsString>,
     records: BTreeMap<String, Record>,
     keeper: Keeper,
+    events: EventLog,
 }
 
 impl Programs {
     /// No programs yet. `exec` are the arguments with which this program runs another, before those that say how.
-    pub fn new(exec: Vec<OsString>, keeper: Keeper) -> Programs {
-        Programs { exec, records: BTreeMap::new(), keeper }
+    pub fn new(exec: Vec<OsString>, keeper: Keeper, events: EventLog) -> Programs {
+        Programs { exec, records: BTreeMap::new(), keeper, events }
     }
 
     /// Adds a program on a ring port with this socket, and starts it if it is to be. Its log is in `folder`.
@@ -222,6 +225,7 @@ impl Programs {
             log: folder.join(format!("{}.log", program.name)),
             status: Mutex::new(status),
             keeper: self.keeper.clone(),
+            events: self.events.clone(),
             writes: Arc::default(),
             changed: EventFd::new().map_err(|error| system(error.to_string()))?,
             program: program.clone(),
@@ -417,6 +421,7 @@ impl Shared {
             true => tracing::info!(program = name, reason, "ended"),
             false => tracing::warn!(program = name, reason, again, "ended by itself"),
         }
+        self.events.note(EventKind::ProgramEnded, name, &reason);
         status.reason = reason;
         self.keep(&status);
     }
@@ -516,6 +521,7 @@ impl Shared {
         let held = [running.process.as_fd(), running.output.as_fd(), running._lifeline.as_fd()];
         self.keeper.put_value(&kept_process(&program.name), &running.pid(), &held);
         tracing::info!(program = program.name, pid = running.pid(), "started");
+        self.events.note(EventKind::ProgramStarted, &program.name, "");
         Ok(running)
     }
 }
@@ -599,6 +605,7 @@ mod tests {
             status: Mutex::new(Status { is_wanted: true, ..Status::default() }),
             changed: EventFd::new().unwrap(),
             keeper: Keeper::thread().unwrap(),
+            events: EventLog::default(),
             writes: Arc::default(),
         };
         shared.end(Ok(ExitStatus::from_raw(status << 8)), false);

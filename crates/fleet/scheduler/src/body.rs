@@ -1,6 +1,7 @@
 //! Bodies of requests: received within bounds, and answered beside other requests if they are large.
 
 use super::share::{Share, SharedBytes};
+use super::streamed::IsStreamed;
 use super::{Bounds, ErrorBody};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::Request;
@@ -163,6 +164,9 @@ impl Service {
             Some(within) => timeout(within, answered).await.map_err(|_| Refused::Late(within))?,
             None => answered.await,
         };
+        if response.extensions().get::<IsStreamed>().is_some() {
+            return Ok(response);
+        }
         let (head, body) = response.into_parts();
         let bytes = to_bytes(body, usize::MAX).await.map_err(|error| Refused::Broken(error.to_string()))?;
         // Attack: long answers that nobody reads.

@@ -2,6 +2,7 @@
 
 use super::body::{Service, promised};
 use super::routes::LARGEST;
+use super::streamed::{Cut, IsStreamed};
 use super::{Placer, extender_router};
 use axum::Router;
 use axum::body::Body;
@@ -80,7 +81,7 @@ const REFUSAL: Duration = Duration::from_millis(250);
 
 /// A thread's buffer for the heads of requests, in bytes. Attack: endless heads.
 const HEAD: usize = 32 << 10;
-/// Threads of the extender for requests that wait for the store.
+/// Threads of such a server for requests that wait, as for the store.
 const THREADS: usize = 4;
 
 impl Bounds {
@@ -119,6 +120,9 @@ impl Bounds {
     }
 }
 
+/// Time that a client has to read the end of an answer whose connection is cut.
+const LAST: Duration = Duration::from_secs(1);
+
 /// How long a client of the API may keep a connection that it does not use.
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -128,21 +132,35 @@ pub async fn serve_extender(listener: TcpListener, place: Placer, bounds: Bounds
     serve(listener, from, extender_router(place), bounds, std::future::pending()).await;
 }
 
-/// Serves the extender on a thread of its own, so that its clients delay nothing else, and nothing delays
-/// kube-scheduler's queries. The receiver learns when it ends.
+/// Serves the extender on a thread of its own, so that nothing delays kube-scheduler's queries.
 ///
 /// # Errors
 /// The operating system's.
 pub fn extender_thread(listener: std::net::TcpListener, place: Placer) -> io::Result<oneshot::Receiver<()>> {
+    serve_thread("extender", listener, extender_router(place), Bounds::of_extender())
+}
+
+/// Serves a router at a TCP address on a thread of this name, so that its clients delay nothing else. The receiver
+/// learns when it ends.
+///
+/// # Errors
+/// The operating system's.
+pub fn serve_thread(
+    name: &str,
+    listener: std::net::TcpListener,
+    router: Router,
+    bounds: Bounds,
+) -> io::Result<oneshot::Receiver<()>> {
     listener.set_nonblocking(true)?;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     // Attack: endless requests, each with a thread.
     let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
     let (ended, ends) = oneshot::channel();
-    std::thread::Builder::new().name("extender".into()).spawn(move || {
+    std::thread::Builder::new().name(name.into()).spawn(move || {
         runtime.block_on(async {
             if let Ok(listener) = TcpListener::from_std(listener) {
-                serve_extender(listener, place, Bounds::of_extender()).await;
+                let from = |address: &SocketAddr| Some(address.ip());
+                serve(listener, from, router, bounds, std::future::pending()).await;
             }
         });
         drop(ended);
@@ -195,12 +213,14 @@ struct Connection {
     from: Option<IpAddr>,
     stage: Mutex<(Stage, Instant)>,
     changed: Arc<Notify>,
+    /// Ends the connection: its client does not read an answer that is sent as it comes.
+    cut: Cut,
 }
 
 impl Connection {
     fn new(from: Option<IpAddr>, changed: &Arc<Notify>) -> Arc<Connection> {
         let stage = Mutex::new((Stage::New, Instant::now()));
-        Arc::new(Connection { from, stage, changed: changed.clone() })
+        Arc::new(Connection { from, stage, changed: changed.clone(), cut: Cut::default() })
     }
 
     fn stage(&self) -> MutexGuard<'_, (Stage, Instant)> {
@@ -293,13 +313,17 @@ async fn serve_client(
             let _ = served.as_mut().await;
         }
     };
-    tokio::select! {
+    let is_cut = tokio::select! {
         () = alone => return,
         // The sender is dropped.
-        _ = closing.changed() => {}
-    }
+        _ = closing.changed() => false,
+        () = connection.cut.0.notified() => true,
+    };
     served.as_mut().graceful_shutdown();
-    let _ = served.await;
+    match is_cut {
+        true => drop(timeout(LAST, served).await),
+        false => drop(served.await),
+    }
 }
 
 async fn answer(
@@ -309,7 +333,8 @@ async fn answer(
 ) -> Result<Response, Infallible> {
     connection.enter(Stage::Idle);
     let length = promised(&request);
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    head.extensions.insert(connection.cut.clone());
     let body = match service.receive(body, length.as_ref()).await {
         Ok(body) => body,
         Err(refused) => {
@@ -320,8 +345,12 @@ async fn answer(
     connection.enter(Stage::Served);
     let length = body.len();
     let answer = service.answer(Request::from_parts(head, Body::from(body)), length).await;
-    connection.enter(Stage::Idle);
-    Ok(answer.unwrap_or_else(IntoResponse::into_response))
+    let answer = answer.unwrap_or_else(IntoResponse::into_response);
+    // An answer that is sent as it comes ends with its connection, which is not idle meanwhile.
+    if answer.extensions().get::<IsStreamed>().is_none() {
+        connection.enter(Stage::Idle);
+    }
+    Ok(answer)
 }
 
 #[cfg(test)]

@@ -437,6 +437,7 @@ impl Data {
             Request::EndCapture { number } => fabric.end_capture(number),
             Request::State => return Ok(Reply::State(fabric.state())),
             Request::Exits { port } => return Ok(Reply::Exits(fabric.exits(&port)?)),
+            Request::AddressCounts => return Ok(Reply::AddressCounts(fabric.address_counts())),
             Request::Table { switch } => return Ok(Reply::Table(fabric.table(&switch)?)),
             _ => return Err(FabricError::Limit("the fabric is started already")),
         }

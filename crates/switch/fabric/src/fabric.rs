@@ -627,6 +627,15 @@ impl Fabric {
         Ok(peer.exits())
     }
 
+    /// The number of addresses that each switch knows.
+    pub fn address_counts(&self) -> BTreeMap<String, u64> {
+        let now = self.clock.now();
+        let count = |record: &SwitchRecord| {
+            record.made.as_ref().map_or(0, |made| made.lookup.entries(now).len() as u64)
+        };
+        self.switches.iter().map(|(name, record)| (name.clone(), count(record))).collect()
+    }
+
     /// Addresses that a switch knows.
     pub fn table(&self, switch: &str) -> Result<Vec<TableEntry>, FabricError> {
         let record = self.switches.get(switch);

@@ -173,6 +173,8 @@ pub enum Request {
         /// The switch's name.
         switch: String,
     },
+    /// Requests [`Reply::AddressCounts`].
+    AddressCounts,
     /// Begins a capture. Carries one descriptor: the memfd that copies are written to.
     Capture {
         /// Its number.
@@ -344,6 +346,8 @@ pub enum Reply {
     Exits(Option<Exits>),
     /// The addresses that a switch knows.
     Table(Vec<TableEntry>),
+    /// The number of addresses that each switch knows.
+    AddressCounts(BTreeMap<String, u64>),
     /// The load of a function's instances.
     Load(InstanceLoad),
     /// What would become of a frame.

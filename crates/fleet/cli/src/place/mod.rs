@@ -11,6 +11,8 @@ mod simulate;
 mod source;
 mod store;
 
+pub use save::replace;
+
 use crate::arguments::Target;
 use crate::fail::Fail;
 use crate::text;

@@ -85,7 +85,7 @@ impl InventoryBefore {
 }
 
 /// Replaces a file, keeping its owner and its permissions. A symbolic link stays, and what it points to is replaced.
-fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+pub fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let file = std::fs::canonicalize(file)?;
     let known = std::fs::metadata(&file)?;
     if !known.is_file() {

@@ -1,5 +1,6 @@
 //! The control API: HTTP and JSON on a UNIX socket, described at `/openapi.json`.
 
+mod events;
 mod migration;
 mod objects;
 mod profile;
@@ -10,6 +11,7 @@ mod usage;
 mod view;
 
 pub use crate::migration::{ArrivalView, GuestArrival, MigrationView, MovingPort, NewMigration};
+pub use events::EventView;
 pub use objects::{NewPort, NewSwitch};
 pub use profile::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
 pub use ringway_scheduler::{ErrorBody, ProblemView};
@@ -18,4 +20,5 @@ pub use trace::{
     CompletionView, DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView,
     LinkTraceView, NewTrace, SentFrameView, TraceView,
 };
+pub(crate) use usage::usage;
 pub use view::*;

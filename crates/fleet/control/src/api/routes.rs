@@ -3,8 +3,8 @@
 use super::{
     ChainView, Changes, Departure, ErrorBody, Exec, ExecView, ExitsView, FabricGraphView, FabricView,
     FunctionView, GraphView, GuestView, HandlerValue, HostView, LinkChange, LinkView, NewClone,
-    NewConfiguration, NewFabric, NewFunction, NewSnapshot, PortView, SnapshotView, StatsView, TableView,
-    UsageView, usage as processes,
+    NewConfiguration, NewFabric, NewFunction, NewSnapshot, PortView, SavedFabric, SnapshotView, StatsView,
+    TableView, UsageView, usage as processes,
 };
 use crate::engine::{Answer, Ask, Failure, Inbox};
 use crate::fabric_graph::{self as whole, Parts, Totals};
@@ -46,6 +46,7 @@ const LONGEST_SAMPLE: f64 = 60.0;
     paths(
         fabric,
         put_fabric,
+        saved_fabric,
         ports,
         exits,
         links,
@@ -89,6 +90,8 @@ struct Description;
 /// The API's description.
 pub fn description() -> utoipa::openapi::OpenApi {
     let mut all = Description::openapi();
+    all.merge(super::events::description());
+    all.merge(crate::metrics::description());
     all.merge(super::objects::description());
     all.merge(super::migration::description());
     all.merge(super::profile::description());
@@ -103,6 +106,7 @@ pub fn router(inbox: Inbox) -> Router {
     Router::new()
         .route("/openapi.json", get(async || Json(description())))
         .route("/v1/fabric", get(fabric).put(put_fabric))
+        .route("/v1/fabric/file", get(saved_fabric))
         .route("/v1/ports", get(ports))
         .route("/v1/ports/{name}/exits", get(exits))
         .route("/v1/links", get(links))
@@ -137,6 +141,8 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/functions/{name}/graph.svg", get(function_svg))
         .route("/v1/functions/{name}/handlers/{*handler}", get(read_handler).put(write_handler))
         .route("/v1/shutdown", post(shutdown))
+        .merge(super::events::routes())
+        .merge(crate::metrics::routes())
         .merge(super::objects::routes())
         .merge(super::migration::routes())
         .merge(super::profile::routes())
@@ -195,6 +201,13 @@ async fn put_fabric(
 ) -> Result<Json<Changes>, Failure> {
     let Json(new) = new.map_err(unread)?;
     ask(&inbox, |answer| Ask::Become(new, answer)).await.map(Json)
+}
+
+/// The file that describes what runs: the last one, with what requests have changed since then.
+#[utoipa::path(get, path = "/v1/fabric/file", responses((status = 200, body = SavedFabric),
+    (status = 409, body = ErrorBody, description = "The last file can't be read any more")))]
+async fn saved_fabric(State(inbox): State<Inbox>) -> Result<Json<SavedFabric>, Failure> {
+    ask(&inbox, Ask::Saved).await.map(Json)
 }
 
 /// Every port, in the order of the file.

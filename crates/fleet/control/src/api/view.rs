@@ -683,6 +683,20 @@ pub struct NewFabric {
     pub file: String,
     /// Its text.
     pub text: String,
+    /// Whether nothing is changed: the answer has the changes that would be made.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The file that describes what runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SavedFabric {
+    /// The path of the file that described the fabric last, to whose folder relative paths in the text are relative.
+    pub file: String,
+    /// Its text, with what requests have changed since then.
+    pub text: String,
+    /// What the text can't describe, as the changes that lead from it to what runs; empty if it describes everything.
+    pub differences: Vec<String>,
 }
 
 /// The changes made, in order.

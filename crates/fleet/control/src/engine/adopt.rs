@@ -3,7 +3,8 @@
 use super::running_port::{KeptPort, RunningPort, kept_port};
 use super::{Engine, EngineError, EngineParts};
 use crate::data::{self, Data, KeptData, Page};
-use crate::file::{self, Fabric, Host};
+use crate::events::EventKind;
+use crate::file::{self, Added, Fabric, Host};
 use crate::hosts::Hosts;
 use crate::keeper::{DATA, NEW, NO_DESCRIPTORS, StoredEntry, TRIAL, end_strays};
 use crate::kinds::{self, HostSide, PortControl};
@@ -30,6 +31,9 @@ pub struct KeptFabric {
     pub file: String,
     text: String,
     fabric: Fabric,
+    /// Tables of what requests added since then.
+    #[serde(default, skip_serializing_if = "Added::is_empty")]
+    added: Added,
 }
 
 /// A descriptor that the keeper must have.
@@ -41,7 +45,7 @@ pub fn descriptor(found: &mut BTreeMap<String, StoredEntry>, name: &str) -> io::
 impl KeptFabric {
     /// A fabric that runs, and its file's name and text.
     pub fn new(file: &str, text: &str, fabric: Fabric) -> KeptFabric {
-        KeptFabric { file: file.into(), text: text.into(), fabric }
+        KeptFabric { file: file.into(), text: text.into(), fabric, added: Added::new() }
     }
 
     /// The fabric of a former `control` process, if there was one.
@@ -68,7 +72,8 @@ impl Engine {
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
-        let kept = KeptFabric::new(&self.file, &self.text, self.fabric.clone());
+        let mut kept = KeptFabric::new(&self.file, &self.text, self.fabric.clone());
+        kept.added.clone_from(&self.added);
         self.keeper.put_value(FABRIC, &kept, NO_DESCRIPTORS);
     }
 
@@ -91,6 +96,10 @@ impl Engine {
         if let Some(state) = &state {
             engine.stop_rest(state, is_other).await;
         }
+        engine.added = found
+            .get(FABRIC)
+            .and_then(|kept| serde_json::from_str(&kept.text).ok())
+            .map_or_else(Added::new, |kept: KeptFabric| kept.added);
         engine.fabric.switches.clone_from(&fabric.switches);
         engine.guests.adopt_users(fabric, &mut found);
         engine.adopt_hosts(fabric, &mut found);
@@ -116,6 +125,8 @@ impl Engine {
         found.keys().filter(|name| name.contains("-process/")).for_each(|name| engine.keeper.remove(name));
         let (ports, guests, functions) =
             (engine.running_ports.len(), engine.guests.len(), engine.functions.len());
+        let by = if is_new { "of another program" } else { "the former one was killed or failed" };
+        engine.note(EventKind::ControlResumed, "", &format!("process {}, {by}", std::process::id()));
         match trial.as_deref() {
             Some(NEW) => tracing::info!(ports, guests, functions, "the new program goes on with the fabric"),
             Some(why) => {

@@ -1,12 +1,14 @@
 //! Requests of the API to the engine.
 
-use super::{Engine, MigrationAsk, ObjectOrder, Step, TracedStep, opened};
+use super::{Engine, EngineError, MigrationAsk, ObjectOrder, Step, TracedStep, opened};
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
-    LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SnapshotView, StatsView,
-    TableEntryView, TableView,
+    LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SavedFabric, SnapshotView,
+    StatsView, TableEntryView, TableView,
 };
 use crate::captures::{Begun, CaptureRequest};
+use crate::change;
+use crate::events::EventKind;
 use crate::file::{self, Described, Fabric, Outside};
 use crate::functions::{FunctionError, Functions};
 use crate::guests::GuestError;
@@ -17,6 +19,7 @@ use crate::upgrade::Running;
 use ringway_fabric::proto::{Profile, Reply, Request};
 use ringway_linux_guests::Guest;
 use ringway_spec::{Configuration, Function, Port, names};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -72,6 +75,8 @@ pub enum Ask {
     Exits(String, Answer<ExitsView>),
     /// Where the data path's time went; workers measure their stages for so many nanoseconds from now on.
     Profile(u64, Answer<Profile>),
+    /// The number of addresses that each switch knows.
+    AddressCounts(Answer<BTreeMap<String, u64>>),
     /// The address table of a switch.
     Table(String, Answer<TableView>),
     /// Its hosts.
@@ -130,6 +135,8 @@ pub enum Ask {
     Capture(Box<CaptureRequest>, Answer<Begun>),
     /// End a capture.
     EndCapture(u64, Answer<()>),
+    /// The file that describes what runs.
+    Saved(Answer<SavedFabric>),
     /// Change the fabric to this file.
     Become(NewFabric, Answer<Changes>),
     /// What the fabric has, for a program to which it shall move.
@@ -160,6 +167,7 @@ impl Engine {
                 let views = self.link_views().await;
                 drop(answer.send(views.map_err(|error| Failure::Conflict(error_body(error)))));
             }
+            Ask::AddressCounts(answer) => drop(answer.send(Ok(self.address_counts().await))),
             Ask::Hosts(answer) => drop(answer.send(Ok(self.host_views().await))),
             Ask::Programs(answer) => drop(answer.send(Ok(self.program_views()))),
             Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
@@ -227,6 +235,7 @@ impl Engine {
                 self.end_capture(number).await;
                 drop(answer.send(Ok(())));
             }
+            Ask::Saved(answer) => drop(answer.send(self.saved().await)),
             Ask::Become(new, answer) => {
                 let changes = self.apply(new).await;
                 let settled = self.hosts.settled();
@@ -317,6 +326,7 @@ impl Engine {
     }
 
     async fn create_function(&mut self, described: Described, answer: Answer<()>) {
+        let table = described.table().to_string();
         let function = match file::read_function(described, &mut self.fabric, &self.host) {
             Ok(function) => self.loaded(function).await,
             Err(wrong) => Err(wrong),
@@ -328,6 +338,7 @@ impl Engine {
         let folder = self.run.functions();
         if function.start && !function.first_frame {
             if self.functions.create(&function, &self.fabric, &folder, answer) {
+                self.added.insert(file::table_name("function", &function.name), table);
                 self.fabric.functions.push(function);
                 self.is_changed = true;
             }
@@ -335,6 +346,7 @@ impl Engine {
         }
         let added = self.functions.add(&function, &self.fabric, &folder);
         if added.is_ok() {
+            self.added.insert(file::table_name("function", &function.name), table);
             self.fabric.functions.push(function);
             self.is_changed = true;
             self.hold_first_frames();
@@ -406,6 +418,7 @@ impl Engine {
         }
         self.functions.remove(name)?;
         self.fabric.functions.retain(|function| function.name != name);
+        self.added.remove(&file::table_name("function", name));
         self.is_changed = true;
         Ok(())
     }
@@ -426,6 +439,17 @@ impl Engine {
         function.into_iter().for_each(|function| function.configuration = configuration.clone());
         self.is_changed = true;
         Ok(())
+    }
+
+    /// The changes that would lead to another state.
+    fn differences(&self, target: &Fabric) -> Result<Changes, Failure> {
+        if let Some(what) = change::fixed(&self.fabric, target) {
+            return Err(Failure::Conflict(error_body(EngineError::Fixed(what))));
+        }
+        let changes = change::between(&self.fabric, target, self.host.kinds);
+        let mut changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        changes.extend((self.fabric.placement != target.placement).then(|| "change placement".into()));
+        Ok(Changes { changes })
     }
 
     async fn apply(&mut self, new: NewFabric) -> Result<Changes, Failure> {
@@ -449,8 +473,13 @@ impl Engine {
         target.name.clone_from(&self.fabric.name);
         target.run.clone_from(&self.fabric.run);
         opened::keep_opened(&self.fabric, &mut target);
+        if new.dry_run {
+            return self.differences(&target);
+        }
         let changes = self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
         (self.file, self.text, self.is_changed) = (new.file, new.text, true);
+        self.added.clear();
+        self.note(EventKind::Apply, &self.file, &format!("{} changes", changes.len()));
         let mut changes = Changes { changes };
         let (place, placement) = (self.place.clone(), target.placement.clone());
         changes

@@ -3,6 +3,7 @@
 //! A message has its place from when it is sent until the engine handles it, in the engine's backlog too.
 
 use super::{Answer, Ask, Failure, Message};
+use crate::events::EventLog;
 use crate::open::{PeerEvent, What};
 use ringway_fabric::proto::Event;
 use std::sync::Arc;
@@ -74,6 +75,8 @@ pub struct Inbox {
     events: Arc<Semaphore>,
     /// Number of reports and events for which there was no slot.
     dropped: Arc<AtomicU64>,
+    /// What has happened.
+    log: EventLog,
 }
 
 /// Receiver of the engine's messages.
@@ -89,10 +92,15 @@ fn inbox_of(requests: usize, reports: usize, events: usize) -> (Inbox, Messages)
     let (sender, messages) = mpsc::channel(requests + reports + events);
     let [requests, reports, events] =
         [requests, reports, events].map(|slots| Arc::new(Semaphore::new(slots)));
-    (Inbox { sender, requests, reports, events, dropped: Arc::default() }, messages)
+    (Inbox { sender, requests, reports, events, dropped: Arc::default(), log: EventLog::default() }, messages)
 }
 
 impl Inbox {
+    /// What has happened in the fabric.
+    pub fn event_log(&self) -> &EventLog {
+        &self.log
+    }
+
     /// Sends a message without waiting.
     ///
     /// # Errors

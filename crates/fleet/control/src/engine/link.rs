@@ -5,6 +5,7 @@ use super::{Engine, EngineError};
 use crate::api::{Counts, DirectionView, LinkChange, LinkView};
 use crate::change::{self, Change};
 use crate::data::PageError;
+use crate::events::EventKind;
 use crate::kinds::link;
 use ringway_fabric::proto::PortState;
 use ringway_spec::file::{either, nearest};
@@ -43,6 +44,12 @@ impl Engine {
             self.change_port(&port).await.map_err(failed)?;
             change::apply(&mut self.fabric, &Change::SetPort(port));
         }
+        let shown = |(key, value): (&String, &Option<String>)| {
+            format!("{key} = {}", value.as_deref().unwrap_or("its default"))
+        };
+        let settings: Vec<String> = change.settings.iter().map(shown).collect();
+        let from = change.from.as_ref().map_or_else(String::new, |from| format!(" from {from}"));
+        self.note(EventKind::LinkSet, name, &format!("{}{from}", settings.join(", ")));
         let links = self.link_views().await.map_err(|error| Failure::Conflict(error_body(error)))?;
         let view = links.into_iter().find(|link| link.name == name);
         view.ok_or_else(|| Failure::Unknown(error_body(format!("there is no link \"{name}\""))))

@@ -15,6 +15,7 @@ mod opened;
 mod program;
 mod replace;
 mod running_port;
+mod save;
 mod show;
 mod suspect;
 mod trace;
@@ -31,7 +32,8 @@ pub use trace::{NextHop, Step, TracedStep};
 use crate::change::{self, Change};
 use crate::control::Program;
 use crate::data::{Data, DataError, Page, PageError, Spawned};
-use crate::file::{Fabric, Host};
+use crate::events::EventKind;
+use crate::file::{Added, Fabric, Host};
 use crate::functions::{FunctionError, FunctionEvent, Functions, Phase};
 use crate::guests::{self, GuestError, GuestEvent, Guests};
 use crate::hosts::{HostFailure, Hosts};
@@ -187,6 +189,8 @@ pub struct Engine {
     /// The file that describes it, and its text.
     file: String,
     text: String,
+    /// Tables of what requests added since then.
+    added: Added,
     host: Host,
     keeper: Keeper,
     /// Whether the keeper's description of the fabric is out of date.
@@ -271,10 +275,11 @@ impl Engine {
             fabric: bare,
             file,
             text,
+            added: Added::new(),
             is_changed: true,
             guests: Guests::new(inbox.clone(), host.kinds, keeper.clone()),
             hosts: Hosts::new(keeper.clone()),
-            programs: Programs::new(program.exec.clone(), keeper.clone()),
+            programs: Programs::new(program.exec.clone(), keeper.clone(), inbox.event_log().clone()),
             keeper,
             host,
             running_ports: BTreeMap::new(),
@@ -391,6 +396,7 @@ impl Engine {
     /// Removes everything.
     pub async fn down(mut self) {
         tracing::info!("going down");
+        self.note(EventKind::Down, "", "");
         self.close_switches().await;
         self.programs.remove_all().await;
         self.functions.stop_all();
@@ -538,12 +544,18 @@ impl Engine {
             }
         }
         change::apply(&mut self.fabric, change);
+        self.note(EventKind::Change, change.name(), &change.to_string());
         // While the fabric comes up, no port has a peer.
         if self.messages.is_some() {
             self.hold_first_frames();
         }
         self.assign_instances();
         Ok(())
+    }
+
+    /// Notes what has happened to the object `name`.
+    fn note(&self, kind: EventKind, name: &str, text: &str) {
+        self.inbox.event_log().note(kind, name, text);
     }
 
     /// Sends a request about `what` to `data`, and waits for the reply.
@@ -639,6 +651,7 @@ impl Engine {
         };
         let wait = RESTART_DELAYS[self.quick_ends.saturating_sub(1)];
         tracing::error!(%status, wait_ms = wait, "the data process ended; starting it again");
+        self.note(EventKind::DataEnded, "", &status.to_string());
         self.data = None;
         self.held_ports.clear();
         let gone = self.functions.data_ended();
@@ -666,5 +679,7 @@ impl Engine {
         }
         self.resume_ports().await;
         self.resume_captures().await;
+        let pid = self.data.as_ref().map_or(0, |data| data.pid);
+        self.note(EventKind::DataResumed, "", &format!("process {pid}"));
     }
 }

@@ -23,6 +23,12 @@ impl Engine {
     /// Adds or removes an object. What is refused changes nothing.
     pub(super) async fn change_objects(&mut self, order: ObjectOrder) -> Result<(), Failure> {
         let fabric = self.fabric.clone();
+        let (table, gone) = match &order {
+            ObjectOrder::AddSwitch(keys) => (file::table_of("switch", keys.clone()), None),
+            ObjectOrder::AddPort(keys) => (file::table_of("port", keys.clone()), None),
+            ObjectOrder::RemoveSwitch(name) => (None, Some(file::table_name("switch", name))),
+            ObjectOrder::RemovePort(name) => (None, Some(file::table_name("port", name))),
+        };
         let target = match order {
             ObjectOrder::RemoveSwitch(name) => file::without_switch(&name, &fabric)?,
             ObjectOrder::RemovePort(name) => file::without_port(&name, &fabric)?,
@@ -44,7 +50,11 @@ impl Engine {
                 read.map_err(|wrong| Failure::Wrong(error_body(wrong)))?
             }
         };
-        self.move_to(&target).await.map(drop).map_err(|error| Failure::Conflict(error_body(error)))
+        self.move_to(&target).await.map_err(|error| Failure::Conflict(error_body(error)))?;
+        self.added.extend(table);
+        gone.iter().for_each(|gone| drop(self.added.remove(gone)));
+        self.is_changed = true;
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Engine, EngineError, Message, later};
 use crate::data::DataError;
+use crate::events::EventKind;
 use crate::file::Fabric;
 use crate::keeper::Keeper;
 use crate::kinds::{self, PortControl};
@@ -422,6 +423,7 @@ impl Engine {
             What::Left { serial, reason } if serial == live.serial => {
                 if live.log.allows(&name) {
                     tracing::info!(port = name, reason);
+                    self.inbox.event_log().note(EventKind::PeerDetached, &name, &reason);
                 }
                 if !is_suspected {
                     self.detach(&name);
@@ -464,7 +466,10 @@ impl Engine {
         let is_logged = live.log.allows(name);
         live.attached = attached.is_ok();
         match attached {
-            Ok(()) if is_logged => tracing::info!(port = name, "a peer is there"),
+            Ok(()) if is_logged => {
+                tracing::info!(port = name, "a peer is there");
+                self.inbox.event_log().note(EventKind::PeerAttached, name, "");
+            }
             Ok(()) => {}
             // The peer is attached again when `data` has been restarted.
             Err(DataError::Gone) if !live.peer_descriptors.is_empty() => {}
@@ -511,10 +516,14 @@ impl Engine {
             Event::Detached { port, reason, fault, rest } => {
                 // The port was removed in the meantime, and its peer with it.
                 let Some(live) = self.running_ports.get_mut(&port) else { return };
-                if fault && live.faults.allows(&port) {
-                    tracing::warn!(port, reason, "the peer broke its protocol");
-                } else if !fault && live.log.allows(&port) {
-                    tracing::info!(port, reason, "the peer is gone");
+                let is_logged = if fault { live.faults.allows(&port) } else { live.log.allows(&port) };
+                match fault {
+                    _ if !is_logged => {}
+                    true => tracing::warn!(port, reason, "the peer broke its protocol"),
+                    false => tracing::info!(port, reason, "the peer is gone"),
+                }
+                if is_logged {
+                    self.inbox.event_log().note(EventKind::PeerDetached, &port, &reason);
                 }
                 // `data` must release the rest of the peer's state before the next peer is attached.
                 self.detach(&port);

@@ -31,6 +31,16 @@ impl Engine {
         self.last_state.clone()
     }
 
+    /// The number of addresses that each switch knows; nothing if `data` does not answer.
+    pub(super) async fn address_counts(&mut self) -> BTreeMap<String, u64> {
+        let posted = self.data.as_mut().and_then(|data| data.post(Request::AddressCounts, Vec::new()).ok());
+        let Some(posted) = posted else { return BTreeMap::new() };
+        match tokio::time::timeout(STATE_TIMEOUT, posted).await {
+            Ok(Ok(Reply::AddressCounts(counts))) => counts,
+            _ => BTreeMap::new(),
+        }
+    }
+
     pub(super) async fn fabric_view(&mut self) -> FabricView {
         let state = self.state().await;
         let worker = |worker: ringway_fabric::proto::WorkerState| WorkerView {

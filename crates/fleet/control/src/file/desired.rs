@@ -6,6 +6,7 @@ use ringway_scheduler::Placement;
 use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, HugePages, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,6 +38,9 @@ pub struct Fabric {
     pub programs: Vec<ExecProgram>,
     /// Chains of functions.
     pub chains: Vec<Chain>,
+    /// TCP address of its metrics, if they are served there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<SocketAddr>,
     /// Its placement tables, which only the file has.
     #[serde(skip)]
     pub placement: Placement,

@@ -18,6 +18,7 @@ mod placement;
 mod port;
 mod program;
 mod request;
+mod save;
 mod unique;
 
 pub use desired::Fabric;
@@ -26,6 +27,7 @@ pub(crate) use external_names::number;
 pub use function::{Complaint, KEYS as FUNCTION_KEYS};
 pub(crate) use objects::{RemoveError, with_port, with_switch, without_port, without_switch};
 pub use objects::{TypedKeys, port_keys, switch_keys};
+pub(crate) use objects::{table_name, table_of};
 pub use opening::OpenAccess;
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
 pub(crate) use request::{
@@ -33,13 +35,16 @@ pub(crate) use request::{
     read as read_function, source,
 };
 
+pub(crate) use save::{Added, edited};
+
 use crate::kinds::PortControl;
 use crate::lookups;
 use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Found, Options};
 use ringway_spec::file::{Diagnostics, Problems, Section, either, nearest, parse};
-use ringway_spec::{Function, HugePages, Poll, Switch, Worker, names};
+use ringway_spec::{Function, HugePages, Poll, Switch, Worker, addresses, names};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -140,8 +145,9 @@ pub fn read_with(
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 15] = [
+const TABLES: [&str; 16] = [
     "fabric",
+    "metrics",
     "switch",
     "port",
     "host",
@@ -170,7 +176,7 @@ fn whole(
                 Some(near) => {
                     format!(
                         "did you mean [{near}{}]?",
-                        if matches!(near, "fabric" | "placement") { "" } else { ".NAME" }
+                        if matches!(near, "fabric" | "metrics" | "placement") { "" } else { ".NAME" }
                     )
                 }
                 None => format!("a file has {}", either(TABLES)),
@@ -289,6 +295,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         functions: Vec::new(),
         programs: Vec::new(),
         chains: Vec::new(),
+        metrics: metrics(top, diagnostics),
         placement: Placement::default(),
         workers: Vec::new(),
         warnings: Vec::new(),
@@ -315,6 +322,25 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
     section.finish(|_| None);
     fabric
 }
+
+/// The address of `[metrics]`.
+fn metrics(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Option<SocketAddr> {
+    let (key, value) = top.get_key_value("metrics")?;
+    let DeValue::Table(table) = value.get_ref() else {
+        diagnostics.error(&key.span(), "`metrics` is not a table", "write [metrics]");
+        return None;
+    };
+    let mut section = Section::new("metrics".into(), key.span(), table, diagnostics);
+    let address = section.parsed("address", METRICS_ADDRESS, addresses::endpoint);
+    if address.is_none() && !section.has("address") {
+        section.missing("address", &format!("add address = \"{METRICS_ADDRESS}\""));
+    }
+    section.finish(|_| None);
+    address
+}
+
+/// An address for metrics, that of this host alone.
+pub const METRICS_ADDRESS: &str = "127.0.0.1:9468";
 
 /// A patch: its name and its ports.
 type Patch = (String, Vec<String>);

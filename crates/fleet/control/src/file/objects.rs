@@ -92,6 +92,17 @@ fn request(what: &str, mut keys: Map<String, Value>) -> Result<Request, String> 
     Ok(Request { name, text })
 }
 
+/// How a table is called.
+pub(crate) fn table_name(what: &str, name: &str) -> String {
+    format!("{what}.{name}")
+}
+
+/// The table of a switch or port that a request's keys describe, `what.NAME` and as a file has it.
+pub(crate) fn table_of(what: &str, keys: Map<String, Value>) -> Option<(String, String)> {
+    let Request { name, text } = request(what, keys).ok()?;
+    Some((table_name(what, &name), text))
+}
+
 /// Checks that there is room for one more.
 fn has_room(what: &str, plural: &str, count: usize, most: usize) -> Result<(), String> {
     let full =

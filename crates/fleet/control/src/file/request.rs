@@ -21,7 +21,16 @@ const LONGEST_SOURCE: usize = 4096;
 /// A function that a request's keys describe, and what is wrong with them.
 pub struct Described {
     function: Function,
+    /// Its table as a file has it, with [`SHORT`] for a configuration's text.
+    table: String,
     diagnostics: Diagnostics,
+}
+
+impl Described {
+    /// Its table as a file has it, with [`SHORT`] for a configuration's text.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
 }
 
 impl fmt::Debug for Described {
@@ -50,7 +59,7 @@ pub fn describe(mut keys: Map<String, Value>) -> Result<Described, String> {
     if let Some(click) = click.filter(|_| function.configuration.text == SHORT) {
         function.configuration.text = click;
     }
-    Ok(Described { function, diagnostics })
+    Ok(Described { function, table: text, diagnostics })
 }
 
 /// The function of a request, if it can be added to `fabric`.
@@ -58,7 +67,7 @@ pub fn describe(mut keys: Map<String, Value>) -> Result<Described, String> {
 /// # Errors
 /// All errors, except those of the configuration and of files.
 pub fn read(described: Described, fabric: &mut Fabric, host: &Host) -> Result<Function, String> {
-    let Described { function, diagnostics } = described;
+    let Described { function, diagnostics, .. } = described;
     has_room(fabric)?;
     is_free(&function.name, fabric)?;
     added(function, fabric, host, diagnostics)
@@ -108,7 +117,7 @@ fn added(
 }
 
 /// Stands for a configuration that is not empty.
-const SHORT: &str = "Idle;";
+pub(super) const SHORT: &str = "Idle;";
 
 /// The keys as a file has them, and the configuration's text, for which the file has [`SHORT`]: a long text takes
 /// long to write and to parse.

@@ -2,6 +2,7 @@
 
 use super::{FunctionEvent, Functions, Life, RESTARTS, STABLE, What};
 use crate::engine::{Message, later};
+use crate::events::EventKind;
 use crate::function::runner::{self, Launch, Tell};
 use crate::function::{Start, image_of};
 use ringway_spec::Isolation;
@@ -106,6 +107,7 @@ impl Functions {
 
     /// Schedules the restart of a function that ended by itself.
     pub(super) fn again(&mut self, name: &str, reason: String) {
+        let events = self.inbox.event_log().clone();
         let Some(record) = self.get(name) else { return };
         let was_up = matches!(record.life, Life::Running { up: true, .. });
         // The first failure may be of the moment, and the next start follows at once.
@@ -114,6 +116,7 @@ impl Functions {
             if record.started.elapsed() > STABLE { 0 } else { (record.quick + 1).min(RESTARTS.len()) };
         let wait = RESTARTS[record.quick.saturating_sub(1)];
         tracing::error!(function = name, reason, wait_ms = wait, "it ended; starting it again");
+        events.note(EventKind::FunctionEnded, name, &reason);
         // An error in its configuration is more useful than its exit status.
         if record.reason.is_empty() {
             record.reason = reason;
