@@ -452,7 +452,9 @@ mod tests {
     fn what_is_kept_is_bounded_by_number_bytes_and_age() {
         let mut rig = Rig::new();
         rig.arrival.keep(GUEST);
-        (0..FRAMES + 10).for_each(|number| drop(rig.send(2, number as u8)));
+        for number in 0..FRAMES + 10 {
+            rig.send(2, number as u8);
+        }
         assert_eq!(rig.drops(Reason::Full), 10);
         rig.now += AGE + 1_000_000_000;
         assert_eq!(rig.turn(), None);

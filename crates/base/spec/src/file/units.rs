@@ -88,7 +88,8 @@ pub fn rate(text: &str) -> Result<u64, Wrong> {
     RATE.read(text)
 }
 
-/// Bits per second: `100Mbit`, `100Mb/s`, `2.5gbit`; `10MBps` or `10MB/s` for bytes, and `10mbps`, which are bytes for tc.
+/// Bits per second: `100Mbit`, `100Mb/s`, `2.5gbit`; `10MBps` or `10MB/s` for bytes, and `10mbps`, which are bytes for
+/// tc.
 ///
 /// # Errors
 /// `10Mbps`, which are bits for some programs and bytes for tc, is an error that says so.

@@ -128,7 +128,8 @@ impl Arg for Seconds {
 }
 
 /// A bandwidth in bytes a second: a number with `Bps`, `B/s`, `bps`, `b/s` or `baud` and a prefix; bytes if none. Also
-/// a number with `bit`, as in tc(8), or `bit/s`, and a prefix in any case; tc's `kbps` are bytes there, but bits here, as in Click.
+/// a number with `bit`, as in tc(8), or `bit/s`, and a prefix in any case; tc's `kbps` are bytes there, but bits here,
+/// as in Click.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bandwidth(pub u32);
 
