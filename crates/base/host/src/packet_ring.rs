@@ -1,7 +1,7 @@
 //! Packet sockets with rings in shared memory (Linux' Documentation/networking/packet_mmap.rst, TPACKET_V3).
 //!
-//! A socket's mapping has the blocks of the receive ring, then those of the transmit ring. In both rings a frame follows
-//! the first ten bytes of `virtio_net_hdr`, little-endian.
+//! A socket's mapping has the blocks of the receive ring, then those of the transmit ring. In both rings a frame is
+//! preceded by the first ten bytes of `virtio_net_hdr`, little-endian.
 
 use crate::error::{HostError, Named};
 use crate::packet_socket::{check, set};
@@ -150,7 +150,8 @@ fn bind(socket: &OwnedFd, index: u32) -> Result<(), Errno> {
     check(unsafe { libc::bind(socket.as_raw_fd(), pointer.cast(), len) }).map(drop)
 }
 
-/// PACKET_FANOUT's flags: the kernel chooses the group's number; its sockets ignore outgoing frames (linux/if_packet.h).
+/// PACKET_FANOUT's flags (linux/if_packet.h): the kernel chooses the group's number; its sockets ignore outgoing
+/// frames.
 const UNIQUE: c_int = 0x2000;
 const IGNORE_OUTGOING: c_int = 0x4000;
 

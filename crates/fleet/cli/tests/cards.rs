@@ -27,7 +27,8 @@ impl Line {
         within(
             &self.near,
             &format!(
-                "ip link add card0 {options} type veth peer name eth0 {options} netns {far}; ip link set card0 up"
+                "ip link add card0 {options} type veth peer name eth0 {options} netns {far}; \
+                 ip link set card0 up"
             ),
         );
         within(&self.far, "ip addr add 10.66.0.9/24 dev eth0; ip link set eth0 up");

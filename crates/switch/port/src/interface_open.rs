@@ -62,7 +62,8 @@ impl InterfaceName {
     }
 }
 
-/// What is left to do when `data` has the descriptors. Returns what must not be dropped while the port has the interface.
+/// What is left to do when `data` has the descriptors. Returns what must not be dropped while the port has the
+/// interface.
 pub type Finish = Box<dyn FnOnce(&InterfacePage) -> Result<Box<dyn Any + Send>, InterfaceError> + Send>;
 
 /// An interface that is open.

@@ -278,7 +278,7 @@ fn bind(socket: &OwnedFd, interface: u32, queue: u32, how: Attach) -> Result<(),
 
 /// Receive queues of the interface of this name in this thread's network namespace; 0 if the driver does not tell.
 pub fn receive_queues(name: &str) -> u32 {
-    // `struct ethtool_channels`: command, the most receive, transmit, other and combined queues, and how many there are.
+    // `struct ethtool_channels`: command; the most receive, transmit, other and combined queues; how many there are.
     const GET_CHANNELS: u32 = 0x3c;
     let mut channels = [GET_CHANNELS, 0, 0, 0, 0, 0, 0, 0, 0];
     // SAFETY: all zeros is a valid `ifreq`.

@@ -53,7 +53,7 @@ impl PortControl for Xdp {
     /// An interface has one XDP program.
     fn claims(&self, port: &Port) -> Option<(&'static str, String)> {
         let name = self.peer(port);
-        (!name.is_empty()).then(|| ("interface", format!("XDP on {name}")))
+        (!name.is_empty()).then(|| ("interface", format!("{name} for XDP")))
     }
 
     fn needs(&self, port: &Port) -> Option<(&'static str, PathBuf)> {
@@ -80,7 +80,8 @@ fn rules(section: &mut Section<'_>) -> Vec<Keep> {
 /// Reads a rule.
 fn rule(text: &str) -> Result<Keep, Wrong> {
     let wrong = || {
-        let fix = "write \"tcp 22\", \"udp 68\", \"tcp\", \"udp\", \"icmp\", \"icmp6\", \"arp\" or \"ethertype 0x88cc\"";
+        let fix = "write \"tcp 22\", \"udp 68\", \"tcp\", \"udp\", \"icmp\", \"icmp6\", \"arp\" or \
+                   \"ethertype 0x88cc\"";
         (format!("\"{text}\" names no frames that stay with the host"), fix.to_string())
     };
     let words: Vec<&str> = text.split_ascii_whitespace().collect();

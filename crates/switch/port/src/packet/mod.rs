@@ -1,8 +1,8 @@
 //! Packet sockets: an interface of the host, whose frames the host's stack still sees.
 //!
-//! The kernel writes received frames into a ring of blocks (`rx` of the kernel, `tx.rs` here, since the interface's line
-//! transmits into the fabric), and takes frames from a ring of slots (`rx.rs`). Frames of the fabric pass both rings in
-//! place: they are copied once. Control opens the sockets (`open.rs`), since the data process can't.
+//! The kernel writes received frames into a ring of blocks (`tx.rs`: the interface's line transmits into the fabric),
+//! and takes frames to send from a ring of slots (`rx.rs`). Workers read and write both rings in place: a frame is
+//! copied once. Control opens the sockets (`open.rs`), since the data process can't.
 
 pub mod open;
 mod peer;

@@ -1,7 +1,7 @@
 //! AF_XDP: an interface of the host, whose frames pass to us before the host's stack sees them.
 //!
-//! Each queue has a socket of its own and memory of its own, whose first half of chunks is for received frames (`tx.rs`:
-//! the interface's line transmits into the fabric), the other half for frames to send (`rx.rs`). Control opens the
+//! Each queue has a socket and memory of its own. The first half of its chunks is for received frames (`tx.rs`: the
+//! interface's line transmits into the fabric), the other half for frames to send (`rx.rs`). Control opens the
 //! sockets and attaches the program (`open.rs`), since the data process can't.
 
 pub mod open;
