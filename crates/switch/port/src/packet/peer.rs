@@ -6,12 +6,10 @@ use super::{Open, Ring, Shared};
 use crate::Queue;
 use crate::interface_page::InterfacePage;
 use crate::peer::{Context, Opened, Peer, PeerError, PortKind, State};
-use ringway_host::packet_missed;
 use ringway_mem::Published;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// An interface of the host, by packet sockets.
 pub const KIND: PortKind = PortKind { name: "packet", open };
@@ -19,12 +17,8 @@ pub const KIND: PortKind = PortKind { name: "packet", open };
 struct Interface {
     queues: Vec<Shared>,
     page: Option<InterfacePage>,
-    /// The sockets, to ask for the kernel's counters.
-    sockets: Vec<Arc<OwnedFd>>,
     /// Number of interfaces so far.
     number: u64,
-    /// Frames that the kernel had no room for.
-    missed: AtomicU64,
 }
 
 fn open(context: Context<'_>) -> Opened {
@@ -39,8 +33,7 @@ fn open(context: Context<'_>) -> Opened {
         });
         shared.push(one);
     }
-    let peer =
-        Interface { queues: shared, page: None, sockets: Vec::new(), number: 0, missed: AtomicU64::new(0) };
+    let peer = Interface { queues: shared, page: None, number: 0 };
     Ok((Box::new(peer), queues))
 }
 
@@ -53,7 +46,6 @@ impl Peer for Interface {
         let page = page.ok_or(PeerError::Descriptors { kind: KIND.name, wanted, given })?;
         let page = InterfacePage::open(&page)?;
         let rings = descriptors.map(Ring::new).collect::<Result<Vec<_>, _>>()?;
-        self.sockets = rings.iter().map(|ring| ring.socket.clone()).collect();
         self.number += 1;
         for (shared, ring) in self.queues.iter().zip(rings) {
             shared.replace(Open { ring: Some((ring, page.clone())), number: self.number });
@@ -67,14 +59,10 @@ impl Peer for Interface {
             shared.replace(Open::default());
         }
         self.page = None;
-        self.sockets.clear();
     }
 
     fn gauges(&self) -> BTreeMap<String, u64> {
-        let Some(page) = &self.page else { return BTreeMap::new() };
-        let more = self.sockets.iter().map(|socket| u64::from(packet_missed(socket.as_fd()))).sum();
-        let missed = self.missed.fetch_add(more, Relaxed) + more;
-        BTreeMap::from([("mtu".into(), page.mtu().into()), ("missed".into(), missed)])
+        self.page.iter().map(|page| ("mtu".into(), page.mtu().into())).collect()
     }
 
     fn state(&self) -> (State, String) {

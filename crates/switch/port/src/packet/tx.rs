@@ -2,9 +2,10 @@
 
 use super::{Ring, Shared, block};
 use ringway_frame::{BURST, Burst, Needs, Offload, Reason, TxQueue};
-use ringway_host::{HostError, Mapping, RX_BLOCK, RX_BLOCKS};
+use ringway_host::{HostError, Mapping, RX_BLOCK, RX_BLOCKS, packet_missed};
 use ringway_mem::{Hint, Memory, Published, Span, Turn, Words};
 use std::collections::VecDeque;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// Bytes of a frame's header in a block (`struct tpacket3_hdr`).
@@ -26,6 +27,8 @@ const VLAN: u16 = 0x8100;
 const ADDRESSES: usize = 12;
 const TAG_LEN: usize = 4;
 const SHORTEST: u32 = 14;
+/// Bursts after which a busy queue asks the kernel what it lost.
+const ASK_EVERY: u32 = 4096;
 
 /// A frame that was taken and not yet released.
 struct Held {
@@ -57,6 +60,8 @@ pub(super) struct PacketTx {
     left: u32,
     at: u32,
     held: VecDeque<Held>,
+    /// Calls of `release` until the kernel is asked what it lost.
+    until_asked: u32,
     /// A place for tags that are inserted, until a burst has copied them. Never replaced.
     tags: Published<Memory>,
 }
@@ -78,6 +83,7 @@ impl PacketTx {
             left: 0,
             at: 0,
             held: VecDeque::with_capacity(BURST),
+            until_asked: ASK_EVERY,
             tags: Published::new(Arc::new(tags)),
         })
     }
@@ -92,6 +98,15 @@ impl PacketTx {
             self.next = found.map_or(0, |(ring, ..)| ring.first);
         }
         found.map(|(ring, ..)| ring)
+    }
+
+    /// Counts frames that the kernel had no room for.
+    fn count_missed(&mut self, ring: &Ring) {
+        self.until_asked = ASK_EVERY;
+        let missed = packet_missed(ring.socket.as_fd());
+        if missed > 0 {
+            self.shared.counters.drop_tx(Reason::Full, missed as usize);
+        }
     }
 
     /// Begins the next block if the kernel has handed it over.
@@ -282,6 +297,10 @@ impl TxQueue for PacketTx {
         let Some(ring) = self.ring(turn) else { return };
         let count = self.held.drain(..frames.min(self.held.len())).map(|held| held.count).sum();
         self.consume(ring, count);
+        self.until_asked -= 1;
+        if self.until_asked == 0 {
+            self.count_missed(ring);
+        }
     }
 
     fn arm(&mut self, turn: &Turn<'_>) -> bool {
@@ -289,6 +308,7 @@ impl TxQueue for PacketTx {
         if !self.held.is_empty() || self.left > 0 || ring.is_ours(self.next) {
             return false;
         }
+        self.count_missed(ring);
         // The descriptor is reported at once if a block was handed over already.
         self.shared.doorbell.watch(ring.socket.clone());
         true

@@ -6,10 +6,9 @@ use super::{Open, Shared, Socket, mode};
 use crate::Queue;
 use crate::interface_page::InterfacePage;
 use crate::peer::{Context, Opened, Peer, PeerError, PortKind, State};
-use ringway_host::{XdpLosses, xdp_losses};
 use ringway_mem::Published;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// An interface of the host, by AF_XDP.
@@ -18,8 +17,6 @@ pub const KIND: PortKind = PortKind { name: "xdp", open };
 struct Interface {
     queues: Vec<Shared>,
     page: Option<InterfacePage>,
-    /// The sockets, to ask for the kernel's counters.
-    sockets: Vec<Arc<OwnedFd>>,
     /// Number of interfaces so far.
     number: u64,
 }
@@ -33,7 +30,7 @@ fn open(context: Context<'_>) -> Opened {
         queues.push(Queue { tx: Box::new(XdpTx::new(one.clone())), rx: Box::new(XdpRx::new(one.clone())) });
         shared.push(one);
     }
-    let peer = Interface { queues: shared, page: None, sockets: Vec::new(), number: 0 };
+    let peer = Interface { queues: shared, page: None, number: 0 };
     Ok((Box::new(peer), queues))
 }
 
@@ -50,7 +47,6 @@ impl Peer for Interface {
         while let (Some(socket), Some(memory)) = (descriptors.next(), descriptors.next()) {
             sockets.push(Socket::new(socket, &memory)?);
         }
-        self.sockets = sockets.iter().map(|socket| socket.socket.clone()).collect();
         self.number += 1;
         for (shared, socket) in self.queues.iter().zip(sockets) {
             shared.replace(Open { socket: Some((socket, page.clone())), number: self.number });
@@ -65,27 +61,10 @@ impl Peer for Interface {
             shared.replace(Open::default());
         }
         self.page = None;
-        self.sockets.clear();
     }
 
     fn gauges(&self) -> BTreeMap<String, u64> {
-        let Some(page) = &self.page else { return BTreeMap::new() };
-        let mut all = XdpLosses::default();
-        for socket in &self.sockets {
-            let XdpLosses { dropped, full, unfilled, invalid } = xdp_losses(socket.as_fd());
-            all.dropped += dropped;
-            all.full += full;
-            all.unfilled += unfilled;
-            all.invalid += invalid;
-        }
-        let figures = [
-            ("mtu", page.mtu().into()),
-            ("missed", all.full),
-            ("too-long", all.dropped),
-            ("no-buffer", all.unfilled),
-            ("refused", all.invalid),
-        ];
-        figures.map(|(name, value)| (name.into(), value)).into()
+        self.page.iter().map(|page| ("mtu".into(), page.mtu().into())).collect()
     }
 
     fn state(&self) -> (State, String) {

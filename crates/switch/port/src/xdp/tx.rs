@@ -3,12 +3,14 @@
 use super::{Shared, Socket, mode};
 use crate::offload::unfinished;
 use ringway_frame::{BURST, Burst, Needs, Offload, Reason, TxQueue};
-use ringway_host::{XDP_RING, xdp_wake_receive};
+use ringway_host::{XDP_RING, XdpLosses, xdp_losses, xdp_wake_receive};
 use ringway_mem::{Hint, Turn};
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 
 const SHORTEST: u32 = 14;
+/// Bursts after which a busy queue asks the kernel what it lost.
+const ASK_EVERY: u32 = 4096;
 
 /// A frame that was taken and not yet released.
 struct Held {
@@ -29,11 +31,23 @@ pub(super) struct XdpTx {
     next: u32,
     /// Index of the fill ring.
     filled: u32,
+    /// What the socket lost, as far as it is counted, and calls of `release` until the kernel is asked again.
+    losses: XdpLosses,
+    until_asked: u32,
 }
 
 impl XdpTx {
     pub fn new(shared: Shared) -> XdpTx {
-        XdpTx { shared, number: 0, held: VecDeque::with_capacity(BURST), released: 0, next: 0, filled: 0 }
+        XdpTx {
+            shared,
+            number: 0,
+            held: VecDeque::with_capacity(BURST),
+            released: 0,
+            next: 0,
+            filled: 0,
+            losses: XdpLosses::default(),
+            until_asked: ASK_EVERY,
+        }
     }
 
     /// The socket, and whether frames may have partial checksums.
@@ -43,9 +57,25 @@ impl XdpTx {
         if number != self.number {
             self.held.clear();
             (self.number, self.released, self.next, self.filled) = (number, 0, 0, XDP_RING as u32);
+            self.losses = XdpLosses::default();
         }
         // Without copies, frames come from a card, which checks whole ones.
         found.map(|(socket, page, _)| (socket, page.mode() & mode::ZERO_COPY == 0))
+    }
+
+    /// Counts frames that the kernel lost before they came here, and descriptors of ours that it refused.
+    fn count_losses(&mut self, socket: &Socket) {
+        self.until_asked = ASK_EVERY;
+        let now = xdp_losses(socket.socket.as_fd());
+        let before = std::mem::replace(&mut self.losses, now);
+        let more = [
+            (Reason::Long, now.dropped.saturating_sub(before.dropped)),
+            (Reason::Full, (now.full + now.unfilled).saturating_sub(before.full + before.unfilled)),
+            (Reason::System, now.invalid.saturating_sub(before.invalid)),
+        ];
+        for (reason, count) in more.into_iter().filter(|(_, count)| *count > 0) {
+            self.shared.counters.drop_tx(reason, count as usize);
+        }
     }
 
     /// The frame of a descriptor. The kernel writes descriptors; they are checked all the same.
@@ -134,6 +164,10 @@ impl TxQueue for XdpTx {
         if count > 0 {
             self.give_back(socket, count);
         }
+        self.until_asked -= 1;
+        if self.until_asked == 0 {
+            self.count_losses(socket);
+        }
     }
 
     fn arm(&mut self, turn: &Turn<'_>) -> bool {
@@ -141,6 +175,7 @@ impl TxQueue for XdpTx {
         if !self.held.is_empty() || socket.received.available(self.next) > 0 {
             return false;
         }
+        self.count_losses(socket);
         // The descriptor is reported at once if there is a frame already.
         self.shared.doorbell.watch(socket.socket.clone());
         true
