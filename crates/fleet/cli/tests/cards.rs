@@ -366,7 +366,7 @@ fn an_xdp_port_says_what_it_cannot_have() {
         "[switch.s]\n[port.c]\nkind = \"xdp\"\ninterface = \"no-card\"\nswitch = \"s\"\n",
     );
     let (code, text) = wrong.fails(&["up", "--detach", "lab.toml"]);
-    assert_eq!(code, 2, "{text}");
+    assert_eq!(code, 3, "{text}");
     assert!(text.contains("lab.toml:6:") && text.contains("there is no interface no-card"), "{text}");
 }
 
