@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 /// Bytes of a frame's header in a block (`struct tpacket3_hdr`).
 const HEADER: u32 = 48;
+/// Frames that have room in a block.
+const MOST_FRAMES: u32 = RX_BLOCK as u32 / HEADER;
 /// Words of that header.
 const NEXT: usize = 0;
 const CAPTURED: usize = 3;
@@ -116,7 +118,7 @@ impl PacketTx {
             return false;
         }
         let Some(words) = ring.words(self.next) else { return false };
-        let frames = words.load(block::FRAMES / 4);
+        let frames = words.load(block::FRAMES / 4).min(MOST_FRAMES);
         // What a former data process released is skipped.
         let released = words.load(block::RELEASED / 4).min(frames);
         self.at = words.load(block::FIRST / 4);
@@ -155,7 +157,9 @@ impl PacketTx {
             return Some(Found::Refused(Reason::Long));
         }
         let before = start.checked_sub(Offload::LEN as u32)?;
-        if position < HEADER + Offload::LEN as u32 || !inside(before, Offload::LEN as u32 + captured) {
+        if position < HEADER + Offload::LEN as u32
+            || !inside(before, captured.saturating_add(Offload::LEN as u32))
+        {
             return None;
         }
         let place = index * RX_BLOCK + before as usize;
