@@ -1039,10 +1039,12 @@ export interface NewPort {
   from?: string;
   gateway?: string;
   gateways?: string | number | boolean | string[] | Record<string, unknown>;
+  generic?: string | number | boolean | string[] | Record<string, unknown>;
   group?: string;
   hold?: string;
   host?: string;
   interface?: string;
+  keep?: string | number | boolean | string[] | Record<string, unknown>;
   kind: string;
   link?: string | number | boolean | string[] | Record<string, unknown>;
   local?: string;
@@ -1062,6 +1064,7 @@ export interface NewPort {
   peer?: string;
   poll?: string;
   port?: string | number | boolean | string[] | Record<string, unknown>;
+  promiscuous?: string | number | boolean | string[] | Record<string, unknown>;
   queues?: string | number | boolean | string[] | Record<string, unknown>;
   rate?: string;
   record?: string;

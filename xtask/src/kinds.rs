@@ -5,7 +5,7 @@ use crate::text::File;
 use std::collections::BTreeSet;
 
 /// Kinds that other code builds on, or whose name other modules have too. Any mention of the others is a finding.
-const NAMED_ELSEWHERE: &[&str] = &["vhost_user", "ring", "pipe", "source", "link"];
+const NAMED_ELSEWHERE: &[&str] = &["vhost_user", "ring", "pipe", "source", "link", "packet"];
 /// Where a kind may be named, with `KIND` for its name. ARCHITECTURE.md lists the same places.
 pub const PLACES: &[&str] = &[
     "crates/switch/port/src/KIND/",

@@ -33,7 +33,9 @@ pub mod listener;
 mod machine;
 mod memory;
 mod namespace;
+mod network_interface;
 mod own_file;
+mod packet_ring;
 mod packet_socket;
 mod pci_device;
 mod poll;
@@ -55,6 +57,7 @@ mod trapped;
 mod tun;
 mod unmap;
 mod window;
+mod xdp;
 
 pub use account::Account;
 pub use allocator::{give_memory_back, keep_little_memory};
@@ -89,8 +92,15 @@ pub use memory::{
     FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_sealed, map_region, map_region_for, memfd,
     memfd_in, memfd_of, resident, stitch,
 };
-pub use namespace::{create_namespace, end_processes, enter_namespace, is_in_namespace, remove_namespace};
+pub use namespace::{
+    create_namespace, end_processes, enter_namespace, is_in_namespace, remove_namespace, within_namespace,
+};
+pub use network_interface::{InterfaceWatch, NetworkInterface};
 pub use own_file::{OwnFile, check_own_folder, check_own_path, open_own};
+pub use packet_ring::{
+    PACKET_RINGS, RX_BLOCK, RX_BLOCKS, TX_SLOT, TX_SLOTS, hold_promiscuous, open_packet_rings, packet_kick,
+    packet_missed, tx_slot,
+};
 pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };
@@ -125,3 +135,8 @@ pub use trapped::{
 pub use tun::{TunSettings, open_tun};
 pub use unmap::close_memory;
 pub use window::Window;
+pub use xdp::{
+    Attach, KEEP_RULES, KeepRule, XDP_HEADROOM, XDP_RING, XdpError, XdpLink, XdpLosses, XdpQueue,
+    XdpRingPlace, XdpTarget, receive_queues, xdp_chunk, xdp_is_zero_copy, xdp_kick, xdp_losses, xdp_rings,
+    xdp_wake_receive,
+};

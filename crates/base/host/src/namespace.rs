@@ -75,6 +75,25 @@ pub fn enter_namespace(path: &Path) -> Result<(), HostError> {
     move_into_link_name_space(space.as_fd(), kind).named("entering a network namespace")
 }
 
+/// Runs something in a network namespace, by its name as in `ip netns` or its path; in this thread's if there is none.
+///
+/// # Errors
+/// There is no such namespace, permission is missing, or `run` failed.
+pub fn within_namespace<T: Send, E: From<HostError> + Send>(
+    namespace: Option<&str>,
+    run: impl FnOnce() -> Result<T, E> + Send,
+) -> Result<T, E> {
+    let Some(namespace) = namespace else { return run() };
+    let path = crate::tap::namespace_path(namespace);
+    // On a separate thread, since a thread may be unable to return from another namespace.
+    let thread = || {
+        enter_namespace(&path)?;
+        run()
+    };
+    let done = std::thread::scope(|scope| scope.spawn(thread).join());
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// Device and inode of a namespace.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|seen| (seen.dev(), seen.ino()))

@@ -47,11 +47,11 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-fn check(result: c_int) -> Result<c_int, Errno> {
+pub(crate) fn check(result: c_int) -> Result<c_int, Errno> {
     if result < 0 { Err(last_error()) } else { Ok(result) }
 }
 
-fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> Result<(), Errno> {
+pub(crate) fn set<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> Result<(), Errno> {
     // SAFETY: the kernel reads as many bytes of `value` as it has.
     let done = unsafe {
         let value: *const T = value;

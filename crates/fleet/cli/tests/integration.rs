@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod capture;
+mod cards;
 mod chain;
 mod clients;
 mod creates;

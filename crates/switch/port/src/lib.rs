@@ -6,10 +6,13 @@
 mod doorbell;
 pub mod e1000;
 pub mod frame_queue;
+pub mod interface_open;
+mod interface_page;
 mod kinds;
 pub mod link;
 pub mod null;
 pub mod offload;
+pub mod packet;
 pub mod pcap;
 mod pci_session;
 mod peer;
@@ -23,8 +26,10 @@ pub mod source;
 pub mod tap;
 pub mod vhost_user;
 pub mod wire;
+pub mod xdp;
 
 pub use doorbell::{Doorbell, Silent};
+pub use interface_page::{InterfacePage, InterfaceState};
 pub use kinds::KINDS;
 pub use peer::{
     Alarm, Context, Exits, Gone, NoPeer, Opened, Peer, PeerError, PeerRecord, PeerRecords, PortKind,

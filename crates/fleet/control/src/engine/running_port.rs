@@ -417,6 +417,11 @@ impl Engine {
                 }
                 live.reason = reason;
             }
+            What::Noted(text) => {
+                if live.log.allows(&name) {
+                    tracing::info!(port = name, "{text}");
+                }
+            }
             What::Programs(count) => live.programs = count,
             What::Over => self.program_left(&name),
             What::Left { .. } if live.is_delayed => {}

@@ -67,7 +67,11 @@ fn ports(
         {
             let at = diagnostics.of(&format!("port.{}.{key}", port.name));
             let fix = format!("create it, or change `{key}`");
-            diagnostics.error(&at, format!("there is no {}", path.display()), fix);
+            let what = match path.strip_prefix(kinds::INTERFACES) {
+                Ok(name) => format!("there is no interface {}", name.display()),
+                Err(_) => format!("there is no {}", path.display()),
+            };
+            diagnostics.error(&at, what, fix);
         }
         let Some(socket) = &port.socket else { continue };
         let place = format!("port.{}", port.name);

@@ -5,6 +5,7 @@
 mod e1000;
 pub(crate) mod link;
 mod null;
+mod packet;
 mod pcap;
 mod pipe;
 pub(crate) mod ring;
@@ -13,13 +14,14 @@ mod source;
 mod tap;
 mod vhost_user;
 mod wire;
+mod xdp;
 
 use crate::migration::MovingPort;
 use crate::open::{EngineHandle, OpenError};
 use ringway_host::PageChoice;
 use ringway_linux_guests::Interface;
 use ringway_spec::file::{Diagnostics, Section, keys_of};
-use ringway_spec::{IpNet, Kind, MacAddress, Port, Socket};
+use ringway_spec::{IpNet, Kind, MacAddress, Port, Socket, names};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,8 @@ pub const KINDS: &[&dyn PortControl] = &[
     &vhost_user::VhostUser,
     &e1000::E1000,
     &tap::Tap,
+    &packet::Packet,
+    &xdp::Xdp,
     &wire::Wire,
     &ring::Ring,
     &ring_pci::RingPci,
@@ -203,6 +207,35 @@ pub struct HostSide {
     pub interface: String,
     /// Its addresses.
     pub addresses: Vec<IpNet>,
+}
+
+/// Reads the keys of an interface that the host has already: its name and its network namespace.
+fn existing_interface(section: &mut Section<'_>) -> (String, Option<String>) {
+    let interface = section.parsed("interface", "eth0", |text| names::interface(text).map(String::from));
+    if interface.is_none() && !section.has("interface") {
+        section.missing("interface", "add interface = \"eth0\", the name that `ip link` shows");
+    }
+    let namespace = section.parsed("namespace", "red", |text| names::namespace(text).map(String::from));
+    (interface.unwrap_or_default(), namespace)
+}
+
+/// Has a folder for each interface of this process's network namespace; that of /sys is another one's at times.
+pub const INTERFACES: &str = "/proc/sys/net/ipv4/conf";
+
+/// The file that exists as long as an interface does in this namespace; that of another one if it has one.
+fn needs_interface(interface: &str, namespace: Option<&str>) -> (&'static str, PathBuf) {
+    match namespace {
+        Some(namespace) => ("namespace", ringway_host::namespace_path(namespace)),
+        None => ("interface", Path::new(INTERFACES).join(interface)),
+    }
+}
+
+/// An interface and its place, for messages.
+fn interface_in(interface: String, namespace: Option<String>) -> String {
+    match namespace {
+        Some(namespace) => format!("{interface} in {namespace}"),
+        None => interface,
+    }
 }
 
 /// The kind of this name among those of the project and `more`.

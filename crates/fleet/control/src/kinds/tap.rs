@@ -104,10 +104,7 @@ impl PortControl for Tap {
         let Ok(Settings { interface, namespace, host, .. }) = port.kind.settings() else {
             return String::new();
         };
-        match host.or(namespace) {
-            Some(place) => format!("{interface} in {place}"),
-            None => interface,
-        }
+        super::interface_in(interface, host.or(namespace))
     }
 }
 

@@ -4,6 +4,7 @@
 //! [`What::Arrived`], and waits for [`Opener::gone`] before it brings the next.
 
 mod access;
+pub(crate) mod interface;
 pub(crate) mod ring;
 pub(crate) mod switch;
 pub(crate) mod vhost_user;
@@ -93,6 +94,8 @@ pub enum What {
         /// The reason.
         reason: String,
     },
+    /// Something about the peer, which stays.
+    Noted(String),
     /// No peer can be brought for now; the opener retries.
     Failed(String),
     /// The number of programs connected to a pipe.
@@ -219,6 +222,11 @@ impl EngineHandle {
         self.adopted.peer.is_some()
     }
 
+    /// A duplicate of a descriptor of the peer that is there from before this process.
+    pub(crate) fn adopted_descriptor(&self, index: usize) -> Option<OwnedFd> {
+        self.adopted.peer.as_ref()?.get(index)?.try_clone().ok()
+    }
+
     /// The adopted peer's descriptors, and the connection to it.
     pub(crate) fn take_peer(&mut self) -> Option<(Vec<OwnedFd>, OwnedFd)> {
         Some((self.adopted.peer.take()?, self.adopted.connection.take()?))
@@ -312,6 +320,16 @@ impl EngineHandle {
     pub fn arrived(&mut self, descriptors: Vec<OwnedFd>, keep: bool) {
         self.serial += 1;
         self.say(What::Arrived { serial: self.serial, descriptors, keep });
+    }
+
+    /// Reports that the last reported peer is gone.
+    pub fn left(&self, reason: &str) {
+        self.say(What::Left { serial: self.serial, reason: reason.into() });
+    }
+
+    /// Tells people about the last reported peer, which stays.
+    pub fn note(&self, text: String) {
+        self.say(What::Noted(text));
     }
 
     /// Waits until the last reported peer is detached.

@@ -29,7 +29,7 @@ pub async fn serve(
     if let Some((descriptors, connection)) = engine.take_peer() {
         match Program::adopt(connection, descriptors).map_err(io::Error::other).and_then(Watched::new) {
             Ok(program) => attend(&mut engine, Some(&listener), program).await,
-            Err(error) => engine.say(What::Left { serial: engine.serial, reason: error.to_string() }),
+            Err(error) => engine.left(&error.to_string()),
         }
     }
     engine.wait().await;
@@ -50,7 +50,7 @@ pub async fn serve_opener(mut engine: EngineHandle, otherwise: Geometry, pages: 
     if let Some((descriptors, connection)) = engine.take_peer() {
         match Program::adopt(connection, descriptors).map_err(io::Error::other).and_then(Watched::new) {
             Ok(program) => attend(&mut engine, None, program).await,
-            Err(error) => engine.say(What::Left { serial: engine.serial, reason: error.to_string() }),
+            Err(error) => engine.left(&error.to_string()),
         }
     } else if let Some((newcomer, hello)) = engine.take_newcomer() {
         let welcomed = newcomer.welcome_in(pages, &hello, &otherwise).map_err(io::Error::other);

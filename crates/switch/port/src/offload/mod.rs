@@ -8,6 +8,7 @@ mod pieces;
 mod segment;
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod unfinished;
 
 use pieces::{Chunk, PIECES, Pieces};
 use ringway_frame::{Burst, Caps, Gso, HEAD, HEADERS, Needs, Offload, Reason, Storage};

@@ -13,7 +13,6 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod too_big;
-mod unfinished;
 
 pub use codec::Codec;
 pub use peer::KIND;

@@ -2,8 +2,7 @@
 
 use super::{Encapsulation, Settings};
 use ringway_host::{
-    HostError, SenderSettings, enter_namespace, namespace_path, open_datagram_receiver, open_datagram_sender,
-    prepare_stream,
+    HostError, SenderSettings, open_datagram_receiver, open_datagram_sender, prepare_stream, within_namespace,
 };
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -31,28 +30,12 @@ pub enum WireError {
     },
 }
 
-/// Runs `open` in the network namespace of the settings.
-fn within<T: Send>(
-    settings: &Settings,
-    open: impl FnOnce() -> Result<T, WireError> + Send,
-) -> Result<T, WireError> {
-    let Some(namespace) = &settings.namespace else { return open() };
-    let path = namespace_path(namespace);
-    // On a separate thread, since a thread may be unable to return from another namespace.
-    let thread = || {
-        enter_namespace(&path)?;
-        open()
-    };
-    let done = std::thread::scope(|scope| scope.spawn(thread).join());
-    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
 /// Opens the sockets of UDP, in the order in which a port needs them. Blocks only in the kernel.
 ///
 /// # Errors
 /// The system refused: the address is not this host's, the port is taken, or there is no route to the peer.
 pub fn datagrams(settings: &Settings) -> Result<Vec<OwnedFd>, WireError> {
-    within(settings, || {
+    within_namespace(settings.namespace.as_deref(), || {
         let Settings { local, peer, checksum, ttl, .. } = *settings;
         let zero = !checksum;
         let strangers = open_datagram_receiver(local, None, zero)?;
@@ -78,7 +61,8 @@ pub fn listen(settings: &Settings) -> Result<TcpListener, WireError> {
     debug_assert_eq!(settings.encapsulation, Encapsulation::Tcp);
     let address = settings.local;
     let fail = |error| WireError::Stream { what: "listening on", address, error };
-    let listener = within(settings, || TcpListener::bind(address).map_err(fail))?;
+    let listener =
+        within_namespace(settings.namespace.as_deref(), || TcpListener::bind(address).map_err(fail))?;
     listener.set_nonblocking(true).map_err(fail)?;
     Ok(listener)
 }
@@ -90,7 +74,9 @@ pub fn listen(settings: &Settings) -> Result<TcpListener, WireError> {
 pub fn connect(settings: &Settings) -> Result<OwnedFd, WireError> {
     let address = settings.peer;
     let fail = |error| WireError::Stream { what: "connecting to", address, error };
-    let stream = within(settings, || TcpStream::connect_timeout(&address, CONNECT).map_err(fail))?;
+    let stream = within_namespace(settings.namespace.as_deref(), || {
+        TcpStream::connect_timeout(&address, CONNECT).map_err(fail)
+    })?;
     accept(stream)
 }
 

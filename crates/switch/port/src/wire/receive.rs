@@ -1,6 +1,7 @@
 //! Frames that arrive as datagrams, and answers to frames that were too long.
 
-use super::{ANSWERS, Codec, Settings, Shared, too_big, unfinished};
+use super::{ANSWERS, Codec, Settings, Shared, too_big};
+use crate::offload::unfinished;
 use ringway_frame::{BURST, Burst, Coalesced, Needs, Offload, Reason, TxQueue};
 use ringway_host::{DATAGRAMS, HostError, Mapping, Received, receive_datagrams};
 use ringway_mem::{Hint, Memory, Published, Span, SpanMut, Turn};

@@ -1,8 +1,8 @@
 //! Received frames whose checksums the peer's kernel left to its network card.
 //!
-//! Where both ends are on one machine, no card sees the frames: Linux's tunnels then deliver them with the sum of the
-//! pseudo header in place of the checksum, and TCP's not cut into segments. A complete frame whose checksum equals that
-//! sum by chance (1 of 65,536) gets the same checksum again.
+//! Where both ends are on one machine, no card sees the frames: Linux's tunnels and veth then deliver them with the
+//! sum of the pseudo header in place of the checksum, and TCP's not cut into segments. A complete frame whose checksum
+//! equals that sum by chance (1 of 65,536) gets the same checksum again.
 
 use ringway_frame::Offload;
 use ringway_mem::Span;
