@@ -27,9 +27,6 @@ const DECIDE: Duration = Duration::from_secs(120);
 const LOAD: Duration = Duration::from_secs(60);
 /// First, longest and added milliseconds between announcements of a guest's place, and their number: QEMU's own ones.
 const ANNOUNCE: [u32; 4] = [50, 550, 100, 5];
-/// Nanoseconds that QEMU may take from the stop of a guest's rings until it says that the guest has stopped. A frame that
-/// came in this time is delivered; one that the source's switch flooded just before the stop comes twice.
-const STOPPING: u64 = 50_000_000;
 /// How often QEMU is asked how far it is.
 const POLL: Duration = Duration::from_millis(4);
 
@@ -94,10 +91,10 @@ impl Arriving {
         Ok(())
     }
 
-    /// Nanoseconds since it stopped at the source, and [`STOPPING`] more.
+    /// Nanoseconds since it stopped at the source. Its rings were given back a little earlier, so that no frame that is
+    /// younger has reached it there.
     pub fn stopped_ago(&self) -> u64 {
-        let ago = steady_now().saturating_sub(self.stopped.load(Ordering::Acquire));
-        ago.saturating_add(STOPPING)
+        steady_now().saturating_sub(self.stopped.load(Ordering::Acquire))
     }
 
     /// Its QEMU runs, or could not be started.
