@@ -241,6 +241,8 @@ export interface DestinationView {
   queue: number;
   /** Why it is dropped; for one that waits, why it will be if room does not come in time. */
   reason?: string | null;
+  /** What becomes of its VLAN tag: `inserted 10`, `set 10`, `removed`. */
+  retag?: string | null;
   /**
    * `delivered`; `dropped`; `waits`: the destination is full, and the frame waits; `busy`: it could not be looked at.
    */
@@ -729,6 +731,8 @@ export interface HopView {
   through: string;
   /** What the port is connected to: `switch main`, `patch b`. */
   to: string;
+  /** Its VLAN, if a port of the switch has policy. */
+  vlan?: number | null;
   /** The worker that serves the port. */
   worker: string;
 }
@@ -1045,6 +1049,7 @@ export interface NewPort {
   host?: string;
   interface?: string;
   keep?: string | number | boolean | string[] | Record<string, unknown>;
+  isolated?: string | number | boolean | string[] | Record<string, unknown>;
   kind: string;
   link?: string | number | boolean | string[] | Record<string, unknown>;
   local?: string;
@@ -1058,6 +1063,7 @@ export interface NewPort {
   /** Its name. */
   name: string;
   namespace?: string;
+  native?: string | number | boolean | string[] | Record<string, unknown>;
   notify?: string | number | boolean | string[] | Record<string, unknown>;
   offloads?: string | number | boolean | string[] | Record<string, unknown>;
   owner?: string;
@@ -1076,8 +1082,10 @@ export interface NewPort {
   "source-ports"?: string | number | boolean | string[] | Record<string, unknown>;
   speed?: string;
   switch?: string;
+  tag?: string | number | boolean | string[] | Record<string, unknown>;
   techniques?: string | number | boolean | string[] | Record<string, unknown>;
   to?: string;
+  trunks?: string | number | boolean | string[] | Record<string, unknown>;
   ttl?: string | number | boolean | string[] | Record<string, unknown>;
   vni?: string | number | boolean | string[] | Record<string, unknown>;
   without?: string | number | boolean | string[] | Record<string, unknown>;
@@ -1179,6 +1187,14 @@ export interface Policy {
   weights?: WeightUse[];
 }
 
+/** New values of keys of a port; null for the default. Other keys stay. */
+export interface PortChange {
+  isolated?: string | number | boolean | (string | number)[] | null;
+  native?: string | number | boolean | (string | number)[] | null;
+  tag?: string | number | boolean | (string | number)[] | null;
+  trunks?: string | number | boolean | (string | number)[] | null;
+}
+
 /** Traffic of a VM or function. */
 export interface PortNeed {
   /** Megabits a second. */
@@ -1209,6 +1225,8 @@ export interface PortView {
   name: string;
   /** Where its peer connects: a socket's path, an interface's name. */
   peer: string;
+  /** What its switch lets it send and receive: the keys that `port set` changes, in the syntax of the file. */
+  policy?: Record<string, string>;
   /** Why it last lost its peer, or has none. */
   reason: string;
   /** `waiting` (no peer), `attached` (a peer, not ready yet) or `up`. */
@@ -1921,6 +1939,8 @@ export class Api {
   addPort(body: NewPort): Promise<void>;
   /** Removes a port, and sends its peer away. */
   removePort(name: string): Promise<void>;
+  /** Changes what a switch lets a port send and receive, while frames pass. A wrong request changes nothing. */
+  setPort(name: string, body: PortChange): Promise<PortView>;
   /** Turns a port's carrier off: its driver sees a disconnected cable, and no frames pass. */
   carrierOff(name: string): Promise<void>;
   /** Accesses to the registers of a port's card, and its interrupts, since its client connected. */

@@ -303,6 +303,10 @@ export class Api {
     return this.#socket.call("DELETE", "/v1/ports/{}", [name]);
   }
 
+  setPort(name, body) {
+    return this.#socket.json("PATCH", "/v1/ports/{}", [name], { body });
+  }
+
   carrierOff(name) {
     return this.#socket.call("POST", "/v1/ports/{}/down", [name]);
   }

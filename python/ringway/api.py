@@ -298,6 +298,8 @@ class DestinationView(TypedDict):
     """The number of the queue."""
     reason: NotRequired[str | None]
     """Why it is dropped; for one that waits, why it will be if room does not come in time."""
+    retag: NotRequired[str | None]
+    """What becomes of its VLAN tag: `inserted 10`, `set 10`, `removed`."""
     verdict: str
     """`delivered`; `dropped`; `waits`: the destination is full, and the frame waits; `busy`: it could not be
     looked at.
@@ -784,6 +786,8 @@ class HopView(TypedDict):
     """What the frame passed in between, such as `function wall` or `link line`; empty for the first."""
     to: str
     """What the port is connected to: `switch main`, `patch b`."""
+    vlan: NotRequired[int | None]
+    """Its VLAN, if a port of the switch has policy."""
     worker: str
     """The worker that serves the port."""
 
@@ -1100,6 +1104,7 @@ NewPort = TypedDict(
         "host": "NotRequired[str]",
         "interface": "NotRequired[str]",
         "keep": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "isolated": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "kind": "str",
         "link": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "local": "NotRequired[str]",
@@ -1112,6 +1117,7 @@ NewPort = TypedDict(
         "mtu": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "name": "str",
         "namespace": "NotRequired[str]",
+        "native": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "notify": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "offloads": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "owner": "NotRequired[str]",
@@ -1130,8 +1136,10 @@ NewPort = TypedDict(
         "source-ports": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "speed": "NotRequired[str]",
         "switch": "NotRequired[str]",
+        "tag": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "techniques": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "to": "NotRequired[str]",
+        "trunks": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "ttl": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "vni": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "without": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
@@ -1229,6 +1237,15 @@ class Policy(TypedDict):
     """Its weights."""
 
 
+class PortChange(TypedDict):
+    """New values of keys of a port; null for the default. Other keys stay."""
+
+    isolated: NotRequired[str | int | bool | list[str | int] | None]
+    native: NotRequired[str | int | bool | list[str | int] | None]
+    tag: NotRequired[str | int | bool | list[str | int] | None]
+    trunks: NotRequired[str | int | bool | list[str | int] | None]
+
+
 class PortNeed(TypedDict):
     """Traffic of a VM or function."""
 
@@ -1262,6 +1279,9 @@ class PortView(TypedDict):
     """Its name."""
     peer: str
     """Where its peer connects: a socket's path, an interface's name."""
+    policy: NotRequired[dict[str, str]]
+    """What its switch lets it send and receive: the keys that `port set` changes, in the syntax of the file.
+    """
     reason: str
     """Why it last lost its peer, or has none."""
     state: str
@@ -2204,6 +2224,13 @@ class Api:
     def remove_port(self, name: str) -> None:
         """Removes a port, and sends its peer away."""
         self._socket.call("DELETE", "/v1/ports/{}", [name])
+
+    def set_port(self, name: str, body: PortChange) -> PortView:
+        """Changes what a switch lets a port send and receive, while frames pass. A wrong request changes
+        nothing.
+        """
+        found: PortView = self._socket.json("PATCH", "/v1/ports/{}", [name], body=body)
+        return found
 
     def carrier_off(self, name: str) -> None:
         """Turns a port's carrier off: its driver sees a disconnected cable, and no frames pass."""

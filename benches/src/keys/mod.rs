@@ -229,6 +229,10 @@ const FABRIC: &[Group] = &[
             "slots": Row(ring::slots), "the same, by number of slots in a ring";
             "profile.on": Row(ring::profiled),
                 "the same, 64 B, while the worker measures where its time goes; while it does not";
+            "features.vlan": Row(ring::vlan),
+                "the same, 64 B, between access ports of a VLAN; between ports without policy";
+            "features.isolated": Row(ring::isolated),
+                "the same, 64 B, from an isolated port; from one without policy";
             "pktgen.tx": Row(pktgen::transmitted),
                 "frames of 64 B sent by the packet generator on one core, each checked by its receiver";
         },

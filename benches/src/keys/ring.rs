@@ -2,14 +2,15 @@
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
-use crate::harness::fabric::Harness;
-use crate::harness::program::on_port;
+use crate::harness::fabric::{Harness, SWITCH};
+use crate::harness::program::{connected, on_port};
 use crate::harness::sequence::Payload;
 use crate::harness::stream::Stream;
 use crate::harness::{LOAD, Pinned, WORKER};
 use crate::machine;
 use crate::plan::Plan;
-use ringway_spec::Poll;
+use ringway_ring_client::RingOptions;
+use ringway_spec::{Kind, Policy, Poll, Port, To, Vlans};
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -67,6 +68,42 @@ pub fn profiled(plan: &Plan) -> Result<Entry, Failure> {
     }
     let entry = slices.entry("Mpps", Better::More).ratio_at_least(0.99);
     Ok(entry.note("peer: the same without the profile").with("frames lost", stream.missing() as f64))
+}
+
+/// Frames of 64 bytes while both ports are access ports of a VLAN, and while they have no policy.
+pub fn vlan(plan: &Plan) -> Result<Entry, Failure> {
+    let access = Policy { vlans: Some(Vlans::Access(10)), ..Policy::default() };
+    with_policies(plan, [access.clone(), access])
+}
+
+/// Frames of 64 bytes while one port is isolated, and while none is.
+pub fn isolated(plan: &Plan) -> Result<Entry, Failure> {
+    with_policies(plan, [Policy { isolated: true, ..Policy::default() }, Policy::default()])
+}
+
+fn with_policies(plan: &Plan, policies: [Policy; 2]) -> Result<Entry, Failure> {
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
+    let ports =
+        ["one", "two"].map(|name| Port::new(name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into()))));
+    let options = || RingOptions { slots: [SLOTS; 2], ..RingOptions::default() };
+    let mut one = connected(&mut harness, ports[0].clone(), options())?;
+    let mut two = connected(&mut harness, ports[1].clone(), options())?;
+    let _pinned = Pinned::to(LOAD)?;
+    let mut stream = Stream::new(&mut one, vec![&mut two], 64, 0)?;
+    let mut slices = Slices::default();
+    for pair in 0..plan.slices(2 * SLICE) {
+        machine::sample();
+        for is_on in [pair % 2 == 0, pair % 2 != 0] {
+            for (port, policy) in ports.iter().zip(&policies) {
+                let policy = if is_on { policy.clone() } else { Policy::default() };
+                harness.fabric.change_port(Port { policy, ..port.clone() })?;
+            }
+            let rate = stream.rate(Payload::Numbered, SLICE)? * 1e-6;
+            if is_on { slices.ours.push(rate) } else { slices.peer.push(rate) }
+        }
+    }
+    let entry = slices.entry("Mpps", Better::More).ratio_at_least(0.95);
+    Ok(entry.note("peer: the same without policy").with("frames lost", stream.missing() as f64))
 }
 
 /// Nanoseconds for which a slice is profiled, its tries included.

@@ -5,7 +5,7 @@ use ringway_frame::Burst;
 use ringway_spec::Kind;
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_switch::{
-    Entry, FLOOD, Learned, Lookup, LookupContext, LookupFactory, LookupKind, PortId, Verdicts,
+    Entry, FLOOD, FrameVlans, Learned, Lookup, LookupContext, LookupFactory, LookupKind, PortId, Verdicts,
 };
 use std::sync::Arc;
 
@@ -46,8 +46,29 @@ impl Lookup for Hub {
         0
     }
 
-    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
-        self.lookup(burst, from, now, verdicts);
+    fn lookup_in(
+        &self,
+        burst: &Burst<'_>,
+        (from, now): (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> u32 {
+        let refused = *verdicts;
+        let moved = self.lookup(burst, from, now, verdicts);
+        for frame in (0..burst.len()).filter(|frame| vlans.refused & 1 << frame != 0) {
+            verdicts[frame] = refused[frame];
+        }
+        moved
+    }
+
+    fn preview_in(
+        &self,
+        burst: &Burst<'_>,
+        at: (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> Option<Learned> {
+        self.lookup_in(burst, at, vlans, verdicts);
         None
     }
 

@@ -15,6 +15,10 @@ pub const HEAD: usize = 64;
 const PIECES: usize = 1024;
 /// Maximum number of pieces of one frame: 64 KB in 4 KB pages, unaligned at both ends, with some reserve.
 const FRAME_PIECES: usize = 64;
+/// Length of a VLAN tag.
+const TAG: usize = 4;
+/// Offset of a frame's first VLAN tag.
+const TAG_AT: usize = 12;
 
 /// A frame's length and offload metadata.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +43,8 @@ pub struct Storage {
     metas: Box<[Meta]>,
     // Only pieces of the current burst are ever read; see `Burst::begin`.
     pieces: Vec<Span<'static>>,
+    /// For each frame, what an inserted tag moves out of its head.
+    moved: Box<[[u8; TAG]]>,
 }
 
 impl Default for Storage {
@@ -54,7 +60,9 @@ impl Storage {
         Storage {
             heads: alloc::vec![Line([0; HEAD]); frames].into_boxed_slice(),
             metas: alloc::vec![Meta::default(); frames].into_boxed_slice(),
-            pieces: Vec::with_capacity(PIECES.max(frames)),
+            // A frame with an inserted tag has all its pieces again, and one more.
+            pieces: Vec::with_capacity(2 * PIECES.max(frames) + frames),
+            moved: alloc::vec![[0; TAG]; frames].into_boxed_slice(),
         }
     }
 }
@@ -69,6 +77,7 @@ pub struct Burst<'t> {
     heads: &'t mut [Line],
     metas: &'t mut [Meta],
     pieces: &'t mut Vec<Span<'static>>,
+    moved: core::slice::IterMut<'t, [u8; TAG]>,
     count: usize,
     bytes: usize,
     bounds: Bounds,
@@ -101,8 +110,8 @@ impl<'t> Burst<'t> {
     #[inline]
     pub fn begin(storage: &'t mut Storage) -> Burst<'t> {
         storage.pieces.clear();
-        let Storage { heads, metas, pieces } = storage;
-        Burst { heads, metas, pieces, count: 0, bytes: 0, bounds: Bounds::NONE }
+        let Storage { heads, metas, pieces, moved } = storage;
+        Burst { heads, metas, pieces, moved: moved.iter_mut(), count: 0, bytes: 0, bounds: Bounds::NONE }
     }
 
     /// Number of frames.
@@ -241,6 +250,91 @@ impl<'t> Burst<'t> {
         self.pieces.get(first..first + usize::from(meta.pieces)).unwrap_or(&[])
     }
 
+    /// Adds frame `index` of another burst, of which only the head is copied.
+    pub fn push_from<'f: 't>(&mut self, from: &Burst<'f>, index: usize) -> Result<(), Full> {
+        let meta = from.meta(index);
+        let (at, first, tail) = (self.count, self.pieces.len(), from.tail(index));
+        if self.room() == 0 || first + tail.len() > PIECES {
+            return Err(Full);
+        }
+        let (Some(line), Some(own)) = (self.heads.get_mut(at), self.metas.get_mut(at)) else {
+            return Err(Full);
+        };
+        line.0 = *from.head(index);
+        self.pieces.extend(tail.iter().map(|piece| extend_lifetime(*piece)));
+        *own = Meta { first: first as u16, pieces: tail.len() as u16, ..meta };
+        self.count += 1;
+        self.bytes += meta.len as usize;
+        self.bounds.widen(meta.len as usize, meta.offload);
+        Ok(())
+    }
+
+    /// Inserts a VLAN tag behind the addresses of frame `index`, once for each frame. The burst must not be truncated
+    /// afterwards.
+    ///
+    /// # Errors
+    /// The frame has no Ethernet header, or got a tag before.
+    pub fn insert_tag(&mut self, index: usize, tag: [u8; TAG]) -> Result<(), Full> {
+        let meta = self.metas.get_mut(..self.count).and_then(|metas| metas.get_mut(index)).ok_or(Full)?;
+        let line = self.heads.get_mut(index).ok_or(Full)?;
+        let len = meta.len as usize;
+        if len < TAG_AT + 2 {
+            return Err(Full);
+        }
+        if len + TAG > HEAD {
+            let moved = self.moved.next().ok_or(Full)?;
+            moved.copy_from_slice(&line.0[HEAD - TAG..]);
+            // Bytes after the end of a frame that was shorter than its head are not moved.
+            let count = (len + TAG - HEAD).min(TAG);
+            let (first, pieces) = (usize::from(meta.first), usize::from(meta.pieces));
+            let start = self.pieces.len();
+            if start + 1 + pieces > self.pieces.capacity() {
+                return Err(Full);
+            }
+            self.pieces.push(extend_lifetime(Span::of(&moved[..count])));
+            self.pieces.extend_from_within(first..first + pieces);
+            (meta.first, meta.pieces) = (start as u16, meta.pieces + 1);
+        }
+        line.0.copy_within(TAG_AT..HEAD - TAG, TAG_AT + TAG);
+        line.0[TAG_AT..TAG_AT + TAG].copy_from_slice(&tag);
+        meta.offload = meta.offload.moved(TAG as i16);
+        meta.len += TAG as u32;
+        self.bytes += TAG;
+        self.bounds.widen(len + TAG, meta.offload);
+        Ok(())
+    }
+
+    /// Removes the VLAN tag behind the addresses of frame `index`.
+    ///
+    /// # Errors
+    /// The frame ends within the tag or right behind it.
+    pub fn remove_tag(&mut self, index: usize) -> Result<(), Full> {
+        let meta = self.metas.get_mut(..self.count).and_then(|metas| metas.get_mut(index)).ok_or(Full)?;
+        let line = self.heads.get_mut(index).ok_or(Full)?;
+        let len = meta.len as usize;
+        if len < TAG_AT + TAG + 2 {
+            return Err(Full);
+        }
+        line.0.copy_within(TAG_AT + TAG.., TAG_AT);
+        let (rest, mut filled) = (&mut line.0[HEAD - TAG..], 0);
+        rest.fill(0);
+        while filled < TAG && meta.pieces > 0 {
+            let Some(piece) = self.pieces.get_mut(usize::from(meta.first)) else { break };
+            let (start, behind) = piece.split(TAG - filled);
+            // Read once: the destination gets this copy, and not the piece's bytes.
+            filled += start.read(&mut rest[filled..]);
+            *piece = behind;
+            if behind.is_empty() {
+                (meta.first, meta.pieces) = (meta.first + 1, meta.pieces - 1);
+            }
+        }
+        meta.offload = meta.offload.moved(-(TAG as i16));
+        meta.len -= TAG as u32;
+        self.bytes -= TAG;
+        self.bounds.widen(len - TAG, meta.offload);
+        Ok(())
+    }
+
     /// Copies frame `index`, as much as fits; returns the number of bytes.
     #[inline]
     pub fn copy_to(&self, index: usize, to: SpanMut<'_>) -> usize {
@@ -358,6 +452,52 @@ mod tests {
             let mut rest = alloc::vec![0u8; whole.len() + 1];
             let got = burst.read(0, middle, &mut rest);
             prop_assert_eq!(&rest[..got], &whole[middle..]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_tag_is_inserted_and_removed_and_nothing_else_changes(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..70), 1..6),
+            others in 0usize..3,
+        ) {
+            let whole: Vec<u8> = pieces.concat();
+            let spans: Vec<Span<'_>> = pieces.iter().map(|piece| Span::of(piece)).collect();
+            let offload = Offload::checksum(14, 16);
+            let (mut storage, mut second) = (Storage::default(), Storage::default());
+            let mut burst = Burst::begin(&mut storage);
+            for _ in 0..=others {
+                burst.push_pieces(offload, &spans).unwrap();
+            }
+            let bytes = burst.bytes();
+            let read = |burst: &Burst<'_>, index: usize| {
+                let mut out = alloc::vec![0; burst.meta(index).len as usize];
+                assert_eq!(burst.read(index, 0, &mut out), out.len());
+                out
+            };
+            let tagged = burst.insert_tag(others, [0x81, 0, 0, 10]);
+            prop_assert_eq!(tagged.is_ok(), whole.len() >= 14);
+            if tagged.is_ok() {
+                let expected = [&whole[..12], &[0x81, 0, 0, 10], &whole[12..]].concat();
+                prop_assert_eq!(read(&burst, others), expected.clone());
+                let meta = burst.meta(others);
+                prop_assert_eq!((meta.offload.csum_start, burst.bytes()), (18, bytes + 4));
+                prop_assert!(burst.bounds().longest >= meta.len);
+                let mut copy = Burst::begin(&mut second);
+                copy.push_from(&burst, others).unwrap();
+                prop_assert_eq!(read(&copy, 0), expected);
+                prop_assert_eq!(copy.remove_tag(0), Ok(()));
+                prop_assert_eq!(read(&copy, 0), whole.clone());
+                prop_assert_eq!((copy.meta(0).offload, copy.bytes()), (offload, whole.len()));
+            }
+            for other in 0..others {
+                prop_assert_eq!(read(&burst, other), whole.clone());
+            }
+            let removed = burst.remove_tag(0);
+            prop_assert_eq!(removed.is_ok(), burst.meta(0).len >= 14 && (others == 0 || whole.len() >= 18));
+            if removed.is_ok() && others > 0 {
+                prop_assert_eq!(read(&burst, 0), [&whole[..12], &whole[16..]].concat());
+            }
         }
     }
 

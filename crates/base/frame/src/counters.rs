@@ -71,7 +71,16 @@ reasons! {
     CriticalOption = "critical-option",
     /// A datagram for a tunnel from an address that is not the peer's.
     WrongPeer = "wrong-peer",
+    /// The port that it comes from, or is for, does not carry the frame's VLAN.
+    WrongVlan = "wrong-vlan",
+    /// Both its port and the destination are isolated.
+    Isolated = "isolated",
 }
+
+/// Number of reasons whose counters are adjacent, in [`Counters::tx_drops`] and [`Counters::rx_drops`]. Those of later
+/// reasons are elsewhere, so that the layout stays that of the first format.
+pub const FIRST_REASONS: usize = 21;
+const LATER_REASONS: usize = Reason::COUNT - FIRST_REASONS;
 
 /// Counters of one queue, and the state from which a restarted data path resumes. One thread writes at a time; any
 /// thread or process may read. Each counter is an 8-byte little-endian number that only grows.
@@ -94,10 +103,12 @@ pub struct Counters {
     pub bursts: AtomicU64,
     /// Protocol violations by the peer.
     pub faults: AtomicU64,
-    /// Frames that entered through this queue and were dropped, by [`Reason`].
-    pub tx_drops: [AtomicU64; Reason::COUNT],
-    /// Frames for this queue that were dropped, by [`Reason`].
-    pub rx_drops: [AtomicU64; Reason::COUNT],
+    /// Frames that entered through this queue and were dropped, by [`Reason`]; only of the first reasons, see
+    /// [`Counters::tx_drops_of`].
+    pub tx_drops: [AtomicU64; FIRST_REASONS],
+    /// Frames for this queue that were dropped, by [`Reason`]; only of the first reasons, see
+    /// [`Counters::rx_drops_of`].
+    pub rx_drops: [AtomicU64; FIRST_REASONS],
     /// IOTLB hits for frames that entered through this queue.
     pub iotlb_hits: AtomicU64,
     /// IOTLB misses. Several threads add to this counter and the next two.
@@ -122,7 +133,7 @@ pub struct Counters {
     /// Not a counter: settings that the peer made by commands.
     pub settings: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; 128 / 8 * 4 - 19 - 2 * Reason::COUNT],
+    pub spare: [AtomicU64; 128 / 8 * 4 - 19 - 2 * FIRST_REASONS],
     /// Not a counter: where the ring of frames from the peer is.
     pub tx_place: RingPlace,
     /// Not a counter: where the ring of frames to the peer is.
@@ -140,7 +151,9 @@ pub struct RingPlace {
     pub position: AtomicU64,
     /// A word of the ring that is written last.
     pub first: AtomicU64,
-    spare: [AtomicU64; 14],
+    /// Dropped frames of the direction, by the reasons from [`FIRST_REASONS`] on.
+    pub later_drops: [AtomicU64; LATER_REASONS],
+    spare: [AtomicU64; 14 - LATER_REASONS],
 }
 
 // No padding: every byte is a word of a counter.
@@ -167,13 +180,47 @@ impl Counters {
     /// Counts frames that entered through this queue and were dropped.
     #[inline]
     pub fn drop_tx(&self, reason: Reason, count: usize) {
-        add(&self.tx_drops[reason as usize], count as u64);
+        add(self.tx_drops_of(reason), count as u64);
     }
 
     /// Counts frames for this queue that were dropped.
     #[inline]
     pub fn drop_rx(&self, reason: Reason, count: usize) {
-        add(&self.rx_drops[reason as usize], count as u64);
+        add(self.rx_drops_of(reason), count as u64);
+    }
+
+    /// The counter of frames that entered through this queue and were dropped for a reason.
+    #[inline]
+    pub fn tx_drops_of(&self, reason: Reason) -> &AtomicU64 {
+        drops_of(&self.tx_drops, &self.tx_place, reason)
+    }
+
+    /// The counter of frames for this queue that were dropped for a reason.
+    #[inline]
+    pub fn rx_drops_of(&self, reason: Reason) -> &AtomicU64 {
+        drops_of(&self.rx_drops, &self.rx_place, reason)
+    }
+
+    /// The counters of dropped frames that entered through this queue, in the order of [`Reason::ALL`].
+    pub fn all_tx_drops(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.tx_drops.iter().chain(&self.tx_place.later_drops)
+    }
+
+    /// The counters of dropped frames for this queue, in the order of [`Reason::ALL`].
+    pub fn all_rx_drops(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.rx_drops.iter().chain(&self.rx_place.later_drops)
+    }
+}
+
+#[inline]
+fn drops_of<'c>(
+    drops: &'c [AtomicU64; FIRST_REASONS],
+    place: &'c RingPlace,
+    reason: Reason,
+) -> &'c AtomicU64 {
+    match drops.get(reason as usize) {
+        Some(counter) => counter,
+        None => &place.later_drops[reason as usize - FIRST_REASONS],
     }
 }
 

@@ -16,7 +16,7 @@ pub mod packet;
 mod port;
 
 pub use burst::{BURST, BURST_BYTES, Bounds, Burst, FrameReader, Full, HEAD, Meta, Storage};
-pub use counters::{Counters, CountersPage, CountersRef, Reason, RingPlace, add};
+pub use counters::{Counters, CountersPage, CountersRef, FIRST_REASONS, Reason, RingPlace, add};
 pub use hash::fnv1a;
 pub use offload::{Coalesced, Gso, HEADERS, Headers, LARGEST, Needs, Offload, OffloadError, Part};
 pub use port::{Caps, Lost, RxQueue, TxQueue};

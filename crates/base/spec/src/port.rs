@@ -1,6 +1,6 @@
 //! Ports: where frames enter and leave the fabric.
 
-use crate::{InstanceEnd, Notify};
+use crate::{InstanceEnd, Notify, Policy};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -32,6 +32,9 @@ pub struct Port {
     /// of a switch take each other's frames: the switch's port is the one that brings frames to it.
     #[serde(default)]
     pub receiver: Option<String>,
+    /// What its switch lets it send and receive.
+    #[serde(default, skip_serializing_if = "Policy::is_empty")]
+    pub policy: Policy,
 }
 
 impl Port {
@@ -49,6 +52,7 @@ impl Port {
             notify,
             instance: None,
             receiver: None,
+            policy: Policy::default(),
         }
     }
 }

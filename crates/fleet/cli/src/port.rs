@@ -4,10 +4,10 @@ use crate::arguments::{PortCommand, Target};
 use crate::client::Client;
 use crate::fail::Fail;
 use crate::object_kind::{PORT, with_keys};
-use crate::{kinds, ps, show};
-use ringway_control::api::{NewPort, PortView};
+use crate::{kinds, ps, show, text};
+use ringway_control::api::{NewPort, PortChange, PortView};
 use ringway_control::file::port_keys;
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 /// Runs `ringway port`.
 pub fn port(target: &Target, json: bool, command: PortCommand) -> Result<(), Fail> {
@@ -25,6 +25,18 @@ pub fn port(target: &Target, json: bool, command: PortCommand) -> Result<(), Fai
             let (_, texts) = port_keys(Some(&kind), kinds().control);
             let new = NewPort(with_keys(keys, &settings, &texts)?);
             Client::connect(target)?.post_only(PORT.all, &new)
+        }
+        PortCommand::Set { name, settings } => {
+            if ringway_spec::names::name(&name).is_err() {
+                return Err(PORT.unknown(&name));
+            }
+            let mut keys = with_keys(Map::new(), &settings, &[])?;
+            keys.values_mut().filter(|value| *value == "").for_each(|value| *value = Value::Null);
+            let port: PortView = Client::connect(target)?.patch(&PORT.object(&name)?, &PortChange(keys))?;
+            if json {
+                text::json(&port);
+            }
+            Ok(())
         }
         PortCommand::Remove { names } => PORT.remove(target, json, &names),
     }

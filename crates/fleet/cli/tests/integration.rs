@@ -43,6 +43,7 @@ mod place_docs;
 mod place_fabric;
 mod place_guest;
 mod place_operators;
+mod policy;
 mod profile;
 mod programs;
 mod ring_busy;

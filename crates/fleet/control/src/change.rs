@@ -253,8 +253,12 @@ fn in_place(from: &Port, to: &Port, more: &'static [&'static dyn PortControl]) -
     if moved != *from {
         changes.push(Change::MovePort(moved.clone()));
     }
+    // The peer has nothing to do with the policy.
+    let with_policy = Port { policy: to.policy.clone(), ..moved.clone() };
     if moved != to {
-        kinds::find(from.kind.name(), more).filter(|kind| kind.changes(&moved, &to))?;
+        let changes_kind = with_policy != to;
+        let kind = kinds::find(from.kind.name(), more);
+        kind.filter(|kind| !changes_kind || kind.changes(&with_policy, &to))?;
         changes.push(Change::SetPort(to));
     }
     Some(changes)
@@ -427,6 +431,17 @@ mod tests {
         assert_eq!(words(&card(""), &moved), ["move port c to w", "change port c"]);
         let other = card("csb=true").replace("socket='c'", "socket='d'");
         assert_eq!(words(&card(""), &other), ["remove port c", "add port c (e1000)"]);
+    }
+
+    #[test]
+    fn a_changed_policy_keeps_the_peer_and_its_guest() {
+        let tagged = TWO.replace("socket='a'", "socket='a'\ntag=10");
+        let more = tagged.replace("kind='null'", "kind='null'\nisolated=true\ntrunks=[10,'12-14']");
+        assert_eq!(words(TWO, &tagged), ["change port a"]);
+        assert_eq!(words(&tagged, &more), ["change port b"]);
+        assert_eq!(words(&more, TWO), ["change port a", "change port b"]);
+        let other = tagged.replace("socket='a'", "socket='a'\ncarrier=false");
+        assert_eq!(words(TWO, &other), ["change port a"], "with its kind's own key");
     }
 
     #[test]

@@ -275,6 +275,7 @@ mod tests {
             to: to.into(),
             worker: empty(),
             detail: empty(),
+            policy: BTreeMap::new(),
             reason: empty(),
         }
     }

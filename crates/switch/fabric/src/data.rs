@@ -344,7 +344,7 @@ impl Data {
             Request::MovePort { name, worker } => {
                 return self.work(number, &name, Job::Move(worker), Some(id));
             }
-            Request::ChangePort { port } => {
+            Request::ChangePort { port } if !locked(&self.fabric).changes_policy_only(&port) => {
                 let name = port.name.clone();
                 return self.work(number, &name, Job::Change(Box::new(port)), Some(id));
             }
@@ -422,6 +422,8 @@ impl Data {
                 let files = files.map_err(|_| FabricError::Limit("two files belong to a thread"))?;
                 fabric.watch(&worker, thread, files)?;
             }
+            // Only the policy: see `begin`.
+            Request::ChangePort { port } => fabric.change_port(port)?,
             Request::Hold { ports, held, watched } => fabric.hold(&ports, held, watched),
             Request::Arrival { ports, step } => fabric.arrival(&ports, step),
             Request::Quiet { ports } => return Ok(Reply::Quiet(fabric.is_quiet(&ports))),

@@ -18,6 +18,7 @@ use crate::forward::{SharedSource, Source};
 use crate::function::Reports;
 use crate::instances::{InstanceSide, Instances};
 use crate::log_limit::LogLimit;
+use crate::policy::PortPolicy;
 use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
 use crate::session_limit::SessionLimit;
 use crate::topology::{Held, Port, RxSlot, Steer, Switch, Target, Topology};
@@ -128,6 +129,8 @@ struct Record {
     /// Limit of the peer's cost; only if it shares memory.
     budget: Option<Arc<Budget>>,
     place: Option<InstanceSide>,
+    /// What its switch lets it send and receive, if not everything.
+    policy: Option<Arc<PortPolicy>>,
     /// Set once its peer's memory held a worker.
     quarantine: Option<Quarantine>,
     faults: CountersRef,
@@ -288,11 +291,7 @@ impl Fabric {
         if self.ports.contains_key(&spec.name) {
             return Err(FabricError::Exists("port", spec.name));
         }
-        if let Some(To::Switch(name)) = &spec.to
-            && !self.switches.contains_key(name)
-        {
-            return Err(FabricError::Unknown("switch", name.clone()));
-        }
+        self.has_switch_of(&spec)?;
         let id = (0..PORTS as PortId)
             .find(|id| self.ports.values().all(|port| port.id != *id))
             .ok_or(FabricError::Limit("a fabric has 4096 ports at most"))?;
@@ -328,6 +327,7 @@ impl Fabric {
         self.watchdog.name(id, Some(&name));
         let record = Record {
             id,
+            policy: PortPolicy::of(&spec.policy),
             spec,
             counters: first,
             slots,
@@ -354,6 +354,16 @@ impl Fabric {
             self.workers[slot.worker].handle.send(Command::Add { bit, worker: slot.worker, source });
         }
         Ok(())
+    }
+
+    /// Checks that a port's switch exists.
+    fn has_switch_of(&self, spec: &spec::Port) -> Result<(), FabricError> {
+        match &spec.to {
+            Some(To::Switch(name)) if !self.switches.contains_key(name) => {
+                Err(FabricError::Unknown("switch", name.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Lines for the queues of a port, each with its worker and its number there.
@@ -547,6 +557,7 @@ impl Fabric {
                 budget: record.budget.clone(),
                 place: record.place.clone(),
                 is_suspect: record.quarantine.is_some(),
+                policy: record.policy.clone(),
                 captures: self.captures.of_port(name),
             }));
         }
@@ -558,17 +569,22 @@ impl Fabric {
 
     /// Builds every switch from the records. A switch whose ports did not change is reused.
     fn members(&mut self) -> BTreeMap<String, Arc<Switch>> {
-        let mut members: BTreeMap<&str, Vec<PortId>> = BTreeMap::new();
+        let mut members: BTreeMap<&str, (Vec<PortId>, bool)> = BTreeMap::new();
         for port in self.ports.values().filter(|port| !port.leaving) {
             if let Some(To::Switch(name)) = &port.spec.to {
-                members.entry(name).or_default().push(port.id);
+                let (ports, has_policies) = members.entry(name).or_default();
+                ports.push(port.id);
+                *has_policies |= port.policy.is_some();
             }
         }
         let mut switches = BTreeMap::new();
         for (name, record) in &mut self.switches {
-            let members = members.remove(name.as_str()).unwrap_or_default();
+            let (members, has_policies) = members.remove(name.as_str()).unwrap_or_default();
             let switch = match &record.made {
-                Some(made) if made.members == members => made.clone(),
+                Some(made) if made.members == members && made.has_policies == has_policies => made.clone(),
+                Some(made) if made.members == members => {
+                    Arc::new(Switch { lookup: made.lookup.clone(), members, has_policies })
+                }
                 _ => {
                     let here = Some(To::Switch(name.clone()));
                     let on = |port: &str| self.ports.get(port).filter(|port| port.spec.to == here);
@@ -580,7 +596,7 @@ impl Fabric {
                         seed: self.seed,
                         rejected: &|mac| tracing::error!(switch = name, %mac, "{LOST}"),
                     });
-                    Arc::new(Switch { lookup, members })
+                    Arc::new(Switch { lookup, members, has_policies })
                 }
             };
             record.made = Some(switch.clone());
@@ -589,7 +605,8 @@ impl Fabric {
                 switch
             } else {
                 let lookup = Arc::new(Flooding::new(switch.lookup.clone(), arriving));
-                Arc::new(Switch { lookup, members: switch.members.clone() })
+                let (members, has_policies) = (switch.members.clone(), switch.has_policies);
+                Arc::new(Switch { lookup, members, has_policies })
             };
             switches.insert(name.clone(), switch);
         }

@@ -6,6 +6,7 @@ mod destination;
 mod drops;
 mod flood;
 mod live_trace;
+mod policing;
 #[cfg(test)]
 mod pressure;
 mod private_copy;
@@ -25,6 +26,8 @@ use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
 use live_trace::LiveTrace;
+use policing::Policing;
+pub use policing::Retag;
 use private_copy::PrivateCopy;
 use properties::Properties;
 use ringway_frame::{BURST, Burst, Caps, CountersRef, Reason, Storage, TxQueue, add};
@@ -55,6 +58,9 @@ pub struct Forwarder {
     pub meter: Meter,
     /// Copies of frames in our own memory, used while accesses are timed.
     own: PrivateCopy,
+    policing: Policing,
+    /// Copies of frames that are flooded with other tags than they came with.
+    retagged: Storage,
 }
 
 impl Forwarder {
@@ -70,6 +76,8 @@ impl Forwarder {
             combining: 0,
             meter,
             own: PrivateCopy::default(),
+            policing: Policing::default(),
+            retagged: Storage::default(),
         }
     }
 
@@ -78,7 +86,8 @@ impl Forwarder {
     /// **publish** them to their destinations. The last five are [`Delivery::unicast`]'s, or `flood`'s for frames that
     /// go to all ports of the switch.
     pub fn serve(&mut self, turn: &Turn<'_>, topology: &Topology, source: &mut Source) -> Served {
-        let Forwarder { storage, verdicts, sorter, completer, hash, due, combining, meter, own } = self;
+        let Forwarder { storage, verdicts, sorter, hash, due, combining, meter, own, policing, .. } = self;
+        let mut copies = Copies { completer: &mut self.completer, retagged: &mut self.retagged };
         let port = topology.port(source.port);
         if port.is_some_and(|port| is_closed(&port.budget)) {
             return Served::Closed;
@@ -88,7 +97,7 @@ impl Forwarder {
         let mut burst = Burst::begin(storage);
         source.tx.take(turn, &mut burst);
         live_trace::shorten(topology, port, &mut burst);
-        let (burst, is_own) = before_locks(burst, own, port, meter);
+        let (mut burst, is_own) = before_locks(burst, own, port, meter);
         let count = burst.len();
         if count == 0 {
             meter.stopwatch.was_empty();
@@ -110,6 +119,8 @@ impl Forwarder {
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
+        let policed = flood.filter(|switch| switch.has_policies).map(|switch| (topology, switch));
+        let policing = policed.map(|at| policing.look_up(at, port, source, &mut burst, (turn.now, verdicts)));
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
         if let Some(steer) = &port.steer {
@@ -130,12 +141,14 @@ impl Forwarder {
             meter,
             is_own,
             live: live.as_ref(),
+            policing,
         };
-        let done = delivery.deliver(flood, sorter, completer, count);
+        let done = delivery.deliver(flood, sorter, &mut copies, count);
         meter.stopwatch.enter(Stage::Rest, 0);
         source.backlog.end(done < count);
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
-        source.count(done, if done == count { bytes } else { bytes_of(&burst, 0, done) });
+        let left = if done == count { bytes } else { bytes_of(&burst, 0, done) };
+        source.count(done, policing.map_or(left, |policing| policing.arrived(left, done)));
         if done > 0 {
             source.waiting = None;
             return Served::Moved(done);
@@ -313,6 +326,8 @@ fn look_up<'w>(
     verdicts: &mut Verdicts,
 ) -> Option<&'w Switch> {
     match target {
+        // The policy decides which frames are looked up.
+        Target::Switch(switch) if switch.has_policies => return Some(switch),
         Target::Switch(switch) => {
             let moved = switch.lookup.lookup(burst, source.port, now, verdicts);
             if moved > 0 {
@@ -395,6 +410,14 @@ struct Delivery<'d, 'b, 't> {
     is_own: bool,
     /// Records what happens to the only frame of the burst.
     live: Option<&'d RefCell<Box<LiveTrace>>>,
+    /// What the switch lets its ports send and receive, if not everything.
+    policing: Option<&'d Policing>,
+}
+
+/// Memory for frames that their destinations get in another form.
+struct Copies<'w> {
+    completer: &'w mut Completer,
+    retagged: &'w mut Storage,
 }
 
 impl<'d> Delivery<'d, '_, '_> {
@@ -422,14 +445,14 @@ impl<'d> Delivery<'d, '_, '_> {
         &mut self,
         flood: Option<&Switch>,
         sorter: &mut Sorter,
-        completer: &mut Completer,
+        copies: &mut Copies<'_>,
         count: usize,
     ) -> usize {
         let mut done = 0;
         while done < count {
             let (end, stop) = match Run::at(self.verdicts, done, count) {
-                Run::Unicast(end) => (end, self.unicast(sorter, completer, done, end)),
-                Run::Flood(end) => (end, self.flood(flood, completer, done, end)),
+                Run::Unicast(end) => (end, self.unicast(sorter, copies.completer, done, end)),
+                Run::Flood(end) => (end, self.flood(flood, copies, done, end)),
             };
             done = stop;
             if stop < end {

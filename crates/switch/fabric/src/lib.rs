@@ -15,6 +15,7 @@ mod instances;
 mod log_limit;
 mod meter;
 mod page;
+mod policy;
 mod profile;
 pub mod proto;
 pub mod records;

@@ -276,6 +276,9 @@ pub struct Traced {
     /// What a learning switch would do with the source address: `known`, `new`, `moved`, `refused`.
     #[serde(default)]
     pub learned: Option<String>,
+    /// The frame's VLAN, if a port of the switch has policy.
+    #[serde(default)]
+    pub vlan: Option<u16>,
     /// Why the frame is dropped at the port where it enters.
     #[serde(default)]
     pub dropped: Option<String>,
@@ -309,7 +312,11 @@ pub struct TracedCopy {
     /// Nanoseconds that it waits at most.
     #[serde(default)]
     pub hold: u64,
-    /// The first frame that the destination gets, and its offload header, if the frame had to be completed for it.
+    /// What becomes of its VLAN tag: `inserted 10`, `set 10`, `removed`.
+    #[serde(default)]
+    pub retag: Option<String>,
+    /// The first frame that the destination gets, and its offload header, if the frame had to be completed for it, or
+    /// has another tag there.
     #[serde(default)]
     pub completed: Option<(Vec<u8>, [u8; 10])>,
     /// Number of frames that the destination gets.

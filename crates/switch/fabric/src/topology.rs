@@ -2,6 +2,7 @@
 
 use crate::capture::CapturePoint;
 use crate::instances::{Ends, InstanceSide};
+use crate::policy::PortPolicy;
 use crate::wait_limit::WaitLimit;
 use ringway_frame::{CountersRef, RxQueue};
 use ringway_host::{Budget, EventFd};
@@ -50,6 +51,8 @@ pub struct Port {
     pub place: Option<InstanceSide>,
     /// Whether its frames are copied to our own memory before a destination is locked.
     pub is_suspect: bool,
+    /// What its switch lets it send and receive, if not everything.
+    pub policy: Option<Arc<PortPolicy>>,
     /// The captures of its frames, if there are any.
     pub captures: Option<Arc<CapturePoint>>,
 }
@@ -107,6 +110,8 @@ pub struct Switch {
     pub lookup: Arc<dyn Lookup>,
     /// Its ports, for flooding.
     pub members: Vec<PortId>,
+    /// Whether any of them has a policy.
+    pub has_policies: bool,
 }
 
 /// An RX queue: locked by one worker at a time; no worker blocks on its lock.

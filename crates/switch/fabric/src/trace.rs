@@ -1,6 +1,6 @@
 //! Frames to trace: a worker does it between two bursts, since what it reads of ports is a worker's.
 
-use crate::forward::{Forwarder, OneFrame, Served, Source, Traced, TracedCopy, Verdict};
+use crate::forward::{Forwarder, OneFrame, Retag, Served, Source, Traced, TracedCopy, Verdict};
 use crate::proto;
 use crate::topology::Topology;
 use ringway_frame::{CountersRef, Offload, Reason};
@@ -88,7 +88,7 @@ impl Drop for TraceRequest {
 impl proto::Traced {
     /// With the names of ports.
     pub(crate) fn of(traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
-        let Traced { lookup, learned, dropped, held, copies, omitted } = traced;
+        let Traced { lookup, learned, vlan, dropped, held, copies, omitted } = traced;
         let learned = learned.map(|learned| match learned {
             Learned::Known => "known",
             Learned::New => "new",
@@ -109,6 +109,12 @@ impl proto::Traced {
                 verdict: verdict.into(),
                 reason: reason.map(|reason| reason.name().into()),
                 hold,
+                retag: match copy.retag {
+                    Retag::Keep => None,
+                    Retag::Insert(vlan) => Some(format!("inserted {vlan}")),
+                    Retag::Set(vlan) => Some(format!("set {vlan}")),
+                    Retag::Remove => Some("removed".into()),
+                },
                 completed: copy.completed.map(|(bytes, offload)| (bytes, offload.to_bytes())),
                 frames: copy.frames,
             }
@@ -117,6 +123,7 @@ impl proto::Traced {
             worker: String::new(),
             lookup: lookup.into(),
             learned: learned.map(Into::into),
+            vlan,
             dropped: dropped.map(|reason| reason.name().into()),
             held,
             copies: copies.into_iter().map(copy).collect(),

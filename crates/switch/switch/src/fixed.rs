@@ -1,8 +1,8 @@
 //! A static table of addresses, from the file.
 
 use crate::{
-    Entry, FLOOD, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, RESERVED,
-    Table, Verdicts,
+    Entry, FLOOD, FrameVlans, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE,
+    PortId, RESERVED, Table, Verdicts,
 };
 use ringway_frame::Burst;
 use ringway_spec::MacAddress;
@@ -82,9 +82,28 @@ impl Lookup for Static {
         0
     }
 
-    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
+    fn lookup_in(
+        &self,
+        burst: &Burst<'_>,
+        (from, now): (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> u32 {
+        let before = *verdicts;
+        let moved = self.lookup(burst, from, now, verdicts);
+        vlans.keep_refused(&before, verdicts);
+        moved
+    }
+
+    fn preview_in(
+        &self,
+        burst: &Burst<'_>,
+        at: (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> Option<Learned> {
         // A lookup changes nothing.
-        self.lookup(burst, from, now, verdicts);
+        self.lookup_in(burst, at, vlans, verdicts);
         None
     }
 

@@ -1,6 +1,6 @@
 //! A lookup that floods frames to some addresses, wherever they are known: those of guests that arrive from elsewhere.
 
-use crate::{Entry, FLOOD, Learned, Lookup, Mac, PORTS, PortId, Verdicts};
+use crate::{Entry, FLOOD, FrameVlans, Learned, Lookup, Mac, PORTS, PortId, Verdicts};
 use ringway_frame::Burst;
 use std::sync::Arc;
 
@@ -34,8 +34,26 @@ impl Lookup for Flooding {
         moved
     }
 
-    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
-        let learned = self.inner.preview(burst, from, now, verdicts);
+    fn lookup_in(
+        &self,
+        burst: &Burst<'_>,
+        at: (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> u32 {
+        let moved = self.inner.lookup_in(burst, at, vlans, verdicts);
+        self.flood(burst, verdicts);
+        moved
+    }
+
+    fn preview_in(
+        &self,
+        burst: &Burst<'_>,
+        at: (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> Option<Learned> {
+        let learned = self.inner.preview_in(burst, at, vlans, verdicts);
         self.flood(burst, verdicts);
         learned
     }

@@ -2,8 +2,8 @@
 
 use crate::station::{Begin, vlan_of};
 use crate::{
-    Entry, FLOOD, FOREIGN, INVALID, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE,
-    PortId, RESERVED, Station, Table, Verdicts,
+    Entry, FLOOD, FOREIGN, FrameVlans, INVALID, Learned, Lookup, LookupContext, LookupFactory, LookupKind,
+    Mac, NOWHERE, PortId, RESERVED, Station, Table, Verdicts,
 };
 use ringway_frame::Burst;
 use serde::{Deserialize, Serialize};
@@ -76,19 +76,35 @@ impl Learning {
     }
 }
 
-impl Lookup for Learning {
-    #[inline]
-    fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32 {
+impl Learning {
+    /// Finds the destinations, with the VLANs in the frames' tags, or, if `HAS_VLANS`, with `vlans`.
+    #[inline(always)]
+    fn find<const HAS_VLANS: bool>(
+        &self,
+        burst: &Burst<'_>,
+        (from, now): (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> u32 {
         let (second, mut moved, mut vlan) = (second(now), 0, 0);
         // Frames of a burst mostly have the same addresses, so the last results are reused.
         let (mut last_begin, mut is_tagged, mut refusal) = (Begin::NONE, false, Some(INVALID));
         let (mut last_destination, mut port) = (Mac(u64::MAX), NOWHERE);
         for (index, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
+            if HAS_VLANS && vlans.refused >> index & 1 != 0 {
+                continue;
+            }
             let head = burst.head(index);
             let (begin, destination) = (Begin::of(head), Mac::destination(head));
             if begin != last_begin || is_tagged {
                 (last_begin, is_tagged) = (begin, begin.is_tagged());
-                let of_frame = if is_tagged { vlan_of(head) } else { 0 };
+                let of_frame = if HAS_VLANS {
+                    vlans.vlans.get(index).copied().unwrap_or(0)
+                } else if is_tagged {
+                    vlan_of(head)
+                } else {
+                    0
+                };
                 if vlan != of_frame {
                     (vlan, last_destination) = (of_frame, Mac(u64::MAX));
                 }
@@ -114,12 +130,38 @@ impl Lookup for Learning {
         }
         moved
     }
+}
 
-    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
+impl Lookup for Learning {
+    #[inline]
+    fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32 {
+        self.find::<false>(burst, (from, now), &FrameVlans { vlans: &[], refused: 0 }, verdicts)
+    }
+
+    fn lookup_in(
+        &self,
+        burst: &Burst<'_>,
+        at: (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> u32 {
+        self.find::<true>(burst, at, vlans, verdicts)
+    }
+
+    fn preview_in(
+        &self,
+        burst: &Burst<'_>,
+        (from, now): (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> Option<Learned> {
+        if vlans.refused & 1 != 0 {
+            return None;
+        }
         let second = second(now);
         let (head, begin) = (burst.head(0), Begin::of(burst.head(0)));
         let (source, destination) = (begin.source(), Mac::destination(head));
-        let vlan = if begin.is_tagged() { vlan_of(head) } else { 0 };
+        let vlan = vlans.vlans.first().copied().unwrap_or(0);
         verdicts[0] = INVALID;
         if source.is_group() {
             return None;
@@ -195,6 +237,22 @@ mod tests {
 
     fn verdicts(lookup: &Learning, from: PortId, frames: &[[u8; 60]]) -> Vec<PortId> {
         look_up(lookup, from, frames).0
+    }
+
+    #[test]
+    fn the_port_s_vlan_counts_and_nothing_is_learned_from_refused_frames() {
+        let lookup = learning(false);
+        let frames = [frame(0xff, 9), tagged(0xff, 8, &[(0x8100, 0)]), frame(0xff, 7), frame(9, 1)];
+        let mut storage = Storage::default();
+        let mut burst = Burst::begin(&mut storage);
+        frames.iter().for_each(|bytes| burst.push(Offload::default(), Span::of(bytes)).unwrap());
+        let mut verdicts = [NOWHERE; BURST];
+        let vlans = FrameVlans { vlans: &[10, 10, 10, 10], refused: 0b0100 };
+        lookup.lookup_in(&burst, (3, 0), &vlans, &mut verdicts);
+        assert_eq!(verdicts[..4], [FLOOD, FLOOD, NOWHERE, 3]);
+        let known: Vec<_> =
+            lookup.entries(0).iter().map(|entry| (entry.mac.bytes()[5], entry.vlan)).collect();
+        assert_eq!(known, [(1, 10), (8, 10), (9, 10)]);
     }
 
     #[test]

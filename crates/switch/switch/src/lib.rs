@@ -42,11 +42,18 @@ pub const INVALID: PortId = u16::MAX - 2;
 pub const RESERVED: PortId = u16::MAX - 3;
 /// Instead of a port: the frame's source address is that of another port, which the switch refuses; it is dropped.
 pub const FOREIGN: PortId = u16::MAX - 4;
+/// Instead of a port: the frame's VLAN is not one of its port, or of its destination; it is dropped.
+pub const WRONG_VLAN: PortId = u16::MAX - 5;
+/// Instead of a port: the frame's port and its destination are both isolated; it is dropped.
+pub const ISOLATED: PortId = u16::MAX - 6;
+/// The least of the numbers that stand for no port.
+pub const NO_PORT: PortId = ISOLATED;
 /// Limit of port numbers.
 pub const PORTS: usize = 65_000;
 
-/// The verdicts on a burst, one per frame: a port's number, [`FLOOD`], [`NOWHERE`], [`INVALID`],
-/// [`RESERVED`] or [`FOREIGN`].
+const _: () = assert!(PORTS < NO_PORT as usize);
+
+/// The verdicts on a burst, one per frame: a port's number, or one of those that stand for no port, such as [`FLOOD`].
 pub type Verdicts = [PortId; BURST];
 
 /// Finds the destination ports of frames.
@@ -55,9 +62,30 @@ pub trait Lookup: Send + Sync {
     /// number of addresses that the frames came from although they were known at other ports.
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32;
 
-    /// As [`Lookup::lookup`] of a burst of one frame, without a change of what is known. Returns what would become of
-    /// the frame's source address, if the lookup learns addresses.
-    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned>;
+    /// As [`Lookup::lookup`] of frames with VLANs of their own. `at`: where and when they arrived.
+    fn lookup_in(
+        &self,
+        burst: &Burst<'_>,
+        at: (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> u32;
+
+    /// As [`Lookup::lookup_in`] of a burst of one frame, without a change of what is known. Returns what would become
+    /// of the frame's source address, if the lookup learns addresses.
+    fn preview_in(
+        &self,
+        burst: &Burst<'_>,
+        at: (PortId, u64),
+        vlans: &FrameVlans<'_>,
+        verdicts: &mut Verdicts,
+    ) -> Option<Learned>;
+
+    /// As [`Lookup::lookup`] of a burst of one frame, without a change of what is known.
+    fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
+        let vlans = [vlan(burst.head(0)).unwrap_or(0)];
+        self.preview_in(burst, (from, now), &FrameVlans { vlans: &vlans, refused: 0 }, verdicts)
+    }
 
     /// Removes a port's addresses, so that no frame is sent there any more.
     fn remove_port(&self, port: PortId);
@@ -70,6 +98,37 @@ pub trait Lookup: Send + Sync {
 
     /// The known addresses.
     fn entries(&self, now: u64) -> Vec<Entry>;
+}
+
+/// The VLANs of a burst's frames, where ports have VLANs: a frame's tag does not say it alone.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameVlans<'v> {
+    /// The number of each frame's VLAN.
+    pub vlans: &'v [u16],
+    /// The frames that are dropped in any case, as a mask. Nothing is learned from them, and their verdicts stay.
+    pub refused: u64,
+}
+
+const _: () = assert!(BURST <= 64);
+
+impl FrameVlans<'_> {
+    /// Gives refused frames the verdicts that they had before.
+    fn keep_refused(&self, before: &Verdicts, verdicts: &mut Verdicts) {
+        let mut refused = self.refused;
+        while refused != 0 {
+            let index = refused.trailing_zeros() as usize;
+            if let (Some(verdict), Some(before)) = (verdicts.get_mut(index), before.get(index)) {
+                *verdict = *before;
+            }
+            refused &= refused - 1;
+        }
+    }
+}
+
+/// The number in a frame's first VLAN tag: IEEE 802.1Q's, or that of outer tags.
+#[inline]
+pub fn vlan(head: &[u8; HEAD]) -> Option<u16> {
+    station::Begin::of(head).is_tagged().then(|| station::vlan_of(head))
 }
 
 /// Eight bytes of a frame at `offset`, in one load.

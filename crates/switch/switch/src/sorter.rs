@@ -1,6 +1,6 @@
 //! Sorts the frames of a burst into one list per destination, in order.
 
-use crate::{FLOOD, FOREIGN, INVALID, NOWHERE, PortId, RESERVED, Verdicts};
+use crate::{FLOOD, NO_PORT, PortId, Verdicts};
 use ringway_frame::BURST;
 
 /// An entry of `list_of` whose destination has no list.
@@ -102,7 +102,7 @@ impl Sorter {
             self.list_of.resize(destinations, NONE);
         }
         for (index, &port) in verdicts.iter().enumerate().take(end).skip(start) {
-            if matches!(port, FLOOD | NOWHERE | INVALID | RESERVED | FOREIGN) {
+            if port >= NO_PORT {
                 continue;
             }
             let Some(number) = destination(index, port) else { continue };
@@ -124,6 +124,7 @@ impl Sorter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NOWHERE;
     use proptest::prelude::*;
 
     proptest! {

@@ -147,6 +147,13 @@ impl Offload {
         self.flags & NEEDS_CSUM != 0
     }
 
+    /// The metadata of the frame with so many bytes more, or fewer, before its network header.
+    #[must_use]
+    pub fn moved(self, by: i16) -> Offload {
+        let moved = |at: u16| if at == 0 { 0 } else { at.saturating_add_signed(by) };
+        Offload { hdr_len: moved(self.hdr_len), csum_start: moved(self.csum_start), ..self }
+    }
+
     /// Whether the checksum is known to be valid.
     pub fn is_checked(self) -> bool {
         self.flags & DATA_VALID != 0

@@ -351,6 +351,49 @@ impl<'t> Section<'t> {
         read
     }
 
+    /// The ranges of numbers at `key`, each within `limits`: a list of numbers and of strings such as "20-29", or one
+    /// of them; a string may have several, separated by commas.
+    pub fn ranges(
+        &mut self,
+        key: &'static str,
+        limits: RangeInclusive<u16>,
+        example: &str,
+    ) -> Option<Vec<(u16, u16)>> {
+        let value = self.get(key)?;
+        let entries: Vec<_> = match value.get_ref() {
+            DeValue::Array(array) => array.iter().collect(),
+            _ => vec![value],
+        };
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+            (limits.contains(&first) && limits.contains(&last) && first <= last).then_some((first, last))
+        };
+        let mut ranges = Vec::new();
+        for entry in entries {
+            let text = match entry.get_ref() {
+                DeValue::Integer(number) => number.as_str().to_string(),
+                DeValue::String(text) => text.to_string(),
+                _ => {
+                    self.not_a(key, entry, "a list of numbers and ranges", example);
+                    continue;
+                }
+            };
+            for part in text.split(',') {
+                match range(part) {
+                    Some(range) => ranges.push(range),
+                    None => {
+                        let (low, high) = (limits.start(), limits.end());
+                        let what = format!("`{key}` has \"{}\"", part.trim().escape_debug());
+                        let fix = format!("use numbers and ranges from {low} to {high}, such as {example}");
+                        self.diagnostics.error(&entry.span(), what, fix);
+                    }
+                }
+            }
+        }
+        Some(ranges)
+    }
+
     /// The number, size or duration at `key`, if the key's description allows it. `example` is for messages.
     pub fn quantity(&mut self, key: &'static Key, example: &str) -> Option<u64> {
         match &key.value {

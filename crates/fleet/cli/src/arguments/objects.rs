@@ -72,6 +72,21 @@ Examples:
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
+    /// Change what a switch lets a port send and receive, while frames pass; a wrong request changes nothing.
+    #[command(after_help = "\
+docs/policy.md has the keys; KEY= is the default. `ringway apply` sets what its file says.
+
+Examples:
+  ringway port set left tag=10
+  ringway port set uplink trunks=10,20-29 native=1
+  ringway port set left tag= isolated=true")]
+    Set {
+        /// The port.
+        name: String,
+        /// Its new values.
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        settings: Vec<String>,
+    },
     /// Remove ports from the running fabric; their peers are sent away.
     #[command(after_help = "\
 Examples:

@@ -48,6 +48,9 @@ fn add_hop(out: &mut String, hop: &HopView) {
         stage(out, "unknown", &hop.note);
         return;
     }
+    if let Some(vlan) = hop.vlan.filter(|vlan| *vlan != 0) {
+        stage(out, "vlan", &vlan.to_string());
+    }
     stage(out, "table", &table(hop));
     if hop.held {
         stage(out, "waits", "until the function runs that the frame is for");
@@ -93,6 +96,7 @@ fn table(hop: &HopView) -> String {
         "unknown" => "the destination is unknown".into(),
         "reserved" => "the destination is reserved for protocols between neighbours".into(),
         "foreign" => "the source is known at another port, and the switch refuses moves".into(),
+        "refused" => "the policy on a port refuses it".into(),
         "invalid" => "the source is a group address".into(),
         "patch" => format!("to {first}"),
         "instance" => format!("the flow is that of {first}"),
@@ -117,6 +121,14 @@ fn add_destination(out: &mut String, to: &DestinationView) {
             count => format!("for {port}: {count} frames, the first of {} bytes", completion.length),
         };
         stage(out, "offload", &what);
+    }
+    if let Some(retag) = &to.retag {
+        let what = match retag.split_once(' ') {
+            Some(("inserted", vlan)) => format!("for {port}: with a tag of VLAN {vlan}"),
+            Some((_, vlan)) => format!("for {port}: with VLAN {vlan} in its tag"),
+            None => format!("for {port}: without its tag"),
+        };
+        stage(out, "tag", &what);
     }
     let place = format!("{port} ({kind}), queue {queue}");
     let reason = reason.as_deref().unwrap_or_default();

@@ -12,7 +12,7 @@ mod view;
 
 pub use crate::migration::{ArrivalView, GuestArrival, MigrationView, MovingPort, NewMigration};
 pub use events::EventView;
-pub use objects::{NewPort, NewSwitch};
+pub use objects::{NewPort, NewSwitch, PortChange};
 pub use profile::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
 pub use ringway_scheduler::{ErrorBody, ProblemView};
 pub use routes::{description, router};

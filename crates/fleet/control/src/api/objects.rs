@@ -1,9 +1,9 @@
 //! The paths by which switches and ports are added and removed.
 
 use super::routes::{ask, unread};
-use super::{ErrorBody, FabricView, SwitchView};
+use super::{ErrorBody, FabricView, PortView, SwitchView};
 use crate::engine::{Ask, Failure, Inbox, ObjectOrder};
-use crate::file::{port_keys, switch_keys};
+use crate::file::{policy_keys, port_keys, switch_keys};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{OpenApi, PartialSchema, ToSchema};
 
 #[derive(OpenApi)]
-#[openapi(paths(switches, add_switch, remove_switch, add_port, remove_port))]
+#[openapi(paths(switches, add_switch, remove_switch, add_port, set_port, remove_port))]
 struct Description;
 
 /// The description of these paths.
@@ -29,7 +29,7 @@ pub fn routes() -> Router<Inbox> {
         .route("/v1/switches", get(switches).post(add_switch))
         .route("/v1/switches/{name}", delete(remove_switch))
         .route("/v1/ports", post(add_port))
-        .route("/v1/ports/{name}", delete(remove_port))
+        .route("/v1/ports/{name}", delete(remove_port).patch(set_port))
 }
 
 /// A switch to add: its name, and the keys of `[switch.NAME]`; null is as if the key were not there.
@@ -63,6 +63,24 @@ impl PartialSchema for NewSwitch {
 }
 
 impl ToSchema for NewSwitch {}
+
+/// New values of keys of a port that can change while it runs; null for the default. Other keys stay.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortChange(pub Map<String, Value>);
+
+impl PartialSchema for PortChange {
+    fn schema() -> RefOr<Schema> {
+        let description = "New values of keys of a port; null for the default. Other keys stay.";
+        let items = json!({ "type": ["string", "integer"] });
+        let value = json!({ "type": ["string", "integer", "boolean", "array", "null"], "items": items });
+        let properties: Map<String, Value> =
+            policy_keys().into_iter().map(|key| (key.into(), value.clone())).collect();
+        let schema = json!({ "type": "object", "description": description, "properties": properties });
+        serde_json::from_value(schema).unwrap_or_default()
+    }
+}
+
+impl ToSchema for PortChange {}
 
 impl PartialSchema for NewPort {
     fn schema() -> RefOr<Schema> {
@@ -117,6 +135,25 @@ async fn add_port(
 ) -> Result<StatusCode, Failure> {
     let Json(NewPort(keys)) = new.map_err(unread)?;
     order(&inbox, ObjectOrder::AddPort(keys), StatusCode::CREATED).await
+}
+
+/// Changes what a switch lets a port send and receive, while frames pass. A wrong request changes nothing.
+#[utoipa::path(patch, path = "/v1/ports/{name}", request_body = PortChange,
+    params(("name" = String, Path, description = "The port")),
+    responses((status = 200, body = PortView), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody),
+        (status = 422, body = ErrorBody, description = "The request is wrong")))]
+async fn set_port(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    change: Result<Json<PortChange>, JsonRejection>,
+) -> Result<Json<PortView>, Failure> {
+    let Json(PortChange(keys)) = change.map_err(unread)?;
+    order(&inbox, ObjectOrder::SetPort(name.clone(), keys), StatusCode::OK).await?;
+    let ports = ask(&inbox, Ask::Ports).await?;
+    let gone =
+        || Failure::Conflict(ErrorBody { error: format!("port {name} is gone"), problems: Vec::new() });
+    ports.into_iter().find(|port| port.name == name).map(Json).ok_or_else(gone)
 }
 
 /// Removes a port, and sends its peer away.

@@ -89,6 +89,8 @@ pub struct HopView {
     pub lookup: String,
     /// What a learning switch does with the source address: `known`, `new`, `moved`, `refused`.
     pub learned: Option<String>,
+    /// Its VLAN, if a port of the switch has policy.
+    pub vlan: Option<u16>,
     /// Whether the port's frames wait now, since a function that they are for does not run yet.
     pub held: bool,
     /// Why the frame is dropped at this port.
@@ -117,6 +119,8 @@ pub struct DestinationView {
     pub reason: Option<String>,
     /// Nanoseconds that it waits at most.
     pub hold: u64,
+    /// What becomes of its VLAN tag: `inserted 10`, `set 10`, `removed`.
+    pub retag: Option<String>,
     /// What is made of the frame, if the destination can't take it as it is.
     pub completion: Option<CompletionView>,
     /// The function behind the port, and what it does.

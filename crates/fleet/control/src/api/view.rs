@@ -89,6 +89,9 @@ pub struct PortView {
     pub worker: String,
     /// What was negotiated with the peer.
     pub detail: String,
+    /// What its switch lets it send and receive: the keys that `port set` changes, in the syntax of the file.
+    #[serde(default)]
+    pub policy: BTreeMap<String, String>,
     /// Why it last lost its peer, or has none.
     pub reason: String,
 }

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::command::{Failure, error_body};
-use crate::file::{self, Host, Outside, RemoveError};
+use crate::file::{self, Host, Outside, RemoveError, SetError};
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -17,6 +17,8 @@ pub enum ObjectOrder {
     RemoveSwitch(String),
     /// Remove the port of this name.
     RemovePort(String),
+    /// Change these keys of the port of this name.
+    SetPort(String, Map<String, Value>),
 }
 
 impl Engine {
@@ -32,6 +34,7 @@ impl Engine {
         let target = match order {
             ObjectOrder::RemoveSwitch(name) => file::without_switch(&name, &fabric)?,
             ObjectOrder::RemovePort(name) => file::without_port(&name, &fabric)?,
+            ObjectOrder::SetPort(name, keys) => file::with_port_keys(&name, keys, &fabric)?,
             added => {
                 let host = Host { run: Some(self.run.path().into()), ..self.host.clone() };
                 let own = self.file.clone();
@@ -42,7 +45,7 @@ impl Engine {
                     match added {
                         ObjectOrder::AddPort(keys) => file::with_port(keys, &fabric, &host, &outside),
                         ObjectOrder::AddSwitch(keys) => file::with_switch(keys, &fabric, &host, &outside),
-                        ObjectOrder::RemoveSwitch(_) | ObjectOrder::RemovePort(_) => Ok(fabric),
+                        _ => Ok(fabric),
                     }
                 });
                 let read = self.await_with_queries(read).await;
@@ -55,6 +58,15 @@ impl Engine {
         gone.iter().for_each(|gone| drop(self.added.remove(gone)));
         self.is_changed = true;
         Ok(())
+    }
+}
+
+impl From<SetError> for Failure {
+    fn from(error: SetError) -> Failure {
+        match error {
+            SetError::Unknown(unknown) => unknown.into(),
+            SetError::Wrong(wrong) => Failure::Wrong(error_body(wrong)),
+        }
     }
 }
 

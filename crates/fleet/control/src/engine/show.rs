@@ -7,9 +7,10 @@ use crate::api::{
 use crate::data::PageError;
 use crate::kinds;
 use ringway_fabric::proto::{PortState, Reply, Request, State};
-use ringway_frame::{Counters, Reason};
+use ringway_frame::{Counters, FIRST_REASONS, Reason, RingPlace};
 use ringway_spec::{Chain, Port, Switch, To, printable};
 use std::collections::BTreeMap;
+use std::mem::offset_of;
 use std::time::Duration;
 
 /// Problem of a worker if the system refuses `io_setup`.
@@ -151,6 +152,7 @@ impl Engine {
             },
             worker,
             detail,
+            policy: crate::file::policy_texts(&port.policy),
             reason: match self.suspects.has(&port.name) {
                 true => suspect::reason(&port.name),
                 false => live.map(|live| printable(&live.reason).into_owned()).unwrap_or_default(),
@@ -182,11 +184,13 @@ impl Engine {
 /// Names the words of an entry of the counters page.
 pub(super) fn counts(words: &[u64; Counters::WORDS]) -> Counts {
     let [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, drops @ ..] = words;
-    let (tx, rest) = drops.split_at(Reason::ALL.len());
-    let (rx, rest) = rest.split_at(Reason::ALL.len());
+    let (tx, rest) = drops.split_at(FIRST_REASONS);
+    let (rx, rest) = rest.split_at(FIRST_REASONS);
     let (iotlb, rest) = rest.split_at(5);
     let (memory, peer) = rest.split_at(2);
-    let named = |counts: &[u64]| {
+    let named = |counts: &[u64], place: usize| {
+        let later = (place + offset_of!(RingPlace, later_drops)) / 8;
+        let counts = counts.iter().chain(&words[later.min(Counters::WORDS)..]);
         let pairs = Reason::ALL.iter().zip(counts).filter(|(_, count)| **count > 0);
         pairs.map(|(reason, count)| (reason.name().to_string(), *count)).collect()
     };
@@ -199,8 +203,8 @@ pub(super) fn counts(words: &[u64; Counters::WORDS]) -> Counts {
         interrupts: *interrupts,
         bursts: *bursts,
         faults: *faults,
-        tx_drops: named(tx),
-        rx_drops: named(rx),
+        tx_drops: named(tx, offset_of!(Counters, tx_place)),
+        rx_drops: named(rx, offset_of!(Counters, rx_place)),
         iotlb_hits: iotlb[0].wrapping_add(iotlb[4]),
         iotlb_misses: iotlb[1],
         iotlb_invalidations: iotlb[2],
@@ -233,6 +237,8 @@ mod tests {
         add(&counters.session_pauses, 12);
         counters.drop_tx(Reason::Short, 3);
         counters.drop_rx(Reason::BadSource, 4);
+        counters.drop_tx(Reason::Isolated, 13);
+        counters.drop_rx(Reason::WrongVlan, 14);
         let Counters { tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults, .. } =
             &counters;
         let head = [tx_frames, tx_bytes, rx_frames, rx_bytes, kicks, interrupts, bursts, faults];
@@ -244,12 +250,22 @@ mod tests {
         let all = head.into_iter().chain(&counters.tx_drops).chain(&counters.rx_drops).chain(tail);
         let mut words = [0; Counters::WORDS];
         words.iter_mut().zip(all).for_each(|(word, counter)| *word = counter.load(Relaxed));
+        for (place, of) in [
+            (&counters.tx_place, offset_of!(Counters, tx_place)),
+            (&counters.rx_place, offset_of!(Counters, rx_place)),
+        ] {
+            let later = words[(of + offset_of!(RingPlace, later_drops)) / 8..].iter_mut();
+            later.zip(&place.later_drops).for_each(|(word, counter)| *word = counter.load(Relaxed));
+        }
         let counts = counts(&words);
-        assert_eq!((counts.rx_bytes, counts.faults, counts.drops()), (1500, 2, 7));
+        assert_eq!((counts.rx_bytes, counts.faults, counts.drops()), (1500, 2, 34));
         assert_eq!((counts.memory_resident, counts.memory_grown), (10, 9));
         assert_eq!((counts.moved, counts.session_pauses), (11, 12));
         assert_eq!((counts.iotlb_hits, counts.iotlb_misses, counts.iotlb_faults), (15, 5, 6));
-        assert_eq!(counts.tx_drops, BTreeMap::from([("short".to_string(), 3)]));
-        assert_eq!(counts.rx_drops, BTreeMap::from([("bad-source".to_string(), 4)]));
+        assert_eq!(counts.tx_drops, BTreeMap::from([("short".to_string(), 3), ("isolated".to_string(), 13)]));
+        assert_eq!(
+            counts.rx_drops,
+            BTreeMap::from([("bad-source".to_string(), 4), ("wrong-vlan".to_string(), 14)])
+        );
     }
 }

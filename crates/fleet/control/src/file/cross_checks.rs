@@ -1,7 +1,7 @@
 //! Checks between tables of the file, and against the host.
 
 use super::desired::Fabric;
-use super::{Host, Patch, chain, instances, link, unique};
+use super::{Host, Patch, chain, instances, link, policy, unique};
 use crate::kinds::{self, GuestSide, HostSide, KINDS, ring};
 use crate::lookups;
 use crate::run_dir::SWITCHES;
@@ -48,6 +48,7 @@ pub fn check(fabric: &mut Fabric, partial: Partial, host: &Host, diagnostics: &D
     first_frames(fabric, diagnostics);
     users(fabric, diagnostics);
     hosts(fabric, host, diagnostics);
+    policy::check(fabric, diagnostics);
 }
 
 /// Checks a function that would be added to a running fabric, whose last function it is.
@@ -77,6 +78,7 @@ pub fn added_port(fabric: &mut Fabric, links: Vec<link::Link>, host: &Host, diag
     unique::check(fabric, host, diagnostics);
     hosts(fabric, host, diagnostics);
     link::join(fabric, links);
+    policy::check(fabric, diagnostics);
 }
 
 /// Checks that hosts of ports exist, and that each host has at least one.

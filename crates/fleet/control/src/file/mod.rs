@@ -15,6 +15,7 @@ mod notify;
 mod objects;
 mod opening;
 mod placement;
+mod policy;
 mod port;
 mod program;
 mod request;
@@ -29,6 +30,8 @@ pub(crate) use objects::{RemoveError, with_port, with_switch, without_port, with
 pub use objects::{TypedKeys, port_keys, switch_keys};
 pub(crate) use objects::{table_name, table_of};
 pub use opening::OpenAccess;
+pub use policy::keys as policy_keys;
+pub(crate) use policy::{SetError, texts as policy_texts, with_port_keys};
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
 pub(crate) use request::{
     Described, check as check_function, describe as describe_function, load as load_function,

@@ -2,7 +2,9 @@
 //! checked as the tables of a file are.
 
 use super::link::Link;
-use super::{Fabric, Host, Outside, cross_checks, external_names, link, named, opening, port, switch};
+use super::{
+    Fabric, Host, Outside, cross_checks, external_names, link, named, opening, policy, port, switch,
+};
 use crate::kinds::link as directions;
 use crate::kinds::{self, KINDS, PortControl};
 use crate::lookups;
@@ -54,6 +56,7 @@ pub fn switch_keys() -> TypedKeys {
 /// The keys of `[port.NAME]` of a kind, which is one of the project's or of `more`, or of all kinds.
 pub fn port_keys(kind: Option<&str>, more: &'static [&'static dyn PortControl]) -> TypedKeys {
     let (mut all, mut texts) = (vec!["kind", "switch", "link", "hold"], vec!["kind", "switch", "hold"]);
+    all.extend(policy::keys());
     let mut others = Vec::new();
     let is_meant =
         |known: &&dyn PortControl| known.is_in_file() && kind.is_none_or(|kind| kind == known.name());
@@ -72,14 +75,14 @@ pub fn port_keys(kind: Option<&str>, more: &'static [&'static dyn PortControl]) 
 }
 
 /// What is read of a request.
-struct Request {
+pub(super) struct Request {
     name: String,
     /// The table as a file has it.
-    text: String,
+    pub(super) text: String,
 }
 
 /// Reads the name, and writes the other keys as a file has them.
-fn request(what: &str, mut keys: Map<String, Value>) -> Result<Request, String> {
+pub(super) fn request(what: &str, mut keys: Map<String, Value>) -> Result<Request, String> {
     let name = match keys.remove("name") {
         Some(Value::String(name)) => name,
         Some(_) => return Err("/name: `name` is a string; write \"name\": \"...\"".into()),

@@ -2,6 +2,7 @@
 
 use super::link::{self, Link};
 use super::notify::notify;
+use super::policy::policy;
 use super::{LONGEST_HOLD, Reading};
 use crate::kinds::{Described, KINDS, PortControl};
 use ringway_port::ring::Settings;
@@ -29,11 +30,12 @@ pub fn port(
     let to = section.string("switch", "main").map(To::Switch);
     links.extend(link::of_port(&mut section, to.as_ref(), outside, diagnostics));
     let hold = section.duration("hold", 0..=LONGEST_HOLD, "100us");
+    let policy = policy(&mut section);
     // Without a kind the other keys can't be checked; the port is kept, so that references to it are valid.
     let Some(kind) = kind else {
         kinds().for_each(|kind| section.accept(&kind.keys()));
         section.finish(|_| None);
-        return Some(Port { hold, ..Port::new(&name, Kind::new("", &()), to) });
+        return Some(Port { hold, policy, ..Port::new(&name, Kind::new("", &()), to) });
     };
     let notify = if kind.notifies() { notify(&mut section) } else { Notify::default() };
     let described = kind.read(&mut section, diagnostics);
@@ -44,7 +46,7 @@ pub fn port(
         (!having.is_empty()).then(|| format!("kind \"{word}\" doesn't have it, only {}", either(having)))
     });
     let Described { kind, socket, queues } = described;
-    Some(Port { socket, queues, hold, notify, ..Port::new(&name, kind, to) })
+    Some(Port { socket, queues, hold, notify, policy, ..Port::new(&name, kind, to) })
 }
 
 /// Reads the key `socket` and the keys for its owner, group and mode.

@@ -190,6 +190,7 @@ impl<'w, T: Traceable> Walk<'w, T> {
         let TracedStep { traced, to, table, next_hops, arguments, fabric } = step;
         (hop.worker, hop.to, hop.table) = (traced.worker, to, table);
         (hop.lookup, hop.learned, hop.held) = (traced.lookup, traced.learned, traced.held);
+        hop.vlan = traced.vlan;
         self.learn(&mut hop, &frame);
         (hop.dropped, hop.omitted) = (traced.dropped, traced.omitted);
         for copy in traced.copies {
@@ -210,7 +211,8 @@ impl<'w, T: Traceable> Walk<'w, T> {
         if !matches!(hop.learned.as_deref(), Some("new" | "moved" | "known")) {
             return;
         }
-        let Some((mac, vlan)) = source(&frame.bytes) else { return };
+        let Some((mac, tag)) = source(&frame.bytes) else { return };
+        let vlan = hop.vlan.unwrap_or(tag);
         let is_it =
             |(to, one): &&mut (String, LearnedAddress)| *to == hop.to && (one.mac, one.vlan) == (mac, vlan);
         match self.learned.iter_mut().find(is_it) {
@@ -225,13 +227,12 @@ impl<'w, T: Traceable> Walk<'w, T> {
 
     /// What happens at a destination, and behind it.
     async fn destination(&mut self, copy: TracedCopy, place: TracePoint<'_>) -> DestinationView {
-        let TracedCopy { port, queue, verdict, reason, hold, completed, frames } = copy;
+        let TracedCopy { port, queue, verdict, reason, hold, retag, completed, frames } = copy;
         let arrives = matches!(&*verdict, "delivered" | "waits");
-        let completion = completed.as_ref().map(|(first, _)| CompletionView {
-            frames,
-            first: hex(first),
-            length: first.len(),
-        });
+        let completion = completed
+            .as_ref()
+            .filter(|_| retag.is_none() || frames != 1)
+            .map(|(first, _)| CompletionView { frames, first: hex(first), length: first.len() });
         let frame =
             completed.map_or_else(|| place.frame.clone(), |(bytes, offload)| Frame { bytes, offload });
         let next_hop = place.next_hops.get(&port);
@@ -243,6 +244,7 @@ impl<'w, T: Traceable> Walk<'w, T> {
             verdict,
             reason,
             hold,
+            retag,
             completion,
             ..DestinationView::default()
         };

@@ -51,6 +51,7 @@ impl Quarantine {
                 budget,
                 place: None,
                 is_suspect: false,
+                policy: None,
                 // Frames are captured where the port's own queues take them.
                 captures: None,
             }))

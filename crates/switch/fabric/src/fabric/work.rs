@@ -3,6 +3,7 @@
 
 use super::{Fabric, FabricError, QueueSlot, Record, port_state};
 use crate::forward::SharedSource;
+use crate::policy::PortPolicy;
 use crate::proto::Event;
 use crate::worker::Command;
 use ringway_frame::add;
@@ -235,9 +236,12 @@ impl Fabric {
             let session = peer.session().and_then(|fd| fd.try_clone_to_owned().ok());
             record.session = session.map(Arc::new);
         }
-        if let (Job::Change(port), Ok(())) = (&job, &result) {
-            record.spec.clone_from(port);
+        if let (Job::Change(changed), Ok(())) = (&job, &result) {
+            record.spec = spec::Port { policy: record.spec.policy.clone(), ..(**changed).clone() };
+            let policy = changed.policy.clone();
+            self.set_policy(&port, policy);
         }
+        let Some(record) = self.ports.get_mut(&port) else { return (Vec::new(), None) };
         record.peer = Some(peer);
         if no_message && record.session_limit.spend(now) {
             add(&record.faults.session_pauses, 1);
@@ -397,7 +401,34 @@ impl Fabric {
 
     /// Changes settings of a port that its peer need not know; the peer stays.
     pub fn change_port(&mut self, port: spec::Port) -> Result<(), FabricError> {
+        if self.changes_policy_only(&port) {
+            self.set_policy(&port.name, port.policy);
+            return Ok(());
+        }
         self.now(&port.name.clone(), Job::Change(Box::new(port))).map(drop)
+    }
+
+    /// Whether a port would only get another policy, which its peer has nothing to do with.
+    pub fn changes_policy_only(&self, port: &spec::Port) -> bool {
+        let own = self.ports.get(&port.name).map(|record| &record.spec);
+        own.is_some_and(|own| spec::Port { policy: port.policy.clone(), ..own.clone() } == *port)
+    }
+
+    /// Changes what its switch lets a port send and receive.
+    pub(super) fn set_policy(&mut self, name: &str, policy: spec::Policy) {
+        let Some(record) = self.ports.get_mut(name).filter(|record| record.spec.policy != policy) else {
+            return;
+        };
+        let has_moved = record.spec.policy.vlans != policy.vlans;
+        (record.policy, record.spec.policy) = (PortPolicy::of(&policy), policy);
+        let (id, to) = (record.id, record.spec.to.clone());
+        self.publish();
+        // Its stations are in other VLANs now.
+        if let (true, Some(To::Switch(switch))) = (has_moved, to)
+            && let Some(made) = self.switches.get(&switch).and_then(|record| record.made.as_ref())
+        {
+            made.lookup.forget_port(id);
+        }
     }
 
     /// Moves a port to another worker; its peer stays.

@@ -62,11 +62,11 @@ impl Delivery<'_, '_, '_> {
             to.put(self.turn, burst, frames);
             return;
         }
-        let drops = &to.slot.counters.rx_drops;
-        let before: Vec<u64> = drops.iter().map(|count| count.load(Relaxed)).collect();
+        let counters = &to.slot.counters;
+        let before: Vec<u64> = counters.all_rx_drops().map(|count| count.load(Relaxed)).collect();
         let Lost { frames: lost, .. } = to.put(self.turn, burst, frames);
-        let drops = &to.slot.counters.rx_drops;
-        let reason = drops.iter().zip(&before).position(|(count, before)| count.load(Relaxed) != *before);
+        let mut drops = to.slot.counters.all_rx_drops().zip(&before);
+        let reason = drops.position(|(count, before)| count.load(Relaxed) != *before);
         let drop = (lost > 0).then(|| reason.and_then(|reason| Reason::ALL.get(reason)).copied()).flatten();
         let is_uncertain = drop.is_some() && lost < frames.len() as u64;
         let event = CaptureEvent { direction: Direction::Outbound, drop, is_uncertain };
@@ -178,8 +178,8 @@ mod tests {
         Capture { ports, inbound: true, outbound: true, drops: true, filter, snap_len: 40, verdicts: false }
     }
 
-    fn sum(counters: &[std::sync::atomic::AtomicU64]) -> u64 {
-        counters.iter().map(|count| count.load(Relaxed)).sum()
+    fn sum<'c>(counters: impl Iterator<Item = &'c std::sync::atomic::AtomicU64>) -> u64 {
+        counters.map(|count| count.load(Relaxed)).sum()
     }
 
     proptest! {
@@ -225,7 +225,7 @@ mod tests {
             for port in 0..3u16 {
                 let counters: &Counters = &bench.counters(port.into());
                 let (tx, rx) = (counters.tx_frames.load(Relaxed), counters.rx_frames.load(Relaxed));
-                let drops = sum(&counters.tx_drops) + sum(&counters.rx_drops);
+                let drops = sum(counters.all_tx_drops()) + sum(counters.all_rx_drops());
                 let [received, accepted, lost] = everything.statistics(port.into());
                 prop_assert_eq!((received, accepted), (tx + rx + drops, tx + rx + drops));
                 prop_assert_eq!(everything.count(port, |_| true) + lost, received);
@@ -235,8 +235,8 @@ mod tests {
                     let outbound = |event: CaptureEvent| event == CaptureEvent::passing(Direction::Outbound);
                     prop_assert_eq!(everything.count(port, outbound), rx);
                     for reason in Reason::ALL {
-                        let counted = counters.tx_drops[*reason as usize].load(Relaxed)
-                            + counters.rx_drops[*reason as usize].load(Relaxed);
+                        let counted = counters.tx_drops_of(*reason).load(Relaxed)
+                            + counters.rx_drops_of(*reason).load(Relaxed);
                         let captured = everything.count(port, |event| event.drop == Some(*reason));
                         prop_assert_eq!(captured, counted, "{:?}", reason);
                     }

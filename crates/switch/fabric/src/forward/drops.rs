@@ -5,7 +5,7 @@ use super::wait::Cut;
 use super::{Delivery, Destination, ETHERNET};
 use crate::topology::{RxSlot, Topology};
 use ringway_frame::Reason;
-use ringway_switch::{FOREIGN, INVALID, List, NOWHERE, PortId, RESERVED};
+use ringway_switch::{FOREIGN, INVALID, ISOLATED, List, NOWHERE, PortId, RESERVED, WRONG_VLAN};
 use std::sync::TryLockError;
 
 impl Delivery<'_, '_, '_> {
@@ -77,6 +77,8 @@ pub(super) fn without_destination(
         NOWHERE if len < ETHERNET => Some(Reason::Short),
         INVALID | FOREIGN => Some(Reason::BadSource),
         RESERVED => Some(Reason::Reserved),
+        WRONG_VLAN => Some(Reason::WrongVlan),
+        ISOLATED => Some(Reason::Isolated),
         port if port == from => Some(Reason::Hairpin),
         port if topology.port(port).is_none() => Some(Reason::NoPort),
         _ => None,

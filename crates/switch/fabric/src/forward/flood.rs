@@ -2,13 +2,15 @@
 
 use super::capture::numbers;
 use super::destination::{Busy, Destination, Unsuited};
-use super::{Delivery, Missed};
+use super::policing::{Frames, rewritten};
+use super::properties::Properties;
+use super::{Copies, Delivery, Missed};
 use crate::meter::Access;
 use crate::profile::Stage;
-use crate::topology::Switch;
-use arrayvec::ArrayVec;
-use ringway_frame::{BURST, Caps, Reason};
+use crate::topology::{Port, RxSlot, Switch};
+use ringway_frame::{BURST, Burst, Caps, Reason};
 use ringway_port::offload::{Completer, Whole};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes copied for flooding before other queues are served. Attack: bursts of 256 KB to a switch of 4096
@@ -16,6 +18,27 @@ use std::sync::atomic::Ordering::Relaxed;
 const SHARE: usize = 2 << 20;
 /// Fixed cost of a delivery, expressed in bytes copied.
 const OVERHEAD: usize = 256;
+
+/// The numbers of the frames of a whole burst.
+const NAMES: [u16; BURST] = {
+    let mut names = [0; BURST];
+    let mut at = 0;
+    while at < BURST {
+        names[at] = at as u16;
+        at += 1;
+    }
+    names
+};
+
+/// Frames for one port to which they are flooded.
+struct Flooded<'f, 'b> {
+    /// Their numbers in the burst of the delivery.
+    frames: &'f [u16],
+    /// The burst in which they are as the port gets them, and their numbers there.
+    burst: &'f Burst<'b>,
+    names: &'f [u16],
+    properties: Properties,
+}
 
 /// The part of a flood that is done in one turn.
 struct Portion {
@@ -34,7 +57,7 @@ impl<'d> Delivery<'d, '_, '_> {
     pub(super) fn flood(
         &mut self,
         switch: Option<&Switch>,
-        completer: &mut Completer,
+        copies: &mut Copies<'_>,
         start: usize,
         end: usize,
     ) -> usize {
@@ -48,7 +71,7 @@ impl<'d> Delivery<'d, '_, '_> {
         } else {
             self.portion(members.len(), start, end.min(start + BURST))
         };
-        let frames: ArrayVec<u16, BURST> = (start..portion.end).map(|frame| frame as u16).collect();
+        let frames: Frames = (start..portion.end).map(|frame| frame as u16).collect();
         let (first, last) = portion.members;
         let whom = if is_retry { &missed.ports } else { &members[first..last] };
         let mut again = Vec::new();
@@ -58,21 +81,8 @@ impl<'d> Delivery<'d, '_, '_> {
             let Some(port) = self.topology.port(member) else { continue };
             let Some(slot) = self.topology.rx.get(port.first as usize) else { continue };
             reached += 1;
-            self.meter.at(Access::of(slot.port));
-            self.meter.stopwatch.enter(Stage::Reserve, frames.len());
-            match Destination::new(slot, 0, self.turn) {
-                // Attack: a member whose memory blocks the copy. The others are not locked meanwhile.
-                Ok(Some((to, caps))) => {
-                    let mut to = self.flood_one(to, caps, &frames, completer);
-                    self.publish(&mut to);
-                }
-                Ok(None) => self.count_away(slot, &frames),
-                Err(Busy) if !is_retry && !slot.given_up.load(Relaxed) => again.push(member),
-                // Only the worker that has the queue locked writes its counters.
-                Err(Busy) => {
-                    self.source.counters.drop_tx(Reason::Busy, frames.len());
-                    self.capture_dropped(own, Reason::Busy, numbers(&frames));
-                }
+            if self.flood_to((port, slot), &frames, copies, is_retry) {
+                again.push(member);
             }
         }
         let is_done = portion.is_last && again.is_empty();
@@ -81,13 +91,81 @@ impl<'d> Delivery<'d, '_, '_> {
             self.source.missed = Missed { ports: again, frames: frames.len() };
         }
         if is_done {
-            if reached == 0 && first == 0 {
-                self.source.counters.drop_tx(Reason::NoPort, frames.len());
-                self.capture_dropped(own, Reason::NoPort, numbers(&frames));
+            let lost: Frames = match self.policing {
+                None if reached == 0 && first == 0 => frames.clone(),
+                None => Frames::new(),
+                Some(policing) => {
+                    let (topology, from) = (self.topology, (self.port, own));
+                    let is_lost = |frame: &u16| {
+                        !policing.reaches_any(topology, from, members, self.burst, usize::from(*frame))
+                    };
+                    frames.iter().copied().filter(is_lost).collect()
+                }
+            };
+            if !lost.is_empty() {
+                self.source.counters.drop_tx(Reason::NoPort, lost.len());
+                self.capture_dropped(own, Reason::NoPort, numbers(&lost));
             }
             self.release(frames.len());
         }
         if is_done { portion.end } else { start }
+    }
+
+    /// Delivers those of the frames to a port that pass there; whether another worker has it locked, so that they must
+    /// be delivered later.
+    fn flood_to(
+        &mut self,
+        (port, slot): (&Port, &'d Arc<RxSlot>),
+        frames: &Frames,
+        copies: &mut Copies<'_>,
+        is_retry: bool,
+    ) -> bool {
+        let (burst, properties) = (self.burst, self.properties);
+        let Some(policing) = self.policing else {
+            let flooded = Flooded { frames, burst, names: frames, properties };
+            return self.flood_frames(slot, &flooded, copies.completer, is_retry);
+        };
+        let (passing, tags, changes) = policing.flooded(self.port, port, burst, frames);
+        if passing.is_empty() {
+            return false;
+        }
+        if !changes {
+            let flooded = Flooded { frames: &passing, burst, names: &passing, properties };
+            return self.flood_frames(slot, &flooded, copies.completer, is_retry);
+        }
+        self.meter.at(Access::of(self.source.port));
+        let burst = rewritten(copies.retagged, burst, &passing, &tags);
+        let (names, properties) = (&NAMES[..burst.len().min(BURST)], Properties::of_all(&burst));
+        let flooded = Flooded { frames: &passing[..names.len()], burst: &burst, names, properties };
+        self.flood_frames(slot, &flooded, copies.completer, is_retry)
+    }
+
+    /// As [`Delivery::flood_to`], of frames that pass.
+    fn flood_frames(
+        &mut self,
+        slot: &'d Arc<RxSlot>,
+        flooded: &Flooded<'_, '_>,
+        completer: &mut Completer,
+        is_retry: bool,
+    ) -> bool {
+        let frames = flooded.frames;
+        self.meter.at(Access::of(slot.port));
+        self.meter.stopwatch.enter(Stage::Reserve, frames.len());
+        match Destination::new(slot, 0, self.turn) {
+            // Attack: a member whose memory blocks the copy. The others are not locked meanwhile.
+            Ok(Some((to, caps))) => {
+                let mut to = self.flood_one(to, caps, flooded, completer);
+                self.publish(&mut to);
+            }
+            Ok(None) => self.count_away(slot, frames),
+            Err(Busy) if !is_retry && !slot.given_up.load(Relaxed) => return true,
+            // Only the worker that has the queue locked writes its counters.
+            Err(Busy) => {
+                self.source.counters.drop_tx(Reason::Busy, frames.len());
+                self.capture_dropped(self.source.port, Reason::Busy, numbers(frames));
+            }
+        }
+        false
     }
 
     fn portion(&self, members: usize, start: usize, end: usize) -> Portion {
@@ -114,19 +192,20 @@ impl<'d> Delivery<'d, '_, '_> {
         &self,
         mut to: Destination<'d>,
         caps: Caps,
-        frames: &[u16],
+        flooded: &Flooded<'_, '_>,
         completer: &mut Completer,
     ) -> Destination<'d> {
-        let delivered = if self.properties.suits(&caps) {
-            to.reserve(self.turn, self.burst, frames);
+        let Flooded { frames, burst, names, properties } = *flooded;
+        let delivered = if properties.suits(&caps) {
+            to.reserve(self.turn, burst, names);
             self.copies_to(to.slot);
             let fits = to.fits;
             self.meter.stopwatch.enter(Stage::Copy, fits);
-            self.put(&mut to, self.burst, &frames[..fits]);
+            self.put(&mut to, burst, &names[..fits]);
             fits
         } else {
             self.meter.stopwatch.enter(Stage::Complete, frames.len());
-            let completed = completer.complete(self.burst, frames, caps);
+            let completed = completer.complete(burst, names, caps);
             let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
             unsuited.reserve(self.turn);
             self.copies_to(unsuited.to.slot);

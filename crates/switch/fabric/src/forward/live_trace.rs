@@ -1,5 +1,6 @@
 //! What happens to frames of a port whose capture has verdicts. Such a port's frames are served one by one.
 
+use super::policing::{Policing, Retag};
 use super::trace::{COPIES, Traced, TracedCopy, Verdict, lookup_name};
 use super::{Source, Target};
 use crate::capture::{CapturePoint, LONGEST_COPY, LiveFrame};
@@ -29,7 +30,7 @@ impl LiveTrace {
             self.traced.omitted += 1;
             return;
         }
-        copies.push(TracedCopy { port, queue: 0, verdict, completed: None, frames });
+        copies.push(TracedCopy { port, queue: 0, verdict, retag: Retag::Keep, completed: None, frames });
     }
 
     /// Records that the frame was dropped at a destination, or at its own port.
@@ -72,7 +73,14 @@ fn begin_one(port: &Port, source: &mut Source, burst: &Burst<'_>, now: u64) -> O
     if waited.is_some() {
         return waited;
     }
+    let mut vlan = None;
     let learned = match &port.target {
+        Target::Switch(switch) if switch.has_policies => {
+            let (mut policing, mut verdicts) = (Policing::default(), [NOWHERE; BURST]);
+            let learned = policing.preview(switch, (port, source.port), burst, (now, &mut verdicts));
+            vlan = (!policing.is_refused(0)).then(|| policing.vlan(0));
+            learned
+        }
         Target::Switch(switch) => switch.lookup.preview(burst, source.port, now, &mut [NOWHERE; BURST]),
         _ => None,
     };
@@ -80,7 +88,7 @@ fn begin_one(port: &Port, source: &mut Source, burst: &Burst<'_>, now: u64) -> O
     let mut data = vec![0; len.min(LONGEST_COPY) as usize];
     let count = burst.read(0, 0, &mut data);
     data.truncate(count);
-    let traced = Traced { learned, ..Traced::default() };
+    let traced = Traced { learned, vlan, ..Traced::default() };
     Some(Box::new(LiveTrace { traced, data, len, time: since_1970() }))
 }
 

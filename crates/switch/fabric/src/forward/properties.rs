@@ -5,6 +5,7 @@ use ringway_frame::{Burst, Caps, Needs};
 use ringway_switch::{NOWHERE, Verdicts};
 
 /// Properties of all frames of a burst.
+#[derive(Clone, Copy)]
 pub(super) struct Properties {
     needs: Needs,
     longest: u32,
@@ -28,6 +29,16 @@ impl Properties {
             }
         }
         (properties, bytes)
+    }
+
+    /// The properties of frames none of which is short.
+    pub(super) fn of_all(burst: &Burst<'_>) -> Properties {
+        let bounds = burst.bounds();
+        let mut needs = Needs::NONE;
+        if bounds.has_offload {
+            needs = (0..burst.len()).fold(needs, |all, frame| all.with(burst.meta(frame).offload.needs()));
+        }
+        Properties { needs, longest: bounds.longest }
     }
 
     #[inline]

@@ -3,10 +3,12 @@
 use super::wait::{LOCK_HOLD, PEER_HOLD};
 use super::*;
 use crate::capture::{CaptureBuffer, CapturePoint};
+use crate::policy::PortPolicy;
 use crate::topology::{Steer, Switch};
 use proptest::prelude::*;
 use ringway_frame::{Caps, Lost, Needs, Offload, RxQueue};
 use ringway_mem::{Reader, Span};
+use ringway_spec as spec;
 use ringway_switch::{Learning, Table};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -149,7 +151,7 @@ impl Bench {
     /// Ports 0.. on one learning switch.
     pub(super) fn new(ports: u16) -> Bench {
         let lookup = Arc::new(Learning::new(Table::new(64, 16, 300, 64, 11), false));
-        let switch = Arc::new(Switch { lookup, members: (0..ports).collect() });
+        let switch = Arc::new(Switch { lookup, members: (0..ports).collect(), has_policies: false });
         Bench::with(ports, |_| Target::Switch(switch.clone()))
     }
 
@@ -173,6 +175,7 @@ impl Bench {
                 budget: None,
                 is_suspect: false,
                 place: None,
+                policy: None,
                 captures: None,
             };
             topology.ports.push(Some(Arc::new(port)));
@@ -234,16 +237,64 @@ impl Bench {
     }
 
     fn rx_drops(&self, port: usize, reason: Reason) -> u64 {
-        self.topology.rx[port].counters.rx_drops[reason as usize].load(Relaxed)
+        self.topology.rx[port].counters.rx_drops_of(reason).load(Relaxed)
     }
 
     fn tx_drops(&self, port: usize, reason: Reason) -> u64 {
-        self.sources[port].counters.tx_drops[reason as usize].load(Relaxed)
+        self.sources[port].counters.tx_drops_of(reason).load(Relaxed)
     }
 
     pub(super) fn set_hold(&mut self, hold: u64) {
         for port in &mut self.topology.ports {
             port.as_mut().and_then(Arc::get_mut).unwrap().hold = hold;
+        }
+    }
+
+    /// The numbers of all ports.
+    pub(super) fn ports(&self) -> std::ops::Range<usize> {
+        0..self.peers.len()
+    }
+
+    /// Number of addresses that the switch knows.
+    pub(super) fn known(&self) -> usize {
+        match self.topology.port(0).map(|port| &port.target) {
+            Some(Target::Switch(switch)) => switch.lookup.entries(self.now).len(),
+            _ => 0,
+        }
+    }
+
+    /// Sends a frame from every port's station in one of its VLANs: the native one, or the first that it carries.
+    pub(super) fn teach_vlans(&mut self) {
+        for port in self.ports() {
+            let policy = self.topology.port(port as u16).and_then(|port| port.policy.clone());
+            let rules = policy.as_ref().and_then(|policy| policy.vlans.as_ref());
+            let mut bytes = frame(0xff, port as u8, 60).to_vec();
+            if let Some(vlan) = rules
+                .filter(|rules| rules.arriving(None).is_none())
+                .and_then(|rules| (1..4095).find(|vlan| rules.carries(*vlan)))
+            {
+                bytes.splice(12..12, [0x81, 0].into_iter().chain(vlan.to_be_bytes()));
+            }
+            self.send(port, &[Box::leak(bytes.into_boxed_slice())]);
+            assert_eq!(self.serve(port), Served::Moved(1));
+        }
+        self.ports().for_each(|port| drop(self.got(port)));
+    }
+
+    /// Gives ports policies.
+    pub(super) fn set_policies(&mut self, policies: &[spec::Policy]) {
+        let policies: Vec<_> = policies.iter().map(PortPolicy::of).collect();
+        let has_policies = policies.iter().any(Option::is_some);
+        // All ports have the same switch.
+        let mut shared = None;
+        for (port, policy) in self.topology.ports.iter_mut().zip(policies) {
+            let port = port.as_mut().and_then(Arc::get_mut).unwrap();
+            port.policy = policy;
+            if let Target::Switch(switch) = &mut port.target {
+                let (lookup, members) = (switch.lookup.clone(), switch.members.clone());
+                let new = || Arc::new(Switch { lookup, members, has_policies });
+                *switch = shared.get_or_insert_with(new).clone();
+            }
         }
     }
 
@@ -270,7 +321,7 @@ impl Bench {
     pub(super) fn all_counters(&self) -> Vec<Vec<u64>> {
         let words = |source: &Source| {
             let own = &source.counters;
-            let drops = own.tx_drops.iter().chain(&own.rx_drops);
+            let drops = own.all_tx_drops().chain(own.all_rx_drops());
             let other = [&own.tx_frames, &own.rx_frames, &own.bursts, &own.moved];
             drops.chain(other).map(|count| count.load(Relaxed)).collect()
         };

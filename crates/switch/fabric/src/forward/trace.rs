@@ -2,6 +2,7 @@
 
 use super::destination::{Busy, Destination};
 use super::drops::without_destination;
+use super::policing::{Retag, rewritten};
 use super::{Forwarder, queue_of};
 use crate::forward::properties::Properties;
 use crate::meter::Access;
@@ -9,7 +10,9 @@ use crate::topology::{Port, RxSlot, Target, Topology};
 use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
 use ringway_mem::{Published, Span, Turn};
 use ringway_port::offload::{Completer, Outcome};
-use ringway_switch::{FLOOD, FOREIGN, INVALID, Learned, NOWHERE, PortId, RESERVED, Station};
+use ringway_switch::{
+    FLOOD, FOREIGN, INVALID, ISOLATED, Learned, NOWHERE, PortId, RESERVED, Station, WRONG_VLAN,
+};
 use std::sync::Arc;
 
 /// Destinations that are looked at. Attack: a frame that is flooded to 4096 ports, each of which must be locked, and
@@ -25,6 +28,8 @@ pub struct Traced {
     pub lookup: &'static str,
     /// What a learning switch would do with the source address.
     pub learned: Option<Learned>,
+    /// The frame's VLAN, if a port of the switch has VLANs.
+    pub vlan: Option<u16>,
     /// Why it is dropped at the port where it enters.
     pub dropped: Option<Reason>,
     /// Whether the port's frames wait now.
@@ -44,7 +49,9 @@ pub struct TracedCopy {
     pub queue: u32,
     /// What would happen.
     pub verdict: Verdict,
-    /// The first frame that results, if the frame was completed for the destination.
+    /// What becomes of its VLAN tag.
+    pub retag: Retag,
+    /// The first frame that results, if the frame was completed for the destination, or has another tag there.
     pub completed: Option<(Vec<u8>, Offload)>,
     /// Number of frames that result.
     pub frames: usize,
@@ -74,7 +81,6 @@ impl Forwarder {
         (frame, offload): (&[u8], Offload),
         learned: &[(Station, PortId)],
     ) -> Traced {
-        let Forwarder { verdicts, completer, hash, meter, .. } = self;
         let mut traced = Traced { lookup: "nowhere", ..Traced::default() };
         let Some(port) = topology.port(source) else {
             return Traced { dropped: Some(Reason::NoPort), ..traced };
@@ -84,26 +90,9 @@ impl Forwarder {
         let mut burst = Burst::begin(&mut storage);
         // A single frame fits.
         let _ = burst.push(offload, Span::of(frame));
-        let flooded = match &port.target {
-            Target::Switch(switch) => {
-                traced.learned = switch.lookup.preview(&burst, source, turn.now, verdicts);
-                verdicts[0] = with_learned(verdicts[0], &burst, learned);
-                &switch.members[..]
-            }
-            Target::Patch(peer) => {
-                verdicts[0] = *peer;
-                &[]
-            }
-            Target::Instances(ends) => {
-                verdicts[0] = ends.preview(&burst, *hash, turn.now);
-                &[]
-            }
-            Target::Nowhere => {
-                verdicts[0] = NOWHERE;
-                &[]
-            }
-        };
-        traced.lookup = lookup_name(&port.target, verdicts[0]);
+        let (flooded, retag) =
+            self.find((topology, port), source, &mut burst, (turn.now, learned), &mut traced);
+        let Forwarder { verdicts, completer, hash, meter, policing, retagged, .. } = self;
         let (properties, _) = Properties::of(&burst, verdicts);
         let verdict = verdicts[0];
         let is_flood = verdict == FLOOD;
@@ -113,9 +102,20 @@ impl Forwarder {
         if !is_flood && let Some(reason) = without_destination(topology, source, verdict, own) {
             return Traced { dropped: Some(reason), ..traced };
         }
-        let mut preview = Preview { turn, burst: &burst, properties, port, is_flood, completer };
+        let mut preview = Preview { turn, port, is_flood, completer };
         for member in to.iter().filter(|&&member| member != source) {
-            let Some(port) = topology.port(*member) else { continue };
+            let Some(to) = topology.port(*member) else { continue };
+            let mut form = Form { burst: &burst, properties, retag };
+            let copies;
+            if is_flood && has_policies(&port.target) {
+                let (passing, tags, changes) = policing.flooded(port, to, &burst, &[0]);
+                let Some(tag) = tags.first() else { continue };
+                if changes {
+                    copies = rewritten(retagged, &burst, &passing, &tags);
+                    form = Form { burst: &copies, properties: Properties::of_all(&copies), retag: *tag };
+                }
+            }
+            let port = to;
             // Flooded frames go to the first queue.
             let queue = if is_flood { port.first } else { queue_of(port, || hash.of(burst.head(0))) };
             let Some(slot) = topology.rx.get(queue as usize) else { continue };
@@ -124,7 +124,7 @@ impl Forwarder {
                 continue;
             }
             meter.at(Access::of(slot.port));
-            let copy = preview.at(slot);
+            let copy = preview.at(slot, &form);
             traced.copies.push(TracedCopy { queue: queue - port.first, ..copy });
         }
         if is_flood && traced.copies.is_empty() {
@@ -135,9 +135,65 @@ impl Forwarder {
     }
 }
 
+impl Forwarder {
+    /// The first part of a trace: looks up the only frame of the burst, and rewrites it for its destination. Returns
+    /// the ports to which it is flooded, if it is, and what becomes of its tag at its only destination.
+    fn find<'w>(
+        &mut self,
+        (topology, port): (&Topology, &'w Port),
+        source: PortId,
+        burst: &mut Burst<'_>,
+        (now, learned): (u64, &[(Station, PortId)]),
+        traced: &mut Traced,
+    ) -> (&'w [PortId], Retag) {
+        let Forwarder { verdicts, hash, policing, .. } = self;
+        let mut retag = Retag::Keep;
+        let flooded = match &port.target {
+            Target::Switch(switch) if switch.has_policies => {
+                traced.learned = policing.preview(switch, (port, source), burst, (now, verdicts));
+                if !policing.is_refused(0) {
+                    traced.vlan = Some(policing.vlan(0));
+                    verdicts[0] = with_learned(verdicts[0], burst, (traced.vlan, learned));
+                    retag = policing.leave(topology, port, burst, (0, verdicts));
+                }
+                &switch.members[..]
+            }
+            Target::Switch(switch) => {
+                traced.learned = switch.lookup.preview(burst, source, now, verdicts);
+                verdicts[0] = with_learned(verdicts[0], burst, (None, learned));
+                &switch.members[..]
+            }
+            Target::Patch(peer) => {
+                verdicts[0] = *peer;
+                &[]
+            }
+            Target::Instances(ends) => {
+                verdicts[0] = ends.preview(burst, *hash, now);
+                &[]
+            }
+            Target::Nowhere => {
+                verdicts[0] = NOWHERE;
+                &[]
+            }
+        };
+        traced.lookup = lookup_name(&port.target, verdicts[0]);
+        (flooded, retag)
+    }
+}
+
+/// Whether it is a switch that has a port with policy.
+fn has_policies(target: &Target) -> bool {
+    matches!(target, Target::Switch(switch) if switch.has_policies)
+}
+
 /// The lookup's verdict on a frame, if the switch knew these addresses too.
-fn with_learned(verdict: PortId, burst: &Burst<'_>, learned: &[(Station, PortId)]) -> PortId {
+fn with_learned(
+    verdict: PortId,
+    burst: &Burst<'_>,
+    (vlan, learned): (Option<u16>, &[(Station, PortId)]),
+) -> PortId {
     let to = Station::destination(burst.head(0));
+    let to = vlan.map_or(to, |vlan| Station::new(to.mac(), vlan));
     let known = learned.iter().find(|(station, _)| *station == to && !to.mac().is_group());
     known.filter(|_| !matches!(verdict, INVALID | FOREIGN)).map_or(verdict, |(_, port)| *port)
 }
@@ -156,24 +212,34 @@ pub(super) fn lookup_name(target: &Target, verdict: PortId) -> &'static str {
         INVALID => "invalid",
         RESERVED => "reserved",
         FOREIGN => "foreign",
+        WRONG_VLAN | ISOLATED => "refused",
         _ => "known",
     }
 }
 
-/// What would become of a frame at its destinations.
-struct Preview<'l, 'b> {
-    turn: &'l Turn<'l>,
-    burst: &'l Burst<'b>,
+/// The frame in the form in which a destination gets it.
+struct Form<'f, 'b> {
+    burst: &'f Burst<'b>,
     properties: Properties,
+    retag: Retag,
+}
+
+/// What would become of a frame at its destinations.
+struct Preview<'l> {
+    turn: &'l Turn<'l>,
     port: &'l Port,
     is_flood: bool,
     completer: &'l mut Completer,
 }
 
-impl Preview<'_, '_> {
+impl Preview<'_> {
     /// What would become of the frame at a destination. Room is reserved there, and not used.
-    fn at(&mut self, slot: &Arc<RxSlot>) -> TracedCopy {
-        let copy = |verdict| TracedCopy { port: slot.port, queue: 0, verdict, completed: None, frames: 1 };
+    fn at(&mut self, slot: &Arc<RxSlot>, form: &Form<'_, '_>) -> TracedCopy {
+        let Form { burst, properties, retag } = form;
+        let copy = |verdict| {
+            let completed = (*retag != Retag::Keep).then(|| first_of(burst));
+            TracedCopy { port: slot.port, queue: 0, verdict, retag: *retag, completed, frames: 1 }
+        };
         let opened = (0..TRIES).find_map(|_| match Destination::new(slot, 0, self.turn) {
             Ok(opened) => Some(opened),
             Err(Busy) => {
@@ -191,15 +257,15 @@ impl Preview<'_, '_> {
         } else {
             Verdict::Dropped(Reason::Full)
         };
-        if self.properties.suits(&caps) {
-            to.reserve(self.turn, self.burst, &[0]);
+        if properties.suits(&caps) {
+            to.reserve(self.turn, burst, &[0]);
             return copy(match to.queue.refusal(0) {
                 _ if to.fits == 0 => full,
                 Some(reason) => Verdict::Dropped(reason),
                 None => Verdict::Delivered,
             });
         }
-        let completed = self.completer.complete(self.burst, &[0], caps);
+        let completed = self.completer.complete(burst, &[0], caps);
         let frames = match completed.outcomes.first() {
             Some(Outcome::Dropped(reason)) => return copy(Verdict::Dropped(*reason)),
             Some(Outcome::Frames(frames)) => usize::from(*frames),
@@ -211,11 +277,16 @@ impl Preview<'_, '_> {
             Some(reason) => Verdict::Dropped(reason),
             None => Verdict::Delivered,
         };
-        let meta = completed.burst.meta(0);
-        let mut first = vec![0; meta.len as usize];
-        completed.burst.read(0, 0, &mut first);
-        TracedCopy { completed: Some((first, meta.offload)), frames, ..copy(verdict) }
+        TracedCopy { completed: Some(first_of(&completed.burst)), frames, ..copy(verdict) }
     }
+}
+
+/// The first frame of a burst.
+fn first_of(burst: &Burst<'_>) -> (Vec<u8>, Offload) {
+    let meta = burst.meta(0);
+    let mut first = vec![0; meta.len as usize];
+    burst.read(0, 0, &mut first);
+    (first, meta.offload)
 }
 
 /// A queue of a single frame, in our own memory.
@@ -262,6 +333,7 @@ mod tests {
     use super::*;
     use crate::topology::Switch;
     use proptest::prelude::*;
+    use ringway_spec::{Policy, Vlans};
     use ringway_switch::{FlowHash, Hash, Lookup, Mac, Static};
 
     /// What a trace of a frame says: the ports that get it, and where it is dropped and why.
@@ -277,6 +349,21 @@ mod tests {
         (got.collect(), traced.dropped.map(|reason| (source, reason)).into_iter().chain(dropped).collect())
     }
 
+    /// Policies on a port, with VLANs 1 and 2.
+    fn policies() -> impl Strategy<Value = Policy> {
+        let native = prop_oneof![Just(None), (1u16..3).prop_map(Some)];
+        let trunk = (prop::collection::vec(1u16..3, 0..2), native).prop_map(|(carried, native)| {
+            let carried = carried.into_iter().map(|vlan| (vlan, vlan)).collect();
+            Vlans::Trunk { carried, native }
+        });
+        let vlans = prop_oneof![
+            2 => Just(None),
+            1 => (1u16..3).prop_map(|vlan| Some(Vlans::Access(vlan))),
+            1 => trunk.prop_map(Some),
+        ];
+        (vlans, prop::bool::weighted(0.3)).prop_map(|(vlans, isolated)| Policy { vlans, isolated })
+    }
+
     /// Four ports on a switch with each lookup, or in two patches.
     fn bench_of(kind: usize) -> Bench {
         let mac = |station: u8| Mac::new([2, 0, 0, 0, 0, station]);
@@ -286,7 +373,7 @@ mod tests {
             2 => Arc::new(Hash::new(vec![1, 2, 3], 0, FlowHash::new(7))),
             _ => return Bench::with(4, |port| Target::Patch(port ^ 1)),
         };
-        let switch = Arc::new(Switch { lookup, members: (0..4).collect() });
+        let switch = Arc::new(Switch { lookup, members: (0..4).collect(), has_policies: false });
         Bench::with(4, |_| Target::Switch(switch.clone()))
     }
 
@@ -297,15 +384,17 @@ mod tests {
             known in prop::collection::vec((0u8..4, 0u8..6), 0..12),
             steps in prop::collection::vec(
                 (
-                    0usize..4, (prop_oneof![0u8..6, Just(0xff)], 0u8..6, 0usize..200, 0u8..8),
+                    0usize..4, (prop_oneof![0u8..6, Just(0xff)], 0u8..6, 0usize..200, 0u8..12),
                     [0usize..3, 0..3, 0..3, 0..3], [0u8..8, 0..8, 0..8, 0..8], 0u64..4_000_000_000,
                 ),
                 1..20,
             ),
             hold in prop_oneof![Just(0), Just(100_000)],
+            policies in prop::collection::vec(policies(), 4),
         ) {
             let mut bench = bench_of(kind);
             bench.set_hold(hold);
+            bench.set_policies(&policies);
             for (port, station) in known {
                 bench.send(port.into(), &[frame(0xff, station, 60)]);
                 bench.serve(port.into());
@@ -324,6 +413,10 @@ mod tests {
                         0 => bytes[6] |= 1,
                         1 => bytes[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 3]),
                         2 => bytes[12..14].copy_from_slice(&[0x81, 0]),
+                        3..7 if len >= 22 => bytes[12..16].copy_from_slice(&[0x81, 0, 0xa0, odd - 3]),
+                        7 if len >= 22 => {
+                            bytes[12..20].copy_from_slice(&[0x81, 0, 0, from % 3, 0x81, 0, 0, 2]);
+                        }
                         _ => {}
                     }
                 }
@@ -333,6 +426,11 @@ mod tests {
                 prop_assert_eq!(&bench.all_counters(), &before, "a trace counts nothing");
                 prop_assert!((0..4).all(|receiver| bench.got(receiver).is_empty()));
                 let (got, dropped) = predicted(&traced, port);
+                let form = |receiver: usize| {
+                    let copy = traced.copies.iter().find(|copy| usize::from(copy.port) == receiver);
+                    let completed = copy.and_then(|copy| copy.completed.as_ref());
+                    completed.map_or_else(|| bytes.clone(), |(first, _)| first.clone())
+                };
                 bench.send(port, &[Box::leak(bytes.clone().into_boxed_slice())]);
                 for _ in 0..4 {
                     if bench.serve(port) != Served::Waiting {
@@ -340,7 +438,7 @@ mod tests {
                     }
                     bench.now += hold;
                 }
-                let receives = |receiver: &usize| bench.got(*receiver) == [bytes.clone()];
+                let receives = |receiver: &usize| bench.got(*receiver) == [form(*receiver)];
                 prop_assert_eq!((0..4).filter(receives).collect::<Vec<_>>(), got, "{:?}", traced);
                 let mut counted = bench.drops_since(&before);
                 let mut expected: Vec<(usize, Reason)> = dropped;

@@ -1,0 +1,41 @@
+//! Policy on ports: what a switch lets a port send and receive.
+
+use serde::{Deserialize, Serialize};
+
+/// What the switch of a port lets it send and receive; by default, everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// Its VLANs; without them it carries all VLANs with tags, and VLAN 0 without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlans: Option<Vlans>,
+    /// Whether no frames pass between it and other isolated ports.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub isolated: bool,
+}
+
+impl Policy {
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Policy::default()
+    }
+}
+
+/// The VLANs of a port, by the rules of Open vSwitch's modes `access`, `trunk` and `native-untagged`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vlans {
+    /// Frames without tags are in this VLAN; no others pass.
+    Access(u16),
+    /// Frames with the tags of these VLANs pass.
+    Trunk {
+        /// First and last number of each range of VLANs.
+        carried: Vec<(u16, u16)>,
+        /// The VLAN of frames without tags, which don't pass otherwise.
+        native: Option<u16>,
+    },
+}
+
+impl Vlans {
+    /// Number of VLANs, with those that no frame can be in: 0 and 4095 (IEEE 802.1Q, 9.6).
+    pub const COUNT: u16 = 4096;
+}

@@ -1,0 +1,143 @@
+//! Policy on ports: VLANs and isolation in the file, by `ringway port set` and by the API, and what a trace says.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use crate::lab::Lab;
+use crate::lab::api::ask;
+use crate::lab::frames::{LONG, program};
+use ringway_ring_client::{Ring, Wait};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How long a frame is waited for that must not come.
+const SHORT: Duration = Duration::from_millis(50);
+
+fn up(name: &str) -> Lab {
+    let port = |name: &str, keys: &str| {
+        format!("[port.{name}]\nkind='ring'\nsocket='{name}.sock'\nswitch='main'\n{keys}\n")
+    };
+    let ports =
+        [port("a", "tag=10"), port("b", "tag=10"), port("c", "tag=20"), port("up", "trunks=[10,'20-29']")];
+    let lab = Lab::new(name, &format!("[switch.main]\n{}", ports.concat()));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    lab
+}
+
+/// A frame to all stations from station `from`, with a tag if `vlan` is not 0, and a number.
+fn frame(from: u8, vlan: u16, number: u8) -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, from]);
+    if vlan > 0 {
+        frame.extend([0x81, 0]);
+        frame.extend(vlan.to_be_bytes());
+    }
+    frame.extend([0x88, 0xb5, number]);
+    frame.resize(60, 0);
+    frame
+}
+
+fn send(ring: &mut Ring, frame: &[u8]) {
+    assert!(ring.tx.push(frame).unwrap(), "there is room");
+    ring.sync().unwrap();
+}
+
+/// The next frame that comes within a while.
+fn receive(ring: &mut Ring, most: Duration) -> Option<Vec<u8>> {
+    let (mut out, end) = (vec![0; 2048], Instant::now() + most);
+    loop {
+        let received = ring.rx.pop(&mut out).unwrap();
+        ring.rx.sync().unwrap();
+        if let Some(received) = received {
+            out.truncate(received.len);
+            return Some(out);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        ring.wait(Wait::RX, Some(left)).unwrap();
+    }
+}
+
+/// The VLANs in which frames come to ports, 0 for one without a tag: after frame `number` has been sent.
+fn vlans(rings: &mut [Ring], expected: &[Option<u16>], number: u8) {
+    for (port, (ring, expected)) in rings.iter_mut().zip(expected).enumerate() {
+        let got = receive(ring, if expected.is_some() { LONG } else { SHORT });
+        let vlan = got.map(|frame| match frame[12..14] {
+            [0x81, 0] => (u16::from_be_bytes([frame[14], frame[15]]), frame[18]),
+            _ => (0, frame[14]),
+        });
+        assert_eq!(vlan, expected.map(|vlan| (vlan, number)), "port {port}");
+    }
+}
+
+fn drops(lab: &Lab, port: &str) -> Value {
+    let stats = lab.json(&["stats"]);
+    let ports = stats["ports"].as_array().unwrap();
+    ports.iter().find(|found| found["name"] == port).unwrap()["total"]["tx_drops"].clone()
+}
+
+#[test]
+fn vlans_and_isolation_change_while_frames_pass() {
+    let lab = up("policy");
+    let mut rings: Vec<Ring> = ["a", "b", "c", "up"].iter().map(|name| program(&lab, name)).collect();
+    send(&mut rings[0], &frame(1, 0, 1));
+    vlans(&mut rings, &[None, Some(0), None, Some(10)], 1);
+    send(&mut rings[3], &frame(4, 20, 2));
+    vlans(&mut rings, &[None, None, Some(0), None], 2);
+    send(&mut rings[3], &frame(4, 30, 3));
+    vlans(&mut rings, &[None; 4], 3);
+    assert_eq!(drops(&lab, "up"), json!({ "wrong-vlan": 1 }));
+    // Changed by the command, by the API and by a file, with the same programs on the ports.
+    lab.ok(&["port", "set", "b", "tag=20"]);
+    send(&mut rings[2], &frame(3, 0, 4));
+    vlans(&mut rings, &[None, Some(0), None, Some(20)], 4);
+    let (code, body) = ask(&lab, "PATCH", "ports/b", &json!({ "isolated": true }));
+    assert_eq!((code, &body["policy"]), (200, &json!({ "isolated": "true", "tag": "20" })), "{body}");
+    assert_eq!(lab.json(&["port", "set", "c", "isolated=true"])["policy"]["isolated"], "true");
+    send(&mut rings[2], &frame(3, 0, 5));
+    vlans(&mut rings, &[None, None, None, Some(20)], 5);
+    assert_eq!(lab.ok(&["apply", "lab.toml"]).lines().count(), 2, "two ports change");
+    send(&mut rings[1], &frame(2, 0, 6));
+    vlans(&mut rings, &[Some(0), None, None, Some(10)], 6);
+    lab.ok(&["down"]);
+}
+
+#[test]
+fn a_wrong_request_changes_nothing() {
+    let lab = up("policy-wrong");
+    let before = lab.json(&["port", "list"]);
+    for (settings, said) in [
+        (&["tag=0"][..], "/tag: `tag` is 0; use a value from 1 to 4094"),
+        (&["tag=4095"], "/tag: "),
+        (&["trunks=10-"], "/trunks: "),
+        (&["tag=5", "trunks=6"], "/tag: `tag` and `trunks` are both there"),
+        (&["isolated=maybe"], "/isolated: "),
+        (&["isolatd=true"], "did you mean `isolated`?"),
+        (&["tag"], "is not a setting"),
+    ] {
+        let (code, text) = lab.fails(&[&["port", "set", "a"][..], settings].concat());
+        assert!(code != 0 && text.contains(said), "{settings:?}: {text}");
+    }
+    let (_, text) = lab.fails(&["port", "set", "nobody", "tag=1"]);
+    assert!(text.contains("there is no port \"nobody\""), "{text}");
+    let codes = [json!({ "tag": 0 }), json!({ "x": 1 })].map(|body| ask(&lab, "PATCH", "ports/a", &body).0);
+    assert_eq!(codes, [422, 422]);
+    assert_eq!(lab.json(&["port", "list"]), before);
+    lab.ok(&["down"]);
+}
+
+#[test]
+fn a_trace_says_the_vlan_the_tag_and_why_a_frame_does_not_pass() {
+    let lab = up("policy-trace");
+    let _rings: Vec<Ring> = ["a", "b", "c", "up"].iter().map(|name| program(&lab, name)).collect();
+    let said = lab.ok(&["trace", "a", "dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x88b5"]);
+    for line in ["vlan         10\n", "tag          for up: with a tag of VLAN 10\n", "delivered to b\n"] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    let back = "dl_src=02:00:00:00:00:04,dl_dst=ff:ff:ff:ff:ff:ff,dl_vlan=20,dl_type=0x88b5";
+    let said = lab.ok(&["trace", "up", back]);
+    assert!(said.contains("tag          for c: without its tag\n"), "{said}");
+    let said = lab.ok(&["trace", "a", back]);
+    assert!(said.contains("dropped at a: wrong-vlan"), "{said}");
+    lab.ok(&["down"]);
+}

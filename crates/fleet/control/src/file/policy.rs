@@ -1,0 +1,198 @@
+//! Policy on ports: the keys of `[port.NAME]` that say what a switch lets the port send and receive.
+
+use super::objects::{RemoveError, request};
+use super::{Fabric, named};
+use ringway_spec::file::{Diagnostics, Section, either, nearest, parse, typed_keys_of};
+use ringway_spec::{Policy, Port, To, Vlans};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+/// The VLANs that frames can be in (IEEE 802.1Q, 9.6).
+const VLANS: RangeInclusive<u16> = 1..=Vlans::COUNT - 2;
+
+/// The keys.
+pub fn keys() -> Vec<&'static str> {
+    typed_keys_of("port.a", |section, _| policy(section)).0
+}
+
+/// Reads the policy on a port.
+pub fn policy(section: &mut Section<'_>) -> Policy {
+    let limits = || u64::from(*VLANS.start())..=u64::from(*VLANS.end());
+    let tag = section.number("tag", limits()).and_then(|tag| u16::try_from(tag).ok());
+    let trunks = section.ranges("trunks", VLANS, "[10, \"20-29\"]");
+    let native = section.number("native", limits()).and_then(|native| u16::try_from(native).ok());
+    let isolated = section.boolean("isolated").unwrap_or(false);
+    if section.has("tag") && section.has("trunks") {
+        let fix = "keep `tag` on a port of one VLAN, `trunks` on one of several, whose `native` has no tags";
+        section.error("tag", "`tag` and `trunks` are both there", fix);
+    }
+    if section.has("native") && !section.has("trunks") {
+        let fix = "add `trunks`, or write `tag` on a port of one VLAN";
+        section.error("native", "`native` is there without `trunks`", fix);
+    }
+    if trunks.as_ref().is_some_and(Vec::is_empty) {
+        section.error("trunks", "`trunks` is empty", "name VLANs, or leave it out: all VLANs pass then");
+    }
+    let trunk = |carried| Vlans::Trunk { carried, native };
+    Policy { vlans: tag.map(Vlans::Access).or_else(|| trunks.map(trunk)), isolated }
+}
+
+/// The keys of a policy, in the syntax of the file.
+pub fn texts(policy: &Policy) -> BTreeMap<String, String> {
+    let unquoted = |value: Value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    values(policy).into_iter().map(|(key, value)| (key, unquoted(value))).collect()
+}
+
+fn values(policy: &Policy) -> Map<String, Value> {
+    let Policy { vlans, isolated } = policy;
+    let mut values = Map::new();
+    let mut add = |key: &str, value: Value| values.insert(key.into(), value);
+    match vlans {
+        Some(Vlans::Access(tag)) => drop(add("tag", (*tag).into())),
+        Some(Vlans::Trunk { carried, native }) => {
+            let range = |(first, last): &(u16, u16)| match first == last {
+                true => first.to_string(),
+                false => format!("{first}-{last}"),
+            };
+            add("trunks", carried.iter().map(range).collect::<Vec<_>>().join(",").into());
+            native.map(|native| add("native", native.into()));
+        }
+        None => {}
+    }
+    if *isolated {
+        add("isolated", true.into());
+    }
+    values
+}
+
+/// Checks that ports with policies are on switches, which apply them.
+pub fn check(fabric: &Fabric, diagnostics: &Diagnostics) {
+    let wrong = |port: &&Port| !port.policy.is_empty() && !matches!(port.to, Some(To::Switch(_)));
+    for Port { name, policy, .. } in fabric.ports.iter().filter(wrong) {
+        let keys = values(policy);
+        let key = keys.keys().next().map_or("", |key| &**key);
+        let what = format!("port {name} has `{key}`, but is not on a switch itself");
+        let fix = "give the port a `switch`, and no `link`: a switch applies policies to its own ports";
+        diagnostics.error(&diagnostics.of(&format!("port.{name}.{key}")), what, fix);
+    }
+}
+
+/// Why a policy is not changed.
+#[derive(Debug)]
+pub enum SetError {
+    /// There is no such port.
+    Unknown(RemoveError),
+    /// The request is wrong.
+    Wrong(String),
+}
+
+/// The fabric with other values of these keys of a port; null is the default. Keys that contradict a new value, as
+/// `trunks` does a new `tag`, go unless the request has them too.
+///
+/// # Errors
+/// There is no such port, or all errors in the request, each with the JSON pointer of its value.
+pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) -> Result<Fabric, SetError> {
+    let Some(port) = fabric.port(name) else {
+        return Err(SetError::Unknown(RemoveError::Unknown { what: "port", name: name.into() }));
+    };
+    let known = keys();
+    let mut all = values(&port.policy);
+    let is_set = |key: &str| changes.get(key).is_some_and(|value| !value.is_null());
+    if is_set("tag") {
+        all.retain(|key, _| key != "trunks" && key != "native");
+    } else if is_set("trunks") {
+        all.remove("tag");
+    }
+    if changes.get("trunks").is_some_and(Value::is_null) {
+        all.remove("native");
+    }
+    for (key, value) in changes {
+        if !known.contains(&&*key) {
+            let fix = match nearest(&key, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("{} can change while the port runs", either(known.iter().copied())),
+            };
+            return Err(SetError::Wrong(format!("a port has no setting `{}`; {fix}", key.escape_debug())));
+        }
+        all.insert(key, value);
+    }
+    all.insert("name".into(), "a".into());
+    let text = request("port", all).map_err(SetError::Wrong)?.text;
+    let diagnostics = Diagnostics::default();
+    let table = parse(&text, usize::MAX, &diagnostics);
+    let mut target = fabric.clone();
+    for mut section in named(table.get_ref(), "port", &diagnostics) {
+        let read = policy(&mut section);
+        section.finish(|_| None);
+        target.ports.iter_mut().filter(|port| port.name == name).for_each(|port| port.policy = read.clone());
+    }
+    if !diagnostics.has_errors() {
+        check(&target, &diagnostics);
+    }
+    match diagnostics.has_errors() {
+        true => Err(SetError::Wrong(diagnostics.into_messages("port.a"))),
+        false => Ok(target),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{Host, read};
+    use serde_json::json;
+
+    const FABRIC: &str = "[switch.s]\n[port.a]\nkind='null'\nswitch='s'\ntrunks=[10, '20-29']\nnative=1\n\
+        [port.b]\nkind='null'\nswitch='s'\n[port.p]\nkind='null'\n[port.q]\nkind='null'\n\
+        [patch.x]\nports=['p','q']\n";
+
+    fn fabric() -> Fabric {
+        let host = Host { cores: vec![0], base: None, run: None, find: None, kinds: &[] };
+        read("f", FABRIC, &host).unwrap()
+    }
+
+    fn set(name: &str, changes: Value) -> Result<BTreeMap<String, String>, String> {
+        let Value::Object(changes) = changes else { unreachable!() };
+        match with_port_keys(name, changes, &fabric()) {
+            Ok(target) => Ok(texts(&target.port(name).unwrap().policy)),
+            Err(SetError::Unknown(error)) => Err(error.to_string()),
+            Err(SetError::Wrong(wrong)) => Err(wrong),
+        }
+    }
+
+    #[test]
+    fn values_change_and_those_that_contradict_them_go() {
+        let texts = |list: &[(&str, &str)]| {
+            Ok(list.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
+        };
+        assert_eq!(set("a", json!({})), texts(&[("native", "1"), ("trunks", "10,20-29")]));
+        assert_eq!(set("a", json!({ "tag": 7 })), texts(&[("tag", "7")]));
+        assert_eq!(set("a", json!({ "trunks": null, "isolated": true })), texts(&[("isolated", "true")]));
+        assert_eq!(set("a", json!({ "trunks": "5" })), texts(&[("native", "1"), ("trunks", "5")]));
+        assert_eq!(set("b", json!({ "trunks": [5, "7-9"] })), texts(&[("trunks", "5,7-9")]));
+        assert_eq!(set("b", json!({ "isolated": false })), texts(&[]));
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        let wrong = |name: &str, changes: Value| set(name, changes).unwrap_err();
+        assert!(wrong("x", json!({ "tag": 1 })).starts_with("there is no port \"x\"; "));
+        assert_eq!(wrong("b", json!({ "tagg": 1 })), "a port has no setting `tagg`; did you mean `tag`?");
+        assert!(wrong("b", json!({ "socket": "x" })).contains("`socket`; tag, "));
+        for tag in [json!(0), json!(4095), json!(-1), json!("x"), json!(1.5), json!([1])] {
+            assert!(wrong("b", json!({ "tag": tag })).starts_with("/tag: "), "{tag}");
+        }
+        for trunks in
+            [json!([]), json!("9-3"), json!(4095), json!([0]), json!("1,,2"), json!([[1]]), json!({})]
+        {
+            assert!(wrong("b", json!({ "trunks": trunks })).starts_with("/trunks: "), "{trunks}");
+        }
+        assert!(wrong("b", json!({ "native": 1 })).starts_with("/native: "));
+        assert!(wrong("b", json!({ "tag": 1, "trunks": 2 })).starts_with("/tag: "));
+        assert!(wrong("b", json!({ "isolated": 1 })).starts_with("/isolated: "));
+        assert!(wrong("p", json!({ "tag": 1 })).contains("port p has `tag`, but is not on a switch itself"));
+    }
+}

@@ -1,0 +1,490 @@
+//! Policy on ports: which frames a switch lets pass, in which VLANs they are, and their tags where they leave.
+//!
+//! Only switches that have a port with policy come here. A frame's VLAN is kept beside it while it is looked up, so
+//! that a frame between two ports of one kind is not rewritten. For any other destination its tag is inserted, changed
+//! or removed in the copy of its head.
+
+use super::Source;
+use crate::policy::{PortPolicy, VlanRules};
+use crate::topology::{Port, Switch, Topology};
+use arrayvec::ArrayVec;
+use ringway_frame::{BURST, Burst, HEAD, Storage, add};
+use ringway_switch::{FrameVlans, ISOLATED, Learned, NO_PORT, NOWHERE, PortId, Verdicts, WRONG_VLAN, vlan};
+
+/// Length of the headers of a frame with one tag: the EtherType behind it is in its last two bytes.
+const TAGGED: u32 = 18;
+/// EtherType of a tag.
+const TAG: [u8; 2] = [0x81, 0];
+
+/// Frames by number.
+pub(super) type Frames = ArrayVec<u16, BURST>;
+
+/// What becomes of a frame's tag at a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retag {
+    /// It is as it was.
+    Keep,
+    /// A tag of this VLAN is inserted.
+    Insert(u16),
+    /// The tag, which has a priority only, gets this VLAN.
+    Set(u16),
+    /// The tag is removed.
+    Remove,
+}
+
+/// A worker's state for policy, of one burst.
+pub(super) struct Policing {
+    /// The VLAN of each frame.
+    vlans: [u16; BURST],
+    /// Frames that may not enter, as a mask.
+    refused: u64,
+    /// Bytes that were added to each frame, or removed.
+    grown: [i8; BURST],
+}
+
+impl Default for Policing {
+    fn default() -> Policing {
+        Policing { vlans: [0; BURST], refused: 0, grown: [0; BURST] }
+    }
+}
+
+impl Policing {
+    /// The VLAN of a frame.
+    pub(super) fn vlan(&self, frame: usize) -> u16 {
+        self.vlans.get(frame).copied().unwrap_or(0)
+    }
+
+    /// The bytes of the first `count` frames as they arrived, if they are so many now.
+    pub(super) fn arrived(&self, bytes: u64, count: usize) -> u64 {
+        let grown = self.grown.iter().take(count).map(|grown| i64::from(*grown));
+        bytes.wrapping_sub_signed(grown.sum())
+    }
+
+    /// Decides which frames may enter, and their VLANs.
+    fn admit(&mut self, port: &Port, burst: &Burst<'_>, verdicts: &mut Verdicts) {
+        (self.refused, self.grown) = (0, [0; BURST]);
+        let rules = vlan_rules(port);
+        for frame in 0..burst.len() {
+            let (head, len) = (burst.head(frame), burst.meta(frame).len);
+            let admitted = match rules {
+                None => Some(vlan(head).unwrap_or(0)),
+                Some(rules) => arriving(rules, head, len),
+            };
+            self.vlans[frame] = admitted.unwrap_or(0);
+            if admitted.is_none() {
+                self.refused |= 1 << frame;
+                verdicts[frame] = WRONG_VLAN;
+            }
+        }
+    }
+
+    fn of_frames(&self) -> FrameVlans<'_> {
+        FrameVlans { vlans: &self.vlans, refused: self.refused }
+    }
+
+    /// Looks up the destinations of the frames that may enter, and rewrites those that go to one port. The verdicts say
+    /// why others don't pass.
+    pub(super) fn look_up(
+        &mut self,
+        (topology, switch): (&Topology, &Switch),
+        port: &Port,
+        source: &Source,
+        burst: &mut Burst<'_>,
+        (now, verdicts): (u64, &mut Verdicts),
+    ) -> &Policing {
+        self.admit(port, burst, verdicts);
+        let moved = switch.lookup.lookup_in(burst, (source.port, now), &self.of_frames(), verdicts);
+        if moved > 0 {
+            add(&source.counters.moved, moved.into());
+        }
+        for frame in 0..burst.len() {
+            self.leave(topology, port, burst, (frame, verdicts));
+        }
+        self
+    }
+
+    /// As `look_up`, of one frame that is traced.
+    pub(super) fn preview(
+        &mut self,
+        switch: &Switch,
+        (port, from): (&Port, PortId),
+        burst: &Burst<'_>,
+        (now, verdicts): (u64, &mut Verdicts),
+    ) -> Option<Learned> {
+        self.admit(port, burst, verdicts);
+        switch.lookup.preview_in(burst, (from, now), &self.of_frames(), verdicts)
+    }
+
+    /// Whether a frame may not enter.
+    pub(super) fn is_refused(&self, frame: usize) -> bool {
+        self.refused >> frame & 1 != 0
+    }
+
+    /// Rewrites a frame for its only destination, or says why it does not pass. Returns what became of its tag.
+    pub(super) fn leave(
+        &mut self,
+        topology: &Topology,
+        port: &Port,
+        burst: &mut Burst<'_>,
+        (frame, verdicts): (usize, &mut Verdicts),
+    ) -> Retag {
+        let verdict = verdicts[frame];
+        let to = if verdict < NO_PORT { topology.port(verdict) } else { None };
+        let Some(to) = to else { return Retag::Keep };
+        match self.passes(port, to, burst, frame) {
+            Err(refusal) => verdicts[frame] = refusal,
+            Ok(Retag::Keep) => {}
+            Ok(retag) => match rewrite(burst, frame, retag) {
+                Some(grown) => {
+                    self.grown[frame] = grown;
+                    return retag;
+                }
+                // It is shorter than the headers that it seems to have.
+                None => verdicts[frame] = NOWHERE,
+            },
+        }
+        Retag::Keep
+    }
+
+    /// What becomes of a frame's tag on the way to a port, or why it does not pass.
+    fn passes(&self, from: &Port, to: &Port, burst: &Burst<'_>, frame: usize) -> Result<Retag, PortId> {
+        if is_isolated(from) && is_isolated(to) {
+            return Err(ISOLATED);
+        }
+        let len = burst.meta(frame).len;
+        leaving(vlan_rules(to), self.vlan(frame), burst.head(frame), len).ok_or(WRONG_VLAN)
+    }
+
+    /// The frames of `frames` that pass to a port to which they are flooded, and whether any tag changes there.
+    pub(super) fn flooded(
+        &self,
+        from: &Port,
+        to: &Port,
+        burst: &Burst<'_>,
+        frames: &[u16],
+    ) -> (Frames, ArrayVec<Retag, BURST>, bool) {
+        let (mut passing, mut tags, mut changes) = (Frames::new(), ArrayVec::new(), false);
+        for &frame in frames.iter().take(BURST) {
+            if let Ok(retag) = self.passes(from, to, burst, usize::from(frame)) {
+                changes |= retag != Retag::Keep;
+                passing.push(frame);
+                tags.push(retag);
+            }
+        }
+        (passing, tags, changes)
+    }
+
+    /// Whether a flooded frame passes to any port of the switch but its own.
+    pub(super) fn reaches_any(
+        &self,
+        topology: &Topology,
+        (from, own): (&Port, PortId),
+        members: &[PortId],
+        burst: &Burst<'_>,
+        frame: usize,
+    ) -> bool {
+        let mut ports =
+            members.iter().filter(|member| **member != own).filter_map(|member| topology.port(*member));
+        ports.any(|to| self.passes(from, to, burst, frame).is_ok())
+    }
+}
+
+/// Copies of frames, rewritten for one of the ports to which they are flooded. Only their heads are copied.
+pub(super) fn rewritten<'s>(
+    storage: &'s mut Storage,
+    burst: &Burst<'s>,
+    frames: &[u16],
+    tags: &[Retag],
+) -> Burst<'s> {
+    let mut copies = Burst::begin(storage);
+    for (number, (frame, retag)) in frames.iter().zip(tags).enumerate() {
+        if copies.push_from(burst, usize::from(*frame)).is_err() {
+            break;
+        }
+        // Frames that can't be rewritten did not pass.
+        rewrite(&mut copies, number, *retag);
+    }
+    copies
+}
+
+/// Changes the tag of a frame; returns by how many bytes it grew.
+fn rewrite(burst: &mut Burst<'_>, frame: usize, retag: Retag) -> Option<i8> {
+    match retag {
+        Retag::Keep => Some(0),
+        Retag::Insert(vlan) => {
+            let [high, low] = vlan.to_be_bytes();
+            burst.insert_tag(frame, [TAG[0], TAG[1], high, low]).ok().map(|()| 4)
+        }
+        Retag::Set(vlan) => {
+            let [high, low] = vlan.to_be_bytes();
+            let head = burst.head_mut(frame)?;
+            (head[14], head[15]) = (head[14] & 0xf0 | high, low);
+            Some(0)
+        }
+        Retag::Remove => burst.remove_tag(frame).ok().map(|()| -4),
+    }
+}
+
+fn vlan_rules(port: &Port) -> Option<&VlanRules> {
+    port.policy.as_ref().and_then(|policy| policy.vlans.as_ref())
+}
+
+fn is_isolated(port: &Port) -> bool {
+    port.policy.as_deref().is_some_and(|policy: &PortPolicy| policy.is_isolated)
+}
+
+/// Whether another tag follows the first one.
+fn has_second_tag(head: &[u8; HEAD]) -> bool {
+    matches!([head[16], head[17]], TAG | [0x88, 0xa8])
+}
+
+/// The VLAN of a frame that arrives at a port with VLANs, if it passes.
+///
+/// Attack: VLAN hopping. A tag with the number 0 before another tag would be removed where the frame leaves without a
+/// tag, and the next switch would take the other tag for the frame's VLAN.
+fn arriving(rules: &VlanRules, head: &[u8; HEAD], len: u32) -> Option<u16> {
+    let tag = vlan(head);
+    if tag.is_some() && (len < TAGGED || tag == Some(0) && has_second_tag(head)) {
+        return None;
+    }
+    rules.arriving(tag)
+}
+
+/// What becomes of the tag of a frame of a VLAN where it leaves by a port with these rules, if it passes.
+fn leaving(rules: Option<&VlanRules>, of_frame: u16, head: &[u8; HEAD], len: u32) -> Option<Retag> {
+    let retag = retag(rules, of_frame, head)?;
+    // A frame that ends within its tag is passed as it is, or not at all.
+    let is_whole = len >= TAGGED || !matches!(retag, Retag::Set(_) | Retag::Remove);
+    is_whole.then_some(retag)
+}
+
+fn retag(rules: Option<&VlanRules>, of_frame: u16, head: &[u8; HEAD]) -> Option<Retag> {
+    let tag = vlan(head);
+    let Some(rules) = rules else {
+        // All VLANs leave with tags, and frames without one as they are.
+        return Some(match tag {
+            _ if of_frame == 0 => Retag::Keep,
+            None => Retag::Insert(of_frame),
+            Some(0) => Retag::Set(of_frame),
+            Some(_) => Retag::Keep,
+        });
+    };
+    if !rules.carries(of_frame) {
+        return None;
+    }
+    match (tag, rules.is_untagged(of_frame)) {
+        (None, true) => Some(Retag::Keep),
+        (None, false) => Some(Retag::Insert(of_frame)),
+        (Some(0), false) => Some(Retag::Set(of_frame)),
+        (Some(_), false) => Some(Retag::Keep),
+        // Attack: VLAN hopping, as above, by two tags of which the first is that of a VLAN that leaves without tags.
+        (Some(_), true) => (!has_second_tag(head)).then_some(Retag::Remove),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Served;
+    use super::super::tests::{Bench, frame};
+    use proptest::prelude::*;
+    use ringway_frame::Reason;
+    use ringway_spec::{Policy, Vlans};
+
+    fn access(vlan: u16) -> Policy {
+        Policy { vlans: Some(Vlans::Access(vlan)), ..Policy::default() }
+    }
+
+    fn trunk(carried: &[u16], native: Option<u16>) -> Policy {
+        let carried = carried.iter().map(|vlan| (*vlan, *vlan)).collect();
+        Policy { vlans: Some(Vlans::Trunk { carried, native }), ..Policy::default() }
+    }
+
+    fn isolated() -> Policy {
+        Policy { isolated: true, ..Policy::default() }
+    }
+
+    /// A frame with tags: EtherType and number of each.
+    fn tagged(to: u8, from: u8, tags: &[(u16, u16)], len: usize) -> &'static [u8] {
+        let plain = frame(to, from, len);
+        let tags = tags.iter().flat_map(|(kind, vlan)| [kind.to_be_bytes(), vlan.to_be_bytes()]).flatten();
+        let tagged: Vec<u8> = plain[..12].iter().copied().chain(tags).chain(plain[12..].to_vec()).collect();
+        Box::leak(tagged.into_boxed_slice())
+    }
+
+    /// What the ports get of a frame, and why it is dropped.
+    fn send(bench: &mut Bench, port: usize, bytes: &'static [u8]) -> (Vec<Vec<Vec<u8>>>, Vec<Reason>) {
+        let before = bench.all_counters();
+        bench.send(port, &[bytes]);
+        assert_eq!(bench.serve(port), Served::Moved(1));
+        let drops = bench.drops_since(&before).into_iter().map(|(_, reason)| reason).collect();
+        (bench.ports().map(|port| bench.got(port)).collect(), drops)
+    }
+
+    /// The ports that get a frame, and in which form.
+    fn got(bench: &mut Bench, port: usize, bytes: &'static [u8]) -> Vec<(usize, Vec<u8>)> {
+        let (got, _) = send(bench, port, bytes);
+        got.into_iter()
+            .enumerate()
+            .flat_map(|(port, frames)| frames.into_iter().map(move |f| (port, f)))
+            .collect()
+    }
+
+    fn dropped(bench: &mut Bench, port: usize, bytes: &'static [u8]) -> Vec<Reason> {
+        let (got, drops) = send(bench, port, bytes);
+        assert!(got.iter().all(Vec::is_empty), "{got:x?}");
+        drops
+    }
+
+    const Q: u16 = 0x8100;
+    const AD: u16 = 0x88a8;
+
+    #[test]
+    fn access_ports_of_a_vlan_and_trunks_get_its_frames_in_their_forms() {
+        let mut bench = Bench::new(5);
+        // Two VLANs, a trunk of both, and a port without policy.
+        bench.set_policies(&[access(10), access(10), access(20), trunk(&[10, 20], None), Policy::default()]);
+        for len in [14, 60, 61, 64, 1514] {
+            let (plain, with_tag) = (frame(0xff, 0, len), tagged(0xff, 0, &[(Q, 10)], len));
+            let expected = [(1, plain.to_vec()), (3, with_tag.to_vec()), (4, with_tag.to_vec())];
+            assert_eq!(got(&mut bench, 0, plain), expected, "{len}");
+            // From the trunk to one port, whose tag is removed.
+            let back = tagged(0, 3, &[(Q, 10)], len);
+            assert_eq!(got(&mut bench, 3, back), [(0, frame(0, 3, len).to_vec())]);
+            let on = got(&mut bench, 0, frame(3, 0, len));
+            assert_eq!(on, [(3, tagged(3, 0, &[(Q, 10)], len).to_vec())]);
+            // A frame with a priority only leaves without its tag, or with the VLAN in it.
+            let priority = tagged(3, 0, &[(Q, 0xa000)], len);
+            assert_eq!(got(&mut bench, 0, priority), [(3, tagged(3, 0, &[(Q, 0xa00a)], len).to_vec())]);
+        }
+        assert_eq!(got(&mut bench, 2, frame(0xff, 2, 60)).len(), 2, "VLAN 20");
+        let mut bench = Bench::new(2);
+        bench.set_policies(&[access(10), access(10)]);
+        let priority = tagged(0xff, 0, &[(Q, 0xa000)], 60);
+        assert_eq!(got(&mut bench, 0, priority), [(1, frame(0xff, 0, 60).to_vec())]);
+    }
+
+    #[test]
+    fn a_native_vlan_has_no_tag_on_its_trunk() {
+        let mut bench = Bench::new(3);
+        bench.set_policies(&[trunk(&[10], Some(1)), access(1), access(10)]);
+        assert_eq!(got(&mut bench, 0, frame(0xff, 0, 60)), [(1, frame(0xff, 0, 60).to_vec())]);
+        assert_eq!(got(&mut bench, 0, tagged(0xff, 0, &[(Q, 1)], 60)), [(1, frame(0xff, 0, 60).to_vec())]);
+        assert_eq!(got(&mut bench, 1, frame(0xff, 1, 60)), [(0, frame(0xff, 1, 60).to_vec())]);
+        let tag = [(Q, 10)];
+        assert_eq!(got(&mut bench, 2, frame(0xff, 2, 60)), [(0, tagged(0xff, 2, &tag, 60).to_vec())]);
+    }
+
+    #[test]
+    fn frames_of_other_vlans_are_dropped_and_teach_nothing() {
+        let mut bench = Bench::new(3);
+        bench.set_policies(&[access(10), trunk(&[10, 20], None), access(20)]);
+        let own_and_others = [(Q, 10), (Q, 20), (Q, 4095), (AD, 20), (AD, 10), (Q, 0x1000 | 20)];
+        for tag in own_and_others {
+            assert_eq!(dropped(&mut bench, 0, tagged(0xff, 9, &[tag], 60)), [Reason::WrongVlan], "{tag:x?}");
+        }
+        for frame in [frame(0xff, 9, 60), tagged(0xff, 9, &[(Q, 30)], 60), tagged(0xff, 9, &[(Q, 4095)], 60)]
+        {
+            assert_eq!(dropped(&mut bench, 1, frame), [Reason::WrongVlan]);
+        }
+        assert_eq!(bench.known(), 0);
+        // A station that is known in VLAN 10 only is not reached from VLAN 20.
+        got(&mut bench, 0, frame(0xff, 0, 60));
+        assert_eq!(got(&mut bench, 2, frame(0, 2, 60)), [(1, tagged(0, 2, &[(Q, 20)], 60).to_vec())]);
+    }
+
+    /// Attack: VLAN hopping by a second tag, which would be the first one where the frame leaves.
+    #[test]
+    fn a_second_tag_never_becomes_the_first() {
+        let mut bench = Bench::new(4);
+        bench.set_policies(&[access(1), trunk(&[20], Some(1)), trunk(&[1, 20], None), access(1)]);
+        bench.teach_vlans();
+        for inner in [(Q, 20), (AD, 20)] {
+            for outer in [(Q, 0), (AD, 0), (Q, 1), (AD, 1), (Q, 20)] {
+                for to in [0xff, 1, 3] {
+                    let reasons = dropped(&mut bench, 0, tagged(to, 0, &[outer, inner], 60));
+                    assert_eq!(reasons, [Reason::WrongVlan], "{outer:x?}");
+                }
+            }
+            // From a trunk such a frame passes to trunks that leave the first tag where it is.
+            let double = tagged(0xff, 2, &[(Q, 1), inner], 60);
+            assert_eq!(dropped(&mut bench, 2, double), [Reason::NoPort]);
+            let double = tagged(3, 2, &[(Q, 1), inner], 60);
+            assert_eq!(dropped(&mut bench, 2, double), [Reason::WrongVlan]);
+            let double = tagged(0xff, 2, &[(Q, 20), inner], 60);
+            assert_eq!(got(&mut bench, 2, double), [(1, double.to_vec())]);
+        }
+    }
+
+    #[test]
+    fn a_frame_that_ends_within_its_tag_does_not_pass() {
+        let mut bench = Bench::new(3);
+        bench.set_policies(&[access(10), trunk(&[10], None), Policy::default()]);
+        for len in 14..18 {
+            let frame: &'static [u8] = &tagged(0xff, 9, &[(Q, 10)], 60)[..len];
+            assert_eq!(dropped(&mut bench, 1, frame), [Reason::WrongVlan]);
+            assert_eq!(dropped(&mut bench, 0, frame), [Reason::WrongVlan]);
+            // VLAN 10 or 0, by what is there of the tag; it passes at most as it is.
+            let forms = got(&mut bench, 2, frame);
+            assert!(forms.iter().all(|(_, form)| form == frame), "{forms:x?}");
+        }
+        for len in 0..14 {
+            assert_eq!(dropped(&mut bench, 0, frame(1, 9, len)), [Reason::Short]);
+        }
+    }
+
+    #[test]
+    fn isolated_ports_reach_only_those_that_are_not() {
+        let mut bench = Bench::new(3);
+        bench.set_policies(&[isolated(), isolated(), Policy::default()]);
+        let (plain, back) = (frame(0xff, 0, 60), frame(0xff, 2, 60));
+        assert_eq!(got(&mut bench, 0, plain), [(2, plain.to_vec())]);
+        assert_eq!(got(&mut bench, 1, frame(0xff, 1, 60)).len(), 1);
+        assert_eq!(got(&mut bench, 2, back), [(0, back.to_vec()), (1, back.to_vec())]);
+        assert_eq!(dropped(&mut bench, 0, frame(1, 0, 60)), [Reason::Isolated]);
+        assert_eq!(got(&mut bench, 0, frame(2, 0, 60)).len(), 1);
+        bench.set_policies(&[isolated(), isolated(), isolated()]);
+        assert_eq!(dropped(&mut bench, 0, plain), [Reason::NoPort]);
+        bench.set_policies(&[Policy::default(), isolated(), isolated()]);
+        assert_eq!(got(&mut bench, 0, frame(1, 0, 60)).len(), 1, "the policy changed");
+    }
+
+    proptest! {
+        #[test]
+        fn each_frame_of_a_burst_has_its_vlan_and_its_bytes_are_counted_as_sent(
+            frames in prop::collection::vec((0u8..5, prop_oneof![Just(10u16), Just(20)], 14usize..90), 1..80),
+        ) {
+            let mut bench = Bench::new(5);
+            let ports = [trunk(&[10, 20], None), access(10), access(20), trunk(&[10], Some(20)), access(10)];
+            bench.set_policies(&ports);
+            bench.teach_vlans();
+            let before = bench.all_counters();
+            let bytes = |bench: &Bench| {
+                bench.counters(0).tx_bytes.load(std::sync::atomic::Ordering::Relaxed)
+            };
+            let sent_before = bytes(&bench);
+            let sent: Vec<_> =
+                frames.iter().map(|(to, vlan, len)| tagged(*to, 0, &[(Q, *vlan)], *len)).collect();
+            bench.send(0, &sent);
+            while bench.serve(0) != Served::Idle {}
+            prop_assert_eq!(bytes(&bench) - sent_before, sent.iter().map(|f| f.len() as u64).sum::<u64>());
+            for port in 1..5usize {
+                let expected = frames.iter().filter(|(to, vlan, _)| {
+                    // Stations are known in one VLAN, and flooded in the other; the sender's own in both.
+                    let carried: &[u16] = [&[10, 20][..], &[10], &[20], &[10, 20], &[10]][port];
+                    let known = [10, 10, 20, 20, 10][usize::from(*to)];
+                    let is_there = known != *vlan || usize::from(*to) == port;
+                    *to != 0 && is_there && carried.contains(vlan)
+                });
+                let expected: Vec<Vec<u8>> = expected
+                    .map(|(to, vlan, len)| match (port, vlan) {
+                        (3, 10) => tagged(*to, 0, &[(Q, 10)], *len).to_vec(),
+                        _ => frame(*to, 0, *len).to_vec(),
+                    })
+                    .collect();
+                prop_assert_eq!(bench.got(port), expected, "port {}", port);
+            }
+            let hairpins = bench.drops_since(&before).iter().filter(|(_, r)| *r == Reason::Hairpin).count();
+            prop_assert_eq!(hairpins, frames.iter().filter(|(to, ..)| *to == 0).count());
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Policy on the ports of a switch, in the form in which workers read it.
+
+use ringway_spec::{Policy, Vlans};
+use std::sync::Arc;
+
+/// The policy on a port.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PortPolicy {
+    /// Its VLANs, if it has some.
+    pub vlans: Option<VlanRules>,
+    /// Whether no frames pass between it and other isolated ports.
+    pub is_isolated: bool,
+}
+
+impl PortPolicy {
+    /// What a description says, if it says anything.
+    pub fn of(policy: &Policy) -> Option<Arc<PortPolicy>> {
+        let Policy { vlans, isolated } = policy;
+        let rules = PortPolicy { vlans: vlans.as_ref().map(VlanRules::of), is_isolated: *isolated };
+        (!policy.is_empty()).then(|| Arc::new(rules))
+    }
+}
+
+/// The VLANs of a port.
+#[derive(Debug, PartialEq, Eq)]
+pub struct VlanRules {
+    /// A bit for each VLAN that passes.
+    carried: [u64; Vlans::COUNT as usize / 64],
+    /// The VLAN of frames without tags.
+    untagged: Option<u16>,
+    /// Whether only frames without tags pass.
+    is_access: bool,
+}
+
+impl VlanRules {
+    /// The rules of a description.
+    pub fn of(vlans: &Vlans) -> VlanRules {
+        let (ranges, untagged) = match vlans {
+            Vlans::Access(vlan) => (&[][..], Some(*vlan)),
+            Vlans::Trunk { carried, native } => (&carried[..], *native),
+        };
+        let own = untagged.map(|vlan| (vlan, vlan));
+        let mut carried = [0; Vlans::COUNT as usize / 64];
+        for vlan in ranges.iter().copied().chain(own).flat_map(|(first, last)| first..=last) {
+            if let Some(word) = carried.get_mut(usize::from(vlan / 64)) {
+                *word |= 1 << (vlan % 64);
+            }
+        }
+        VlanRules { carried, untagged, is_access: matches!(vlans, Vlans::Access(_)) }
+    }
+
+    /// Whether frames of a VLAN pass.
+    #[inline]
+    pub fn carries(&self, vlan: u16) -> bool {
+        self.carried.get(usize::from(vlan / 64)).is_some_and(|word| word >> (vlan % 64) & 1 != 0)
+    }
+
+    /// Whether frames of a VLAN leave without a tag.
+    #[inline]
+    pub fn is_untagged(&self, vlan: u16) -> bool {
+        self.untagged == Some(vlan)
+    }
+
+    /// The VLAN of a frame that arrives with this number in its first tag, if it passes. 0 is a tag that has a priority
+    /// only.
+    #[inline]
+    pub fn arriving(&self, tag: Option<u16>) -> Option<u16> {
+        match tag {
+            None | Some(0) => self.untagged,
+            Some(vlan) => (!self.is_access && self.carries(vlan)).then_some(vlan),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_without_policy_has_no_rules() {
+        assert!(PortPolicy::of(&Policy::default()).is_none());
+        let isolated = PortPolicy::of(&Policy { isolated: true, ..Policy::default() });
+        assert!(isolated.is_some_and(|policy| policy.is_isolated && policy.vlans.is_none()));
+    }
+
+    #[test]
+    fn an_access_port_has_frames_without_tags_only() {
+        let access = VlanRules::of(&Vlans::Access(10));
+        let arriving = [None, Some(0), Some(10), Some(11), Some(4095)].map(|tag| access.arriving(tag));
+        assert_eq!(arriving, [Some(10), Some(10), None, None, None]);
+        assert!(access.carries(10) && access.is_untagged(10) && !access.carries(0) && !access.carries(11));
+    }
+
+    #[test]
+    fn a_trunk_has_its_vlans_and_its_native_one() {
+        let carried = vec![(10, 10), (64, 130), (4094, 4094)];
+        let trunk = VlanRules::of(&Vlans::Trunk { carried: carried.clone(), native: None });
+        let passing: Vec<u16> = (0..5000).filter(|vlan| trunk.arriving(Some(*vlan)).is_some()).collect();
+        let expected: Vec<u16> = carried.iter().flat_map(|(first, last)| *first..=*last).collect();
+        assert_eq!((passing, trunk.arriving(None), trunk.arriving(Some(0))), (expected, None, None));
+        let native = VlanRules::of(&Vlans::Trunk { carried: vec![(10, 10)], native: Some(1) });
+        assert_eq!(
+            [None, Some(0), Some(1), Some(10)].map(|tag| native.arriving(tag)),
+            [Some(1), Some(1), Some(1), Some(10)]
+        );
+        assert!(native.is_untagged(1) && !native.is_untagged(10));
+    }
+}
