@@ -12,7 +12,7 @@ mod machine;
 mod report;
 
 use entry::{Better, Entry, Slices};
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Engine, EngineError, Object};
 use ringway_place::object::{Vm, VmStatus};
 use ringway_place::policy::{FilterUse, Policy, WeightUse, built_in};
@@ -175,8 +175,13 @@ fn lab(store: Arc<dyn Store>, count: usize, each: usize, waiting: usize) -> Resu
     engine_with(store, objects)
 }
 
-fn ask(index: usize) -> Ask {
-    Ask { vms: vec![format!("new-{index}")], seed: index as u64, now: 1, ..Ask::default() }
+fn ask(index: usize) -> PlacementRequest {
+    PlacementRequest {
+        vms: vec![format!("new-{index}")],
+        seed: index as u64,
+        now: 1,
+        ..PlacementRequest::default()
+    }
 }
 
 fn release(engine: &Engine, count: usize) -> Result<(), EngineError> {
@@ -296,7 +301,8 @@ fn asked(folder: &Path, path: &Path, slice: usize, rounds: usize) -> Result<Slic
         let begin = Instant::now();
         let mut last = 0;
         for index in 0..slice {
-            let (decision, revision) = engine.begin(Ask { policy: Some("plugin".into()), ..ask(index) })?;
+            let (decision, revision) =
+                engine.begin(PlacementRequest { policy: Some("plugin".into()), ..ask(index) })?;
             if let Some(error) = decision.choices.iter().flat_map(|choice| &choice.errors).next() {
                 return Err(error.clone().into());
             }

@@ -1,14 +1,14 @@
 //! `ringway chain`: chains of functions between two ports.
 
 use crate::arguments::{ChainCommand, Target};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::CHAIN;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::ChainView;
 
 /// Runs `ringway chain`.
-pub fn chain(target: &Target, json: bool, command: ChainCommand) -> Result<(), Fail> {
+pub fn chain(target: &Target, json: bool, command: ChainCommand) -> Result<(), CommandError> {
     match command {
         ChainCommand::List => show::list(&CHAIN, target, json, table),
         ChainCommand::Show { name } => show::show(&CHAIN, target, json, &name),

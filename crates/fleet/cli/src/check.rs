@@ -1,7 +1,7 @@
 //! `ringway check`.
 
 use crate::arguments::Target;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::input;
 use crate::text;
 use ringway_control::api::ProblemView;
@@ -21,7 +21,7 @@ pub fn host() -> Host {
 }
 
 /// Reads and checks a fabric file; returns its text as well.
-pub fn load(target: &Target, file: &Path) -> Result<(Fabric, String), Fail> {
+pub fn load(target: &Target, file: &Path) -> Result<(Fabric, String), CommandError> {
     let text = input::text(file, LARGEST, "a fabric file")?;
     let folder = file.parent().unwrap_or(Path::new(""));
     let outside = Outside::of_this_host(folder, &crate::function::check);
@@ -36,12 +36,12 @@ pub fn load(target: &Target, file: &Path) -> Result<(Fabric, String), Fail> {
 }
 
 /// Prints all errors of a file.
-pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), Fail> {
+pub fn check(target: &Target, json: bool, file: &Path) -> Result<(), CommandError> {
     let result = load(target, file);
     if json {
         let problems: Vec<ProblemView> = match &result {
             Ok(_) => Vec::new(),
-            Err(Fail::File(problems)) => ProblemView::list(problems),
+            Err(CommandError::File(problems)) => ProblemView::list(problems),
             Err(_) => return result.map(drop),
         };
         text::json(&problems);

@@ -1,5 +1,5 @@
 //! `ringway click`, and the program under the name `click`.
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_click_driver::click::{self, Terminal};
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,9 +16,9 @@ pub fn called_so() -> Option<ExitCode> {
 }
 
 /// Runs Click's driver, which prints its own errors, with columns and proposals.
-pub fn run(arguments: &[String]) -> Result<(), Fail> {
+pub fn run(arguments: &[String]) -> Result<(), CommandError> {
     match click::run_explaining(arguments, Terminal) {
         0 => Ok(()),
-        status => Err(Fail::Status(status)),
+        status => Err(CommandError::Status(status)),
     }
 }

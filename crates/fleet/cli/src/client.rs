@@ -1,7 +1,7 @@
 //! The control API's client.
 
 use crate::arguments::Target;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
@@ -32,37 +32,40 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Client {
     /// Connects to the fabric that `target` selects.
-    pub fn connect(target: &Target) -> Result<Client, Fail> {
+    pub fn connect(target: &Target) -> Result<Client, CommandError> {
         Client::to(target.find()?)
     }
 
     /// Connects to a control socket.
-    pub fn to(socket: PathBuf) -> Result<Client, Fail> {
+    pub fn to(socket: PathBuf) -> Result<Client, CommandError> {
         let kind = std::fs::metadata(&socket).map(|seen| seen.file_type());
         if let Ok(kind) = kind
             && !kind.is_socket()
         {
             let place = socket.display();
-            return Err(Fail::Failed(match kind.is_dir() {
+            return Err(CommandError::Failed(match kind.is_dir() {
                 true => format!("{place} is a folder; name the socket in it: {place}/api.sock"),
                 false => format!("{place} is no socket; name api.sock of a run directory"),
             }));
         }
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fail::because)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(CommandError::because)?;
         let sender = runtime.block_on(async {
             let stream = connected(&socket).await.map_err(|error| {
                 let what = format!("no fabric answers on {}: {error}", socket.display());
                 match error.kind() {
                     std::io::ErrorKind::PermissionDenied => {
-                        Fail::Failed(format!("{what}; it is another user's: be that user or root"))
+                        CommandError::Failed(format!("{what}; it is another user's: be that user or root"))
                     }
-                    _ => Fail::NotUp(format!("{what}; `ringway up FILE` starts one")),
+                    _ => CommandError::NotUp(format!("{what}; `ringway up FILE` starts one")),
                 }
             })?;
-            let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(Fail::because)?;
+            let (sender, connection) =
+                handshake(TokioIo::new(stream)).await.map_err(CommandError::because)?;
             tokio::spawn(connection);
-            Ok::<_, Fail>(sender)
+            Ok::<_, CommandError>(sender)
         })?;
         Ok(Client { runtime, sender, socket, limit: ANSWER_TIMEOUT })
     }
@@ -72,14 +75,14 @@ impl Client {
         self.limit = ANSWER_TIMEOUT + Duration::try_from_secs_f64(seconds).unwrap_or_default();
     }
 
-    fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fail> {
+    fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, CommandError> {
         let request = Request::builder()
             .method(method)
             .uri(path)
             .header("host", "ringway")
             .header("content-type", "application/json")
             .body(Full::new(body))
-            .map_err(Fail::because)?;
+            .map_err(CommandError::because)?;
         let Client { runtime, sender, socket, limit } = self;
         let asks = *request.method() == Method::GET;
         let mut exchange = pin!(async {
@@ -105,22 +108,24 @@ impl Client {
         }
         let error_body = error_of(status, &body);
         Err(match status {
-            StatusCode::NOT_FOUND => Fail::Unknown(error_body.error),
-            StatusCode::GATEWAY_TIMEOUT => Fail::Late(error_body.error),
-            _ => Fail::Failed(error_body.error),
+            StatusCode::NOT_FOUND => CommandError::Unknown(error_body.error),
+            StatusCode::GATEWAY_TIMEOUT => CommandError::Late(error_body.error),
+            _ => CommandError::Failed(error_body.error),
         })
     }
 
     /// GET `path`.
-    pub fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, Fail> {
+    pub fn get<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CommandError> {
         let body = self.send(Method::GET, path, Bytes::new())?;
-        serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+        serde_json::from_slice(&body)
+            .map_err(|error| CommandError::Failed(format!("the fabric's answer: {error}")))
     }
 
     /// GET `path`, as text.
-    pub fn text(&mut self, path: &str) -> Result<String, Fail> {
+    pub fn text(&mut self, path: &str) -> Result<String, CommandError> {
         let body = self.send(Method::GET, path, Bytes::new())?;
-        String::from_utf8(body.into()).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+        String::from_utf8(body.into())
+            .map_err(|error| CommandError::Failed(format!("the fabric's answer: {error}")))
     }
 
     /// GET `path`, a stream of server-sent events. `take` gets the name and the data of each, and returns whether there
@@ -128,10 +133,10 @@ impl Client {
     pub fn events(
         &mut self,
         path: &str,
-        mut take: impl FnMut(&str, &str) -> Result<bool, Fail>,
-    ) -> Result<(), Fail> {
+        mut take: impl FnMut(&str, &str) -> Result<bool, CommandError>,
+    ) -> Result<(), CommandError> {
         let request = Request::builder().uri(path).header("host", "ringway").body(Full::default());
-        let request = request.map_err(Fail::because)?;
+        let request = request.map_err(CommandError::because)?;
         let Client { runtime, sender, socket, .. } = self;
         runtime.block_on(async {
             let lost = |error: hyper::Error| gone(&error, socket);
@@ -140,7 +145,7 @@ impl Client {
             let (status, mut body) = (response.status(), response.into_body());
             if !status.is_success() {
                 let body = body.collect().await.map_err(lost)?.to_bytes();
-                return Err(Fail::Failed(error_of(status, &body).error));
+                return Err(CommandError::Failed(error_of(status, &body).error));
             }
             let mut begun = Vec::new();
             while let Some(frame) = body.frame().await {
@@ -161,50 +166,63 @@ impl Client {
                     }
                 }
             }
-            Err(Fail::NotUp(format!("the fabric on {} went away", socket.display())))
+            Err(CommandError::NotUp(format!("the fabric on {} went away", socket.display())))
         })
     }
 
     /// POST `path` with a JSON body; the response has no body.
-    pub fn post_only<B: Serialize>(&mut self, path: &str, body: &B) -> Result<(), Fail> {
-        let body = serde_json::to_vec(body).map_err(Fail::because)?;
+    pub fn post_only<B: Serialize>(&mut self, path: &str, body: &B) -> Result<(), CommandError> {
+        let body = serde_json::to_vec(body).map_err(CommandError::because)?;
         self.send(Method::POST, path, body.into()).map(drop)
     }
 
     /// POST `path` without a body.
-    pub fn post(&mut self, path: &str) -> Result<(), Fail> {
+    pub fn post(&mut self, path: &str) -> Result<(), CommandError> {
         self.send(Method::POST, path, Bytes::new()).map(drop)
     }
 
     /// POST `path` without a body; returns the answer.
-    pub fn answer<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, Fail> {
+    pub fn answer<T: DeserializeOwned>(&mut self, path: &str) -> Result<T, CommandError> {
         let body = self.send(Method::POST, path, Bytes::new())?;
-        serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+        serde_json::from_slice(&body)
+            .map_err(|error| CommandError::Failed(format!("the fabric's answer: {error}")))
     }
 
     /// POST `path` with a JSON body; returns the answer.
-    pub fn ask<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
+    pub fn ask<B: Serialize, T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &B,
+    ) -> Result<T, CommandError> {
         self.exchange(Method::POST, path, body)
     }
 
     /// DELETE `path`.
-    pub fn delete(&mut self, path: &str) -> Result<(), Fail> {
+    pub fn delete(&mut self, path: &str) -> Result<(), CommandError> {
         self.send(Method::DELETE, path, Bytes::new()).map(drop)
     }
 
     /// PUT `path` with a JSON body; the response has no body.
-    pub fn put_only<B: Serialize>(&mut self, path: &str, body: &B) -> Result<(), Fail> {
-        let body = serde_json::to_vec(body).map_err(Fail::because)?;
+    pub fn put_only<B: Serialize>(&mut self, path: &str, body: &B) -> Result<(), CommandError> {
+        let body = serde_json::to_vec(body).map_err(CommandError::because)?;
         self.send(Method::PUT, path, body.into()).map(drop)
     }
 
     /// PATCH `path` with a JSON body; returns the answer.
-    pub fn patch<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
+    pub fn patch<B: Serialize, T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &B,
+    ) -> Result<T, CommandError> {
         self.exchange(Method::PATCH, path, body)
     }
 
     /// PUT `path` with a JSON body; returns the answer.
-    pub fn put<B: Serialize, T: DeserializeOwned>(&mut self, path: &str, body: &B) -> Result<T, Fail> {
+    pub fn put<B: Serialize, T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        body: &B,
+    ) -> Result<T, CommandError> {
         self.exchange(Method::PUT, path, body)
     }
 
@@ -214,10 +232,11 @@ impl Client {
         method: Method,
         path: &str,
         body: &B,
-    ) -> Result<T, Fail> {
-        let body = serde_json::to_vec(body).map_err(Fail::because)?;
+    ) -> Result<T, CommandError> {
+        let body = serde_json::to_vec(body).map_err(CommandError::because)?;
         let body = self.send(method, path, body.into())?;
-        serde_json::from_slice(&body).map_err(|error| Fail::Failed(format!("the fabric's answer: {error}")))
+        serde_json::from_slice(&body)
+            .map_err(|error| CommandError::Failed(format!("the fabric's answer: {error}")))
     }
 }
 
@@ -241,8 +260,8 @@ fn error_of(status: StatusCode, body: &[u8]) -> ErrorBody {
         .unwrap_or_else(|_| ErrorBody { error: format!("the fabric answers {status}"), problems: Vec::new() })
 }
 
-fn gone(error: &hyper::Error, socket: &Path) -> Fail {
-    Fail::NotUp(match error.is_parse() {
+fn gone(error: &hyper::Error, socket: &Path) -> CommandError {
+    CommandError::NotUp(match error.is_parse() {
         true => format!("{} is no control socket; name api.sock of a run directory", socket.display()),
         // The stage of the exchange at which the connection broke would not help the user.
         false => {

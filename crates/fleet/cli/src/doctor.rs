@@ -1,6 +1,6 @@
 //! `ringway doctor`: checks this host, and gives advice.
 
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text::{self, Table, cell};
 use anstyle::Style;
 use ringway_host::jail::{ControlGroup, Fence, Limits, can_change_user, fence};
@@ -45,7 +45,7 @@ struct Finding {
 const DESCRIPTORS: u64 = 16_384;
 
 /// Checks this host.
-pub fn doctor(json: bool) -> Result<(), Fail> {
+pub fn doctor(json: bool) -> Result<(), CommandError> {
     let findings = examine(&Machine::gather());
     if json {
         text::json(&findings);
@@ -66,7 +66,7 @@ pub fn doctor(json: bool) -> Result<(), Fail> {
         }
     }
     match findings.iter().find(|finding| finding.grade == Grade::Bad) {
-        Some(bad) => Err(Fail::Failed(format!("Ringway does not work on this host: {}", bad.what))),
+        Some(bad) => Err(CommandError::Failed(format!("Ringway does not work on this host: {}", bad.what))),
         None => Ok(()),
     }
 }

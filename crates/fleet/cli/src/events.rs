@@ -2,7 +2,7 @@
 
 use crate::arguments::{EventOptions, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{ErrorBody, EventView};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const AWAY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Shows what has happened, and what happens.
-pub fn events(target: &Target, json: bool, options: &EventOptions) -> Result<(), Fail> {
+pub fn events(target: &Target, json: bool, options: &EventOptions) -> Result<(), CommandError> {
     let EventOptions { after, count, follow } = options;
     let socket = target.find()?;
     let mut client = Client::to(socket.clone())?;
@@ -40,7 +40,7 @@ pub fn events(target: &Target, json: bool, options: &EventOptions) -> Result<(),
         });
         match followed {
             Ok(()) => return Ok(()),
-            Err(Fail::NotUp(_)) => {}
+            Err(CommandError::NotUp(_)) => {}
             Err(other) => return Err(other),
         }
         if last > before {
@@ -59,12 +59,12 @@ pub fn events(target: &Target, json: bool, options: &EventOptions) -> Result<(),
 }
 
 /// Shows an event of the stream.
-fn take(name: &str, data: &str, json: bool) -> Result<EventView, Fail> {
+fn take(name: &str, data: &str, json: bool) -> Result<EventView, CommandError> {
     if name == "lost" {
         let why: Result<ErrorBody, _> = serde_json::from_str(data);
-        return Err(Fail::Failed(why.map_or_else(|error| error.to_string(), |why| why.error)));
+        return Err(CommandError::Failed(why.map_or_else(|error| error.to_string(), |why| why.error)));
     }
-    let event: EventView = serde_json::from_str(data).map_err(Fail::because)?;
+    let event: EventView = serde_json::from_str(data).map_err(CommandError::because)?;
     match json {
         true => text::json(&event),
         false => print(vec![event.clone()], false),

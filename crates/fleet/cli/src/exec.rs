@@ -1,7 +1,7 @@
 //! `ringway exec`.
 
 use crate::arguments::{Exec, StackKind, Target};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::ring_wait;
 use crate::target::peer_socket;
 use crate::text;
@@ -42,16 +42,16 @@ enum Network {
 }
 
 /// Runs `ringway exec`.
-pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
+pub fn exec(target: &Target, exec: Exec) -> Result<(), CommandError> {
     let fabric = match &exec.supervised {
         Some(name) => {
             crate::name_process(&format!("ringway {name}"));
-            Some(take_input().map_err(Fail::because)?)
+            Some(take_input().map_err(CommandError::because)?)
         }
         None => None,
     };
     if exec.direct && exec.stack != StackKind::Native {
-        return Err(Fail::Failed("--direct is for --stack native".into()));
+        return Err(CommandError::Failed("--direct is for --stack native".into()));
     }
     let (settings, sysctls) = settings(&exec)?;
     let (network, addresses, gateways) = network(target, &exec)?;
@@ -84,11 +84,11 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), Fail> {
     });
     let prepared = prepared.map_err(failed)?;
     if let Some(fabric) = fabric {
-        end_with(fabric).map_err(Fail::because)?;
+        end_with(fabric).map_err(CommandError::because)?;
     }
     match run(prepared, network, mode)?.repeat() {
         0 => Ok(()),
-        status => Err(Fail::Status(status)),
+        status => Err(CommandError::Status(status)),
     }
 }
 
@@ -109,7 +109,7 @@ fn end_with(fabric: OwnedFd) -> std::io::Result<()> {
     std::thread::Builder::new().name("fabric".into()).spawn(wait).map(drop)
 }
 
-fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Fail> {
+fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, CommandError> {
     let ended = match network {
         Network::VhostUser(_) => prepared.run_connected(),
         Network::Port(path) => {
@@ -117,8 +117,9 @@ fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Fail> 
                 Mode::Linux => RingRequest::whole(&path),
                 Mode::Native | Mode::Kernel => RingRequest::new(&path),
             };
-            let failed = |error| Fail::Failed(format!("{}: {error}", path.display()));
-            let (asked, signals) = (asked.map_err(failed)?, prepared.ending().map_err(Fail::because)?);
+            let failed = |error| CommandError::Failed(format!("{}: {error}", path.display()));
+            let (asked, signals) =
+                (asked.map_err(failed)?, prepared.ending().map_err(CommandError::because)?);
             let is_here = ring_wait::comes(&path, asked.as_fd(), signals.as_fd())?;
             if let Some(signal) = (!is_here).then(|| signals.next()).flatten() {
                 text::note(&ring_wait::ended(&path));
@@ -129,7 +130,7 @@ fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Fail> 
         }
         Network::Host { tap, link, _number } => {
             let device = TapDevice::open(&tap).map_err(|error| {
-                Fail::Failed(format!(
+                CommandError::Failed(format!(
                     "{error}; a network with the host needs root, one on a fabric's port (--port) does not"
                 ))
             })?;
@@ -137,7 +138,7 @@ fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Fail> 
                 None => prepared.run(device),
                 Some(link) => {
                     let (profile, seed) = *link;
-                    prepared.run(Emulated::new(device, &profile, seed).map_err(Fail::because)?)
+                    prepared.run(Emulated::new(device, &profile, seed).map_err(CommandError::because)?)
                 }
             }
         }
@@ -145,24 +146,24 @@ fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Fail> 
     ended.map_err(failed)
 }
 
-fn failed(error: ExecError) -> Fail {
+fn failed(error: ExecError) -> CommandError {
     let ExecError::Launch(LaunchError::Program { error: reason, .. }) = &error else {
-        return Fail::because(error);
+        return CommandError::because(error);
     };
     let status = if reason.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
     let hint = match status {
         NOT_FOUND => "; `ringway guest exec NAME COMMAND` runs a command in a guest",
         _ => "",
     };
-    Fail::Failed(format!("{error}{hint}")).print(false);
-    Fail::Status(status)
+    CommandError::Failed(format!("{error}{hint}")).print(false);
+    CommandError::Status(status)
 }
 
 /// Where `ringway stack` asks.
-fn query(exec: &Exec) -> Result<Vec<PathBuf>, Fail> {
+fn query(exec: &Exec) -> Result<Vec<PathBuf>, CommandError> {
     if exec.stack != StackKind::Native {
         let what = "--name: `ringway stack` shows native stacks; with others, use Linux's own tools";
-        return if exec.name.is_some() { Err(Fail::Failed(what.into())) } else { Ok(Vec::new()) };
+        return if exec.name.is_some() { Err(CommandError::Failed(what.into())) } else { Ok(Vec::new()) };
     }
     let file = |path: &std::ffi::OsStr| {
         Path::new(path).file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
@@ -177,10 +178,10 @@ fn query(exec: &Exec) -> Result<Vec<PathBuf>, Fail> {
 }
 
 /// The network, and the program's addresses and gateways there.
-fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAddr>), Fail> {
+fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAddr>), CommandError> {
     if let Some(port) = &exec.port {
         if exec.address.is_empty() {
-            return Err(Fail::Failed("--port needs an address: --address 10.0.0.2/24".into()));
+            return Err(CommandError::Failed("--port needs an address: --address 10.0.0.2/24".into()));
         }
         let network = port_of(target, port, exec.stack)?;
         return Ok((network, exec.address.clone(), exec.gateway.clone()));
@@ -197,14 +198,14 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
         given => {
             let Some(gateway) = exec.gateway.first() else {
                 let what = "--address without --port needs the host's address: --gateway 10.0.0.1";
-                return Err(Fail::Failed(what.into()));
+                return Err(CommandError::Failed(what.into()));
             };
             // The network that they share.
             let near = given.iter().find(|cidr| cidr.address.is_ipv4() == gateway.is_ipv4());
             let Some(near) = near else {
                 let what =
                     format!("--gateway {gateway} is in no network of --address: give an address of its kind");
-                return Err(Fail::Failed(what));
+                return Err(CommandError::Failed(what));
             };
             ((*gateway, near.prefix), given.to_vec())
         }
@@ -223,21 +224,21 @@ fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAd
 }
 
 /// A number for a network that no other program has: while it is held, a name is taken in the host's network namespace.
-fn own_network() -> Result<(u32, UnixListener), Fail> {
+fn own_network() -> Result<(u32, UnixListener), CommandError> {
     let first = std::process::id();
     for number in (0..MAX_NETWORKS).map(|next| first.wrapping_add(next) % MAX_NETWORKS) {
         let name = SocketAddr::from_abstract_name(format!("ringway-exec-network/{number}"));
         match name.and_then(|name| UnixListener::bind_addr(&name)) {
             Ok(held) => return Ok((number, held)),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-            Err(error) => return Err(Fail::because(error)),
+            Err(error) => return Err(CommandError::because(error)),
         }
     }
-    Err(Fail::Failed(format!("all {MAX_NETWORKS} networks for programs and the host are in use")))
+    Err(CommandError::Failed(format!("all {MAX_NETWORKS} networks for programs and the host are in use")))
 }
 
 /// The guest, if the program is to run in one.
-fn linux(exec: &Exec, network: &Network) -> Result<Linux, Fail> {
+fn linux(exec: &Exec, network: &Network) -> Result<Linux, CommandError> {
     if exec.stack != StackKind::Linux {
         let given = [
             ("--writable", !exec.writable.is_empty()),
@@ -245,7 +246,7 @@ fn linux(exec: &Exec, network: &Network) -> Result<Linux, Fail> {
             ("--memory", exec.memory.is_some()),
         ];
         return match given.iter().find(|(_, is_given)| *is_given) {
-            Some((option, _)) => Err(Fail::Failed(format!("{option} is for --stack linux"))),
+            Some((option, _)) => Err(CommandError::Failed(format!("{option} is for --stack linux"))),
             None => Ok(Linux::default()),
         };
     }
@@ -259,7 +260,7 @@ fn linux(exec: &Exec, network: &Network) -> Result<Linux, Fail> {
 }
 
 /// A port of a running fabric, or the socket of a ring port or a pipe.
-fn port_of(target: &Target, port: &str, stack: StackKind) -> Result<Network, Fail> {
+fn port_of(target: &Target, port: &str, stack: StackKind) -> Result<Network, CommandError> {
     let is_guest = stack == StackKind::Linux;
     let kinds: &[&str] = if is_guest { &["ring", "pipe", "vhost-user"] } else { &["ring", "pipe"] };
     let (kind, socket) = peer_socket(target, port, kinds)?;
@@ -267,28 +268,30 @@ fn port_of(target: &Target, port: &str, stack: StackKind) -> Result<Network, Fai
 }
 
 /// Reads the settings of the emulated link.
-fn profile(text: &str) -> Result<(ringway_exec::Profile, u64), Fail> {
+fn profile(text: &str) -> Result<(ringway_exec::Profile, u64), CommandError> {
     let mut settings = link::Settings::default();
     for word in text.split(',') {
         let pair = word.split_once('=').filter(|(key, _)| link::Settings::KEYS.contains(key));
         let Some((key, value)) = pair else {
             let keys = link::Settings::KEYS.join(", ");
             let word = word.escape_debug();
-            return Err(Fail::Failed(format!("--link: \"{word}\" is not KEY=VALUE with a key of {keys}")));
+            return Err(CommandError::Failed(format!(
+                "--link: \"{word}\" is not KEY=VALUE with a key of {keys}"
+            )));
         };
         settings.0.insert(key.into(), value.into());
     }
-    settings.profile().map_err(|wrong| Fail::Failed(format!("--link: {}; {}", wrong.what, wrong.fix)))
+    settings.profile().map_err(|wrong| CommandError::Failed(format!("--link: {}; {}", wrong.what, wrong.fix)))
 }
 
 /// The settings of our stack, or of the kernel's.
-fn settings(exec: &Exec) -> Result<(Settings, Vec<(String, String)>), Fail> {
+fn settings(exec: &Exec) -> Result<(Settings, Vec<(String, String)>), CommandError> {
     let mut all = Vec::new();
     for text in &exec.sysctl {
         let pair = text.split_once('=').filter(|(name, _)| !name.trim().is_empty());
         let Some((name, value)) = pair else {
             let text = text.escape_debug();
-            return Err(Fail::Failed(format!("--sysctl: \"{text}\" is not NAME=VALUE")));
+            return Err(CommandError::Failed(format!("--sysctl: \"{text}\" is not NAME=VALUE")));
         };
         all.push((name.trim().to_string(), value.to_string()));
     }
@@ -296,7 +299,7 @@ fn settings(exec: &Exec) -> Result<(Settings, Vec<(String, String)>), Fail> {
         // Linux says itself what it has.
         if exec.stack != StackKind::Linux && algorithm(name.as_bytes()).is_none() {
             let name = name.escape_debug();
-            return Err(Fail::Failed(format!(
+            return Err(CommandError::Failed(format!(
                 "--cc: there is no \"{name}\"; use bbr, bbr3, cubic, reno or dctcp"
             )));
         }
@@ -310,14 +313,15 @@ fn settings(exec: &Exec) -> Result<(Settings, Vec<(String, String)>), Fail> {
             None => Ok((settings, all)),
             Some((name, _)) => {
                 let name = name.escape_debug();
-                Err(Fail::Failed(format!(
+                Err(CommandError::Failed(format!(
                     "--sysctl: \"{name}\" is not a setting of the network: net.ipv4.tcp_sack"
                 )))
             }
         };
     }
     for (name, value) in &all {
-        sysctl::set(&mut settings, name, value).map_err(|text| Fail::Failed(format!("--sysctl: {text}")))?;
+        sysctl::set(&mut settings, name, value)
+            .map_err(|text| CommandError::Failed(format!("--sysctl: {text}")))?;
     }
     Ok((settings, Vec::new()))
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{CreateFunction, FunctionCommand, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::input;
 use crate::logs;
 use crate::object_kind::{FUNCTION, SNAPSHOT};
@@ -48,7 +48,7 @@ pub fn check(function: &Function) -> Vec<Complaint> {
 }
 
 /// Runs `ringway function`.
-pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result<(), Fail> {
+pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result<(), CommandError> {
     match command {
         FunctionCommand::List => show::list(&FUNCTION, target, json, table),
         FunctionCommand::Show { name } => show::show(&FUNCTION, target, json, &name),
@@ -99,7 +99,7 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
 
 /// Writes the image of functions.
 #[cfg(target_arch = "x86_64")]
-fn image(output: &Path) -> Result<(), Fail> {
+fn image(output: &Path) -> Result<(), CommandError> {
     use std::io::Write as _;
     let elf = ringway_vmm::click().elf();
     let (written, name) = if output == Path::new("-") {
@@ -107,16 +107,16 @@ fn image(output: &Path) -> Result<(), Fail> {
     } else {
         (std::fs::write(output, &elf), output.display().to_string())
     };
-    written.map_err(|error| Fail::Failed(format!("{name}: {error}")))
+    written.map_err(|error| CommandError::Failed(format!("{name}: {error}")))
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn image(_: &Path) -> Result<(), Fail> {
-    Err(Fail::Failed("there is no image of functions for this processor".into()))
+fn image(_: &Path) -> Result<(), CommandError> {
+    Err(CommandError::Failed("there is no image of functions for this processor".into()))
 }
 
 /// Moves a function; it goes on here if it can't there.
-fn migrate(target: &Target, name: &str, to: PathBuf) -> Result<(), Fail> {
+fn migrate(target: &Target, name: &str, to: PathBuf) -> Result<(), CommandError> {
     let shown = to.display().to_string();
     let (mut here, mut there) = (Client::connect(target)?, Client::to(to)?);
     let departure: Departure = here.answer(&FUNCTION.path(name, "depart")?)?;
@@ -150,7 +150,7 @@ struct DifferenceView {
 }
 
 /// Runs test files.
-fn test(json: bool, files: &[PathBuf], write: bool) -> Result<(), Fail> {
+fn test(json: bool, files: &[PathBuf], write: bool) -> Result<(), CommandError> {
     let mut failed = false;
     for file in files {
         let (passed, complaints) = match golden::run(file, write) {
@@ -174,10 +174,10 @@ fn test(json: bool, files: &[PathBuf], write: bool) -> Result<(), Fail> {
             println!("{good}good:{good:#} {}: {received} frames received, {sent} sent", file.display());
         }
     }
-    if failed { Err(Fail::Status(1)) } else { Ok(()) }
+    if failed { Err(CommandError::Status(1)) } else { Ok(()) }
 }
 
-fn create(target: &Target, CreateFunction { name, keys }: CreateFunction) -> Result<(), Fail> {
+fn create(target: &Target, CreateFunction { name, keys }: CreateFunction) -> Result<(), CommandError> {
     let mut keys = keys.0;
     let path = |value: serde_json::Value| value.as_str().map(PathBuf::from);
     let config = keys.remove("config").and_then(path);
@@ -187,7 +187,7 @@ fn create(target: &Target, CreateFunction { name, keys }: CreateFunction) -> Res
     }
     // `control` reads the image, in another folder.
     if let Some(image) = keys.get("image").cloned().and_then(path) {
-        let image = std::path::absolute(image).map_err(Fail::because)?;
+        let image = std::path::absolute(image).map_err(CommandError::because)?;
         keys.insert("image".into(), image.display().to_string().into());
     }
     keys.insert("name".into(), name.clone().into());
@@ -218,20 +218,20 @@ fn source(file: &Path) -> Option<String> {
 }
 
 /// The text of a configuration; `-` is standard input.
-fn configuration(file: &Path) -> Result<String, Fail> {
+fn configuration(file: &Path) -> Result<String, CommandError> {
     if file != Path::new("-") {
         return input::text(file, MAX_VALUE_LEN, "a file with Click's language in it");
     }
     standard_input()
 }
 
-fn standard_input() -> Result<String, Fail> {
-    let wrong = |error: std::io::Error| Fail::Failed(format!("standard input: {error}"));
+fn standard_input() -> Result<String, CommandError> {
+    let wrong = |error: std::io::Error| CommandError::Failed(format!("standard input: {error}"));
     let bytes = read_whole(std::io::stdin(), MAX_VALUE_LEN).map_err(wrong)?;
     String::from_utf8(bytes).map_err(|error| wrong(std::io::Error::other(error)))
 }
 
-fn graph(target: &Target, json: bool, name: &str, seconds: f64) -> Result<(), Fail> {
+fn graph(target: &Target, json: bool, name: &str, seconds: f64) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let path = |what: &str| FUNCTION.path(name, &format!("{what}?seconds={seconds}"));
     if json {
@@ -269,7 +269,7 @@ pub fn table(functions: Vec<FunctionView>) -> Table {
     table
 }
 
-fn read(target: &Target, json: bool, name: &str, handler: &str) -> Result<(), Fail> {
+fn read(target: &Target, json: bool, name: &str, handler: &str) -> Result<(), CommandError> {
     let value: HandlerValue = Client::connect(target)?.get(&handler_path(name, handler)?)?;
     if json {
         text::json(&value);
@@ -283,7 +283,7 @@ fn read(target: &Target, json: bool, name: &str, handler: &str) -> Result<(), Fa
     Ok(())
 }
 
-fn write(target: &Target, name: &str, handler: &str, value: Option<String>) -> Result<(), Fail> {
+fn write(target: &Target, name: &str, handler: &str, value: Option<String>) -> Result<(), CommandError> {
     let value = match value.as_deref() {
         Some("-") => standard_input()?,
         value => value.unwrap_or_default().to_string(),
@@ -292,7 +292,7 @@ fn write(target: &Target, name: &str, handler: &str, value: Option<String>) -> R
 }
 
 /// The API's path of a function's handler.
-fn handler_path(name: &str, handler: &str) -> Result<String, Fail> {
+fn handler_path(name: &str, handler: &str) -> Result<String, CommandError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/@".contains(&byte);
     let encoded: String = handler
         .bytes()

@@ -2,12 +2,12 @@
 
 use crate::arguments::Target;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text;
 use ringway_control::api::FabricGraphView;
 
 /// Prints the drawing of a fabric, or the counts in it.
-pub fn graph(target: &Target, json: bool, seconds: f64) -> Result<(), Fail> {
+pub fn graph(target: &Target, json: bool, seconds: f64) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     client.expect(seconds);
     if json {

@@ -2,7 +2,7 @@
 
 use crate::arguments::Target;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::guest_start::{self, Progress};
 use crate::object_kind::GUEST;
 use crate::show;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lists the guests.
-pub fn list(target: &Target, json: bool) -> Result<(), Fail> {
+pub fn list(target: &Target, json: bool) -> Result<(), CommandError> {
     show::list(&GUEST, target, json, console_table)
 }
 
@@ -51,12 +51,12 @@ fn first_cells(guest: &GuestView) -> Vec<(String, anstyle::Style)> {
 }
 
 /// Starts guests.
-pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
+pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), CommandError> {
     GUEST.order::<GuestView>(target, json, names, ("start", "starting"))
 }
 
 /// Stops guests, and waits until they have stopped.
-pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
+pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     GUEST.send_orders(&mut client, json, names, ("stop", "stopping"))?;
     let end = Instant::now() + STOP_TIMEOUT;
@@ -71,7 +71,7 @@ pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
                 return Ok(());
             }
             Some(guest) if Instant::now() >= end => {
-                return Err(Fail::Late(format!("guest {} is stopping still", guest.name)));
+                return Err(CommandError::Late(format!("guest {} is stopping still", guest.name)));
             }
             Some(_) => std::thread::sleep(Duration::from_millis(50)),
         }
@@ -79,7 +79,13 @@ pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
 }
 
 /// Runs a command in a guest.
-pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str) -> Result<(), Fail> {
+pub fn exec(
+    target: &Target,
+    json: bool,
+    name: &str,
+    timeout: u64,
+    command: &str,
+) -> Result<(), CommandError> {
     let exec = Exec { command: command.into(), timeout };
     let began = Instant::now();
     let view: ExecView = Client::connect(target)?.ask(&GUEST.path(name, "exec")?, &exec)?;
@@ -93,11 +99,11 @@ pub fn exec(target: &Target, json: bool, name: &str, timeout: u64, command: &str
         text::warn(&format!("the command was ended after its {timeout} s; give it more with --timeout"));
     }
     // A shell's exit status is at most 255.
-    if view.status == 0 { Ok(()) } else { Err(Fail::Status(u8::try_from(view.status).unwrap_or(1))) }
+    if view.status == 0 { Ok(()) } else { Err(CommandError::Status(u8::try_from(view.status).unwrap_or(1))) }
 }
 
 /// Waits until guests are up.
-pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Result<(), Fail> {
+pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let end = guest_start::end_of(timeout);
     let mut progress = Progress::default();
@@ -121,7 +127,7 @@ pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Resu
         };
         if let Some(lost) = waiting.iter().find(|guest| guest.state != "starting") {
             let GuestView { name, state, console, .. } = lost;
-            return Err(Fail::Failed(match state.as_str() {
+            return Err(CommandError::Failed(match state.as_str() {
                 _ if guest_start::is_lost(lost) => guest_start::reason_and_console(lost),
                 "stopped" => {
                     format!("guest {name} is stopped: start it with `ringway guest start {name}`")
@@ -132,7 +138,7 @@ pub fn wait(target: &Target, json: bool, names: &[String], timeout: u64) -> Resu
         if Instant::now() >= end {
             let GuestView { name, reason, console, .. } = first;
             let why = if reason.is_empty() { format!("its console is in {console}") } else { reason.clone() };
-            return Err(Fail::Late(format!("guest {name} is not up after {timeout} s: {why}")));
+            return Err(CommandError::Late(format!("guest {name} is not up after {timeout} s: {why}")));
         }
         std::thread::sleep(Duration::from_millis(100));
     }

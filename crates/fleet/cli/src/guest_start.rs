@@ -1,7 +1,7 @@
 //! What becomes of guests that start: what their starts wait for, and whether they live.
 
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_control::api::GuestView;
 use ringway_spec::printable;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub fn end_of(seconds: u64) -> Instant {
 }
 
 /// Waits until each guest runs, has failed, or has lived for a moment, and returns them all. What takes long is shown.
-pub fn wait_until_started(client: &mut Client) -> Result<Vec<GuestView>, Fail> {
+pub fn wait_until_started(client: &mut Client) -> Result<Vec<GuestView>, CommandError> {
     let (mut progress, mut seen) = (Progress::default(), BTreeMap::new());
     let (mut heard, mut last) = (Instant::now(), None);
     loop {

@@ -2,7 +2,7 @@
 
 use crate::arguments::{HostCommand, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::logs;
 use crate::object_kind::HOST;
 use crate::show;
@@ -20,7 +20,7 @@ const UP_TIMEOUT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs `ringway host`.
-pub fn host(target: &Target, json: bool, command: HostCommand) -> Result<(), Fail> {
+pub fn host(target: &Target, json: bool, command: HostCommand) -> Result<(), CommandError> {
     match command {
         HostCommand::Show { name } => show::show(&HOST, target, json, &name),
         HostCommand::Logs { name, logs } => logs::host(target, json, &name, &logs),
@@ -30,7 +30,7 @@ pub fn host(target: &Target, json: bool, command: HostCommand) -> Result<(), Fai
             let mut command = in_host(&hosts, &name, &command)?;
             enter(find(&hosts, &name)?)?;
             let program = command.get_program().to_string_lossy().into_owned();
-            Err(Fail::Failed(format!("{program}: {}", command.exec())))
+            Err(CommandError::Failed(format!("{program}: {}", command.exec())))
         }
         HostCommand::Ping { count } => ping(&mut Client::connect(target)?, json, count),
     }
@@ -60,13 +60,13 @@ pub fn table(hosts: Vec<HostView>) -> Table {
 }
 
 /// The host of this name.
-fn find<'h>(hosts: &'h [HostView], name: &str) -> Result<&'h HostView, Fail> {
+fn find<'h>(hosts: &'h [HostView], name: &str) -> Result<&'h HostView, CommandError> {
     hosts.iter().find(|host| host.name == name).ok_or_else(|| {
         let there = match hosts {
             [] => "the fabric has no hosts; [host.NAME] in its file describes one".into(),
             _ => format!("there is {}", either(hosts.iter().map(|host| &*host.name))),
         };
-        Fail::Unknown(format!("there is no host \"{}\"; {there}", name.escape_debug()))
+        CommandError::Unknown(format!("there is no host \"{}\"; {there}", name.escape_debug()))
     })
 }
 
@@ -77,22 +77,22 @@ fn address(host: &HostView) -> Option<&str> {
 }
 
 /// Moves this thread into a host.
-fn enter(host: &HostView) -> Result<(), Fail> {
+fn enter(host: &HostView) -> Result<(), CommandError> {
     if host.state == "stopping" {
         let why = "all that runs in it is being ended, which takes some seconds at most; then try again";
-        return Err(Fail::Failed(format!("host {}: {why}", host.name)));
+        return Err(CommandError::Failed(format!("host {}: {why}", host.name)));
     }
-    let failed = |error| Fail::Failed(format!("host {}: {error}; this needs root", host.name));
+    let failed = |error| CommandError::Failed(format!("host {}: {error}; this needs root", host.name));
     ringway_host::enter_namespace(Path::new(&host.namespace)).map_err(failed)
 }
 
 /// A command for a host, in which @HOST is replaced by an address, as a word and in URLs (`http://@HOST:80/`); a shell
 /// if there are no words.
-pub fn in_host(hosts: &[HostView], name: &str, words: &[String]) -> Result<Command, Fail> {
+pub fn in_host(hosts: &[HostView], name: &str, words: &[String]) -> Result<Command, CommandError> {
     find(hosts, name)?;
     let address_of = |other: &str| {
         let address = address(find(hosts, other)?);
-        let none = || Fail::Failed(format!("host {other} has no address"));
+        let none = || CommandError::Failed(format!("host {other} has no address"));
         address.map(String::from).ok_or_else(none)
     };
     let replaced = |word: &String| match word.strip_prefix('@').filter(|name| !name.is_empty()) {
@@ -136,24 +136,24 @@ pub fn in_host(hosts: &[HostView], name: &str, words: &[String]) -> Result<Comma
 }
 
 /// Runs a command in a host until it ends, on a thread of its own.
-pub fn run(host: &HostView, mut command: Command) -> Result<(), Fail> {
+pub fn run(host: &HostView, mut command: Command) -> Result<(), CommandError> {
     let ran = std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
             enter(host)?;
-            command.status().map_err(Fail::because)
+            command.status().map_err(CommandError::because)
         });
         thread.join()
     });
-    let status = ran.unwrap_or_else(|_| Err(Fail::Failed("the command's thread failed".into())))?;
+    let status = ran.unwrap_or_else(|_| Err(CommandError::Failed("the command's thread failed".into())))?;
     match status.code() {
         Some(0) => Ok(()),
-        Some(code) => Err(Fail::Status(u8::try_from(code).unwrap_or(1))),
-        None => Err(Fail::Failed(status.to_string())),
+        Some(code) => Err(CommandError::Status(u8::try_from(code).unwrap_or(1))),
+        None => Err(CommandError::Failed(status.to_string())),
     }
 }
 
 /// The hosts, once all of their interfaces are up.
-pub fn when_up(client: &mut Client) -> Result<Vec<HostView>, Fail> {
+pub fn when_up(client: &mut Client) -> Result<Vec<HostView>, CommandError> {
     let end = Instant::now() + UP_TIMEOUT;
     loop {
         let hosts: Vec<HostView> = client.get("/v1/hosts")?;
@@ -161,7 +161,10 @@ pub fn when_up(client: &mut Client) -> Result<Vec<HostView>, Fail> {
         match interfaces.find(|interface| interface.state != "up") {
             None => return Ok(hosts),
             Some(down) if Instant::now() >= end => {
-                return Err(Fail::Late(format!("port {} is {}; see `ringway ps`", down.port, down.state)));
+                return Err(CommandError::Late(format!(
+                    "port {} is {}; see `ringway ps`",
+                    down.port, down.state
+                )));
             }
             Some(_) => std::thread::sleep(POLL_INTERVAL),
         }
@@ -182,15 +185,17 @@ struct PingResult {
 }
 
 /// Pings each host from each other one.
-pub fn ping(client: &mut Client, json: bool, count: u32) -> Result<(), Fail> {
+pub fn ping(client: &mut Client, json: bool, count: u32) -> Result<(), CommandError> {
     let hosts = when_up(client)?;
     if hosts.iter().filter(|host| address(host).is_some()).count() < 2 {
-        return Err(Fail::Failed("a fabric whose hosts ping each other has two with addresses".into()));
+        return Err(CommandError::Failed(
+            "a fabric whose hosts ping each other has two with addresses".into(),
+        ));
     }
-    let all: Vec<Result<Vec<PingResult>, Fail>> = std::thread::scope(|scope| {
+    let all: Vec<Result<Vec<PingResult>, CommandError>> = std::thread::scope(|scope| {
         let from = hosts.iter().filter(|host| address(host).is_some());
         let threads: Vec<_> = from.map(|host| scope.spawn(|| ping_from(host, &hosts, count))).collect();
-        let failed = |_| Err(Fail::Failed("the thread of a host's pings failed".into()));
+        let failed = |_| Err(CommandError::Failed("the thread of a host's pings failed".into()));
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed)).collect()
     });
     let all: Vec<PingResult> = all.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
@@ -203,7 +208,7 @@ pub fn ping(client: &mut Client, json: bool, count: u32) -> Result<(), Fail> {
         let lost = (sent - answered.min(sent)) as f64 * 100.0 / sent.max(1) as f64;
         println!("{answered} of {sent} pings answered, {lost:.1}% lost");
     }
-    if answered == 0 { Err(Fail::Failed("no host reaches another one".into())) } else { Ok(()) }
+    if answered == 0 { Err(CommandError::Failed("no host reaches another one".into())) } else { Ok(()) }
 }
 
 fn answers(all: &[PingResult]) -> Table {
@@ -223,7 +228,7 @@ fn answers(all: &[PingResult]) -> Table {
 }
 
 /// Pings all others from one host, one after the other.
-fn ping_from(from: &HostView, hosts: &[HostView], count: u32) -> Result<Vec<PingResult>, Fail> {
+fn ping_from(from: &HostView, hosts: &[HostView], count: u32) -> Result<Vec<PingResult>, CommandError> {
     enter(from)?;
     let others = hosts.iter().filter(|host| host.name != from.name);
     let others = others.filter_map(|host| Some((host, address(host)?)));
@@ -234,12 +239,12 @@ fn ping_from(from: &HostView, hosts: &[HostView], count: u32) -> Result<Vec<Ping
             .args(["-n", "-q", "-i", "0.2", "-W", "5", "-c", &count.to_string(), address])
             .env("LC_ALL", "C");
         let output = command.output().map_err(|error| {
-            Fail::Failed(format!("ping: {error}; install it, such as by `apt install iputils-ping`"))
+            CommandError::Failed(format!("ping: {error}; install it, such as by `apt install iputils-ping`"))
         })?;
         let text = String::from_utf8_lossy(&output.stdout);
         let answers = parse(&text).ok_or_else(|| {
             let why = String::from_utf8_lossy(&output.stderr);
-            Fail::Failed(format!("ping from {} to {}: {}", from.name, to.name, why.trim()))
+            CommandError::Failed(format!("ping from {} to {}: {}", from.name, to.name, why.trim()))
         })?;
         all.push(PingResult { from: from.name.clone(), to: to.name.clone(), ..answers });
     }

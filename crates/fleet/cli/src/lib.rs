@@ -20,11 +20,11 @@ mod check;
 mod click;
 mod click_tools;
 mod client;
+mod command_error;
 mod doctor;
 mod empty_values;
 mod events;
 mod exec;
-mod fail;
 mod function;
 mod graph;
 mod guest;
@@ -64,7 +64,7 @@ mod worker;
 
 use arguments::{Arguments, Command, GuestCommand, PluginHost};
 use clap::{CommandFactory, Parser};
-use fail::Fail;
+use command_error::CommandError;
 use ringway_click_driver::click::{OwnClasses, add_classes};
 use ringway_control::kinds::PortControl;
 use ringway_control::lookups::LookupKeys;
@@ -141,7 +141,7 @@ fn name_process(name: &str) {
     let _ = CString::new(name).map(|name| rustix::thread::set_name(&name));
 }
 
-fn exit(result: Result<(), Fail>, json: bool) -> ExitCode {
+fn exit(result: Result<(), CommandError>, json: bool) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(fail) => {
@@ -151,7 +151,7 @@ fn exit(result: Result<(), Fail>, json: bool) -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), Fail> {
+fn run(arguments: Arguments) -> Result<(), CommandError> {
     let Arguments { target, json, command } = arguments;
     match command {
         Command::Up(up) => up::up(&target, json, up),
@@ -205,7 +205,7 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
             match std::io::stdout().write_all(&script) {
                 // As in `ringway completions bash | head`.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-                written => written.map_err(Fail::because),
+                written => written.map_err(CommandError::because),
             }
         }
         Command::Openapi => {
@@ -219,8 +219,8 @@ fn run(arguments: Arguments) -> Result<(), Fail> {
 }
 
 /// Runs as the plugin host of a folder.
-fn plugin_host(arguments: PluginHost) -> Result<(), Fail> {
+fn plugin_host(arguments: PluginHost) -> Result<(), CommandError> {
     let PluginHost { folder, memory, network, unconfined } = arguments;
     let folder = Folder { memory_mb: memory, network, unconfined, ..Folder::new(folder) };
-    Err(Fail::Failed(become_host(&Options::default(), &folder)))
+    Err(CommandError::Failed(become_host(&Options::default(), &folder)))
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{LinkCommand, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::input;
 use crate::object_kind::LINK;
 use crate::text::{self, Table, cell};
@@ -15,7 +15,7 @@ const MAX_FILE_LEN: usize = 4 << 20;
 const MAX_SHOWN: usize = 40;
 
 /// Runs `ringway link`.
-pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fail> {
+pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let links = match command {
         LinkCommand::Show { name } => {
@@ -47,11 +47,11 @@ pub fn link(target: &Target, json: bool, command: LinkCommand) -> Result<(), Fai
 }
 
 /// Parses `KEY=VALUE`, `KEY=@FILE` or `KEY=`.
-fn setting(text: &str) -> Result<(String, Option<String>), Fail> {
+fn setting(text: &str) -> Result<(String, Option<String>), CommandError> {
     let pair = text.split_once('=').filter(|(key, _)| !key.trim().is_empty());
     let Some((key, value)) = pair else {
         let what = format!("\"{}\" is not a setting; write KEY=VALUE", text.escape_debug());
-        return Err(Fail::Failed(what));
+        return Err(CommandError::Failed(what));
     };
     let value = match value.strip_prefix('@') {
         Some(file) => Some(input::text(file.as_ref(), MAX_FILE_LEN, "a trace")?),

@@ -2,7 +2,7 @@
 
 use crate::arguments::{LogOptions, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::{FUNCTION, GUEST, HOST, ObjectKind, PROGRAM};
 use crate::text;
 use ringway_control::api::{FabricView, FunctionView, GuestView, HostView, ProgramView};
@@ -18,13 +18,13 @@ const MAX_LINE_LEN: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Prints the fabric's log.
-pub fn fabric(target: &Target, json: bool, logs: &LogOptions) -> Result<(), Fail> {
+pub fn fabric(target: &Target, json: bool, logs: &LogOptions) -> Result<(), CommandError> {
     let fabric: FabricView = Client::connect(target)?.get("/v1/fabric")?;
     print(own_log(&fabric)?, &fabric, json, logs, |_| true)
 }
 
 /// Prints the lines of the fabric's log that are about a function.
-pub fn function(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Result<(), Fail> {
+pub fn function(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let all: Vec<FunctionView> = client.get(FUNCTION.all)?;
     all.iter().find(|function| function.name == name).ok_or_else(|| FUNCTION.unknown(name))?;
@@ -34,7 +34,7 @@ pub fn function(target: &Target, json: bool, name: &str, logs: &LogOptions) -> R
 }
 
 /// Prints what a guest's console has said.
-pub fn guest(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Result<(), Fail> {
+pub fn guest(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let all: Vec<GuestView> = client.get(GUEST.all)?;
     let found = all.into_iter().find(|guest| guest.name == name).ok_or_else(|| GUEST.unknown(name))?;
@@ -42,7 +42,7 @@ pub fn guest(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Resu
 }
 
 /// Prints what a host's programs have written.
-pub fn host(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Result<(), Fail> {
+pub fn host(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let all: Vec<HostView> = client.get(HOST.all)?;
     let found = all.into_iter().find(|host| host.name == name).ok_or_else(|| HOST.unknown(name))?;
@@ -50,7 +50,7 @@ pub fn host(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Resul
 }
 
 /// Prints what a program has written.
-pub fn program(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Result<(), Fail> {
+pub fn program(target: &Target, json: bool, name: &str, logs: &LogOptions) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let all: Vec<ProgramView> = client.get(PROGRAM.all)?;
     let found = all.into_iter().find(|program| program.name == name).ok_or_else(|| PROGRAM.unknown(name))?;
@@ -63,25 +63,25 @@ fn of_file(
     path: &str,
     json: bool,
     logs: &LogOptions,
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     let fabric: FabricView = client.get("/v1/fabric")?;
     let file = match File::open(path) {
         Err(error) if path.is_empty() || error.kind() == io::ErrorKind::NotFound => {
-            return Err(Fail::Failed(format!("{} {name} has not written anything yet", kind.word)));
+            return Err(CommandError::Failed(format!("{} {name} has not written anything yet", kind.word)));
         }
-        opened => opened.map_err(|error| Fail::Failed(format!("{path}: {error}")))?,
+        opened => opened.map_err(|error| CommandError::Failed(format!("{path}: {error}")))?,
     };
     print(file, &fabric, json, logs, |_| true)
 }
 
 /// The file that the fabric's control process logs to.
-fn own_log(fabric: &FabricView) -> Result<File, Fail> {
+fn own_log(fabric: &FabricView) -> Result<File, CommandError> {
     let path = format!("/proc/{}/fd/2", fabric.pid);
-    let failed = |error| Fail::Failed(format!("the log of fabric {}: {error}", fabric.name));
+    let failed = |error| CommandError::Failed(format!("the log of fabric {}: {error}", fabric.name));
     if !std::fs::metadata(&path).map_err(failed)?.is_file() {
         let what =
             format!("fabric {} logs to the terminal or the program that it was started in", fabric.name);
-        return Err(Fail::Failed(format!("{what}; `ringway up FILE --detach` writes a file")));
+        return Err(CommandError::Failed(format!("{what}; `ringway up FILE --detach` writes a file")));
     }
     File::open(&path).map_err(failed)
 }
@@ -93,13 +93,13 @@ fn print(
     json: bool,
     logs: &LogOptions,
     wanted: impl Fn(&str) -> bool,
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     let control = format!("/proc/{}", fabric.pid);
     let show = |line: &String| if json { text::json(line) } else { text::foreign(&format!("{line}\n")) };
     let mut log = Lines::new(file);
-    let mut next = move || -> Result<Option<String>, Fail> {
+    let mut next = move || -> Result<Option<String>, CommandError> {
         loop {
-            match log.next().map_err(Fail::because)? {
+            match log.next().map_err(CommandError::because)? {
                 Some(line) if !wanted(&line) => {}
                 found => return Ok(found),
             }

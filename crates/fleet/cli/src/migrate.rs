@@ -2,7 +2,7 @@
 
 use crate::arguments::{Move, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::GUEST;
 use crate::text;
 use anstream::eprintln;
@@ -17,7 +17,7 @@ const POLL: Duration = Duration::from_millis(50);
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Migrates a guest, or ends its migration.
-pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), Fail> {
+pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), CommandError> {
     let Move { name, to, bandwidth, cancel } = arguments;
     let mut client = Client::connect(target)?;
     let path = GUEST.path(&name, "migration")?;
@@ -27,7 +27,7 @@ pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), Fail>
             let new = NewMigration { to, bandwidth: bandwidth.map(|megabytes| megabytes << 20) };
             let begun = client.ask(&GUEST.path(&name, "migrate")?, &new);
             let stays = |why| format!("{why}\nguest {name} runs on as before");
-            let _: MigrationView = begun.map_err(|fail: Fail| fail.map(stays))?;
+            let _: MigrationView = begun.map_err(|fail: CommandError| fail.map(stays))?;
         }
         None if cancel => client.delete(&path)?,
         None => {}
@@ -38,7 +38,9 @@ pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), Fail>
     }
     let MigrationView { guest, to, stage, downtime, error, .. } = view;
     match stage.as_str() {
-        "done" if cancel => Err(Fail::Failed(format!("too late: guest {guest} runs in the fabric of {to}"))),
+        "done" if cancel => {
+            Err(CommandError::Failed(format!("too late: guest {guest} runs in the fabric of {to}")))
+        }
         "done" => {
             if !json {
                 println!("guest {guest} runs in the fabric of {to}; it was stopped for {downtime} ms");
@@ -51,25 +53,27 @@ pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), Fail>
             }
             Ok(())
         }
-        _ => Err(Fail::Failed(format!("guest {guest} was not migrated: {}", printable(&error)))),
+        _ => Err(CommandError::Failed(format!("guest {guest} was not migrated: {}", printable(&error)))),
     }
 }
 
 /// The absolute path of a control socket.
-fn socket(to: &Path) -> Result<String, Fail> {
-    let path = std::path::absolute(to).map_err(Fail::because)?;
+fn socket(to: &Path) -> Result<String, CommandError> {
+    let path = std::path::absolute(to).map_err(CommandError::because)?;
     if !path.exists() {
         let name = to.display();
-        return Err(Fail::NotUp(format!(
+        return Err(CommandError::NotUp(format!(
             "there is no control socket {name}; a guest moves between fabrics of one host, since the API has \
              no address in the network: name api.sock of the other fabric's run directory"
         )));
     }
-    path.to_str().map(String::from).ok_or_else(|| Fail::Failed(format!("{}: no UTF-8", path.display())))
+    path.to_str()
+        .map(String::from)
+        .ok_or_else(|| CommandError::Failed(format!("{}: no UTF-8", path.display())))
 }
 
 /// Shows how far a migration is until it has ended.
-fn watch(client: &mut Client, path: &str) -> Result<MigrationView, Fail> {
+fn watch(client: &mut Client, path: &str) -> Result<MigrationView, CommandError> {
     let (mut stage, mut at) = (String::new(), Instant::now());
     loop {
         let view: MigrationView = client.get(path)?;
@@ -125,7 +129,7 @@ mod tests {
         );
         assert!(line(&view("asking")).contains("it stands still"));
         assert!(
-            matches!(socket(Path::new("/no/such.sock")), Err(Fail::NotUp(why)) if why.contains("one host"))
+            matches!(socket(Path::new("/no/such.sock")), Err(CommandError::NotUp(why)) if why.contains("one host"))
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::Target;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text;
 use ringway_spec::file::value;
 use serde::Serialize;
@@ -42,12 +42,12 @@ pub const WORKER: ObjectKind = ObjectKind { word: "worker", all: "/v1/fabric", l
 
 impl ObjectKind {
     /// The API's path of `what` of the object `name`.
-    pub fn path(&self, name: &str, what: &str) -> Result<String, Fail> {
+    pub fn path(&self, name: &str, what: &str) -> Result<String, CommandError> {
         Ok(format!("{}/{what}", self.object(name)?))
     }
 
     /// The API's path of the object `name`.
-    pub fn object(&self, name: &str) -> Result<String, Fail> {
+    pub fn object(&self, name: &str) -> Result<String, CommandError> {
         // Further instances of a function have a `/` in their names, ports of programs a `:`.
         if !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_/:".contains(c)) {
             return Err(self.unknown(name));
@@ -56,10 +56,12 @@ impl ObjectKind {
     }
 
     /// The error for an unknown name.
-    pub fn unknown(&self, name: &str) -> Fail {
+    pub fn unknown(&self, name: &str) -> CommandError {
         let ObjectKind { word, list, .. } = self;
         let name = name.escape_debug();
-        Fail::Unknown(format!("there is no {word} \"{name}\"; `ringway {list}` shows those there are"))
+        CommandError::Unknown(format!(
+            "there is no {word} \"{name}\"; `ringway {list}` shows those there are"
+        ))
     }
 
     /// Sends an order for each of `names`, and prints it unless the output is JSON.
@@ -69,7 +71,7 @@ impl ObjectKind {
         json: bool,
         names: &[String],
         (verb, doing): (&str, &str),
-    ) -> Result<(), Fail> {
+    ) -> Result<(), CommandError> {
         for name in names {
             client.post(&self.path(name, verb)?)?;
             if !json {
@@ -80,7 +82,7 @@ impl ObjectKind {
     }
 
     /// Removes each of `names`, and prints it unless the output is JSON.
-    pub fn remove(&self, target: &Target, json: bool, names: &[String]) -> Result<(), Fail> {
+    pub fn remove(&self, target: &Target, json: bool, names: &[String]) -> Result<(), CommandError> {
         let mut client = Client::connect(target)?;
         for name in names {
             client.delete(&self.object(name)?)?;
@@ -98,7 +100,7 @@ impl ObjectKind {
         json: bool,
         names: &[String],
         words: (&str, &str),
-    ) -> Result<(), Fail> {
+    ) -> Result<(), CommandError> {
         let mut client = Client::connect(target)?;
         self.send_orders(&mut client, json, names, words)?;
         if json {
@@ -115,9 +117,9 @@ pub fn with_keys(
     mut keys: Map<String, Value>,
     settings: &[String],
     texts: &[&str],
-) -> Result<Map<String, Value>, Fail> {
+) -> Result<Map<String, Value>, CommandError> {
     for setting in settings {
-        let wrong = |what: &str| Fail::Failed(format!("\"{}\" {what}", setting.escape_debug()));
+        let wrong = |what: &str| CommandError::Failed(format!("\"{}\" {what}", setting.escape_debug()));
         let (key, text) =
             setting.split_once('=').ok_or_else(|| wrong("is not a setting; write KEY=VALUE"))?;
         let (table, key) = match key.split_once('.') {

@@ -2,7 +2,7 @@
 
 use crate::arguments::{PortCommand, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::{PORT, with_keys};
 use crate::{kinds, ps, show, text};
 use ringway_control::api::{NewPort, PortChange, PortView};
@@ -10,7 +10,7 @@ use ringway_control::file::port_keys;
 use serde_json::{Map, Value};
 
 /// Runs `ringway port`.
-pub fn port(target: &Target, json: bool, command: PortCommand) -> Result<(), Fail> {
+pub fn port(target: &Target, json: bool, command: PortCommand) -> Result<(), CommandError> {
     let order = |names: Vec<String>, words| PORT.order::<PortView>(target, json, &names, words);
     match command {
         PortCommand::List => ps::ports(target, json),

@@ -1,7 +1,7 @@
 //! `ringway program`: unmodified programs of the fabric.
 
 use crate::arguments::{ProgramCommand, Target};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::logs;
 use crate::object_kind::PROGRAM;
 use crate::show;
@@ -9,7 +9,7 @@ use crate::text::{self, Table, cell};
 use ringway_control::api::ProgramView;
 
 /// Runs `ringway program`.
-pub fn program(target: &Target, json: bool, command: ProgramCommand) -> Result<(), Fail> {
+pub fn program(target: &Target, json: bool, command: ProgramCommand) -> Result<(), CommandError> {
     let order = |names: Vec<String>, words| PROGRAM.order::<ProgramView>(target, json, &names, words);
     match command {
         ProgramCommand::List => show::list(&PROGRAM, target, json, table),

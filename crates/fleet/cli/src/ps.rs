@@ -2,7 +2,7 @@
 
 use crate::arguments::Target;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::PORT;
 use crate::show;
 use crate::text::{self, Table, cell};
@@ -21,7 +21,7 @@ struct Ps {
 }
 
 /// Shows a fabric with its ports, hosts, programs, guests, functions and chains.
-pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
+pub fn ps(target: &Target, json: bool) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let fabric: FabricView = client.get("/v1/fabric")?;
     let ports: Vec<PortView> = client.get("/v1/ports")?;
@@ -72,7 +72,7 @@ pub fn ps(target: &Target, json: bool) -> Result<(), Fail> {
 }
 
 /// Lists the ports.
-pub fn ports(target: &Target, json: bool) -> Result<(), Fail> {
+pub fn ports(target: &Target, json: bool) -> Result<(), CommandError> {
     show::list(&PORT, target, json, port_table)
 }
 

@@ -1,7 +1,7 @@
 //! The `data` process.
 
 use crate::arguments::Log;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use rustix::fs::{FileType, fstat};
 use std::os::fd::OwnedFd;
 
@@ -12,18 +12,18 @@ use std::os::fd::OwnedFd;
 const OOM_SCORE: &str = "-900";
 
 /// Runs the data path. Standard input is the link to `control`.
-pub fn run(log: Log) -> Result<(), Fail> {
+pub fn run(log: Log) -> Result<(), CommandError> {
     crate::name_process("ringway data");
     crate::log::start(log);
-    let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
+    let mode = fstat(rustix::stdio::stdin()).map_err(CommandError::because)?.st_mode;
     if FileType::from_raw_mode(mode) != FileType::Socket {
-        return Err(Fail::Failed("`ringway data` is started by `ringway up`, not by hand".into()));
+        return Err(CommandError::Failed("`ringway data` is started by `ringway up`, not by hand".into()));
     }
-    let link = rustix::stdio::stdin().try_clone_to_owned().map_err(Fail::because)?;
-    let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
-    rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
+    let link = rustix::stdio::stdin().try_clone_to_owned().map_err(CommandError::because)?;
+    let null: OwnedFd = std::fs::File::open("/dev/null").map_err(CommandError::because)?.into();
+    rustix::stdio::dup2_stdin(&null).map_err(CommandError::because)?;
     drop(null);
     // Without CAP_SYS_RESOURCE this fails, and the default stays.
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
-    ringway_fabric::data::run(link, crate::kinds().data).map_err(Fail::because)
+    ringway_fabric::data::run(link, crate::kinds().data).map_err(CommandError::because)
 }

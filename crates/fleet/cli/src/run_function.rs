@@ -5,7 +5,7 @@ mod vm;
 
 pub use vm::check_image;
 
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_click_driver::click::Configuration;
 use ringway_click_driver::click::function;
 use ringway_click_driver::inherited::{self, Inherited};
@@ -28,10 +28,10 @@ enum ProcessTask {
 }
 
 /// Waits for the order, and prepares for it if `control` says so.
-fn ordered(stream: &MessageStream) -> Result<ProcessTask, Fail> {
+fn ordered(stream: &MessageStream) -> Result<ProcessTask, CommandError> {
     let mut prepared = vm::Prepared::default();
     loop {
-        match stream.receive::<First>().map_err(Fail::because)? {
+        match stream.receive::<First>().map_err(CommandError::because)? {
             (First::Prepare, _) => prepared = vm::Prepared::new(),
             (First::Start(start), descriptors) => {
                 return Ok(ProcessTask::Start(start, descriptors, prepared));
@@ -59,13 +59,15 @@ fn go_first() {
 }
 
 /// Confines the process and runs a function. Standard input is the stream to `control`, which sends the configuration.
-pub fn run() -> Result<(), Fail> {
+pub fn run() -> Result<(), CommandError> {
     crate::name_process("ringway spare");
-    let mode = fstat(rustix::stdio::stdin()).map_err(Fail::because)?.st_mode;
+    let mode = fstat(rustix::stdio::stdin()).map_err(CommandError::because)?.st_mode;
     if FileType::from_raw_mode(mode) != FileType::Socket {
-        return Err(Fail::Failed("`ringway run-function` is started by `ringway up`, not by hand".into()));
+        return Err(CommandError::Failed(
+            "`ringway run-function` is started by `ringway up`, not by hand".into(),
+        ));
     }
-    let stream = Arc::new(MessageStream::new(crate::exec::take_input().map_err(Fail::because)?));
+    let stream = Arc::new(MessageStream::new(crate::exec::take_input().map_err(CommandError::because)?));
     go_first();
     let (start, descriptors, prepared) = match ordered(&stream)? {
         ProcessTask::Start(start, descriptors, prepared) => (*start, descriptors, prepared),
@@ -76,10 +78,10 @@ pub fn run() -> Result<(), Fail> {
     let (Some(listener), Some(connector), memory) =
         (descriptors.next(), descriptors.next(), descriptors.next())
     else {
-        return Err(Fail::Failed("the function's sockets did not come with its order".into()));
+        return Err(CommandError::Failed("the function's sockets did not come with its order".into()));
     };
     if let Some(core) = start.core {
-        ringway_host::pin(core).map_err(Fail::because)?;
+        ringway_host::pin(core).map_err(CommandError::because)?;
     }
     let is_up = Arc::new(AtomicBool::new(false));
     // If `control` is gone, sending fails, and the thread for its requests ends this process.
@@ -92,8 +94,8 @@ pub fn run() -> Result<(), Fail> {
         match vm::prepare(machine, &start, memory) {
             Ok(vm) => {
                 let private = if start.snapshot.is_some() && !start.moved { start.memory } else { 0 };
-                let fence = fence.map_or_else(MonitorFence::new, Ok).map_err(Fail::because)?;
-                fence.confine(start.user, private).map_err(Fail::because)?;
+                let fence = fence.map_or_else(MonitorFence::new, Ok).map_err(CommandError::because)?;
+                fence.confine(start.user, private).map_err(CommandError::because)?;
                 end_with_control(&stream, vm::snapshot_handle(&vm), &is_up)?;
                 return vm::run(vm, &listener.into(), &connector.into(), say);
             }
@@ -103,11 +105,11 @@ pub fn run() -> Result<(), Fail> {
             }
             Err(error) => {
                 say(FunctionMessage::Wrong(error.clone()));
-                return Err(Fail::Failed(error));
+                return Err(CommandError::Failed(error));
             }
         }
     }
-    ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
+    ringway_host::confine_function(start.user, start.memory).map_err(CommandError::because)?;
     end_with_control(&stream, None, &is_up)?;
     inherited::set(Some(Inherited {
         ports: start.ports.clone(),
@@ -119,7 +121,7 @@ pub fn run() -> Result<(), Fail> {
     function::run(configuration(&start), &start.handlers, start.burst as usize, || say(FunctionMessage::Up))
         .map_err(|wrong| {
             say(FunctionMessage::Wrong(wrong.clone()));
-            Fail::Failed(wrong)
+            CommandError::Failed(wrong)
         })
 }
 
@@ -151,11 +153,11 @@ fn end_with_control(
     stream: &Arc<MessageStream>,
     snapshot_handle: Option<SnapshotHandle>,
     is_up: &Arc<AtomicBool>,
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     let (copy, is_up) = (stream.clone(), is_up.clone());
     ringway_host::spawn("requests", None, move || follow_requests(&copy, snapshot_handle, &is_up))
         .map(drop)
-        .map_err(Fail::because)
+        .map_err(CommandError::because)
 }
 
 /// Time after which a function has started, in nanoseconds.

@@ -2,7 +2,7 @@
 
 use crate::arguments::Target;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::place::replace;
 use crate::text;
 use ringway_control::api::SavedFabric;
@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 /// Writes the fabric file that describes what runs, or prints it.
-pub fn save(target: &Target, json: bool, file: Option<&Path>) -> Result<(), Fail> {
+pub fn save(target: &Target, json: bool, file: Option<&Path>) -> Result<(), CommandError> {
     let saved: SavedFabric = Client::connect(target)?.get("/v1/fabric/file")?;
     for what in &saved.differences {
         text::warn(&format!("the file does not describe it: {what}"));
@@ -19,7 +19,8 @@ pub fn save(target: &Target, json: bool, file: Option<&Path>) -> Result<(), Fail
         None if json => text::json(&saved),
         None => print!("{}", saved.text),
         Some(file) => {
-            write(file, &saved.text).map_err(|error| Fail::Failed(format!("{}: {error}", file.display())))?;
+            write(file, &saved.text)
+                .map_err(|error| CommandError::Failed(format!("{}: {error}", file.display())))?;
             other_folder(file, &saved);
             if json {
                 text::json(&saved);

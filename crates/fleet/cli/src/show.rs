@@ -2,7 +2,7 @@
 
 use crate::arguments::Target;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::ObjectKind;
 use crate::text::{self, Table, cell};
 use serde::Serialize;
@@ -15,7 +15,7 @@ pub fn list<View: Serialize + DeserializeOwned>(
     target: &Target,
     json: bool,
     table: fn(Vec<View>) -> Table,
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     let all: Vec<View> = Client::connect(target)?.get(kind.all)?;
     match json {
         true => text::json(&all),
@@ -25,7 +25,7 @@ pub fn list<View: Serialize + DeserializeOwned>(
 }
 
 /// Shows the object `name`.
-pub fn show(kind: &ObjectKind, target: &Target, json: bool, name: &str) -> Result<(), Fail> {
+pub fn show(kind: &ObjectKind, target: &Target, json: bool, name: &str) -> Result<(), CommandError> {
     let all: Vec<Value> = Client::connect(target)?.get(kind.all)?;
     let found = all.iter().find(|object| object["name"] == name);
     print(found.ok_or_else(|| kind.unknown(name))?, json);

@@ -2,14 +2,14 @@
 
 use crate::arguments::{SnapshotCommand, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::SNAPSHOT;
 use crate::show;
 use crate::text::{Table, cell};
 use ringway_control::api::SnapshotView;
 
 /// Runs `ringway snapshot`.
-pub fn snapshot(target: &Target, json: bool, command: SnapshotCommand) -> Result<(), Fail> {
+pub fn snapshot(target: &Target, json: bool, command: SnapshotCommand) -> Result<(), CommandError> {
     match command {
         SnapshotCommand::List => show::list(&SNAPSHOT, target, json, table),
         SnapshotCommand::Show { name } => show::show(&SNAPSHOT, target, json, &name),

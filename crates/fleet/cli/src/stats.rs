@@ -2,7 +2,7 @@
 
 use crate::arguments::{Stats, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text::{self, Table, cell, short};
 use anstyle::Style;
 use ringway_control::api::{Counts, ExitsView, PortStats, RegisterView, StatsView};
@@ -32,7 +32,7 @@ struct Rates {
 }
 
 /// Shows counters, or rates.
-pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
+pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     if options.exits {
         let name = options.port.as_deref().unwrap_or_default();
@@ -60,13 +60,13 @@ pub fn stats(target: &Target, json: bool, options: &Stats) -> Result<(), Fail> {
 }
 
 /// The counters, of one port if it is named.
-fn fetch(client: &mut Client, port: Option<&str>) -> Result<StatsView, Fail> {
+fn fetch(client: &mut Client, port: Option<&str>) -> Result<StatsView, CommandError> {
     let mut view: StatsView = client.get("/v1/stats")?;
     if let Some(port) = port {
         view.ports.retain(|stats| stats.name == port);
         if view.ports.is_empty() {
             let name = port.escape_debug();
-            return Err(Fail::Unknown(format!(
+            return Err(CommandError::Unknown(format!(
                 "there is no port \"{name}\"; `ringway ps` shows those there are"
             )));
         }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{SwitchCommand, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::{SWITCH, with_keys};
 use crate::show;
 use crate::text::{self, Table, cell};
@@ -11,7 +11,7 @@ use ringway_control::file::switch_keys;
 use serde_json::{Map, json};
 
 /// Runs `ringway switch`.
-pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(), Fail> {
+pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let mut all = || client.get::<Vec<SwitchView>>(SWITCH.all);
     match command {
@@ -47,7 +47,7 @@ pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(),
     Ok(())
 }
 
-fn find(switches: Vec<SwitchView>, name: &str) -> Result<SwitchView, Fail> {
+fn find(switches: Vec<SwitchView>, name: &str) -> Result<SwitchView, CommandError> {
     switches.into_iter().find(|switch| switch.name == name).ok_or_else(|| SWITCH.unknown(name))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::arguments::Target;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_control::api::PortView;
 use ringway_control::run_dir;
 use ringway_spec::file::either;
@@ -10,11 +10,13 @@ use std::path::PathBuf;
 
 impl Target {
     /// The control socket of the selected fabric.
-    pub fn find(&self) -> Result<PathBuf, Fail> {
+    pub fn find(&self) -> Result<PathBuf, CommandError> {
         if let Some(socket) = &self.socket {
             return match self.fabric {
                 None => Ok(socket.clone()),
-                Some(_) => Err(Fail::Failed("--socket and --fabric each name a fabric; give one".into())),
+                Some(_) => {
+                    Err(CommandError::Failed("--socket and --fabric each name a fabric; give one".into()))
+                }
             };
         }
         let base = run_dir::base();
@@ -25,13 +27,13 @@ impl Target {
                 return Ok(socket);
             }
             let up = up(&run_dir::running(&base));
-            return Err(Fail::NotUp(format!("no fabric {name} is up in {}; {up}", base.display())));
+            return Err(CommandError::NotUp(format!("no fabric {name} is up in {}; {up}", base.display())));
         }
         match run_dir::running(&base).as_slice() {
             [name] => Ok(run_dir::api_socket(&base.join(name))),
             [] => {
                 let place = base.display();
-                Err(Fail::NotUp(match run_dir::denied(&base).as_slice() {
+                Err(CommandError::NotUp(match run_dir::denied(&base).as_slice() {
                     [] => format!(
                         "no fabric is up in {place}; \
                          start one with `ringway up FILE --detach`, \
@@ -43,7 +45,7 @@ impl Target {
                     ),
                 }))
             }
-            names => Err(Fail::NotUp(format!(
+            names => Err(CommandError::NotUp(format!(
                 "{} fabrics are up; say which with --fabric: {}",
                 names.len(),
                 names.join(", ")
@@ -53,12 +55,12 @@ impl Target {
 }
 
 /// The socket of a port of one of these kinds; a path is one already.
-pub fn ring_socket(target: &Target, port: &str, kinds: &[&str]) -> Result<PathBuf, Fail> {
+pub fn ring_socket(target: &Target, port: &str, kinds: &[&str]) -> Result<PathBuf, CommandError> {
     peer_socket(target, port, kinds).map(|(_, socket)| socket)
 }
 
 /// The kind of a port, which is one of these, and the socket of its peer; a path is a ring port's.
-pub fn peer_socket(target: &Target, port: &str, kinds: &[&str]) -> Result<(String, PathBuf), Fail> {
+pub fn peer_socket(target: &Target, port: &str, kinds: &[&str]) -> Result<(String, PathBuf), CommandError> {
     if port.contains('/') {
         return Ok(("ring".into(), port.into()));
     }
@@ -66,14 +68,14 @@ pub fn peer_socket(target: &Target, port: &str, kinds: &[&str]) -> Result<(Strin
     let shown = port.escape_debug();
     match ports.into_iter().find(|view| view.name == port) {
         Some(view) if kinds.contains(&&*view.kind) => Ok((view.kind, view.peer.into())),
-        Some(view) => Err(Fail::Failed(format!(
+        Some(view) => Err(CommandError::Failed(format!(
             "port {shown} is of kind {}; a program's port is of kind {}",
             view.kind,
             either(kinds.iter().copied())
         ))),
-        None => {
-            Err(Fail::Unknown(format!("there is no port \"{shown}\"; `ringway ps` shows those there are")))
-        }
+        None => Err(CommandError::Unknown(format!(
+            "there is no port \"{shown}\"; `ringway ps` shows those there are"
+        ))),
     }
 }
 

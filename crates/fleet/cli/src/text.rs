@@ -1,6 +1,6 @@
 //! Output: aligned columns, with colours on a terminal, for people; JSON for programs.
 
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use anstyle::{AnsiColor, Style};
 use ringway_spec::{printable, printable_json, printable_lines};
 use std::borrow::Cow;
@@ -66,10 +66,10 @@ pub fn to_json<T: serde::Serialize>(value: &T) -> String {
 pub fn watch<S, R: serde::Serialize>(
     json: bool,
     (interval, count): (f64, Option<u64>),
-    mut sample: impl FnMut() -> Result<S, Fail>,
+    mut sample: impl FnMut() -> Result<S, CommandError>,
     between: impl Fn(&S, &S) -> R,
     table: impl Fn(&R) -> Table,
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     let repaint = std::io::stdout().is_terminal() && !json;
     let mut last = sample()?;
     let mut printed = 0;

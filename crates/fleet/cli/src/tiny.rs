@@ -4,7 +4,7 @@ pub mod arguments;
 mod c;
 mod template;
 
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::run_function::check_image;
 use arguments::TinyCommand;
 use ringway_host::read_file;
@@ -26,12 +26,12 @@ const LIBRARY: &str = "ringway-tiny-program";
 const MEMORY: u64 = 2000 << 20;
 
 /// Runs `ringway tiny`.
-pub fn tiny(json: bool, command: TinyCommand) -> Result<(), Fail> {
+pub fn tiny(json: bool, command: TinyCommand) -> Result<(), CommandError> {
     match command {
         TinyCommand::New { folder, c: true, .. } => template::new_c(&folder),
         TinyCommand::New { folder, library, c: false } => template::new(&folder, library),
         TinyCommand::Build { folder, bin: Some(_), .. } if c::is_program(&folder) => {
-            Err(Fail::Failed(in_file(&folder, "it has one program, in C; leave --bin out")))
+            Err(CommandError::Failed(in_file(&folder, "it has one program, in C; leave --bin out")))
         }
         TinyCommand::Build { folder, output, library, .. } if c::is_program(&folder) => {
             let (built, name) = c::build(&folder, library, LINK)?;
@@ -48,7 +48,7 @@ pub fn tiny(json: bool, command: TinyCommand) -> Result<(), Fail> {
 }
 
 /// Builds a folder's program in Rust; returns the file, and the program's name.
-fn build(folder: &Path, bin: Option<&str>) -> Result<(PathBuf, String), Fail> {
+fn build(folder: &Path, bin: Option<&str>) -> Result<(PathBuf, String), CommandError> {
     let package = Package::of(folder)?;
     let bin = package.bin(bin)?;
     check_target(folder)?;
@@ -58,9 +58,16 @@ fn build(folder: &Path, bin: Option<&str>) -> Result<(PathBuf, String), Fail> {
 }
 
 /// Checks what was built; the image goes to `output`, or to the folder.
-fn finish(built: &Path, folder: &Path, output: Option<PathBuf>, name: &str, json: bool) -> Result<(), Fail> {
-    let image = read_file(built, LARGEST_IMAGE).map_err(|error| Fail::because(in_file(built, error)))?;
-    check_image(&image, MEMORY).map_err(|why| Fail::because(in_file(built, why)))?;
+fn finish(
+    built: &Path,
+    folder: &Path,
+    output: Option<PathBuf>,
+    name: &str,
+    json: bool,
+) -> Result<(), CommandError> {
+    let image =
+        read_file(built, LARGEST_IMAGE).map_err(|error| CommandError::because(in_file(built, error)))?;
+    check_image(&image, MEMORY).map_err(|why| CommandError::because(in_file(built, why)))?;
     let output = output.unwrap_or_else(|| folder.join(format!("{name}.tiny")));
     write(&output, &image)?;
     if json {
@@ -76,15 +83,16 @@ fn in_file(file: &Path, what: impl std::fmt::Display) -> String {
 }
 
 /// Writes a file whole or not at all: a fabric may read it at any time.
-fn write(file: &Path, bytes: &[u8]) -> Result<(), Fail> {
-    let because = |error| Fail::because(in_file(file, error));
+fn write(file: &Path, bytes: &[u8]) -> Result<(), CommandError> {
+    let because = |error| CommandError::because(in_file(file, error));
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::create_dir_all(folder).map_err(because)?;
     }
     let mut new: OsString = file.into();
     new.push(format!(".{}", std::process::id()));
     // A file of that name is another's, and stays; a link there is not followed.
-    let mut out = File::create_new(&new).map_err(|error| Fail::because(in_file(Path::new(&new), error)))?;
+    let mut out =
+        File::create_new(&new).map_err(|error| CommandError::because(in_file(Path::new(&new), error)))?;
     let written = out.write_all(bytes).and_then(|()| std::fs::rename(&new, file));
     written.inspect_err(|_| drop(std::fs::remove_file(&new))).map_err(because)
 }
@@ -101,21 +109,21 @@ fn tool(name: &str, folder: &Path) -> Command {
 }
 
 /// What a command printed.
-fn printed(command: &mut Command) -> Result<Vec<u8>, Fail> {
+fn printed(command: &mut Command) -> Result<Vec<u8>, CommandError> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| missing(&name, &error))?;
     if !output.status.success() {
-        return Err(Fail::Failed(format!("`{name}` failed; its messages are above")));
+        return Err(CommandError::Failed(format!("`{name}` failed; its messages are above")));
     }
     Ok(output.stdout)
 }
 
-fn missing(name: &str, error: &std::io::Error) -> Fail {
+fn missing(name: &str, error: &std::io::Error) -> CommandError {
     match error.kind() {
         ErrorKind::NotFound => {
-            Fail::Failed(format!("there is no `{name}` here; install Rust with rustup, which has it"))
+            CommandError::Failed(format!("there is no `{name}` here; install Rust with rustup, which has it"))
         }
-        _ => Fail::Failed(format!("{name}: {error}")),
+        _ => CommandError::Failed(format!("{name}: {error}")),
     }
 }
 
@@ -130,10 +138,10 @@ struct Package {
 }
 
 impl Package {
-    fn of(folder: &Path) -> Result<Package, Fail> {
+    fn of(folder: &Path) -> Result<Package, CommandError> {
         let manifest = folder.join("Cargo.toml");
         if !folder.is_dir() {
-            return Err(Fail::Failed(in_file(
+            return Err(CommandError::Failed(in_file(
                 folder,
                 "there is no such folder; `ringway tiny new` makes one",
             )));
@@ -141,13 +149,13 @@ impl Package {
         if !manifest.is_file() {
             let why = "there is no such file: the folder is no Rust package, and has no program in C; \
                        `ringway tiny new` makes one";
-            return Err(Fail::Failed(in_file(&manifest, why)));
+            return Err(CommandError::Failed(in_file(&manifest, why)));
         }
         let arguments = ["metadata", "--no-deps", "--format-version", "1"];
         let metadata = printed(tool("cargo", folder).args(arguments))?;
-        let metadata: Value = serde_json::from_slice(&metadata).map_err(Fail::because)?;
-        let manifest = std::fs::canonicalize(&manifest).map_err(Fail::because)?;
-        Package::read(manifest, &metadata).map_err(Fail::Failed)
+        let metadata: Value = serde_json::from_slice(&metadata).map_err(CommandError::because)?;
+        let manifest = std::fs::canonicalize(&manifest).map_err(CommandError::because)?;
+        Package::read(manifest, &metadata).map_err(CommandError::Failed)
     }
 
     /// The package of a manifest, in what cargo says about its workspace.
@@ -173,9 +181,9 @@ impl Package {
     }
 
     /// The program to build: the one that is wanted, or else the only one, or that with the package's name.
-    fn bin(&self, wanted: Option<&str>) -> Result<String, Fail> {
+    fn bin(&self, wanted: Option<&str>) -> Result<String, CommandError> {
         let has = |name: &str| self.bins.iter().any(|bin| bin == name);
-        let fail = |why: String| Err(Fail::Failed(in_file(&self.manifest, why)));
+        let fail = |why: String| Err(CommandError::Failed(in_file(&self.manifest, why)));
         match (wanted, &self.bins[..]) {
             (Some(name), _) if has(name) => Ok(name.into()),
             (_, []) => fail("it has no program; add src/main.rs".into()),
@@ -190,7 +198,7 @@ impl Package {
 }
 
 /// Whether the folder's toolchain has the target.
-fn check_target(folder: &Path) -> Result<(), Fail> {
+fn check_target(folder: &Path) -> Result<(), CommandError> {
     let folder_of = printed(tool("rustc", folder).args(["--print", "target-libdir", "--target", TARGET]))?;
     let path = PathBuf::from(String::from_utf8_lossy(&folder_of).trim());
     let has_core = std::fs::read_dir(&path).into_iter().flatten().flatten().any(|entry| {
@@ -199,7 +207,7 @@ fn check_target(folder: &Path) -> Result<(), Fail> {
     });
     match has_core {
         true => Ok(()),
-        false => Err(Fail::Failed(format!(
+        false => Err(CommandError::Failed(format!(
             "{}: the Rust toolchain of this folder lacks the target {TARGET}; \
              `rustup target add {TARGET}` in the folder installs it",
             folder.display()
@@ -208,7 +216,7 @@ fn check_target(folder: &Path) -> Result<(), Fail> {
 }
 
 /// Builds a program with the linker script; returns the file.
-fn compile(folder: &Path, bin: &str, script: &Path) -> Result<PathBuf, Fail> {
+fn compile(folder: &Path, bin: &str, script: &Path) -> Result<PathBuf, CommandError> {
     let mut argument = OsString::from("-Clink-arg=-T");
     argument.push(script);
     let mut cargo = tool("cargo", folder);
@@ -217,11 +225,13 @@ fn compile(folder: &Path, bin: &str, script: &Path) -> Result<PathBuf, Fail> {
         .args(["--message-format", "json-render-diagnostics", "--", "-Crelocation-model=static"])
         .arg(argument);
     let built = artifact(&mut cargo, bin)?;
-    built.ok_or_else(|| Fail::Failed(format!("{}: cargo built no program \"{bin}\"", folder.display())))
+    built.ok_or_else(|| {
+        CommandError::Failed(format!("{}: cargo built no program \"{bin}\"", folder.display()))
+    })
 }
 
 /// Calls cargo; returns the program or the archive that it built of a target.
-fn artifact(cargo: &mut Command, target: &str) -> Result<Option<PathBuf>, Fail> {
+fn artifact(cargo: &mut Command, target: &str) -> Result<Option<PathBuf>, CommandError> {
     let messages = printed(cargo)?;
     let file = |line: &[u8]| -> Option<PathBuf> {
         let message: Value = serde_json::from_slice(line).ok()?;

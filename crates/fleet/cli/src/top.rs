@@ -2,7 +2,7 @@
 
 use crate::arguments::{Target, Top};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text::{self, Table, cell, short};
 use ringway_control::api::{Counts, ProcessView, StatsView, UsageView};
 use serde::Serialize;
@@ -37,12 +37,12 @@ struct Sample {
     stats: StatsView,
 }
 
-fn sample(client: &mut Client) -> Result<Sample, Fail> {
+fn sample(client: &mut Client) -> Result<Sample, CommandError> {
     Ok(Sample { usage: client.get("/v1/usage")?, stats: client.get("/v1/stats")? })
 }
 
 /// Shows what VMs, functions and guests use, the busiest first.
-pub fn top(target: &Target, json: bool, options: &Top) -> Result<(), Fail> {
+pub fn top(target: &Target, json: bool, options: &Top) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     text::watch(json, (options.interval, options.count), || sample(&mut client), between, shown)
 }

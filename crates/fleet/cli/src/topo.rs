@@ -3,7 +3,7 @@
 use crate::arguments::{Log, Shape, Target, Topo};
 use crate::check;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::host;
 use crate::text;
 use crate::up::{FabricPaths, serve};
@@ -27,8 +27,8 @@ impl Temporary {
     /// Makes the file.
     ///
     /// Attack: a file or link of this name, in a folder where others can write: it is neither changed nor removed.
-    fn create(path: PathBuf, text: &str) -> Result<Temporary, Fail> {
-        let failed = |error: Error, path: &Path| Fail::Failed(format!("{}: {error}", path.display()));
+    fn create(path: PathBuf, text: &str) -> Result<Temporary, CommandError> {
+        let failed = |error: Error, path: &Path| CommandError::Failed(format!("{}: {error}", path.display()));
         let mut file = File::create_new(&path).map_err(|error| failed(error, &path))?;
         let temporary = Temporary(path);
         file.write_all(text.as_bytes()).map_err(|error| failed(error, &temporary.0))?;
@@ -44,7 +44,7 @@ impl Drop for Temporary {
 }
 
 /// Brings a topology up, tests or uses it as requested, and removes it.
-pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
+pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), CommandError> {
     let name = target.fabric.as_deref().unwrap_or(DEFAULT_NAME);
     let text = describe(&topo, name)?;
     if topo.print {
@@ -56,13 +56,13 @@ pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
         known(host, topo.hosts)?;
     }
     if !rustix::process::geteuid().is_root() {
-        return Err(Fail::Failed(
+        return Err(CommandError::Failed(
             "hosts are network namespaces, which only root can create: run it as root".into(),
         ));
     }
     let base = run_dir::base();
-    run_dir::make_base(&base).map_err(Fail::because)?;
-    run_dir::check_free(&base.join(name)).map_err(Fail::because)?;
+    run_dir::make_base(&base).map_err(CommandError::because)?;
+    run_dir::check_free(&base.join(name)).map_err(CommandError::because)?;
     let file = Temporary::create(base.join(format!(".{name}.topo.{}.toml", std::process::id())), &text)?;
     let (fabric, text) = check::load(target, &file.0)?;
     let place = FabricPaths::of(&fabric, target);
@@ -82,7 +82,7 @@ pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), Fail> {
         std::thread::spawn(used);
     };
     let source = (fabric, file.0.clone(), text);
-    let keeper = (Keeper::thread().map_err(Fail::because)?, None);
+    let keeper = (Keeper::thread().map_err(CommandError::because)?, None);
     serve(source, (place.run, target.socket.clone()), keeper, (None, None), Log::Warnings, ready)?;
     std::mem::replace(&mut *result.lock().unwrap_or_else(PoisonError::into_inner), Ok(()))
 }
@@ -93,7 +93,7 @@ fn session(
     json: bool,
     topo: &Topo,
     (name, commands): (&str, &[(String, String)]),
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     let mut client = Client::to(socket)?;
     let hosts = host::when_up(&mut client)?;
     if topo.ping.is_none() && commands.is_empty() {
@@ -141,9 +141,9 @@ fn usage(topo: &Topo, name: &str) {
 }
 
 /// Splits a host and its command.
-fn command(line: &str, hosts: u8) -> Result<(String, String), Fail> {
+fn command(line: &str, hosts: u8) -> Result<(String, String), CommandError> {
     let Some((host, command)) = line.trim().split_once(char::is_whitespace) else {
-        return Err(Fail::Failed(format!(
+        return Err(CommandError::Failed(format!(
             "--exec \"{line}\" has no command; write --exec 'h1 ping -c 3 @h2'"
         )));
     };
@@ -151,11 +151,11 @@ fn command(line: &str, hosts: u8) -> Result<(String, String), Fail> {
     Ok((host.into(), command.trim().into()))
 }
 
-fn known(host: &str, hosts: u8) -> Result<(), Fail> {
+fn known(host: &str, hosts: u8) -> Result<(), CommandError> {
     let number = host.strip_prefix('h').and_then(|number| number.parse::<u8>().ok());
     match number.filter(|number| (1..=hosts).contains(number) && host == format!("h{number}")) {
         Some(_) => Ok(()),
-        None => Err(Fail::Unknown(format!(
+        None => Err(CommandError::Unknown(format!(
             "there is no host \"{}\"; there are h1 to h{hosts}",
             host.escape_debug()
         ))),
@@ -170,10 +170,10 @@ fn settings(topo: &Topo) -> BTreeMap<String, String> {
 }
 
 /// The fabric file of a topology.
-fn describe(topo: &Topo, name: &str) -> Result<String, Fail> {
+fn describe(topo: &Topo, name: &str) -> Result<String, CommandError> {
     let settings = settings(topo);
     if let Err(wrong) = Settings(settings.clone()).profile() {
-        return Err(Fail::Failed(format!("--{}: {}; {}", wrong.key, wrong.what, wrong.fix)));
+        return Err(CommandError::Failed(format!("--{}: {}; {}", wrong.key, wrong.what, wrong.fix)));
     }
     // A JSON string is a TOML string, too.
     let pairs: Vec<String> =

@@ -3,7 +3,7 @@
 use crate::arguments::{Log, Target, Up};
 use crate::check;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::guest_start::{is_lost, reason_and_console, wait_until_started};
 use crate::text;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
@@ -66,7 +66,7 @@ impl FabricPaths {
 }
 
 /// Brings a fabric up.
-pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
+pub fn up(target: &Target, json: bool, up: Up) -> Result<(), CommandError> {
     let is_detached = up.detached;
     bring_up(target, json, up).inspect_err(|error| {
         if is_detached {
@@ -76,7 +76,7 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
     })
 }
 
-fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
+fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), CommandError> {
     if up.kept {
         return control(target, &up);
     }
@@ -90,14 +90,14 @@ fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), Fail> {
     }
     if up.detached {
         // Detaches from the terminal: the fabric keeps running when the terminal is closed.
-        rustix::process::setsid().map_err(Fail::because)?;
+        rustix::process::setsid().map_err(CommandError::because)?;
     }
     drop(fabric);
     keep(target, &up)
 }
 
 /// Becomes the keeper of the fabric, whose control process is started by the same command line.
-fn keep(target: &Target, up: &Up) -> Result<(), Fail> {
+fn keep(target: &Target, up: &Up) -> Result<(), CommandError> {
     crate::name_process("ringway keeper");
     crate::log::start(up.log);
     let programs = Programs { words: words(target, up)?, is_first: up.keeper_image.is_none() };
@@ -105,7 +105,7 @@ fn keep(target: &Target, up: &Up) -> Result<(), Fail> {
         Some(image) => process::resume(programs, image),
         None => process::run(programs),
     };
-    std::process::exit(code.map_err(Fail::because)?.into())
+    std::process::exit(code.map_err(CommandError::because)?.into())
 }
 
 /// How the keeper starts programs: by the words of its own command line, split where options are added.
@@ -146,7 +146,7 @@ impl process::Programs for Programs {
 }
 
 /// The command line of the control process and the keeper, before and behind the option that says which.
-fn words(target: &Target, up: &Up) -> Result<[Vec<OsString>; 2], Fail> {
+fn words(target: &Target, up: &Up) -> Result<[Vec<OsString>; 2], CommandError> {
     let mut before = target_words(target)?;
     before.push("up".into());
     before.extend(up.detached.then(|| "--detached".into()));
@@ -163,31 +163,31 @@ fn tcp_words(up: &Up) -> impl Iterator<Item = String> {
 }
 
 /// The words of a command line that name the fabric.
-fn target_words(target: &Target) -> Result<Vec<OsString>, Fail> {
+fn target_words(target: &Target) -> Result<Vec<OsString>, CommandError> {
     let mut words = Vec::new();
     if let Some(name) = &target.fabric {
         words.extend(["--fabric".into(), name.into()]);
     }
     if let Some(socket) = &target.socket {
-        words.extend(["--socket".into(), std::path::absolute(socket).map_err(Fail::because)?.into()]);
+        words.extend(["--socket".into(), std::path::absolute(socket).map_err(CommandError::because)?.into()]);
     }
     Ok(words)
 }
 
 /// Is the control process, whose keeper is at standard input. It goes on with the fabric of a former one.
-fn control(target: &Target, up: &Up) -> Result<(), Fail> {
+fn control(target: &Target, up: &Up) -> Result<(), CommandError> {
     crate::name_process("ringway up");
     ringway_host::unblock_signals();
-    let keeper = rustix::stdio::stdin().try_clone_to_owned().map_err(Fail::because)?;
-    let null: OwnedFd = std::fs::File::open("/dev/null").map_err(Fail::because)?.into();
-    rustix::stdio::dup2_stdin(&null).map_err(Fail::because)?;
+    let keeper = rustix::stdio::stdin().try_clone_to_owned().map_err(CommandError::because)?;
+    let null: OwnedFd = std::fs::File::open("/dev/null").map_err(CommandError::because)?.into();
+    rustix::stdio::dup2_stdin(&null).map_err(CommandError::because)?;
     drop(null);
     let keeper = Keeper::new(keeper);
     let found = keeper.entries();
     let (source, found) = match KeptFabric::find(&found) {
         Some(kept) => {
             let file = PathBuf::from(&kept.file);
-            let (fabric, text) = kept.fabric(&check::host()).map_err(Fail::because)?;
+            let (fabric, text) = kept.fabric(&check::host()).map_err(CommandError::because)?;
             ((fabric, file, text), Some(found))
         }
         None => {
@@ -195,7 +195,7 @@ fn control(target: &Target, up: &Up) -> Result<(), Fail> {
             found.into_keys().for_each(|name| keeper.remove(&name));
             keeper.flush();
             let (fabric, text) = check::load(target, &up.file)?;
-            let file = std::path::absolute(&up.file).map_err(Fail::because)?;
+            let file = std::path::absolute(&up.file).map_err(CommandError::because)?;
             ((fabric, file, text), None)
         }
     };
@@ -212,7 +212,7 @@ pub fn serve(
     (extender, metrics): (Option<SocketAddr>, Option<SocketAddr>),
     log: Log,
     ready: impl FnOnce(),
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     crate::log::start(log);
     // `ps` shows the arguments: whose process it is.
     let name = fabric.name.clone();
@@ -226,7 +226,7 @@ pub fn serve(
     let host = check::host();
     let options = Options { fabric, file, text, keeper, found, run, api, extender, metrics, host, program };
     ringway_host::withhold_descriptors();
-    ringway_control::run(options, ready).map_err(Fail::because)
+    ringway_control::run(options, ready).map_err(CommandError::because)
 }
 
 /// Tells the process that started the detached fabric that the fabric is up.
@@ -245,41 +245,51 @@ fn close_output() {
     }
 }
 
-fn detach(target: &Target, json: bool, up: &Up, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
+fn detach(
+    target: &Target,
+    json: bool,
+    up: &Up,
+    fabric: &Fabric,
+    place: &FabricPaths,
+) -> Result<(), CommandError> {
     let refused = |error: std::io::Error| {
         let how = "choose a run directory beside which you may write, in [fabric] or by RINGWAY_RUN";
-        Fail::Failed(format!("the log {}: {error}; {how}", place.log.display()))
+        CommandError::Failed(format!("the log {}: {error}; {how}", place.log.display()))
     };
     if let Some(parent) = place.log.parent() {
-        run_dir::make_base(parent).map_err(Fail::because)?;
+        run_dir::make_base(parent).map_err(CommandError::because)?;
     }
     // The log of a fabric that is up stays as it is.
-    run_dir::check_free(&place.run).map_err(Fail::because)?;
+    run_dir::check_free(&place.run).map_err(CommandError::because)?;
     let log = open_own(&place.log, OwnFile::Append, 0o644).map_err(refused)?;
     let mut command = Command::new("/proc/self/exe");
     command.arg0("ringway");
     command.args(target_words(target)?);
     command.args(["up", "--detached", "--log", up.log.word()]);
     command.args(tcp_words(up)).arg("--").arg(&up.file);
-    let mut child =
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().map_err(Fail::because)?;
-    let output = child.stdout.take().ok_or_else(|| Fail::Failed("no output of the fabric".into()))?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(CommandError::because)?;
+    let output = child.stdout.take().ok_or_else(|| CommandError::Failed("no output of the fabric".into()))?;
     let mut output = BufReader::new(output.take(MAX_ERROR_LEN));
     let mut said = String::new();
-    output.read_line(&mut said).map_err(Fail::because)?;
+    output.read_line(&mut said).map_err(CommandError::because)?;
     if said.trim_end() == READY {
         return report(json, fabric, place);
     }
-    output.read_to_string(&mut said).map_err(Fail::because)?;
-    let status = child.wait().map_err(Fail::because)?;
-    Err(Fail::Failed(match said.trim_end() {
+    output.read_to_string(&mut said).map_err(CommandError::because)?;
+    let status = child.wait().map_err(CommandError::because)?;
+    Err(CommandError::Failed(match said.trim_end() {
         "" => format!("the fabric did not come up ({status}); see {}", place.log.display()),
         why => why.into(),
     }))
 }
 
 /// Tells that a fabric is up, and how its guests fare.
-fn report(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> {
+fn report(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), CommandError> {
     if !json {
         println!("{}up:{:#} fabric {}", text::GOOD, text::GOOD, fabric.name);
         println!("  socket  {}", place.socket.display());
@@ -311,7 +321,7 @@ fn report(json: bool, fabric: &Fabric, place: &FabricPaths) -> Result<(), Fail> 
 const START_WAIT: Duration = Duration::from_millis(300);
 
 /// Waits a moment for functions, and returns those that do not start.
-fn lost_functions(fabric: &Fabric, place: &FabricPaths) -> Result<Vec<FunctionView>, Fail> {
+fn lost_functions(fabric: &Fabric, place: &FabricPaths) -> Result<Vec<FunctionView>, CommandError> {
     if !fabric.functions.iter().any(|function| function.start && !function.first_frame) {
         return Ok(Vec::new());
     }
@@ -327,15 +337,15 @@ fn lost_functions(fabric: &Fabric, place: &FabricPaths) -> Result<Vec<FunctionVi
 }
 
 /// Changes the running fabric to match a file; with `dry_run`, only says how.
-pub fn apply(target: &Target, json: bool, file: &Path, dry_run: bool) -> Result<(), Fail> {
+pub fn apply(target: &Target, json: bool, file: &Path, dry_run: bool) -> Result<(), CommandError> {
     // Errors of the file are reported by this process, which can show lines of the file.
     let (fabric, text) = check::load(target, file)?;
-    let path = std::path::absolute(file).map_err(Fail::because)?;
+    let path = std::path::absolute(file).map_err(CommandError::because)?;
     let socket = FabricPaths::of(&fabric, target).socket;
     if !socket.exists() {
         let how = format!("start it with `ringway up {}`", file.display());
         let what = format!("fabric {} is not up: there is no {}; {how}", fabric.name, socket.display());
-        return Err(Fail::NotUp(what));
+        return Err(CommandError::NotUp(what));
     }
     let mut client = Client::to(socket)?;
     let new = NewFabric { file: path.display().to_string(), text, dry_run };
@@ -351,7 +361,7 @@ pub fn apply(target: &Target, json: bool, file: &Path, dry_run: bool) -> Result<
 }
 
 /// Takes a fabric down.
-pub fn down(target: &Target, json: bool) -> Result<(), Fail> {
+pub fn down(target: &Target, json: bool) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let fabric: FabricView = client.get("/v1/fabric")?;
     let process = Pid::from_raw(fabric.pid.cast_signed());

@@ -2,14 +2,14 @@
 
 use crate::arguments::{Target, WorkerCommand};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::WORKER;
 use crate::show;
 use crate::text::{self, Table, cell};
 use ringway_control::api::{FabricView, WorkerView};
 
 /// Runs `ringway worker`.
-pub fn worker(target: &Target, json: bool, command: WorkerCommand) -> Result<(), Fail> {
+pub fn worker(target: &Target, json: bool, command: WorkerCommand) -> Result<(), CommandError> {
     let FabricView { workers, uptime, .. } = Client::connect(target)?.get(WORKER.all)?;
     match command {
         WorkerCommand::List if json => text::json(&workers),
@@ -17,7 +17,7 @@ pub fn worker(target: &Target, json: bool, command: WorkerCommand) -> Result<(),
         WorkerCommand::Show { name } => {
             let found = workers.into_iter().find(|worker| worker.name == name);
             let found = found.ok_or_else(|| WORKER.unknown(&name))?;
-            show::print(&serde_json::to_value(found).map_err(Fail::because)?, json);
+            show::print(&serde_json::to_value(found).map_err(CommandError::because)?, json);
         }
     }
     Ok(())

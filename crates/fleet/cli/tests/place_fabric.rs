@@ -1,7 +1,7 @@
 //! Placement in a running fabric: its periodic work, and its service to clients other than its own commands.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Engine, Object};
 use ringway_place::object::Fact;
 use ringway_place::store::Embedded;
@@ -382,7 +382,8 @@ fn a_clock_jump_blocks_nothing() {
             let store = Embedded::open(&lab.0.join("run/lab/placement.redb"), then).unwrap();
             let engine = Engine::open(Arc::new(store)).unwrap();
             let only = ["b".to_string()].into();
-            let ask = Ask { vms: vec!["w".into()], only, now: then, ..Ask::default() };
+            let ask =
+                PlacementRequest { vms: vec!["w".into()], only, now: then, ..PlacementRequest::default() };
             assert!(engine.place(ask).unwrap().placed());
             let mut vm = engine.view(|model| (*model.vm("v").unwrap().vm).clone()).unwrap();
             vm.moved_at = Some(then);

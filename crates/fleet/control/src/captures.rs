@@ -3,7 +3,7 @@
 //! A client sends a [`CaptureRequest`] and gets a [`CaptureAnswer`], with the memory that `data` writes the copies to;
 //! messages are those of [`MessageStream`]. The capture ends when the client closes its connection.
 
-use crate::engine::{Ask, Inbox};
+use crate::engine::{EngineRequest, Inbox};
 use crate::open::Watched;
 use ringway_fabric::MessageStream;
 use ringway_fabric::capture::CAPTURES;
@@ -104,7 +104,7 @@ fn client(socket: OwnedFd, inbox: &Inbox, runtime: &Handle) -> Result<(), Box<dy
     let stream = MessageStream::new(socket.into());
     let request: CaptureRequest = stream.receive_plain(LONGEST)?;
     let Begun { number, memory } =
-        match runtime.block_on(inbox.ask(|answer| Ask::Capture(Box::new(request), answer))) {
+        match runtime.block_on(inbox.ask(|answer| EngineRequest::Capture(Box::new(request), answer))) {
             Ok(begun) => begun,
             Err(failure) => return Ok(stream.send(&CaptureAnswer::Refused(failure.reason()), &[])?),
         };
@@ -116,6 +116,6 @@ fn client(socket: OwnedFd, inbox: &Inbox, runtime: &Handle) -> Result<(), Box<dy
         let _ = stream.receive_plain::<()>(0);
     }
     // Fails only if the fabric is going down.
-    let _ = runtime.block_on(inbox.ask(|answer| Ask::EndCapture(number, answer)));
+    let _ = runtime.block_on(inbox.ask(|answer| EngineRequest::EndCapture(number, answer)));
     Ok(())
 }

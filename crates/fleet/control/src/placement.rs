@@ -1,7 +1,7 @@
 //! Placement's interface to the fabric.
 
 use crate::api::ErrorBody;
-use crate::engine::{Answer, Ask, Failure, Inbox};
+use crate::engine::{Answer, EngineRequest, Failure, Inbox};
 use crate::file::Fabric;
 use ringway_scheduler::{Failed, Machine, Traffic};
 use tokio::runtime::Handle;
@@ -28,14 +28,14 @@ impl ThisFabric {
         ThisFabric { inbox, runtime }
     }
 
-    fn ask<T>(&self, ask: impl FnOnce(Answer<T>) -> Ask) -> Result<T, Failed> {
+    fn ask<T>(&self, ask: impl FnOnce(Answer<T>) -> EngineRequest) -> Result<T, Failed> {
         self.runtime.block_on(self.inbox.ask(ask)).map_err(failed)
     }
 }
 
 impl ringway_scheduler::Fabric for ThisFabric {
     fn traffic(&self) -> Result<Traffic, Failed> {
-        let stats = self.ask(Ask::Stats)?;
+        let stats = self.ask(EngineRequest::Stats)?;
         let ports = stats.ports.into_iter().map(|port| {
             let total = port.total;
             (port.name, (total.tx_frames + total.rx_frames, total.tx_bytes + total.rx_bytes))
@@ -44,8 +44,8 @@ impl ringway_scheduler::Fabric for ThisFabric {
     }
 
     fn machines(&self) -> Result<Vec<Machine>, Failed> {
-        let (guests, functions) = (self.ask(Ask::Guests)?, self.ask(Ask::Functions)?);
-        let fabric: Box<Fabric> = self.ask(Ask::Described)?;
+        let (guests, functions) = (self.ask(EngineRequest::Guests)?, self.ask(EngineRequest::Functions)?);
+        let fabric: Box<Fabric> = self.ask(EngineRequest::Described)?;
         let guests = guests.iter().filter_map(|view| {
             let guest = fabric.guest(&view.name)?;
             let runs = matches!(view.state.as_str(), "starting" | "running" | "stopping");
@@ -62,18 +62,18 @@ impl ringway_scheduler::Fabric for ThisFabric {
     }
 
     fn stop(&self, name: &str) -> Result<(), Failed> {
-        let is_guest = self.ask(Ask::Described)?.guest(name).is_some();
+        let is_guest = self.ask(EngineRequest::Described)?.guest(name).is_some();
         self.ask(|answer| match is_guest {
-            true => Ask::StopGuest(name.into(), answer),
-            false => Ask::StopFunction(name.into(), answer),
+            true => EngineRequest::StopGuest(name.into(), answer),
+            false => EngineRequest::StopFunction(name.into(), answer),
         })
     }
 
     fn start(&self, name: &str) -> Result<(), Failed> {
-        let is_guest = self.ask(Ask::Described)?.guest(name).is_some();
+        let is_guest = self.ask(EngineRequest::Described)?.guest(name).is_some();
         self.ask(|answer| match is_guest {
-            true => Ask::StartGuest(name.into(), answer),
-            false => Ask::StartFunction(name.into(), answer),
+            true => EngineRequest::StartGuest(name.into(), answer),
+            false => EngineRequest::StartFunction(name.into(), answer),
         })
     }
 }

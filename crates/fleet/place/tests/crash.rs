@@ -1,7 +1,7 @@
 //! Crashes at every point: acknowledged changes survive, no change is partial, no reservation stays forever.
 #![allow(clippy::unwrap_used)]
 
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Engine, EngineError, LEASE, Object};
 use ringway_place::object::{Host, Vm};
 use ringway_place::store::*;
@@ -27,8 +27,13 @@ fn objects() -> Vec<Object> {
     (0..HOSTS).map(host).chain((0..FIT + 4).map(vm)).collect()
 }
 
-fn ask(index: usize) -> Ask {
-    Ask { vms: vec![format!("v{index}")], seed: index as u64, now: 1, ..Ask::default() }
+fn ask(index: usize) -> PlacementRequest {
+    PlacementRequest {
+        vms: vec![format!("v{index}")],
+        seed: index as u64,
+        now: 1,
+        ..PlacementRequest::default()
+    }
 }
 
 /// Invariants after opening a store: reservations and decisions match, no host is overbooked, and all

@@ -1,7 +1,7 @@
 //! Randomly damaged files of a store: they either contain everything, or are refused and left unchanged.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Engine, Object};
 use ringway_place::object::{Host, Vm};
 use ringway_place::store::{Embedded, StoreError};
@@ -41,7 +41,9 @@ impl Files {
         for index in 0..20 {
             let vm = Vm { name: format!("v{index}"), memory_mb: 64, ..Vm::default() };
             engine.put(vec![Object::Vm(Box::new(vm.clone()))]).unwrap();
-            engine.place(Ask { vms: vec![vm.name], now: 1, ..Ask::default() }).unwrap();
+            engine
+                .place(PlacementRequest { vms: vec![vm.name], now: 1, ..PlacementRequest::default() })
+                .unwrap();
         }
         // As after a crash: the log is ahead of the database.
         let whole = [&store, &log].map(|file| std::fs::read(file).unwrap());
@@ -64,7 +66,7 @@ impl Files {
         let engine = Engine::open(Arc::new(store)).map_err(|error| error.to_string())?;
         let vms = engine.view(|model| model.vm_slots().count()).map_err(|error| error.to_string())?;
         // What remains is either usable, or returns an error.
-        let ask = Ask { vms: vec!["v3".into()], now: 2, ..Ask::default() };
+        let ask = PlacementRequest { vms: vec!["v3".into()], now: 2, ..PlacementRequest::default() };
         let _ = engine.place(ask).map(|decision| engine.explain(decision.id));
         let _ = (engine.decisions(100), engine.hosts(2), engine.tidy());
         Ok(vms)

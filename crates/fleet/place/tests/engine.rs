@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Engine, EngineError, HISTORY, LEASE, Object};
 use ringway_place::object::*;
 use ringway_place::store::{Embedded, Memory, Store, StoreError};
@@ -28,11 +28,16 @@ fn engine(objects: Vec<Object>) -> Engine {
     engine
 }
 
-fn ask(vms: &[&str], now: u64) -> Ask {
-    Ask { vms: vms.iter().map(ToString::to_string).collect(), now, seed: 7, ..Ask::default() }
+fn ask(vms: &[&str], now: u64) -> PlacementRequest {
+    PlacementRequest {
+        vms: vms.iter().map(ToString::to_string).collect(),
+        now,
+        seed: 7,
+        ..PlacementRequest::default()
+    }
 }
 
-fn chosen(engine: &Engine, ask: Ask) -> Vec<Option<String>> {
+fn chosen(engine: &Engine, ask: PlacementRequest) -> Vec<Option<String>> {
     engine.place(ask).unwrap().choices.into_iter().map(|choice| choice.host).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Mirrored inventories, decisions for external schedulers, and fractions of CPUs.
 #![allow(clippy::unwrap_used)]
 
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Engine, Gone, Object};
 use ringway_place::object::{Host, Vm, VmKind, VmStatus};
 use ringway_place::store::Memory;
@@ -43,8 +43,8 @@ fn engine() -> Engine {
     engine
 }
 
-fn ask(vm: &str) -> Ask {
-    Ask { vms: vec![vm.into()], now: 1, seed: 7, ..Ask::default() }
+fn ask(vm: &str) -> PlacementRequest {
+    PlacementRequest { vms: vec![vm.into()], now: 1, seed: 7, ..PlacementRequest::default() }
 }
 
 fn best(engine: &Engine, vm: Vm) -> Option<String> {
@@ -91,7 +91,7 @@ fn vms_running_elsewhere_lose_reservations_and_hosts_are_removed_with_their_vms(
     let engine = engine();
     engine.put(vec![Object::Vm(Box::new(pod("p", 1000)))]).unwrap();
     let only = std::collections::BTreeSet::from(["a".to_string()]);
-    assert!(engine.place(Ask { only, ..ask("p") }).unwrap().placed());
+    assert!(engine.place(PlacementRequest { only, ..ask("p") }).unwrap().placed());
     assert_eq!(engine.hosts(1).unwrap()[0].pending, 1);
     engine.mirror(vec![on("b", pod("p", 1000))], &[]).unwrap();
     let rows = engine.hosts(1).unwrap();

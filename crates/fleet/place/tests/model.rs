@@ -4,7 +4,7 @@
 use crate::naive::{Request, World, filters, weights};
 use proptest::prelude::*;
 use ringway_place::balancers::{Scene, propose};
-use ringway_place::decide::{Ask, Outside, Scratch, Trace, explain};
+use ringway_place::decide::{Outside, PlacementRequest, Scratch, Trace, explain};
 use ringway_place::model::{Change, Model};
 use ringway_place::object::*;
 use ringway_place::policy::{FilterUse, Policy, WeightUse};
@@ -307,7 +307,7 @@ fn model(world: &World, filters: &[&str], weights: &[&str]) -> Model {
 
 fn decided(world: &World, request: &Request<'_>, filters: &[&str], weights: &[&str]) -> Trace {
     let vms = request.vms.iter().map(|vm| vm.name.clone()).collect();
-    let ask = Ask { vms, stay: request.stay, now: world.now, ..Ask::default() };
+    let ask = PlacementRequest { vms, stay: request.stay, now: world.now, ..PlacementRequest::default() };
     let mut model = model(world, filters, weights);
     explain(&mut model, &ask, &mut Outside::None, &mut Scratch::default()).unwrap().1.remove(0)
 }

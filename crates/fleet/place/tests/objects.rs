@@ -1,7 +1,7 @@
 //! Adding and deleting objects, and the checks on it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Engine, EngineError, Object, REMOVABLE};
 use ringway_place::object::{
     AffinityGroup, Blacklist, Cluster, Fact, Host, Load, Port, PortLoad, Vm, VmStatus,
@@ -103,7 +103,7 @@ fn removing_a_host_removes_its_facts_and_load() {
     // A reservation keeps its host.
     engine.put(vec![Object::Vm(Box::new(vm("n", None)))]).unwrap();
     let only = std::collections::BTreeSet::from(["b".to_string()]);
-    let ask = Ask { vms: vec!["n".into()], only, now: NOW, ..Ask::default() };
+    let ask = PlacementRequest { vms: vec!["n".into()], only, now: NOW, ..PlacementRequest::default() };
     assert!(engine.place(ask).unwrap().placed());
     assert_eq!(engine.remove("host", "b").unwrap_err().to_string(), "host b has VM n");
     engine.remove("vm", "n").unwrap();

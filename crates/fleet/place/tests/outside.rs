@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Action, Engine, Object};
 use ringway_place::object::*;
 use ringway_place::policy::Policy;
@@ -96,8 +96,8 @@ fn vm(name: String, host: Option<String>) -> Object {
     Object::Vm(Box::new(Vm { name, host, status, ..Vm::default() }))
 }
 
-fn ask(vm: &str, now: u64) -> Ask {
-    Ask { vms: vec![vm.into()], now, ..Ask::default() }
+fn ask(vm: &str, now: u64) -> PlacementRequest {
+    PlacementRequest { vms: vec![vm.into()], now, ..PlacementRequest::default() }
 }
 
 fn listening(store: &Arc<dyn Store>) -> (Engine, Listener) {

@@ -1,7 +1,7 @@
 //! Each filter and weight on a small cluster.
 #![allow(clippy::unwrap_used)]
 
-use ringway_place::decide::{Ask, Trace};
+use ringway_place::decide::{PlacementRequest, Trace};
 use ringway_place::engine::{Engine, Object};
 use ringway_place::object::*;
 use ringway_place::policy::{FilterUse, Policy, WeightUse};
@@ -40,7 +40,7 @@ fn engine(filters: &[&str], weights: &[&str], cluster: Cluster, hosts: Vec<Host>
 }
 
 fn trace(engine: &Engine, vm: &str) -> Trace {
-    let ask = Ask { vms: vec![vm.into()], stay: true, now: 1, ..Ask::default() };
+    let ask = PlacementRequest { vms: vec![vm.into()], stay: true, now: 1, ..PlacementRequest::default() };
     engine.attempt(&ask, Vec::new()).unwrap().1.remove(0)
 }
 

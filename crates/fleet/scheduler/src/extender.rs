@@ -9,7 +9,7 @@ use super::{Failed, PlaceRequest, Placer, Service};
 use axum::Json;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
-use ringway_place::decide::{Ask, Choice, Trace};
+use ringway_place::decide::{Choice, PlacementRequest, Trace};
 use ringway_place::engine::{EngineError, Gone, Object};
 use ringway_place::object::Vm;
 use serde::{Deserialize, Serialize};
@@ -180,7 +180,7 @@ fn advice(
     let seed = (purpose != Purpose::Best).then_some(0);
     // The pod's own reservation from an earlier cycle is ignored.
     let ask = PlaceRequest { new: vec![vm.clone()], seed, ..PlaceRequest::default() }.ask(now);
-    let ask = Ask { only: nodes.clone(), ..ask };
+    let ask = PlacementRequest { only: nodes.clone(), ..ask };
     service.pods.see(vm.clone(), uid, now);
     let is_kept = |choices: &[Choice]| match choices.iter().find(|choice| choice.host.is_none()) {
         Some(refused) => service.pods.is_news(&vm.name, &refused.why()),

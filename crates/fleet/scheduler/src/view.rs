@@ -1,7 +1,7 @@
 //! JSON types of the placement API. Times are in milliseconds since 1970.
 
 use super::body::{AtMost, OBJECTS};
-use ringway_place::decide::{Ask, Choice, Trace};
+use ringway_place::decide::{Choice, PlacementRequest, Trace};
 use ringway_place::engine::{Changed, Decision, Explained, Migration};
 use ringway_place::filters::{MANDATORY, SELECTABLE};
 use ringway_place::object::{HostStatus, Vm};
@@ -39,9 +39,9 @@ fn new_vms<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<Vm>, D::Error> {
 
 impl PlaceRequest {
     /// The request, with a time.
-    pub fn ask(&self, now: u64) -> Ask {
+    pub fn ask(&self, now: u64) -> PlacementRequest {
         let new = self.new.iter().map(|vm| &vm.name).filter(|name| !self.vms.contains(name));
-        Ask {
+        PlacementRequest {
             vms: self.vms.iter().chain(new).cloned().collect(),
             policy: self.policy.clone(),
             only: self.only.clone(),
@@ -49,7 +49,7 @@ impl PlaceRequest {
             stay: self.stay,
             seed: self.seed.unwrap_or(now),
             now,
-            ..Ask::default()
+            ..PlacementRequest::default()
         }
     }
 }

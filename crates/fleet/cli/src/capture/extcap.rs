@@ -5,7 +5,7 @@
 use super::run;
 use crate::arguments::{CaptureArguments, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_control::api::PortView;
 use ringway_control::run_dir;
 use ringway_wire::filter::Filter;
@@ -24,7 +24,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const PREFIX: &str = "ringway:";
 
 /// Does what Wireshark asks for; `None` if it is not Wireshark that calls.
-pub fn asked(target: &Target, arguments: &CaptureArguments) -> Option<Result<(), Fail>> {
+pub fn asked(target: &Target, arguments: &CaptureArguments) -> Option<Result<(), CommandError>> {
     let extcap = &arguments.extcap;
     if arguments.install_extcap {
         return Some(install());
@@ -108,12 +108,12 @@ fn validate(filter: &str) {
 }
 
 /// Captures until Wireshark closes its pipe.
-fn capture(target: &Target, interface: &str, arguments: &CaptureArguments) -> Result<(), Fail> {
-    let wrong = || Fail::Unknown(format!("\"{}\" is no port of a fabric", interface.escape_debug()));
+fn capture(target: &Target, interface: &str, arguments: &CaptureArguments) -> Result<(), CommandError> {
+    let wrong = || CommandError::Unknown(format!("\"{}\" is no port of a fabric", interface.escape_debug()));
     let (fabric, port) =
         interface.strip_prefix(PREFIX).and_then(|rest| rest.split_once(':')).ok_or_else(wrong)?;
     let Some(fifo) = &arguments.extcap.fifo else {
-        return Err(Fail::Failed("--fifo PATH is missing: where Wireshark reads".into()));
+        return Err(CommandError::Failed("--fifo PATH is missing: where Wireshark reads".into()));
     };
     let target = match &target.socket {
         Some(_) => target.clone(),
@@ -141,16 +141,16 @@ fn capture(target: &Target, interface: &str, arguments: &CaptureArguments) -> Re
 }
 
 /// Writes a script for Wireshark into the folders where its versions look.
-fn install() -> Result<(), Fail> {
+fn install() -> Result<(), CommandError> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
-    let home = PathBuf::from(home.ok_or_else(|| Fail::Failed("HOME is not set".into()))?);
-    let program = std::env::current_exe().map_err(Fail::because)?;
+    let home = PathBuf::from(home.ok_or_else(|| CommandError::Failed("HOME is not set".into()))?);
+    let program = std::env::current_exe().map_err(CommandError::because)?;
     let script = script(&program);
     let configured = std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
     let configuration = configured.map_or_else(|| home.join(".config"), PathBuf::from);
     for folder in [home.join(".local/lib/wireshark/extcap"), configuration.join("wireshark/extcap")] {
         let path = folder.join("ringway");
-        let failed = |error: std::io::Error| Fail::Failed(format!("{}: {error}", path.display()));
+        let failed = |error: std::io::Error| CommandError::Failed(format!("{}: {error}", path.display()));
         std::fs::create_dir_all(&folder).map_err(failed)?;
         std::fs::write(&path, &script).map_err(failed)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed)?;

@@ -4,7 +4,7 @@
 //! outgoing and the host's stack never receives them; what arrives at the other end of the TAP is discarded.
 
 use super::reader::Frame;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_host::{PACKET_HEADER, PacketSettings, TapSettings, open_packet, open_tap, packet_send};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,11 +26,11 @@ pub struct Mirror {
 
 impl Mirror {
     /// Creates the interface.
-    pub fn open(name: &str) -> Result<Mirror, Fail> {
+    pub fn open(name: &str) -> Result<Mirror, CommandError> {
         let failed = |error: ringway_host::HostError| {
             let fix = "it needs CAP_NET_ADMIN and CAP_NET_RAW, as root has, \
                        and a name of at most 15 letters that no other program uses";
-            Fail::Failed(format!("the interface {}: {error}; {fix}", name.escape_debug()))
+            CommandError::Failed(format!("the interface {}: {error}; {fix}", name.escape_debug()))
         };
         let settings = TapSettings {
             name: name.into(),
@@ -42,7 +42,7 @@ impl Mirror {
             namespace: None,
         };
         let tap = open_tap(&settings).map_err(failed)?.pop();
-        let tap = tap.ok_or_else(|| Fail::Failed(format!("the interface {name} has no queue")))?;
+        let tap = tap.ok_or_else(|| CommandError::Failed(format!("the interface {name} has no queue")))?;
         // The host would add frames of its own. A kernel without IPv6 has no such file.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         let settings = PacketSettings { interface: name, only_sends: true, ..PacketSettings::default() };

@@ -11,7 +11,7 @@ mod sink;
 
 use crate::arguments::{CaptureArguments, CaptureDirection, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text;
 use mirror::Mirror;
 use reader::{Frame, Reader};
@@ -37,27 +37,28 @@ pub const BUSY_INTERVAL: Duration = Duration::from_millis(1);
 pub const BUFFER_MB: u64 = 32;
 
 /// Runs `ringway capture`.
-pub fn capture(target: &Target, json: bool, arguments: CaptureArguments) -> Result<(), Fail> {
+pub fn capture(target: &Target, json: bool, arguments: CaptureArguments) -> Result<(), CommandError> {
     match extcap::asked(target, &arguments) {
         Some(done) => done,
         None => run(target, json, &arguments),
     }
 }
 
-fn run(target: &Target, json: bool, arguments: &CaptureArguments) -> Result<(), Fail> {
+fn run(target: &Target, json: bool, arguments: &CaptureArguments) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let ports: Vec<PortView> = client.get("/v1/ports")?;
     let FabricView { run, .. } = client.get("/v1/fabric")?;
     let known: Vec<&str> = ports.iter().map(|port| &*port.name).collect();
     let (ports, filter) = words(&known, arguments)?;
-    Filter::parse(&filter).map_err(|error| Fail::Failed(format!("the filter \"{filter}\", {error}")))?;
+    Filter::parse(&filter)
+        .map_err(|error| CommandError::Failed(format!("the filter \"{filter}\", {error}")))?;
     let format = match (&arguments.write, json) {
         (Some(_), _) => Format::Pcapng,
         (None, true) => Format::Json,
         (None, false) => Format::Text,
     };
     if arguments.write.as_deref() == Some(Path::new("-")) && std::io::stdout().is_terminal() {
-        return Err(Fail::Failed(
+        return Err(CommandError::Failed(
             "standard output is a terminal; write to a file by -w FILE, or pass the output on by `|`".into(),
         ));
     }
@@ -80,9 +81,9 @@ fn run(target: &Target, json: bool, arguments: &CaptureArguments) -> Result<(), 
     sink.mirror = mirror;
     let request = CaptureRequest { capture, buffer: arguments.buffer << 20 };
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fail::because)?;
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::because)?;
     // A signal ends the capture as it should from the first frame on.
-    let mut signals = Signals::new(&runtime).map_err(Fail::because)?;
+    let mut signals = Signals::new(&runtime).map_err(CommandError::because)?;
     let mut reader = begin(Path::new(&run), &request)?;
     if !json && !arguments.quiet {
         let names = request.capture.ports.join(", ");
@@ -92,7 +93,7 @@ fn run(target: &Target, json: bool, arguments: &CaptureArguments) -> Result<(), 
     let ended = ended.and_then(|ended| sink.end(&reader.statistics()).map(|()| ended));
     match ended {
         Ok(()) | Err(WriteError::Closed) => {}
-        Err(WriteError::Failed(what)) => return Err(Fail::Failed(what)),
+        Err(WriteError::Failed(what)) => return Err(CommandError::Failed(what)),
     }
     if !json && !arguments.quiet {
         report(&reader, &sink);
@@ -101,7 +102,7 @@ fn run(target: &Target, json: bool, arguments: &CaptureArguments) -> Result<(), 
 }
 
 /// The ports at the beginning of the words, and the expression that follows.
-fn words(known: &[&str], arguments: &CaptureArguments) -> Result<(Vec<String>, String), Fail> {
+fn words(known: &[&str], arguments: &CaptureArguments) -> Result<(Vec<String>, String), CommandError> {
     let all = &arguments.words;
     let count = match arguments.filter {
         Some(_) => all.len(),
@@ -115,13 +116,13 @@ fn words(known: &[&str], arguments: &CaptureArguments) -> Result<(Vec<String>, S
         let fix = near.map_or("`ringway port list` shows those there are".into(), |near| {
             format!("did you mean \"{near}\"?")
         });
-        return Err(Fail::Unknown(format!("there is no port \"{}\"; {fix}", unknown.escape_debug())));
+        return Err(CommandError::Unknown(format!("there is no port \"{}\"; {fix}", unknown.escape_debug())));
     }
     if known.is_empty() {
-        return Err(Fail::Failed("the fabric has no ports to capture at".into()));
+        return Err(CommandError::Failed("the fabric has no ports to capture at".into()));
     }
     if ports.is_empty() {
-        return Err(Fail::Failed(format!("name the ports to capture at: {}", known.join(", "))));
+        return Err(CommandError::Failed(format!("name the ports to capture at: {}", known.join(", "))));
     }
     let mut names: Vec<String> = Vec::new();
     for port in ports {
@@ -133,20 +134,24 @@ fn words(known: &[&str], arguments: &CaptureArguments) -> Result<(Vec<String>, S
 }
 
 /// Asks the fabric for the copies.
-pub fn begin(run: &Path, request: &CaptureRequest) -> Result<Reader, Fail> {
+pub fn begin(run: &Path, request: &CaptureRequest) -> Result<Reader, CommandError> {
     let path = capture_socket(run);
     let socket = listener::connect(&path).map_err(|error| {
-        Fail::Failed(format!("the fabric's socket for captures: {error}; only its user and root may capture"))
+        CommandError::Failed(format!(
+            "the fabric's socket for captures: {error}; only its user and root may capture"
+        ))
     })?;
     let stream = MessageStream::new(socket);
-    stream.send(request, &[]).map_err(Fail::because)?;
+    stream.send(request, &[]).map_err(CommandError::because)?;
     let (answer, memory) = stream.receive::<CaptureAnswer>().map_err(|error| match error {
-        StreamError::Closed => Fail::Failed("the fabric ended, or has too many captures; end one".into()),
-        error => Fail::because(error),
+        StreamError::Closed => {
+            CommandError::Failed("the fabric ended, or has too many captures; end one".into())
+        }
+        error => CommandError::because(error),
     })?;
     match answer {
-        CaptureAnswer::Begun => Reader::new(memory.first(), stream).map_err(Fail::Failed),
-        CaptureAnswer::Refused(why) => Err(Fail::Failed(why)),
+        CaptureAnswer::Begun => Reader::new(memory.first(), stream).map_err(CommandError::Failed),
+        CaptureAnswer::Refused(why) => Err(CommandError::Failed(why)),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::line::{json, line};
 use super::mirror::Mirror;
 use super::reader::Frame;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_fabric::capture::CaptureEvent;
 use ringway_fabric::proto::Capture;
 use ringway_host::since_1970;
@@ -49,15 +49,15 @@ struct Output {
 }
 
 impl Output {
-    fn open(path: Option<&Path>) -> Result<Output, Fail> {
+    fn open(path: Option<&Path>) -> Result<Output, CommandError> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            let file = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(Fail::because)?);
+            let file = File::from(io::stdout().as_fd().try_clone_to_owned().map_err(CommandError::because)?);
             return Ok(Output { file, name: "standard output".into(), written: None });
         };
         let name = path.display().to_string();
         // What a capture shows is its owner's only.
         let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
-        let file = file.map_err(|error| Fail::Failed(format!("{name}: {error}")))?;
+        let file = file.map_err(|error| CommandError::Failed(format!("{name}: {error}")))?;
         let is_regular = file.metadata().is_ok_and(|seen| seen.is_file());
         Ok(Output { file, name, written: is_regular.then_some(0) })
     }
@@ -113,7 +113,7 @@ impl Sink {
         format: Format,
         capture: &Capture,
         ring: Option<u64>,
-    ) -> Result<Sink, Fail> {
+    ) -> Result<Sink, CommandError> {
         let output = Output::open(path)?;
         let mut encoded = Vec::new();
         if format == Format::Pcapng {
@@ -129,7 +129,7 @@ impl Sink {
         let mut sink = Sink { mirror: None, output, format, ports, encoded, recent, frames: 0, begun };
         match sink.flush() {
             Ok(()) | Err(WriteError::Closed) => Ok(sink),
-            Err(WriteError::Failed(what)) => Err(Fail::Failed(what)),
+            Err(WriteError::Failed(what)) => Err(CommandError::Failed(what)),
         }
     }
 

@@ -5,7 +5,7 @@
 mod output;
 
 use crate::arguments::{At, Ping, PktgenCommand, Pong, Rfc2544, Rx, Target, Tx, Until};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::ring_wait;
 use crate::target::ring_socket;
 use crate::text;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Runs `ringway pktgen`.
-pub fn pktgen(target: &Target, json: bool, command: PktgenCommand) -> Result<(), Fail> {
+pub fn pktgen(target: &Target, json: bool, command: PktgenCommand) -> Result<(), CommandError> {
     match command {
         PktgenCommand::Tx(arguments) => tx(target, json, &arguments),
         PktgenCommand::Rx(arguments) => rx(target, json, &arguments),
@@ -36,21 +36,21 @@ pub fn pktgen(target: &Target, json: bool, command: PktgenCommand) -> Result<(),
 /// Where frames are sent to unless the command line says otherwise, and the address of `pong`.
 const PONG_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
-fn ring(target: &Target, port: &str, slots: u32, signals: &Signals) -> Result<Ring, Fail> {
+fn ring(target: &Target, port: &str, slots: u32, signals: &Signals) -> Result<Ring, CommandError> {
     let path = ring_socket(target, port, &["ring", "pipe"])?;
     // In a guest.
     if path.is_dir() {
-        return Ring::open_device(&path).map_err(Fail::because);
+        return Ring::open_device(&path).map_err(CommandError::because);
     }
     let options = RingOptions { slots: [slots; 2], ..RingOptions::default() };
-    let asked = PendingRing::connect(&path, options).map_err(Fail::because)?;
+    let asked = PendingRing::connect(&path, options).map_err(CommandError::because)?;
     if !ring_wait::comes(&path, asked.as_fd(), signals.came.as_fd())? {
-        return Err(Fail::Failed(ring_wait::ended(&path)));
+        return Err(CommandError::Failed(ring_wait::ended(&path)));
     }
-    asked.ring(None).map_err(Fail::because)
+    asked.ring(None).map_err(CommandError::because)
 }
 
-fn line(target: &Target, at: &At, signals: &Signals) -> Result<RingLine, Fail> {
+fn line(target: &Target, at: &At, signals: &Signals) -> Result<RingLine, CommandError> {
     let mut ring = ring(target, &at.port, at.slots, signals)?;
     ring.set_spin(Duration::from_nanos(at.spin));
     Ok(RingLine::new(ring, None))
@@ -64,13 +64,13 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> Result<Signals, Fail> {
+    fn new() -> Result<Signals, CommandError> {
         let flag = Arc::new(AtomicBool::new(false));
-        let (came, written) = UnixStream::pair().map_err(Fail::because)?;
+        let (came, written) = UnixStream::pair().map_err(CommandError::because)?;
         for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, flag.clone()).map_err(Fail::because)?;
-            let written = written.try_clone().map_err(Fail::because)?;
-            signal_hook::low_level::pipe::register(signal, written).map_err(Fail::because)?;
+            signal_hook::flag::register(signal, flag.clone()).map_err(CommandError::because)?;
+            let written = written.try_clone().map_err(CommandError::because)?;
+            signal_hook::low_level::pipe::register(signal, written).map_err(CommandError::because)?;
         }
         Ok(Signals { flag, came })
     }
@@ -84,9 +84,9 @@ fn load(rate: Option<Rate>, until: &Until) -> Load {
     Load { rate: rate.unwrap_or(Rate::Most), first: 0, frames: until.count, time: until.duration }
 }
 
-fn tx(target: &Target, json: bool, arguments: &Tx) -> Result<(), Fail> {
+fn tx(target: &Target, json: bool, arguments: &Tx) -> Result<(), CommandError> {
     let flows = arguments.headers.flows(MacAddress::BROADCAST);
-    let generator = Generator::new(&arguments.size, &flows).map_err(Fail::because)?;
+    let generator = Generator::new(&arguments.size, &flows).map_err(CommandError::because)?;
     let signals = Signals::new()?;
     let mut line = line(target, &arguments.at, &signals)?;
     let mut meter = Meter::new(json);
@@ -95,7 +95,7 @@ fn tx(target: &Target, json: bool, arguments: &Tx) -> Result<(), Fail> {
         meter.show(now, [sent.frames, sent.bytes], String::new);
         signals.goes_on()
     });
-    let sent = sent.map_err(Fail::because)?;
+    let sent = sent.map_err(CommandError::because)?;
     output::sent(&sent, json);
     // The port takes what is in the ring before the program leaves it.
     let (mut ring, _) = line.into_rings();
@@ -107,12 +107,14 @@ fn tx(target: &Target, json: bool, arguments: &Tx) -> Result<(), Fail> {
             _ => "the port had no room: it takes fewer frames",
         };
         let (skipped, share) = (sent.skipped, 100.0 * sent.skipped as f64 / offered as f64);
-        return Err(Fail::Failed(format!("the rate was missed by {skipped} frames ({share:.1}%); {why}")));
+        return Err(CommandError::Failed(format!(
+            "the rate was missed by {skipped} frames ({share:.1}%); {why}"
+        )));
     }
     Ok(())
 }
 
-fn rx(target: &Target, json: bool, arguments: &Rx) -> Result<(), Fail> {
+fn rx(target: &Target, json: bool, arguments: &Rx) -> Result<(), CommandError> {
     let last = arguments.to_port.saturating_add(arguments.ports - 1);
     let checker = Checker::new(arguments.to_port..=last);
     let mut checker = if arguments.changed_headers { checker.permit_changed_headers() } else { checker };
@@ -136,15 +138,15 @@ fn rx(target: &Target, json: bool, arguments: &Rx) -> Result<(), Fail> {
         let is_full = arguments.until.count.is_some_and(|count| frames >= count);
         signals.goes_on() && !is_idle && !is_late && !is_full
     })
-    .map_err(Fail::because)?;
+    .map_err(CommandError::because)?;
     let time = last.saturating_sub(first.unwrap_or(last));
     output::received(&checker.received(None), time, &checker.latency().buckets(), json);
     Ok(())
 }
 
-fn pings(target: &Target, json: bool, arguments: &Ping) -> Result<(), Fail> {
+fn pings(target: &Target, json: bool, arguments: &Ping) -> Result<(), CommandError> {
     let flows = arguments.headers.flows(MacAddress::BROADCAST);
-    let generator = Generator::new(&arguments.size, &flows).map_err(Fail::because)?;
+    let generator = Generator::new(&arguments.size, &flows).map_err(CommandError::because)?;
     let signals = Signals::new()?;
     let mut line = line(target, &arguments.at, &signals)?;
     let mut meter = Meter::new(json);
@@ -154,17 +156,17 @@ fn pings(target: &Target, json: bool, arguments: &Ping) -> Result<(), Fail> {
         meter.show(now, [pinged.received, 0], || output::times(&latency.summary()));
         signals.goes_on()
     });
-    let (pinged, mut latency) = pinged.map_err(Fail::because)?;
+    let (pinged, mut latency) = pinged.map_err(CommandError::because)?;
     output::pinged(&pinged, &latency.buckets(), json);
     match pinged.received {
         0 if pinged.sent > 0 => {
-            Err(Fail::Late("no frame came back; does a program answer at the other port?".into()))
+            Err(CommandError::Late("no frame came back; does a program answer at the other port?".into()))
         }
         _ => Ok(()),
     }
 }
 
-fn pongs(target: &Target, json: bool, arguments: &Pong) -> Result<(), Fail> {
+fn pongs(target: &Target, json: bool, arguments: &Pong) -> Result<(), CommandError> {
     let signals = Signals::new()?;
     let mut line = line(target, &arguments.at, &signals)?;
     let (mut meter, began) = (Meter::new(json), monotonic());
@@ -174,13 +176,13 @@ fn pongs(target: &Target, json: bool, arguments: &Pong) -> Result<(), Fail> {
         let is_late = duration.is_some_and(|time| now.saturating_sub(began) >= time);
         signals.goes_on() && !is_late && count.is_none_or(|count| frames < count)
     });
-    output::print(&ReturnedView { returned: returned.map_err(Fail::because)? }, json);
+    output::print(&ReturnedView { returned: returned.map_err(CommandError::because)? }, json);
     let (mut ring, _) = line.into_rings();
     output::settled(&mut ring);
     Ok(())
 }
 
-fn measure(target: &Target, json: bool, arguments: &Rfc2544) -> Result<(), Fail> {
+fn measure(target: &Target, json: bool, arguments: &Rfc2544) -> Result<(), CommandError> {
     let flows = arguments.headers.flows(PONG_MAC);
     let options = Options {
         sizes: arguments.sizes.clone(),
@@ -194,11 +196,12 @@ fn measure(target: &Target, json: bool, arguments: &Rfc2544) -> Result<(), Fail>
         ..Options::default()
     };
     if arguments.tx == arguments.rx {
-        return Err(Fail::Failed("frames can't go from a port to itself; name two ports".into()));
+        return Err(CommandError::Failed("frames can't go from a port to itself; name two ports".into()));
     }
     // Found before an hour of trials.
     if let Some(path) = &arguments.svg {
-        std::fs::write(path, "").map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?;
+        std::fs::write(path, "")
+            .map_err(|error| CommandError::Failed(format!("{}: {error}", path.display())))?;
     }
     let signals = Signals::new()?;
     let tx = ring(target, &arguments.tx, arguments.slots, &signals)?;
@@ -211,13 +214,13 @@ fn measure(target: &Target, json: bool, arguments: &Rfc2544) -> Result<(), Fail>
         signals.goes_on()
     });
     let report = report.map_err(|error| match error {
-        MeasureError::Ended => Fail::Late(error.to_string()),
-        error => Fail::because(error),
+        MeasureError::Ended => CommandError::Late(error.to_string()),
+        error => CommandError::because(error),
     })?;
     output::print(&Rfc2544View(&report), json);
     if let Some(path) = &arguments.svg {
         let written = std::fs::write(path, rfc2544::svg(&report));
-        written.map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))?;
+        written.map_err(|error| CommandError::Failed(format!("{}: {error}", path.display())))?;
     }
-    report.failure().map_or(Ok(()), |why| Err(Fail::Failed(why)))
+    report.failure().map_or(Ok(()), |why| Err(CommandError::Failed(why)))
 }

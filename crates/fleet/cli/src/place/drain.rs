@@ -3,7 +3,7 @@
 use super::arguments::Removable;
 use super::output;
 use super::source::Source;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::{guest_start, text};
 use ringway_place::engine::{HostRow, MigrationState, Object};
 use ringway_place::object::{Blacklist, HostStatus};
@@ -21,7 +21,7 @@ pub fn drain(
     parallel: u32,
     wait: Option<Option<u64>>,
     json: bool,
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     let end = wait.flatten().map(guest_start::end_of);
     // All hosts are closed to new VMs first, so that none is moved from one to the other.
     for host in hosts {
@@ -38,9 +38,9 @@ pub fn drain(
     match full.filter(|_| wait.is_some() || source.is_file()) {
         None => Ok(()),
         Some(view) if end.is_some_and(|end| Instant::now() >= end) => {
-            Err(Fail::Late(format!("host {} {}", view.host, still(view))))
+            Err(CommandError::Late(format!("host {} {}", view.host, still(view))))
         }
-        Some(view) => Err(Fail::Failed(stays(view))),
+        Some(view) => Err(CommandError::Failed(stays(view))),
     }
 }
 
@@ -51,7 +51,7 @@ fn one(
     parallel: u32,
     wait: Option<Option<Instant>>,
     json: bool,
-) -> Result<DrainView, Fail> {
+) -> Result<DrainView, CommandError> {
     let (mut all, mut known) = (BTreeSet::new(), BTreeSet::new());
     loop {
         let view = source.drain(host, DrainRequest { parallel })?;
@@ -150,7 +150,7 @@ fn stays(view: &DrainView) -> String {
 }
 
 /// Closes hosts to new VMs; VMs that run there stay.
-pub fn cordon(source: &mut Source, hosts: &[String], reason: &str, json: bool) -> Result<(), Fail> {
+pub fn cordon(source: &mut Source, hosts: &[String], reason: &str, json: bool) -> Result<(), CommandError> {
     let entry = |host: &String| Blacklist { host: host.clone(), reason: reason.into(), until: None };
     // All or none.
     source.put(hosts.iter().map(|host| Object::Blacklist(entry(host))).collect())?;
@@ -158,7 +158,7 @@ pub fn cordon(source: &mut Source, hosts: &[String], reason: &str, json: bool) -
 }
 
 /// Opens hosts to new VMs, after `cordon`, `drain`, `maintenance` or `blacklist`.
-pub fn uncordon(source: &mut Source, hosts: &[String], json: bool) -> Result<(), Fail> {
+pub fn uncordon(source: &mut Source, hosts: &[String], json: bool) -> Result<(), CommandError> {
     let known = source.hosts()?;
     for host in hosts {
         let row = known.iter().find(|row| row.name == *host);
@@ -173,7 +173,7 @@ pub fn uncordon(source: &mut Source, hosts: &[String], json: bool) -> Result<(),
     report(source, hosts, "is open to new VMs", json)
 }
 
-fn report(source: &mut Source, hosts: &[String], what: &str, json: bool) -> Result<(), Fail> {
+fn report(source: &mut Source, hosts: &[String], what: &str, json: bool) -> Result<(), CommandError> {
     if json {
         let rows: Vec<HostRow> =
             source.hosts()?.into_iter().filter(|row| hosts.contains(&row.name)).collect();

@@ -3,7 +3,7 @@
 use super::arguments::Kubernetes;
 use super::source::Source;
 use crate::arguments::Target;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_control::run_dir::{self, RunDir, RunDirError};
 use ringway_scheduler::kubernetes::{Options, run, socket};
 use ringway_scheduler::plugins::Options as PluginOptions;
@@ -28,19 +28,19 @@ pub fn serve(
     inventory: Option<&Path>,
     plugins: PluginOptions,
     arguments: Kubernetes,
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     crate::log::start(arguments.log);
     if inventory.is_none() && !plugins.is_empty() {
         let how = "attach them when it is served: `ringway place plugins DIR`";
-        return Err(Fail::Failed(format!("--plugins has no inventory to work on; {how}")));
+        return Err(CommandError::Failed(format!("--plugins has no inventory to work on; {how}")));
     }
     let service = inventory.map(|file| Source::of_file(file, plugins)).transpose()?;
     let run_dir = RunDir::take(&run_directory(target)).map_err(|error| match error {
-        RunDirError::Taken { path, pid } => Fail::Failed(format!(
+        RunDirError::Taken { path, pid } => CommandError::Failed(format!(
             "{} is in use by process {pid}; end it, or use another run directory with --fabric NAME",
             path.display()
         )),
-        other => Fail::because(other),
+        other => CommandError::because(other),
     })?;
     let options = Options {
         kubeconfig: arguments.kubeconfig,
@@ -53,5 +53,5 @@ pub fn serve(
         service,
     };
     ringway_host::withhold_descriptors();
-    run(options).map_err(Fail::because)
+    run(options).map_err(CommandError::because)
 }

@@ -14,7 +14,7 @@ mod store;
 pub use save::replace;
 
 use crate::arguments::Target;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text;
 use arguments::{PlaceArguments, PlaceCommand, Vms};
 use ringway_place::object::{Vm, VmStatus};
@@ -23,7 +23,7 @@ use ringway_scheduler::{BalanceRequest, ExplainView, FactPush, PlaceRequest, Why
 use source::Source;
 
 /// Runs `ringway place`.
-pub fn place(target: &Target, json: bool, arguments: PlaceArguments) -> Result<(), Fail> {
+pub fn place(target: &Target, json: bool, arguments: PlaceArguments) -> Result<(), CommandError> {
     let plugins = source::options(&arguments.plugins, arguments.unconfined);
     let inventory = arguments.inventory.as_deref();
     if let PlaceCommand::Simulate(options) = &arguments.command {
@@ -37,7 +37,7 @@ pub fn place(target: &Target, json: bool, arguments: PlaceArguments) -> Result<(
     }
     let command = arguments.command;
     if let Some(why) = inventory.and_then(|_| command.needs_a_fabric()) {
-        return Err(Fail::Failed(why.into()));
+        return Err(CommandError::Failed(why.into()));
     }
     let mut source = Source::of(target, inventory, plugins, &command)?;
     let changed = inventory.filter(|_| command.changes_objects());
@@ -51,7 +51,7 @@ pub fn place(target: &Target, json: bool, arguments: PlaceArguments) -> Result<(
 }
 
 /// Runs commands that send a request to placement, in a fabric or in this process.
-fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool) -> Result<(), Fail> {
+fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool) -> Result<(), CommandError> {
     match command {
         PlaceCommand::Run(vms) => {
             let request = request(source, vms)?;
@@ -117,7 +117,7 @@ fn ask(source: &mut Source, command: PlaceCommand, unconfined: bool, json: bool)
     }
 }
 
-fn explain(source: &mut Source, what: &str, host: Option<&str>, json: bool) -> Result<(), Fail> {
+fn explain(source: &mut Source, what: &str, host: Option<&str>, json: bool) -> Result<(), CommandError> {
     let (explained, note) = explained(source, what)?;
     if let (Some(note), false) = (note, json) {
         println!("{note}");
@@ -129,7 +129,7 @@ fn explain(source: &mut Source, what: &str, host: Option<&str>, json: bool) -> R
 const MAX_SEARCHED: usize = 10_000;
 
 /// The explanation of a decision, by its number or by a VM, and a note for people.
-fn explained(source: &mut Source, what: &str) -> Result<(ExplainView, Option<String>), Fail> {
+fn explained(source: &mut Source, what: &str) -> Result<(ExplainView, Option<String>), CommandError> {
     let known = source.vms()?.into_iter().find(|view| view.vm.name == what);
     let Some(known) = known else {
         return match what.parse() {
@@ -158,7 +158,7 @@ fn of_vm(vm: &str) -> PlaceRequest {
 }
 
 /// Attaches plugin folders, or shows the attached ones.
-fn attach(source: &mut Source, plugins: Options, none: bool, json: bool) -> Result<(), Fail> {
+fn attach(source: &mut Source, plugins: Options, none: bool, json: bool) -> Result<(), CommandError> {
     if plugins.is_empty() && !none {
         output::attached(&source.attached()?, json);
         return Ok(());
@@ -168,7 +168,7 @@ fn attach(source: &mut Source, plugins: Options, none: bool, json: bool) -> Resu
 }
 
 /// Builds the request; `--cpus` and `--memory` describe VMs that placement does not know.
-fn request(source: &mut Source, vms: Vms) -> Result<PlaceRequest, Fail> {
+fn request(source: &mut Source, vms: Vms) -> Result<PlaceRequest, CommandError> {
     let mut request = PlaceRequest {
         policy: vms.policy,
         only: vms.only.into_iter().collect(),
@@ -183,7 +183,7 @@ fn request(source: &mut Source, vms: Vms) -> Result<PlaceRequest, Fail> {
     let known: Vec<String> = source.vms()?.into_iter().map(|view| view.vm.name).collect();
     for name in vms.vms {
         if known.contains(&name) {
-            return Err(Fail::Failed(format!("VM {name} is known; leave --cpus and --memory out")));
+            return Err(CommandError::Failed(format!("VM {name} is known; leave --cpus and --memory out")));
         }
         let standard = Vm::default();
         request.new.push(Vm {

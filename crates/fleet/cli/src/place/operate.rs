@@ -3,7 +3,7 @@
 use super::arguments::PlaceCommand;
 use super::source::Source;
 use super::{drain, output, show};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text;
 use ringway_place::engine::Object;
 use ringway_place::object::{Blacklist, Load};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs the commands that place no VMs.
-pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result<(), Fail> {
+pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result<(), CommandError> {
     match command {
         PlaceCommand::Vms { host } => {
             let mut vms = source.vms()?;
@@ -32,7 +32,7 @@ pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result
         PlaceCommand::Load { host, cpu, free, swap_free } => {
             if cpu.is_none() && free.is_none() && swap_free.is_none() {
                 let what = "nothing was measured; give --cpu, --free or --swap-free";
-                return Err(Fail::Failed(what.into()));
+                return Err(CommandError::Failed(what.into()));
             }
             let load =
                 Load { host, cpu_percent: cpu, free_mb: free, swap_free_mb: swap_free, ..Load::default() };
@@ -80,7 +80,7 @@ pub fn operate(source: &mut Source, command: PlaceCommand, json: bool) -> Result
     }
 }
 
-fn status(host: &str, now: StatusView, json: bool) -> Result<(), Fail> {
+fn status(host: &str, now: StatusView, json: bool) -> Result<(), CommandError> {
     if json {
         text::json(&now);
     } else {
@@ -94,7 +94,7 @@ fn events(
     (mut after, count, all): (Option<u64>, usize, bool),
     follow: bool,
     json: bool,
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     let mut heads = true;
     loop {
         let batch = source.events(after, count, all)?;

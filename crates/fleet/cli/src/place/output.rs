@@ -1,6 +1,6 @@
 //! Output of `ringway place`.
 
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text::{self, BAD, GOOD, Table, cell};
 use ringway_place::decide::{Choice, HostTrace, Trace};
 use ringway_place::engine::{Action, ActionKind, BalanceStep, Changed, HostRow, MigrationState, WhyNot};
@@ -25,14 +25,14 @@ fn choice(choice: &Choice) {
 }
 
 /// Fails if a VM has no host.
-fn verdict(decision: &DecisionView) -> Result<(), Fail> {
+fn verdict(decision: &DecisionView) -> Result<(), CommandError> {
     match decision.choices.iter().find(|choice| choice.host.is_none()) {
         None => Ok(()),
-        Some(choice) => Err(Fail::Failed(choice.why())),
+        Some(choice) => Err(CommandError::Failed(choice.why())),
     }
 }
 
-pub fn decision(decision: &DecisionView, json: bool) -> Result<(), Fail> {
+pub fn decision(decision: &DecisionView, json: bool) -> Result<(), CommandError> {
     if json {
         text::json(decision);
     } else {
@@ -42,7 +42,7 @@ pub fn decision(decision: &DecisionView, json: bool) -> Result<(), Fail> {
     verdict(decision)
 }
 
-pub fn attempt(explained: &ExplainView, json: bool) -> Result<(), Fail> {
+pub fn attempt(explained: &ExplainView, json: bool) -> Result<(), CommandError> {
     if json {
         text::json(explained);
         return verdict(&explained.decision);
@@ -98,7 +98,7 @@ pub fn why_not(why: &WhyNot, json: bool) {
     }
 }
 
-pub fn explain(explained: &ExplainView, host: Option<&str>, json: bool) -> Result<(), Fail> {
+pub fn explain(explained: &ExplainView, host: Option<&str>, json: bool) -> Result<(), CommandError> {
     if json {
         text::json(explained);
         return Ok(());
@@ -115,7 +115,7 @@ pub fn explain(explained: &ExplainView, host: Option<&str>, json: bool) -> Resul
     };
     if let Some(host) = host.filter(|host| !is_there(host)) {
         let what = format!("decision {} looked at no host {}", explained.decision.id, host.escape_debug());
-        return Err(Fail::Unknown(format!("{what}; leave --host out for all")));
+        return Err(CommandError::Unknown(format!("{what}; leave --host out for all")));
     }
     for trace in &explained.traces {
         println!();

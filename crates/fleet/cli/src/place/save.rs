@@ -2,7 +2,7 @@
 
 use super::arguments::PlaceCommand;
 use super::source::Source;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::input;
 use ringway_place::engine::Object;
 use ringway_place::inventory;
@@ -61,16 +61,16 @@ impl PlaceCommand {
 
 impl InventoryBefore {
     /// The state of a file, and of the objects read from it.
-    pub fn of(file: &Path, source: &Source) -> Result<InventoryBefore, Fail> {
+    pub fn of(file: &Path, source: &Source) -> Result<InventoryBefore, CommandError> {
         let text = input::text(file, inventory::LARGEST, "an inventory file")?;
         Ok(InventoryBefore { file: file.into(), text, objects: source.all_objects()? })
     }
 
     /// Saves the changes since, if there are any. The file is replaced as a whole, or stays as it was.
-    pub fn save(self, source: &Source) -> Result<(), Fail> {
+    pub fn save(self, source: &Source) -> Result<(), CommandError> {
         let what = |error: String| {
             let file = self.file.display();
-            Fail::Failed(format!("{file}: the change is not saved: {error}"))
+            CommandError::Failed(format!("{file}: the change is not saved: {error}"))
         };
         let text = inventory::edit(&self.text, &self.objects, &source.all_objects()?).map_err(what)?;
         if text == self.text {

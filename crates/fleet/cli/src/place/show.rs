@@ -2,7 +2,7 @@
 
 use super::arguments::Removable;
 use super::source::Source;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text::{self, Table, cell};
 use ringway_place::engine::Object;
 use ringway_place::object::{AffinityGroup, Cluster, Rule};
@@ -22,7 +22,7 @@ struct ClusterRow {
 }
 
 /// Lists clusters, including those that have only hosts.
-pub fn clusters(source: &mut Source, json: bool) -> Result<(), Fail> {
+pub fn clusters(source: &mut Source, json: bool) -> Result<(), CommandError> {
     let (hosts, vms) = (source.hosts()?, source.vms()?);
     let mut described: Vec<Cluster> = Vec::new();
     for object in source.objects(Removable::Cluster)? {
@@ -66,7 +66,7 @@ pub fn clusters(source: &mut Source, json: bool) -> Result<(), Fail> {
 }
 
 /// Lists affinity groups.
-pub fn groups(source: &mut Source, json: bool) -> Result<(), Fail> {
+pub fn groups(source: &mut Source, json: bool) -> Result<(), CommandError> {
     let groups = source.objects(Removable::Group)?;
     let groups: Vec<&AffinityGroup> = groups
         .iter()
@@ -101,7 +101,7 @@ pub fn groups(source: &mut Source, json: bool) -> Result<(), Fail> {
 }
 
 /// Lists facts that have not expired.
-pub fn facts(source: &mut Source, host: Option<&str>, json: bool) -> Result<(), Fail> {
+pub fn facts(source: &mut Source, host: Option<&str>, json: bool) -> Result<(), CommandError> {
     let mut hosts = source.hosts()?;
     if let Some(host) = host {
         if !hosts.iter().any(|row| row.name == host) {
@@ -126,14 +126,14 @@ pub fn facts(source: &mut Source, host: Option<&str>, json: bool) -> Result<(), 
 }
 
 /// Shows the settings of an object.
-pub fn object(source: &mut Source, kind: Removable, name: &str, json: bool) -> Result<(), Fail> {
+pub fn object(source: &mut Source, kind: Removable, name: &str, json: bool) -> Result<(), CommandError> {
     let objects = source.objects(kind)?;
     let names: Vec<String> = objects.iter().map(|object| kind_and_name(object).1).collect();
     let Some(at) = names.iter().position(|known| known == name) else {
         return Err(unknown(kind.name(), name, names.iter().map(String::as_str)));
     };
     // An object is `{"host": {...}}`.
-    let value = serde_json::to_value(&objects[at]).map_err(Fail::because)?;
+    let value = serde_json::to_value(&objects[at]).map_err(CommandError::because)?;
     let Some(settings) = value.as_object().and_then(|tagged| tagged.values().next()).cloned() else {
         return Ok(());
     };
@@ -164,7 +164,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-fn unknown<'k>(kind: &str, name: &str, known: impl Iterator<Item = &'k str>) -> Fail {
+fn unknown<'k>(kind: &str, name: &str, known: impl Iterator<Item = &'k str>) -> CommandError {
     let fix = nearest(name, known).map_or(String::new(), |near| format!("; did you mean {near}?"));
-    Fail::Unknown(format!("there is no {kind} {}{fix}", name.escape_debug()))
+    CommandError::Unknown(format!("there is no {kind} {}{fix}", name.escape_debug()))
 }

@@ -2,7 +2,7 @@
 
 use super::arguments::{Format, Simulate};
 use super::source;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::input;
 use crate::text::{self, Table, cell};
 use ringway_place::engine::Object;
@@ -27,7 +27,7 @@ const MAX_TRACE_LEN: usize = 2 << 30;
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// A trace as text. An SQLite database is converted by Python, which includes SQLite.
-fn trace_text(options: &Simulate) -> Result<String, Fail> {
+fn trace_text(options: &Simulate) -> Result<String, CommandError> {
     let file = &options.trace;
     let is_sqlite = || {
         let mut first = Vec::new();
@@ -37,13 +37,14 @@ fn trace_text(options: &Simulate) -> Result<String, Fail> {
     if options.format != Format::Azure || !file.is_file() || !is_sqlite() {
         return input::text(file, MAX_TRACE_LEN, "a trace");
     }
-    let mut command = python("ringway.traces").map_err(Fail::Failed)?;
+    let mut command = python("ringway.traces").map_err(CommandError::Failed)?;
     let output = command.arg("--").arg(file).output();
-    let output = output.map_err(|error| Fail::Failed(format!("python3, which reads SQLite: {error}")))?;
+    let output =
+        output.map_err(|error| CommandError::Failed(format!("python3, which reads SQLite: {error}")))?;
     if !output.status.success() {
-        return Err(Fail::Failed(String::from_utf8_lossy(&output.stderr).trim().into()));
+        return Err(CommandError::Failed(String::from_utf8_lossy(&output.stderr).trim().into()));
     }
-    String::from_utf8(output.stdout).map_err(Fail::because)
+    String::from_utf8(output.stdout).map_err(CommandError::because)
 }
 
 /// The hosts and further objects against which a trace is run.
@@ -56,15 +57,19 @@ struct SimulatedObjects {
 }
 
 impl SimulatedObjects {
-    fn new(options: &Simulate, inventory: Option<&Path>, plugins: Options) -> Result<SimulatedObjects, Fail> {
+    fn new(
+        options: &Simulate,
+        inventory: Option<&Path>,
+        plugins: Options,
+    ) -> Result<SimulatedObjects, CommandError> {
         if let Some(path) = plugins.lacks() {
-            return Err(Fail::Failed(format!("{}: no such folder", path.display())));
+            return Err(CommandError::Failed(format!("{}: no such folder", path.display())));
         }
         let found = if plugins.is_empty() { Found::default() } else { find(&plugins) };
         for problem in &found.problems {
             let what = format!("{}: {}", problem.source, problem.what);
             if problem.is_out {
-                return Err(Fail::Failed(what));
+                return Err(CommandError::Failed(what));
             }
             text::warn(&what);
         }
@@ -72,12 +77,14 @@ impl SimulatedObjects {
             SimulatedObjects { hosts: Vec::new(), beside: Vec::new(), plugins, units: found.units };
         let Some(file) = inventory else {
             if options.cluster.is_some() {
-                return Err(Fail::Failed("--cluster is one of an inventory; add --inventory FILE".into()));
+                return Err(CommandError::Failed(
+                    "--cluster is one of an inventory; add --inventory FILE".into(),
+                ));
             }
             scene.hosts = match &options.nodes {
                 Some(file) => {
                     let text = input::text(file, MAX_TRACE_LEN, "a file of nodes")?;
-                    read_nodes(&file.display().to_string(), &text).map_err(Fail::because)?
+                    read_nodes(&file.display().to_string(), &text).map_err(CommandError::because)?
                 }
                 None => hosts(options.hosts.unwrap_or(DEFAULT_HOSTS) as usize, options.seed),
             };
@@ -85,7 +92,7 @@ impl SimulatedObjects {
         };
         if options.hosts.is_some() || options.nodes.is_some() {
             let what = "the hosts are those of --inventory; leave --hosts and --nodes out";
-            return Err(Fail::Failed(what.into()));
+            return Err(CommandError::Failed(what.into()));
         }
         let now = Some(Clock::default().now());
         let beside = KnownObjects { units: scene.units.clone(), now, ..KnownObjects::default() };
@@ -99,7 +106,7 @@ impl SimulatedObjects {
 const DEFAULT_HOSTS: u32 = 100;
 
 /// The hosts of the named cluster, of the cluster `default`, or of the only cluster.
-fn of_cluster(objects: &[Object], cluster: Option<&str>, file: &Path) -> Result<Vec<Host>, Fail> {
+fn of_cluster(objects: &[Object], cluster: Option<&str>, file: &Path) -> Result<Vec<Host>, CommandError> {
     let hosts =
         || objects.iter().filter_map(|it| if let Object::Host(host) = it { Some(&**host) } else { None });
     let clusters: BTreeSet<&str> = hosts().map(|host| host.cluster.as_str()).collect();
@@ -118,7 +125,7 @@ fn of_cluster(objects: &[Object], cluster: Option<&str>, file: &Path) -> Result<
         };
         let what =
             format!("{}: cluster {} has no hosts; there are {known}", file.display(), cluster.escape_debug());
-        return Err(Fail::Unknown(what));
+        return Err(CommandError::Unknown(what));
     }
     Ok(of_it)
 }
@@ -129,7 +136,7 @@ pub fn simulate(
     inventory: Option<&Path>,
     plugins: Options,
     json: bool,
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     let mut arrivals = arrivals(options)?;
     if options.ignore_departures {
         arrivals.iter_mut().for_each(|arrival| arrival.lifetime = None);
@@ -141,7 +148,7 @@ pub fn simulate(
         _ => None,
     });
     if let Some(name) = taken {
-        return Err(Fail::Failed(format!(
+        return Err(CommandError::Failed(format!(
             "VM {name} is in the inventory and in the trace; give it another name"
         )));
     }
@@ -150,7 +157,8 @@ pub fn simulate(
         reports.push(one(options, &scene, policy, &arrivals)?);
     }
     let write = |file: &Path, text: String| {
-        std::fs::write(file, text).map_err(|error| Fail::Failed(format!("{}: {error}", file.display())))
+        std::fs::write(file, text)
+            .map_err(|error| CommandError::Failed(format!("{}: {error}", file.display())))
     };
     if let Some(file) = &options.csv {
         write(file, csv(&reports))?;
@@ -171,7 +179,7 @@ fn one(
     scene: &SimulatedObjects,
     policy: Policy,
     arrivals: &[Arrival],
-) -> Result<Report, Fail> {
+) -> Result<Report, CommandError> {
     let plan = Plan {
         hosts: scene.hosts.clone(),
         policy,
@@ -182,10 +190,10 @@ fn one(
     };
     let start = || Box::new(Plugins::start(scene.plugins.clone())) as Box<dyn External>;
     let external = (!scene.plugins.is_empty()).then(start);
-    run_with(&plan, &scene.beside, external, arrivals).map_err(Fail::because)
+    run_with(&plan, &scene.beside, external, arrivals).map_err(CommandError::because)
 }
 
-fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {
+fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, CommandError> {
     if options.trace.as_os_str() != "synthetic" {
         let kind = match options.format {
             Format::Vmagent => TraceKind::Vmagent,
@@ -193,11 +201,11 @@ fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {
             Format::Azure => TraceKind::Azure,
         };
         return read(kind, &options.trace.display().to_string(), &trace_text(options)?)
-            .map_err(Fail::because);
+            .map_err(CommandError::because);
     }
     if !MIXES.iter().any(|mix| mix.name == options.mix) {
         let known: Vec<&str> = MIXES.iter().map(|mix| mix.name).collect();
-        return Err(Fail::Unknown(format!(
+        return Err(CommandError::Unknown(format!(
             "there is no mix \"{}\"; there are {}",
             options.mix,
             known.join(", ")
@@ -214,14 +222,14 @@ fn arrivals(options: &Simulate) -> Result<Vec<Arrival>, Fail> {
     let span = arrivals.last().map_or(0, |last| last.at);
     if span > LONGEST {
         let years = span / (LONGEST / 10);
-        return Err(Fail::Failed(format!(
+        return Err(CommandError::Failed(format!(
             "the trace lasts {years} years; the limit is ten: lower --vms or --gap"
         )));
     }
     Ok(arrivals)
 }
 
-fn policies(options: &Simulate, scene: &SimulatedObjects) -> Result<Vec<Policy>, Fail> {
+fn policies(options: &Simulate, scene: &SimulatedObjects) -> Result<Vec<Policy>, CommandError> {
     let mut known = built_in();
     let described = scene.beside.iter().filter_map(|object| match object {
         Object::Policy(policy) => Some(policy.clone()),
@@ -231,13 +239,13 @@ fn policies(options: &Simulate, scene: &SimulatedObjects) -> Result<Vec<Policy>,
     if let Some(file) = &options.file {
         let text = input::text(file, policy::LARGEST, "a file with policies")?;
         let read = policy::read(&file.display().to_string(), &text, &scene.units);
-        known.extend(read.map_err(|problems| Fail::Inventory(problems.to_string()))?);
+        known.extend(read.map_err(|problems| CommandError::Inventory(problems.to_string()))?);
     }
     let find = |name: &String| {
         let found = known.iter().rev().find(|policy| policy.name == *name).cloned();
         let names: Vec<&str> = known.iter().map(|policy| policy.name.as_str()).collect();
         found.ok_or_else(|| {
-            Fail::Unknown(format!("there is no policy \"{name}\"; there are {}", names.join(", ")))
+            CommandError::Unknown(format!("there is no policy \"{name}\"; there are {}", names.join(", ")))
         })
     };
     options.policies.iter().map(find).collect()

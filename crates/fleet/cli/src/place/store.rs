@@ -3,7 +3,7 @@
 use super::arguments::StoreCommand;
 use crate::arguments::Target;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text;
 use ringway_control::run_dir;
 use ringway_place::store::{Embedded, Summary, backup, check, restore, salvage};
@@ -26,7 +26,12 @@ struct Restored {
 }
 
 /// Runs `ringway place store`: through the fabric that has the store open, or on the files.
-pub fn store(target: &Target, file: Option<PathBuf>, command: StoreCommand, json: bool) -> Result<(), Fail> {
+pub fn store(
+    target: &Target,
+    file: Option<PathBuf>,
+    command: StoreCommand,
+    json: bool,
+) -> Result<(), CommandError> {
     let mut fabric = match &file {
         Some(_) => None,
         None => Client::connect(target).ok(),
@@ -37,26 +42,26 @@ pub fn store(target: &Target, file: Option<PathBuf>, command: StoreCommand, json
         (StoreCommand::Check, Some(client)) => show_store(&client.get("/v1/place/store")?, json),
         (StoreCommand::Check, None) => {
             let path = path()?;
-            show_store(&view(&path, check(&path, now).map_err(Fail::because)?), json)
+            show_store(&view(&path, check(&path, now).map_err(CommandError::because)?), json)
         }
         (StoreCommand::Backup { file }, Some(client)) => {
-            let to = std::path::absolute(&file).map_err(Fail::because)?;
+            let to = std::path::absolute(&file).map_err(CommandError::because)?;
             let request = BackupRequest { path: to.display().to_string() };
             show_store(&client.ask("/v1/place/store/backup", &request)?, json)
         }
         (StoreCommand::Backup { file }, None) => {
             let path = path()?;
-            show_store(&view(&path, backup(&path, &file, now).map_err(Fail::because)?), json)
+            show_store(&view(&path, backup(&path, &file, now).map_err(CommandError::because)?), json)
         }
         (StoreCommand::Restore { file, .. }, _) => {
             let path = path()?;
             let restored = match file {
                 Some(file) => {
-                    let (holds, kept) = restore(&path, &file, now).map_err(Fail::because)?;
+                    let (holds, kept) = restore(&path, &file, now).map_err(CommandError::because)?;
                     Restored { path, holds, kept, lost: Vec::new() }
                 }
                 None => {
-                    let (holds, kept, lost) = salvage(&path, now).map_err(Fail::because)?;
+                    let (holds, kept, lost) = salvage(&path, now).map_err(CommandError::because)?;
                     Restored { path, holds, kept, lost }
                 }
             };
@@ -67,7 +72,7 @@ pub fn store(target: &Target, file: Option<PathBuf>, command: StoreCommand, json
 }
 
 /// The store of the named fabric, whether it is up or down; if none is named, the only store.
-fn find(target: &Target) -> Result<PathBuf, Fail> {
+fn find(target: &Target) -> Result<PathBuf, CommandError> {
     let base = run_dir::base();
     if let Some(socket) = &target.socket {
         return Ok(socket.with_file_name(FILE_NAME));
@@ -80,10 +85,12 @@ fn find(target: &Target) -> Result<PathBuf, Fail> {
     stores.retain(|path| Embedded::is_there(path));
     match stores.as_slice() {
         [store] => Ok(store.clone()),
-        [] => Err(Fail::Unknown(format!("there is no store in {}; name it by --store", base.display()))),
+        [] => {
+            Err(CommandError::Unknown(format!("there is no store in {}; name it by --store", base.display())))
+        }
         many => {
             let names: Vec<String> = many.iter().map(|path| path.display().to_string()).collect();
-            Err(Fail::Failed(format!("say which by --fabric or --store: {}", names.join(", "))))
+            Err(CommandError::Failed(format!("say which by --fabric or --store: {}", names.join(", "))))
         }
     }
 }

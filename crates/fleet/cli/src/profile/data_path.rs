@@ -3,7 +3,7 @@
 use super::flame;
 use crate::arguments::{ProfileArguments, Target};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text::{self, Table, cell, short};
 use ringway_control::api::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
 
@@ -11,16 +11,16 @@ use ringway_control::api::{FunctionProfileView, ProfileView, StageView, WorkerPr
 const MAX_SECONDS: u64 = 60;
 
 /// Measures for some seconds.
-pub fn profile(target: &Target, json: bool, arguments: &ProfileArguments) -> Result<(), Fail> {
+pub fn profile(target: &Target, json: bool, arguments: &ProfileArguments) -> Result<(), CommandError> {
     if arguments.seconds > MAX_SECONDS {
-        return Err(Fail::Failed(format!(
+        return Err(CommandError::Failed(format!(
             "--seconds: a sample of the data path takes at most {MAX_SECONDS} s"
         )));
     }
     // Found before the sample.
     let failed = |error: std::io::Error| {
         let path = arguments.svg.as_deref().unwrap_or("".as_ref());
-        Fail::Failed(format!("{}: {error}", path.display()))
+        CommandError::Failed(format!("{}: {error}", path.display()))
     };
     arguments.svg.iter().try_for_each(|path| std::fs::write(path, "")).map_err(failed)?;
     let mut client = Client::connect(target)?;

@@ -2,7 +2,7 @@
 
 use crate::arguments::Target;
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind::GUEST;
 use crate::text::{self, Table, cell, short};
 use ringway_control::api::{Exec, ExecView, ExitsView, GuestView};
@@ -50,7 +50,7 @@ struct Profile {
 }
 
 /// Observes a guest for some seconds.
-pub fn profile(target: &Target, json: bool, name: &str, seconds: u64) -> Result<(), Fail> {
+pub fn profile(target: &Target, json: bool, name: &str, seconds: u64) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let guests: Vec<GuestView> = client.get("/v1/guests")?;
     let guest = guests.into_iter().find(|guest| guest.name == name).ok_or_else(|| GUEST.unknown(name))?;
@@ -64,7 +64,7 @@ pub fn profile(target: &Target, json: bool, name: &str, seconds: u64) -> Result<
     let view: ExecView = client.ask(&GUEST.path(name, "exec")?, &exec)?;
     let (elapsed, end, after) = (began.elapsed(), times(guest.pid)?, cards(&mut client));
     let inside = inside(&view.text).ok_or_else(|| {
-        Fail::Failed(format!("the guest's kernel does not tell its times: {}", view.text.trim()))
+        CommandError::Failed(format!("the guest's kernel does not tell its times: {}", view.text.trim()))
     })?;
     let profile = Profile {
         guest: guest.name,
@@ -107,10 +107,10 @@ fn inside(text: &str) -> Option<GuestTimes> {
 }
 
 /// A process's times in user mode, in the kernel, and in a guest, in clock ticks (proc_pid_stat(5)).
-fn times(process: u32) -> Result<[f64; 3], Fail> {
+fn times(process: u32) -> Result<[f64; 3], CommandError> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat"))
-        .map_err(|error| Fail::Failed(format!("the guest's process can't be observed: {error}")))?;
-    ticks(&text).ok_or_else(|| Fail::Failed("the guest's process does not run".into()))
+        .map_err(|error| CommandError::Failed(format!("the guest's process can't be observed: {error}")))?;
+    ticks(&text).ok_or_else(|| CommandError::Failed("the guest's process does not run".into()))
 }
 
 fn ticks(text: &str) -> Option<[f64; 3]> {

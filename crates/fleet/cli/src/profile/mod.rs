@@ -5,10 +5,10 @@ mod flame;
 mod guest;
 
 use crate::arguments::{ProfileArguments, Target};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 
 /// Runs `ringway profile`.
-pub fn profile(target: &Target, json: bool, arguments: &ProfileArguments) -> Result<(), Fail> {
+pub fn profile(target: &Target, json: bool, arguments: &ProfileArguments) -> Result<(), CommandError> {
     match &arguments.name {
         Some(name) => guest::profile(target, json, name, arguments.seconds),
         None => data_path::profile(target, json, arguments),

@@ -1,7 +1,7 @@
 //! The process that says what a function would do with a frame.
 
 use super::{configuration, end_with_control};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_click_driver::trial;
 use ringway_control::function::trial::{Passage, Trial, TrialAnswer};
 use ringway_fabric::MessageStream;
@@ -9,16 +9,16 @@ use ringway_wire::fields::{Described, hex};
 use std::sync::Arc;
 
 /// Confines the process, and answers.
-pub fn run(stream: &Arc<MessageStream>, trial: Trial) -> Result<(), Fail> {
+pub fn run(stream: &Arc<MessageStream>, trial: Trial) -> Result<(), CommandError> {
     let Trial { start, port, frame } = trial;
     crate::name_process(&format!("ringway {}", start.name));
-    ringway_host::confine_function(start.user, start.memory).map_err(Fail::because)?;
+    ringway_host::confine_function(start.user, start.memory).map_err(CommandError::because)?;
     end_with_control(stream, None, &Arc::default())?;
     let answer: TrialAnswer = Described::read(&frame)
         .map_err(|error| error.to_string())
         .and_then(|described| trial::run(configuration(&start), &port, &described.frame))
         .map(passage);
-    stream.send(&answer, &[]).map_err(Fail::because)
+    stream.send(&answer, &[]).map_err(CommandError::because)
 }
 
 fn passage(own: trial::Passage) -> Passage {

@@ -1,6 +1,6 @@
 //! A function in a virtual machine: this process is its monitor.
 
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_control::function::{FunctionMessage, Start};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -11,7 +11,7 @@ pub use machine::{Prepared, check_image, prepare, run, shared_pages, snapshot_ha
 #[cfg(target_arch = "x86_64")]
 mod machine {
     use super::super::{Passed, SnapshotHandle};
-    use super::{Fail, FunctionMessage, OwnedFd, Start, UnixListener, UnixStream};
+    use super::{CommandError, FunctionMessage, OwnedFd, Start, UnixListener, UnixStream};
     use ringway_click_driver::inherited;
     use ringway_host::MonitorFence;
     use ringway_vmm::{
@@ -135,7 +135,7 @@ mod machine {
         listener: &UnixListener,
         connector: &UnixStream,
         say: impl Fn(FunctionMessage),
-    ) -> Result<(), Fail> {
+    ) -> Result<(), CommandError> {
         let connect = |port: usize| inherited::ask(connector, u8::try_from(port).map_err(io::Error::other)?);
         let mut wrong = None;
         let event = |event: FunctionEvent| match event {
@@ -149,8 +149,8 @@ mod machine {
         let end = vm.run(listener, connect, event);
         match (end, wrong) {
             (FunctionEnd::Stopped, _) => Ok(()),
-            (FunctionEnd::Wrong, Some(why)) => Err(Fail::Failed(why)),
-            (end, _) => Err(Fail::Failed(end.to_string())),
+            (FunctionEnd::Wrong, Some(why)) => Err(CommandError::Failed(why)),
+            (end, _) => Err(CommandError::Failed(end.to_string())),
         }
     }
 }
@@ -204,6 +204,6 @@ pub fn run(
     _: &UnixListener,
     _: &UnixStream,
     _: impl Fn(FunctionMessage),
-) -> Result<(), Fail> {
+) -> Result<(), CommandError> {
     match vm {}
 }

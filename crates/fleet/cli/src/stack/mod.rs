@@ -7,7 +7,7 @@ mod ss;
 pub use socket::{place, sequence_secret};
 
 use crate::arguments::{StackCommand, Trace};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::text::{self, Table, cell};
 use ringway_exec::query::{About, Neighbor, Reply, Request, Route, Socket};
 use serde::Serialize;
@@ -19,7 +19,7 @@ const MAX_POINTS: usize = 4096;
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Runs `ringway stack`.
-pub fn stack(json: bool, command: StackCommand) -> Result<(), Fail> {
+pub fn stack(json: bool, command: StackCommand) -> Result<(), CommandError> {
     match command {
         StackCommand::List => list(json),
         StackCommand::Show { name } => show(json, &name),
@@ -50,27 +50,27 @@ pub fn stack(json: bool, command: StackCommand) -> Result<(), Fail> {
     }
 }
 
-fn ask(name: &str, request: &Request) -> Result<Reply, Fail> {
+fn ask(name: &str, request: &Request) -> Result<Reply, CommandError> {
     socket::find(name)?.ask(request).map_err(|error| silent(name, &error))
 }
 
-fn silent(name: &str, error: &std::io::Error) -> Fail {
+fn silent(name: &str, error: &std::io::Error) -> CommandError {
     let name = name.escape_debug();
     match error.kind() {
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => {
-            Fail::Late(format!("program {name}: it does not answer; it may be stopped"))
+            CommandError::Late(format!("program {name}: it does not answer; it may be stopped"))
         }
-        std::io::ErrorKind::UnexpectedEof => Fail::Unknown(format!("program {name} has ended")),
-        _ => Fail::Failed(format!("program {name}: {error}")),
+        std::io::ErrorKind::UnexpectedEof => CommandError::Unknown(format!("program {name} has ended")),
+        _ => CommandError::Failed(format!("program {name}: {error}")),
     }
 }
 
-fn other(name: &str) -> Fail {
-    Fail::Failed(format!("program {}: it answers another question", name.escape_debug()))
+fn other(name: &str) -> CommandError {
+    CommandError::Failed(format!("program {}: it answers another question", name.escape_debug()))
 }
 
 /// Prints JSON, or lines for people.
-fn print<T: Serialize>(json: bool, value: &T, lines: impl FnOnce() -> String) -> Result<(), Fail> {
+fn print<T: Serialize>(json: bool, value: &T, lines: impl FnOnce() -> String) -> Result<(), CommandError> {
     match json {
         true => text::json(value),
         false => text::foreign(&lines()),
@@ -86,7 +86,7 @@ struct ListedStack {
     about: About,
 }
 
-fn list(json: bool) -> Result<(), Fail> {
+fn list(json: bool) -> Result<(), CommandError> {
     let running = socket::running();
     let all: Vec<ListedStack> =
         running.into_iter().map(|(name, about)| ListedStack { name, about }).collect();
@@ -102,7 +102,7 @@ fn list(json: bool) -> Result<(), Fail> {
     Ok(())
 }
 
-fn show(json: bool, name: &str) -> Result<(), Fail> {
+fn show(json: bool, name: &str) -> Result<(), CommandError> {
     let mut client = socket::find(name)?;
     let failed = |error: std::io::Error| silent(name, &error);
     let Reply::About(about) = client.ask(&Request::About).map_err(failed)? else { return Err(other(name)) };
@@ -128,13 +128,13 @@ fn is_below(name: &str, above: &str) -> bool {
     name.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-fn sysctl(json: bool, name: &str, wanted: &[String]) -> Result<(), Fail> {
+fn sysctl(json: bool, name: &str, wanted: &[String]) -> Result<(), CommandError> {
     let Reply::Sysctls(all) = ask(name, &Request::Sysctls)? else { return Err(other(name)) };
     let is_known = |above: &&String| all.iter().any(|(name, _)| is_below(name, above));
     if let Some(unknown) = wanted.iter().find(|above| !is_known(above)) {
         let unknown = unknown.escape_debug();
         let fix = format!("`ringway stack sysctl {name}` shows all");
-        return Err(Fail::Unknown(format!("the native stack has no setting \"{unknown}\"; {fix}")));
+        return Err(CommandError::Unknown(format!("the native stack has no setting \"{unknown}\"; {fix}")));
     }
     let is_wanted = |name: &str| wanted.is_empty() || wanted.iter().any(|above| is_below(name, above));
     let shown: Vec<_> = all.into_iter().filter(|(name, _)| is_wanted(name)).collect();
@@ -167,7 +167,7 @@ fn neighbor(neighbor: &Neighbor) -> String {
 }
 
 /// The connection that is meant.
-fn choose<'s>(sockets: &'s [Socket], options: &Trace) -> Result<&'s Socket, Fail> {
+fn choose<'s>(sockets: &'s [Socket], options: &Trace) -> Result<&'s Socket, CommandError> {
     let mut connections = sockets.iter().filter(|socket| socket.info.is_some());
     let moved = |socket: &Socket| {
         let info = socket.info.as_ref();
@@ -185,11 +185,11 @@ fn choose<'s>(sockets: &'s [Socket], options: &Trace) -> Result<&'s Socket, Fail
     };
     let name = &options.name;
     found.ok_or_else(|| {
-        Fail::Unknown(format!("program {name} {what}; `ringway stack ss {name}` shows those it has"))
+        CommandError::Unknown(format!("program {name} {what}; `ringway stack ss {name}` shows those it has"))
     })
 }
 
-fn trace(options: &Trace) -> Result<(), Fail> {
+fn trace(options: &Trace) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| silent(&options.name, &error);
     let mut client = socket::find(&options.name)?;
     let sockets = client.sockets().map_err(failed)?;
@@ -208,9 +208,8 @@ fn trace(options: &Trace) -> Result<(), Fail> {
     // The program may have ended.
     let _ = client.ask(&Request::Record(id, 0));
     match &options.output {
-        Some(path) => {
-            std::fs::write(path, last).map_err(|error| Fail::Failed(format!("{}: {error}", path.display())))
-        }
+        Some(path) => std::fs::write(path, last)
+            .map_err(|error| CommandError::Failed(format!("{}: {error}", path.display()))),
         None => {
             print!("{last}");
             Ok(())

@@ -1,6 +1,6 @@
 //! The sockets of programs whose stacks can be shown: a folder beside those of fabrics.
 
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_control::run_dir;
 use ringway_exec::query::{About, Client, Reply, Request};
 use ringway_host::{OwnFile, open_own, random};
@@ -36,7 +36,7 @@ fn is_taken(path: &Path) -> bool {
 ///
 /// # Errors
 /// Another program has the name that was chosen.
-pub fn place(chosen: Option<&str>, like: &str) -> Result<Vec<PathBuf>, Fail> {
+pub fn place(chosen: Option<&str>, like: &str) -> Result<Vec<PathBuf>, CommandError> {
     let made = run_dir::make_base(&run_dir::base());
     let Some(name) = chosen else {
         let short = |byte: char| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_');
@@ -49,10 +49,12 @@ pub fn place(chosen: Option<&str>, like: &str) -> Result<Vec<PathBuf>, Fail> {
         let may = made.is_ok() && rustix::fs::access(parent, Access::WRITE_OK).is_ok();
         return Ok(if may { own.into() } else { Vec::new() });
     };
-    made.map_err(Fail::because)?;
+    made.map_err(CommandError::because)?;
     let own = path(name);
     match is_taken(&own) {
-        true => Err(Fail::Failed(format!("--name: a program {name} runs; `ringway stack list` shows all"))),
+        true => Err(CommandError::Failed(format!(
+            "--name: a program {name} runs; `ringway stack list` shows all"
+        ))),
         false => Ok(vec![own]),
     }
 }
@@ -95,7 +97,7 @@ fn read_secret(path: &Path) -> std::io::Result<[u64; 2]> {
 }
 
 /// Connects to the program of this name, or to the socket of this path.
-pub fn find(name: &str) -> Result<Client, Fail> {
+pub fn find(name: &str) -> Result<Client, CommandError> {
     let own = if name.contains('/') { name.into() } else { path(name) };
     Client::connect(&own).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::InvalidInput => {
@@ -103,12 +105,12 @@ pub fn find(name: &str) -> Result<Client, Fail> {
                 all if all.is_empty() => "none runs; `ringway exec --name NAME` starts one".to_string(),
                 all => format!("there is {}", either(all.iter().map(|(name, _)| &**name))),
             };
-            Fail::Unknown(format!(
+            CommandError::Unknown(format!(
                 "there is no program \"{}\" with a native stack; {there}",
                 name.escape_debug()
             ))
         }
-        _ => Fail::Failed(format!("{}: {error}", own.display())),
+        _ => CommandError::Failed(format!("{}: {error}", own.display())),
     })
 }
 

@@ -1,7 +1,7 @@
 //! `ringway tiny build` for programs in C: the C compiler, klibc, and Ringway's library.
 
 use super::{LIBRARY, TARGET, artifact, check_target, in_file, template, tool};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -50,17 +50,18 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Builds a folder's program with the linker script; returns the file, and the program's name.
-pub fn build(folder: &Path, library: Option<PathBuf>, link: &str) -> Result<(PathBuf, String), Fail> {
+pub fn build(folder: &Path, library: Option<PathBuf>, link: &str) -> Result<(PathBuf, String), CommandError> {
     let libc = Path::new(KLIBC).join("lib/libc.a");
     if !libc.is_file() {
-        return Err(Fail::Failed(in_file(
+        return Err(CommandError::Failed(in_file(
             &libc,
             format_args!(
                 "there is no C library for tiny VMs; install klibc, such as by `apt install {PACKAGE}`"
             ),
         )));
     }
-    let folder = std::fs::canonicalize(folder).map_err(|error| Fail::because(in_file(folder, error)))?;
+    let folder =
+        std::fs::canonicalize(folder).map_err(|error| CommandError::because(in_file(folder, error)))?;
     let name = folder.file_name().unwrap_or(OsStr::new("program")).to_string_lossy().into_owned();
     let archive = archive(&template::library(library)?)?;
     // Several builds may go on at once.
@@ -88,7 +89,7 @@ pub fn build(folder: &Path, library: Option<PathBuf>, link: &str) -> Result<(Pat
         return Ok((built, name));
     }
     let name = compiler.to_string_lossy();
-    Err(Fail::Failed(format!("{}: `{name}` failed; its messages are above", folder.display())))
+    Err(CommandError::Failed(format!("{}: `{name}` failed; its messages are above", folder.display())))
 }
 
 /// The words of a variable of the environment.
@@ -97,18 +98,18 @@ fn words(variable: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_string).collect()
 }
 
-fn missing(compiler: &OsStr, error: &std::io::Error) -> Fail {
+fn missing(compiler: &OsStr, error: &std::io::Error) -> CommandError {
     let name = compiler.to_string_lossy();
     match error.kind() {
-        ErrorKind::NotFound => Fail::Failed(format!(
+        ErrorKind::NotFound => CommandError::Failed(format!(
             "there is no `{name}` here; install a C compiler, such as by `apt install gcc`"
         )),
-        _ => Fail::Failed(format!("{name}: {error}")),
+        _ => CommandError::Failed(format!("{name}: {error}")),
     }
 }
 
 /// The folder of the compiler's own headers, such as `stddef.h`.
-fn own_headers(compiler: &OsStr) -> Result<PathBuf, Fail> {
+fn own_headers(compiler: &OsStr) -> Result<PathBuf, CommandError> {
     let mut command = Command::new(compiler);
     command.arg("-print-file-name=include").stdin(Stdio::null());
     let output = command.output().map_err(|error| missing(compiler, &error))?;
@@ -116,7 +117,7 @@ fn own_headers(compiler: &OsStr) -> Result<PathBuf, Fail> {
 }
 
 /// Ringway's library, with the system calls of C programs, as an archive for the linker.
-fn archive(library: &Path) -> Result<PathBuf, Fail> {
+fn archive(library: &Path) -> Result<PathBuf, CommandError> {
     check_target(library)?;
     let mut cargo = tool("cargo", library);
     // The profile of images: the whole library is one object, of which the linker keeps what is used.
@@ -124,5 +125,5 @@ fn archive(library: &Path) -> Result<PathBuf, Fail> {
     cargo.args(["--target", TARGET, "--message-format", "json-render-diagnostics"]);
     cargo.args(["--", "-Crelocation-model=static"]);
     let built = artifact(&mut cargo, &LIBRARY.replace('-', "_"))?;
-    built.ok_or_else(|| Fail::Failed(in_file(library, "cargo built no archive of it")))
+    built.ok_or_else(|| CommandError::Failed(in_file(library, "cargo built no archive of it")))
 }

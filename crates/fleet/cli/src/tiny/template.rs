@@ -1,7 +1,7 @@
 //! `ringway tiny new`: a folder with a program to begin with.
 
 use super::{LIBRARY, TARGET, in_file, write};
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use std::path::{Path, PathBuf};
 
 /// The main function of the new program.
@@ -63,16 +63,16 @@ const RESERVED: &str = "\
 const FILES: [&str; 3] = ["Cargo.toml", "src/main.rs", ".cargo/config.toml"];
 
 /// Makes the folder, which must have none of the files yet.
-pub fn new(folder: &Path, library: Option<PathBuf>) -> Result<(), Fail> {
+pub fn new(folder: &Path, library: Option<PathBuf>) -> Result<(), CommandError> {
     let [manifest, main, config] = FILES.map(|file| folder.join(file));
     // A link that leads nowhere is there, too.
     if let Some(file) = [&manifest, &main, &config].into_iter().find(|file| file.symlink_metadata().is_ok()) {
-        return Err(Fail::Failed(in_file(file, "it exists already; choose another folder")));
+        return Err(CommandError::Failed(in_file(file, "it exists already; choose another folder")));
     }
     let library = self::library(library)?;
     let folder_name = folder.file_name().and_then(|name| name.to_str()).unwrap_or("program");
     let text = manifest_of(&package_name(folder_name), &library).ok_or_else(|| {
-        Fail::Failed(in_file(&library, "the path is no plain text, as a manifest needs it"))
+        CommandError::Failed(in_file(&library, "the path is no plain text, as a manifest needs it"))
     })?;
     write(&manifest, text.as_bytes())?;
     write(&main, MAIN.as_bytes())?;
@@ -83,10 +83,10 @@ pub fn new(folder: &Path, library: Option<PathBuf>) -> Result<(), Fail> {
 }
 
 /// Makes a folder with a program in C, which must have none yet.
-pub fn new_c(folder: &Path) -> Result<(), Fail> {
+pub fn new_c(folder: &Path) -> Result<(), CommandError> {
     let main = folder.join("main.c");
     if main.symlink_metadata().is_ok() {
-        return Err(Fail::Failed(in_file(&main, "it exists already; choose another folder")));
+        return Err(CommandError::Failed(in_file(&main, "it exists already; choose another folder")));
     }
     write(&main, MAIN_C.as_bytes())?;
     println!("{}: `ringway tiny build {}` makes its image", folder.display(), folder.display());
@@ -94,17 +94,18 @@ pub fn new_c(folder: &Path) -> Result<(), Fail> {
 }
 
 /// The folder of the library: the one that is named, or else that of this program's source tree.
-pub fn library(named: Option<PathBuf>) -> Result<PathBuf, Fail> {
+pub fn library(named: Option<PathBuf>) -> Result<PathBuf, CommandError> {
     let library = match named {
         Some(library) => library,
         None => beside_this_program().ok_or_else(|| {
-            Fail::Failed(format!(
+            CommandError::Failed(format!(
                 "the library {LIBRARY} is not found from here; name its folder, \
                  crates/machines/tiny-program of Ringway's source tree, with --library"
             ))
         })?,
     };
-    let library = std::fs::canonicalize(&library).map_err(|error| Fail::because(in_file(&library, error)))?;
+    let library =
+        std::fs::canonicalize(&library).map_err(|error| CommandError::because(in_file(&library, error)))?;
     match is_library(&library) {
         true => Ok(library),
         false => {
@@ -112,7 +113,7 @@ pub fn library(named: Option<PathBuf>) -> Result<PathBuf, Fail> {
                 "it is not the folder of {LIBRARY}, which is crates/machines/tiny-program of Ringway's \
                  source tree"
             );
-            Err(Fail::Failed(in_file(&library, why)))
+            Err(CommandError::Failed(in_file(&library, why)))
         }
     }
 }

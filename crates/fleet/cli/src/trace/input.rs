@@ -1,7 +1,7 @@
 //! The frame to trace, from the command line, standard input or a capture.
 
 use crate::arguments::TraceArguments;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use ringway_host::{read_argument, read_whole};
 use ringway_wire::fields::{Described, FieldsError, hex};
 use ringway_wire::pcapng::{Block, Decoder};
@@ -22,7 +22,7 @@ pub struct Input {
 }
 
 /// Reads the frame that the command line names.
-pub fn read(arguments: &TraceArguments) -> Result<Input, Fail> {
+pub fn read(arguments: &TraceArguments) -> Result<Input, CommandError> {
     let TraceArguments { port, description, read, frame: number, .. } = arguments;
     let index = number.map_or(0, |number| number - 1);
     // A single word with fields is the frame.
@@ -34,12 +34,12 @@ pub fn read(arguments: &TraceArguments) -> Result<Input, Fail> {
     let (text, frame) = match (read, description.map(|text| &**text)) {
         (Some(file), _) => {
             let name = file.display().to_string();
-            let failed = |error| Fail::Failed(format!("{name}: {error}; give the path of a capture"));
+            let failed = |error| CommandError::Failed(format!("{name}: {error}; give the path of a capture"));
             let bytes = read_argument(file, MAX_INPUT_LEN).map_err(failed)?;
             (None, captured(&bytes, &name, index)?)
         }
         (None, Some("-")) => {
-            let bytes = read_whole(std::io::stdin(), MAX_INPUT_LEN).map_err(Fail::because)?;
+            let bytes = read_whole(std::io::stdin(), MAX_INPUT_LEN).map_err(CommandError::because)?;
             match is_capture(&bytes) {
                 true => (None, captured(&bytes, "standard input", index)?),
                 false => {
@@ -49,28 +49,31 @@ pub fn read(arguments: &TraceArguments) -> Result<Input, Fail> {
             }
         }
         (None, Some(text)) => (Some(text.to_string()), text.to_string()),
-        (None, None) => return Err(Fail::Failed(format!("there is no frame; {HINT}"))),
+        (None, None) => return Err(CommandError::Failed(format!("there is no frame; {HINT}"))),
     };
     if text.is_some() && number.is_some() {
-        return Err(Fail::Failed("--frame is the number of a frame in a capture; leave it out".into()));
+        return Err(CommandError::Failed(
+            "--frame is the number of a frame in a capture; leave it out".into(),
+        ));
     }
     let Some(text) = text else {
-        let port =
-            port.ok_or_else(|| Fail::Failed("name the port that the frame enters, before --read".into()))?;
+        let port = port.ok_or_else(|| {
+            CommandError::Failed("name the port that the frame enters, before --read".into())
+        })?;
         return Ok(Input { port, frame });
     };
-    let described = Described::read(&text).map_err(|error| Fail::Failed(placed(&text, &error)))?;
+    let described = Described::read(&text).map_err(|error| CommandError::Failed(placed(&text, &error)))?;
     let port = match (port, described.in_port) {
         (Some(port), Some((other, column))) if port != other => {
             let other = other.escape_debug();
             let what = format!("in_port is \"{other}\", but the port is \"{port}\"; leave one out");
-            return Err(Fail::Failed(placed(&text, &FieldsError { column, what })));
+            return Err(CommandError::Failed(placed(&text, &FieldsError { column, what })));
         }
         (Some(port), _) | (None, Some((port, _))) => port,
         (None, None) => {
             let what =
                 format!("the frame has no port: name it before the frame, or as in in_port=NAME,{text}");
-            return Err(Fail::Failed(what));
+            return Err(CommandError::Failed(what));
         }
     };
     Ok(Input { port, frame })
@@ -95,8 +98,8 @@ fn is_capture(bytes: &[u8]) -> bool {
 }
 
 /// A frame of a capture, in hexadecimal.
-fn captured(file: &[u8], name: &str, index: u64) -> Result<String, Fail> {
-    let wrong = |what: String| Fail::Failed(format!("{name}: {what}"));
+fn captured(file: &[u8], name: &str, index: u64) -> Result<String, CommandError> {
+    let wrong = |what: String| CommandError::Failed(format!("{name}: {what}"));
     let mut count = 0;
     let mut found = None;
     let mut frame = |len: u32, data: &[u8], is_ethernet: bool| {

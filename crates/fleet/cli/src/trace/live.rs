@@ -4,7 +4,7 @@ use crate::arguments::Target;
 use crate::capture::reader::{Frame, Reader};
 use crate::capture::{BUSY_INTERVAL, IDLE_INTERVAL, Signals, begin};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind;
 use crate::text::{self, to_json};
 use ringway_control::api::{FabricView, PortView};
@@ -23,13 +23,19 @@ const BUFFER_LEN: u64 = 8 << 20;
 const SNAP_LEN: u32 = 128;
 
 /// Shows what happens to the next frames of a port.
-pub fn follow(target: &Target, json: bool, (port, filter): (&str, &str), frames: u64) -> Result<(), Fail> {
+pub fn follow(
+    target: &Target,
+    json: bool,
+    (port, filter): (&str, &str),
+    frames: u64,
+) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let ports: Vec<PortView> = client.get("/v1/ports")?;
     if !ports.iter().any(|known| known.name == port) {
         return Err(object_kind::PORT.unknown(port));
     }
-    Filter::parse(filter).map_err(|error| Fail::Failed(format!("the filter \"{filter}\", {error}")))?;
+    Filter::parse(filter)
+        .map_err(|error| CommandError::Failed(format!("the filter \"{filter}\", {error}")))?;
     let FabricView { run, .. } = client.get("/v1/fabric")?;
     let capture = Capture {
         ports: vec![port.into()],
@@ -41,8 +47,8 @@ pub fn follow(target: &Target, json: bool, (port, filter): (&str, &str), frames:
         verdicts: true,
     };
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fail::because)?;
-    let mut signals = Signals::new(&runtime).map_err(Fail::because)?;
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::because)?;
+    let mut signals = Signals::new(&runtime).map_err(CommandError::because)?;
     let mut reader = begin(Path::new(&run), &CaptureRequest { capture, buffer: BUFFER_LEN })?;
     if !json {
         text::note(&format!("tracing frames of {port}; Ctrl-C ends it"));
@@ -56,10 +62,10 @@ pub fn follow(target: &Target, json: bool, (port, filter): (&str, &str), frames:
 }
 
 /// Prints frames until there were so many, a signal, or the end of the fabric.
-async fn show(reader: &mut Reader, signals: &mut Signals, json: bool, most: u64) -> Result<(), Fail> {
+async fn show(reader: &mut Reader, signals: &mut Signals, json: bool, most: u64) -> Result<(), CommandError> {
     let (mut is_last, mut pause, mut shown) = (false, BUSY_INTERVAL, 0);
     loop {
-        let frames = reader.next(is_last).map_err(Fail::Failed)?;
+        let frames = reader.next(is_last).map_err(CommandError::Failed)?;
         for frame in &frames {
             // `data` may have been taken over.
             let Some(live) = LiveFrame::of(&frame.data) else { continue };

@@ -8,13 +8,13 @@ mod show;
 
 use crate::arguments::{Target, TraceArguments};
 use crate::client::Client;
-use crate::fail::Fail;
+use crate::command_error::CommandError;
 use crate::object_kind;
 use crate::text;
 use ringway_control::api::{NewTrace, TraceView};
 
 /// Runs `ringway trace`.
-pub fn trace(target: &Target, json: bool, arguments: &TraceArguments) -> Result<(), Fail> {
+pub fn trace(target: &Target, json: bool, arguments: &TraceArguments) -> Result<(), CommandError> {
     if let (Some(frames), Some(port)) = (arguments.live, &arguments.port) {
         let filter = arguments.filter.as_deref().unwrap_or_default();
         return live::follow(target, json, (port, filter), frames);

@@ -2,7 +2,7 @@
 
 use super::ErrorBody;
 use super::routes::{ask, error_body, unread};
-use crate::engine::{Answer, Ask, Failure, Inbox, MigrationAsk};
+use crate::engine::{Answer, EngineRequest, Failure, Inbox, MigrationRequest};
 use crate::guests::Started;
 use crate::migration::source::Source;
 use crate::migration::{
@@ -51,8 +51,8 @@ pub fn routes() -> Router<Inbox> {
         .route("/v1/guest-arrivals/{name}/{ticket}/activate", post(activate_guest))
 }
 
-async fn ask_about<T>(inbox: &Inbox, make: impl FnOnce(Answer<T>) -> MigrationAsk) -> Result<T, Failure> {
-    ask(inbox, |answer| Ask::Migration(make(answer))).await
+async fn ask_about<T>(inbox: &Inbox, make: impl FnOnce(Answer<T>) -> MigrationRequest) -> Result<T, Failure> {
+    ask(inbox, |answer| EngineRequest::Migration(make(answer))).await
 }
 
 /// Moves a running QEMU guest to another fabric of this host, whose file describes the same guest. The answer comes
@@ -71,7 +71,7 @@ async fn migrate_guest(
     let Json(new) = new.map_err(unread)?;
     let begun = tokio::spawn(async move {
         let to = PathBuf::from(&new.to);
-        let departing = ask_about(&inbox, |answer| MigrationAsk::Depart(name, new, answer)).await?;
+        let departing = ask_about(&inbox, |answer| MigrationRequest::Depart(name, new, answer)).await?;
         let progress = departing.progress.clone();
         let source = Source::new(departing, to, inbox);
         let prepared = tokio::task::spawn_blocking(move || match source.prepare() {
@@ -100,7 +100,7 @@ async fn guest_migration(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<Json<MigrationView>, Failure> {
-    let progress = ask_about(&inbox, |answer| MigrationAsk::Progress(name, answer)).await?;
+    let progress = ask_about(&inbox, |answer| MigrationRequest::Progress(name, answer)).await?;
     Ok(Json(progress.view()))
 }
 
@@ -113,7 +113,7 @@ async fn cancel_guest_migration(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    let progress = ask_about(&inbox, |answer| MigrationAsk::Progress(name, answer)).await?;
+    let progress = ask_about(&inbox, |answer| MigrationRequest::Progress(name, answer)).await?;
     progress.cancel();
     Ok(StatusCode::NO_CONTENT)
 }
@@ -129,7 +129,8 @@ async fn prepare_guest(
 ) -> Result<(StatusCode, Json<ArrivalView>), Failure> {
     let Json(new) = new.map_err(unread)?;
     let (name, ticket) = (new.name.clone(), new.ticket.clone());
-    let (folder, started) = ask_about(&inbox, |answer| MigrationAsk::Arrive(Box::new(new), answer)).await?;
+    let (folder, started) =
+        ask_about(&inbox, |answer| MigrationRequest::Arrive(Box::new(new), answer)).await?;
     let guest = match started_guest(started).await {
         Ok(guest) => guest,
         Err(why) => {
@@ -162,13 +163,13 @@ async fn started_guest(started: Started) -> Result<Arc<Guest>, String> {
 
 async fn find(inbox: &Inbox, name: &str, ticket: &str) -> Result<Option<Arc<arrival::Arriving>>, Failure> {
     let (name, ticket) = (name.to_string(), ticket.to_string());
-    ask_about(inbox, |answer| MigrationAsk::Arriving(name, ticket, answer)).await
+    ask_about(inbox, |answer| MigrationRequest::Arriving(name, ticket, answer)).await
 }
 
 async fn give_up(inbox: &Inbox, name: &str, ticket: &str) {
     let (name, ticket) = (name.to_string(), ticket.to_string());
     // It is not there if it could not be started.
-    let _ = ask_about(inbox, |answer| MigrationAsk::Abandon(name, ticket, answer)).await;
+    let _ = ask_about(inbox, |answer| MigrationRequest::Abandon(name, ticket, answer)).await;
 }
 
 /// State of a guest that arrives, or has arrived.
@@ -209,7 +210,7 @@ async fn activate_guest(
         body => Json::from_bytes(body).map_err(unread)?.0,
     };
     let Some(arriving) = find(&inbox, &name, &ticket).await? else { return Ok(StatusCode::NO_CONTENT) };
-    let guest = ask(&inbox, |answer| Ask::Guest(name, answer)).await?;
+    let guest = ask(&inbox, |answer| EngineRequest::Guest(name, answer)).await?;
     let engine = Handle::current();
     let activate = move || arrival::activate(&guest, &arriving, activation, (&inbox, &engine));
     let done = tokio::task::spawn_blocking(activate).await;
@@ -227,7 +228,7 @@ async fn abandon_guest(
     State(inbox): State<Inbox>,
     Path((name, ticket)): Path<(String, String)>,
 ) -> Result<StatusCode, Failure> {
-    ask_about(&inbox, |answer| MigrationAsk::Abandon(name, ticket, answer))
+    ask_about(&inbox, |answer| MigrationRequest::Abandon(name, ticket, answer))
         .await
         .map(|()| StatusCode::NO_CONTENT)
 }

@@ -2,7 +2,7 @@
 
 use super::routes::{ask, unread};
 use super::{ErrorBody, FabricView, PortView, SwitchView};
-use crate::engine::{Ask, Failure, Inbox, ObjectOrder};
+use crate::engine::{EngineRequest, Failure, Inbox, ObjectOrder};
 use crate::file::{policy_keys, port_keys, switch_keys};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{Path, State};
@@ -92,13 +92,13 @@ impl PartialSchema for NewPort {
 impl ToSchema for NewPort {}
 
 async fn order(inbox: &Inbox, order: ObjectOrder, done: StatusCode) -> Result<StatusCode, Failure> {
-    ask(inbox, |answer| Ask::ChangeObjects(order, answer)).await.map(|()| done)
+    ask(inbox, |answer| EngineRequest::ChangeObjects(order, answer)).await.map(|()| done)
 }
 
 /// Every switch.
 #[utoipa::path(get, path = "/v1/switches", responses((status = 200, body = Vec<SwitchView>)))]
 async fn switches(State(inbox): State<Inbox>) -> Result<Json<Vec<SwitchView>>, Failure> {
-    let FabricView { switches, .. } = ask(&inbox, Ask::Fabric).await?;
+    let FabricView { switches, .. } = ask(&inbox, EngineRequest::Fabric).await?;
     Ok(Json(switches))
 }
 
@@ -150,7 +150,7 @@ async fn set_port(
 ) -> Result<Json<PortView>, Failure> {
     let Json(PortChange(keys)) = change.map_err(unread)?;
     order(&inbox, ObjectOrder::SetPort(name.clone(), keys), StatusCode::OK).await?;
-    let ports = ask(&inbox, Ask::Ports).await?;
+    let ports = ask(&inbox, EngineRequest::Ports).await?;
     let gone =
         || Failure::Conflict(ErrorBody { error: format!("port {name} is gone"), problems: Vec::new() });
     ports.into_iter().find(|port| port.name == name).map(Json).ok_or_else(gone)

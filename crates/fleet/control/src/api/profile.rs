@@ -2,7 +2,7 @@
 
 use super::routes::{Sample, ask, sampled};
 use super::{ErrorBody, FunctionView, GraphElement};
-use crate::engine::{Ask, Failure, Inbox};
+use crate::engine::{EngineRequest, Failure, Inbox};
 use axum::extract::{Query, State};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -103,7 +103,7 @@ async fn profile(
 ) -> Result<Json<ProfileView>, Failure> {
     let functions = if elements { running(&inbox).await? } else { Vec::new() };
     let lease = u64::try_from((sample.time() + SLACK).as_nanos()).unwrap_or(u64::MAX);
-    let before = ask(&inbox, |answer| Ask::Profile(lease, answer)).await?;
+    let before = ask(&inbox, |answer| EngineRequest::Profile(lease, answer)).await?;
     let graphs: Vec<_> = functions
         .into_iter()
         .map(|name| {
@@ -114,7 +114,7 @@ async fn profile(
         })
         .collect();
     tokio::time::sleep(sample.time()).await;
-    let after = ask(&inbox, |answer| Ask::Profile(0, answer)).await?;
+    let after = ask(&inbox, |answer| EngineRequest::Profile(0, answer)).await?;
     let mut view = ProfileView::between(&before, &after);
     for graph in graphs {
         // A function may have ended meanwhile.
@@ -132,7 +132,7 @@ async fn profile(
 
 /// The functions that run.
 async fn running(inbox: &Inbox) -> Result<Vec<String>, Failure> {
-    let all: Vec<FunctionView> = ask(inbox, Ask::Functions).await?;
+    let all: Vec<FunctionView> = ask(inbox, EngineRequest::Functions).await?;
     Ok(all.into_iter().filter(|function| function.state == "running").map(|function| function.name).collect())
 }
 

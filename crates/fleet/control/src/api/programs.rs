@@ -2,7 +2,7 @@
 
 use super::routes::ask;
 use super::{ErrorBody, ProgramView};
-use crate::engine::{Ask, Failure, Inbox};
+use crate::engine::{EngineRequest, Failure, Inbox};
 use crate::programs::Order;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -31,7 +31,7 @@ pub fn routes() -> Router<Inbox> {
 /// Every program.
 #[utoipa::path(get, path = "/v1/programs", responses((status = 200, body = Vec<ProgramView>)))]
 async fn programs(State(inbox): State<Inbox>) -> Result<Json<Vec<ProgramView>>, Failure> {
-    ask(&inbox, Ask::Programs).await.map(Json)
+    ask(&inbox, EngineRequest::Programs).await.map(Json)
 }
 
 /// Starts a program.
@@ -39,7 +39,9 @@ async fn programs(State(inbox): State<Inbox>) -> Result<Json<Vec<ProgramView>>, 
     params(("name" = String, Path, description = "The program")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn start_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::OrderProgram(name, Order::Start, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::OrderProgram(name, Order::Start, answer))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Asks to end a program.
@@ -47,7 +49,9 @@ async fn start_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> 
     params(("name" = String, Path, description = "The program")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::OrderProgram(name, Order::Stop, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::OrderProgram(name, Order::Stop, answer))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Asks to end, and starts again, a program.
@@ -58,7 +62,7 @@ async fn restart_program(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::OrderProgram(name, Order::Restart, answer))
+    ask(&inbox, |answer| EngineRequest::OrderProgram(name, Order::Restart, answer))
         .await
         .map(|()| StatusCode::NO_CONTENT)
 }

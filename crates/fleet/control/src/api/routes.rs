@@ -6,7 +6,7 @@ use super::{
     NewConfiguration, NewFabric, NewFunction, NewSnapshot, PortView, SavedFabric, SnapshotView, StatsView,
     TableView, UsageView, usage as processes,
 };
-use crate::engine::{Answer, Ask, Failure, Inbox};
+use crate::engine::{Answer, EngineRequest, Failure, Inbox};
 use crate::fabric_graph::{self as whole, Parts, Totals};
 use crate::file;
 use crate::function::graph;
@@ -179,14 +179,17 @@ impl IntoResponse for Failure {
 }
 
 /// Sends a request to the engine and waits for the answer.
-pub(super) async fn ask<T>(inbox: &Inbox, ask: impl FnOnce(Answer<T>) -> Ask) -> Result<T, Failure> {
+pub(super) async fn ask<T>(
+    inbox: &Inbox,
+    ask: impl FnOnce(Answer<T>) -> EngineRequest,
+) -> Result<T, Failure> {
     inbox.ask(ask).await
 }
 
 /// The fabric as a whole.
 #[utoipa::path(get, path = "/v1/fabric", responses((status = 200, body = FabricView)))]
 async fn fabric(State(inbox): State<Inbox>) -> Result<Json<FabricView>, Failure> {
-    ask(&inbox, Ask::Fabric).await.map(Json)
+    ask(&inbox, EngineRequest::Fabric).await.map(Json)
 }
 
 /// Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing.
@@ -200,20 +203,20 @@ async fn put_fabric(
     new: Result<Json<NewFabric>, JsonRejection>,
 ) -> Result<Json<Changes>, Failure> {
     let Json(new) = new.map_err(unread)?;
-    ask(&inbox, |answer| Ask::Become(new, answer)).await.map(Json)
+    ask(&inbox, |answer| EngineRequest::Become(new, answer)).await.map(Json)
 }
 
 /// The file that describes what runs: the last one, with what requests have changed since then.
 #[utoipa::path(get, path = "/v1/fabric/file", responses((status = 200, body = SavedFabric),
     (status = 409, body = ErrorBody, description = "The last file can't be read any more")))]
 async fn saved_fabric(State(inbox): State<Inbox>) -> Result<Json<SavedFabric>, Failure> {
-    ask(&inbox, Ask::Saved).await.map(Json)
+    ask(&inbox, EngineRequest::Saved).await.map(Json)
 }
 
 /// Every port, in the order of the file.
 #[utoipa::path(get, path = "/v1/ports", responses((status = 200, body = Vec<PortView>)))]
 async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Failure> {
-    ask(&inbox, Ask::Ports).await.map(Json)
+    ask(&inbox, EngineRequest::Ports).await.map(Json)
 }
 
 /// Accesses to the registers of a port's card, and its interrupts, since its client connected.
@@ -222,13 +225,13 @@ async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Failur
     responses((status = 200, body = ExitsView), (status = 404, body = ErrorBody),
     (status = 409, body = ErrorBody, description = "Its kind has no registers")))]
 async fn exits(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<ExitsView>, Failure> {
-    ask(&inbox, |answer| Ask::Exits(name, answer)).await.map(Json)
+    ask(&inbox, |answer| EngineRequest::Exits(name, answer)).await.map(Json)
 }
 
 /// Every emulated link, with its settings and counters.
 #[utoipa::path(get, path = "/v1/links", responses((status = 200, body = Vec<LinkView>)))]
 async fn links(State(inbox): State<Inbox>) -> Result<Json<Vec<LinkView>>, Failure> {
-    ask(&inbox, Ask::Links).await.map(Json)
+    ask(&inbox, EngineRequest::Links).await.map(Json)
 }
 
 /// Changes settings of an emulated link while it runs. Frames under way arrive as before. A wrong value changes
@@ -244,7 +247,7 @@ async fn set_link(
     change: Result<Json<LinkChange>, JsonRejection>,
 ) -> Result<Json<LinkView>, Failure> {
     let Json(change) = change.map_err(unread)?;
-    ask(&inbox, |answer| Ask::SetLink(name, change, answer)).await.map(Json)
+    ask(&inbox, |answer| EngineRequest::SetLink(name, change, answer)).await.map(Json)
 }
 
 /// Turns a port's carrier on, as the file may say it by `carrier`.
@@ -266,27 +269,29 @@ async fn carrier_off(State(inbox): State<Inbox>, Path(name): Path<String>) -> Re
 }
 
 async fn set_carrier(inbox: &Inbox, name: String, carrier: bool) -> Result<StatusCode, Failure> {
-    ask(inbox, |answer| Ask::SetCarrier(name, carrier, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(inbox, |answer| EngineRequest::SetCarrier(name, carrier, answer))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Every host, with its interfaces and programs.
 #[utoipa::path(get, path = "/v1/hosts", responses((status = 200, body = Vec<HostView>)))]
 async fn fabric_hosts(State(inbox): State<Inbox>) -> Result<Json<Vec<HostView>>, Failure> {
-    ask(&inbox, Ask::Hosts).await.map(Json)
+    ask(&inbox, EngineRequest::Hosts).await.map(Json)
 }
 
 /// Counters of every port. Reading them costs the data path nothing.
 #[utoipa::path(get, path = "/v1/stats", responses((status = 200, body = StatsView)))]
 async fn stats(State(inbox): State<Inbox>) -> Result<Json<StatsView>, Failure> {
-    ask(&inbox, Ask::Stats).await.map(Json)
+    ask(&inbox, EngineRequest::Stats).await.map(Json)
 }
 
 /// Processor time and memory of every guest, function and process of the fabric.
 #[utoipa::path(get, path = "/v1/usage", responses((status = 200, body = UsageView)))]
 async fn usage(State(inbox): State<Inbox>) -> Result<Json<UsageView>, Failure> {
-    let fabric = ask(&inbox, Ask::Fabric).await?;
-    let guests = ask(&inbox, Ask::Guests).await?;
-    let functions = ask(&inbox, Ask::Functions).await?;
+    let fabric = ask(&inbox, EngineRequest::Fabric).await?;
+    let guests = ask(&inbox, EngineRequest::Guests).await?;
+    let functions = ask(&inbox, EngineRequest::Functions).await?;
     // With many functions, reading takes a while.
     let view = tokio::task::spawn_blocking(move || processes::usage(&fabric, guests, functions)).await;
     view.map(Json).map_err(|_| Failure::Down)
@@ -297,13 +302,13 @@ async fn usage(State(inbox): State<Inbox>) -> Result<Json<UsageView>, Failure> {
     params(("name" = String, Path, description = "The switch")),
     responses((status = 200, body = TableView), (status = 404, body = ErrorBody)))]
 async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<TableView>, Failure> {
-    ask(&inbox, |answer| Ask::Table(name, answer)).await.map(Json)
+    ask(&inbox, |answer| EngineRequest::Table(name, answer)).await.map(Json)
 }
 
 /// Every guest.
 #[utoipa::path(get, path = "/v1/guests", responses((status = 200, body = Vec<GuestView>)))]
 async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Failure> {
-    ask(&inbox, Ask::Guests).await.map(Json)
+    ask(&inbox, EngineRequest::Guests).await.map(Json)
 }
 
 /// Starts a guest. It boots after the answer.
@@ -311,7 +316,7 @@ async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Fail
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::StartGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::StartGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Stops a guest. It powers off after the answer.
@@ -319,7 +324,7 @@ async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Re
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::StopGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::StopGuest(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Runs a shell command in a guest. The answer comes when the command has ended.
@@ -334,7 +339,7 @@ async fn exec(
     exec: Result<Json<Exec>, JsonRejection>,
 ) -> Result<Json<ExecView>, Failure> {
     let Json(exec) = exec.map_err(unread)?;
-    let guest = ask(&inbox, |answer| Ask::Guest(name, answer)).await?;
+    let guest = ask(&inbox, |answer| EngineRequest::Guest(name, answer)).await?;
     let room = COMMANDS.try_acquire().map_err(|_| {
         Failure::Conflict(error_body(format!(
             "{MOST_COMMANDS} commands run in guests; wait until one has ended"
@@ -359,13 +364,13 @@ async fn exec(
 /// Every chain of functions.
 #[utoipa::path(get, path = "/v1/chains", responses((status = 200, body = Vec<ChainView>)))]
 async fn chains(State(inbox): State<Inbox>) -> Result<Json<Vec<ChainView>>, Failure> {
-    ask(&inbox, Ask::Chains).await.map(Json)
+    ask(&inbox, EngineRequest::Chains).await.map(Json)
 }
 
 /// Every function.
 #[utoipa::path(get, path = "/v1/functions", responses((status = 200, body = Vec<FunctionView>)))]
 async fn functions(State(inbox): State<Inbox>) -> Result<Json<Vec<FunctionView>>, Failure> {
-    ask(&inbox, Ask::Functions).await.map(Json)
+    ask(&inbox, EngineRequest::Functions).await.map(Json)
 }
 
 /// Starts a function. Its configuration runs after the answer.
@@ -373,7 +378,7 @@ async fn functions(State(inbox): State<Inbox>) -> Result<Json<Vec<FunctionView>>
     params(("name" = String, Path, description = "The function")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::StartFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::StartFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Stops a function. Its process ends after the answer.
@@ -381,7 +386,7 @@ async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) ->
     params(("name" = String, Path, description = "The function")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::StopFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::StopFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Creates a function and starts it. It exists only if its configuration starts; a refused request changes nothing.
@@ -396,7 +401,9 @@ async fn create_function(
     let Json(NewFunction(keys)) = new.map_err(unread)?;
     // Long keys are parsed on this request's thread.
     let new = file::describe_function(keys).map_err(|wrong| Failure::Wrong(error_body(wrong)))?;
-    ask(&inbox, |answer| Ask::CreateFunction(Box::new(new), answer)).await.map(|()| StatusCode::CREATED)
+    ask(&inbox, |answer| EngineRequest::CreateFunction(Box::new(new), answer))
+        .await
+        .map(|()| StatusCode::CREATED)
 }
 
 /// Stops a function and forgets it.
@@ -407,7 +414,7 @@ async fn destroy_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::DestroyFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::DestroyFunction(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Suspends a function: its process keeps its state, and its ports drop frames once their rings are full.
@@ -418,7 +425,9 @@ async fn suspend_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::SuspendFunction(name, true, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::SuspendFunction(name, true, answer))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Lets a suspended function go on.
@@ -429,7 +438,9 @@ async fn resume_function(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::SuspendFunction(name, false, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::SuspendFunction(name, false, answer))
+        .await
+        .map(|()| StatusCode::NO_CONTENT)
 }
 
 /// How long a guest may take to get ready for a snapshot.
@@ -451,14 +462,15 @@ async fn snapshot_function(
     let Json(NewSnapshot { name: new }) = new.map_err(unread)?;
     let late = format!("the guest of {name} does not take part within {} s", POSE.as_secs());
     // Attack: a guest that never gets ready.
-    let taken = tokio::time::timeout(POSE, ask(&inbox, |answer| Ask::Snapshot(name, new, answer))).await;
+    let taken =
+        tokio::time::timeout(POSE, ask(&inbox, |answer| EngineRequest::Snapshot(name, new, answer))).await;
     taken.unwrap_or_else(|_| Err(Failure::Conflict(error_body(late)))).map(|()| StatusCode::CREATED)
 }
 
 /// Every snapshot.
 #[utoipa::path(get, path = "/v1/snapshots", responses((status = 200, body = Vec<SnapshotView>)))]
 async fn snapshots(State(inbox): State<Inbox>) -> Result<Json<Vec<SnapshotView>>, Failure> {
-    ask(&inbox, Ask::Snapshots).await.map(Json)
+    ask(&inbox, EngineRequest::Snapshots).await.map(Json)
 }
 
 /// Removes a snapshot. Its clones run on.
@@ -469,7 +481,7 @@ async fn forget_snapshot(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    ask(&inbox, |answer| Ask::Forget(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, |answer| EngineRequest::Forget(name, answer)).await.map(|()| StatusCode::NO_CONTENT)
 }
 
 /// Creates a function that goes on from a snapshot, and shares its memory until it writes it. Its restarts go on from
@@ -486,7 +498,7 @@ async fn clone_snapshot(
     new: Result<Json<NewClone>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(new) = new.map_err(unread)?;
-    ask(&inbox, |answer| Ask::Clone(name, new, answer)).await.map(|()| StatusCode::CREATED)
+    ask(&inbox, |answer| EngineRequest::Clone(name, new, answer)).await.map(|()| StatusCode::CREATED)
 }
 
 /// Stops a function in a VM between two frames, so that it can go on in another fabric of this host, to which the
@@ -501,7 +513,7 @@ async fn depart_function(
 ) -> Result<Json<Departure>, Failure> {
     let late = format!("the guest of {name} does not take part within {} s", POSE.as_secs());
     // Attack: a guest that never gets ready.
-    let left = tokio::time::timeout(POSE, ask(&inbox, |answer| Ask::Depart(name, answer))).await;
+    let left = tokio::time::timeout(POSE, ask(&inbox, |answer| EngineRequest::Depart(name, answer))).await;
     left.unwrap_or_else(|_| Err(Failure::Conflict(error_body(late)))).map(Json)
 }
 
@@ -517,7 +529,7 @@ async fn arrive_function(
     let Json(departure) = departure.map_err(unread)?;
     // A long description is parsed on this request's thread.
     let function = Functions::described(&departure).map_err(|wrong| Failure::Wrong(error_body(wrong)))?;
-    ask(&inbox, |answer| Ask::Arrive(departure, Box::new(function), answer))
+    ask(&inbox, |answer| EngineRequest::Arrive(departure, Box::new(function), answer))
         .await
         .map(|()| StatusCode::CREATED)
 }
@@ -540,7 +552,7 @@ async fn update_function(
     let configuration = Configuration { file: None, source, text: configuration };
     let further = format!("{name}/");
     let is_further = |one: &FunctionView| one.name.starts_with(&further);
-    let all: Vec<FunctionView> = ask(&inbox, Ask::Functions).await?;
+    let all: Vec<FunctionView> = ask(&inbox, EngineRequest::Functions).await?;
     let others: Vec<FunctionView> = all.into_iter().filter(is_further).collect();
     if let Some(one) = others.iter().find(|one| one.state == "suspended") {
         return Err(FunctionError::Suspended(one.name.clone()).into());
@@ -563,7 +575,7 @@ async fn update_one(
 ) -> Result<(), Failure> {
     let mut launch = 0;
     if runs {
-        let (socket, number) = ask(inbox, |answer| Ask::Handlers(name.clone(), answer)).await?;
+        let (socket, number) = ask(inbox, |answer| EngineRequest::Handlers(name.clone(), answer)).await?;
         launch = number;
         let written = handlers::write(&socket, "hotconfig", configuration.text.as_bytes()).await;
         written.map_err(|error| match error {
@@ -571,7 +583,7 @@ async fn update_one(
             error => error.into(),
         })?;
     }
-    ask(inbox, |answer| Ask::UpdatedFunction(name, launch, configuration.clone(), answer)).await
+    ask(inbox, |answer| EngineRequest::UpdatedFunction(name, launch, configuration.clone(), answer)).await
 }
 
 /// How long packets are counted.
@@ -595,7 +607,10 @@ impl Sample {
 }
 
 async fn totals(inbox: &Inbox) -> Result<Totals, Failure> {
-    Ok(Totals { stats: ask(inbox, Ask::Stats).await?, links: ask(inbox, Ask::Links).await? })
+    Ok(Totals {
+        stats: ask(inbox, EngineRequest::Stats).await?,
+        links: ask(inbox, EngineRequest::Links).await?,
+    })
 }
 
 /// The fabric's name and its graph, with what passes during a sample.
@@ -603,12 +618,12 @@ async fn drawn(inbox: &Inbox, sample: &Sample) -> Result<(String, FabricGraphVie
     let before = totals(inbox).await?;
     tokio::time::sleep(sample.time()).await;
     let parts = Parts {
-        fabric: ask(inbox, Ask::Fabric).await?,
-        ports: ask(inbox, Ask::Ports).await?,
-        hosts: ask(inbox, Ask::Hosts).await?,
-        guests: ask(inbox, Ask::Guests).await?,
-        functions: ask(inbox, Ask::Functions).await?,
-        chains: ask(inbox, Ask::Chains).await?,
+        fabric: ask(inbox, EngineRequest::Fabric).await?,
+        ports: ask(inbox, EngineRequest::Ports).await?,
+        hosts: ask(inbox, EngineRequest::Hosts).await?,
+        guests: ask(inbox, EngineRequest::Guests).await?,
+        functions: ask(inbox, EngineRequest::Functions).await?,
+        chains: ask(inbox, EngineRequest::Chains).await?,
     };
     let graph = whole::graph(&parts, &before, &totals(inbox).await?);
     Ok((parts.fabric.name, graph))
@@ -632,7 +647,7 @@ async fn fabric_svg(State(inbox): State<Inbox>, Query(sample): Query<Sample>) ->
 }
 
 pub(super) async fn sampled(inbox: &Inbox, name: String, sample: Sample) -> Result<GraphView, Failure> {
-    let (socket, _) = ask(inbox, |answer| Ask::Handlers(name, answer)).await?;
+    let (socket, _) = ask(inbox, |answer| EngineRequest::Handlers(name, answer)).await?;
     let time = sample.time();
     // A task of its own ends the profile even if the client disconnects.
     let sample = tokio::spawn(async move { graph::sample(&socket, time).await });
@@ -685,7 +700,7 @@ async fn read_handler(
     State(inbox): State<Inbox>,
     Path((name, handler)): Path<(String, String)>,
 ) -> Result<Json<HandlerValue>, Failure> {
-    let (socket, _) = ask(&inbox, |answer| Ask::Handlers(name, answer)).await?;
+    let (socket, _) = ask(&inbox, |answer| EngineRequest::Handlers(name, answer)).await?;
     let value = handlers::read(&socket, &handler).await?;
     Ok(Json(HandlerValue { value: String::from_utf8_lossy(&value).into_owned() }))
 }
@@ -703,7 +718,7 @@ async fn write_handler(
     value: Result<Json<HandlerValue>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(value) = value.map_err(unread)?;
-    let (socket, _) = ask(&inbox, |answer| Ask::Handlers(name, answer)).await?;
+    let (socket, _) = ask(&inbox, |answer| EngineRequest::Handlers(name, answer)).await?;
     handlers::write(&socket, &handler, value.value.as_bytes()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -711,5 +726,5 @@ async fn write_handler(
 /// Takes the fabric down. The answer comes when that is done.
 #[utoipa::path(post, path = "/v1/shutdown", responses((status = 204)))]
 async fn shutdown(State(inbox): State<Inbox>) -> Result<StatusCode, Failure> {
-    ask(&inbox, Ask::Shutdown).await.map(|()| StatusCode::NO_CONTENT)
+    ask(&inbox, EngineRequest::Shutdown).await.map(|()| StatusCode::NO_CONTENT)
 }

@@ -200,8 +200,8 @@ impl Engine {
     /// away, wait until the change is done.
     async fn step(&mut self, time: Duration) {
         let is_order = |envelope: &Envelope| {
-            use Message::{Ask, CheckIdle, CheckInstances, Down};
-            matches!(envelope.message(), Ask(_) | Down | CheckIdle | CheckInstances)
+            use Message::{CheckIdle, CheckInstances, Down, EngineRequest};
+            matches!(envelope.message(), EngineRequest(_) | Down | CheckIdle | CheckInstances)
         };
         let waiting = self.backlog.iter().position(|envelope| !is_order(envelope));
         let envelope = match waiting.and_then(|at| self.backlog.remove(at)) {

@@ -1,6 +1,6 @@
 //! Requests of the API to the engine.
 
-use super::{Engine, EngineError, MigrationAsk, ObjectOrder, Step, TracedStep, opened};
+use super::{Engine, EngineError, MigrationRequest, ObjectOrder, Step, TracedStep, opened};
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
     LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SavedFabric, SnapshotView,
@@ -58,7 +58,7 @@ pub type Answer<T> = oneshot::Sender<Result<T, Failure>>;
 
 /// A query or an order, with the channel for its answer.
 #[derive(Debug)]
-pub enum Ask {
+pub enum EngineRequest {
     /// The fabric as a whole.
     Fabric(Answer<FabricView>),
     /// The fabric as it is described now.
@@ -94,7 +94,7 @@ pub enum Ask {
     /// The handle of a running guest.
     Guest(String, Answer<Arc<Guest>>),
     /// Migrate a guest.
-    Migration(MigrationAsk),
+    Migration(MigrationRequest),
     /// Its functions.
     Functions(Answer<Vec<FunctionView>>),
     /// Its chains.
@@ -153,90 +153,98 @@ pub(super) fn error_body(error: impl std::fmt::Display) -> ErrorBody {
 
 impl Engine {
     /// Answers a query; an order is returned unchanged.
-    pub(super) async fn question(&mut self, ask: Ask) -> Option<Ask> {
+    pub(super) async fn question(&mut self, ask: EngineRequest) -> Option<EngineRequest> {
         // The client may have disconnected before its answer is ready.
         match ask {
-            Ask::Fabric(answer) => drop(answer.send(Ok(self.fabric_view().await))),
-            Ask::Running(answer) => drop(answer.send(Ok(Box::new(self.running())))),
-            Ask::Described(answer) => drop(answer.send(Ok(Box::new(self.fabric.clone())))),
-            Ask::Ports(answer) => drop(answer.send(Ok(self.port_views().await))),
-            Ask::Stats(answer) => {
+            EngineRequest::Fabric(answer) => drop(answer.send(Ok(self.fabric_view().await))),
+            EngineRequest::Running(answer) => drop(answer.send(Ok(Box::new(self.running())))),
+            EngineRequest::Described(answer) => drop(answer.send(Ok(Box::new(self.fabric.clone())))),
+            EngineRequest::Ports(answer) => drop(answer.send(Ok(self.port_views().await))),
+            EngineRequest::Stats(answer) => {
                 drop(answer.send(self.stats().map_err(|error| Failure::Conflict(error_body(error)))))
             }
-            Ask::Links(answer) => {
+            EngineRequest::Links(answer) => {
                 let views = self.link_views().await;
                 drop(answer.send(views.map_err(|error| Failure::Conflict(error_body(error)))));
             }
-            Ask::AddressCounts(answer) => drop(answer.send(Ok(self.address_counts().await))),
-            Ask::Hosts(answer) => drop(answer.send(Ok(self.host_views().await))),
-            Ask::Programs(answer) => drop(answer.send(Ok(self.program_views()))),
-            Ask::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
-            Ask::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
-            Ask::Snapshots(answer) => drop(answer.send(Ok(self.functions.snapshots()))),
-            Ask::Chains(answer) => drop(answer.send(Ok(self.chain_views()))),
+            EngineRequest::AddressCounts(answer) => drop(answer.send(Ok(self.address_counts().await))),
+            EngineRequest::Hosts(answer) => drop(answer.send(Ok(self.host_views().await))),
+            EngineRequest::Programs(answer) => drop(answer.send(Ok(self.program_views()))),
+            EngineRequest::Guests(answer) => drop(answer.send(Ok(self.guests.view()))),
+            EngineRequest::Functions(answer) => drop(answer.send(Ok(self.functions.view()))),
+            EngineRequest::Snapshots(answer) => drop(answer.send(Ok(self.functions.snapshots()))),
+            EngineRequest::Chains(answer) => drop(answer.send(Ok(self.chain_views()))),
             order => return Some(order),
         }
         None
     }
 
-    pub(super) async fn answer(&mut self, ask: Ask) {
+    pub(super) async fn answer(&mut self, ask: EngineRequest) {
         let Some(order) = self.question(ask).await else { return };
         match order {
-            Ask::SetLink(name, change, answer) => drop(answer.send(self.set_link(&name, change).await)),
-            Ask::Exits(name, answer) => drop(answer.send(self.exits(name).await)),
-            Ask::Profile(time, answer) => drop(answer.send(self.profile(time).await)),
-            Ask::Table(name, answer) => drop(answer.send(self.table(name).await)),
-            Ask::Trace(step, answer) => drop(answer.send(self.trace(*step).await)),
-            Ask::StartGuest(name, answer) => {
+            EngineRequest::SetLink(name, change, answer) => {
+                drop(answer.send(self.set_link(&name, change).await))
+            }
+            EngineRequest::Exits(name, answer) => drop(answer.send(self.exits(name).await)),
+            EngineRequest::Profile(time, answer) => drop(answer.send(self.profile(time).await)),
+            EngineRequest::Table(name, answer) => drop(answer.send(self.table(name).await)),
+            EngineRequest::Trace(step, answer) => drop(answer.send(self.trace(*step).await)),
+            EngineRequest::StartGuest(name, answer) => {
                 drop(answer.send(self.guests.start_checked(&name).await.map_err(guest_failure)))
             }
-            Ask::StopGuest(..) | Ask::Migration(_) => self.guest_order(order).await,
-            Ask::Guest(name, answer) => drop(answer.send(self.guests.running(&name).map_err(guest_failure))),
-            Ask::StartFunction(name, answer) => {
+            EngineRequest::StopGuest(..) | EngineRequest::Migration(_) => self.guest_order(order).await,
+            EngineRequest::Guest(name, answer) => {
+                drop(answer.send(self.guests.running(&name).map_err(guest_failure)))
+            }
+            EngineRequest::StartFunction(name, answer) => {
                 drop(answer.send(self.functions.start(&name).map_err(Failure::from)))
             }
-            Ask::StopFunction(name, answer) => {
+            EngineRequest::StopFunction(name, answer) => {
                 drop(answer.send(self.functions.stop(&name).map_err(Failure::from)))
             }
-            Ask::CreateFunction(new, answer) => self.create_function(*new, answer).await,
-            Ask::DestroyFunction(name, answer) => drop(answer.send(self.destroy_function(&name))),
-            Ask::Snapshot(name, new, answer) => match names::name(&new) {
+            EngineRequest::CreateFunction(new, answer) => self.create_function(*new, answer).await,
+            EngineRequest::DestroyFunction(name, answer) => drop(answer.send(self.destroy_function(&name))),
+            EngineRequest::Snapshot(name, new, answer) => match names::name(&new) {
                 Ok(_) => self.functions.snapshot(&name, &new, answer),
                 Err((what, fix)) => {
                     drop(answer.send(Err(Failure::Wrong(error_body(format!("{what}; {fix}"))))));
                 }
             },
-            Ask::Forget(name, answer) => {
+            EngineRequest::Forget(name, answer) => {
                 drop(answer.send(self.functions.forget(&name).map_err(Failure::from)))
             }
-            Ask::Clone(snapshot, new, answer) => self.create_clone(&snapshot, new, answer),
-            Ask::Depart(name, answer) => self.depart(&name, answer),
-            Ask::Arrive(departure, function, answer) => self.arrive(departure, *function, answer),
-            Ask::SuspendFunction(name, suspend, answer) => {
+            EngineRequest::Clone(snapshot, new, answer) => self.create_clone(&snapshot, new, answer),
+            EngineRequest::Depart(name, answer) => self.depart(&name, answer),
+            EngineRequest::Arrive(departure, function, answer) => self.arrive(departure, *function, answer),
+            EngineRequest::SuspendFunction(name, suspend, answer) => {
                 drop(answer.send(self.suspend_function(&name, suspend).map_err(Failure::from)))
             }
-            Ask::UpdatedFunction(name, launch, new, answer) => {
+            EngineRequest::UpdatedFunction(name, launch, new, answer) => {
                 drop(answer.send(self.updated_function(&name, launch, new).map_err(Failure::from)))
             }
-            Ask::Handlers(name, answer) => {
+            EngineRequest::Handlers(name, answer) => {
                 drop(answer.send(self.functions.socket(&name).map_err(Failure::from)))
             }
-            Ask::OrderProgram(name, order, answer) => drop(answer.send(self.order_program(&name, order))),
-            Ask::SetCarrier(name, carrier, answer) => {
+            EngineRequest::OrderProgram(name, order, answer) => {
+                drop(answer.send(self.order_program(&name, order)))
+            }
+            EngineRequest::SetCarrier(name, carrier, answer) => {
                 drop(answer.send(self.set_carrier(&name, carrier).await));
             }
-            Ask::ChangeObjects(order, answer) => drop(answer.send(self.change_objects(order).await)),
-            Ask::Capture(request, answer) => {
+            EngineRequest::ChangeObjects(order, answer) => {
+                drop(answer.send(self.change_objects(order).await))
+            }
+            EngineRequest::Capture(request, answer) => {
                 if let Err(Ok(Begun { number, .. })) = answer.send(self.begin_capture(*request).await) {
                     self.end_capture(number).await;
                 }
             }
-            Ask::EndCapture(number, answer) => {
+            EngineRequest::EndCapture(number, answer) => {
                 self.end_capture(number).await;
                 drop(answer.send(Ok(())));
             }
-            Ask::Saved(answer) => drop(answer.send(self.saved().await)),
-            Ask::Become(new, answer) => {
+            EngineRequest::Saved(answer) => drop(answer.send(self.saved().await)),
+            EngineRequest::Become(new, answer) => {
                 let changes = self.apply(new).await;
                 let settled = self.hosts.settled();
                 // Its client waits until what ran in hosts has ended, which may take seconds; others don't.
@@ -251,12 +259,12 @@ impl Engine {
     }
 
     /// Carries out an order about a guest.
-    async fn guest_order(&mut self, order: Ask) {
+    async fn guest_order(&mut self, order: EngineRequest) {
         match order {
-            Ask::StopGuest(name, answer) => {
+            EngineRequest::StopGuest(name, answer) => {
                 drop(answer.send(self.guests.stop_settled(&name).map_err(guest_failure)));
             }
-            Ask::Migration(ask) => self.migration(ask).await,
+            EngineRequest::Migration(ask) => self.migration(ask).await,
             // Others are carried out elsewhere.
             _ => {}
         }

@@ -2,7 +2,7 @@
 //!
 //! A message has its place from when it is sent until the engine handles it, in the engine's backlog too.
 
-use super::{Answer, Ask, Failure, Message};
+use super::{Answer, EngineRequest, Failure, Message};
 use crate::events::EventLog;
 use crate::open::{PeerEvent, What};
 use ringway_fabric::proto::Event;
@@ -120,16 +120,16 @@ impl Inbox {
     ///
     /// # Errors
     /// The request's, or that the fabric is going down.
-    pub async fn ask<T>(&self, ask: impl FnOnce(Answer<T>) -> Ask) -> Result<T, Failure> {
+    pub async fn ask<T>(&self, ask: impl FnOnce(Answer<T>) -> EngineRequest) -> Result<T, Failure> {
         let slot = self.requests.clone().acquire_owned().await.map_err(|_| Failure::Down)?;
         let (answer, answered) = oneshot::channel();
-        self.enqueue(Message::Ask(ask(answer)), slot).map_err(|_| Failure::Down)?;
+        self.enqueue(Message::EngineRequest(ask(answer)), slot).map_err(|_| Failure::Down)?;
         answered.await.map_err(|_| Failure::Down)?
     }
 
     fn slots(&self, message: &Message) -> &Arc<Semaphore> {
         match message {
-            Message::Ask(_) => &self.requests,
+            Message::EngineRequest(_) => &self.requests,
             Message::FromData(Event::Changed(_) | Event::Pressed { .. })
             | Message::Peer(PeerEvent { what: What::Failed(_) | What::Programs(_), .. }) => &self.reports,
             _ => &self.events,
@@ -183,14 +183,16 @@ mod tests {
     #[tokio::test]
     async fn a_request_waits_for_its_place() {
         let (inbox, mut messages) = inbox_of(1, 1, 1);
-        let ask = |inbox: Inbox| tokio::spawn(async move { inbox.ask(Ask::Chains).await });
+        let ask = |inbox: Inbox| tokio::spawn(async move { inbox.ask(EngineRequest::Chains).await });
         let clients = [ask(inbox.clone()), ask(inbox.clone())];
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
         assert_eq!(messages.len(), 1, "the other one waits");
         for _ in 0..2 {
-            let Message::Ask(Ask::Chains(answer)) = messages.recv().await.unwrap().into_message() else {
+            let Message::EngineRequest(EngineRequest::Chains(answer)) =
+                messages.recv().await.unwrap().into_message()
+            else {
                 unreachable!()
             };
             answer.send(Ok(Vec::new())).unwrap();

@@ -1,7 +1,7 @@
 //! Guests that move to another fabric, or come from one, while they run.
 
 use super::command::{error_body, guest_failure};
-use super::{Answer, Ask, Engine, Failure};
+use super::{Answer, Engine, EngineRequest, Failure};
 use crate::guests::{GuestError, Started};
 use crate::kinds;
 use crate::migration::arrival::Arriving;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Requests about guests that move.
 #[derive(Debug)]
-pub enum MigrationAsk {
+pub enum MigrationRequest {
     /// Begin to migrate a guest.
     Depart(String, NewMigration, Answer<Departing>),
     /// A guest has left with this ticket, or stays.
@@ -36,25 +36,25 @@ pub enum MigrationAsk {
 }
 
 impl Engine {
-    pub(super) async fn migration(&mut self, ask: MigrationAsk) {
+    pub(super) async fn migration(&mut self, ask: MigrationRequest) {
         // The client may have disconnected before its answer is ready.
         match ask {
-            MigrationAsk::Depart(name, new, answer) => drop(answer.send(self.depart_guest(&name, new))),
-            MigrationAsk::Departed(name, ticket, outcome, answer) => {
+            MigrationRequest::Depart(name, new, answer) => drop(answer.send(self.depart_guest(&name, new))),
+            MigrationRequest::Departed(name, ticket, outcome, answer) => {
                 self.guests.departed(&name, &ticket, outcome);
                 drop(answer.send(Ok(())));
             }
-            MigrationAsk::Progress(name, answer) => {
+            MigrationRequest::Progress(name, answer) => {
                 drop(answer.send(self.guests.progress(&name).map_err(guest_failure)));
             }
-            MigrationAsk::Arrive(arrival, answer) => drop(answer.send(self.arrive_guest(*arrival).await)),
-            MigrationAsk::Arriving(name, ticket, answer) => {
+            MigrationRequest::Arrive(arrival, answer) => drop(answer.send(self.arrive_guest(*arrival).await)),
+            MigrationRequest::Arriving(name, ticket, answer) => {
                 drop(answer.send(self.guests.arriving(&name, &ticket).map_err(arrival_failure)));
             }
-            MigrationAsk::Decide(name, ticket, answer) => {
+            MigrationRequest::Decide(name, ticket, answer) => {
                 drop(answer.send(self.guests.decide(&name, &ticket).map_err(arrival_failure)));
             }
-            MigrationAsk::Arrived(name, ticket, answer) => {
+            MigrationRequest::Arrived(name, ticket, answer) => {
                 if let Ok(Some(arriving)) = self.guests.arriving(&name, &ticket) {
                     self.tell_arrival(&name, ArrivalStep::Deliver { stopped_ago: arriving.stopped_ago() });
                 }
@@ -62,8 +62,8 @@ impl Engine {
                 self.block_guest(&name, false);
                 drop(answer.send(arrived.map_err(arrival_failure)));
             }
-            MigrationAsk::Abandon(name, ticket, answer) => self.abandon_guest(name, &ticket, answer),
-            MigrationAsk::Unblock(name, answer) => {
+            MigrationRequest::Abandon(name, ticket, answer) => self.abandon_guest(name, &ticket, answer),
+            MigrationRequest::Unblock(name, answer) => {
                 // Another one may arrive by now.
                 if self.guests.place(&name).is_ok() {
                     self.tell_arrival(&name, ArrivalStep::Abandon);
@@ -131,7 +131,8 @@ impl Engine {
             // A panic of the task was reported by its thread.
             let _ = ending.await;
             // Once nobody listens, the fabric is going down.
-            let _ = inbox.ask(|answer| Ask::Migration(MigrationAsk::Unblock(name, answer))).await;
+            let _ =
+                inbox.ask(|answer| EngineRequest::Migration(MigrationRequest::Unblock(name, answer))).await;
             let _ = answer.send(Ok(()));
         });
     }

@@ -22,9 +22,9 @@ mod trace;
 mod upgrade;
 
 pub use adopt::{KeptFabric, descriptor};
-pub use command::{Answer, Ask, Failure};
+pub use command::{Answer, EngineRequest, Failure};
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
-pub use migration::MigrationAsk;
+pub use migration::MigrationRequest;
 pub use objects::ObjectOrder;
 pub use running_port::{KeptPort, kept_port};
 pub use trace::{NextHop, Step, TracedStep};
@@ -62,7 +62,7 @@ use suspect::Suspects;
 #[derive(Debug)]
 pub enum Message {
     /// A request of the API.
-    Ask(Ask),
+    EngineRequest(EngineRequest),
     /// An event from `data`.
     FromData(Event),
     /// A `data` process ended.
@@ -321,13 +321,15 @@ impl Engine {
         self.keep_fabric();
         while let Some(message) = self.next().await {
             match message {
-                Message::Ask(Ask::Shutdown(answer)) => {
+                Message::EngineRequest(EngineRequest::Shutdown(answer)) => {
                     shutdown_answer = Some(answer);
                     break;
                 }
                 Message::Down => break,
-                Message::Ask(Ask::Upgrade(descriptors, answer)) => self.leave(&descriptors, answer).await,
-                Message::Ask(ask) => self.answer(ask).await,
+                Message::EngineRequest(EngineRequest::Upgrade(descriptors, answer)) => {
+                    self.leave(&descriptors, answer).await
+                }
+                Message::EngineRequest(ask) => self.answer(ask).await,
                 event => self.handle_message(event).await,
             }
             self.hold_first_frames();
@@ -373,7 +375,7 @@ impl Engine {
             Message::CheckInstances => self.check_instances().await,
             Message::CheckIdle => self.check_idle().await,
             // `serve` handles requests.
-            Message::Ask(_) | Message::Down => {}
+            Message::EngineRequest(_) | Message::Down => {}
         }
     }
 
@@ -597,7 +599,7 @@ impl Engine {
     async fn query(&mut self, envelope: Envelope) {
         let (message, slot) = envelope.into_parts();
         let rest = match message {
-            Message::Ask(ask) => self.question(ask).await.map(Message::Ask),
+            Message::EngineRequest(ask) => self.question(ask).await.map(Message::EngineRequest),
             other => Some(other),
         };
         self.backlog.extend(rest.map(|message| slot.hold(message)));

@@ -13,7 +13,7 @@ use crate::api::{
     ChainView, ErrorBody, FabricView, FunctionView, GuestView, HostView, LinkView, PortView, ProgramView,
     StatsView, UsageView, usage,
 };
-use crate::engine::{Ask, Failure, Inbox};
+use crate::engine::{EngineRequest, Failure, Inbox};
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -83,16 +83,16 @@ struct Views {
 impl Views {
     async fn of(inbox: &Inbox) -> Result<Views, Failure> {
         Ok(Views {
-            fabric: inbox.ask(Ask::Fabric).await?,
-            addresses: inbox.ask(Ask::AddressCounts).await?,
-            ports: inbox.ask(Ask::Ports).await?,
-            stats: inbox.ask(Ask::Stats).await?,
-            links: inbox.ask(Ask::Links).await?,
-            guests: inbox.ask(Ask::Guests).await?,
-            functions: inbox.ask(Ask::Functions).await?,
-            programs: inbox.ask(Ask::Programs).await?,
-            hosts: inbox.ask(Ask::Hosts).await?,
-            chains: inbox.ask(Ask::Chains).await?,
+            fabric: inbox.ask(EngineRequest::Fabric).await?,
+            addresses: inbox.ask(EngineRequest::AddressCounts).await?,
+            ports: inbox.ask(EngineRequest::Ports).await?,
+            stats: inbox.ask(EngineRequest::Stats).await?,
+            links: inbox.ask(EngineRequest::Links).await?,
+            guests: inbox.ask(EngineRequest::Guests).await?,
+            functions: inbox.ask(EngineRequest::Functions).await?,
+            programs: inbox.ask(EngineRequest::Programs).await?,
+            hosts: inbox.ask(EngineRequest::Hosts).await?,
+            chains: inbox.ask(EngineRequest::Chains).await?,
         })
     }
 

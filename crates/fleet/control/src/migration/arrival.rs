@@ -2,7 +2,7 @@
 
 use super::source::WAY;
 use super::{Activation, ArrivalView, MigrationError};
-use crate::engine::{Ask, Inbox, MigrationAsk};
+use crate::engine::{EngineRequest, Inbox, MigrationRequest};
 use ringway_host::wait_readable;
 use ringway_linux_guests::{Guest, steady_now};
 use serde_json::json;
@@ -227,7 +227,7 @@ pub fn receive(
         let _ = std::fs::remove_file(&socket);
         if matches!(*arriving.lock(), Stage::Failed(_)) {
             let (name, ticket) = (arriving.name.clone(), arriving.ticket.clone());
-            let ask = |answer| Ask::Migration(MigrationAsk::Abandon(name, ticket, answer));
+            let ask = |answer| EngineRequest::Migration(MigrationRequest::Abandon(name, ticket, answer));
             // Without the engine, the fabric is going down; or it was abandoned already.
             let _ = engine.block_on(inbox.ask(ask));
         }
@@ -285,18 +285,18 @@ pub fn activate(
     arriving.stopped.store(activation.stopped.unwrap_or_default(), Ordering::Release);
     let begun = arriving.enter(&[Stage::Loaded], Stage::Activating);
     begun.map_err(|stage| format!("it is {stage:?} already"))?;
-    let ask = |make: fn(String, String, crate::engine::Answer<()>) -> MigrationAsk| {
+    let ask = |make: fn(String, String, crate::engine::Answer<()>) -> MigrationRequest| {
         let (name, ticket) = (arriving.name.clone(), arriving.ticket.clone());
-        engine.block_on(inbox.ask(|answer| Ask::Migration(make(name, ticket, answer))))
+        engine.block_on(inbox.ask(|answer| EngineRequest::Migration(make(name, ticket, answer))))
     };
     // From here on the guest is wanted, even if this process ends.
-    let done = ask(MigrationAsk::Decide).map_err(|failure| failure.reason()).and_then(|()| go_on(guest));
+    let done = ask(MigrationRequest::Decide).map_err(|failure| failure.reason()).and_then(|()| go_on(guest));
     match done {
         Ok(()) => {
             guest.arrived();
             let _ = arriving.enter(&[Stage::Activating], Stage::Active);
             // Without the engine, the fabric is going down.
-            let _ = ask(MigrationAsk::Arrived);
+            let _ = ask(MigrationRequest::Arrived);
             // The guest runs, whether or not it announces itself.
             if let Err(error) = announce(guest) {
                 tracing::warn!(guest = arriving.name, %error, "it is not announced");
@@ -305,7 +305,7 @@ pub fn activate(
         }
         Err(why) => {
             let _ = arriving.enter(&[Stage::Activating], Stage::Failed(why.clone()));
-            let _ = ask(MigrationAsk::Abandon);
+            let _ = ask(MigrationRequest::Abandon);
             Err(why)
         }
     }

@@ -3,7 +3,7 @@
 use super::check;
 use super::remote::{Remote, RemoteError};
 use super::{Activation, ArrivalView, GuestArrival, MigrationError, MovingPort, Progress};
-use crate::engine::{Ask, Inbox, MigrationAsk};
+use crate::engine::{EngineRequest, Inbox, MigrationRequest};
 use ringway_linux_guests::{Facts, Guest, Monitor};
 use serde_json::{Value, json};
 use std::os::fd::AsFd;
@@ -138,7 +138,8 @@ impl Source {
 
     fn end(&self, outcome: Outcome) {
         let (name, ticket) = (self.name().to_string(), self.departing.ticket.clone());
-        let ask = |answer| Ask::Migration(MigrationAsk::Departed(name, ticket, outcome, answer));
+        let ask =
+            |answer| EngineRequest::Migration(MigrationRequest::Departed(name, ticket, outcome, answer));
         // Without the engine, the fabric is going down.
         let _ = self.engine.block_on(self.inbox.ask(ask));
     }

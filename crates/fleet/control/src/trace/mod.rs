@@ -9,7 +9,7 @@ use crate::api::{
     CompletionView, DestinationView, ElementPassView, ElementTraceView, ErrorBody, FunctionTraceView,
     HopView, LinkTraceView, NewTrace, SentFrameView, TraceView,
 };
-use crate::engine::{Ask, Failure, Inbox, NextHop, Step, TracedStep};
+use crate::engine::{EngineRequest, Failure, Inbox, NextHop, Step, TracedStep};
 use crate::function::trial::{Passage, Trial, TrialAnswer};
 use ringway_fabric::proto::{LearnedAddress, TracedCopy};
 use ringway_port::link::Settings;
@@ -75,7 +75,7 @@ trait Traceable {
 
 impl Traceable for Inbox {
     async fn step(&self, step: Step) -> Result<TracedStep, Failure> {
-        self.ask(|answer| Ask::Trace(Box::new(step), answer)).await
+        self.ask(|answer| EngineRequest::Trace(Box::new(step), answer)).await
     }
 
     async fn try_function(&self, trial: Trial, arguments: Vec<OsString>) -> TrialAnswer {

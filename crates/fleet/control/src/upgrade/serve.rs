@@ -2,7 +2,7 @@
 
 use super::binary::{check_client, check_program};
 use super::{CHECK, Running, UpgradeAnswer, UpgradeRequest, Verdict};
-use crate::engine::{Ask, Failure, Inbox};
+use crate::engine::{EngineRequest, Failure, Inbox};
 use crate::open::Watched;
 use ringway_fabric::MessageStream;
 use ringway_host::listener::Listener;
@@ -70,7 +70,7 @@ fn serve_client(
     let Some(binary) = descriptors.into_iter().next() else {
         return Ok(refuse(vec!["the program's descriptor is missing".into()])?);
     };
-    let running = runtime.block_on(inbox.ask(Ask::Running)).map_err(Failure::reason)?;
+    let running = runtime.block_on(inbox.ask(EngineRequest::Running)).map_err(Failure::reason)?;
     let to = match check_all(&binary, &running, request.disconnect) {
         Ok(to) => to,
         Err(why) => return Ok(refuse(why)?),
@@ -82,7 +82,9 @@ fn serve_client(
     }
     tracing::info!("moving the fabric to another program");
     // Answers only if it fails: this process ends, and the keeper tells the client how it went.
-    if let Err(failure) = runtime.block_on(inbox.ask(|answer| Ask::Upgrade([binary, waiting], answer))) {
+    if let Err(failure) =
+        runtime.block_on(inbox.ask(|answer| EngineRequest::Upgrade([binary, waiting], answer)))
+    {
         stream.send(&UpgradeAnswer::Failed(failure.reason()), &[])?;
     }
     Ok(())

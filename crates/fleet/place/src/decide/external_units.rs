@@ -27,7 +27,7 @@ pub enum Outside<'e> {
     /// There are no external units; policies that require one fail.
     None,
     /// Units are queried, and their answers recorded.
-    Ask(&'e mut dyn External, &'e mut Answers),
+    Query(&'e mut dyn External, &'e mut Answers),
     /// Recorded answers are replayed in order.
     Remember(&'e Answers, usize, usize),
 }
@@ -35,7 +35,7 @@ pub enum Outside<'e> {
 impl Outside<'_> {
     /// Sets the time and the seed of a decision.
     pub(super) fn at(&mut self, now: u64, seed: u64) {
-        if let Outside::Ask(external, _) = self {
+        if let Outside::Query(external, _) = self {
             external.at(now, seed);
         }
     }
@@ -54,7 +54,7 @@ impl Outside<'_> {
                 *next += 1;
                 answers.filters.get(*next - 1).cloned().unwrap_or_default()
             }
-            Outside::Ask(external, answers) => {
+            Outside::Query(external, answers) => {
                 let mut all: Outcome<Rejected> = BTreeMap::new();
                 let properties = owned(context);
                 for vm in context.vms() {
@@ -93,7 +93,7 @@ impl Outside<'_> {
                 *next += 1;
                 answers.weights.get(*next - 1).cloned().unwrap_or_default()
             }
-            Outside::Ask(external, answers) => {
+            Outside::Query(external, answers) => {
                 let properties = owned(context);
                 let mut scores: Outcome<Scores> = BTreeMap::new();
                 for vm in context.vms().take(1) {

@@ -37,7 +37,7 @@ pub const OVERBOOKING_THRESHOLD: u32 = 10;
 
 /// A placement request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct PlacementRequest {
     /// The VMs, which are placed all or none, in this order.
     pub vms: Vec<String>,
     /// Policy instead of the VMs' or their cluster's.
@@ -93,7 +93,7 @@ pub enum DecideError {
 /// Decides. If everything is placed, the reservations stay in `model`; otherwise none do.
 pub fn decide(
     model: &mut Model,
-    ask: &Ask,
+    ask: &PlacementRequest,
     outside: &mut Outside<'_>,
     scratch: &mut Scratch,
 ) -> Result<Vec<Choice>, DecideError> {
@@ -103,7 +103,7 @@ pub fn decide(
 /// Decides as [`decide`] does, and returns the full trace. `model` is left unchanged.
 pub fn explain(
     model: &mut Model,
-    ask: &Ask,
+    ask: &PlacementRequest,
     outside: &mut Outside<'_>,
     scratch: &mut Scratch,
 ) -> Result<(Vec<Choice>, Vec<Trace>), DecideError> {
@@ -135,7 +135,7 @@ pub(crate) fn restore<'v>(
 
 fn run(
     model: &mut Model,
-    ask: &Ask,
+    ask: &PlacementRequest,
     outside: &mut Outside<'_>,
     scratch: &mut Scratch,
     mut traces: Option<&mut Vec<Trace>>,
@@ -220,7 +220,7 @@ pub(crate) fn policy_of_vm(model: &Model, ask: Option<&str>, vm: &str) -> Option
 /// Builds the context of a group, and calls `then` with it.
 pub(crate) fn with_context<T>(
     model: &Model,
-    ask: &Ask,
+    ask: &PlacementRequest,
     group: &[VmId],
     then: impl FnOnce(&Context<'_>, &Policy) -> Result<T, DecideError>,
 ) -> Result<T, DecideError> {
@@ -252,7 +252,7 @@ pub(crate) fn with_context<T>(
 
 fn one(
     model: &Model,
-    ask: &Ask,
+    ask: &PlacementRequest,
     group: &[VmId],
     outside: &mut Outside<'_>,
     scratch: &mut Scratch,

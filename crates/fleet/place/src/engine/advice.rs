@@ -2,7 +2,7 @@
 
 use super::history::bounded;
 use super::{ATTEMPTS, Decision, Engine, EngineError, Inner, external, put, size};
-use crate::decide::{Answers, Ask, Choice, DecideError, Trace, explain};
+use crate::decide::{Answers, Choice, DecideError, PlacementRequest, Trace, explain};
 use crate::model::Change;
 use crate::object::Vm;
 use crate::store::{Compare, Store, StoreError};
@@ -12,7 +12,7 @@ impl Engine {
     /// nothing is reserved. The decision is stored if `is_kept` returns true, and becomes durable soon after.
     pub fn advise(
         &self,
-        ask: &Ask,
+        ask: &PlacementRequest,
         vms: Vec<Vm>,
         is_kept: impl Fn(&[Choice]) -> bool,
     ) -> Result<(Decision, Vec<Trace>), EngineError> {
@@ -40,7 +40,7 @@ impl Inner {
     /// need not exist.
     pub(super) fn attempt(
         &mut self,
-        ask: &Ask,
+        ask: &PlacementRequest,
         extra: Vec<Vm>,
     ) -> Result<(Vec<Choice>, Vec<Trace>, Answers), DecideError> {
         let before = |vm: &Vm| match self.model.vm(&vm.name) {

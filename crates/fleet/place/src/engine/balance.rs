@@ -5,7 +5,7 @@ use super::external::{self, Attached};
 use super::repair::repairs;
 use super::{Engine, EngineError, Inner, overload};
 use crate::balancers::{self, Proposal, Scene, unsafe_hosts};
-use crate::decide::{Answers, Ask, Choice, Scratch, decide};
+use crate::decide::{Answers, Choice, PlacementRequest, Scratch, decide};
 use crate::model::{Change, Model, Row};
 use crate::object::{Host, HostStatus, Load, Migration as Movable, VmStatus};
 use crate::policy::Policy;
@@ -104,7 +104,7 @@ impl Round<'_> {
         cluster: &str,
         proposals: Vec<Proposal>,
         errors: &mut Vec<String>,
-    ) -> Option<(Migration, Ask)> {
+    ) -> Option<(Migration, PlacementRequest)> {
         for proposal in proposals.into_iter().take(PROPOSALS) {
             let Some((_, state)) = self.model.cluster(cluster) else { continue };
             let Some(slot) = self.model.vm_by(proposal.vm) else { continue };
@@ -121,8 +121,14 @@ impl Round<'_> {
             let own = stay.then_some(&proposal.from);
             let hosts = proposal.to.iter().chain(own);
             let only: BTreeSet<String> = hosts.map(|row| state.name(*row).to_string()).collect();
-            let ask =
-                Ask { vms: vec![name.clone()], only, stay, seed: self.seed, now: self.now, ..Ask::default() };
+            let ask = PlacementRequest {
+                vms: vec![name.clone()],
+                only,
+                stay,
+                seed: self.seed,
+                now: self.now,
+                ..PlacementRequest::default()
+            };
             if let Some(attached) = &mut self.external {
                 attached.follow(self.model, self.now);
             }
@@ -140,7 +146,7 @@ impl Round<'_> {
                 continue;
             }
             // All destinations were compared; only the chosen one is committed.
-            let ask = Ask { only: BTreeSet::from([to.clone()]), stay: false, ..ask };
+            let ask = PlacementRequest { only: BTreeSet::from([to.clone()]), stay: false, ..ask };
             let reason = proposal.reason.into_owned();
             let migration = Migration { vm: name, from, to, reason, ..Migration::default() };
             return Some((migration, ask));

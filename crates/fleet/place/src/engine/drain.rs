@@ -2,7 +2,7 @@
 
 use super::external;
 use super::{Engine, EngineError, Inner, Migration, MigrationState};
-use crate::decide::{Answers, Ask, Choice, decide, reserved, restore};
+use crate::decide::{Answers, Choice, PlacementRequest, decide, reserved, restore};
 use crate::model::{HostId, VmSlot};
 use crate::object::{HostStatus, Migration as Movable, Rule, VmStatus};
 use crate::store::Store;
@@ -143,7 +143,7 @@ impl Inner {
         vms: &[String],
         now: u64,
     ) -> Result<Begun, EngineError> {
-        let ask = Ask { vms: vms.to_vec(), seed: self.next, now, ..Ask::default() };
+        let ask = PlacementRequest { vms: vms.to_vec(), seed: self.next, now, ..PlacementRequest::default() };
         let Inner { model, scratch, external, .. } = &mut *self;
         if let Some(attached) = external {
             attached.follow(model, now);
@@ -158,7 +158,7 @@ impl Inner {
             return Ok(Err(refused.why()));
         }
         let only = choices.iter().filter_map(|choice| choice.host.clone()).collect();
-        let (decision, revision) = self.place(store, Ask { only, ..ask })?;
+        let (decision, revision) = self.place(store, PlacementRequest { only, ..ask })?;
         if let Some(refused) = decision.choices.iter().find(|choice| choice.host.is_none()) {
             return Ok(Err(refused.why()));
         }

@@ -100,7 +100,7 @@ pub(crate) fn external_answers<'e>(
 /// The source of answers of the units in `attached`, if units are attached.
 pub(crate) fn ask<'e>(attached: Option<&'e mut Attached>, answers: &'e mut Answers) -> Outside<'e> {
     match attached {
-        Some(attached) => Outside::Ask(&mut *attached.external, answers),
+        Some(attached) => Outside::Query(&mut *attached.external, answers),
         None => Outside::None,
     }
 }

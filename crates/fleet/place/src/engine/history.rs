@@ -2,7 +2,8 @@
 
 use super::{Engine, EngineError, Inner, build};
 use crate::decide::{
-    Answers, Ask, Choice, DecideError, HostTrace, Outside, Scratch, Trace, Verdict, WeightTrace, explain,
+    Answers, Choice, DecideError, HostTrace, Outside, PlacementRequest, Scratch, Trace, Verdict, WeightTrace,
+    explain,
 };
 use crate::model::Change;
 use crate::object::Vm;
@@ -39,7 +40,7 @@ pub struct Decision {
     /// The store's revision at the decision.
     pub revision: Revision,
     /// The request, with time and seed.
-    pub ask: Ask,
+    pub ask: PlacementRequest,
     /// The choices.
     pub choices: Vec<Choice>,
     /// The VMs as described by the caller, for advice without a reservation.
@@ -54,7 +55,7 @@ impl Decision {
     pub(super) fn new(
         id: u64,
         revision: Revision,
-        ask: Ask,
+        ask: PlacementRequest,
         choices: Vec<Choice>,
         answers: Answers,
     ) -> Decision {
@@ -320,7 +321,7 @@ impl Engine {
     }
 
     /// Why a host would or would not be chosen for a VM, now.
-    pub fn why_not(&self, host: &str, ask: &Ask) -> Result<WhyNot, EngineError> {
+    pub fn why_not(&self, host: &str, ask: &PlacementRequest) -> Result<WhyNot, EngineError> {
         let mut inner = self.current()?;
         inner.follow(ask.now);
         if inner.model.host(host).is_none() {

@@ -35,7 +35,7 @@ pub use refer::{Dangling, There};
 pub use removing::REMOVABLE;
 pub use views::HostRow;
 
-use crate::decide::{Answers, Ask, Choice, DecideError, Scratch, Trace, decide, policy_of_vm};
+use crate::decide::{Answers, Choice, DecideError, PlacementRequest, Scratch, Trace, decide, policy_of_vm};
 use crate::model::{Change, Model};
 use crate::object::{Pending, Vm, VmStatus, Wrong};
 use crate::store::{Compare, LeaseId, Op, Revision, Store, StoreError, decode, encode};
@@ -154,7 +154,7 @@ impl Engine {
 
     /// Decides, and reserves the chosen hosts until the VMs run or a lease ends. Returns when the decision is
     /// durable.
-    pub fn place(&self, ask: Ask) -> Result<Decision, EngineError> {
+    pub fn place(&self, ask: PlacementRequest) -> Result<Decision, EngineError> {
         let (decision, revision) = self.begin(ask)?;
         self.durable(revision)?;
         Ok(decision)
@@ -162,7 +162,7 @@ impl Engine {
 
     /// Decides as [`Engine::place`] does, and returns at once. The decision is durable when
     /// [`Engine::durable`] has returned for the revision.
-    pub fn begin(&self, ask: Ask) -> Result<(Decision, Revision), EngineError> {
+    pub fn begin(&self, ask: PlacementRequest) -> Result<(Decision, Revision), EngineError> {
         if let Some(mut inner) = self.try_lock() {
             // A request that gets the lock directly need not queue.
             let serving = self.queue.serve();
@@ -204,7 +204,7 @@ impl Engine {
         answered.iter().for_each(|ticket| ticket.wake());
     }
 
-    fn decide(&self, inner: &mut Inner, mut ask: Ask, through: Option<u64>) -> Answer {
+    fn decide(&self, inner: &mut Inner, mut ask: PlacementRequest, through: Option<u64>) -> Answer {
         ask.waiting = self.waiting();
         if let Some(newest) = through {
             inner.let_through(&mut ask, newest);
@@ -226,7 +226,11 @@ impl Engine {
 
     /// Decides as [`Engine::place`] would, without a reservation, and returns the full trace. `extra` are VMs
     /// that need not exist.
-    pub fn attempt(&self, ask: &Ask, extra: Vec<Vm>) -> Result<(Vec<Choice>, Vec<Trace>), EngineError> {
+    pub fn attempt(
+        &self,
+        ask: &PlacementRequest,
+        extra: Vec<Vm>,
+    ) -> Result<(Vec<Choice>, Vec<Trace>), EngineError> {
         extra.iter().try_for_each(Vm::check)?;
         let (choices, traces, _) = self.current()?.attempt(ask, extra)?;
         Ok((choices, traces))
@@ -344,7 +348,7 @@ impl Inner {
 
     /// With a policy that allows overbooking, ignores reservations made since the request was released early:
     /// requests released together do not see each other.
-    fn let_through(&mut self, ask: &mut Ask, newest: u64) {
+    fn let_through(&mut self, ask: &mut PlacementRequest, newest: u64) {
         let policy = ask.vms.first().and_then(|vm| policy_of_vm(&self.model, ask.policy.as_deref(), vm));
         if policy.is_none_or(|policy| policy.optimise != crate::policy::Optimise::Overbooking) {
             return;
@@ -356,7 +360,11 @@ impl Inner {
         ask.unseen = meanwhile.map(|pending| pending.vm.clone()).collect();
     }
 
-    fn place(&mut self, store: &dyn Store, ask: Ask) -> Result<(Decision, Revision), EngineError> {
+    fn place(
+        &mut self,
+        store: &dyn Store,
+        ask: PlacementRequest,
+    ) -> Result<(Decision, Revision), EngineError> {
         for _ in 0..ATTEMPTS {
             self.sync(store)?;
             self.follow(ask.now);

@@ -3,7 +3,7 @@
 //! lock alone, threads would wake only to find it taken again.
 
 use super::{Decision, EngineError};
-use crate::decide::{Ask, OVERBOOKING_THRESHOLD};
+use crate::decide::{OVERBOOKING_THRESHOLD, PlacementRequest};
 use crate::store::Revision;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ pub(super) const BATCH: usize = 8;
 /// A waiting request.
 pub(super) struct Ticket {
     /// The request; taken by the thread that decides it.
-    asks: Mutex<Option<Ask>>,
+    asks: Mutex<Option<PlacementRequest>>,
     /// The newest decision when the request was released early, if it was.
     through: Mutex<Option<u64>>,
     answer: Mutex<Option<Answer>>,
@@ -58,7 +58,7 @@ impl Ticket {
 
     /// The request, for the thread that decides it, and the newest decision when it was released early, if it
     /// was.
-    pub(super) fn asks(&self) -> Option<(Ask, Option<u64>)> {
+    pub(super) fn asks(&self) -> Option<(PlacementRequest, Option<u64>)> {
         lock(&self.asks).take().map(|ask| (ask, *lock(&self.through)))
     }
 
@@ -77,7 +77,7 @@ impl Queue {
     /// Queues a request of this thread. If the queue is long, it releases itself and the first requests, as
     /// oVirt's `checkAllowOverbooking` gives them permits; this matters only for policies that allow
     /// overbooking. `newest` is the newest decision.
-    pub(super) fn push(&self, ask: Ask, newest: u64) -> Arc<Ticket> {
+    pub(super) fn push(&self, ask: PlacementRequest, newest: u64) -> Arc<Ticket> {
         let ticket = Arc::new(Ticket {
             asks: Mutex::new(Some(ask)),
             through: Mutex::default(),

@@ -12,7 +12,7 @@ pub use svg::svg;
 pub use synthetic::{MIXES, Mix, Synthetic, hosts};
 pub use trace::{Arrival, LONGEST, TraceError, TraceKind, read, read_nodes};
 
-use crate::decide::Ask;
+use crate::decide::PlacementRequest;
 use crate::engine::{ActionKind, Engine, EngineError, Object};
 use crate::model::Model;
 use crate::object::{Cluster, Host};
@@ -146,7 +146,8 @@ impl Run {
         vm.cluster.clone_from(&self.cluster);
         self.engine.put(vec![Object::Vm(Box::new(vm))])?;
         let seed = seed ^ self.report.requested;
-        let ask = Ask { vms: vec![name.clone()], seed, now: self.now, ..Ask::default() };
+        let ask =
+            PlacementRequest { vms: vec![name.clone()], seed, now: self.now, ..PlacementRequest::default() };
         self.report.requested += 1;
         let decision = self.engine.place(ask)?;
         if !decision.placed() {

@@ -8,7 +8,7 @@ use std::io::IsTerminal;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Fail {
+pub enum CommandError {
     /// The operation failed.
     #[error("{0}")]
     Failed(String),
@@ -42,18 +42,18 @@ struct ErrorView {
     problems: Vec<ProblemView>,
 }
 
-impl Fail {
+impl CommandError {
     /// Something failed, with the reason.
-    pub fn because(error: impl std::fmt::Display) -> Fail {
-        Fail::Failed(error.to_string())
+    pub fn because(error: impl std::fmt::Display) -> CommandError {
+        CommandError::Failed(error.to_string())
     }
 
     /// Changes the message of a failure that the fabric reported.
-    pub fn map(self, change: impl FnOnce(String) -> String) -> Fail {
+    pub fn map(self, change: impl FnOnce(String) -> String) -> CommandError {
         match self {
-            Fail::Failed(text) => Fail::Failed(change(text)),
-            Fail::Unknown(text) => Fail::Unknown(change(text)),
-            Fail::Late(text) => Fail::Late(change(text)),
+            CommandError::Failed(text) => CommandError::Failed(change(text)),
+            CommandError::Unknown(text) => CommandError::Unknown(change(text)),
+            CommandError::Late(text) => CommandError::Late(change(text)),
             other => other,
         }
     }
@@ -61,19 +61,19 @@ impl Fail {
     /// The program's exit code. `docs/cli.md` lists them; 2 is for wrong arguments.
     pub fn code(&self) -> u8 {
         match self {
-            Fail::Failed(_) => 1,
-            Fail::File(_) | Fail::Inventory(_) => 3,
-            Fail::NotUp(_) => 4,
-            Fail::Unknown(_) => 5,
-            Fail::Late(_) => 6,
-            Fail::Status(status) => *status,
+            CommandError::Failed(_) => 1,
+            CommandError::File(_) | CommandError::Inventory(_) => 3,
+            CommandError::NotUp(_) => 4,
+            CommandError::Unknown(_) => 5,
+            CommandError::Late(_) => 6,
+            CommandError::Status(status) => *status,
         }
     }
 
     /// Prints the error to standard error, as a line of JSON if `json` is set.
     pub fn print(&self, json: bool) {
         match self {
-            Fail::Status(_) => {}
+            CommandError::Status(_) => {}
             _ if json => eprintln!("{}", text::to_json(&self.view())),
             _ => self.print_text(),
         }
@@ -81,7 +81,7 @@ impl Fail {
 
     fn view(&self) -> ErrorView {
         let problems = match self {
-            Fail::File(problems) => ProblemView::list(problems),
+            CommandError::File(problems) => ProblemView::list(problems),
             _ => Vec::new(),
         };
         ErrorView { error: self.to_string(), code: self.code(), problems }
@@ -89,7 +89,7 @@ impl Fail {
 
     fn print_text(&self) {
         match self {
-            Fail::File(problems) => {
+            CommandError::File(problems) => {
                 let terminal = std::io::stderr().is_terminal();
                 eprintln!("{}", problems.render(terminal));
                 if terminal {
@@ -102,7 +102,7 @@ impl Fail {
                     );
                 }
             }
-            Fail::Inventory(lines) => eprintln!("{}", printable_lines(lines)),
+            CommandError::Inventory(lines) => eprintln!("{}", printable_lines(lines)),
             _ => eprintln!("{}error:{:#} {}", text::BAD, text::BAD, printable_lines(&self.to_string())),
         }
     }
@@ -110,11 +110,11 @@ impl Fail {
 
 #[cfg(test)]
 mod tests {
-    use super::Fail;
+    use super::CommandError;
 
     #[test]
     fn json_errors_match_text_errors() {
-        let json = crate::text::to_json(&Fail::NotUp("no fabric is up".into()).view());
+        let json = crate::text::to_json(&CommandError::NotUp("no fabric is up".into()).view());
         assert_eq!(json, r#"{"error":"no fabric is up","code":4}"#);
     }
 }
