@@ -102,9 +102,12 @@ fn text(text: &str) -> Item {
     Item::Value(text.into())
 }
 
+/// The end from which a direction's frames come, and its settings.
+type Direction<'f> = (&'f str, BTreeMap<String, String>);
+
 /// Writes the settings of links that requests changed.
 fn links(file: &mut DocumentMut, described: &Fabric, running: &Fabric) {
-    let mut changed: BTreeMap<&str, Vec<(&str, BTreeMap<String, String>)>> = BTreeMap::new();
+    let mut changed: BTreeMap<&str, Vec<Direction<'_>>> = BTreeMap::new();
     for port in &running.ports {
         let Some((name, from, settings)) = link::of(port) else { continue };
         changed.entry(name).or_default().push((from, settings));

@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_family_has_a_head_and_a_line_for_each_sample() {
         let mut all = Exposition::of("lab");
-        drop(all.family(Type::Gauge, "ringway_none", "Has no sample.", &[]));
+        let _ = all.family(Type::Gauge, "ringway_none", "Has no sample.", &[]);
         let mut family = all.family(Type::Counter, "ringway_a_total", "What a is.", &["port", "queue"]);
         family.sample(&["left", "0"], 7);
         family.seconds(&["right", "1"], 1_500_000_000);
