@@ -53,11 +53,9 @@ impl Lookup for Hub {
         vlans: &FrameVlans<'_>,
         verdicts: &mut Verdicts,
     ) -> u32 {
-        let refused = *verdicts;
+        let before = *verdicts;
         let moved = self.lookup(burst, from, now, verdicts);
-        for frame in (0..burst.len()).filter(|frame| vlans.refused & 1 << frame != 0) {
-            verdicts[frame] = refused[frame];
-        }
+        vlans.keep_refused(&before, verdicts);
         moved
     }
 

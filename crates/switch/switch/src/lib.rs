@@ -113,7 +113,7 @@ const _: () = assert!(BURST <= 64);
 
 impl FrameVlans<'_> {
     /// Gives refused frames the verdicts that they had before.
-    fn keep_refused(&self, before: &Verdicts, verdicts: &mut Verdicts) {
+    pub fn keep_refused(&self, before: &Verdicts, verdicts: &mut Verdicts) {
         let mut refused = self.refused;
         while refused != 0 {
             let index = refused.trailing_zeros() as usize;
