@@ -458,14 +458,16 @@ fn owners(fabric: &Fabric, host: &Host, diagnostics: &Diagnostics) {
         ports: std::slice::from_ref(&program.port),
         kinds: &["ring"],
     });
-    for owner in guests.chain(functions).chain(programs) {
-        let Owner { what, name, ports, kinds } = owner;
+    // What a running fabric has was checked when it came.
+    let (new, running): (Vec<Owner<'_>>, Vec<Owner<'_>>) = guests
+        .chain(functions)
+        .chain(programs)
+        .partition(|owner| diagnostics.has(&format!("{}.{}", owner.what, owner.name)));
+    used.extend(
+        running.iter().flat_map(|owner| owner.ports.iter().map(|port| (port, (owner.what, owner.name)))),
+    );
+    for Owner { what, name, ports, kinds } in new {
         for (index, port) in ports.iter().enumerate() {
-            // What a running fabric has was checked when it came.
-            if !diagnostics.has(&format!("{what}.{name}")) {
-                used.insert(port, (what, name));
-                continue;
-            }
             let place = place_of(what, name, index, diagnostics);
             if !known_port(fabric, &place, port, diagnostics) {
                 continue;

@@ -98,13 +98,10 @@ impl Changed {
     }
 
     fn create_function(&mut self, number: usize) {
-        let programs = &self.running.programs;
-        let is_free = |port: &&Port| {
-            let is_on_switch = port.kind.name() == "ring" && matches!(port.to, Some(To::Switch(_)));
-            is_on_switch && !programs.iter().any(|program| program.port == port.name)
-        };
+        let is_on_switch =
+            |port: &&Port| port.kind.name() == "ring" && matches!(port.to, Some(To::Switch(_)));
         let ports: Vec<String> =
-            self.running.ports.iter().filter(is_free).map(|port| port.name.clone()).collect();
+            self.running.ports.iter().filter(is_on_switch).map(|port| port.name.clone()).collect();
         let Some(port) = pick(&ports, number) else { return };
         let name = format!("f{}", number % 3);
         let own =
