@@ -30,6 +30,7 @@ impl Engine {
             ObjectOrder::AddPort(keys) => (file::table_of("port", keys.clone()), None),
             ObjectOrder::RemoveSwitch(name) => (None, Some(file::table_name("switch", name))),
             ObjectOrder::RemovePort(name) => (None, Some(file::table_name("port", name))),
+            ObjectOrder::SetPort(..) => (None, None),
         };
         let target = match order {
             ObjectOrder::RemoveSwitch(name) => file::without_switch(&name, &fabric)?,

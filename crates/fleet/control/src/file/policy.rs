@@ -47,7 +47,8 @@ pub fn texts(policy: &Policy) -> BTreeMap<String, String> {
     values(policy).into_iter().map(|(key, value)| (key, unquoted(value))).collect()
 }
 
-fn values(policy: &Policy) -> Map<String, Value> {
+/// The keys of a policy, as values of a request.
+pub(super) fn values(policy: &Policy) -> Map<String, Value> {
     let Policy { vlans, isolated } = policy;
     let mut values = Map::new();
     let mut add = |key: &str, value: Value| values.insert(key.into(), value);

@@ -1,10 +1,10 @@
 //! The file that describes what runs: the text of the file that described the fabric last, edited where the fabric
 //! was changed by requests since then. Comments, order and spacing of the rest stay.
 
-use super::Fabric;
 use super::request::SHORT;
+use super::{Fabric, policy};
 use crate::kinds::{self, PortControl, link};
-use ringway_spec::Function;
+use ringway_spec::{Function, Port};
 use std::collections::{BTreeMap, BTreeSet};
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
@@ -28,6 +28,7 @@ pub fn edited(
     }
     links(&mut file, described, running);
     carriers(&mut file, described, running, more);
+    policies(&mut file, described, running);
     configurations(&mut file, described, running);
     Ok(file.to_string())
 }
@@ -180,6 +181,25 @@ fn carriers(
             table.insert("carrier", Item::Value(false.into()));
         } else if is(true) {
             table.remove("carrier");
+        }
+    }
+}
+
+/// Writes policies on ports that requests changed.
+fn policies(file: &mut DocumentMut, described: &Fabric, running: &Fabric) {
+    let differs = |port: &&Port| described.port(&port.name).is_none_or(|own| own.policy != port.policy);
+    for port in running.ports.iter().filter(differs) {
+        let tables = file.get_mut("port").and_then(Item::as_table_like_mut);
+        let table = tables.and_then(|tables| tables.get_mut(&port.name)?.as_table_like_mut());
+        let Some(table) = table else { continue };
+        policy::keys().into_iter().for_each(|key| drop(table.remove(key)));
+        for (key, value) in policy::values(&port.policy) {
+            let value: Value = match value {
+                serde_json::Value::Bool(value) => value.into(),
+                serde_json::Value::Number(value) => value.as_i64().unwrap_or_default().into(),
+                other => other.as_str().unwrap_or_default().into(),
+            };
+            table.insert(&key, Item::Value(value));
         }
     }
 }

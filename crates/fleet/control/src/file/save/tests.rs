@@ -97,6 +97,20 @@ impl Changed {
         **port = link::with(port, settings);
     }
 
+    fn set_port(&mut self, number: usize) {
+        let Some(port) = pick(&self.running.ports, number).map(|port| port.name.clone()) else { return };
+        let changes = match number % 4 {
+            0 => json!({ "tag": number % 9 + 1 }),
+            1 => json!({ "trunks": [number % 9 + 1, "20-29"], "native": 20 }),
+            2 => json!({ "isolated": true }),
+            _ => json!({ "tag": null, "trunks": null, "isolated": null }),
+        };
+        // A port that is not on a switch has none.
+        if let Ok(target) = policy::with_port_keys(&port, keys(changes), &self.running) {
+            self.running = target;
+        }
+    }
+
     fn create_function(&mut self, number: usize) {
         let is_on_switch =
             |port: &&Port| port.kind.name() == "ring" && matches!(port.to, Some(To::Switch(_)));
@@ -169,7 +183,7 @@ proptest! {
     #[test]
     fn the_saved_file_describes_what_runs(
         which in any::<prop::sample::Index>(),
-        requests in prop::collection::vec((0_usize..7, 0_usize..1000), 0..12),
+        requests in prop::collection::vec((0_usize..8, 0_usize..1000), 0..12),
     ) {
         let files = files();
         let text = &files[which.index(files.len())];
@@ -182,7 +196,8 @@ proptest! {
                 3 => changed.set_link(*number),
                 4 => changed.create_function(*number),
                 5 => changed.change_function(*number),
-                _ => changed.carrier(*number),
+                6 => changed.carrier(*number),
+                _ => changed.set_port(*number),
             }
         }
         let (differences, saved) = differences(text, &changed);
