@@ -1,7 +1,7 @@
 //! Expressions over facts, as in custom properties.
 
 use ringway_place::Expression;
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Engine, Object};
 use ringway_place::object::{Fact, Host, Vm};
 use ringway_place::policy::{FilterUse, Policy, WeightUse};
@@ -36,7 +36,7 @@ pub fn run(data: &[u8]) {
     if engine.put(vec![Object::Vm(Box::new(vm))]).is_err() {
         return;
     }
-    let ask = Ask { vms: vec!["v".into()], now: 1, ..Ask::default() };
+    let ask = PlacementRequest { vms: vec!["v".into()], now: 1, ..PlacementRequest::default() };
     let (choices, _) = engine.attempt(&ask, Vec::new()).expect("a decision");
     let again = engine.attempt(&ask, Vec::new()).expect("a decision").0;
     assert_eq!(choices, again);

@@ -1,6 +1,6 @@
 //! Inventory files of placement, and decisions with their objects.
 
-use ringway_place::decide::Ask;
+use ringway_place::decide::PlacementRequest;
 use ringway_place::engine::{Engine, Object};
 use ringway_place::inventory::{KnownObjects, read};
 use ringway_place::store::Memory;
@@ -31,7 +31,7 @@ pub fn run(data: &[u8]) {
         return;
     }
     for vm in vms.into_iter().take(3) {
-        let ask = Ask { vms: vec![vm.clone()], now: 1, ..Ask::default() };
+        let ask = PlacementRequest { vms: vec![vm.clone()], now: 1, ..PlacementRequest::default() };
         let tried = engine.attempt(&ask, Vec::new()).map(|(choices, _)| choices);
         let placed = engine.place(ask).map(|decision| decision.choices);
         // `try` and `place` make the same decision.
