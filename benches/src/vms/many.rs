@@ -157,7 +157,7 @@ pub fn alone(plan: &Plan) -> Result<Entry, Failure> {
         std::thread::sleep(SETTLED);
         slices.peer.push(memory(&[process.pid()])?[0] / 1024.0);
     }
-    let image = ringway_vmm::CLICK.size() as f64 / f64::from(1 << 20);
+    let image = ringway_vmm::click().size() as f64 / f64::from(1 << 20);
     let own = own.entry("MB", Better::Less).ours.unwrap_or(f64::NAN);
     let contained = boot::once(Side::Container)?.0;
     std::thread::sleep(SETTLED);

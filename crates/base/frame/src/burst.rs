@@ -254,7 +254,7 @@ impl<'t> Burst<'t> {
     pub fn push_from<'f: 't>(&mut self, from: &Burst<'f>, index: usize) -> Result<(), Full> {
         let meta = from.meta(index);
         let (at, first, tail) = (self.count, self.pieces.len(), from.tail(index));
-        if self.room() == 0 || first + tail.len() > PIECES {
+        if first + tail.len() > self.pieces.capacity() {
             return Err(Full);
         }
         let (Some(line), Some(own)) = (self.heads.get_mut(at), self.metas.get_mut(at)) else {

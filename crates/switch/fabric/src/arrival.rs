@@ -186,7 +186,7 @@ impl ArrivalQueue {
         if !owned_frame.fill(burst, usize::from(frame)) {
             return self.counters.drop_rx(Reason::Long, 1);
         }
-        if self.came.len() >= FRAMES || self.bytes + owned_frame.len() > BYTES {
+        while !self.came.is_empty() && (self.came.len() >= FRAMES || self.bytes + owned_frame.len() > BYTES) {
             self.counters.drop_rx(Reason::Full, 1);
             self.remove(1);
         }

@@ -189,7 +189,7 @@ fn keep(code: &mut Assembler, mac: [u8; 6], addresses: &[IpAddr], rules: &[KeepR
     code.load(LOAD_BYTE, ANY, BEGIN, ETHERNET + 6);
     code.jump_if(IF_UNEQUAL, ANY, ICMP6.into(), Label::Rules);
     code.load(LOAD_BYTE, ANY, BEGIN, ETHERNET + 40);
-    for message in 133..=137 {
+    for message in 135..=136 {
         code.jump_if(IF_EQUAL, ANY, message, Label::Pass);
     }
     code.here(Label::Rules);

@@ -10,8 +10,8 @@ use crate::keeper::{DATA, NEW, NO_DESCRIPTORS, StoredEntry, TRIAL, end_strays};
 use crate::kinds::{self, HostSide, PortControl};
 use crate::open::Adopted;
 use crate::run_dir;
-use ringway_fabric::proto::{Reply, Request, State};
-use ringway_spec::Port;
+use ringway_fabric::proto::{ArrivalStep, Reply, Request, State};
+use ringway_spec::{MacAddress, Port};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -183,8 +183,11 @@ impl Engine {
         let functions = functions.map(|number| Request::StopFunction { number: *number });
         let captures = state.captures.iter().map(|number| Request::EndCapture { number: *number });
         let ports: Vec<String> = state.ports.iter().map(|port| port.name.clone()).collect();
+        // A guest that was to arrive does not, or runs here already.
+        let arrivals = ports.iter().map(|port| (port.clone(), MacAddress::default())).collect();
+        let arrivals = Request::Arrival { ports: arrivals, step: ArrivalStep::Abandon };
         let hold = Request::Hold { ports, held: false, watched: false };
-        for request in functions.chain(captures).chain([hold]).collect::<Vec<_>>() {
+        for request in functions.chain(captures).chain([arrivals, hold]).collect::<Vec<_>>() {
             if let Err(error) =
                 self.call("functions and captures of the previous control process", request).await
             {

@@ -91,10 +91,13 @@ impl Arriving {
         Ok(())
     }
 
-    /// Nanoseconds since it stopped at the source. Its rings were given back a little earlier, so that no frame that is
+    /// Nanoseconds since it stopped at the source; 0 if that is not known: nothing that came before is delivered. Its rings were given back a little earlier, so that no frame that is
     /// younger has reached it there.
     pub fn stopped_ago(&self) -> u64 {
-        steady_now().saturating_sub(self.stopped.load(Ordering::Acquire))
+        match self.stopped.load(Ordering::Acquire) {
+            0 => 0,
+            at => steady_now().saturating_sub(at),
+        }
     }
 
     /// Its QEMU runs, or could not be started.
@@ -282,9 +285,9 @@ pub fn activate(
     (inbox, engine): (&Inbox, &Handle),
 ) -> Result<(), String> {
     arriving.loaded()?;
-    arriving.stopped.store(activation.stopped.unwrap_or_default(), Ordering::Release);
     let begun = arriving.enter(&[Stage::Loaded], Stage::Activating);
     begun.map_err(|stage| format!("it is {stage:?} already"))?;
+    arriving.stopped.store(activation.stopped.unwrap_or_default(), Ordering::Release);
     let ask = |make: fn(String, String, crate::engine::Answer<()>) -> MigrationRequest| {
         let (name, ticket) = (arriving.name.clone(), arriving.ticket.clone());
         engine.block_on(inbox.ask(|answer| EngineRequest::Migration(make(name, ticket, answer))))

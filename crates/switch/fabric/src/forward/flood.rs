@@ -136,6 +136,10 @@ impl<'d> Delivery<'d, '_, '_> {
         self.meter.at(Access::of(self.source.port));
         let burst = rewritten(copies.retagged, burst, &passing, &tags);
         let (names, properties) = (&NAMES[..burst.len().min(BURST)], Properties::of_all(&burst));
+        let cut = passing.len() - names.len();
+        if cut > 0 {
+            self.source.counters.drop_tx(Reason::Full, cut);
+        }
         let flooded = Flooded { frames: &passing[..names.len()], burst: &burst, names, properties };
         self.flood_frames(slot, &flooded, copies.completer, is_retry)
     }

@@ -8,13 +8,15 @@ use super::Source;
 use crate::policy::{PortPolicy, VlanRules};
 use crate::topology::{Port, Switch, Topology};
 use arrayvec::ArrayVec;
-use ringway_frame::{BURST, Burst, HEAD, Storage, add};
+use ringway_frame::{BURST, Burst, HEAD, Meta, Storage, add};
 use ringway_switch::{FrameVlans, ISOLATED, Learned, NO_PORT, NOWHERE, PortId, Verdicts, WRONG_VLAN, vlan};
 
 /// Length of the headers of a frame with one tag: the EtherType behind it is in its last two bytes.
 const TAGGED: u32 = 18;
 /// EtherType of a tag.
 const TAG: [u8; 2] = [0x81, 0];
+/// EtherType of a service tag (IEEE 802.1Q, 9.5).
+const SERVICE_TAG: [u8; 2] = [0x88, 0xa8];
 
 /// Frames by number.
 pub(super) type Frames = ArrayVec<u16, BURST>;
@@ -151,8 +153,8 @@ impl Policing {
         if is_isolated(from) && is_isolated(to) {
             return Err(ISOLATED);
         }
-        let len = burst.meta(frame).len;
-        leaving(vlan_rules(to), self.vlan(frame), burst.head(frame), len).ok_or(WRONG_VLAN)
+        let meta = burst.meta(frame);
+        leaving(vlan_rules(to), self.vlan(frame), burst.head(frame), meta).ok_or(WRONG_VLAN)
     }
 
     /// The frames of `frames` that pass to a port to which they are flooded, and whether any tag changes there.
@@ -218,6 +220,7 @@ fn rewrite(burst: &mut Burst<'_>, frame: usize, retag: Retag) -> Option<i8> {
         Retag::Set(vlan) => {
             let [high, low] = vlan.to_be_bytes();
             let head = burst.head_mut(frame)?;
+            [head[12], head[13]] = TAG;
             (head[14], head[15]) = (head[14] & 0xf0 | high, low);
             Some(0)
         }
@@ -235,15 +238,19 @@ fn is_isolated(port: &Port) -> bool {
 
 /// Whether another tag follows the first one.
 fn has_second_tag(head: &[u8; HEAD]) -> bool {
-    matches!([head[16], head[17]], TAG | [0x88, 0xa8])
+    matches!([head[16], head[17]], TAG | SERVICE_TAG)
 }
 
 /// The VLAN of a frame that arrives at a port with VLANs, if it passes.
 ///
 /// Attack: VLAN hopping. A tag with the number 0 before another tag would be removed where the frame leaves without a
-/// tag, and the next switch would take the other tag for the frame's VLAN.
+/// tag, and the next switch would take the other tag for the frame's VLAN. A switch that knows only tags of type 0x8100
+/// takes a frame with one of type 0x88a8 for one without a tag.
 fn arriving(rules: &VlanRules, head: &[u8; HEAD], len: u32) -> Option<u16> {
     let tag = vlan(head);
+    if len >= 14 && [head[12], head[13]] == SERVICE_TAG {
+        return None;
+    }
     if tag.is_some() && (len < TAGGED || tag == Some(0) && has_second_tag(head)) {
         return None;
     }
@@ -251,11 +258,14 @@ fn arriving(rules: &VlanRules, head: &[u8; HEAD], len: u32) -> Option<u16> {
 }
 
 /// What becomes of the tag of a frame of a VLAN where it leaves by a port with these rules, if it passes.
-fn leaving(rules: Option<&VlanRules>, of_frame: u16, head: &[u8; HEAD], len: u32) -> Option<Retag> {
+fn leaving(rules: Option<&VlanRules>, of_frame: u16, head: &[u8; HEAD], meta: Meta) -> Option<Retag> {
     let retag = retag(rules, of_frame, head)?;
     // A frame that ends within its tag is passed as it is, or not at all.
-    let is_whole = len >= TAGGED || !matches!(retag, Retag::Set(_) | Retag::Remove);
-    is_whole.then_some(retag)
+    let is_whole = meta.len >= TAGGED || !matches!(retag, Retag::Set(_) | Retag::Remove);
+    // Attack: a checksum that begins before the end of the tag, which would be written behind the frame.
+    let offload = meta.offload;
+    let is_behind = !offload.needs_checksum() || u32::from(offload.csum_start) >= TAGGED;
+    (is_whole && (is_behind || retag != Retag::Remove)).then_some(retag)
 }
 
 fn retag(rules: Option<&VlanRules>, of_frame: u16, head: &[u8; HEAD]) -> Option<Retag> {
@@ -286,8 +296,9 @@ fn retag(rules: Option<&VlanRules>, of_frame: u16, head: &[u8; HEAD]) -> Option<
 mod tests {
     use super::super::Served;
     use super::super::tests::{Bench, frame};
+    use super::{HEAD, Meta, VlanRules, leaving};
     use proptest::prelude::*;
-    use ringway_frame::Reason;
+    use ringway_frame::{Offload, Reason};
     use ringway_spec::{Policy, Vlans};
 
     fn access(vlan: u16) -> Policy {
@@ -361,6 +372,34 @@ mod tests {
         bench.set_policies(&[access(10), access(10)]);
         let priority = tagged(0xff, 0, &[(Q, 0xa000)], 60);
         assert_eq!(got(&mut bench, 0, priority), [(1, frame(0xff, 0, 60).to_vec())]);
+    }
+
+    #[test]
+    fn a_service_tag_does_not_pass_where_vlans_are_restricted() {
+        let mut bench = Bench::new(3);
+        bench.set_policies(&[trunk(&[10], None), access(10), Policy::default()]);
+        for number in [0, 10, 20] {
+            let with_tag = tagged(0xff, 0, &[(AD, number)], 60);
+            assert_eq!(dropped(&mut bench, 0, with_tag), [Reason::WrongVlan]);
+            assert_eq!(dropped(&mut bench, 1, with_tag), [Reason::WrongVlan]);
+        }
+        // From a port without policy, one with a priority only gets the VLAN in a tag of the usual type.
+        bench.set_policies(&[trunk(&[10], None), access(10), trunk(&[10, 20], Some(10))]);
+        let priority = tagged(0xff, 2, &[(Q, 0)], 60);
+        let forms = [(0, tagged(0xff, 2, &[(Q, 10)], 60).to_vec()), (1, frame(0xff, 2, 60).to_vec())];
+        assert_eq!(got(&mut bench, 2, priority), forms);
+    }
+
+    /// Attack: the receiver would sum or write behind the frame, which ends 4 bytes earlier without its tag.
+    #[test]
+    fn a_checksum_that_begins_within_the_tag_does_not_lose_it() {
+        let mut tagged = [0; HEAD];
+        tagged[12..16].copy_from_slice(&[0x81, 0, 0, 10]);
+        for (start, passes) in [(0, false), (3, false), (14, false), (17, false), (18, true), (34, true)] {
+            let meta = Meta { len: 60, offload: Offload::checksum(start, 6), ..Meta::default() };
+            let rules = VlanRules::of(&Vlans::Access(10));
+            assert_eq!(leaving(Some(&rules), 10, &tagged, meta).is_some(), passes, "{start}");
+        }
     }
 
     #[test]

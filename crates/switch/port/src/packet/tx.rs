@@ -1,7 +1,7 @@
 //! Frames from the interface: the receive ring of the socket.
 
 use super::{Ring, Shared, block};
-use ringway_frame::{BURST, Burst, Needs, Offload, Reason, TxQueue};
+use ringway_frame::{BURST, Burst, LARGEST, Needs, Offload, Reason, TxQueue};
 use ringway_host::{HostError, Mapping, RX_BLOCK, RX_BLOCKS, packet_missed};
 use ringway_mem::{Hint, Memory, Published, Span, Turn, Words};
 use std::collections::VecDeque;
@@ -153,7 +153,8 @@ impl PacketTx {
         if captured < SHORTEST {
             return Some(Found::Refused(Reason::Short));
         }
-        if captured < len {
+        // With BIG TCP an interface has frames of more than 64 KB.
+        if captured < len || captured.saturating_add(4) > LARGEST {
             return Some(Found::Refused(Reason::Long));
         }
         let before = start.checked_sub(Offload::LEN as u32)?;
