@@ -259,7 +259,7 @@ impl RxQueue for ArrivalQueue {
         match self.passes() {
             true => self.inner.caps(turn),
             // What it keeps any guest can receive.
-            false => Some(Caps { offloads: Needs::NONE, largest: LARGEST as u32 }),
+            false => Some(Caps { offloads: Needs::NONE, largest: LARGEST }),
         }
     }
 
