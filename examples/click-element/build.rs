@@ -16,6 +16,14 @@ fn main() -> ExitCode {
         flags: &["-Crelocation-model=static", "-Clink-arg=--icf=all"],
     };
     let Some(built) = image.build() else { return ExitCode::FAILURE };
-    println!("cargo::rustc-env=IMAGE={}", built.display());
+    // A copy, since a later build of another profile may replace the original meanwhile.
+    let own = image::folder("OUT_DIR").join("my-image");
+    match std::fs::copy(&built, &own) {
+        Ok(_) => println!("cargo::rustc-env=IMAGE={}", own.display()),
+        Err(error) => {
+            eprintln!("{}: {error}", own.display());
+            return ExitCode::FAILURE;
+        }
+    }
     ExitCode::SUCCESS
 }

@@ -76,10 +76,10 @@ fn sources(list: &Path, images: &Path) -> BTreeSet<PathBuf> {
     let mut sources: BTreeSet<PathBuf> =
         names.split(' ').map(|name| name.replace('\0', " ").into()).collect();
     sources.retain(|source| source.is_file() && !source.starts_with(images));
-    let manifests = sources.iter().filter_map(|source| {
-        source.ancestors().skip(1).map(|folder| folder.join("Cargo.toml")).find(|manifest| manifest.exists())
-    });
-    let manifests: Vec<PathBuf> = manifests.collect();
+    // Of the package and the workspace, which has the profiles and the versions.
+    let folders = sources.iter().flat_map(|source| source.ancestors().skip(1));
+    let manifests = folders.flat_map(|folder| ["Cargo.toml", "Cargo.lock"].map(|name| folder.join(name)));
+    let manifests: BTreeSet<PathBuf> = manifests.filter(|manifest| manifest.exists()).collect();
     sources.extend(manifests);
     sources
 }

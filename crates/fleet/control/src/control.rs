@@ -277,7 +277,9 @@ async fn attend(
     extender.map(|listener| place::extender_thread(listener, place.clone())).transpose()?;
     if let Some(listener) = for_metrics {
         log_metrics_address(&listener);
-        place::serve_thread("metrics", listener, metrics::router(inbox.clone()), metrics::bounds())?;
+        let is_loopback = listener.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let router = metrics::router(inbox.clone(), is_loopback);
+        place::serve_thread("metrics", listener, router, metrics::bounds())?;
     }
     let kept = place::keep(place);
     let served = tokio::spawn(place::serve(socket, |_| None, router, place::Bounds::of_api(), async {

@@ -176,7 +176,7 @@ unsafe fn wait_direct(
     mask: Option<u64>,
 ) -> Option<Result<usize, i32>> {
     let group = group()?;
-    let mut slept = None;
+    let (mut slept, mut has_slept) = (None, false);
     // A signal that comes between two looks interrupts the next sleep.
     let signals = SignalsHeld::hold_for(mask);
     let mask = mask.or(signals.mask);
@@ -184,7 +184,9 @@ unsafe fn wait_direct(
         let mut guard = StateGuard::lock_with(&signals);
         let Some(found_set) = sets::sets(&mut guard).get_mut(&set) else { break Some(Err(libc::EBADF)) };
         let mut count = 0;
-        if slept.map_or(found_set.skipped.is_multiple_of(MAX_SKIPPED), |slept| slept == WakeReason::Any) {
+        let polls =
+            slept.map_or(found_set.skipped.is_multiple_of(MAX_SKIPPED), |slept| slept == WakeReason::Any);
+        if polls {
             // SAFETY: the caller's.
             match unsafe { poll_kernel(found_set, set, out, room) } {
                 Ok(found) => count = found,
@@ -215,7 +217,12 @@ unsafe fn wait_direct(
             break None;
         }
         if group.now() >= until {
-            break Some(Ok(0));
+            if polls {
+                break Some(Ok(0));
+            }
+            // The kernel's members may be ready.
+            slept = Some(WakeReason::Any);
+            continue;
         }
         if found.bits == 0 {
             // The kernel's call does the rest.
@@ -227,13 +234,13 @@ unsafe fn wait_direct(
         drop(guard);
         let others = [pollfd { fd: set, events: libc::POLLIN, revents: 0 }];
         let reason = locked.sleep(&WaitRequest { bits: found.bits, seen, until, mask, others: &others });
-        slept = Some(reason);
+        (slept, has_slept) = (Some(reason), true);
         slot.sleepers.fetch_sub(1, SeqCst);
         if reason == WakeReason::Interrupted {
             break Some(Err(libc::EINTR));
         }
     };
-    if slept.is_some() {
+    if has_slept {
         group.end_wait();
     }
     result

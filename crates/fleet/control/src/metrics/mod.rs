@@ -15,21 +15,25 @@ use crate::api::{
 };
 use crate::engine::{EngineRequest, Failure, Inbox};
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{CONTENT_TYPE, HOST};
+use axum::http::uri::Authority;
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use ringway_scheduler as place;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use text::{Exposition, Type};
 use tokio::sync::Semaphore;
 use utoipa::OpenApi;
 
 /// Attack: endless scrapes, each of which looks at every process. The number that are answered at the same time; others
-/// wait.
+/// wait, also for a pause after each.
 static SCRAPES: Semaphore = Semaphore::const_new(1);
+const PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(OpenApi)]
 #[openapi(paths(metrics))]
@@ -46,9 +50,29 @@ pub fn routes() -> Router<Inbox> {
 }
 
 /// What is served at a TCP address: the metrics and nothing else.
-pub fn router(inbox: Inbox) -> Router {
+pub fn router(inbox: Inbox, is_loopback: bool) -> Router {
     let nowhere = || async { (StatusCode::NOT_FOUND, "there is no such path; there is /metrics\n") };
-    routes().method_not_allowed_fallback(place::not_so).fallback(nowhere).with_state(inbox)
+    let routes = routes().method_not_allowed_fallback(place::not_so).fallback(nowhere).with_state(inbox);
+    if is_loopback { routes.layer(from_fn(of_this_host)) } else { routes }
+}
+
+/// Attack: a page in a browser of this host, whose name was made to mean the loopback address (DNS rebinding), reads the
+/// answer as its own.
+async fn of_this_host(request: Request, next: Next) -> Response {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    match host.is_none_or(is_host_s) {
+        true => next.run(request).await,
+        false => (StatusCode::MISDIRECTED_REQUEST, "name this host as localhost, or by its address\n")
+            .into_response(),
+    }
+}
+
+/// Whether a `Host` header, with or without a port, names the host by its address or as `localhost`.
+fn is_host_s(host: &str) -> bool {
+    let authority: Option<Authority> = host.parse().ok();
+    let name = authority.as_ref().map_or("", Authority::host);
+    let address: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
+    name.eq_ignore_ascii_case("localhost") || address.is_some()
 }
 
 /// Bounds of the TCP address. Its clients are Prometheus servers; any local user reaches it.
@@ -133,10 +157,13 @@ async fn metrics(State(inbox): State<Inbox>) -> Result<Response, Failure> {
     let views = Views::of(&inbox).await?;
     let text = tokio::task::spawn_blocking(move || {
         let text = views.text(began);
-        drop(permit);
-        text
+        (text, permit)
     });
-    let text = text.await.map_err(|_| Failure::Down)?;
+    let (text, permit) = text.await.map_err(|_| Failure::Down)?;
+    tokio::spawn(async move {
+        tokio::time::sleep(PAUSE).await;
+        drop(permit);
+    });
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 

@@ -12,6 +12,7 @@ fn port(name: &str, queues: usize) -> (PortView, PortStats) {
         worker: "w".into(),
         detail: String::new(),
         reason: String::new(),
+        policy: BTreeMap::new(),
     };
     let drops = BTreeMap::from([("full".to_string(), 3)]);
     let queue = Counts { tx_frames: 5, rx_bytes: 7, rx_drops: drops, ..Counts::default() };
@@ -123,4 +124,16 @@ fn labels_are_of_objects_only_and_series_are_unique() {
 fn a_large_fabric_has_a_bounded_answer() {
     assert!(text(views(200)).len() < 2 << 20);
     assert!(text(views(8_192)).len() < bounds().answers);
+}
+
+#[test]
+fn only_names_of_this_host_are_served_at_loopback() {
+    for own in ["localhost", "LOCALHOST:9468", "127.0.0.1", "127.0.0.1:9468", "[::1]:9468", "10.0.0.1:1"] {
+        assert!(is_host_s(own), "{own}");
+    }
+    for other in
+        ["", "evil.example", "evil.example:9468", "localhost.evil.example", "127.0.0.1.evil.example", "a b"]
+    {
+        assert!(!is_host_s(other), "{other}");
+    }
 }
