@@ -8,7 +8,7 @@ use super::Source;
 use crate::policy::{PortPolicy, VlanRules};
 use crate::topology::{Port, Switch, Topology};
 use arrayvec::ArrayVec;
-use ringway_frame::{BURST, Burst, HEAD, Meta, Storage, add};
+use ringway_frame::{BURST, Burst, HEAD, Meta, Offload, Storage, add};
 use ringway_switch::{FrameVlans, ISOLATED, Learned, NO_PORT, NOWHERE, PortId, Verdicts, WRONG_VLAN, vlan};
 
 /// Length of the headers of a frame with one tag: the EtherType behind it is in its last two bytes.
@@ -153,8 +153,8 @@ impl Policing {
         if is_isolated(from) && is_isolated(to) {
             return Err(ISOLATED);
         }
-        let meta = burst.meta(frame);
-        leaving(vlan_rules(to), self.vlan(frame), burst.head(frame), meta).ok_or(WRONG_VLAN)
+        let Meta { len, offload, .. } = burst.meta(frame);
+        leaving(vlan_rules(to), self.vlan(frame), burst.head(frame), (len, offload)).ok_or(WRONG_VLAN)
     }
 
     /// The frames of `frames` that pass to a port to which they are flooded, and whether any tag changes there.
@@ -258,12 +258,16 @@ fn arriving(rules: &VlanRules, head: &[u8; HEAD], len: u32) -> Option<u16> {
 }
 
 /// What becomes of the tag of a frame of a VLAN where it leaves by a port with these rules, if it passes.
-fn leaving(rules: Option<&VlanRules>, of_frame: u16, head: &[u8; HEAD], meta: Meta) -> Option<Retag> {
+fn leaving(
+    rules: Option<&VlanRules>,
+    of_frame: u16,
+    head: &[u8; HEAD],
+    (len, offload): (u32, Offload),
+) -> Option<Retag> {
     let retag = retag(rules, of_frame, head)?;
     // A frame that ends within its tag is passed as it is, or not at all.
-    let is_whole = meta.len >= TAGGED || !matches!(retag, Retag::Set(_) | Retag::Remove);
+    let is_whole = len >= TAGGED || !matches!(retag, Retag::Set(_) | Retag::Remove);
     // Attack: a checksum that begins before the end of the tag, which would be written behind the frame.
-    let offload = meta.offload;
     let is_behind = !offload.needs_checksum() || u32::from(offload.csum_start) >= TAGGED;
     (is_whole && (is_behind || retag != Retag::Remove)).then_some(retag)
 }
@@ -296,7 +300,7 @@ fn retag(rules: Option<&VlanRules>, of_frame: u16, head: &[u8; HEAD]) -> Option<
 mod tests {
     use super::super::Served;
     use super::super::tests::{Bench, frame};
-    use super::{HEAD, Meta, VlanRules, leaving};
+    use super::{HEAD, VlanRules, leaving};
     use proptest::prelude::*;
     use ringway_frame::{Offload, Reason};
     use ringway_spec::{Policy, Vlans};
@@ -396,9 +400,9 @@ mod tests {
         let mut tagged = [0; HEAD];
         tagged[12..16].copy_from_slice(&[0x81, 0, 0, 10]);
         for (start, passes) in [(0, false), (3, false), (14, false), (17, false), (18, true), (34, true)] {
-            let meta = Meta { len: 60, offload: Offload::checksum(start, 6), ..Meta::default() };
+            let frame = (60, Offload::checksum(start, 6));
             let rules = VlanRules::of(&Vlans::Access(10));
-            assert_eq!(leaving(Some(&rules), 10, &tagged, meta).is_some(), passes, "{start}");
+            assert_eq!(leaving(Some(&rules), 10, &tagged, frame).is_some(), passes, "{start}");
         }
     }
 
