@@ -19,6 +19,12 @@ export interface Action {
 /** What an action does. */
 export type ActionKind = "stop" | "deactivate" | "activate";
 
+/** A guest is to go on where it has arrived. */
+export interface Activation {
+  /** When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known. */
+  stopped?: number | null;
+}
+
 /** State of a guest that arrives. */
 export interface ArrivalView {
   /** The guest. */
@@ -1048,8 +1054,8 @@ export interface NewPort {
   hold?: string;
   host?: string;
   interface?: string;
-  keep?: string | number | boolean | string[] | Record<string, unknown>;
   isolated?: string | number | boolean | string[] | Record<string, unknown>;
+  keep?: string | number | boolean | string[] | Record<string, unknown>;
   kind: string;
   link?: string | number | boolean | string[] | Record<string, unknown>;
   local?: string;
@@ -1825,7 +1831,7 @@ export class Api {
    * Lets a guest that has arrived go on here. The answer comes once it runs. Its former place must have stopped it, and
    * must not let it go on unless it is told that it will not run here.
    */
-  activateGuest(name: string, ticket: string): Promise<void>;
+  activateGuest(name: string, ticket: string, body: Activation): Promise<void>;
   /** Every guest. */
   guests(): Promise<GuestView[]>;
   /** Runs a shell command in a guest. The answer comes when the command has ended. */

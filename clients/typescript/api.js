@@ -115,8 +115,8 @@ export class Api {
     return this.#socket.call("DELETE", "/v1/guest-arrivals/{}/{}", [name, ticket]);
   }
 
-  activateGuest(name, ticket) {
-    return this.#socket.call("POST", "/v1/guest-arrivals/{}/{}/activate", [name, ticket]);
+  activateGuest(name, ticket, body) {
+    return this.#socket.call("POST", "/v1/guest-arrivals/{}/{}/activate", [name, ticket], { body });
   }
 
   guests() {

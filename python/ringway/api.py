@@ -61,6 +61,13 @@ class Action(TypedDict):
     """Its outcome: `reserved` is a VM that another program is to stop."""
 
 
+class Activation(TypedDict):
+    """A guest is to go on where it has arrived."""
+
+    stopped: NotRequired[int | None]
+    """When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known."""
+
+
 class ArrivalView(TypedDict):
     """State of a guest that arrives."""
 
@@ -1103,8 +1110,8 @@ NewPort = TypedDict(
         "hold": "NotRequired[str]",
         "host": "NotRequired[str]",
         "interface": "NotRequired[str]",
-        "keep": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "isolated": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "keep": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "kind": "str",
         "link": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "local": "NotRequired[str]",
@@ -1975,11 +1982,11 @@ class Api:
         """Gives up a guest that arrives. The answer comes once its QEMU has ended."""
         self._socket.call("DELETE", "/v1/guest-arrivals/{}/{}", [name, ticket])
 
-    def activate_guest(self, name: str, ticket: str) -> None:
+    def activate_guest(self, name: str, ticket: str, body: Activation) -> None:
         """Lets a guest that has arrived go on here. The answer comes once it runs. Its former place must have
         stopped it, and must not let it go on unless it is told that it will not run here.
         """
-        self._socket.call("POST", "/v1/guest-arrivals/{}/{}/activate", [name, ticket])
+        self._socket.call("POST", "/v1/guest-arrivals/{}/{}/activate", [name, ticket], body=body)
 
     def guests(self) -> list[GuestView]:
         """Every guest."""

@@ -128,7 +128,7 @@ mod tests {
         is("guest status", "`ringway guest list`");
         is("port ls", "`ringway port list`");
         is("guest console left", "`ringway guest logs NAME`");
-        is("events", "`ringway logs`");
+        is("export", "`ringway save FILE`");
         is("place add", "`ringway place put FILE`");
         is("link stop wan", "`ringway link set NAME loss=100%`");
         is("tiny list", "a program that runs is a function");

@@ -99,6 +99,12 @@ impl Changed {
 
     fn set_port(&mut self, number: usize) {
         let Some(port) = pick(&self.running.ports, number).map(|port| port.name.clone()) else { return };
+        // The port of a host or program has no table, which `differences` would say.
+        let running = &self.running;
+        let is_of_program = running.programs.iter().any(|program| program.port == port);
+        if is_of_program || running.host(&port).is_some() {
+            return;
+        }
         let changes = match number % 4 {
             0 => json!({ "tag": number % 9 + 1 }),
             1 => json!({ "trunks": [number % 9 + 1, "20-29"], "native": 20 }),
