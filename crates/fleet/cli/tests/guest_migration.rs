@@ -299,8 +299,8 @@ fn refused(fabrics: &Fabrics) {
     fabrics.lab.ok(&["--fabric", "other", "apply", "other.toml"]);
 }
 
-/// Sends requests while a guest moves; how long no reply came at most, and how long QEMU says that the guest stood still,
-/// in milliseconds.
+/// Sends requests while a guest moves; returns how long no reply came at most, and how long QEMU says that the guest
+/// stood still, in milliseconds.
 fn move_under_requests(fabrics: &mut Fabrics, from: &str, to: &str) -> (f64, u64) {
     const PACE: Duration = Duration::from_millis(2);
     let first = fabrics.number.wrapping_add(1);

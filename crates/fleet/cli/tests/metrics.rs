@@ -52,7 +52,7 @@ fn port(lab: &Lab) -> u16 {
 /// The status and the body of a GET request at a TCP port; the body is not chunked.
 fn get(port: u16, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: x\r\n\r\n").as_bytes()).unwrap();
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -173,7 +173,7 @@ fn metrics_agree_with_ps_stats_and_drops() {
     // Nothing else is served there.
     assert_eq!(get(port, "/v1/fabric").0, 404);
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"POST /metrics HTTP/1.0\r\nhost: x\r\ncontent-length: 0\r\n\r\n").unwrap();
+    stream.write_all(b"POST /metrics HTTP/1.0\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("HTTP/1.0 405 "), "{text}");

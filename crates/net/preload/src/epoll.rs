@@ -164,6 +164,19 @@ pub unsafe fn wait(
     }
 }
 
+/// Whether to poll the kernel's part of a set: now and then while direct members are ready, and after a sleep which the
+/// kernel's part may have ended.
+fn polls_kernel(set: &EpollSet, slept: Option<WakeReason>) -> bool {
+    slept.map_or(set.skipped.is_multiple_of(MAX_SKIPPED), |slept| slept == WakeReason::Any)
+}
+
+/// Lets the direct members of a set leave.
+fn leave_all(guard: &mut StateGuard, set: c_int) {
+    for fd in sets::members(guard, set) {
+        leave(guard, fd, LeaveReason::Unserved);
+    }
+}
+
 /// Waits for a set with direct members; `None`: its members may have changed.
 ///
 /// # Safety
@@ -184,8 +197,7 @@ unsafe fn wait_direct(
         let mut guard = StateGuard::lock_with(&signals);
         let Some(found_set) = sets::sets(&mut guard).get_mut(&set) else { break Some(Err(libc::EBADF)) };
         let mut count = 0;
-        let polls =
-            slept.map_or(found_set.skipped.is_multiple_of(MAX_SKIPPED), |slept| slept == WakeReason::Any);
+        let polls = polls_kernel(found_set, slept);
         if polls {
             // SAFETY: the caller's.
             match unsafe { poll_kernel(found_set, set, out, room) } {
@@ -194,9 +206,7 @@ unsafe fn wait_direct(
             }
         }
         let Ok(mut locked) = group.begin() else {
-            for fd in sets::members(&mut guard, set) {
-                leave(&mut guard, fd, LeaveReason::Unserved);
-            }
+            leave_all(&mut guard, set);
             break if count > 0 { Some(Ok(count)) } else { None };
         };
         locked.run();

@@ -3,8 +3,10 @@
 //!
 //! The source's switch forgets the guest's address when its rings stop, and floods frames for it, so that they reach
 //! this port's switch. It floods them too, wherever it has learned the address from frames of the guest, until the
-//! guest runs here: they reach the guest at the source before it stops, and this port. Frames for other addresses, and those for groups, had reached the guest before it stopped, or concern it
-//! no more than others: they are dropped as for any port without a peer.
+//! guest runs here: they reach the guest at the source before it stops, and this port.
+//!
+//! Frames for other addresses, and those for groups, had reached the guest before it stopped, or concern it no more
+//! than others: they are dropped as for any port without a peer.
 
 use crate::topology::RxSlot;
 use ringway_frame::packet::{Lent, OwnedFrame};

@@ -26,7 +26,7 @@ use crate::trace::Answers;
 use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
-use arrivals::arriving_at;
+use arrivals::with_arrivals;
 use captures::Captures;
 use functions::FunctionRecord;
 use quarantine::Quarantine;
@@ -35,7 +35,7 @@ use ringway_host::{Budget, Clock, DeferredReclaim, EventFd, HostError, ThreadFil
 use ringway_mem::Published;
 use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PeerRecord, PeerRecords, PortKind};
 use ringway_spec::{self as spec, MacAddress, To};
-use ringway_switch::{Flooding, FlowHash, LookupContext, LookupFactory, PortId};
+use ringway_switch::{FlowHash, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -600,14 +600,7 @@ impl Fabric {
                 }
             };
             record.made = Some(switch.clone());
-            let arriving = arriving_at(&self.ports, name);
-            let switch = if arriving.is_empty() {
-                switch
-            } else {
-                let lookup = Arc::new(Flooding::new(switch.lookup.clone(), arriving));
-                let (members, has_policies) = (switch.members.clone(), switch.has_policies);
-                Arc::new(Switch { lookup, members, has_policies })
-            };
+            let switch = with_arrivals(switch, &self.ports, name);
             switches.insert(name.clone(), switch);
         }
         switches

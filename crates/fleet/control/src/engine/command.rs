@@ -196,6 +196,41 @@ impl Engine {
             EngineRequest::Guest(name, answer) => {
                 drop(answer.send(self.guests.running(&name).map_err(guest_failure)))
             }
+            EngineRequest::OrderProgram(name, order, answer) => {
+                drop(answer.send(self.order_program(&name, order)))
+            }
+            EngineRequest::SetCarrier(name, carrier, answer) => {
+                drop(answer.send(self.set_carrier(&name, carrier).await));
+            }
+            EngineRequest::ChangeObjects(order, answer) => {
+                drop(answer.send(self.change_objects(order).await))
+            }
+            EngineRequest::Capture(request, answer) => {
+                if let Err(Ok(Begun { number, .. })) = answer.send(self.begin_capture(*request).await) {
+                    self.end_capture(number).await;
+                }
+            }
+            EngineRequest::EndCapture(number, answer) => {
+                self.end_capture(number).await;
+                drop(answer.send(Ok(())));
+            }
+            EngineRequest::Saved(answer) => drop(answer.send(self.saved().await)),
+            EngineRequest::Become(new, answer) => {
+                let changes = self.apply(new).await;
+                let settled = self.hosts.settled();
+                // Its client waits until what ran in hosts has ended, which may take seconds; others don't.
+                tokio::spawn(async move {
+                    settled.await;
+                    let _ = answer.send(changes);
+                });
+            }
+            order => self.function_order(order).await,
+        }
+    }
+
+    /// Carries out an order about a function.
+    async fn function_order(&mut self, order: EngineRequest) {
+        match order {
             EngineRequest::StartFunction(name, answer) => {
                 drop(answer.send(self.functions.start(&name).map_err(Failure::from)))
             }
@@ -224,34 +259,6 @@ impl Engine {
             }
             EngineRequest::Handlers(name, answer) => {
                 drop(answer.send(self.functions.socket(&name).map_err(Failure::from)))
-            }
-            EngineRequest::OrderProgram(name, order, answer) => {
-                drop(answer.send(self.order_program(&name, order)))
-            }
-            EngineRequest::SetCarrier(name, carrier, answer) => {
-                drop(answer.send(self.set_carrier(&name, carrier).await));
-            }
-            EngineRequest::ChangeObjects(order, answer) => {
-                drop(answer.send(self.change_objects(order).await))
-            }
-            EngineRequest::Capture(request, answer) => {
-                if let Err(Ok(Begun { number, .. })) = answer.send(self.begin_capture(*request).await) {
-                    self.end_capture(number).await;
-                }
-            }
-            EngineRequest::EndCapture(number, answer) => {
-                self.end_capture(number).await;
-                drop(answer.send(Ok(())));
-            }
-            EngineRequest::Saved(answer) => drop(answer.send(self.saved().await)),
-            EngineRequest::Become(new, answer) => {
-                let changes = self.apply(new).await;
-                let settled = self.hosts.settled();
-                // Its client waits until what ran in hosts has ended, which may take seconds; others don't.
-                tokio::spawn(async move {
-                    settled.await;
-                    let _ = answer.send(changes);
-                });
             }
             // `serve` handles `Shutdown` and `Upgrade`, and `question` answered the queries.
             _ => {}

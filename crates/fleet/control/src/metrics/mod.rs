@@ -56,8 +56,8 @@ pub fn router(inbox: Inbox, is_loopback: bool) -> Router {
     if is_loopback { routes.layer(from_fn(of_this_host)) } else { routes }
 }
 
-/// Attack: a page in a browser of this host, whose name was made to mean the loopback address (DNS rebinding), reads the
-/// answer as its own.
+/// Attack: a page in a browser of this host, whose name was made to mean the loopback address (DNS rebinding), reads
+/// the answer as its own.
 async fn of_this_host(request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     match host.is_none_or(is_host_s) {

@@ -91,8 +91,8 @@ impl Arriving {
         Ok(())
     }
 
-    /// Nanoseconds since it stopped at the source; 0 if that is not known: nothing that came before is delivered. Its rings were given back a little earlier, so that no frame that is
-    /// younger has reached it there.
+    /// Nanoseconds since it stopped at the source; 0 if that is not known: nothing that came before is delivered. Its
+    /// rings were given back a little earlier, so that no frame that is younger has reached it there.
     pub fn stopped_ago(&self) -> u64 {
         match self.stopped.load(Ordering::Acquire) {
             0 => 0,

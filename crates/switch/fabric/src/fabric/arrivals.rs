@@ -3,15 +3,27 @@
 use super::{Fabric, Record};
 use crate::arrival::follow;
 use crate::proto::ArrivalStep;
+use crate::topology::Switch;
 use ringway_spec::{MacAddress, To};
-use ringway_switch::Mac;
+use ringway_switch::{Flooding, Mac};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The addresses of guests that arrive at ports of a switch.
-pub(super) fn arriving_at(ports: &BTreeMap<String, Record>, switch: &str) -> Vec<Mac> {
-    let on = |record: &&Record| matches!(&record.spec.to, Some(To::Switch(name)) if name == switch);
-    ports.values().filter(on).filter_map(|record| record.arrival.as_ref()?.kept()).collect()
+/// A switch that floods frames for the guests that arrive at its ports, if there are any.
+pub(super) fn with_arrivals(
+    switch: Arc<Switch>,
+    ports: &BTreeMap<String, Record>,
+    name: &str,
+) -> Arc<Switch> {
+    let on = |record: &&Record| matches!(&record.spec.to, Some(To::Switch(own)) if own == name);
+    let arriving = ports.values().filter(on).filter_map(|record| record.arrival.as_ref()?.kept());
+    let arriving: Vec<Mac> = arriving.collect();
+    if arriving.is_empty() {
+        return switch;
+    }
+    let (members, has_policies) = (switch.members.clone(), switch.has_policies);
+    let lookup = Arc::new(Flooding::new(switch.lookup.clone(), arriving));
+    Arc::new(Switch { lookup, members, has_policies })
 }
 
 impl Fabric {
