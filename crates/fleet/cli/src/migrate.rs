@@ -128,8 +128,7 @@ mod tests {
             "guest vm: copying memory: 30 MB sent, 10 of 200 MB left, round 2"
         );
         assert!(line(&view("asking")).contains("it stands still"));
-        assert!(
-            matches!(socket(Path::new("/no/such.sock")), Err(CommandError::NotUp(why)) if why.contains("one host"))
-        );
+        let none = socket(Path::new("/no/such.sock"));
+        assert!(matches!(none, Err(CommandError::NotUp(why)) if why.contains("one host")));
     }
 }

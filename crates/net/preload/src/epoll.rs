@@ -196,15 +196,13 @@ unsafe fn wait_direct(
     let result = loop {
         let mut guard = StateGuard::lock_with(&signals);
         let Some(found_set) = sets::sets(&mut guard).get_mut(&set) else { break Some(Err(libc::EBADF)) };
-        let mut count = 0;
         let polls = polls_kernel(found_set, slept);
-        if polls {
-            // SAFETY: the caller's.
-            match unsafe { poll_kernel(found_set, set, out, room) } {
-                Ok(found) => count = found,
-                Err(error) => break Some(Err(error)),
-            }
-        }
+        // SAFETY: the caller's.
+        let polled = if polls { unsafe { poll_kernel(found_set, set, out, room) } } else { Ok(0) };
+        let mut count = match polled {
+            Ok(count) => count,
+            Err(error) => break Some(Err(error)),
+        };
         let Ok(mut locked) = group.begin() else {
             leave_all(&mut guard, set);
             break if count > 0 { Some(Ok(count)) } else { None };
@@ -220,16 +218,14 @@ unsafe fn wait_direct(
             break Some(Ok(count));
         }
         if let Some((fd, handle)) = found.ended {
-            drop(locked);
-            drop(guard);
-            drop(signals);
+            // In the reverse order of their locks.
+            drop((locked, guard, signals));
             leave_ended(fd, handle);
             break None;
         }
-        if group.now() >= until {
-            if polls {
-                break Some(Ok(0));
-            }
+        if group.now() >= until && polls {
+            break Some(Ok(0));
+        } else if group.now() >= until {
             // The kernel's members may be ready.
             slept = Some(WakeReason::Any);
             continue;
