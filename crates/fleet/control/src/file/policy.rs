@@ -2,6 +2,7 @@
 
 use super::objects::{RemoveError, request};
 use super::{Fabric, named};
+use crate::kinds::link;
 use ringway_spec::file::{Diagnostics, Section, either, nearest, parse, typed_keys_of};
 use ringway_spec::{Policy, Port, To, Vlans};
 use serde_json::{Map, Value};
@@ -100,6 +101,12 @@ pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) 
     let Some(port) = fabric.port(name) else {
         return Err(SetError::Unknown(RemoveError::Unknown { what: "port", name: name.into() }));
     };
+    if link::of(port).is_some() {
+        let wrong = format!(
+            "port {name} is an end of a link, which has no policy: give the port a `switch`, and no `link`"
+        );
+        return Err(SetError::Wrong(wrong));
+    }
     let known = keys();
     let mut all = values(&port.policy);
     let is_set = |key: &str| changes.get(key).is_some_and(|value| !value.is_null());
