@@ -66,7 +66,7 @@ impl Policing {
     fn admit(&mut self, port: &Port, burst: &Burst<'_>, verdicts: &mut Verdicts) {
         (self.refused, self.grown) = (0, [0; BURST]);
         let rules = vlan_rules(port);
-        for frame in 0..burst.len() {
+        for (frame, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
             let (head, len) = (burst.head(frame), burst.meta(frame).len);
             let admitted = match rules {
                 None => Some(vlan(head).unwrap_or(0)),
@@ -75,7 +75,7 @@ impl Policing {
             self.vlans[frame] = admitted.unwrap_or(0);
             if admitted.is_none() {
                 self.refused |= 1 << frame;
-                verdicts[frame] = WRONG_VLAN;
+                *verdict = WRONG_VLAN;
             }
         }
     }
