@@ -381,7 +381,7 @@ mod tests {
             let guest = GuestQueue::default();
             let slot = RxSlot::new(Box::new(guest.clone()), 0, CountersRef::private(), None);
             let (slot, arrival) = (Arc::new(slot), Arc::new(Arrival::default()));
-            assert!(follow(&[slot.clone()], &arrival));
+            assert!(follow(std::slice::from_ref(&slot), &arrival));
             Rig { guest, arrival, slot, reader: Reader::register().unwrap(), now: 1_000_000_000 }
         }
 
