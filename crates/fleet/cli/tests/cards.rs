@@ -208,6 +208,7 @@ fn changes(kind: &str) {
     until("the name is said", || lab.log().contains("interface card0 is called card1 now"));
     until("a ping is answered under another name", || line.can_ping(""));
     within(&line.near, "ip link set card1 name card0");
+    until("the former name is said", || lab.log().contains("interface card1 is called card0 now"));
     within(&line.near, "ip link del card0");
     says(&lab, "the interface is gone", "waiting:  ");
     until("it is said", || lab.log().contains("interface card0 is gone"));
