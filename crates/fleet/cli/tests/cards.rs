@@ -1,9 +1,8 @@
 //! Ports on interfaces of the host: packet sockets and AF_XDP, on veth pairs in namespaces of their own.
 
-use crate::lab::net::{Script, can_create_taps, namespace, shell, tap, within};
+use crate::lab::net::{Script, can_create_taps, can_ping, namespace, shell, stream, tap, within};
 use crate::lab::{Lab, Running, api, until};
 use std::path::Path;
-use std::process::Stdio;
 
 /// The host with the card, another machine on its line, and one behind the fabric.
 struct Line {
@@ -55,11 +54,6 @@ impl Line {
     }
 }
 
-fn can_ping(from: &str, to: &str, options: &str) -> bool {
-    let script = format!("ping -n -c 1 -W 1 {options} {to}");
-    shell(from, &script).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
-}
-
 /// What `ps` says about the card's port.
 fn detail(lab: &Lab) -> String {
     let ps = lab.json(&["ps"]);
@@ -77,43 +71,15 @@ fn says(lab: &Lab, what: &str, words: &str) {
     }
 }
 
-const SERVER: &str = r#"
-import socket, sys, hashlib
-server = socket.create_server((sys.argv[1], 7000))
-print("ready")
-end, _ = server.accept()
-digest, count = hashlib.sha256(), 0
-while True:
-    data = end.recv(1 << 16)
-    if not data: break
-    digest.update(data); count += len(data)
-print(count, digest.hexdigest())
-"#;
-const CLIENT: &str = r#"
-import socket, sys, hashlib, random
-end = socket.create_connection((sys.argv[1], 7000), 20)
-data = random.Random(1).randbytes(4 << 20)
-end.sendall(data)
-end.close()
-print(len(data), hashlib.sha256(data).hexdigest())
-"#;
-
-/// Sends bytes by TCP, and checks them.
-fn stream(from: &str, to: &str, address: &str, folder: &Path) {
-    let mut server = Script::start(to, folder, SERVER, &[address]);
-    assert_eq!(server.line(), "ready");
-    let mut client = Script::start(from, folder, CLIENT, &[address]);
-    let sent = client.line();
-    assert!(sent.starts_with("4194304 "), "{sent}");
-    assert_eq!(server.line(), sent);
-}
+/// Bytes of a TCP connection.
+const BYTES: u32 = 4 << 20;
 
 /// Frames of every kind pass both ways: small ones, segments and checksums left to the receiver, VLAN tags.
 fn passes(line: &Line, lab: &Lab) {
     until("a ping is answered", || line.can_ping(""));
     assert!(can_ping(&line.inside, "10.66.0.9", "-M do -s 1472"));
-    stream(&line.far, &line.inside, "10.66.0.1", &lab.folder);
-    stream(&line.inside, &line.far, "10.66.0.9", &lab.folder);
+    stream(&line.far, &line.inside, "10.66.0.1", &lab.folder, BYTES);
+    stream(&line.inside, &line.far, "10.66.0.9", &lab.folder, BYTES);
     tagged(&line.far, "eth0", &line.inside, "t", &lab.folder);
     tagged(&line.inside, "t", &line.far, "eth0", &lab.folder);
 }
@@ -290,14 +256,14 @@ fn what_the_file_names_stays_with_the_host() {
     within(&line.near, "ip addr add 10.66.0.7/24 dev card0");
     let lab = line.lab("xdp-keep", "xdp", "keep = [\"tcp 7000\"]");
     until("a ping is answered by the fabric", || line.can_ping(""));
-    stream(&line.far, &line.near, "10.66.0.7", &lab.folder);
-    stream(&line.near, &line.far, "10.66.0.9", &lab.folder);
+    stream(&line.far, &line.near, "10.66.0.7", &lab.folder, BYTES);
+    stream(&line.near, &line.far, "10.66.0.9", &lab.folder, BYTES);
     assert!(!can_ping(&line.far, "10.66.0.7", ""), "ICMP is not kept");
     // An address that comes later.
     within(&line.near, "ip addr add 10.66.0.8/24 dev card0");
     until("the new address is known", || lab.log().contains("has other addresses"));
     until("the port is up", || lab.state("card") == "up");
-    stream(&line.far, &line.near, "10.66.0.8", &lab.folder);
+    stream(&line.far, &line.near, "10.66.0.8", &lab.folder, BYTES);
     lab.ok(&["down"]);
     until("the host has all", || can_ping(&line.far, "10.66.0.7", ""));
 }

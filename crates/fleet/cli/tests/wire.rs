@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use crate::lab::net::{Script, can_create_taps, namespace, namespace6, shell, tap, within};
+use crate::lab::net::{can_create_taps, can_ping, namespace, namespace6, shell, stream, tap, within};
 use crate::lab::{Lab, Running, until};
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// Bytes of a TCP connection.
+const BYTES: u32 = 8 << 20;
 
 /// Two hosts joined by a cable: `near` is 192.0.2.1, `far` 192.0.2.2, and 2001:db8::1 and ::2.
 struct Hosts {
@@ -35,42 +38,6 @@ impl Hosts {
 /// A section of a wire port in a namespace.
 fn wire(name: &str, at: &str, keys: &str) -> String {
     format!("[port.{name}]\nkind = \"wire\"\nnamespace = \"{at}\"\n{keys}\n")
-}
-
-fn can_ping(from: &str, to: &str, options: &str) -> bool {
-    let script = format!("ping -n -c 1 -W 1 {options} {to}");
-    let output = shell(from, &script).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    output.unwrap().success()
-}
-
-/// Sends bytes from one host to another by TCP, and checks them.
-fn stream(from: &str, to: &str, address: &str, folder: &Path) {
-    const SERVER: &str = r#"
-import socket, sys, hashlib
-server = socket.create_server((sys.argv[1], 7000))
-print("ready")
-end, _ = server.accept()
-digest, count = hashlib.sha256(), 0
-while True:
-    data = end.recv(1 << 16)
-    if not data: break
-    digest.update(data); count += len(data)
-print(count, digest.hexdigest())
-"#;
-    const CLIENT: &str = r#"
-import socket, sys, hashlib, random
-end = socket.create_connection((sys.argv[1], 7000), 20)
-data = random.Random(1).randbytes(8 << 20)
-end.sendall(data)
-end.close()
-print(len(data), hashlib.sha256(data).hexdigest())
-"#;
-    let mut server = Script::start(to, folder, SERVER, &[address]);
-    assert_eq!(server.line(), "ready");
-    let mut client = Script::start(from, folder, CLIENT, &[address]);
-    let sent = client.line();
-    assert!(sent.starts_with("8388608 "), "{sent}");
-    assert_eq!(server.line(), sent);
 }
 
 /// The sum of a counter of drops over all ports.
@@ -112,8 +79,8 @@ fn a_linux_vxlan_device_is_a_peer_with_offloads_on() {
         assert!(!can_ping(&guest, "10.98.0.2", "-M do -s 1472"));
         let route = String::from_utf8(within(&guest, "ip route get 10.98.0.2")).unwrap();
         assert!(route.contains(&format!("mtu {mtu}")), "{route}");
-        stream(&guest, &hosts.far, "10.98.0.2", &lab.folder);
-        stream(&hosts.far, &guest, "10.98.0.1", &lab.folder);
+        stream(&guest, &hosts.far, "10.98.0.2", &lab.folder, BYTES);
+        stream(&hosts.far, &guest, "10.98.0.1", &lab.folder, BYTES);
         let ps = lab.ok(&["ps"]);
         assert!(ps.contains(&format!("mtu {mtu}")), "{ps}");
         assert_eq!(drops(&lab, "bad-tunnel"), "");
@@ -143,7 +110,7 @@ fn a_link_that_vanishes_comes_back() {
     let lab = Lab::new("wire-link", &file.concat());
     lab.ok(&["up", "--detach", "lab.toml"]);
     until("a ping is answered", || can_ping(&left, "10.98.0.2", ""));
-    stream(&left, &right, "10.98.0.2", &lab.folder);
+    stream(&left, &right, "10.98.0.2", &lab.folder, BYTES);
     within(&hosts.near, "ip link del eth0");
     assert!(!can_ping(&left, "10.98.0.2", ""));
     let process = hosts._keepers[1].0.id();
@@ -176,7 +143,7 @@ fn a_cut_tcp_connection_is_made_again() {
     let lab = Lab::new("wire-tcp", &file.concat());
     lab.ok(&["up", "--detach", "lab.toml"]);
     until("a ping is answered", || can_ping(&left, "10.98.0.2", ""));
-    stream(&left, &right, "10.98.0.2", &lab.folder);
+    stream(&left, &right, "10.98.0.2", &lab.folder, BYTES);
     let of_wire =
         || String::from_utf8(within(&hosts.near, "ss -Htn state established dport = 4790")).unwrap();
     let before = of_wire();
@@ -209,7 +176,7 @@ fn the_two_hosts_of_the_documentation_reach_each_other() {
         running.push(Running(command.spawn().unwrap()));
     }
     until("a ping is answered", || can_ping(&hosts.near, "10.0.0.2", ""));
-    stream(&hosts.near, &hosts.far, "10.0.0.2", &lab.folder);
+    stream(&hosts.near, &hosts.far, "10.0.0.2", &lab.folder, BYTES);
     let ps = lab.ok(&["--fabric", "red", "ps"]);
     assert!(ps.contains("vxlan 42 to 192.0.2.2:4789") && ps.contains("mtu 1450"), "{ps}");
     for name in ["red", "blue"] {
@@ -296,8 +263,8 @@ fn open_vswitch_is_a_peer_by_vxlan_and_geneve() {
         until("a ping is answered", || can_ping(&guest, "10.98.0.2", ""));
         assert!(can_ping(&hosts.far, "10.98.0.1", ""));
         within(&hosts.far, "ethtool -K br0 tx off");
-        stream(&guest, &hosts.far, "10.98.0.2", &lab.folder);
-        stream(&hosts.far, &guest, "10.98.0.1", &lab.folder);
+        stream(&guest, &hosts.far, "10.98.0.2", &lab.folder, BYTES);
+        stream(&hosts.far, &guest, "10.98.0.1", &lab.folder, BYTES);
         assert_eq!(drops(&lab, "bad-tunnel"), "");
     }
 }

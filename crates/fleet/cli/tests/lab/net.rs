@@ -116,3 +116,40 @@ pub fn file_server(namespace: &str, folder: &Path, address: &str) -> Script {
     assert_eq!(server.line(), "ready");
     server
 }
+
+/// Whether a ping is answered.
+pub fn can_ping(from: &str, to: &str, options: &str) -> bool {
+    let script = format!("ping -n -c 1 -W 1 {options} {to}");
+    let output = shell(from, &script).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    output.unwrap().success()
+}
+
+/// Sends so many bytes from one host to another by TCP, and checks them.
+pub fn stream(from: &str, to: &str, address: &str, folder: &Path, bytes: u32) {
+    const SERVER: &str = r#"
+import socket, sys, hashlib
+server = socket.create_server((sys.argv[1], 7000))
+print("ready")
+end, _ = server.accept()
+digest, count = hashlib.sha256(), 0
+while True:
+    data = end.recv(1 << 16)
+    if not data: break
+    digest.update(data); count += len(data)
+print(count, digest.hexdigest())
+"#;
+    const CLIENT: &str = r#"
+import socket, sys, hashlib, random
+end = socket.create_connection((sys.argv[1], 7000), 20)
+data = random.Random(1).randbytes(int(sys.argv[2]))
+end.sendall(data)
+end.close()
+print(len(data), hashlib.sha256(data).hexdigest())
+"#;
+    let mut server = Script::start(to, folder, SERVER, &[address]);
+    assert_eq!(server.line(), "ready");
+    let mut client = Script::start(from, folder, CLIENT, &[address, &bytes.to_string()]);
+    let sent = client.line();
+    assert!(sent.starts_with(&format!("{bytes} ")), "{sent}");
+    assert_eq!(server.line(), sent);
+}
