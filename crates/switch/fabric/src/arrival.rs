@@ -281,9 +281,9 @@ impl RxQueue for ArrivalQueue {
         let mut all = Lost::default();
         for &frame in which {
             let head = burst.head(usize::from(frame));
-            let is_guest_s = head.first_chunk().is_some_and(|to| number(to) == mac);
+            let is_for_guest = head.first_chunk().is_some_and(|to| number(to) == mac);
             let bytes = u64::from(burst.meta(usize::from(frame)).len);
-            match is_guest_s {
+            match is_for_guest {
                 true => self.keep(burst, frame),
                 false => self.counters.drop_rx(Reason::Down, 1),
             }

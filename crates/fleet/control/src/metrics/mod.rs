@@ -60,7 +60,7 @@ pub fn router(inbox: Inbox, is_loopback: bool) -> Router {
 /// the answer as its own.
 async fn of_this_host(request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    match host.is_none_or(is_host_s) {
+    match host.is_none_or(names_this_host) {
         true => next.run(request).await,
         false => (StatusCode::MISDIRECTED_REQUEST, "name this host as localhost, or by its address\n")
             .into_response(),
@@ -68,7 +68,7 @@ async fn of_this_host(request: Request, next: Next) -> Response {
 }
 
 /// Whether a `Host` header, with or without a port, names the host by its address or as `localhost`.
-fn is_host_s(host: &str) -> bool {
+fn names_this_host(host: &str) -> bool {
     let authority: Option<Authority> = host.parse().ok();
     let name = authority.as_ref().map_or("", Authority::host);
     let address: Option<IpAddr> = name.trim_matches(['[', ']']).parse().ok();
