@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # All tests required for a change. A step runs even if an earlier one failed; the last line counts tests. All code is
-# compiled once, with the profile `test`. Tests with real peers mostly wait: what only computes runs beside them.
+# compiled once, with the profile `test`. Tests with real peers mostly wait: two run at a time, and what only computes runs beside them.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/steps.sh
@@ -10,7 +10,7 @@ triple=$(rustc -vV | sed -n 's/^host: //p')
 runner=CARGO_TARGET_$(tr 'a-z-' 'A-Z_' <<<"$triple")_RUNNER
 TEST_TIMES=$(mktemp)
 ASIDE=$(mktemp -d)
-touch "$ASIDE"/{log,groups,times}
+touch "$ASIDE"/{groups,times}
 export TEST_TIMES ASIDE
 trap 'aside_stop; rm -f "$TEST_TIMES" "$log"' EXIT
 trap 'exit 130' INT
@@ -31,7 +31,7 @@ aside "models of loom" ./scripts/loom.sh ringway-mem ringway-ring
 # The other tests of migration are in `make soak`.
 step "tests" env "$runner=$PWD/scripts/timed.sh" cargo test --workspace --no-fail-fast -- \
   --skip a_guest_is_moved_while --skip a_guest_behind_virtio_s_iommu_is_moved_while
-step "instructions a frame, lints, Python package and simulations, which ran beside the tests" aside_end
+step "what ran beside the tests" aside_end
 echo "== times of test programs of 5 s and more"
 sort -rn "$TEST_TIMES" | awk '$1 >= 5'
 summary

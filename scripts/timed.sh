@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # The runner of test programs (Cargo's `target.TRIPLE.runner`): runs one, and appends its time and name to the file
 # TEST_TIMES. The modules of a crate's tests/integration.rs run one after the other, each in a process of its own, since
-# most of them need the whole machine. A module with real peers that fails runs a second time, which tells a fault that
+# most of them need much of the machine. A module with real peers that fails runs a second time, which tells a fault that
 # comes and goes from one that stays; what its first run printed is kept below target/first-runs. If the second run
 # passes, the module counts as failed all the same, except in continuous integration (CI=true): a machine that others
 # use too may stand still for longer than a peer waits.
 # A program that takes longer than TEST_LIMIT seconds (1200) is stopped; what it printed names the tests that hang.
-# With ASIDE, a folder of scripts/aside.sh, programs that simulate, and modules that compile, run beside the others,
-# which don't wait for them.
+# With ASIDE, a folder of scripts/aside.sh, cargo does not wait for programs that simulate, for modules that compile, nor
+# for the modules of the command line: each of these two kinds has a lane, and second runs come when all else has ended.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 first_runs=${CARGO_TARGET_DIR:-$root/target}/first-runs
 package=${CARGO_PKG_NAME:-} name=${1##*/}
 package=${package#ringway-} name=${name%-*}
 limit=${TEST_LIMIT:-1200}
+# Packages most of whose modules have real peers.
+with_peers=" cli exec tests "
+[ -z "${ASIDE:-}" ] || . "$root/scripts/aside.sh"
 
 timed() {
   local title=$1 begin=${EPOCHREALTIME/./} code
@@ -28,17 +31,30 @@ timed() {
 # `in_module PROGRAM MODULE TEST...` runs the tests of a module, those with real peers a second time if they fail.
 in_module() {
   local program=$1 module=$2 kept=$first_runs/$package-$2.txt
-  local unsteady="unsteady: $package $module passed only in its second run"
   shift 2
   echo "module $module"
-  if [[ $package != tests && $package != cli ]]; then
+  if [[ $with_peers != *" $package "* ]]; then
     timed "$module" "$program" --exact "$@"
     return
   fi
   mkdir -p "$first_runs"
   timed "$module" "$program" --exact "$@" 2>&1 | tee "$kept"
   [ "${PIPESTATUS[0]}" -ne 0 ] || { rm -f "$kept"; return 0; }
-  echo "again: $package $module; its first run is in $kept"
+  if [ -z "${ASIDE:-}" ]; then
+    again "$program" "$module" "$@"
+  else
+    lane again "$package $module, again" alone again "$program" "$module" "$@"
+  fi
+}
+
+# `again PROGRAM MODULE TEST...` is the second run.
+again() {
+  local program=$1 module=$2 kept=$first_runs/$package-$2.txt counts
+  local unsteady="unsteady: $package $module passed only in its second run"
+  shift 2
+  counts=$(awk '/^test result:/ { passed = $4; failed = $6 }
+    END { print passed + 0, "passed and", failed + 0, "failed" }' "$kept")
+  echo "again: $package $module, of which $counts; its first run is in $kept"
   timed "$module, again" "$program" --exact "$@" || return 101
   if [ -z "${CI:-}" ]; then
     echo "$unsteady, and counts as failed; its first run is in $kept"
@@ -61,7 +77,6 @@ whole() {
   for module in $(printf '%s\n' "${tests[@]%%::*}" | uniq); do
     mapfile -t of_module < <(printf '%s\n' "${tests[@]}" | grep "^$module::")
     if [[ -n ${ASIDE:-} && $compiles == *" $package/$module "* ]]; then
-      . "$root/scripts/aside.sh"
       aside "$package $module" in_module "$1" "$module" "${of_module[@]}"
     else
       in_module "$1" "$module" "${of_module[@]}" || code=101
@@ -75,8 +90,9 @@ simulates=" bench click click-lang elements frame fuzz link mem netstack nic pla
 simulates+=" switch virtq wire "
 # The program of a documentation test (rust_out) is removed when its runner ends.
 if [ -n "${ASIDE:-}" ] && [[ $simulates == *" $package "* && $name != rust_out ]]; then
-  . "$root/scripts/aside.sh"
   aside "$package $name" whole "$@"
-  exit
+elif [[ -n ${ASIDE:-} && $package == cli && $name == integration ]]; then
+  lane peers "$package $name" whole "$@"
+else
+  whole "$@"
 fi
-whole "$@"

@@ -127,7 +127,7 @@ const BESIDE: &str = r#"
 . scripts/steps.sh
 . scripts/aside.sh
 export ASIDE=$(mktemp -d)
-touch "$ASIDE"/{log,groups,times}
+touch "$ASIDE"/{groups,times}
 trap aside_stop EXIT
 aside first sh -c 'sleep 0.2; echo one'
 step tests scripts/timed.sh "$0"
@@ -155,9 +155,31 @@ fn a_simulation_that_fails_beside_the_others_has_failed() {
 
 #[test]
 fn a_module_with_real_peers_does_not_run_beside_others() {
-    let ran = run_by(BESIDE, "not-beside", "cli", &[], false);
+    let ran = run_by(BESIDE, "not-beside", "tests", &[], false);
     let of = |line: &str| ran.output.lines().position(|other| other == line);
     assert!(ran.passed && of("this is run 1") < of("two"), "{}", ran.output);
+}
+
+#[test]
+fn modules_of_the_command_line_run_beside_those_of_other_packages() {
+    let ran = run_by(BESIDE, "lane", "cli", &[], false);
+    let of = |line: &str| ran.output.lines().position(|other| other == line);
+    assert!(ran.passed && of("this is run 1") > of("two"), "{}", ran.output);
+}
+
+#[test]
+fn a_second_run_comes_when_all_others_have_ended() {
+    for package in ["cli", "tests"] {
+        let ran = run_by(BESIDE, &format!("last-{package}"), package, &[1], true);
+        assert_eq!((ran.end().0, ran.end().1), ("2 passed, 0 failed", 2), "{}", ran.output);
+        let of = |line: &str| ran.output.lines().position(|other| other == line);
+        assert!(ran.passed && of("this is run 2") > of("one"), "{}", ran.output);
+        assert!(of("this is run 1") < of("this is run 2"), "{}", ran.output);
+
+        let ran = run_by(BESIDE, &format!("last-fails-{package}"), package, &[1, 2], true);
+        assert_eq!(ran.end().0, "1 passed, 1 failed", "{}", ran.output);
+        assert!(!ran.passed);
+    }
 }
 
 #[test]
