@@ -20,7 +20,7 @@ use crate::real::{Real, set_errno, syscall};
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 use std::arch::{global_asm, naked_asm};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, compiler_fence};
 
 /// Signals have the numbers from 1 to this one.
 const LAST: c_int = 64;
@@ -55,6 +55,10 @@ pub fn is_deferring() -> bool {
 pub fn never() {
     MODE.store(NEVER, SeqCst);
 }
+
+/// Whether [`entry`] is the kernel's handler. It stays so when signals are no longer deferred: other threads may still be
+/// in sections that began before, in which no handler may run, not even one that is set later.
+static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// What a thread's handlers need to know.
 #[repr(C)]
@@ -361,6 +365,7 @@ pub fn begin(_guard: &mut StateGuard) {
         let Some(own) = own_action(signal, &action) else { continue };
         call_next(signal, &raw const own, std::ptr::null_mut());
     }
+    IS_ENTERED.store(true, SeqCst);
     let _ = MODE.compare_exchange(BLOCKING, DEFERRING, SeqCst, SeqCst);
 }
 
@@ -439,7 +444,7 @@ pub unsafe fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut li
         if is_deferring() && !is_deferrable(signal, new.sa_sigaction as u64, new.sa_flags as u32 as u64) {
             never();
         }
-        if is_deferring() {
+        if IS_ENTERED.load(SeqCst) {
             own = own_action(signal, new);
         }
         ACTIONS[signal as usize].seen.store(new.sa_sigaction as u64, SeqCst);

@@ -127,6 +127,27 @@ static void queued(void) {
     pthread_join(sender, 0);
 }
 
+/* A handler for a real-time signal, which can't be deferred, is set while the caller is within the library. */
+static void *send_late(void *micros) {
+    usleep((long)micros);
+    on(SIGRTMIN + 2, count, 0);
+    for (unsigned sent = 0; sent < 50; sent++) {
+        while (handled < sent) sched_yield();
+        pthread_kill(caller, SIGRTMIN + 2);
+    }
+    return 0;
+}
+
+static void late(long micros) {
+    pthread_t sender;
+    pthread_create(&sender, 0, send_late, (void *)micros);
+    unsigned round = 0;
+    while (handled < 50) exchange(s, round++);
+    pthread_join(sender, 0);
+    exchange(s, 0);
+    CHECK(handled == 50);
+}
+
 static sigjmp_buf back;
 static void jump(int number) { siglongjmp(back, 1); }
 
@@ -206,6 +227,7 @@ int main(int words, char **word) {
     if (strcmp(word[1], "direct") == 0) { CHECK(defers || terminal); puts("direct"); return 0; }
     if (strcmp(word[1], "counted") == 0) counted(atoi(word[2]));
     if (strcmp(word[1], "queued") == 0) queued();
+    if (strcmp(word[1], "late") == 0) late(atol(word[2]));
     if (strcmp(word[1], "jumps") == 0) jumps();
     if (strcmp(word[1], "actions") == 0) actions();
     if (strcmp(word[1], "ends") == 0) {

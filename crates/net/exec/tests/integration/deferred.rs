@@ -54,6 +54,16 @@ fn each_signal_runs_its_handler_once_and_in_order() {
     }
 }
 
+/// Threads that are within the library when deferral ends run no handler there that is set afterwards.
+#[test]
+fn a_handler_that_ends_deferral_does_not_run_within_the_library() {
+    let folder = Folder::new("deferred-late");
+    let Some(program) = built(&folder) else { return };
+    let script = format!("for each in $(seq 30); do {program} late $((each * 211)) || echo status $?; done");
+    let (said, report) = run("direct", &["sh", "-c", &script]);
+    assert_eq!(said, "late as expected\n".repeat(30), "{report}");
+}
+
 /// A signal that ends a program does not end it within its turn, which would cost others their connections.
 #[test]
 fn a_program_that_a_signal_ends_leaves_the_shared_stack_to_others() {

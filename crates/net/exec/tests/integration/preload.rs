@@ -72,6 +72,32 @@ fn sets_of_all_kinds_tell_of_direct_connections() {
     }
 }
 
+/// A set with a direct connection and a pipe: the pipe is told of by calls that don't wait too, whatever came before.
+const MIXED: &str = "
+import os, select, socket
+s = socket.create_connection(('10.0.0.1', 9), 30)
+read, write = os.pipe()
+poll = select.epoll()
+for fd in s.fileno(), read: poll.register(fd, select.EPOLLIN)
+for round in range(200):
+    for _ in range(round % 9):
+        s.sendall(b'x')
+        told = poll.poll(30)
+        assert told == [(s.fileno(), select.EPOLLIN)], told
+        s.recv(1)
+    os.write(write, b'y')
+    told = poll.poll(0)
+    assert told == [(read, select.EPOLLIN)], (round, told)
+    os.read(read, 1)
+    assert poll.poll(0) == []
+print('all told')";
+
+#[test]
+fn a_set_tells_of_the_kernel_s_members_without_waiting() {
+    let (_, answer) = compare_direct(&[PYTHON, "-c", EPOLL, "level"], &[PYTHON, "-c", MIXED]);
+    assert_eq!(answer, "all told\n");
+}
+
 /// A program in direct mode, with the lines of `--explain`.
 fn explained(lab: &Lab, number: usize, program: &[&str]) -> Running {
     let mut command = lab.command(number, "direct", program);
