@@ -56,8 +56,8 @@ pub fn never() {
     MODE.store(NEVER, SeqCst);
 }
 
-/// Whether [`entry`] is the kernel's handler. It stays so when signals are no longer deferred: other threads may still be
-/// in sections that began before, in which no handler may run, not even one that is set later.
+/// Whether [`entry`] is the kernel's handler. It stays so when signals are no longer deferred: other threads may
+/// still be in sections that began before, in which no handler may run, not even one that is set later.
 static IS_ENTERED: AtomicBool = AtomicBool::new(false);
 
 /// What a thread's handlers need to know.
