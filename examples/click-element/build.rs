@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     let here = image::folder("CARGO_MANIFEST_DIR");
     let image = Image {
         package: &here.join("image"),
-        script: &here.join("../../crates/machines/tiny/link.ld"),
+        script: Some(&here.join("../../crates/machines/tiny/link.ld")),
         name: "my-image",
         profile: "click",
         features: "image",

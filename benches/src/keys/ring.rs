@@ -45,27 +45,36 @@ pub fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     Ok(entry.note(note).note("each frame numbered and verified by the programs"))
 }
 
+/// Frames a second while something is on, which `set` turns on and off, beside those while it is off.
+fn on_and_off(
+    plan: &Plan,
+    stream: &mut Stream<'_>,
+    mut set: impl FnMut(bool) -> Result<(), Failure>,
+) -> Result<Slices, Failure> {
+    let mut slices = Slices::default();
+    // Adjacent slices, each first in turn, so that a change of the machine's speed favours neither.
+    for pair in 0..plan.slices(2 * SLICE) {
+        machine::sample();
+        for is_on in [pair % 2 == 0, pair % 2 != 0] {
+            set(is_on)?;
+            let rate = stream.rate(Payload::Numbered, SLICE)? * 1e-6;
+            if is_on { slices.ours.push(rate) } else { slices.peer.push(rate) }
+        }
+    }
+    Ok(slices)
+}
+
 /// Frames of 64 bytes while workers measure where their time goes, and while they don't.
 pub fn profiled(plan: &Plan) -> Result<Entry, Failure> {
     let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     let (mut one, mut two) = (on_port(&mut harness, "one", SLOTS)?, on_port(&mut harness, "two", SLOTS)?);
     let _pinned = Pinned::to(LOAD)?;
     let mut stream = Stream::new(&mut one, vec![&mut two], 64, 0)?;
-    let mut slices = Slices::default();
-    // Adjacent slices, each first in turn, so that a change of the machine's speed favours neither.
-    for pair in 0..plan.slices(2 * SLICE) {
-        machine::sample();
-        for is_on in [pair % 2 == 0, pair % 2 != 0] {
-            harness.fabric.profile(if is_on { MEASURED } else { 0 });
-            let rate = stream.rate(Payload::Numbered, SLICE)? * 1e-6;
-            if is_on {
-                slices.ours.push(rate)
-            } else {
-                slices.peer.push(rate)
-            }
-            harness.fabric.end_profile();
-        }
-    }
+    let slices = on_and_off(plan, &mut stream, |is_on| {
+        harness.fabric.end_profile();
+        harness.fabric.profile(if is_on { MEASURED } else { 0 });
+        Ok(())
+    })?;
     let entry = slices.entry("Mpps", Better::More).ratio_at_least(0.99);
     Ok(entry.note("peer: the same without the profile").with("frames lost", stream.missing() as f64))
 }
@@ -90,18 +99,13 @@ fn with_policies(plan: &Plan, policies: [Policy; 2]) -> Result<Entry, Failure> {
     let mut two = connected(&mut harness, ports[1].clone(), options())?;
     let _pinned = Pinned::to(LOAD)?;
     let mut stream = Stream::new(&mut one, vec![&mut two], 64, 0)?;
-    let mut slices = Slices::default();
-    for pair in 0..plan.slices(2 * SLICE) {
-        machine::sample();
-        for is_on in [pair % 2 == 0, pair % 2 != 0] {
-            for (port, policy) in ports.iter().zip(&policies) {
-                let policy = if is_on { policy.clone() } else { Policy::default() };
-                harness.fabric.change_port(Port { policy, ..port.clone() })?;
-            }
-            let rate = stream.rate(Payload::Numbered, SLICE)? * 1e-6;
-            if is_on { slices.ours.push(rate) } else { slices.peer.push(rate) }
+    let slices = on_and_off(plan, &mut stream, |is_on| {
+        for (port, policy) in ports.iter().zip(&policies) {
+            let policy = if is_on { policy.clone() } else { Policy::default() };
+            harness.fabric.change_port(Port { policy, ..port.clone() })?;
         }
-    }
+        Ok(())
+    })?;
     let entry = slices.entry("Mpps", Better::More).ratio_at_least(0.95);
     Ok(entry.note("peer: the same without policy").with("frames lost", stream.missing() as f64))
 }

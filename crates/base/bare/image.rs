@@ -1,4 +1,5 @@
-//! Builds an image without libraries: a part of the build scripts of the crates that contain one.
+//! Builds an image without libraries, or a library to preload: a part of the build scripts of the crates that contain
+//! one.
 use std::collections::BTreeSet;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,9 +17,9 @@ pub fn folder(variable: &str) -> PathBuf {
 pub struct Image<'a> {
     /// The folder of its package.
     pub package: &'a Path,
-    /// The linker's script.
-    pub script: &'a Path,
-    /// The name of its program.
+    /// The linker's script. `None`: it is a dynamic library, built as others are.
+    pub script: Option<&'a Path>,
+    /// The name of its program or library.
     pub name: &'a str,
     /// The profile that it is built with.
     pub profile: &'a str,
@@ -35,17 +36,14 @@ impl Image<'_> {
         // One folder for all profiles of the outer build, beside theirs: they contain the same images.
         let out = folder("OUT_DIR");
         let images = out.ancestors().nth(4).unwrap_or(&out).join("images");
-        let script = format!("-Clink-arg=-T{}", self.script.display());
-        let linker = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Clink-arg=-no-pie", &script];
-        let flags = [self.flags, &["-Ctarget-feature=-crt-static"], &linker].concat().join("\x1f");
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--quiet", "--bin", self.name, "--profile", self.profile]);
-        cargo.args(["--no-default-features", "--features", self.features, "--target", TARGET]);
+        cargo.args(["build", "--quiet", "--profile", self.profile, "--target", TARGET]);
+        cargo.args(["--no-default-features", "--features", self.features]);
         cargo.arg("--target-dir").arg(&images).arg("--manifest-path").arg(self.package.join("Cargo.toml"));
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags);
         // Variables of the outer build are for the host, or are a linter.
         for name in [
             "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS",
             "RUSTC_WRAPPER",
             "RUSTC_WORKSPACE_WRAPPER",
             "CARGO_TARGET_DIR",
@@ -53,12 +51,24 @@ impl Image<'_> {
         ] {
             cargo.env_remove(name);
         }
+        if let Some(script) = self.script {
+            println!("cargo::rerun-if-changed={}", script.display());
+            let script = format!("-Clink-arg=-T{}", script.display());
+            let linker = ["-Clinker=rust-lld", "-Clinker-flavor=ld.lld", "-Clink-arg=-no-pie", &script];
+            let flags = [self.flags, &["-Ctarget-feature=-crt-static"], &linker].concat().join("\x1f");
+            cargo.env("CARGO_ENCODED_RUSTFLAGS", flags).args(["--bin", self.name]);
+        } else {
+            cargo.arg("--lib");
+        }
         if !cargo.status().is_ok_and(|status| status.success()) {
-            eprintln!("the image can't be built for {TARGET}; `rustup target add {TARGET}` installs it");
+            let name = self.name;
+            eprintln!(
+                "{name} can't be built for {TARGET}; `rustup target add {TARGET}` installs what it needs"
+            );
             return None;
         }
-        let built = images.join(TARGET).join(self.profile).join(self.name);
-        println!("cargo::rerun-if-changed={}", self.script.display());
+        let file = if self.script.is_some() { self.name.into() } else { format!("lib{}.so", self.name) };
+        let built = images.join(TARGET).join(self.profile).join(file);
         for source in sources(&built.with_extension("d"), &images) {
             println!("cargo::rerun-if-changed={}", source.display());
         }

@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     let package = &image::folder("CARGO_MANIFEST_DIR").join("../tiny");
     let script = &package.join("link.ld");
     for [name, features] in [TINY, CLICK] {
-        let image = Image { package, script, name, profile: name, features, flags: &flags };
+        let image = Image { package, script: Some(script), name, profile: name, features, flags: &flags };
         let Some(from) = image.build() else { return ExitCode::FAILURE };
         // A copy, since a later build of another profile may replace the original meanwhile.
         let to = out.join(name);

@@ -14,6 +14,7 @@ fn main() -> ExitCode {
     // Its address is beyond what the code for fixed places can name.
     let flags = &["-Crelocation-model=pic"];
     let script = &package.join("link.ld");
+    let script = Some(script.as_path());
     let image = Image { package, script, name: NAME, profile: NAME, features: "image", flags };
     let Some(built) = image.build() else { return ExitCode::FAILURE };
     match split(&built, &image::folder("OUT_DIR")) {
