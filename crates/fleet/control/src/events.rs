@@ -11,6 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Events that are kept. Attack: endless events. Those of a port's peers are limited in rate as its log lines are.
 const HISTORY: usize = 1024;
+/// Events of ports' peers among them, if there are others. Attack: a guest that attaches and detaches without end, whose
+/// events would replace those of others.
+const OF_PEERS: usize = HISTORY / 2;
 /// Longest text of an event in bytes. Attack: a guest whose reason fills the history.
 const TEXT: usize = 2048;
 /// Clients that may follow at the same time. Attack: endless watchers, each with a task and a connection.
@@ -120,6 +123,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct History {
     events: VecDeque<EventView>,
+    /// Number of those of ports' peers.
+    of_peers: usize,
     /// Number of the newest event.
     last: u64,
     /// Number of the newest event that is not kept any more.
@@ -132,6 +137,23 @@ impl Default for EventLog {
     fn default() -> EventLog {
         let watchers = Arc::new(Semaphore::new(MOST_WATCHERS));
         EventLog(Arc::new(Shared { history: Mutex::default(), newest: watch::Sender::new(0), watchers }))
+    }
+}
+
+fn is_of_peer(kind: &str) -> bool {
+    [EventKind::PeerAttached, EventKind::PeerDetached].iter().any(|of_peer| of_peer.name() == kind)
+}
+
+impl History {
+    /// Removes the oldest event, that of a peer if there are too many of these.
+    fn forget(&mut self) {
+        let index = match self.of_peers > OF_PEERS {
+            true => self.events.iter().position(|event| is_of_peer(&event.kind)).unwrap_or(0),
+            false => 0,
+        };
+        let Some(event) = self.events.remove(index) else { return };
+        self.of_peers -= usize::from(is_of_peer(&event.kind));
+        self.forgotten = self.forgotten.max(event.id);
     }
 }
 
@@ -156,8 +178,9 @@ impl EventLog {
             text,
         });
         history.last = id;
+        history.of_peers += usize::from(is_of_peer(kind.name()));
         if history.events.len() > HISTORY {
-            history.forgotten = history.events.pop_front().map_or(0, |event| event.id);
+            history.forget();
         }
         history.is_closed |= kind == EventKind::Down;
         drop(history);
@@ -284,6 +307,23 @@ mod tests {
         log.note(EventKind::GuestFailed, "g", &long);
         let last = log.after(0, 1).remove(0);
         assert!(last.text.len() < 2 * TEXT && !last.text.contains('\u{1b}'), "{}", last.text);
+    }
+
+    #[test]
+    fn events_of_peers_replace_none_of_others() {
+        let log = EventLog::default();
+        let count = |kind: EventKind| {
+            log.after(0, usize::MAX).iter().filter(|event| event.kind == kind.name()).count()
+        };
+        (0..100).for_each(|_| log.note(EventKind::Change, "", ""));
+        let first = log.last();
+        (0..5 * HISTORY).for_each(|_| log.note(EventKind::PeerAttached, "left", ""));
+        assert_eq!((count(EventKind::Change), count(EventKind::PeerAttached)), (100, HISTORY - 100));
+        (0..OF_PEERS).for_each(|_| log.note(EventKind::Change, "", ""));
+        assert_eq!((count(EventKind::Change), count(EventKind::PeerAttached)), (OF_PEERS, OF_PEERS));
+        let all = log.after(0, usize::MAX);
+        assert!(all.is_sorted_by_key(|event| event.id) && !log.has_lost(log.last()));
+        assert!(log.has_lost(first), "a follower that lacks events is told");
     }
 
     #[test]
