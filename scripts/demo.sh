@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Two Linux guests on one switch: pings, TCP and UDP both ways, live rates, a table. GUEST=uml (default) or qemu.
-# NIC=e1000, e1000e or 8139cp: QEMU guests on emulated network cards, with the kernel's own driver, instead of virtio.
+# NIC=e1000, e1000e, 8139cp or pcnet32: QEMU guests on emulated network cards, with the kernel's own driver, instead
+# of virtio.
 # Stops everything that it started, also on Ctrl-C; exits 0 only if all traffic passed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,7 +15,8 @@ case $nic in
   e1000) guest=qemu model=82540em ;;
   e1000e) guest=qemu model=82574l ;;
   8139cp) guest=qemu model=rtl8139 ;;
-  *) echo "demo: NIC is virtio, e1000, e1000e or 8139cp, not $nic" >&2; exit 2 ;;
+  pcnet32) guest=qemu model=pcnet ;;
+  *) echo "demo: NIC is virtio, e1000, e1000e, 8139cp or pcnet32, not $nic" >&2; exit 2 ;;
 esac
 if [ "$guest" = uml ] && ! command -v linux.uml >/dev/null; then
   echo "demo: User-Mode Linux is not available; using QEMU"

@@ -195,7 +195,7 @@ fn vlans(bench: &Bench, card: &Guest, peer: &Guest) {
     assert!(reaches(card, "10.98.0.2"));
     let tcp = transfer(peer, "10.98.0.1", "in a VLAN");
     assert!(tcp.rate > 0.0);
-    // e1000e leaves RCTL.VFE clear, and the RTL8139 has no such filter.
+    // e1000e leaves RCTL.VFE clear, and the RTL8139 and the PCnet have no such filter.
     if bench.model.driver != "e1000" {
         return;
     }
@@ -229,8 +229,8 @@ fn filters(bench: &Bench, guest: &Guest) {
     ran(guest, "ip link set eth0 promisc off && ifconfig eth0 allmulti");
     let before = received(guest)[1];
     accepted(&mut ring, group);
-    // 8139cp doesn't report them.
-    let reports = bench.model.driver != "8139cp";
+    // These don't report them.
+    let reports = !["8139cp", "pcnet32"].contains(&bench.model.driver);
     assert!(
         !reports || eventually(BOUND, || received(guest)[1] > before),
         "the card counts multicast frames"
@@ -438,10 +438,29 @@ fn linux_drives_an_rtl8139_by_8139cp() {
         |name: &str| counters.lines().find_map(|line| line.trim().strip_prefix(name)?.trim().parse().ok());
     let [sent, received]: [Option<u64>; 2] = ["tx_ok:", "rx_ok:"].map(count);
     assert!(sent > Some(100) && received > Some(100), "{counters}");
-    carrier(&bench, &guest);
-    techniques(&bench, &guest, &peer);
+    changes(&bench, guest, &peer);
+}
+
+#[test]
+fn linux_drives_a_pcnet_by_pcnet32() {
+    let model = Model { name: "pcnet", driver: "pcnet32", interrupts: "intx", speed: 10, others: &[] };
+    let Some(bench) = Bench::new(model) else { return };
+    let peer = bench.peer();
+    let guest = bench.guest();
+    bench.is_driven(&guest);
+    talk(&guest, &peer, [CARD, PEER]);
+    vlans(&bench, &guest, &peer);
+    filters(&bench, &guest);
+    assert_eq!(bad_checksums(&guest), "0 0");
+    changes(&bench, guest, &peer);
+}
+
+/// A card without registers to map, when its cable, its techniques, its driver and its client change.
+fn changes(bench: &Bench, guest: Guest, peer: &Guest) {
+    carrier(bench, &guest);
+    techniques(bench, &guest, peer);
     bench.apply("");
-    reload(&bench, &guest, &peer);
+    reload(bench, &guest, peer);
     guest.reboot(BOOT).unwrap();
     assert!(reaches(&guest, PEER), "no ping after a reboot");
     guest.kill();
@@ -450,7 +469,8 @@ fn linux_drives_an_rtl8139_by_8139cp() {
     assert!(reaches(&guest, PEER), "no ping by a second client");
     bench.is_driven(&guest);
     assert_eq!(bench.fabric.counted("card", "faults").unwrap(), 0);
-    let log = std::fs::read_to_string(bench.folder.path().join("8139cp.log")).unwrap();
+    let log =
+        std::fs::read_to_string(bench.folder.path().join(format!("{}.log", bench.model.driver))).unwrap();
     assert!(!log.contains("refused"), "{log}");
 }
 

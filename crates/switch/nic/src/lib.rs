@@ -28,6 +28,7 @@ pub mod i82540em;
 pub mod i82574l;
 mod microwire;
 pub mod pci;
+pub mod pcnet;
 mod pieces;
 pub mod rtl8139;
 pub mod shared_ring;

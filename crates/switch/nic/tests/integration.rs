@@ -6,6 +6,7 @@ mod device;
 mod express;
 mod hostile;
 mod interrupts;
+mod pcnet;
 mod receive;
 mod rtl8139;
 mod transmit;

@@ -20,14 +20,14 @@ impl PortControl for E1000 {
 
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
-        let models: Vec<_> = MODELS.iter().map(|model| (model.name(), *model)).collect();
+        let models: Vec<_> = MODELS.iter().map(|model| (model.name, model)).collect();
         let mac = station(section, "mac");
         if mac.is_none() && !section.has("mac") {
             section.missing("mac", "add mac = \"02:00:00:00:00:01\", the card's address");
         }
-        let model = section.word("model", &models).unwrap_or(MODELS[0]);
+        let model = section.word("model", &models).unwrap_or(&MODELS[0]);
         let settings = Settings {
-            model: model.name().into(),
+            model: model.name.into(),
             mac,
             mtu: section.number("mtu", 68..=9000).map(|mtu| mtu as u16),
             memory: section.size("memory", 1 << 20..=8 << 40).unwrap_or(MEMORY),
@@ -82,7 +82,7 @@ impl PortControl for E1000 {
 
     fn guest_side(&self, port: &Port) -> Option<GuestSide> {
         let Settings { model, memory, .. } = port.kind.settings().ok()?;
-        let nic = Model::of(&model)?.driver();
+        let nic = Model::of(&model)?.driver;
         let socket = port.socket.as_ref()?.path.clone();
         // The card has its address in its EEPROM.
         let interface = Interface::new(Attachment::VfioUser { socket, driver: nic.into() });
@@ -100,7 +100,7 @@ const DOORBELLS: &[(&str, Option<bool>)] =
     &[("auto", None), ("mapped", Some(true)), ("trapped", Some(false))];
 
 /// Reads the techniques of a card.
-fn techniques(section: &mut Section<'_>, model: Model) -> Techniques {
+fn techniques(section: &mut Section<'_>, model: &Model) -> Techniques {
     let usual = Techniques::default();
     let Some(mut table) = section.table("techniques", "{ moderate = \"50us\" }") else { return usual };
     let read = Techniques {
@@ -116,9 +116,9 @@ fn techniques(section: &mut Section<'_>, model: Model) -> Techniques {
     };
     let needs_map =
         [(read.mapped == Some(true), "doorbells"), (read.in_place, "in-place"), (read.csb, "csb")];
-    for (_, key) in needs_map.iter().filter(|(is_set, _)| *is_set && !model.may_map()) {
+    for (_, key) in needs_map.iter().filter(|(is_set, _)| *is_set && !model.may_map) {
         let what =
-            format!("`{key}` is for models of the e1000 family; {} has no registers for it", model.name());
+            format!("`{key}` is for models of the e1000 family; {} has no registers for it", model.name);
         table.error(key, what, "leave it out");
     }
     table.finish(|_| None);

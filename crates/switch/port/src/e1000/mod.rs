@@ -15,59 +15,56 @@ mod tx;
 
 pub use peer::KIND;
 
+use crate::peer::{Context, Opened};
 use ringway_nic::pci::{Capability, Identity};
-use ringway_nic::{self as nic, Doorbells, i82540em, i82574l, rtl8139};
+use ringway_nic::{self as nic, Doorbells};
 use ringway_spec::MacAddress;
 use serde::{Deserialize, Serialize};
 
 /// The connection to a card's client.
 type Backend<N> = crate::pci_session::Backend<device::CardDevice<N>>;
 
-/// A model, by its family.
-#[derive(Clone, Copy, Debug)]
-pub enum Model {
-    /// A model of Intel's.
-    E1000(&'static nic::e1000::Model),
-    /// A model of Realtek's.
-    Rtl8139(&'static rtl8139::Model),
+/// A model of a card.
+#[derive(Debug)]
+pub struct Model {
+    /// Its name in the fabric file.
+    pub name: &'static str,
+    /// Its driver in Linux.
+    pub driver: &'static str,
+    identity: &'static Identity,
+    /// Whether it has registers that a client may map, and the shared block.
+    pub may_map: bool,
+    open: fn(Settings, Context<'_>) -> Opened,
+}
+
+/// The row of a model: the module in the crate `ringway-nic` that describes it, that of its family, and whether it has
+/// registers that a client may map.
+macro_rules! model {
+    ($module:ident, $family:ident, $may_map:literal) => {
+        Model {
+            name: nic::$module::MODEL.name,
+            driver: nic::$module::MODEL.driver,
+            identity: &nic::$module::MODEL.identity,
+            may_map: $may_map,
+            open: |settings, context| {
+                peer::open_as::<nic::$family::Nic>(&nic::$module::MODEL, settings, context)
+            },
+        }
+    };
 }
 
 /// The models that a port can have.
-pub const MODELS: &[Model] =
-    &[Model::E1000(&i82540em::MODEL), Model::E1000(&i82574l::MODEL), Model::Rtl8139(&rtl8139::MODEL)];
+pub static MODELS: [Model; 4] = [
+    model!(i82540em, e1000, true),
+    model!(i82574l, e1000, true),
+    model!(rtl8139, rtl8139, false),
+    model!(pcnet, pcnet, false),
+];
 
 impl Model {
     /// The model of this name.
-    pub fn of(name: &str) -> Option<Model> {
-        MODELS.iter().copied().find(|model| model.name() == name)
-    }
-
-    /// Its name in the fabric file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Model::E1000(model) => model.name,
-            Model::Rtl8139(model) => model.name,
-        }
-    }
-
-    /// Its driver in Linux.
-    pub fn driver(self) -> &'static str {
-        match self {
-            Model::E1000(model) => model.driver,
-            Model::Rtl8139(model) => model.driver,
-        }
-    }
-
-    fn identity(self) -> &'static Identity {
-        match self {
-            Model::E1000(model) => &model.identity,
-            Model::Rtl8139(model) => &model.identity,
-        }
-    }
-
-    /// Whether it has registers that a client may map, and the shared block.
-    pub fn may_map(self) -> bool {
-        matches!(self, Model::E1000(_))
+    pub fn of(name: &str) -> Option<&'static Model> {
+        MODELS.iter().find(|model| model.name == name)
     }
 }
 
@@ -139,8 +136,8 @@ impl Techniques {
     /// Whether a client needs a file of [`PAGES`]. `exits`: its accesses to registers are exits from KVM, which cost
     /// far more than a translator's.
     pub fn maps(&self, model: &str, exits: impl FnOnce() -> bool) -> bool {
-        let Some(model) = Model::of(model).filter(|model| model.may_map()) else { return false };
-        let suits = || uses_messages(model.identity()) && exits();
+        let Some(model) = Model::of(model).filter(|model| model.may_map) else { return false };
+        let suits = || uses_messages(model.identity) && exits();
         self.in_place || self.mapped.unwrap_or_else(suits)
     }
 }

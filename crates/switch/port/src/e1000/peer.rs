@@ -6,7 +6,7 @@ use crate::pci_session::{PciDevice, budget};
 use crate::peer::{Context, Gone, Opened, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Exits, Silent};
 use ringway_frame::CountersRef;
-use ringway_nic::{self as nic, Chip};
+use ringway_nic::Chip;
 use ringway_spec::Port;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -17,13 +17,11 @@ pub const KIND: PortKind = PortKind { name: "e1000", open };
 fn open(context: Context<'_>) -> Opened {
     let settings: Settings = context.port.kind.settings()?;
     let model = Model::of(&settings.model);
-    match model.ok_or_else(|| PeerError::kind(format!("there is no model `{}`", settings.model)))? {
-        Model::E1000(model) => open_as::<nic::e1000::Nic>(model, settings, context),
-        Model::Rtl8139(model) => open_as::<nic::rtl8139::Nic>(model, settings, context),
-    }
+    let model = model.ok_or_else(|| PeerError::kind(format!("there is no model `{}`", settings.model)))?;
+    (model.open)(settings, context)
 }
 
-fn open_as<N: Chip>(model: N::Model, settings: Settings, context: Context<'_>) -> Opened {
+pub(super) fn open_as<N: Chip>(model: N::Model, settings: Settings, context: Context<'_>) -> Opened {
     let Settings { mac, mtu, memory, carrier, techniques, .. } = settings;
     let mac = mac.ok_or_else(|| PeerError::kind("the card has no address"))?;
     let counters = context.counters.first().cloned().unwrap_or_else(CountersRef::private);
