@@ -36,14 +36,18 @@ pub enum DataError {
 /// keeps the records are gone. Its kinds of port are [`ringway_port::KINDS`] and `more`.
 pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> {
     let stream = MessageStream::new(socket);
-    let (call, descriptors) = stream.receive::<Call>()?;
-    let Request::Start { workers, counters } = call.request else { return Err(DataError::NotStarted) };
-    let [page, keeper] = descriptors.try_into().map_err(|_| DataError::NotStarted)?;
-    let page = Arc::new(SharedPage::map(page, counters as usize)?);
     let seed = ringway_host::random()?;
     ringway_host::catch_sigbus()?;
     // Confines the process before the first thread is created, so that every thread is confined.
     ringway_host::confine_data()?;
+    // It may be long until another process in place of which this one waits ends.
+    let (call, descriptors) = match stream.receive::<Call>() {
+        Err(StreamError::Closed) => return Ok(()),
+        received => received?,
+    };
+    let Request::Start { workers, counters } = call.request else { return Err(DataError::NotStarted) };
+    let [page, keeper] = descriptors.try_into().map_err(|_| DataError::NotStarted)?;
+    let page = Arc::new(SharedPage::map(page, counters as usize)?);
     let control = Arc::new(ControlStream::new(stream, keeper));
     let mut fabric = Fabric::start(&workers, page, seed, more)?;
     fabric.keep_in(control.clone());

@@ -1,23 +1,24 @@
 //! The `data` process, from the side of `control`: starting it, sending it requests, noticing its end.
 
 mod page;
+mod standby;
 
 pub use page::{Page, PageError};
+pub use standby::Standby;
 
 use crate::engine::{Inbox, Message, Undelivered};
 use crate::keeper::{Keeper, Outliving};
 use ringway_fabric::proto::{Call, DataMessage, Reply, Request};
 use ringway_fabric::{MessageStream, StreamError};
 use ringway_host::{send_with, wait_readable};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
+use standby::Parts;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -111,32 +112,24 @@ struct Ended {
 }
 
 impl Data {
-    /// Starts `data` number `generation`: this program with `arguments`, and the stream as standard input. Its
-    /// events and its end are sent to `inbox`.
+    /// Starts `data` number `generation`, or takes the one that waits. Its events and its end are sent to `inbox`.
     pub fn spawn(
         generation: u64,
-        arguments: &[OsString],
+        (standby, arguments): (Option<Standby>, &[OsString]),
         inbox: Inbox,
         keeper: &Keeper,
     ) -> Result<Spawned, DataError> {
-        let records = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let (kept_records, records) = records.map_err(io::Error::from).map_err(DataError::Start)?;
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
-        let mut command = Command::new("/proc/self/exe");
-        // Signals from the terminal must reach `control` only, which ends `data` in the right order.
-        command
-            .arg0("ringway")
-            .args(arguments)
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .process_group(0);
-        let child = command.spawn().map_err(DataError::Start)?;
-        drop(command);
+        let gone = || DataError::Start(io::ErrorKind::BrokenPipe.into());
+        let parts = match standby.and_then(Standby::take) {
+            Some(parts) => parts,
+            None => Standby::start(arguments)?.take().ok_or_else(gone)?,
+        };
+        let Parts { child, stream, records: [records, kept_records] } = parts;
         let pid = child.id();
         let process = Outliving::started(Pid::from_child(&child), keeper).map_err(DataError::Start)?;
         let kept = KeptData { pid, generation, controls: 1 };
         let new = Unregistered { kept, process: process.clone(), records: kept_records };
-        let data = Data::with(&new.kept, ours.into(), process, inbox)?;
+        let data = Data::with(&new.kept, stream.into(), process, inbox)?;
         Ok((data, records, new))
     }
 

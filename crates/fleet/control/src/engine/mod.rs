@@ -31,7 +31,7 @@ pub use trace::{NextHop, Step, TracedStep};
 
 use crate::change::{self, Change};
 use crate::control::Program;
-use crate::data::{Data, DataError, Page, PageError, Spawned};
+use crate::data::{Data, DataError, Page, PageError, Spawned, Standby};
 use crate::events::EventKind;
 use crate::file::{Added, Fabric, Host};
 use crate::functions::{FunctionError, FunctionEvent, Functions, Phase};
@@ -74,6 +74,8 @@ pub enum Message {
     },
     /// The delay before a restart of `data` has expired.
     StartData,
+    /// A `data` process is to wait for the end of the running one.
+    PrepareData,
     /// An event from a port's opener.
     Peer(PeerEvent),
     /// The delay after a peer that used too much time has expired: the port's next peer is admitted.
@@ -165,6 +167,8 @@ pub enum EngineError {
 const RESTART_DELAYS: [u64; 5] = [0, 100, 500, 2_000, 10_000];
 /// If `data` ran for this long, the next restart is immediate again.
 const STABLE_RUN: Duration = Duration::from_secs(1);
+/// When the next `data` process is started after the one before: its start must not delay the ports of that.
+const PREPARE_AFTER: Duration = Duration::from_secs(1);
 
 /// What an engine is made of.
 pub struct EngineParts {
@@ -198,6 +202,8 @@ pub struct Engine {
     running_ports: BTreeMap<String, RunningPort>,
     page: Page,
     data: Option<Data>,
+    /// The next one.
+    standby: Option<Standby>,
     program: Program,
     started: Instant,
     data_started: Instant,
@@ -285,6 +291,7 @@ impl Engine {
             running_ports: BTreeMap::new(),
             page,
             data: None,
+            standby: None,
             program,
             started: Instant::now(),
             data_started: Instant::now(),
@@ -319,6 +326,7 @@ impl Engine {
         let mut shutdown_answer = None;
         self.messages = Some(messages);
         self.keep_fabric();
+        self.prepare_data();
         while let Some(message) = self.next().await {
             match message {
                 Message::EngineRequest(EngineRequest::Shutdown(answer)) => {
@@ -351,6 +359,7 @@ impl Engine {
             Message::FromData(event) => self.handle_event(event).await,
             Message::DataEnded { generation, status } => self.data_ended(generation, status),
             Message::StartData => self.restart_data().await,
+            Message::PrepareData => self.prepare_data(),
             Message::Peer(event) => self.peer(event).await,
             Message::PeerAdmission { port, epoch } => self.admit_next_peer(&port, epoch),
             Message::Attached { port, epoch, serial, attached } => {
@@ -626,9 +635,18 @@ impl Engine {
         Ok(())
     }
 
-    fn spawn_data(&self, generation: u64) -> Result<Spawned, EngineError> {
-        let spawned = Data::spawn(generation, &self.program.data, self.inbox.clone(), &self.keeper);
+    fn spawn_data(&mut self, generation: u64) -> Result<Spawned, EngineError> {
+        let program = (self.standby.take(), &*self.program.data);
+        let spawned = Data::spawn(generation, program, self.inbox.clone(), &self.keeper);
         spawned.map_err(|error| EngineError::Data("the data process".into(), error))
+    }
+
+    /// Starts the next `data` process, which waits.
+    fn prepare_data(&mut self) {
+        if self.standby.is_none() && self.data.is_some() {
+            let standby = Standby::start(&self.program.data);
+            self.standby = standby.inspect_err(|error| tracing::warn!(%error, "no data process waits")).ok();
+        }
     }
 
     /// Gives a new `data` process its first request.
@@ -639,6 +657,7 @@ impl Engine {
         let start = Request::Start { workers, counters: self.page.entries() };
         data.call(start, vec![self.page.share()?, records]).map_err(failed)?.await.map_err(failed)?;
         tracing::info!(pid = data.pid, "the data process is up");
+        later(&self.inbox, PREPARE_AFTER, Message::PrepareData);
         Ok(data)
     }
 
