@@ -168,6 +168,19 @@ Examples:
   ringway events --follow
   ringway events --follow --json   a line each, for programs")]
     Events(EventOptions),
+    /// Show who asked for changes of a fabric, and what came of it.
+    #[command(after_help = "\
+Each request to the API that is not a query is logged, those of other commands too. The log is a file,
+`audit.log` in the run directory, or the one that `audit` in [fabric] names.
+
+Examples:
+  ringway audit
+  ringway audit --count 1000 --json")]
+    Audit {
+        /// The newest so many at most.
+        #[arg(long, default_value_t = 50, value_parser = whole::<usize>)]
+        count: usize,
+    },
     /// Print the log of a fabric that writes it to a file, as one brought up by `up --detach` does.
     #[command(after_help = "\
 `ringway guest logs`, `ringway host logs` and `ringway function logs` print those of a part of it.

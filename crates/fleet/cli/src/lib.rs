@@ -14,6 +14,7 @@ macro_rules! println {
 
 mod advice;
 mod arguments;
+mod audit;
 mod capture;
 mod chain;
 mod check;
@@ -172,6 +173,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
         Command::Chain { command } => chain::chain(&target, json, command),
         Command::Worker { command } => worker::worker(&target, json, command),
         Command::Snapshot { command } => snapshot::snapshot(&target, json, command),
+        Command::Audit { count } => audit::audit(&target, json, count),
         Command::Events(options) => events::events(&target, json, &options),
         Command::Logs(logs) => logs::fabric(&target, json, &logs),
         Command::Link { command } => link::link(&target, json, command),

@@ -219,6 +219,12 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
+/// A time in nanoseconds since 1970 as RFC 3339 writes it, in seconds.
+pub fn date(time: u64) -> String {
+    let time = jiff::Timestamp::from_nanosecond(time.into()).unwrap_or_default();
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// A cell without colour.
 pub fn cell(text: impl ToString) -> (String, Style) {
     (printable(&text.to_string()).into_owned(), PLAIN)

@@ -141,3 +141,37 @@ fn many_watchers_are_refused_and_slow_ones_disconnected_with_a_word() {
     assert!(lab.log().contains("a client that follows events is too slow"), "{}", lab.log());
     lab.ok(&["down"]);
 }
+
+#[test]
+fn who_asked_for_changes_and_what_came_of_it_is_logged_for_good() {
+    let file = "[fabric]\nname = \"lab\"\naudit = \"lab.audit\"\n".to_owned() + &switched(&["left"]);
+    let lab = up("audit", &file);
+    lab.ok(&["port", "set", "left", "tag=7"]);
+    lab.fails(&["port", "remove", "right"]);
+    lab.ok(&["ps"]);
+    let before = lab.json(&["ps"])["fabric"]["pid"].as_u64().unwrap();
+    api::kill(before);
+    until("another control process goes on", || {
+        let now = serde_json::from_slice::<Value>(&lab.run(&["ps", "--json"]).stdout);
+        now.is_ok_and(|now| now["fabric"]["pid"] != before)
+    });
+    lab.ok(&["port", "set", "left", "tag="]);
+    let entries = lab.json(&["audit"]);
+    let entries = entries.as_array().unwrap();
+    let told: Vec<_> = entries.iter().map(|entry| (&entry["request"], &entry["status"])).collect();
+    let expected = [
+        (&json!("PATCH /v1/ports/left"), &json!(200)),
+        (&json!("DELETE /v1/ports/right"), &json!(404)),
+        (&json!("PATCH /v1/ports/left"), &json!(200)),
+    ];
+    assert_eq!(told, expected, "{entries:?}");
+    assert!(entries[0]["body"].as_str().unwrap().contains("\"tag\":7"), "{}", entries[0]);
+    assert!(entries[1]["error"].as_str().unwrap().contains("right"), "{}", entries[1]);
+    let user = rustix::process::geteuid().as_raw();
+    assert!(entries.iter().all(|entry| entry["user"] == user && entry["program"] == "ringway"));
+    let shown = lab.ok(&["audit", "--count", "1"]);
+    assert!(shown.contains("PATCH /v1/ports/left") && shown.contains("ringway["), "{shown}");
+    lab.ok(&["down"]);
+    let log = std::fs::read_to_string(lab.folder.join("lab.audit")).unwrap();
+    assert_eq!(log.lines().count(), 4, "the end of the fabric is the last one: {log}");
+}

@@ -124,6 +124,8 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
         Some("its huge pages")
     } else if from.metrics != to.metrics {
         Some("the address of its metrics")
+    } else if from.audit != to.audit {
+        Some("the file of its audit log")
     } else {
         None
     }

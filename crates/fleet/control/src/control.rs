@@ -1,6 +1,7 @@
 //! The `control` process: brings a fabric up, serves it, and takes it down.
 
 use crate::api;
+use crate::audit;
 use crate::captures;
 use crate::engine::{Engine, EngineError, EngineParts, Inbox, Message, Messages, descriptor, inbox};
 use crate::file::{Complaint, Fabric, Host};
@@ -143,6 +144,7 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     // Before anything is started.
     guests::check(fabric.guests.iter(), &fabric, options.host.kinds).await.map_err(EngineError::from)?;
     let file_of_places = run.path().join("placement.redb");
+    let audit = fabric.audit.clone().unwrap_or_else(|| run.path().join(audit::FILE));
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let access = Access { mode: Some(0o600), ..Access::default() };
     let listener = Listener::bind(&path, access)?;
@@ -172,7 +174,7 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     }
     let tcp = (extender, for_metrics);
     let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: for_upgrades, tcp };
-    attend(engine, messages, sockets, (inbox, place), ready).await
+    attend((engine, messages), sockets, (inbox, place), audit, ready).await
 }
 
 /// Names of what the keeper holds.
@@ -226,6 +228,7 @@ async fn serve_again(
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
     let (fabric, file_of_places) = (options.fabric, run.path().join("placement.redb"));
+    let audit = fabric.audit.clone().unwrap_or_else(|| run.path().join(audit::FILE));
     let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program, keeper) = (options.host, options.program, options.keeper);
@@ -253,15 +256,15 @@ async fn serve_again(
             keeper.serving(notes);
         }
     };
-    attend(engine, messages, sockets, (inbox, place), ready).await
+    attend((engine, messages), sockets, (inbox, place), audit, ready).await
 }
 
 /// Serves the API of a fabric that is up, until it is shut down.
 async fn attend(
-    engine: Engine,
-    messages: Messages,
+    (engine, messages): (Engine, Messages),
     Sockets { path, api: listener, captures: for_captures, upgrades, tcp: (extender, for_metrics) }: Sockets,
     (inbox, place): (Inbox, place::Placer),
+    file: PathBuf,
     ready: impl FnOnce(),
 ) -> Result<(), ControlError> {
     // Accepts clients only now, so that none sees a fabric that is only partly up.
@@ -271,6 +274,7 @@ async fn attend(
     let captures = tokio::spawn(captures::serve(for_captures, inbox.clone()));
     let upgrades = upgrades.map(|listener| tokio::spawn(upgrade::serve(listener, inbox.clone())));
     let router = api::router(inbox.clone()).merge(place::router(place.clone()));
+    let router = audit::audited(router, audit::AuditLog::at(file)?);
     // The addresses are logged before `ready` is called.
     extender.iter().for_each(send_address);
     // The threads end with this process.

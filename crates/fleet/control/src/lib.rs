@@ -6,6 +6,7 @@
 //! `engine/mod.rs`.
 
 pub mod api;
+mod audit;
 pub mod captures;
 mod change;
 mod control;

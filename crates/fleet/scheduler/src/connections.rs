@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use ringway_host::Peer;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -187,13 +188,24 @@ pub async fn serve<L: Listener<Io: AsFd>>(
             () = &mut closing => break,
             accepted = async { room.make_room().await; listener.accept().await } => accepted,
         };
-        let connection = Connection::new(from(&address), &room.changed);
+        let from = from(&address);
+        let peer = if from.is_none() { ringway_host::peer(&stream).ok() } else { None };
+        let connection = Connection::new(from, peer, &room.changed);
         let served = serve_client(stream, service.clone(), connection.clone(), closed.clone());
         let task = room.tasks.spawn(served);
         room.connections.push((connection, task));
     }
     drop(close);
     while room.tasks.join_next().await.is_some() {}
+}
+
+/// Who sent a request, an extension of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Client {
+    /// Its host, if it is connected by TCP.
+    pub address: Option<IpAddr>,
+    /// Its process when it connected, if it is connected by a UNIX socket.
+    pub peer: Option<Peer>,
 }
 
 /// State of a connection.
@@ -211,6 +223,7 @@ enum Stage {
 
 struct Connection {
     from: Option<IpAddr>,
+    peer: Option<Peer>,
     stage: Mutex<(Stage, Instant)>,
     changed: Arc<Notify>,
     /// Ends the connection: its client does not read an answer that is sent as it comes.
@@ -218,9 +231,9 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(from: Option<IpAddr>, changed: &Arc<Notify>) -> Arc<Connection> {
+    fn new(from: Option<IpAddr>, peer: Option<Peer>, changed: &Arc<Notify>) -> Arc<Connection> {
         let stage = Mutex::new((Stage::New, Instant::now()));
-        Arc::new(Connection { from, stage, changed: changed.clone(), cut: Cut::default() })
+        Arc::new(Connection { from, peer, stage, changed: changed.clone(), cut: Cut::default() })
     }
 
     fn stage(&self) -> MutexGuard<'_, (Stage, Instant)> {
@@ -335,6 +348,7 @@ async fn answer(
     let length = promised(&request);
     let (mut head, body) = request.into_parts();
     head.extensions.insert(connection.cut.clone());
+    head.extensions.insert(Client { address: connection.from, peer: connection.peer });
     let body = match service.receive(body, length.as_ref()).await {
         Ok(body) => body,
         Err(refused) => {
@@ -370,7 +384,7 @@ mod tests {
             (two, Stage::New, 3),
         ];
         let mut all = Vec::from(connections.map(|(from, stage, since)| {
-            let connection = Connection::new(from, &changed);
+            let connection = Connection::new(from, None, &changed);
             *connection.stage() = (stage, begin + Duration::from_secs(since));
             connection
         }));

@@ -1,5 +1,6 @@
 //! The control API: HTTP and JSON on a UNIX socket, described at `/openapi.json`.
 
+mod audit;
 mod events;
 mod migration;
 mod objects;
@@ -11,6 +12,7 @@ mod usage;
 mod view;
 
 pub use crate::migration::{ArrivalView, GuestArrival, MigrationView, MovingPort, NewMigration};
+pub use audit::AuditView;
 pub use events::EventView;
 pub use objects::{NewPort, NewSwitch, PortChange};
 pub use profile::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};

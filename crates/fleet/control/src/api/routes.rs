@@ -90,6 +90,7 @@ struct Description;
 /// The API's description.
 pub fn description() -> utoipa::openapi::OpenApi {
     let mut all = Description::openapi();
+    all.merge(crate::audit::description());
     all.merge(super::events::description());
     all.merge(crate::metrics::description());
     all.merge(super::objects::description());

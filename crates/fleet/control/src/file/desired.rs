@@ -41,6 +41,9 @@ pub struct Fabric {
     /// TCP address of its metrics, if they are served there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
+    /// File of its audit log, if that is not in the run directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit: Option<PathBuf>,
     /// Its placement tables, which only the file has.
     #[serde(skip)]
     pub placement: Placement,
@@ -57,6 +60,9 @@ impl Fabric {
     pub fn resolve(mut self, run: &Path, folder: &Path) -> Fabric {
         for port in &mut self.ports {
             Fabric::resolve_port(port, run);
+        }
+        if let Some(audit) = &mut self.audit {
+            *audit = folder.join(&audit);
         }
         for guest in &mut self.guests {
             let Guest { program, kernel, modules, initrd, init, .. } = guest;

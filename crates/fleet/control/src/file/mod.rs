@@ -44,6 +44,7 @@ use crate::kinds::PortControl;
 use crate::lookups;
 use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Found, Options};
+use ringway_spec::file::units::Wrong;
 use ringway_spec::file::{Diagnostics, Problems, Section, either, nearest, parse};
 use ringway_spec::{Function, HugePages, Poll, Switch, Worker, addresses, names};
 use std::collections::BTreeMap;
@@ -299,6 +300,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         programs: Vec::new(),
         chains: Vec::new(),
         metrics: metrics(top, diagnostics),
+        audit: None,
         placement: Placement::default(),
         workers: Vec::new(),
         warnings: Vec::new(),
@@ -313,6 +315,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         fabric.name = name;
     }
     fabric.run = section.parsed("run", "/run/ringway/demo", names::run_directory);
+    fabric.audit = section.parsed("audit", "/var/log/ringway/demo.audit", audit_log);
     let pages = [
         ("auto", HugePages::Auto),
         ("2MB", HugePages::Mb2),
@@ -324,6 +327,16 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
     fabric.start_limit = limit.map_or(START_LIMIT, Duration::from_nanos);
     section.finish(|_| None);
     fabric
+}
+
+/// The file of an audit log.
+fn audit_log(text: &str) -> Result<PathBuf, Wrong> {
+    let path = Path::new(text);
+    // A path that ends in `/` has the name of a folder, which can't be written.
+    if path.file_name().is_none() || text.ends_with('/') || text.contains('\0') {
+        return Err((format!("{} can't be a file", names::shown(text)), "name a file to write".into()));
+    }
+    Ok(path.into())
 }
 
 /// The address of `[metrics]`.
