@@ -56,9 +56,9 @@ macro_rules! each_target {
         $macro! {
             capture_filter click_language control_socket fabric_file headers iotlb ip_filter
             moved_connection nic_pcnet nic_registers nic_rtl8139 offload pcap pcap_replay pcapng
-            place_expression place_inventory place_policy place_trace pppoe_server ring ring_device stack_frames
-            stock_machine summary_dump tcp_segments trace_frame vfio_user_session vhost_user virtq vm_channel
-            vm_image wire_datagrams
+            place_expression place_inventory place_policy place_trace pppoe_server ring ring_device
+            stack_frames stock_machine summary_dump tcp_segments trace_frame vfio_user_session vhost_user
+            virtq vm_channel vm_image wire_datagrams
         }
     };
 }

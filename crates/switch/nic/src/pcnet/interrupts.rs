@@ -1,5 +1,5 @@
-//! Interrupt causes of CSR0, their masks in CSR3, and whether interrupts are enabled. Workers and the session set causes
-//! at the same time; each step is one atomic operation.
+//! Interrupt causes of CSR0, their masks in CSR3, and whether interrupts are enabled. Workers and the session set
+//! causes at the same time; each step is one atomic operation.
 
 use crate::device::Raise;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
