@@ -11,8 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Events that are kept. Attack: endless events. Those of a port's peers are limited in rate as its log lines are.
 const HISTORY: usize = 1024;
-/// Events of ports' peers among them, if there are others. Attack: a guest that attaches and detaches without end, whose
-/// events would replace those of others.
+/// Events of ports' peers among them, if there are others. Attack: a guest that attaches and detaches without end,
+/// whose events would replace those of others.
 const OF_PEERS: usize = HISTORY / 2;
 /// Longest text of an event in bytes. Attack: a guest whose reason fills the history.
 const TEXT: usize = 2048;
