@@ -25,6 +25,7 @@ mod function_worker;
 mod guest_migration;
 mod guests;
 mod hosts;
+mod kept_tables;
 mod lab;
 mod link;
 mod metrics;
