@@ -51,6 +51,7 @@ mod ring_busy;
 mod save;
 mod side_by_side;
 mod slow_peer;
+mod soak;
 mod sockets;
 mod stack;
 mod stock_monitors;
