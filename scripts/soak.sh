@@ -2,7 +2,7 @@
 # The long tests: those of `make test` with many more rounds, ring code under Miri, mutation tests, checks of
 # dependencies, and the oldest Rust. A step runs even if an earlier one failed; the last line counts tests.
 # RINGWAY_ROUNDS, PROPTEST_CASES, RINGWAY_FUZZ_CASES and RINGWAY_STEPS (of random front-ends and drivers, ten million by
-# default, about half an hour) limit it.
+# default, about half an hour) limit it; RINGWAY_SOAK is for how many seconds faults come at random, for each seed.
 set -uo pipefail
 [ -z "${KUBERNETES:-}" ] || { KUBERNETES=$(realpath -- "$KUBERNETES"); export KUBERNETES; }
 cd "$(dirname "$0")/.."
@@ -24,6 +24,11 @@ if [ -n "${KUBERNETES:-}" ]; then
 else
   echo "== Kubernetes: left out; KUBERNETES=FOLDER names the folder of kube-apiserver and kube-scheduler"
 fi
+# Faults at random; SECONDS for each of the seeds.
+for seed in 1 2 3; do
+  step "faults and changes, seed $seed" env "RINGWAY_SOAK=${RINGWAY_SOAK:-1200}" "RINGWAY_SEED=$seed" \
+    cargo test --release -p ringway-cli --test integration frames_are_conserved -- --nocapture
+done
 step "Miri" ./scripts/miri.sh
 step "models of loom" env LOOM_MAX_PREEMPTIONS=4 ./scripts/loom.sh
 step "mutation tests" ./scripts/mutants.sh

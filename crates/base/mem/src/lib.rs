@@ -27,5 +27,5 @@ pub use dirty::{DirtyLog, Extent, Extents, LOG_PAGE, Logged, Trail};
 pub use memory::{Hint, Memory, MemoryError, OwnedSpan, REGIONS, Region};
 pub use span::{Span, SpanMut, copy, count_at_most, prefetch_value};
 pub use translate::{Direct, Fault, KEPT, Translate};
-pub use turn::{Published, READERS, Reader, Readers, Retired, Snapshot, Turn, TurnMark};
+pub use turn::{Pinned, Published, READERS, Reader, Readers, Retired, Snapshot, Turn, TurnMark};
 pub use words::{Pairs, Words};

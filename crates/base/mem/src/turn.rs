@@ -180,6 +180,17 @@ impl<T: Send + Sync> Published<T> {
         unsafe { &*self.pointer.load(Ordering::Acquire) }
     }
 
+    /// The value that the turn read first through `pinned`, even if another one was published since.
+    #[inline]
+    pub fn read_pinned<'t>(&self, turn: &'t Turn<'_>, pinned: &mut Pinned<T>) -> &'t T {
+        if pinned.turn != turn.number {
+            *pinned = Pinned { value: self.read(turn), turn: turn.number };
+        }
+        // SAFETY: `read` returned this reference in the same turn, since no two turns have the same number, and it is
+        // valid until the turn ends.
+        unsafe { &*pinned.value }
+    }
+
     /// Records the thread as a reader. A thread that replaces the value later waits for this one; if it
     /// replaced the value already, this one reads the new value.
     #[cold]
@@ -199,6 +210,24 @@ impl<T: Send + Sync> Published<T> {
         // SAFETY: `old` came from `Arc::into_raw` in `new` or `replace`, and the swap returns it only once.
         let old = core::mem::ManuallyDrop::new(unsafe { Arc::from_raw(old) });
         Retired { value: old, readers: self.readers() }
+    }
+}
+
+/// The value that a turn read first, for code whose steps in one turn belong together: what is published between two
+/// of them is read in the next turn.
+#[derive(Debug)]
+pub struct Pinned<T> {
+    value: *const T,
+    /// The turn; 0: none yet.
+    turn: u64,
+}
+
+// SAFETY: the pointer is dereferenced only by `read_pinned`, as a shared reference of a turn.
+unsafe impl<T: Sync> Send for Pinned<T> {}
+
+impl<T> Default for Pinned<T> {
+    fn default() -> Self {
+        Pinned { value: core::ptr::null(), turn: 0 }
     }
 }
 

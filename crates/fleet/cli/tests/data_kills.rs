@@ -75,7 +75,12 @@ fn describe(
 
 /// A guest that sends back what it gets, until told to stop; then it asks the back-end something on its only
 /// connection.
-fn reflect(socket: UnixStream, packed: bool, stop: &AtomicBool) {
+pub fn reflect(socket: UnixStream, packed: bool, stop: &AtomicBool) {
+    reflect_unless(socket, packed, stop, &AtomicBool::new(false));
+}
+
+/// As [`reflect`], of a guest that stands still while `stands`, as if its monitor was stopped.
+pub fn reflect_unless(socket: UnixStream, packed: bool, stop: &AtomicBool, stands: &AtomicBool) {
     let file = memfd("guest", SIZE as usize).unwrap();
     let memory = Memory::new(vec![map_region(&file, 0, SIZE, 0, USER).unwrap()]).unwrap();
     let (kicks, calls) = ([(); 2].map(|()| EventFd::new().unwrap()), EventFd::new().unwrap());
@@ -95,6 +100,10 @@ fn reflect(socket: UnixStream, packed: bool, stop: &AtomicBool) {
     let mut places: [HashMap<u16, u64>; 2] = Default::default();
     let mut free: [Vec<u64>; 2] = buffers.map(|at| (0..u64::from(RING)).map(|n| at + n * 2048).collect());
     while !stop.load(SeqCst) {
+        if stands.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        }
         calls.clear();
         while let Some((id, _)) = drivers[1].take_used().unwrap() {
             free[1].push(places[1].remove(&id).unwrap());

@@ -1,14 +1,27 @@
 //! Peers that fail: the other ports go on, and the peer once it works again.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::lab::frames::{Others, patched, switched};
+use crate::data_kills::reflect_unless;
+use crate::lab::frames::{Others, next, patched, program, send, switched};
 use crate::lab::{Lab, Running, until};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 const ADDRESS: &str = "198.51.100.1/24";
+
+/// Ends a guest when it is dropped: a test that fails would wait for it otherwise.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
 
 /// A counter of a port: of frames, or of all that were dropped on their way to it.
 fn counted(lab: &Lab, port: &str, counter: &str) -> u64 {
@@ -55,6 +68,51 @@ fn a_program_that_is_stopped_delays_no_other_and_goes_on_where_it_was() {
     let lost = counted(&lab, "b", "rx_drops");
     assert_eq!(received["frames"].as_u64().unwrap() + lost, sent, "{received}");
     assert_eq!(received["corrupted"], 0, "{received}");
+}
+
+/// The frames of the others pass through the same worker.
+#[test]
+fn a_front_end_that_is_stopped_delays_no_other_and_goes_on_where_it_was() {
+    let guest = "[port.near]\nkind = \"ring\"\nsocket = \"near.sock\"\n[port.vm]\nkind = \"vhost-user\"\n\
+                 socket = \"vm.sock\"\n[patch.vm]\nports = [\"near\", \"vm\"]\n";
+    for packed in [false, true] {
+        let lab = Lab::new("front-stopped", &(patched(&[["left", "right"]]) + guest));
+        lab.ok(&["up", "lab.toml", "--detach"]);
+        let others = Others::between(&lab, ["left", "right"], false);
+        let socket = UnixStream::connect(lab.socket("vm.sock")).unwrap();
+        let [stop, stands] = [(); 2].map(|()| AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let (stop, stands) = (&stop, &stands);
+            let _stop = Stop(stop);
+            scope.spawn(move || reflect_unless(socket, packed, stop, stands));
+            until("the guest is up", || lab.state("vm") == "up");
+            let (mut near, mut sent, mut back) = (program(&lab, "near"), 0, Vec::new());
+            let mut exchange = |frames: u32, back: &mut Vec<u32>| {
+                for _ in 0..frames {
+                    until("there is room", || send(&mut near, sent));
+                    sent += 1;
+                    back.extend(next(&mut near, Duration::from_micros(200)));
+                }
+                while let Some(number) = next(&mut near, Duration::from_millis(300)) {
+                    back.push(number);
+                }
+                sent
+            };
+            exchange(200, &mut back);
+            assert_eq!(back.len(), 200);
+            stands.store(true, SeqCst);
+            // More than its rings hold.
+            exchange(2000, &mut back);
+            others.pass(100);
+            assert!(counted(&lab, "vm", "rx_drops") > 0, "{}", lab.ok(&["stats", "vm"]));
+            stands.store(false, SeqCst);
+            let sent = exchange(200, &mut back);
+            assert!(back.windows(2).all(|pair| pair[0] < pair[1]), "packed {packed}: in order, each once");
+            let dropped = counted(&lab, "vm", "rx_drops") + counted(&lab, "near", "rx_drops");
+            assert_eq!(back.len() as u64 + dropped, u64::from(sent), "packed {packed}");
+            assert_eq!(back.last(), Some(&(sent - 1)));
+        });
+    }
 }
 
 #[test]

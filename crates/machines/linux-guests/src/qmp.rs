@@ -78,6 +78,10 @@ pub(crate) fn words(socket: &Path) -> [String; 4] {
 pub struct Monitor {
     stream: BufReader<UnixStream>,
     stopped: Option<u64>,
+    /// When the command was sent that was answered last, in nanoseconds of CLOCK_MONOTONIC. Events that are read since
+    /// then came later.
+    answered: u64,
+    asked: u64,
 }
 
 impl Guest {
@@ -101,14 +105,19 @@ impl Guest {
     }
 }
 
-/// The time of an event, which QMP gives since 1970, by CLOCK_MONOTONIC; now if it is not given.
-fn steady(timestamp: &Value) -> u64 {
+/// The time of an event, which QMP gives since 1970, by CLOCK_MONOTONIC, given both clocks' times now; now if it is not
+/// given. It is not before `earliest`: a clock that is set meanwhile moves the event no further.
+fn steady(timestamp: &Value, since_1970: u64, now: u64, earliest: u64) -> u64 {
     let part = |name: &str, nanoseconds: u64| Some(timestamp[name].as_u64()?.saturating_mul(nanoseconds));
     let at = part("seconds", 1_000_000_000)
         .and_then(|seconds| Some(seconds.saturating_add(part("microseconds", 1000)?)));
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let ago = since_1970.saturating_sub(at.unwrap_or(since_1970));
-    steady_now().saturating_sub(ago)
+    now.saturating_sub(ago).max(earliest.min(now))
+}
+
+/// Nanoseconds since 1970.
+fn since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC.
@@ -121,7 +130,7 @@ impl Monitor {
     fn new(stream: UnixStream) -> Result<Monitor, MonitorError> {
         stream.set_read_timeout(Some(ANSWER))?;
         stream.set_write_timeout(Some(ANSWER))?;
-        let mut monitor = Monitor { stream: BufReader::new(stream), stopped: None };
+        let mut monitor = Monitor { stream: BufReader::new(stream), stopped: None, answered: 0, asked: 0 };
         // The greeting.
         monitor.read()?;
         monitor.ask("qmp_capabilities", &json!({}))?;
@@ -143,6 +152,7 @@ impl Monitor {
     /// QEMU refuses it, or does not answer.
     pub fn ask(&mut self, command: &str, arguments: &Value) -> Result<Value, MonitorError> {
         let line = format!("{}\n", json!({ "execute": command, "arguments": arguments }));
+        self.asked = steady_now();
         self.stream.get_mut().write_all(line.as_bytes())?;
         self.answer(command)
     }
@@ -155,10 +165,11 @@ impl Monitor {
                 return Err(MonitorError::Refused { command: command.into(), reason });
             }
             if let Some(value) = answer.get_mut("return") {
+                self.answered = self.asked;
                 return Ok(value.take());
             }
             if answer["event"] == "STOP" {
-                self.stopped = Some(steady(&answer["timestamp"]));
+                self.stopped = Some(steady(&answer["timestamp"], since_1970(), steady_now(), self.answered));
             }
         }
         Err(MonitorError::Foreseen)
@@ -170,6 +181,7 @@ impl Monitor {
     /// As [`Monitor::ask`].
     pub fn give(&mut self, name: &str, descriptor: BorrowedFd<'_>) -> Result<(), MonitorError> {
         let line = format!("{}\n", json!({ "execute": "getfd", "arguments": { "fdname": name } }));
+        self.asked = steady_now();
         let sent = send_with(self.stream.get_ref(), line.as_bytes(), &[descriptor])?;
         let rest = line.as_bytes().get(sent..).unwrap_or_default();
         self.stream.get_mut().write_all(rest)?;
@@ -247,6 +259,20 @@ mod tests {
         let read = served.join().unwrap();
         assert!(read[4].contains("getfd") && read[4].contains("way"), "{read:?}");
         assert!(monitor.status().is_err(), "it is gone");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_moves_no_event_before_the_last_command_or_after_now() {
+        const SECOND: u64 = 1_000_000_000;
+        let event = json!({ "seconds": 1000, "microseconds": 500_000 });
+        let at = |since_1970| steady(&event, since_1970, 70 * SECOND, 69 * SECOND);
+        assert_eq!(at(1000 * SECOND + 700_000_000), 70 * SECOND - 200_000_000);
+        // It was set an hour forward, or back, since then.
+        assert_eq!(at(4600 * SECOND), 69 * SECOND);
+        assert_eq!(at(10), 70 * SECOND);
+        assert_eq!(steady(&Value::Null, 5, 70, 60), 70);
+        let huge = json!({ "seconds": u64::MAX, "microseconds": 0 });
+        assert_eq!(steady(&huge, 5, 70, 60), 70);
     }
 
     #[test]

@@ -247,6 +247,7 @@ impl Data {
             }
             if last_check.is_over(self.clock.now(), &ready, pause.is_some()) || ready[1] {
                 let (events, jobs) = locked(&self.fabric).due();
+                self.keep_tables();
                 for (id, traced) in locked(&self.fabric).traced() {
                     self.reply(id, replied(traced.map(Reply::Traced)));
                 }
@@ -265,6 +266,13 @@ impl Data {
                 return Ok(());
             }
         }
+    }
+
+    /// Keeps what switches have learned since it was kept last.
+    fn keep_tables(&self) {
+        let changed = locked(&self.fabric).changed_tables();
+        let read = changed.keep(|| self.clock.now());
+        locked(&self.fabric).kept_tables(read);
     }
 
     /// Does a job, and those that arrived for the same port meanwhile.
@@ -408,6 +416,7 @@ impl Data {
         while !locked(&self.fabric).is_at_rest() && self.clock.now() < until {
             std::thread::sleep(REST_POLL);
         }
+        self.keep_tables();
     }
 
     /// Handles a request that doesn't block.
@@ -418,6 +427,7 @@ impl Data {
             Request::AddSwitch(switch) => fabric.add_switch(switch)?,
             Request::RemoveSwitch { name } => fabric.remove_switch(&name)?,
             Request::AddPort { port, counters } => fabric.add_port(port, counters)?,
+            Request::RestoreTable { switch, bytes } => fabric.restore_table(&switch, &bytes)?,
             Request::Restore { port, key, bytes } => {
                 fabric.restore(&port, PeerRecord { key, bytes, fds: descriptors })?;
             }

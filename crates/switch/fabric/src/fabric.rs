@@ -1,5 +1,6 @@
 //! A fabric in one process: its workers, and the changes that can be made while they run.
 
+mod addresses;
 mod arrivals;
 mod captures;
 mod functions;
@@ -19,13 +20,15 @@ use crate::function::Reports;
 use crate::instances::{InstanceSide, Instances};
 use crate::log_limit::LogLimit;
 use crate::policy::PortPolicy;
-use crate::proto::{Event, PortState, State, TableEntry, WorkerState};
+use crate::proto::{Event, PortState, State, WorkerState};
 use crate::session_limit::SessionLimit;
 use crate::topology::{Held, Port, RxSlot, Steer, Switch, Target, Topology};
 use crate::trace::Answers;
 use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
+use addresses::KeptTable;
+pub use addresses::slot;
 use arrivals::with_arrivals;
 use captures::Captures;
 use functions::FunctionRecord;
@@ -34,7 +37,7 @@ use ringway_frame::{CountersPage, CountersRef};
 use ringway_host::{Budget, Clock, DeferredReclaim, EventFd, HostError, ThreadFiles};
 use ringway_mem::Published;
 use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PeerRecord, PeerRecords, PortKind};
-use ringway_spec::{self as spec, MacAddress, To};
+use ringway_spec::{self as spec, To};
 use ringway_switch::{FlowHash, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -157,6 +160,7 @@ struct SwitchRecord {
     forward_reserved: bool,
     /// The switch as last published.
     made: Option<Arc<Switch>>,
+    kept: KeptTable,
 }
 
 /// A running fabric.
@@ -270,7 +274,8 @@ impl Fabric {
         let kind = kind.ok_or_else(|| FabricError::Unknown("lookup", lookup.name().into()))?;
         let lookup =
             (kind.open)(&lookup).map_err(|error| FabricError::Switch(name.clone(), error.to_string()))?;
-        self.switches.insert(name, SwitchRecord { lookup, forward_reserved, made: None });
+        self.switches
+            .insert(name, SwitchRecord { lookup, forward_reserved, made: None, kept: KeptTable::default() });
         Ok(())
     }
 
@@ -636,36 +641,6 @@ impl Fabric {
         let peer = record.peer.as_ref().ok_or(FabricError::Limit("the port is busy; ask again"))?;
         Ok(peer.exits())
     }
-
-    /// The number of addresses that each switch knows.
-    pub fn address_counts(&self) -> BTreeMap<String, u64> {
-        let now = self.clock.now();
-        let count = |record: &SwitchRecord| {
-            record.made.as_ref().map_or(0, |made| made.lookup.entries(now).len() as u64)
-        };
-        self.switches.iter().map(|(name, record)| (name.clone(), count(record))).collect()
-    }
-
-    /// Addresses that a switch knows.
-    pub fn table(&self, switch: &str) -> Result<Vec<TableEntry>, FabricError> {
-        let record = self.switches.get(switch);
-        let record = record.ok_or_else(|| FabricError::Unknown("switch", switch.into()))?;
-        let name = |id: PortId| {
-            let found = self.ports.iter().find(|(_, record)| record.id == id);
-            found.map_or_else(|| format!("port {id}"), |(name, _)| name.clone())
-        };
-        let lookup = record.made.as_ref().map(|made| made.lookup.clone());
-        let entries = lookup.map_or_else(Vec::new, |lookup| lookup.entries(self.clock.now()));
-        Ok(entries
-            .into_iter()
-            .map(|entry| TableEntry {
-                mac: MacAddress(entry.mac.bytes()),
-                vlan: entry.vlan,
-                port: name(entry.port),
-                age: entry.age,
-            })
-            .collect())
-    }
 }
 
 /// Starts a worker.
@@ -704,7 +679,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::worker::tests::wrong;
     use ringway_port::source;
-    use ringway_spec::{Kind, Poll, Port};
+    use ringway_spec::{Kind, MacAddress, Poll, Port};
     use ringway_switch::{fixed, learning};
 
     fn until(mut done: impl FnMut() -> bool) {

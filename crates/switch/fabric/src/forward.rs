@@ -89,8 +89,8 @@ impl Forwarder {
         let Forwarder { storage, verdicts, sorter, hash, due, combining, meter, own, policing, .. } = self;
         let mut copies = Copies { completer: &mut self.completer, retagged: &mut self.retagged };
         let port = topology.port(source.port);
-        if port.is_some_and(|port| is_closed(&port.budget)) {
-            return Served::Closed;
+        if let Some(unserved) = port.and_then(unserved) {
+            return unserved;
         }
         meter.at(Access::of(source.port));
         meter.stopwatch.enter(Stage::Take, 0);
@@ -314,6 +314,15 @@ pub enum Served {
     Waiting,
     /// The source's peer exceeded its budget and must be detached.
     Closed,
+}
+
+/// Why no frame is taken from a port now, if it is not served.
+#[inline]
+fn unserved(port: &Port) -> Option<Served> {
+    match is_closed(&port.budget) {
+        true => Some(Served::Closed),
+        false => port.rests().then_some(Served::Idle),
+    }
 }
 
 /// Finds the destination of each frame of a burst, and the switch on which it may be flooded.

@@ -69,6 +69,14 @@ pub enum Request {
         /// The message.
         bytes: Vec<u8>,
     },
+    /// A record of addresses that a former `data` process had learned at a port, of those that [`crate::table_slot`]
+    /// names.
+    RestoreTable {
+        /// The switch's name.
+        switch: String,
+        /// The record.
+        bytes: Vec<u8>,
+    },
     /// Detaches the peer, which is gone or must go.
     Detach {
         /// The port's name.

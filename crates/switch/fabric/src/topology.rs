@@ -57,6 +57,16 @@ pub struct Port {
     pub captures: Option<Arc<CapturePoint>>,
 }
 
+impl Port {
+    /// Whether no frame is taken from its peer. This process may end before its frames go on, and what it had taken
+    /// into memory of its own would be lost.
+    #[inline]
+    pub fn rests(&self) -> bool {
+        // Where the first frame is waited for, it is looked for.
+        self.held.as_ref().is_some_and(|held| held.alarm.is_none())
+    }
+}
+
 /// A port whose frames stay where they are for now.
 #[derive(Debug, Default)]
 pub struct Held {

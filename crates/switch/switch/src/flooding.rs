@@ -70,6 +70,14 @@ impl Lookup for Flooding {
         self.inner.forget(mac);
     }
 
+    fn changes(&self) -> u64 {
+        self.inner.changes()
+    }
+
+    fn restore(&self, mac: Mac, vlan: u16, port: PortId, now: u64) {
+        self.inner.restore(mac, vlan, port, now);
+    }
+
     fn entries(&self, now: u64) -> Vec<Entry> {
         self.inner.entries(now)
     }

@@ -189,6 +189,17 @@ impl Lookup for Learning {
         self.table.remove(mac);
     }
 
+    fn changes(&self) -> u64 {
+        self.table.changes()
+    }
+
+    fn restore(&self, mac: Mac, vlan: u16, port: PortId, now: u64) {
+        // As from a frame.
+        if !mac.is_group() && mac.0 != 0 {
+            self.table.learn(Station::new(mac, vlan), port, second(now));
+        }
+    }
+
     fn entries(&self, now: u64) -> Vec<Entry> {
         self.table.entries(second(now))
     }
@@ -253,6 +264,22 @@ mod tests {
         let known: Vec<_> =
             lookup.entries(0).iter().map(|entry| (entry.mac.bytes()[5], entry.vlan)).collect();
         assert_eq!(known, [(1, 10), (8, 10), (9, 10)]);
+    }
+
+    #[test]
+    fn what_another_process_has_learned_is_learned_as_from_frames() {
+        let lookup = learning(false);
+        let mac = |first: u8, last: u8| Mac::new([first, 0, 0, 0, 0, last]);
+        for (mac, vlan) in [(mac(2, 7), 0), (mac(2, 8), 10), (mac(3, 9), 0), (mac(0, 0), 0)] {
+            lookup.restore(mac, vlan, 4, 0);
+        }
+        let known: Vec<_> =
+            lookup.entries(0).iter().map(|entry| (entry.mac.bytes()[5], entry.vlan, entry.port)).collect();
+        assert_eq!((known, lookup.changes()), (vec![(7, 0, 4), (8, 10, 4)], 2));
+        for number in 0..1000u16 {
+            lookup.restore(Mac::new([2, 0, 0, 1, (number >> 8) as u8, number as u8]), 0, 5, 0);
+        }
+        assert!(lookup.entries(0).iter().filter(|entry| entry.port == 5).count() <= 64, "its quota");
     }
 
     #[test]

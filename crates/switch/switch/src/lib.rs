@@ -96,6 +96,14 @@ pub trait Lookup: Send + Sync {
     /// Removes an address that was learned, in every VLAN.
     fn forget(&self, _mac: Mac) {}
 
+    /// How often the addresses have changed that are learned from frames.
+    fn changes(&self) -> u64 {
+        0
+    }
+
+    /// Learns an address that another process had learned, if this lookup learns any.
+    fn restore(&self, _mac: Mac, _vlan: u16, _port: PortId, _now: u64) {}
+
     /// The known addresses.
     fn entries(&self, now: u64) -> Vec<Entry>;
 }

@@ -62,6 +62,8 @@ pub struct Table {
     refuses_moves: bool,
     /// Number of addresses of each port.
     counts: Box<[AtomicU32]>,
+    /// How often an address came, moved or was removed; apart from what is read for each frame.
+    changes: Box<AtomicU64>,
 }
 
 /// The second factor of the scrambling.
@@ -124,6 +126,7 @@ impl Table {
             refuses_moves: false,
             quota,
             counts: (0..ports.min(crate::PORTS)).map(|_| AtomicU32::new(0)).collect(),
+            changes: Box::default(),
         }
     }
 
@@ -272,6 +275,7 @@ impl Table {
             return false;
         }
         bucket.seen[way].store(second, Relaxed);
+        self.changes.fetch_add(1, Relaxed);
         if let Some(count) = self.count_of(port_of(new)) {
             count.fetch_add(1, Relaxed);
         }
@@ -321,6 +325,7 @@ impl Table {
                 let taken = found != 0 && port_of(found) == port;
                 let taken = taken && (with_static || seen.load(Relaxed) != STATIC);
                 if taken && slot.compare_exchange(found, 0, Relaxed, Relaxed).is_ok() {
+                    self.changes.fetch_add(1, Relaxed);
                     self.decrement(found);
                 }
             }
@@ -335,10 +340,16 @@ impl Table {
                 let is_its =
                     found != 0 && seen.load(Relaxed) != STATIC && self.station(index, found).mac() == mac;
                 if is_its && slot.compare_exchange(found, 0, Relaxed, Relaxed).is_ok() {
+                    self.changes.fetch_add(1, Relaxed);
                     self.decrement(found);
                 }
             }
         }
+    }
+
+    /// How often an address came, moved or was removed. Those that age do not count.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Relaxed)
     }
 
     /// Every live address, sorted.
@@ -504,6 +515,28 @@ mod tests {
         assert_eq!(table.entries(1_000_000), vec![entry]);
         table.remove_port(3, true);
         assert_eq!(table.entries(0), []);
+    }
+
+    #[test]
+    fn changes_are_counted_but_not_frames() {
+        let table = Table::new(64, 4, 300, 10, 7);
+        let mut before = table.changes();
+        let mut has_changed = || std::mem::replace(&mut before, table.changes()) != table.changes();
+        table.learn(station(1), 1, 0);
+        assert!(has_changed());
+        table.learn(station(1), 1, 9);
+        assert!(!has_changed());
+        table.learn(station(1), 2, 9);
+        assert!(has_changed());
+        table.remove_port(1, false);
+        table.remove(mac(2));
+        assert!(!has_changed(), "nothing was there");
+        table.remove(mac(1));
+        assert!(has_changed());
+        table.learn(station(1), 2, 9);
+        assert!(has_changed());
+        table.remove_port(2, false);
+        assert!(has_changed());
     }
 
     #[test]

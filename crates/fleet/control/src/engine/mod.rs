@@ -47,6 +47,7 @@ use idle::TrafficCount;
 use instances::MultipliedFunction;
 use opened::OpenPorts;
 use ringway_fabric::proto::{self, Event, Request};
+use ringway_fabric::table_slot;
 use ringway_scheduler::Placer;
 use ringway_spec::{Function, MacAddress};
 use running_port::RunningPort;
@@ -512,8 +513,10 @@ impl Engine {
             Change::RemovePort(name) => self.remove_port(name).await,
             Change::RemoveSwitch(name) => {
                 self.call(name, Request::RemoveSwitch { name: name.clone() }).await?;
+                self.keeper.close(&table_slot(name));
             }
             Change::AddSwitch(switch) => {
+                self.keeper.open(&table_slot(&switch.name), 0);
                 self.call(&switch.name, Request::AddSwitch(switch.clone())).await.map(drop)?;
             }
             Change::SetOpening(name, open) => self.set_opening(name, open.as_ref()).await?,

@@ -8,8 +8,8 @@ use crate::keeper::Keeper;
 use crate::kinds::{self, PortControl};
 use crate::open::{self, Adopted, OpenError, Opener, PeerEvent, What};
 use crate::pages;
-use ringway_fabric::LogLimit;
 use ringway_fabric::proto::{ArrivalStep, Event, PortState, Reply, Request};
+use ringway_fabric::{LogLimit, table_slot};
 use ringway_host::BackgroundClose;
 use ringway_spec::Port;
 use serde::{Deserialize, Serialize};
@@ -332,6 +332,7 @@ impl Engine {
         for ports in self.arriving_ports.values().cloned().collect::<Vec<_>>() {
             self.post(Request::Arrival { ports, step: ArrivalStep::Keep }, Vec::new(), drop);
         }
+        self.restore_tables();
         let free: Vec<String> = names.into_iter().filter(|name| !self.blocked_ports.contains(name)).collect();
         loop {
             let hold = Request::Hold { ports: free.clone(), held: false, watched: false };
@@ -342,6 +343,19 @@ impl Engine {
                 }
                 Err(error) => return tracing::error!(%error, "no frame passes"),
                 Ok(_) => return,
+            }
+        }
+    }
+
+    /// Gives another `data` process what its predecessor's switches had learned. It keeps that again.
+    fn restore_tables(&mut self) {
+        for switch in self.fabric.switches.clone() {
+            let slot = table_slot(&switch.name);
+            let records = self.keeper.records(&slot);
+            self.keeper.open(&slot, 0);
+            for (_, bytes, _) in records {
+                // What is refused is learned again from frames.
+                drop(self.ask(Request::RestoreTable { switch: switch.name.clone(), bytes }, Vec::new()));
             }
         }
     }

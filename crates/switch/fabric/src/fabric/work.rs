@@ -84,12 +84,13 @@ impl Work {
     /// Does the job. Blocks for as long as a worker is blocked, or as an access to the peer's memory takes.
     pub fn run(&mut self) {
         let received = self.peer.receiving() > 0;
+        // A peer that was attached just now may not have been reported.
+        let was_up = self.before == State::Up || self.peer.state().0 == State::Up;
         self.do_job();
         // Attack: addresses that stay when their station is gone, or continues elsewhere: a guest that was migrated
         // to another port does not get frames there before it sends. It takes some time, since tables can be large.
         // A guest that stops gives back the ring with frames for it first, before its port is down.
-        let is_down = received && self.peer.receiving() == 0
-            || self.before == State::Up && self.peer.state().0 != State::Up;
+        let is_down = received && self.peer.receiving() == 0 || was_up && self.peer.state().0 != State::Up;
         if is_down && let Some(lookup) = &self.lookup {
             lookup.forget_port(self.id);
         }

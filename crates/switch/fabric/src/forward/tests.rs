@@ -31,6 +31,7 @@ pub(super) fn frame(to: u8, from: u8, len: usize) -> &'static [u8] {
 pub(super) struct Peer {
     sends: VecDeque<&'static [u8]>,
     got: Vec<Vec<u8>>,
+    polls: usize,
     room: usize,
     /// Whether room depends on an outstanding request.
     asks: bool,
@@ -62,7 +63,8 @@ struct Shared(Arc<Mutex<Peer>>);
 
 impl TxQueue for Shared {
     fn take<'t>(&mut self, _turn: &'t Turn<'_>, burst: &mut Burst<'t>) {
-        let peer = self.0.lock().unwrap();
+        let mut peer = self.0.lock().unwrap();
+        peer.polls += 1;
         for bytes in &peer.sends {
             if burst.push(peer.offload, Span::of(bytes)).is_err() {
                 break;
@@ -423,6 +425,25 @@ fn an_outstanding_translation_extends_the_wait_within_bounds() {
     bench.now += 1000 * PEER_HOLD;
     bench.send(0, &[frame(1, 0, 60)]);
     assert_eq!(bench.serve(0), Served::Moved(1));
+}
+
+#[test]
+fn no_frame_is_taken_from_a_port_at_rest() {
+    let mut bench = Bench::new(3);
+    bench.teach();
+    bench.send(0, &[frame(1, 0, 60)]);
+    let mut hold = |held: Option<Arc<crate::topology::Held>>| {
+        let port = bench.topology.ports[0].as_mut().and_then(Arc::get_mut).unwrap();
+        port.held = held;
+        let before = bench.peers[0].0.lock().unwrap().polls;
+        let served = bench.serve(0);
+        (served, bench.peers[0].0.lock().unwrap().polls - before)
+    };
+    assert_eq!(hold(Some(crate::topology::Held::new(None))), (Served::Idle, 0));
+    let watched = crate::topology::Held::new(Some(Arc::new(ringway_host::EventFd::new().unwrap())));
+    assert_eq!(hold(Some(watched)), (Served::Waiting, 1), "its first frame is waited for");
+    assert_eq!(hold(None), (Served::Moved(1), 1));
+    assert_eq!(bench.got(1).len(), 1);
 }
 
 #[test]

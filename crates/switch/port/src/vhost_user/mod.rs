@@ -12,6 +12,8 @@ mod iommu;
 mod log;
 mod offer;
 mod peer;
+#[cfg(test)]
+mod plants;
 mod rarp;
 mod rx;
 #[cfg(test)]

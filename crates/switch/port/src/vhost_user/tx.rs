@@ -3,7 +3,7 @@
 use super::iommu::{Seeker, through};
 use super::vring::Vring;
 use ringway_frame::{Burst, CountersRef, LARGEST, Needs, Offload, Reason, TxQueue};
-use ringway_mem::{Hint, Published, Span, Turn};
+use ringway_mem::{Hint, Pinned, Published, Span, Turn};
 use ringway_ring::{Notifier, Policy, View};
 use ringway_virtq::{Cursor, Look, Ring, TxDevice, Verdict};
 use std::sync::Arc;
@@ -24,6 +24,9 @@ const PIECES: usize = 64;
 #[repr(align(128))]
 pub(super) struct VringTx {
     published: Arc<Published<Option<Vring>>>,
+    /// The description of the turn: frames are released by the one by which they were taken, so that none is taken
+    /// twice and a ring that stops meanwhile stops behind them.
+    pinned: Pinned<Option<Vring>>,
     counters: CountersRef,
     device: TxDevice,
     notifier: Notifier,
@@ -38,6 +41,9 @@ pub(super) struct VringTx {
     announced: u64,
     /// Whether the current burst is an announcement, not frames of the guest.
     own: bool,
+    /// Frames of the last burst that were not released. Some ports may have got the first of them already, since a
+    /// flood takes several turns; it stays the first.
+    unreleased: usize,
 }
 
 impl VringTx {
@@ -45,6 +51,7 @@ impl VringTx {
     pub(super) fn new(published: Arc<Published<Option<Vring>>>, counters: CountersRef) -> VringTx {
         VringTx {
             published,
+            pinned: Pinned::default(),
             counters,
             device: TxDevice::new(Cursor::default(), Cursor::default()),
             notifier: Notifier::new(Policy::default()),
@@ -55,6 +62,7 @@ impl VringTx {
             held_until: 0,
             announced: 0,
             own: false,
+            unreleased: 0,
         }
     }
 
@@ -63,7 +71,7 @@ impl VringTx {
     /// overwrite other data.
     #[inline]
     fn vring<'t>(&mut self, turn: &'t Turn<'_>) -> Option<(&'t Vring, Ring<'t>)> {
-        let vring = self.published.read(turn).as_ref()?;
+        let vring = self.published.read_pinned(turn, &mut self.pinned).as_ref()?;
         if !vring.enabled || vring.is_broken() {
             return None;
         }
@@ -140,6 +148,7 @@ impl TxQueue for VringTx {
         self.own = false;
         if let Some(rarp) = &vring.rarp
             && rarp.serial != self.announced
+            && self.unreleased == 0
         {
             self.own = burst.push(Offload::default(), Span::of(&rarp.frame)).is_ok();
             return;
@@ -150,7 +159,8 @@ impl TxQueue for VringTx {
             let reader = Reader { header, granted, burst, skips: &mut self.skips };
             self.device.peek(&ring, translate, max, reader)
         });
-        if burst.len() > before {
+        self.unreleased = burst.len() - before;
+        if self.unreleased > 0 {
             return;
         }
         if let Err(error) = result
@@ -174,7 +184,12 @@ impl TxQueue for VringTx {
             self.announced = vring.rarp.filter(|_| frames > 0).map_or(self.announced, |rarp| rarp.serial);
             return;
         }
+        #[cfg(test)]
+        if frames > 0 && super::plants::strikes(super::plants::Plant::UnreleasedFrames) {
+            return;
+        }
         // Frames taken under an earlier description can't be released on this one.
+        self.unreleased = self.unreleased.saturating_sub(frames);
         if vring.generation == known && frames > 0 {
             self.give_back(turn, vring, &ring, frames);
         }

@@ -3,6 +3,8 @@
 use super::{Guest, RECEIVES, RingSlot};
 use crate::session_loop::SHARE;
 use crate::vhost_user::iommu::{Denied, Granted, Iommu};
+#[cfg(test)]
+use crate::vhost_user::plants::{Plant, strikes};
 use crate::vhost_user::vring::{Space, parts};
 use ringway_frame::add;
 use ringway_host::Clock;
@@ -80,6 +82,10 @@ impl Guest {
     pub(super) fn change(&mut self, message: Iotlb) -> Result<bool, Refused> {
         let Some(iommu) = &mut self.iotlb.iommu else { return Ok(false) };
         if message.kind == Iotlb::INVALIDATE {
+            #[cfg(test)]
+            if strikes(Plant::StaleTranslation) {
+                return Ok(true);
+            }
             iommu.invalidate(message);
             self.counters.iter().for_each(|counters| _ = counters.iotlb_invalidations.fetch_add(1, Relaxed));
             self.withdraw(message.iova, message.size, false);

@@ -2,6 +2,7 @@
 
 use super::session::region;
 use super::{Backend, BackendError, Config, new};
+use crate::vhost_user::plants::{Plant, plant};
 use crate::{PeerRecord, PeerRecords, Queue, Silent, State};
 use ringway_frame::{Burst, Counters, CountersRef, Storage};
 use ringway_host::{EventFd, wait_readable};
@@ -385,6 +386,22 @@ fn a_frame_that_is_published_twice_is_found() {
         guest.seen.push(u32::from_le_bytes(bytes[HEADER..HEADER + 4].try_into().unwrap()));
     }
     assert_ne!(guest.check().0, 0, "the check finds a frame that came twice");
+}
+
+/// Planted: the data path does not give back what it has delivered.
+#[test]
+fn frames_that_are_delivered_and_not_released_are_found() {
+    for packed in [false, true] {
+        let mut world = World::new(packed);
+        world.describe();
+        let memory = mapped(&world);
+        let mut guest = Guest::new(&memory, packed, 60, 1);
+        plant(Some(Plant::UnreleasedFrames));
+        (0..3).for_each(|_| guest.round(&mut world, None));
+        plant(None);
+        (0..3).for_each(|_| guest.round(&mut world, None));
+        assert_eq!(guest.check().0, 1, "packed {packed}: frames came twice, once");
+    }
 }
 
 /// Planted: nothing of the session was kept.

@@ -2,6 +2,7 @@
 
 use super::{Space, Vring, VringState, Which};
 use crate::vhost_user::log::Log;
+use crate::vhost_user::rarp::Rarp;
 use crate::vhost_user::rx::VringRx;
 use crate::vhost_user::tx::VringTx;
 use proptest::prelude::*;
@@ -356,6 +357,83 @@ fn a_stopped_ring_resumes_at_its_index() {
             assert!(matches!(driver.take_used(), Ok(Some(_))));
         }
     }
+}
+
+/// What a ring becomes within a turn: it is described anew, disabled, or withdrawn.
+fn changes(bench: &Bench) -> [Option<Vring>; 3] {
+    let mut config = bench.config.clone();
+    config.enabled = false;
+    let disabled =
+        Vring::new(Space::Direct(&bench.memory), bench.features, &config, &Log::default(), &bench.state);
+    [Some(bench.describe()), Some(disabled.unwrap()), None]
+}
+
+#[test]
+fn a_ring_that_changes_within_a_turn_loses_and_repeats_no_frame() {
+    let mut reader = Reader::register().unwrap();
+    for (features, change) in [MODERN, MODERN | virtio::RING_PACKED]
+        .into_iter()
+        .flat_map(|features| [0, 1, 2].map(|at| (features, at)))
+    {
+        let next = |bench: &Bench| {
+            let changed = changes(bench).into_iter().nth(change).unwrap();
+            bench.published.replace(Arc::new(changed))
+        };
+        let bench = Bench::new(features, 256);
+        let (mut tx, mut driver) = (bench.tx(), bench.driver());
+        let chain = bench.chain(&with_header(12, Offload::default(), &frame(60)), &[]);
+        driver.add(&chain, None).unwrap();
+        driver.publish();
+        let mut storage = Storage::default();
+        let turn = reader.turn(NOW);
+        let mut burst = Burst::begin(&mut storage);
+        tx.take(&turn, &mut burst);
+        assert_eq!(burst.len(), 1);
+        let former = next(&bench);
+        tx.release(&turn, 1);
+        reader.rest();
+        reclaim(former);
+        assert!(matches!(driver.take_used(), Ok(Some(_))), "the driver gets its buffer back");
+        bench.state.restart(bench.state.position(), features);
+        bench.publish(Policy::default());
+        assert_eq!(take(&mut tx, 0), [], "it is not taken again");
+
+        let bench = Bench::new(features, 256);
+        let (mut rx, mut driver) = (bench.rx(), bench.driver());
+        driver.add(&[bench.buffer(100, true)], None).unwrap();
+        driver.publish();
+        let bytes = frame(60);
+        let turn = reader.turn(NOW);
+        let mut burst = Burst::begin(&mut storage);
+        burst.push(Offload::default(), Span::of(&bytes)).unwrap();
+        assert!(rx.caps(&turn).is_some());
+        assert_eq!(rx.reserve(&turn, &burst, &[0]), 1);
+        rx.put(&turn, &burst, &[0]);
+        let former = next(&bench);
+        rx.publish(&turn);
+        reader.rest();
+        reclaim(former);
+        assert!(matches!(driver.take_used(), Ok(Some((_, 72)))), "the driver gets the frame");
+    }
+}
+
+#[test]
+fn an_announcement_comes_behind_a_frame_that_some_ports_have_got() {
+    let bench = Bench::new(MODERN, 256);
+    let (mut tx, mut driver) = (bench.tx(), bench.driver());
+    let chains = [60, 61].map(|len| bench.chain(&with_header(12, Offload::default(), &frame(len)), &[]));
+    chains.iter().for_each(|chain| assert!(driver.add(chain, None).is_some()));
+    driver.publish();
+    let lens = |frames: Vec<(Vec<u8>, Offload)>| frames.iter().map(|frame| frame.0.len()).collect::<Vec<_>>();
+    assert_eq!(lens(take(&mut tx, 0)), [60, 61]);
+    let rarp = Rarp::of([2, 0, 0, 0, 0, 1]);
+    let vring = bench.describe().with_policy(Policy::default()).with_rarp(Some(rarp));
+    reclaim(bench.published.replace(Arc::new(Some(vring))));
+    assert_eq!(lens(take(&mut tx, 1)), [60, 61]);
+    assert_eq!(lens(take(&mut tx, 1)), [61]);
+    assert_eq!(take(&mut tx, 0)[0].0, rarp.frame);
+    assert_eq!(take(&mut tx, 1)[0].0, rarp.frame, "it was not released");
+    assert_eq!(take(&mut tx, 1), []);
 }
 
 #[test]

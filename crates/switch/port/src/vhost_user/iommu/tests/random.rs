@@ -8,6 +8,7 @@
 use super::guest::{BOTH, GuestConfig, Monitor, READ, USER, WRITE};
 use super::log::Bits;
 use super::rig::StopOnDrop;
+use crate::vhost_user::plants::{Plant, plant};
 use crate::vhost_user::tests::session::port;
 use crate::{Queue, vhost_user::Backend};
 use ringway_frame::{Burst, Storage};
@@ -30,8 +31,9 @@ const SECRET: std::ops::Range<u64> = 44..64;
 /// Offset of the memory in its file, so that the bytes around it share its pages.
 const SKIP: u64 = 512;
 const IOVA: u64 = 0x4_0000_0000;
-/// The first steps of a life without the second thread: both rings run, and frames pass, mostly while logged.
-const ORDERLY: [u64; 9] = [4, 7, 8, 20, 17, 31, 31, 17, 31];
+/// The first steps of a life without the second thread: both rings run, and frames pass, mostly while logged; then a
+/// page is revoked that the device has just used.
+const ORDERLY: [u64; 11] = [4, 7, 8, 20, 17, 31, 31, 17, 31, 24, 25];
 /// Content that must never be read.
 const MARK: [u8; 8] = *b"\x13ecret!\x31";
 
@@ -258,6 +260,7 @@ fn life(
     ground.log = Logging { marked: ground.log.marked, ..Logging::default() };
     let mut monitor = Monitor::sharing(backend, kind, ground.share());
     monitor.answers = false;
+    let mut used = POOL.start;
     for step in 0..steps {
         let what = || format!("{kind:?} seed {seed:#x} step {step}");
         let orderly = ORDERLY.get(step).copied().filter(|_| is_quiet);
@@ -281,7 +284,7 @@ fn life(
                 true
             }
             17 => {
-                post(ground, random, kind);
+                post(ground, random, kind, SCRATCH);
                 true
             }
             18 | 19 => reshape(&mut monitor, ground, random, kind),
@@ -290,6 +293,13 @@ fn life(
             23 => {
                 ground.kick.signal();
                 true
+            }
+            index @ 24..=25 if kind.iommu => {
+                used = if index == 24 { random.page(POOL) } else { used };
+                let access = if index == 24 { BOTH } else { 0 };
+                let alive = use_page(&mut monitor, ground, (random, kind), (used, access));
+                turn(reader, queue, false, &what);
+                alive
             }
             _ => {
                 turn(reader, queue, random.below(4) == 0, &what);
@@ -487,14 +497,32 @@ fn describe(ground: &mut Ground, random: &mut Random, kind: GuestConfig) {
     offer(ground, at, if random.below(20) == 0 { random.next() as u16 } else { random.below(5) as u16 });
 }
 
-/// Fills both rings with valid buffers and makes some available, so that frames pass.
-fn post(ground: &mut Ground, random: &mut Random, kind: GuestConfig) {
+/// Grants a page, or revokes it again, and posts buffers there, which the device uses at once if it may. `false`: the
+/// session ended.
+fn use_page(
+    monitor: &mut Monitor<'_>,
+    ground: &mut Ground,
+    (random, kind): (&mut Random, GuestConfig),
+    (page, access): (u64, u8),
+) -> bool {
+    let mut send =
+        |kind, access| monitor.send_iotlb(kind, IOVA + page * PAGE, PAGE, USER + page * PAGE, access).is_ok();
+    let is_there = send(Iotlb::INVALIDATE, 0);
+    ground.grant(page, access);
+    post(ground, random, kind, page..page + 1);
+    is_there && (access == 0 || send(Iotlb::UPDATE, access))
+}
+
+/// Fills both rings with valid buffers and makes some available, so that frames pass. Those for frames to the guest are
+/// in `pages`.
+fn post(ground: &mut Ground, random: &mut Random, kind: GuestConfig, pages: std::ops::Range<u64>) {
     for ring in 0..2 {
         let at = ring * 3 * PAGE;
         let (flags, len) = ((ring ^ 1) << 1, if ring == 0 { 2000 } else { 72 + random.below(1500) });
         let available = if random.below(2) == 0 { 1 << 7 } else { 1 << 15 };
         for slot in 0..128 {
-            let (page, offset) = (random.page(SCRATCH), random.below(2000));
+            let of = if ring == 0 { pages.clone() } else { SCRATCH };
+            let (page, offset) = (random.page(of), random.below(2000));
             let rest =
                 if kind.packed { len | slot << 32 | (flags | available) << 48 } else { len | flags << 32 };
             if ring == 1 {
@@ -560,6 +588,35 @@ fn run(kind: GuestConfig) {
         assert!(lives > 1);
         assert!(ground.log.marked > 0, "nothing was marked");
     });
+}
+
+/// What the checks say of random guests on a data path with a planted bug.
+fn found(kind: GuestConfig, bug: Plant) -> String {
+    plant(Some(bug));
+    let run = std::panic::catch_unwind(|| run(kind));
+    plant(None);
+    let found = run.expect_err("the checks find it");
+    found.downcast_ref::<String>().cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_dirty_bit_that_is_skipped_is_found() {
+    for packed in [false, true] {
+        for iommu in [false, true] {
+            let kind = GuestConfig { packed, iommu, page: 4096, ring: 256 };
+            let found = found(kind, Plant::UnmarkedFrame);
+            assert!(found.contains("was written and not marked"), "{kind:?}: {found}");
+        }
+    }
+}
+
+#[test]
+fn a_stale_iotlb_entry_is_found() {
+    for packed in [false, true] {
+        let kind = GuestConfig { packed, iommu: true, page: 4096, ring: 256 };
+        let found = found(kind, Plant::StaleTranslation);
+        assert!(found.contains(" was written: ") || found.contains("a secret was sent"), "{kind:?}: {found}");
+    }
 }
 
 #[test]
