@@ -5,9 +5,9 @@ use crate::socket::{peek_with, send_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Makes a datagram socket that is connected to itself, so that what it sends waits in its own queue. Every process that
-/// gets the socket, by SCM_RIGHTS, fork or exec, finds the message there ([`stored_descriptors`]). Nobody else can send to it, since
-/// the kernel delivers to a connected socket only what its peer sends.
+/// Makes a datagram socket that is connected to itself, so that what it sends waits in its own queue. Every process
+/// that gets the socket, by SCM_RIGHTS, fork or exec, finds the message there ([`stored_descriptors`]). Nobody else
+/// can send to it, since the kernel delivers to a connected socket only what its peer sends.
 pub fn descriptor_store(closes_on_exec: bool) -> Result<OwnedFd, HostError> {
     let flags = if closes_on_exec { SocketFlags::CLOEXEC } else { SocketFlags::empty() };
     let made = rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None);

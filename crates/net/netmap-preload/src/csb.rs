@@ -69,8 +69,8 @@ impl Csb {
     }
 
     fn word(at: NonNull<u8>, entry: usize, word: usize) -> &'static AtomicU32 {
-        // SAFETY: `new` checked that the entries are mapped and aligned; the program keeps them while it has the handle,
-        // by netmap's interface.
+        // SAFETY: `new` checked that the entries are mapped and aligned; the program keeps them while it has the
+        // handle, by netmap's interface.
         unsafe { AtomicU32::from_ptr(at.as_ptr().add(entry * ENTRY + word * 4).cast()) }
     }
 

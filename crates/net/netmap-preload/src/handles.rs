@@ -1,8 +1,8 @@
 //! Which descriptors of this process are handles of `/dev/netmap`. Several descriptors may be one handle (`dup`).
 //!
-//! A handle is a socket that stores what it has of its port and the port's own socket (`host::descriptor_store`), so that
-//! the descriptor alone is enough for a process that did not open it: a child, a program after exec, and one that got it
-//! by SCM_RIGHTS. Such a handle is found when the program maps it or asks it something.
+//! A handle is a socket that stores what it has of its port and the port's own socket (`host::descriptor_store`), so
+//! that the descriptor alone is enough for a process that did not open it: a child, a program after exec, and one
+//! that got it by SCM_RIGHTS. Such a handle is found when the program maps it or asks it something.
 
 use crate::Result;
 use crate::csb::Csb;
@@ -69,6 +69,9 @@ static POOL: [Handle; HANDLES] = [const {
 }; HANDLES];
 /// The handle of each descriptor, from 1 on; 0: none.
 static TABLE: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
+
+/// The process whose handles these are. A child of `vfork` has its parent's memory, and must not change it.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// A port that this process has, by the path of its socket or the name of the pipe; none: it was passed.
 #[derive(Debug)]
@@ -227,6 +230,7 @@ pub fn begin(fd: i32) -> Result<()> {
     let take = |handle: &Handle| handle.descriptors.compare_exchange(0, 1, SeqCst, SeqCst).is_ok();
     let index = POOL.iter().position(take).ok_or(libc::EMFILE)?;
     POOL[index].sync_loop.store(0, SeqCst);
+    PROCESS.store(std::process::id(), SeqCst);
     place.store(index as u16 + 1, SeqCst);
     Ok(())
 }
@@ -237,7 +241,9 @@ pub fn duplicated(old: i32, new: i32) {
         return;
     }
     closed(new);
-    if let (Some(handle), Some(from), Some(to)) = (get(old), place(old), place(new)) {
+    if let (Some(handle), Some(from), Some(to)) = (get(old), place(old), place(new))
+        && PROCESS.load(SeqCst) == std::process::id()
+    {
         handle.descriptors.fetch_add(1, SeqCst);
         to.store(from.load(SeqCst), SeqCst);
     }
@@ -245,8 +251,12 @@ pub fn duplicated(old: i32, new: i32) {
 
 /// Before a descriptor is closed.
 pub fn closed(fd: i32) {
+    let handle = get(fd);
+    if (handle.is_none() && !crate::sets::is_used()) || PROCESS.load(SeqCst) != std::process::id() {
+        return;
+    }
     crate::sets::closed(fd);
-    let Some(handle) = get(fd) else { return };
+    let Some(handle) = handle else { return };
     if let Some(place) = place(fd) {
         place.store(0, SeqCst);
     }
@@ -289,6 +299,7 @@ extern "C" fn after_fork() {
 /// In a child, threads that it does not have may have the locks of handles and ports, in the midst of their work. It
 /// forgets what they are and finds them again by their descriptors.
 extern "C" fn in_child() {
+    PROCESS.store(std::process::id(), SeqCst);
     if let Some(mut locked) = FORKING.lock().unwrap_or_else(PoisonError::into_inner).take() {
         std::mem::forget(std::mem::take(&mut *locked.ports));
     }

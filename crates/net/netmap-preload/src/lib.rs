@@ -1,10 +1,10 @@
 //! The library by which unmodified netmap programs use ring ports (`LD_PRELOAD`; see `docs/netmap.md`).
 //!
 //! Its functions come before the C library's of the same names. `open` of `/dev/netmap` makes a handle: a socket that
-//! stores descriptors, and so can be passed to every call that takes one, and to other processes. A request to register a
-//! port connects the handle to the port's ring, and stores there what another process needs to go on with it. `mmap` of
-//! the handle maps a memfd with netmap's layout, and each sync copies frames between that memory and the ring's slots.
-//! What several processes have to agree on is in the same memfd, behind the part that programs map.
+//! stores descriptors, and so can be passed to every call that takes one, and to other processes. A request to
+//! register a port connects the handle to the port's ring, and stores there what another process needs to go on with
+//! it. `mmap` of the handle maps a memfd with netmap's layout, and each sync copies frames between that memory and
+//! the ring's slots. What several processes have to agree on is in the same memfd, behind the part that programs map.
 //!
 //! | module | |
 //! |---|---|

@@ -1,8 +1,8 @@
 //! A registered port or an end of a pipe, and its syncs.
 //!
-//! All that its processes have in common is in its memory (`shared.rs`) and behind a socket that stores its descriptors;
-//! a `Port` is what one process keeps of that. So a handle works in a child, after exec and in a process that it was
-//! passed to, where a `Port` is made again from the stored descriptors.
+//! All that its processes have in common is in its memory (`shared.rs`) and behind a socket that stores its
+//! descriptors; a `Port` is what one process keeps of that. So a handle works in a child, after exec and in a process
+//! that it was passed to, where a `Port` is made again from the stored descriptors.
 
 use crate::Result;
 use crate::pipe::PipeEnd;
@@ -202,8 +202,8 @@ impl Port {
         identity(self.store())
     }
 
-    /// Makes a descriptor that watches the ring's eventfd and its socket. The eventfd is watched by its edges, so that it
-    /// never has to be read.
+    /// Makes a descriptor that watches the ring's eventfd and its socket. The eventfd is watched by its edges, so
+    /// that it never has to be read.
     pub fn watch(&self) -> Result<OwnedFd> {
         // SAFETY: the call takes a flag.
         let fd = unsafe { syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as u64, 0, 0, 0, 0, 0]) };
@@ -403,8 +403,11 @@ impl Port {
 
     /// Sets how many bytes come before each frame.
     pub fn set_header_len(&mut self, len: u32) -> Result<()> {
-        let is_known = transfer::HEADERS.contains(&len);
-        if is_known { Ok(self.rings.state.set_header_len(len)) } else { Err(libc::EINVAL) }
+        if !transfer::HEADERS.contains(&len) {
+            return Err(libc::EINVAL);
+        }
+        self.rings.state.set_header_len(len);
+        Ok(())
     }
 
     pub fn positions(&self, dir: usize) -> Side {

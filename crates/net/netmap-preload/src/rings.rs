@@ -61,8 +61,8 @@ impl Rings {
         self.place.sizes.slots[dir]
     }
 
-    /// Fills the `netmap_if` number `number` for a handle of the port `name`, and says where it is. It has so many rings
-    /// to send and to receive, and `bound` says which of the first ones the handle has.
+    /// Fills the `netmap_if` number `number` for a handle of the port `name`, and says where it is. It has so many
+    /// rings to send and to receive, and `bound` says which of the first ones the handle has.
     pub fn fill_interface(
         &self,
         number: u32,

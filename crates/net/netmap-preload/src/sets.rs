@@ -35,6 +35,11 @@ fn members() -> MutexGuard<'static, Vec<Member>> {
     MEMBERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a handle has ever been in a set.
+pub fn is_used() -> bool {
+    IS_USED.load(Relaxed)
+}
+
 /// A descriptor is closed, which may be a set or a member.
 pub fn closed(fd: c_int) {
     if IS_USED.load(Relaxed) {

@@ -26,8 +26,8 @@ pub const GONE: u32 = 1;
 /// Another process, or one before this, has had it.
 pub const PASSED: u32 = 2;
 
-/// A state. Attack: a process that has the memory writes anything at any time; each word is read once, and what it means
-/// is checked by its reader.
+/// A state. Attack: a process that has the memory writes anything at any time; each word is read once, and what it
+/// means is checked by its reader.
 #[derive(Clone, Debug)]
 pub struct State {
     memory: Region,

@@ -153,8 +153,8 @@ pub fn receive(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<bool, 
     Ok(is_right)
 }
 
-/// Copies a frame, behind its header, to the next `needed` slots. `false`: one of them named no buffer, and was given its
-/// own.
+/// Copies a frame, behind its header, to the next `needed` slots. `false`: one of them named no buffer, and was given
+/// its own.
 fn fill(rings: &Rings, side: &mut Side, frame: &Taken<'_>, needed: u32, header: usize) -> bool {
     let region: &Region = &rings.region;
     let mut is_right = true;

@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn ports_of_switches_are_listed_in_order() {
-        let body = r#"[{"name":"a","to":"switch s"},{"name":"LAN:b","to":"switch LAN"},{"name":"c","to":"patch"},{}]"#;
+        let body = r#"[{"name":"a","to":"switch s"},{"name":"LAN:b","to":"switch LAN"},
+            {"name":"c","to":"patch"},{}]"#;
         let ports = ports_of(body);
         assert_eq!(ports, [("s".into(), "a".into()), ("LAN".into(), "b".into())]);
         assert!(ports_of("{").is_empty());

@@ -134,13 +134,13 @@ static void ask_the_rest(const char *name)
 	int fd = open("/dev/netmap", O_RDWR), count = 0;
 	struct header header = { .version = 14, .type = 5, .body = (uintptr_t)&list };
 	for (; ioctl(fd, CONTROL, &header) == 0; list.port++, count++) {
-		const char *names[] = { "vale0:a", "vale0:b", "vale0:c" };
+		const char *names[] = { "valemain:a", "valemain:b", "valemain:c" };
 		CHECK(count < 3 && strcmp(header.name, names[count]) == 0 && list.bridge == 0 && list.port == count);
 		header.name[0] = 0;
 	}
 	CHECK(count == 3 && errno == ENOENT);
-	CHECK(control(fd, 5, "vale0:c", &list) == 0 && list.port == 2);
-	CHECK(control(fd, 5, "vale0:d", &list) == -1 && errno == ENOENT);
+	CHECK(control(fd, 5, "valemain:c", &list) == 0 && list.port == 2);
+	CHECK(control(fd, 5, "valemain:d", &list) == -1 && errno == ENOENT);
 	CHECK(control(fd, 12, "", &pools) == -1 && control(fd, 12, name, &pools) == 0 && pools.kind[2].size == 2048);
 	struct reg reg = { .mode = 7, .mem_id = 1, .tx_rings = 10, .rx_rings = 5, .tx_slots = 256, .rx_slots = 100 };
 	CHECK(new_request(fd, "nothing", &reg, NULL) == 0 && reg.tx_rings == 10 && reg.rx_slots == 100 && reg.mem_id == 1);

@@ -119,6 +119,28 @@ static void go_on(const char *numbers, const char *frames)
 	ask(&port, 64, atoi(frames) - 64);
 }
 
+/* A child that has this program's memory closes its copy of the handle, as `posix_spawn` and others do. */
+static void spawn(const char *name, const char *frames)
+{
+	struct passed what;
+	int fd = registered(name, &what);
+	struct port port = mapped(fd, what);
+	for (int turn = 0; turn < 3; turn++) {
+		pid_t child = vfork();
+		if (child == 0) {
+			if (turn < 2)
+				close(fd);
+			else
+				dup2(fd, 100);
+			execl("/bin/true", "true", NULL);
+			_exit(9);
+		}
+		succeeds(child);
+	}
+	ask(&port, 0, atoi(frames));
+	CHECK(close(fd) == 0 && close(100) == -1);
+}
+
 /* A process without the library has a socket that it can't map; the one that passed it goes on. */
 static void pass_to_a_stranger(const char *name, const char *frames)
 {
@@ -315,6 +337,8 @@ int main(int count, char **words)
 		take(frames);
 	else if (strcmp(task, "exec") == 0)
 		become(name, frames);
+	else if (strcmp(task, "spawn") == 0)
+		spawn(name, frames);
 	else if (strcmp(task, "go-on") == 0)
 		go_on(name, frames);
 	else if (strcmp(task, "stranger") == 0)
