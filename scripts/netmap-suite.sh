@@ -10,7 +10,8 @@ if [ ! -d "$netmap" ]; then
   exit 2
 fi
 target=${CARGO_TARGET_DIR:-target}/release
-ringway=$(realpath "${RINGWAY:-$target/ringway}") library=$(realpath "${LIBRARY:-$target/libringway-netmap.so}")
+ringway=$(realpath "${RINGWAY:-$target/ringway}")
+library=$(realpath "${LIBRARY:-$target/libringway-netmap.so}")
 
 work=$(mktemp -d /tmp/rw-netmap.XXXXXX)
 export RINGWAY_RUN=$work/run
@@ -21,7 +22,8 @@ cleanup() {
 }
 trap cleanup EXIT
 for port in a:s b:s c:t d:t eph0:u; do
-  printf '[port.%s]\nkind = "ring"\nsocket = "%s.sock"\nswitch = "%s"\n' "${port%:*}" "${port%:*}" "${port#*:}"
+  name=${port%:*}
+  printf '[port.%s]\nkind = "ring"\nsocket = "%s.sock"\nswitch = "%s"\n' "$name" "$name" "${port#*:}"
 done > "$work/file.toml"
 printf '[switch.s]\n[switch.t]\n[switch.u]\n' >> "$work/file.toml"
 "$ringway" up "$work/file.toml" --detach >/dev/null
@@ -95,7 +97,8 @@ if ! lacks pkt-gen; then
     between lb "a, switch, b, lb, first of two pipes" netmap:a 'netmap:b}0' 20000 5000 \
       -s 10.0.0.1-10.0.0.200 -d 10.1.0.1-10.1.0.3
     wait
-    row lb "second pipe" "$(counted half Received) received; $(grep -o '[0-9]* packets forwarded.*' "$work/lb")"
+    all=$(grep -o '[0-9]* packets forwarded.*' "$work/lb")
+    row lb "second pipe" "$(counted half Received) received; $all"
   fi
   if ! lacks nmreplay; then
     {
@@ -121,7 +124,8 @@ if ! lacks ctrl-api-test; then
   path=$(program ctrl-api-test) passed=0 failed=
   tests=$("$path" -l | grep -c '^#')
   for ((i = 1; i <= tests; i++)); do
-    if script -qec "env LD_PRELOAD='$library' timeout 20 '$path' -i a -j $i" /dev/null > "$work/test" 2>&1; then
+    test="env LD_PRELOAD='$library' timeout 20 '$path' -i a -j $i"
+    if script -qec "$test" /dev/null > "$work/test" 2>&1; then
       passed=$((passed + 1))
     else
       failed="$failed $(sed -n 's/.*Start of Test #[0-9]* \[\(.*\)\].*/\1/p' "$work/test" | head -1)"
