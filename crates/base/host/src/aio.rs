@@ -10,7 +10,8 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::cell::OnceCell;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// Number of results that may wait to be read.
 const EVENTS: usize = 256;
@@ -50,10 +51,19 @@ struct Queue {
     ready: OwnedFd,
     /// Not readable: a read request fails after its eventfd was checked.
     unreadable: OwnedFd,
+    /// The process that made it. A child does not have it: the kernel leaves it out at fork.
+    process: u32,
 }
 
 /// The queue of threads without their own: the number of requests is limited system-wide (`fs.aio-max-nr`).
-static SHARED: OnceLock<Queue> = OnceLock::new();
+static SHARED: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The shared queue, unless it is that of this process' parent.
+fn shared() -> Option<&'static Queue> {
+    // SAFETY: it is null, or a queue that is never freed.
+    let queue = unsafe { SHARED.load(Acquire).as_ref() };
+    queue.filter(|queue| queue.process == std::process::id())
+}
 
 thread_local! {
     static OWN: OnceCell<Queue> = const { OnceCell::new() };
@@ -67,7 +77,8 @@ impl Queue {
         // SAFETY: the kernel writes one number to `id`.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, EVENTS, &raw mut id) } == 0;
         let error = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
-        if made { Ok(Queue { id, ready, unreadable }) } else { Err(error()) }
+        let process = std::process::id();
+        if made { Ok(Queue { id, ready, unreadable, process }) } else { Err(error()) }
     }
 
     fn submit(&self, mut request: Request) -> Result<(), Errno> {
@@ -111,16 +122,22 @@ pub(crate) fn prepare() -> Result<(), Errno> {
 
 /// Creates the shared queue if it does not exist.
 pub(crate) fn prepare_shared() -> Result<(), Errno> {
-    if SHARED.get().is_none() {
-        // Another thread may have been first.
-        let _ = SHARED.set(Queue::new()?);
+    if shared().is_some() {
+        return Ok(());
+    }
+    let before = SHARED.load(Acquire);
+    let new = Box::into_raw(Box::new(Queue::new()?));
+    // A parent's queue stays in the child's memory, since another thread may look at it.
+    if SHARED.compare_exchange(before, new, AcqRel, Acquire).is_err() {
+        // SAFETY: another thread was first, and nobody else has this one.
+        drop(unsafe { Box::from_raw(new) });
     }
     Ok(())
 }
 
 /// Runs `work` on this thread's queue, or on the shared one; `None` if there is neither.
 fn with<T>(work: impl FnOnce(&Queue) -> T) -> Option<T> {
-    let run = |own: &OnceCell<Queue>| own.get().or_else(|| SHARED.get()).map(work);
+    let run = |own: &OnceCell<Queue>| own.get().or_else(|| shared()).map(work);
     OWN.try_with(run).ok().flatten()
 }
 

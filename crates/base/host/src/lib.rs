@@ -12,6 +12,7 @@ mod budget;
 mod child;
 mod clock;
 mod datagram;
+mod descriptor_store;
 mod devices;
 mod error;
 mod event;
@@ -70,6 +71,7 @@ pub use datagram::{
     open_datagram_receiver, open_datagram_sender, path_mtu, prepare_stream, receive_datagrams,
     send_datagrams, stream_receive, stream_send,
 };
+pub use descriptor_store::{descriptor_store, store_descriptors, stored_descriptors};
 pub use devices::{NetworkDevice, network_devices};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};

@@ -160,6 +160,16 @@ pub fn try_receive_with(
     }
 }
 
+/// As [`try_receive_with`], and leaves the data, with copies of the descriptors, in the socket.
+pub(crate) fn peek_with(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    most: usize,
+) -> Result<(usize, Vec<OwnedFd>), HostError> {
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT | RecvFlags::PEEK;
+    receive(socket, bytes, most, flags).named("looking at a socket")
+}
+
 fn receive(
     socket: BorrowedFd<'_>,
     bytes: &mut [u8],

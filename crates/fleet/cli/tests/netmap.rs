@@ -5,13 +5,16 @@
 use crate::lab::frames::switched;
 use crate::lab::{Lab, Running, until};
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
-/// A fabric with three ports, and the program.
+/// The programs: one handle; handles in several processes.
+const PROGRAM: &str = "program";
+const SHARING: &str = "sharing";
+
+/// A fabric with three ports, and the programs.
 struct Netmap {
     lab: Lab,
-    program: PathBuf,
 }
 
 impl Netmap {
@@ -21,33 +24,52 @@ impl Netmap {
 
     fn with(name: &str, file: &str) -> Netmap {
         let lab = Lab::new(name, file);
-        let program = lab.folder.join("program");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../net/netmap-preload/tests/program.c");
-        let mut cc = Command::new("cc");
-        cc.args(["-std=gnu11", "-O2", "-Wall", "-Werror", "-o"]).args([&program, &source]);
-        assert!(cc.status().unwrap().success());
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../net/netmap-preload/tests");
+        for name in [PROGRAM, SHARING] {
+            let mut cc = Command::new("cc");
+            cc.args(["-std=gnu11", "-O2", "-Wall", "-Werror", "-pthread", "-o"]);
+            cc.args([lab.folder.join(name), sources.join(name).with_extension("c")]);
+            assert!(cc.status().unwrap().success());
+        }
         lab.ok(&["up", "lab.toml", "--detach"]);
-        Netmap { lab, program }
+        Netmap { lab }
     }
 
-    /// The program with the library, which cargo has built beside this test.
     fn command(&self, words: &[&str]) -> Command {
+        self.command_of(PROGRAM, words)
+    }
+
+    /// A program with the library, which cargo has built beside this test.
+    fn command_of(&self, program: &str, words: &[&str]) -> Command {
         let own = std::env::current_exe().unwrap();
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(self.lab.folder.join(program));
         command.args(words).env("LD_PRELOAD", own.with_file_name("libringway_netmap.so"));
         command.env("RINGWAY_RUN", self.lab.folder.join("run")).stdout(Stdio::piped());
         command
     }
 
     fn succeeds(&self, words: &[&str]) {
-        let output = self.command(words).output().unwrap();
+        Netmap::check(self.command(words), words, &self.lab);
+    }
+
+    /// A program that shares its handles.
+    fn shares(&self, words: &[&str]) {
+        Netmap::check(self.command_of(SHARING, words), words, &self.lab);
+    }
+
+    fn check(mut command: Command, words: &[&str], lab: &Lab) {
+        let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{words:?}: {:?}: {text}{}", output.status, self.lab.log());
+        assert!(output.status.success(), "{words:?}: {:?}: {text}{}", output.status, lab.log());
     }
 
     /// A program that has registered its port.
     fn ready(&self, words: &[&str]) -> Peer {
-        let mut child = self.command(words).spawn().unwrap();
+        Netmap::start(self.command(words), words)
+    }
+
+    fn start(mut command: Command, words: &[&str]) -> Peer {
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
@@ -83,6 +105,8 @@ fn numbered_frames_pass_both_ways() {
         ["twice", "new", "poll"],
         ["dup", "13", "epoll"],
         ["fork", "new", "poll"],
+        ["headers", "new", "poll"],
+        ["loop", "new", "poll"],
     ];
     for [task, api, wait] in tasks {
         let peer = netmap.ready(&["answer", "vale0:b", "new", wait, "3200"]);
@@ -96,6 +120,55 @@ fn what_is_not_served_is_refused_as_netmap_does() {
     let netmap = Netmap::new("netmap-refused");
     let _busy = netmap.ready(&["answer", "b", "new", "poll", "32"]);
     netmap.succeeds(&["refused", "a", "b", "poll", "0"]);
+}
+
+#[test]
+fn ports_of_switches_and_memory_pools_are_listed() {
+    Netmap::new("netmap-list").succeeds(&["rest", "a", "new", "poll", "0"]);
+}
+
+/// By SCM_RIGHTS, by exec, to a process without the library; beside a child of vfork; by fork while a thread syncs; and
+/// in children that are killed while they sync.
+#[test]
+fn handles_go_on_in_other_processes() {
+    let netmap = Netmap::new("netmap-passed");
+    for task in ["pass", "exec", "spawn", "stranger", "fork", "kill"] {
+        let peer = netmap.ready(&["answer", "b", "new", "poll", "3200"]);
+        netmap.shares(&[task, "a", "3200"]);
+        peer.succeeds();
+    }
+}
+
+/// Whichever end is opened first, and of a name without a port.
+#[test]
+fn pipes_pass_frames_and_lose_none() {
+    let netmap = Netmap::new("netmap-pipe");
+    for (first, second) in [("x{1", "x}1"), ("a}long.id", "a{long.id")] {
+        for wait in ["poll", "select", "epoll"] {
+            let peer = netmap.ready(&["answer", first, "new", wait, "3200"]);
+            netmap.succeeds(&["busy", first, "new", "poll", "0"]);
+            netmap.succeeds(&["ask", second, "14", wait, "3200"]);
+            peer.succeeds();
+        }
+    }
+    let blocked = netmap.command_of(SHARING, &["block", "x{1", "3000"]);
+    let blocked = Netmap::start(blocked, &["block"]);
+    netmap.shares(&["drain", "x}1", "3000"]);
+    blocked.succeeds();
+    netmap.shares(&["join", "y", "0"]);
+}
+
+/// A program that fills the memory of a pipe with anything does not harm the other one, which goes on with the next.
+#[test]
+fn a_pipe_outlives_a_program_that_lies() {
+    let netmap = Netmap::new("netmap-lies");
+    let victim = Netmap::start(netmap.command_of(SHARING, &["endure", "z{1", "0"]), &["endure"]);
+    let liar = Netmap::start(netmap.command_of(SHARING, &["lie", "z}1", "0"]), &["lie"]);
+    liar.succeeds();
+    victim.succeeds();
+    let peer = netmap.ready(&["answer", "z{1", "new", "poll", "320"]);
+    netmap.succeeds(&["ask", "z}1", "new", "poll", "320"]);
+    peer.succeeds();
 }
 
 /// The ports are made when they are opened, and are gone when their programs have ended.

@@ -1,28 +1,56 @@
 //! Which descriptors of this process are handles of `/dev/netmap`. Several descriptors may be one handle (`dup`).
+//!
+//! A handle is a socket that stores what it has of its port and the port's own socket (`host::descriptor_store`), so
+//! that the descriptor alone is enough for a process that did not open it: a child, a program after exec, and one
+//! that got it by SCM_RIGHTS. Such a handle is found when the program maps it or asks it something.
 
 use crate::Result;
-use crate::port::{Port, Use};
+use crate::csb::Csb;
+use crate::port::{Port, Use, Watched, identity};
+use crate::region::Region;
+use ringway_host::{store_descriptors, stored_descriptors};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU16, AtomicU32};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 
 /// Descriptors that can be handles; those with larger numbers are not given.
 const DESCRIPTORS: usize = 1 << 16;
 /// Handles at a time.
 const HANDLES: usize = 1024;
+/// What a handle stores: this, and its `Use` in two words.
+const MAGIC: u64 = u64::from_le_bytes(*b"rw-hand1");
+const BYTES: usize = 24;
 
 /// A port, and what a handle has of it.
 #[derive(Debug)]
 pub struct Bound {
     pub port: Arc<Mutex<Port>>,
     pub own: Use,
+    watch: Option<(Watched, OwnedFd)>,
+    pub csb: Option<Csb>,
 }
 
 impl Bound {
+    pub fn new(port: Arc<Mutex<Port>>, own: Use) -> Bound {
+        Bound { port, own, watch: None, csb: None }
+    }
+
     /// The port, for this thread alone.
     pub fn port(&self) -> MutexGuard<'_, Port> {
         // A panic is a fault of this library; what it leaves is checked as everything else.
         self.port.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The descriptor to wait for, of this process; -1: there is none.
+    fn watch(&mut self) -> i32 {
+        let port = self.port.clone();
+        let port = port.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.watch.as_ref().is_none_or(|(of, _)| *of != port.watched()) {
+            self.watch = port.watch().ok().map(|fd| (port.watched(), fd));
+        }
+        self.watch.as_ref().map_or(-1, |(_, fd)| fd.as_raw_fd())
     }
 }
 
@@ -32,45 +60,141 @@ pub struct Handle {
     bound: Mutex<Option<Bound>>,
     /// How many descriptors it has; 0: it is free.
     descriptors: AtomicU32,
-    /// The process that opened it.
-    process: AtomicU32,
+    /// The state of its loop, which syncs for the program (`csb.rs`).
+    pub sync_loop: AtomicU32,
 }
 
 static POOL: [Handle; HANDLES] = [const {
-    Handle { bound: Mutex::new(None), descriptors: AtomicU32::new(0), process: AtomicU32::new(0) }
+    Handle { bound: Mutex::new(None), descriptors: AtomicU32::new(0), sync_loop: AtomicU32::new(0) }
 }; HANDLES];
 /// The handle of each descriptor, from 1 on; 0: none.
 static TABLE: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
 
+/// The process whose handles these are. A child of `vfork` has its parent's memory, and must not change it.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// A port that this process has, by the path of its socket or the name of the pipe; none: it was passed.
+#[derive(Debug)]
+pub struct Known {
+    pub path: Option<PathBuf>,
+    pub identity: u64,
+    pub port: Weak<Mutex<Port>>,
+    /// The identity of its memory, and the memory.
+    pub region: (u64, Weak<Region>),
+}
+
+/// The ports of this process: a second handle for a port has the same rings.
+static PORTS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
+/// The ports that are there.
+pub fn ports() -> MutexGuard<'static, Vec<Known>> {
+    let mut ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    ports.retain(|known| known.port.strong_count() > 0 || known.region.1.strong_count() > 0);
+    ports
+}
+
+/// Notes a port.
+pub fn note(ports: &mut Vec<Known>, path: Option<PathBuf>, port: &Arc<Mutex<Port>>) {
+    let inner = port.lock().unwrap_or_else(PoisonError::into_inner);
+    let region = &inner.rings.region;
+    let region = (identity(region.as_fd()), Arc::downgrade(region));
+    let (identity, port) = (inner.identity(), Arc::downgrade(port));
+    ports.push(Known { path, identity, port, region });
+}
+
 impl Handle {
-    /// What it has, if it is registered, for this thread alone.
-    pub fn bound(&self) -> MutexGuard<'_, Option<Bound>> {
-        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What it has, if it is registered, for this thread alone. `fd` is one of its descriptors.
+    pub fn bound(&self, fd: i32) -> MutexGuard<'_, Option<Bound>> {
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        if bound.is_none() {
+            *bound = adopted(fd).ok();
+        }
+        bound
     }
 
     /// NIOCTXSYNC and NIOCRXSYNC.
-    pub fn sync(&self, dir: usize) -> Result<()> {
-        let bound = self.bound();
+    pub fn sync(&self, fd: i32, dir: usize) -> Result<()> {
+        let bound = self.bound(fd);
         let bound = bound.as_ref().ok_or(libc::ENXIO)?;
+        if bound.csb.is_some() {
+            // The loop does it.
+            return Err(libc::EBUSY);
+        }
         if bound.own.bound[dir] { bound.port().sync(dir).map(drop) } else { Ok(()) }
     }
 
     /// Syncs for a poll, and says what is ready.
-    pub fn poll(&self, events: i16) -> i16 {
-        self.bound().as_ref().map_or(libc::POLLERR, |bound| bound.port().poll(bound.own, events))
+    pub fn poll(&self, fd: i32, events: i16) -> i16 {
+        let bound = self.bound(fd);
+        let bound = bound.as_ref().filter(|bound| bound.csb.is_none());
+        bound.map_or(libc::POLLERR, |bound| bound.port().poll(bound.own, events))
     }
 
     /// Before sleeping; `false`: something may be ready.
-    pub fn arm(&self, events: i16) -> bool {
-        self.bound().as_ref().is_none_or(|bound| bound.port().arm(bound.own, events))
+    pub fn arm(&self, fd: i32, events: i16) -> bool {
+        self.bound(fd).as_ref().is_none_or(|bound| bound.port().arm(bound.own, events))
     }
 
-    /// After its descriptor `fd` was readable.
+    /// The descriptor that the kernel waits for in place of the handle's; -1: none.
+    pub fn watch(&self, fd: i32) -> i32 {
+        self.bound(fd).as_mut().map_or(-1, Bound::watch)
+    }
+
+    /// After that descriptor was readable.
     pub fn woken(&self, fd: i32) {
-        if let Some(bound) = self.bound().as_ref() {
-            bound.port().woken(fd);
+        if let Some(bound) = self.bound(fd).as_ref()
+            && let Some((_, watch)) = &bound.watch
+        {
+            bound.port().woken(watch.as_fd());
         }
     }
+}
+
+/// A descriptor of the program.
+fn borrowed<'a>(fd: i32) -> Option<BorrowedFd<'a>> {
+    // SAFETY: the program keeps it open during its call; if it does not, the calls fail.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// Stores what a handle has of its port.
+pub fn store(fd: i32, own: Use, port: &Port) -> Result<()> {
+    let socket = borrowed(fd).ok_or(libc::EBADF)?;
+    let bits = [own.bound[0], own.bound[1], own.sends, own.receives];
+    let bits = (0..4).fold(0_u64, |all, bit| all | u64::from(bits[bit]) << bit);
+    let mut bytes = [0; BYTES];
+    for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip([MAGIC, u64::from(own.number), bits]) {
+        *place = word.to_ne_bytes();
+    }
+    store_descriptors(socket, &bytes, &[port.store()]).map_err(|_| libc::EMFILE)
+}
+
+/// What a descriptor stores, if it is a handle that another process, or this one before a fork, has registered.
+fn adopted(fd: i32) -> Result<Bound> {
+    let socket = borrowed(fd).ok_or(libc::EBADF)?;
+    let mut bytes = [0; BYTES];
+    let (count, fds) = stored_descriptors(socket, &mut bytes, 1).ok_or(libc::EINVAL)?;
+    let [magic, number, bits] =
+        [0, 1, 2].map(|index| bytes.as_chunks().0.get(index).map_or(0, |word| u64::from_ne_bytes(*word)));
+    let store = fds.into_iter().next().filter(|_| (count, magic) == (BYTES, MAGIC)).ok_or(libc::EINVAL)?;
+    let number = u32::try_from(number).ok().filter(|number| *number < crate::region::INTERFACES);
+    let has = |bit: u32| bits & 1 << bit != 0;
+    let own =
+        Use { number: number.ok_or(libc::EINVAL)?, bound: [has(0), has(1)], sends: has(2), receives: has(3) };
+    let mut ports = ports();
+    let found = identity(store.as_fd());
+    let known = ports.iter().find(|known| known.identity == found).and_then(|known| known.port.upgrade());
+    let port = match known {
+        Some(port) => port,
+        None => {
+            let same = |known: &&Known, identity: u64| known.region.0 == identity;
+            let region = |identity| ports.iter().find(|known| same(known, identity))?.region.1.upgrade();
+            let port = Arc::new(Mutex::new(Port::adopt(store, region)?));
+            note(&mut ports, None, &port);
+            port
+        }
+    };
+    port.lock().unwrap_or_else(PoisonError::into_inner).handles += 1;
+    Ok(Bound::new(port, own))
 }
 
 fn place(fd: i32) -> Option<&'static AtomicU16> {
@@ -84,14 +208,29 @@ pub fn get(fd: i32) -> Option<&'static Handle> {
     POOL.get(usize::from(number).checked_sub(1)?)
 }
 
+/// The handle of a descriptor, which another process may have opened.
+pub fn find(fd: i32) -> Option<&'static Handle> {
+    get(fd).or_else(|| {
+        let bound = adopted(fd).ok()?;
+        begin(fd).ok()?;
+        let handle = get(fd)?;
+        *handle.bound.lock().unwrap_or_else(PoisonError::into_inner) = Some(bound);
+        Some(handle)
+    })
+}
+
 /// A new handle for a new descriptor.
 pub fn begin(fd: i32) -> Result<()> {
+    static PREPARED: Once = Once::new();
+    // SAFETY: the functions live as long as the library, which is never unloaded.
+    PREPARED.call_once(|| unsafe {
+        libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child));
+    });
     let place = place(fd).ok_or(libc::EMFILE)?;
     let take = |handle: &Handle| handle.descriptors.compare_exchange(0, 1, SeqCst, SeqCst).is_ok();
     let index = POOL.iter().position(take).ok_or(libc::EMFILE)?;
-    if let Some(handle) = POOL.get(index) {
-        handle.process.store(std::process::id(), SeqCst);
-    }
+    POOL[index].sync_loop.store(0, SeqCst);
+    PROCESS.store(std::process::id(), SeqCst);
     place.store(index as u16 + 1, SeqCst);
     Ok(())
 }
@@ -102,7 +241,9 @@ pub fn duplicated(old: i32, new: i32) {
         return;
     }
     closed(new);
-    if let (Some(handle), Some(from), Some(to)) = (get(old), place(old), place(new)) {
+    if let (Some(handle), Some(from), Some(to)) = (get(old), place(old), place(new))
+        && PROCESS.load(SeqCst) == std::process::id()
+    {
         handle.descriptors.fetch_add(1, SeqCst);
         to.store(from.load(SeqCst), SeqCst);
     }
@@ -110,24 +251,64 @@ pub fn duplicated(old: i32, new: i32) {
 
 /// Before a descriptor is closed.
 pub fn closed(fd: i32) {
+    let handle = get(fd);
+    if (handle.is_none() && !crate::sets::is_used()) || PROCESS.load(SeqCst) != std::process::id() {
+        return;
+    }
     crate::sets::closed(fd);
-    let Some(handle) = get(fd) else { return };
+    let Some(handle) = handle else { return };
     if let Some(place) = place(fd) {
         place.store(0, SeqCst);
     }
-    // In a child, a thread that it does not have may have the lock, and what is pending is the parent's to send.
-    if handle.process.load(SeqCst) != std::process::id() {
-        return;
-    }
-    let mut bound = handle.bound();
+    let mut bound = handle.bound.lock().unwrap_or_else(PoisonError::into_inner);
     if handle.descriptors.load(SeqCst) == 1
         && let Some(bound) = bound.take()
     {
         let mut port = bound.port();
-        port.numbers &= !(1 << bound.own.number);
-        if port.numbers == 0 {
+        port.handles = port.handles.saturating_sub(1);
+        if port.handles == 0 {
             port.finish();
+        }
+        if !port.is_passed() {
+            port.rings.region.take_interface_back(bound.own.number);
         }
     }
     handle.descriptors.fetch_sub(1, SeqCst);
+}
+
+/// What `before_fork` locks until the fork is over.
+static FORKING: Mutex<Option<Locked>> = Mutex::new(None);
+
+struct Locked {
+    ports: MutexGuard<'static, Vec<Known>>,
+    _sets: crate::sets::Locked,
+}
+
+// SAFETY: the thread that forks puts them there and takes them, in the parent and in the child.
+unsafe impl Send for Locked {}
+
+extern "C" fn before_fork() {
+    let locked = Locked { ports: ports(), _sets: crate::sets::lock() };
+    *FORKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(locked);
+}
+
+extern "C" fn after_fork() {
+    drop(FORKING.lock().unwrap_or_else(PoisonError::into_inner).take());
+}
+
+/// In a child, threads that it does not have may have the locks of handles and ports, in the midst of their work. It
+/// forgets what they are and finds them again by their descriptors.
+extern "C" fn in_child() {
+    PROCESS.store(std::process::id(), SeqCst);
+    if let Some(mut locked) = FORKING.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        std::mem::forget(std::mem::take(&mut *locked.ports));
+    }
+    for handle in &POOL {
+        if handle.descriptors.load(SeqCst) > 0 {
+            let place = (&raw const handle.bound).cast_mut();
+            // SAFETY: the child has this thread alone, which holds no reference to it; what was there is not dropped.
+            // A `Mutex` has interior mutability, so that writing to it is allowed.
+            unsafe { place.write(Mutex::new(None)) };
+        }
+    }
 }

@@ -36,12 +36,10 @@ unsafe fn opened(path: *const c_char, flags: c_int, real: impl Fn() -> c_int) ->
     if path.is_null() || unsafe { CStr::from_ptr(path) } != DEVICE {
         return real();
     }
-    let close = if flags & libc::O_CLOEXEC != 0 { libc::EPOLL_CLOEXEC } else { 0 };
-    // SAFETY: the call takes a flag.
-    let fd = unsafe { syscall(libc::SYS_epoll_create1, [close as u64, 0, 0, 0, 0, 0]) } as c_int;
-    if fd < 0 {
-        return told::<c_int>(Err(-fd));
-    }
+    let Ok(fd) = ringway_host::descriptor_store(flags & libc::O_CLOEXEC != 0) else {
+        return told::<c_int>(Err(libc::EMFILE));
+    };
+    let fd = std::os::fd::IntoRawFd::into_raw_fd(fd);
     // The number was a handle before, if its end was not seen.
     handles::closed(fd);
     let begun = handles::begin(fd);
@@ -58,8 +56,8 @@ unsafe fn opened(path: *const c_char, flags: c_int, real: impl Fn() -> c_int) ->
 /// As the call.
 unsafe fn asked(fd: c_int, handle: &Handle, code: c_ulong, at: *mut c_void) -> Option<Result<c_int>> {
     let result = match code as u32 {
-        request::TXSYNC => handle.sync(0),
-        request::RXSYNC => handle.sync(1),
+        request::TXSYNC => handle.sync(fd, 0),
+        request::RXSYNC => handle.sync(fd, 1),
         // SAFETY: the caller's.
         request::CONTROL => unsafe { request::control(fd, handle, at) },
         // SAFETY: the caller's.
@@ -89,12 +87,12 @@ unsafe fn asked_other(code: c_ulong, at: *mut c_void, real: impl Fn() -> c_int) 
 }
 
 /// The descriptor to map in place of a handle, if the part lies within its memory.
-fn mapped(handle: &Handle, len: size_t, offset: off_t) -> Result<c_int> {
-    let bound = handle.bound();
+fn mapped(handle: &Handle, fd: c_int, len: size_t, offset: off_t) -> Result<c_int> {
+    let bound = handle.bound(fd);
     let port = bound.as_ref().ok_or(libc::EINVAL)?.port();
-    let region = &port.region;
+    let region = &port.rings.region;
     let end = u64::try_from(offset).ok().and_then(|offset| offset.checked_add(len as u64));
-    match end.filter(|end| *end <= region.sizes().bytes().next_multiple_of(4096)) {
+    match end.filter(|end| *end <= region.bytes().next_multiple_of(4096)) {
         Some(_) => Ok(region.raw_fd()),
         None => Err(libc::EINVAL),
     }
@@ -105,13 +103,13 @@ fn map(
     handle: &Handle,
     at: *mut c_void,
     len: size_t,
-    [access, flags]: [c_int; 2],
+    [access, flags, fd]: [c_int; 3],
     offset: off_t,
 ) -> *mut c_void {
     let arguments =
         |fd: c_int| [at.addr() as u64, len as u64, access as u64, flags as u64, fd as u64, offset as u64];
     // SAFETY: the program's own call, with another descriptor.
-    let result = mapped(handle, len, offset).map(|fd| unsafe { syscall(libc::SYS_mmap, arguments(fd)) });
+    let result = mapped(handle, fd, len, offset).map(|fd| unsafe { syscall(libc::SYS_mmap, arguments(fd)) });
     match result {
         Ok(at) if !(-4095..0).contains(&at) => at as usize as *mut c_void,
         Ok(error) => {
@@ -229,7 +227,7 @@ hooks! {
     }
     /// Asks a device.
     ioctl c"ioctl"(fd: c_int, code: c_ulong, at: *mut c_void) -> c_int {
-        real => match handles::get(fd) {
+        real => match if request::is_one(code) { handles::find(fd) } else { handles::get(fd) } {
             Some(handle) => asked(fd, handle, code, at).map_or_else(real, told),
             None => asked_other(code, at, real),
         }
@@ -238,13 +236,21 @@ hooks! {
     mmap c"mmap"(
         at: *mut c_void, len: size_t, access: c_int, flags: c_int, fd: c_int, offset: off_t
     ) -> *mut c_void {
-        real => handles::get(fd).map_or_else(real, |handle| map(handle, at, len, [access, flags], offset))
+        real => if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 {
+            real()
+        } else {
+            handles::find(fd).map_or_else(real, |handle| map(handle, at, len, [access, flags, fd], offset))
+        }
     }
     /// Maps memory.
     mmap64 c"mmap64"(
         at: *mut c_void, len: size_t, access: c_int, flags: c_int, fd: c_int, offset: off_t
     ) -> *mut c_void {
-        real => handles::get(fd).map_or_else(real, |handle| map(handle, at, len, [access, flags], offset))
+        real => if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 {
+            real()
+        } else {
+            handles::find(fd).map_or_else(real, |handle| map(handle, at, len, [access, flags, fd], offset))
+        }
     }
     /// Closes a descriptor.
     close c"close"(fd: c_int) -> c_int {

@@ -1,17 +1,19 @@
 //! The library by which unmodified netmap programs use ring ports (`LD_PRELOAD`; see `docs/netmap.md`).
 //!
-//! Its functions come before the C library's of the same names. `open` of `/dev/netmap` makes a handle: an epoll
-//! descriptor of this process, so that it can be passed to every call that takes a descriptor. A request to register a
-//! port connects the handle to the port's ring; from then on the epoll descriptor watches the ring's eventfd and
-//! socket. `mmap` of the handle maps a memfd with netmap's layout, and each sync copies frames between that memory and
-//! the ring's slots.
+//! Its functions come before the C library's of the same names. `open` of `/dev/netmap` makes a handle: a socket that
+//! stores descriptors, and so can be passed to every call that takes one, and to other processes. A request to
+//! register a port connects the handle to the port's ring, and stores there what another process needs to go on with
+//! it. `mmap` of the handle maps a memfd with netmap's layout, and each sync copies frames between that memory and
+//! the ring's slots. What several processes have to agree on is in the same memfd, behind the part that programs map.
 //!
 //! | module | |
 //! |---|---|
 //! | `hooks` | the functions |
 //! | `handles` | which descriptors are handles |
-//! | `request`, `names` | netmap's requests; the port that a name means |
-//! | `region`, `port` | netmap's memory; a registered port and its syncs |
+//! | `request`, `fields`, `options`, `register`, `names` | netmap's requests; what a name means |
+//! | `region`, `rings`, `shared`, `lock` | netmap's memory; what processes share |
+//! | `port`, `side`, `transfer` | a registered port and its syncs |
+//! | `pipe`, `vale`, `csb` | pipes; ports of switches; syncs by a loop |
 //! | `waiting`, `sets` | poll and select; epoll |
 //!
 //! A program can write all of that memory at any time, so every number in it is read once and checked. The library runs
@@ -19,16 +21,29 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![cfg_attr(test, allow(dead_code, reason = "the tests' own C functions are not replaced"))]
 
+mod csb;
+mod fields;
 mod handles;
 mod hooks;
+mod lock;
 mod names;
+mod options;
+mod pipe;
 mod port;
 #[path = "../../preload/src/real.rs"]
 #[allow(dead_code, reason = "it has what other preloaded libraries use, too")]
 mod real;
 mod region;
+mod register;
 mod request;
+mod rings;
 mod sets;
+mod shared;
+mod side;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod vale;
 mod waiting;
 
 /// A result with an errno.

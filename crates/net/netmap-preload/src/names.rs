@@ -15,6 +15,22 @@ fn base() -> PathBuf {
     })
 }
 
+/// The folder of pipes, beside that of the run directories.
+pub fn pipes() -> PathBuf {
+    let mut folder = base().into_os_string();
+    folder.push("-netmap");
+    folder.into()
+}
+
+/// The folders with the run directories of the fabrics that a program may mean.
+pub fn runs() -> Vec<PathBuf> {
+    if let Some(folder) = std::env::var_os("RINGWAY_NETMAP").filter(|folder| !folder.is_empty()) {
+        return vec![folder.into()];
+    }
+    let folders = std::fs::read_dir(base());
+    folders.into_iter().flatten().flatten().map(|folder| folder.path()).collect()
+}
+
 /// The socket of a port in a run directory; or else the switch's, with the port to open there, if the switch lets
 /// programs do that.
 fn within(folder: &Path, switch: Option<&str>, port: &str) -> Option<PathBuf> {
@@ -38,10 +54,6 @@ pub fn socket(name: &str) -> Result<PathBuf> {
         Some((switch, port)) => (Some(switch), port),
         None => (None, name),
     };
-    // Pipes of netmap, which this library does not have.
-    if port.contains(['{', '}']) {
-        return Err(libc::EOPNOTSUPP);
-    }
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     let is_name = |name: &str| !name.starts_with('.') && name.chars().all(is_letter);
     if port.is_empty() || !is_name(port) {
@@ -49,11 +61,8 @@ pub fn socket(name: &str) -> Result<PathBuf> {
     }
     // `vale` without more is a switch in netmap; here it can only be that of a port that exists.
     let switch = switch.filter(|switch| !switch.is_empty() && is_name(switch));
-    if let Some(folder) = std::env::var_os("RINGWAY_NETMAP").filter(|folder| !folder.is_empty()) {
-        return within(Path::new(&folder), switch, port).ok_or(libc::ENXIO);
-    }
-    let folders = std::fs::read_dir(base()).map_err(|_| libc::ENXIO)?;
-    let mut found = folders.flatten().filter_map(|folder| within(&folder.path(), switch, port));
+    let folders = runs();
+    let mut found = folders.iter().filter_map(|folder| within(folder, switch, port));
     let first = found.next().ok_or(libc::ENXIO)?;
     // Two fabrics have such a port: which one is meant, only the variable says.
     if found.next().is_some() { Err(libc::ENOTUNIQ) } else { Ok(first) }

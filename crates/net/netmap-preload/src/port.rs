@@ -1,20 +1,26 @@
-//! A registered port: netmap's two rings, and copying between them and the port's ring.
+//! A registered port or an end of a pipe, and its syncs.
+//!
+//! All that its processes have in common is in its memory (`shared.rs`) and behind a socket that stores its
+//! descriptors; a `Port` is what one process keeps of that. So a handle works in a child, after exec and in a process
+//! that it was passed to, where a `Port` is made again from the stored descriptors.
 
 use crate::Result;
+use crate::pipe::PipeEnd;
 use crate::real::syscall;
-use crate::region::{BUF_CHANGED, BUFFER, INDIRECT, MOREFRAG, REPORT, Region, Slot};
-use arrayvec::ArrayVec;
-use ringway_mem::copy;
-use ringway_ring_client::{FRAGMENTS, Ring, RingError, Span, Taken, Wait};
-use std::os::fd::{AsFd, AsRawFd};
+use crate::region::{Place, Region, Sizes};
+use crate::rings::Rings;
+use crate::shared::{GONE, PASSED};
+use crate::side::Side;
+use crate::transfer::{self, RX, TX};
+use ringway_host::{descriptor_store, store_descriptors, stored_descriptors};
+use ringway_ring_client::{FRAGMENTS, Ring, RingParts, Wait};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
 /// Events of poll that ask for room to send, and for frames.
 const OUT: i16 = libc::POLLOUT | libc::POLLWRNORM;
 const IN: i16 = libc::POLLIN | libc::POLLRDNORM;
 
-const TX: usize = 0;
-const RX: usize = 1;
 /// How long closing waits until the port has taken what was sent.
 const DRAIN: Duration = Duration::from_secs(1);
 /// Syncs without a frame after which the port's socket is asked whether it is there.
@@ -22,51 +28,10 @@ const IDLE: u32 = 256;
 /// What a handle watches.
 const CALL: u64 = 0;
 const SOCKET: u64 = 1;
-
-/// One of netmap's rings, as far as it was accepted from the program.
-#[derive(Clone, Copy, Debug, Default)]
-struct Side {
-    slots: u32,
-    head: u32,
-    cur: u32,
-    tail: u32,
-    /// To send: the next slot to copy, up to `head`.
-    next: u32,
-    /// The sync ended because there was no room for a frame: in the port's ring to send, in netmap's to receive.
-    is_full: bool,
-}
-
-impl Side {
-    fn distance(self, from: u32, to: u32) -> u32 {
-        if to >= from { to - from } else { to + self.slots - from }
-    }
-
-    fn after(self, at: u32, by: u32) -> u32 {
-        let at = at + by;
-        if at >= self.slots { at - self.slots } else { at }
-    }
-
-    /// Takes the program's head and cur. Attack: it writes any numbers; they must lie between what it gave last and
-    /// the tail.
-    fn accept(&mut self, (head, cur): (u32, u32)) -> bool {
-        if head >= self.slots || cur >= self.slots {
-            return false;
-        }
-        let [given, woken, most] = [head, cur, self.tail].map(|to| self.distance(self.head, to));
-        let is_valid = given <= woken && woken <= most;
-        if is_valid {
-            (self.head, self.cur) = (head, cur);
-        }
-        is_valid
-    }
-
-    fn is_ready(self) -> bool {
-        self.cur != self.tail
-    }
-}
+const LISTENER: u64 = 2;
 
 /// What a handle has of its port.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// The number of its `netmap_if`.
     pub number: u32,
@@ -78,204 +43,303 @@ pub struct Use {
     pub receives: bool,
 }
 
-/// A registered port.
+/// What is stored about a port beside its descriptors.
+const MAGIC: u64 = u64::from_le_bytes(*b"rw-port1");
+const WORDS: usize = 12;
+/// The memory, a pipe's listener and lock, and the ring's memory, two eventfds and socket.
+const DESCRIPTORS: usize = 7;
+
+/// A port in this process.
 #[derive(Debug)]
 pub struct Port {
-    ring: Ring,
-    pub region: Region,
-    pub id: u16,
+    store: OwnedFd,
+    pub rings: Rings,
+    /// The ring to the fabric, or to the other end of a pipe if a program has it.
+    ring: Option<Ring>,
+    pipe: Option<PipeEnd>,
+    /// What `ring` was made from.
+    version: u32,
+    /// Which process synced last is known by this.
+    token: u32,
     /// One handle has it alone.
     pub is_exclusive: bool,
-    /// The numbers that handles have, a bit each.
-    pub numbers: u32,
+    /// How many handles of this process it has.
+    pub handles: u32,
     sides: [Side; 2],
     idle: u32,
+    /// The other end of a pipe was closed, and what it sent is not all received.
+    is_leaving: bool,
     is_gone: bool,
 }
 
+/// What a descriptor of a handle has to be watched for, and when that changes.
+pub type Watched = (u32, bool);
+
 impl Port {
-    pub fn new(ring: Ring, region: Region, id: u16) -> Port {
-        let slots = region.sizes().slots;
-        let side = |dir: usize, tail| Side { slots: slots[dir], tail, ..Side::default() };
-        let sides = [side(TX, slots[TX] - 1), side(RX, 0)];
-        Port { ring, region, id, is_exclusive: false, numbers: 0, sides, idle: 0, is_gone: false }
+    fn make(store: OwnedFd, rings: Rings, pipe: Option<PipeEnd>) -> Result<Port> {
+        let token = ringway_host::random().map_err(|_| libc::EIO)? as u32 | 1;
+        let sides = [TX, RX].map(|dir| Side { slots: rings.slots(dir), ..Side::default() });
+        Ok(Port {
+            store,
+            rings,
+            ring: None,
+            pipe,
+            version: 0,
+            token,
+            is_exclusive: false,
+            handles: 0,
+            sides,
+            idle: 0,
+            is_leaving: false,
+            is_gone: false,
+        })
     }
 
-    /// Lets a handle's descriptor watch the ring's eventfd and its socket. The eventfd is watched by its edges, so that
-    /// it never has to be read.
-    pub fn let_watch(&self, fd: i32) -> Result<()> {
+    /// A port whose ring a fabric gave.
+    pub fn of_fabric(rings: Rings, ring: Ring, memory: &OwnedFd) -> Result<Port> {
+        let store = descriptor_store(true).map_err(|_| libc::EMFILE)?;
+        let mut port = Port::make(store, rings, None)?;
+        port.publish(Some((ring, memory)))?;
+        Ok(port)
+    }
+
+    /// An end of a pipe. `parts`: the other one is there.
+    pub fn of_pipe(rings: Rings, end: PipeEnd, parts: Option<RingParts>) -> Result<Port> {
+        let store = descriptor_store(true).map_err(|_| libc::EMFILE)?;
+        let mut port = Port::make(store, rings, Some(end))?;
+        match parts {
+            Some(parts) => {
+                let memory = parts.memory.try_clone().map_err(|_| libc::EMFILE)?;
+                let ring = Ring::from_parts(parts).map_err(|_| libc::ENOMEM)?;
+                port.publish(Some((ring, &memory)))?;
+            }
+            None => port.publish(None)?,
+        }
+        Ok(port)
+    }
+
+    /// A port without rings.
+    pub fn of_nothing(rings: Rings) -> Result<Port> {
+        let store = descriptor_store(true).map_err(|_| libc::EMFILE)?;
+        let mut port = Port::make(store, rings, None)?;
+        port.publish(None)?;
+        Ok(port)
+    }
+
+    /// Has another ring from now on, or none, and stores its descriptors for other processes.
+    fn publish(&mut self, ring: Option<(Ring, &OwnedFd)>) -> Result<()> {
+        let version = self.rings.state.new_version();
+        let is_second = ring.as_ref().is_some_and(|(ring, _)| ring.is_second());
+        let Place { rings, sizes: Sizes { slots, extra }, first, state } = self.rings.place;
+        let has = u64::from(self.pipe.is_some()) | u64::from(ring.is_some()) << 1 | u64::from(is_second) << 2;
+        let numbers = [version, self.rings.region.buffers(), slots[0], slots[1], extra, first, state];
+        let mut words = [MAGIC, has, rings[0], rings[1], 0, 0, 0, 0, 0, 0, 0, 0];
+        for (word, number) in words[4..].iter_mut().zip(numbers) {
+            *word = number.into();
+        }
+        let mut bytes = [0; WORDS * 8];
+        for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+            *place = word.to_ne_bytes();
+        }
+        let mut fds = vec![self.rings.region.as_fd()];
+        fds.extend(self.pipe.iter().flat_map(PipeEnd::descriptors));
+        if let Some((ring, memory)) = &ring {
+            fds.push(memory.as_fd());
+            fds.extend([ring.kick_fd(), Some(ring.as_fd()), ring.socket()].into_iter().flatten());
+        }
+        store_descriptors(&self.store, &bytes, &fds).map_err(|_| libc::EMFILE)?;
+        (self.version, self.ring, self.is_leaving) = (version, ring.map(|(ring, _)| ring), false);
+        self.rings.state.take(self.token);
+        Ok(())
+    }
+
+    /// The port of a socket with stored descriptors. Attack: a program passes another something that looks like a
+    /// handle; every number is checked, and the descriptors must be what they are said to be.
+    pub fn adopt(store: OwnedFd, region: impl Fn(u64) -> Option<std::sync::Arc<Region>>) -> Result<Port> {
+        let (words, mut fds) = looked_up(&store)?;
+        let [_, has, tx, rx, version, buffers, tx_slots, rx_slots, extra, first, state, _] = words;
+        let number = |word: u64| u32::try_from(word).map_err(|_| libc::EINVAL);
+        let sizes = Sizes { slots: [number(tx_slots)?, number(rx_slots)?], extra: number(extra)? };
+        let place = Place { rings: [tx, rx], sizes, first: number(first)?, state: number(state)? };
+        let file = fds.next().ok_or(libc::EINVAL)?;
+        let region = match region(identity(file.as_fd())) {
+            Some(known) => known,
+            None => Region::adopt(file, number(buffers)?)?,
+        };
+        let rings = Rings::adopt(region, place)?;
+        let pipe = match has & 1 {
+            0 => None,
+            _ => match (fds.next(), fds.next()) {
+                (Some(listener), Some(lock)) => Some(PipeEnd::adopt(listener, lock)),
+                _ => return Err(libc::EINVAL),
+            },
+        };
+        let mut port = Port::make(store, rings, pipe)?;
+        port.version = number(version)?;
+        port.ring = ring_of(has, &mut fds)?;
+        port.rings.state.set(PASSED);
+        Ok(port)
+    }
+
+    /// Takes the ring that another process has stored.
+    fn refresh(&mut self) -> Result<()> {
+        let (words, mut fds) = looked_up(&self.store)?;
+        for _ in 0..1 + 2 * (words[1] & 1) {
+            drop(fds.next());
+        }
+        self.ring = ring_of(words[1], &mut fds)?;
+        (self.version, self.is_leaving) = (words[4] as u32, false);
+        Ok(())
+    }
+
+    /// The socket that stores its descriptors.
+    pub fn store(&self) -> BorrowedFd<'_> {
+        self.store.as_fd()
+    }
+
+    /// What tells it from others, in every process.
+    pub fn identity(&self) -> u64 {
+        identity(self.store())
+    }
+
+    /// Makes a descriptor that watches the ring's eventfd and its socket. The eventfd is watched by its edges, so
+    /// that it never has to be read.
+    pub fn watch(&self) -> Result<OwnedFd> {
+        // SAFETY: the call takes a flag.
+        let fd = unsafe { syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as u64, 0, 0, 0, 0, 0]) };
+        // SAFETY: the descriptor is new.
+        let watch = if fd < 0 { return Err(-fd as i32) } else { unsafe { OwnedFd::from_raw_fd(fd as i32) } };
         let (edge, level) = (libc::EPOLLIN | libc::EPOLLET, libc::EPOLLIN | libc::EPOLLRDHUP);
-        let socket = self.ring.socket().map(|socket| (socket.as_raw_fd(), level, SOCKET));
-        for (watched, bits, data) in
-            [Some((self.ring.as_fd().as_raw_fd(), edge, CALL)), socket].into_iter().flatten()
-        {
+        let ring = self.ring.as_ref();
+        let call = ring.map(|ring| (ring.as_fd(), edge, CALL));
+        let socket = ring.filter(|_| !self.is_leaving).and_then(Ring::socket);
+        let listener = self.pipe.as_ref().filter(|_| ring.is_none()).map(|pipe| pipe.descriptors()[0]);
+        let others = [(socket, SOCKET), (listener, LISTENER)];
+        let others = others.map(|(fd, data)| fd.map(|fd| (fd, level, data)));
+        for (watched, bits, data) in [call].into_iter().chain(others).flatten() {
             let mut event = libc::epoll_event { events: bits as u32, u64: data };
-            let at = (&raw mut event).addr() as u64;
-            let arguments = [fd as u64, libc::EPOLL_CTL_ADD as u64, watched as u64, at, 0, 0];
+            let (add, at) = (libc::EPOLL_CTL_ADD as u64, (&raw mut event).addr() as u64);
+            let arguments = [watch.as_raw_fd() as u64, add, watched.as_raw_fd() as u64, at, 0, 0];
             // SAFETY: the call reads the event, which lives.
             if unsafe { syscall(libc::SYS_epoll_ctl, arguments) } < 0 {
                 return Err(libc::ENOMEM);
             }
         }
-        Ok(())
+        Ok(watch)
+    }
+
+    /// When this is another value, `watch` makes another descriptor.
+    pub fn watched(&self) -> Watched {
+        (self.version, self.is_leaving)
     }
 
     /// The port is lost for good.
     fn lost(&mut self) -> i32 {
         self.is_gone = true;
+        self.rings.state.set(GONE);
         libc::ENXIO
+    }
+
+    /// Runs `work` for this thread alone, with the positions that all processes share.
+    fn within<T>(&mut self, work: impl FnOnce(&mut Port) -> Result<T>) -> Result<T> {
+        if self.is_gone {
+            return Err(libc::ENXIO);
+        }
+        let state = self.rings.state.clone();
+        let _guard = state.lock()?;
+        if state.has(GONE) {
+            return Err(self.lost());
+        }
+        for dir in [TX, RX] {
+            match state.side(dir, self.rings.slots(dir)) {
+                Some(side) => self.sides[dir] = side,
+                None => return Err(self.lost()),
+            }
+        }
+        if state.version() != self.version && self.refresh().is_err() {
+            return Err(self.lost());
+        }
+        if !state.take(self.token)
+            && let Some(ring) = &mut self.ring
+        {
+            ring.reload();
+        }
+        self.meet()?;
+        let done = work(self);
+        for dir in [TX, RX] {
+            state.set_side(dir, &self.sides[dir]);
+        }
+        done
+    }
+
+    /// Takes the ring of the program that has opened the other end of a pipe.
+    fn meet(&mut self) -> Result<()> {
+        if self.ring.is_none()
+            && let Some((ring, memory)) = self.pipe.as_mut().and_then(PipeEnd::accept)
+        {
+            self.publish(Some((ring, &memory)))?;
+        }
+        Ok(())
+    }
+
+    /// The ring broke: a port is lost, and a pipe goes on with the next program.
+    fn broken(&mut self) -> i32 {
+        if self.pipe.is_none() || self.publish(None).is_err() { self.lost() } else { 0 }
     }
 
     /// NIOCTXSYNC and NIOCRXSYNC; `false`: the program had written what can't be, and the ring was put right.
     pub fn sync(&mut self, dir: usize) -> Result<bool> {
-        if self.is_gone {
-            return Err(libc::ENXIO);
-        }
+        self.within(|port| port.sync_within(dir))
+    }
+
+    fn sync_within(&mut self, dir: usize) -> Result<bool> {
         let before = [self.sides[TX].next, self.sides[RX].tail];
-        let done = if dir == TX { self.send() } else { self.receive() };
-        let is_right = done.map_err(|_| self.lost())?;
+        let side = &mut self.sides[dir];
+        let done = match (&mut self.ring, dir) {
+            _ if side.slots == 0 => Ok(true),
+            (Some(ring), TX) if !self.is_leaving => transfer::send(&self.rings, ring, side),
+            (Some(ring), RX) => transfer::receive(&self.rings, ring, side),
+            // A pipe keeps what is sent until the other end is there.
+            _ => {
+                let is_right = transfer::accept(&self.rings, dir, side);
+                side.is_full = dir == TX && side.next != side.head;
+                Ok(is_right)
+            }
+        };
+        let is_right = match done {
+            Ok(is_right) => is_right,
+            Err(_) => match self.broken() {
+                0 => true,
+                error => return Err(error),
+            },
+        };
         if let Ok(time) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
-            self.region.set_time(dir, time);
+            self.rings.set_time(dir, time);
         }
         let has_moved = before != [self.sides[TX].next, self.sides[RX].tail];
         self.idle = if has_moved { 0 } else { self.idle + 1 };
-        if self.idle >= IDLE {
+        if self.idle >= IDLE || self.is_leaving {
             self.look()?;
         }
         Ok(is_right)
     }
 
     /// Looks whether the port is still there.
-    pub fn look(&mut self) -> Result<()> {
+    fn look(&mut self) -> Result<()> {
         self.idle = 0;
-        if self.is_gone || self.ring.is_hung_up() { Err(self.lost()) } else { Ok(()) }
-    }
-
-    /// Puts a ring back to the last positions that were accepted.
-    fn reset(&mut self, dir: usize) {
-        let side = &mut self.sides[dir];
-        side.cur = side.head;
-        self.region.set_position(dir, side.head);
-        self.region.set_tail(dir, side.tail);
-        for at in 0..side.slots {
-            let slot = self.region.slot(dir, at);
-            if self.region.buffer(slot.buf_idx, slot.len.into()).is_none() {
-                self.repair(dir, at);
-            }
+        let Some(ring) = &mut self.ring else { return Ok(()) };
+        if !ring.is_hung_up() {
+            return Ok(());
         }
-    }
-
-    fn repair(&self, dir: usize, at: u32) {
-        let buf_idx = self.region.own_buffer(dir, at);
-        self.region.set_slot(dir, at, Slot { buf_idx, len: 0, flags: 0 });
-    }
-
-    fn send(&mut self) -> std::result::Result<bool, RingError> {
-        let position = self.region.position(TX);
-        let mut is_right = self.sides[TX].accept(position);
-        if !is_right {
-            self.reset(TX);
+        if self.pipe.is_none() {
+            return Err(self.lost());
         }
-        let first = self.sides[TX].next;
-        self.sides[TX].is_full = false;
-        while self.sides[TX].next != self.sides[TX].head {
-            match self.send_frame()? {
-                Sent::Yes => {}
-                Sent::Wrong => is_right = false,
-                Sent::NoRoom => {
-                    self.sides[TX].is_full = true;
-                    break;
-                }
-                Sent::Incomplete => break,
-            }
+        // What a program sent before it closed a pipe's end is received first.
+        if matches!(ring.rx.frame_len(), Ok(Some(_))) {
+            self.is_leaving = true;
+            return Ok(());
         }
-        self.ring.tx.sync()?;
-        let is_taken = self.is_taken()?;
-        let side = &mut self.sides[TX];
-        // While the port has not taken everything, one more slot stays netmap's, so that the program sees that
-        // something is pending.
-        if side.next != first || is_taken {
-            side.tail = side.after(side.next, side.slots - if is_taken { 1 } else { 2 });
-            self.region.set_tail(TX, side.tail);
-        }
-        Ok(is_right)
-    }
-
-    /// Whether the port has taken everything.
-    fn is_taken(&mut self) -> std::result::Result<bool, RingError> {
-        Ok(self.ring.tx.consumed()? == self.ring.tx.head())
-    }
-
-    /// Copies the next frame to the ring.
-    fn send_frame(&mut self) -> std::result::Result<Sent, RingError> {
-        let (region, side) = (&self.region, self.sides[TX]);
-        let mut parts: ArrayVec<Span<'_>, FRAGMENTS> = ArrayVec::new();
-        let (mut at, mut is_wrong) = (side.next, false);
-        loop {
-            if at == side.head && is_wrong {
-                // One that can't be sent any more is not waited for.
-                self.sides[TX].next = at;
-                return Ok(Sent::Wrong);
-            }
-            if at == side.head {
-                return Ok(Sent::Incomplete);
-            }
-            let slot = region.slot(TX, at);
-            match region.buffer(slot.buf_idx, slot.len.into()) {
-                Some(span) if slot.flags & INDIRECT == 0 => {
-                    is_wrong |= parts.try_push(span.as_span()).is_err();
-                    if slot.flags & (REPORT | BUF_CHANGED) != 0 {
-                        let flags = slot.flags & !(REPORT | BUF_CHANGED);
-                        region.set_slot(TX, at, Slot { flags, ..slot });
-                    }
-                }
-                _ => {
-                    is_wrong = true;
-                    self.repair(TX, at);
-                }
-            }
-            at = side.after(at, 1);
-            if slot.flags & MOREFRAG == 0 {
-                break;
-            }
-        }
-        let sent = match is_wrong {
-            true => Sent::Wrong,
-            false => match self.ring.tx.push_gathered(parts.iter().copied(), [0; 10]) {
-                Ok(true) => Sent::Yes,
-                Ok(false) => return Ok(Sent::NoRoom),
-                Err(RingError::TooLong { .. }) => Sent::Wrong,
-                Err(error) => return Err(error),
-            },
-        };
-        self.sides[TX].next = at;
-        Ok(sent)
-    }
-
-    fn receive(&mut self) -> std::result::Result<bool, RingError> {
-        let position = self.region.position(RX);
-        let mut is_right = self.sides[RX].accept(position);
-        if !is_right {
-            self.reset(RX);
-        }
-        let side = &mut self.sides[RX];
-        side.is_full = false;
-        while let Some(len) = self.ring.rx.frame_len()? {
-            let needed = (len as u32).div_ceil(BUFFER).max(1);
-            let free = side.slots - 1 - side.distance(side.head, side.tail);
-            if needed > free && needed < side.slots {
-                side.is_full = true;
-                break;
-            }
-            let Some(frame) = self.ring.rx.take()? else { break };
-            // One that no ring of this size can have is dropped.
-            if needed < side.slots {
-                is_right &= fill(&self.region, side, &frame, needed);
-            }
-        }
-        self.ring.rx.sync()?;
-        self.region.set_tail(RX, side.tail);
-        Ok(is_right)
+        self.publish(None).map_err(|_| self.lost())
     }
 
     /// Syncs for a poll, and says what is ready.
@@ -299,9 +363,15 @@ impl Port {
 
     /// Before sleeping: lets the port wake the handle when `events` may be ready. `false`: they may be now.
     pub fn arm(&mut self, own: Use, events: i16) -> bool {
+        self.within(|port| port.arm_within(own, events)).unwrap_or(false)
+    }
+
+    fn arm_within(&mut self, own: Use, events: i16) -> Result<bool> {
         let (tx, rx) = (self.sides[TX], self.sides[RX]);
-        let is_awaited = events & OUT != 0 && !tx.is_ready();
-        let slots = self.ring.tx.slots();
+        // The listener of a pipe wakes.
+        let Some(ring) = &mut self.ring else { return Ok(true) };
+        let is_awaited = events & OUT != 0 && !tx.is_ready() && !self.is_leaving;
+        let slots = ring.tx.slots();
         let wait = Wait {
             rx: u32::from(events & IN != 0 && own.bound[RX] && !rx.is_full),
             tx: match (tx.is_full && (is_awaited || own.sends), is_awaited) {
@@ -310,33 +380,52 @@ impl Port {
                 _ => 0,
             },
         };
-        match self.ring.arm(wait) {
-            Ok(may_sleep) => may_sleep,
+        match ring.arm(wait) {
+            Ok(may_sleep) => Ok(may_sleep),
             Err(_) => {
-                self.lost();
-                false
+                self.broken();
+                Ok(false)
             }
         }
     }
 
-    /// After the handle was readable as the descriptor `fd`: takes the wake, and notes if the port is gone.
-    pub fn woken(&mut self, fd: i32) {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 2];
-        let arguments = [fd as u64, events.as_mut_ptr().addr() as u64, events.len() as u64, 0, 0, 8];
+    /// After the descriptor of `watch` was readable: takes the wake, and notes if the port is gone.
+    pub fn woken(&mut self, watch: BorrowedFd<'_>) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 3];
+        let (fd, at) = (watch.as_raw_fd() as u64, events.as_mut_ptr().addr() as u64);
         // SAFETY: the call writes at most as many events.
-        let count = unsafe { syscall(libc::SYS_epoll_pwait, arguments) };
+        let count = unsafe { syscall(libc::SYS_epoll_pwait, [fd, at, events.len() as u64, 0, 0, 8]) };
         let told = events.get(..usize::try_from(count).unwrap_or(0)).unwrap_or_default();
-        if told.iter().any(|event| event.u64 == SOCKET) {
-            self.lost();
+        if told.iter().any(|event| event.u64 != CALL) {
+            let _ = self.within(Port::look);
         }
+    }
+
+    /// Sets how many bytes come before each frame.
+    pub fn set_header_len(&mut self, len: u32) -> Result<()> {
+        if !transfer::HEADERS.contains(&len) {
+            return Err(libc::EINVAL);
+        }
+        self.rings.state.set_header_len(len);
+        Ok(())
+    }
+
+    pub fn positions(&self, dir: usize) -> Side {
+        self.sides[dir]
+    }
+
+    /// Whether another process has had it.
+    pub fn is_passed(&self) -> bool {
+        self.rings.state.has(PASSED)
     }
 
     /// Before the last descriptor is closed: waits until the port has taken what was sent.
     pub fn finish(&mut self) {
         let begin = std::time::Instant::now();
-        while begin.elapsed() < DRAIN && self.sync(TX).is_ok() {
-            let has_rest = self.sides[TX].is_full || !self.is_taken().unwrap_or(true);
-            if !has_rest || self.look().is_err() {
+        while begin.elapsed() < DRAIN && self.ring.is_some() && self.sync(TX).is_ok() {
+            let is_taken = |ring: &mut Ring| ring.tx.consumed().ok() == Some(ring.tx.head());
+            let has_rest = self.sides[TX].is_full || !self.ring.as_mut().is_none_or(is_taken);
+            if !has_rest || self.within(Port::look).is_err() {
                 break;
             }
             std::thread::sleep(Duration::from_micros(100));
@@ -344,39 +433,53 @@ impl Port {
     }
 }
 
-enum Sent {
-    Yes,
-    /// A slot is impossible; the frame was left out.
-    Wrong,
-    NoRoom,
-    /// Its last slot is not given yet.
-    Incomplete,
+impl Drop for Port {
+    fn drop(&mut self) {
+        // Another process may go on with the rings.
+        if self.is_passed() {
+            return;
+        }
+        if self.rings.has_own_buffers() {
+            self.rings.region.take_back(self.rings.place);
+        }
+        if let Some(pipe) = &self.pipe {
+            pipe.remove();
+        }
+    }
 }
 
-/// Copies a frame to the next `needed` slots. `false`: one of them named no buffer, and was given its own.
-fn fill(region: &Region, side: &mut Side, frame: &Taken<'_>, needed: u32) -> bool {
-    let mut is_right = true;
-    let mut pieces = frame.pieces.iter().copied();
-    let mut piece = Span::empty();
-    for left in (0..needed).rev() {
-        let mut buf_idx = region.slot(RX, side.tail).buf_idx;
-        if region.buffer(buf_idx, BUFFER).is_none() {
-            (buf_idx, is_right) = (region.own_buffer(RX, side.tail), false);
-        }
-        let Some(mut room) = region.buffer(buf_idx, BUFFER) else { return false };
-        while !room.is_empty() {
-            if piece.is_empty() {
-                let Some(next) = pieces.next() else { break };
-                piece = next;
-            }
-            let count = copy(piece, room);
-            (piece, room) = (piece.split(count).1, room.split(count).1);
-        }
-        // A frame of several slots has their number in the upper half.
-        let flags = if needed > 1 { (needed as u16) << 8 } else { 0 } | if left > 0 { MOREFRAG } else { 0 };
-        let len = (BUFFER as usize - room.len()) as u16;
-        region.set_slot(RX, side.tail, Slot { buf_idx, len, flags });
-        side.tail = side.after(side.tail, 1);
+/// What tells a file from others.
+pub fn identity(fd: BorrowedFd<'_>) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let file = fd.try_clone_to_owned().map(std::fs::File::from);
+    file.and_then(|file| file.metadata()).map_or(0, |data| data.ino())
+}
+
+type Looked = ([u64; WORDS], std::vec::IntoIter<OwnedFd>);
+
+fn looked_up(store: &OwnedFd) -> Result<Looked> {
+    let mut bytes = [0; WORDS * 8];
+    let (count, fds) = stored_descriptors(store, &mut bytes, DESCRIPTORS).ok_or(libc::EINVAL)?;
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_ne_bytes(*bytes);
     }
-    is_right
+    if count != bytes.len() || words[0] != MAGIC {
+        return Err(libc::EINVAL);
+    }
+    Ok((words, fds.into_iter()))
+}
+
+/// The ring of the descriptors that are left, if there is one.
+fn ring_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Option<Ring>> {
+    if has & 2 == 0 {
+        return Ok(None);
+    }
+    let [Some(memory), Some(kick), Some(call), Some(socket)] =
+        [fds.next(), fds.next(), fds.next(), fds.next()]
+    else {
+        return Err(libc::EINVAL);
+    };
+    let parts = RingParts { memory, kick, call, socket: socket.into(), is_second: has & 4 != 0 };
+    Ring::from_parts(parts).map(Some).map_err(|_| libc::EINVAL)
 }

@@ -1,36 +1,39 @@
-//! The memory that a program maps: netmap's `netmap_if`, its rings, and their buffers.
+//! The memory that a program maps: netmap's `netmap_if`s, rings and buffers, of a port and its pipes. Behind it, states
+//! that only this library maps (`shared.rs`).
 
 use crate::Result;
+use crate::rings::Rings;
+use crate::shared::{STATE, State};
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory, SpanMut, Words};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes of a buffer.
 pub const BUFFER: u32 = 2048;
 /// Buffers 0 and 1 are in no slot and no list; netmap uses them itself.
-const RESERVED: u32 = 2;
+pub const RESERVED: u32 = 2;
 const PAGE: u64 = 4096;
-/// Bytes of a `netmap_if`, and how many there are at the beginning, one for each handle of the port.
-const INTERFACE: u64 = 128;
-pub const INTERFACES: u32 = (PAGE / INTERFACE) as u32;
+/// Bytes of a `netmap_if`, and how many there are at the beginning, one for each handle.
+pub const INTERFACE: u64 = 256;
+pub const INTERFACES: u32 = 64;
+/// Rings that a `netmap_if` has room for.
+pub const INTERFACE_RINGS: usize = (INTERFACE as usize - 56) / 8;
+/// Where rings begin, and bytes for them: two of 4096 slots, and those of as many pipes as there are handles.
+pub const RINGS_AT: u64 = INTERFACE * INTERFACES as u64;
+pub const RINGS_BYTES: u64 = 4 << 20;
+const BUFFERS_AT: u64 = RINGS_AT + RINGS_BYTES;
+/// Buffers for pipes. Those that nobody uses have no pages.
+const SPARE: u32 = 1 << 15;
+/// Most buffers. Attack: the number comes with a descriptor that a program was given.
+const BUFFERS_MOST: u32 = RESERVED + 2 * 4096 + (1 << 16) + SPARE;
 /// Bytes before the slots of a ring, and bytes of a slot.
-const RING_HEADER: u64 = 256;
-const SLOT: u64 = 16;
+pub const RING_HEADER: u64 = 256;
+pub const SLOT: u64 = 16;
 
-/// Offsets of fields of a ring.
-const HEAD: u64 = 20;
-const CUR: u64 = 24;
-const TAIL: u64 = 28;
-const TIME: u64 = 40;
-
-/// Slot flags.
-pub const BUF_CHANGED: u16 = 0x01;
-pub const REPORT: u16 = 0x02;
-pub const INDIRECT: u16 = 0x10;
-pub const MOREFRAG: u16 = 0x20;
-
-/// How large the parts are.
-#[derive(Clone, Copy, Debug)]
+/// How large the parts of a port are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Slots of the rings to send and to receive.
     pub slots: [u32; 2],
@@ -43,30 +46,44 @@ impl Sizes {
         (RING_HEADER + SLOT * u64::from(self.slots[dir])).next_multiple_of(PAGE)
     }
 
-    fn rings(self) -> [u64; 2] {
-        [PAGE, PAGE + self.ring(0)]
+    pub fn buffers(self) -> u32 {
+        self.slots[0] + self.slots[1] + self.extra
     }
 
-    fn buffers_at(self) -> u64 {
-        PAGE + self.ring(0) + self.ring(1)
-    }
-
-    fn buffers(self) -> u32 {
-        RESERVED + self.slots[0] + self.slots[1] + self.extra
-    }
-
-    /// Bytes of the whole.
+    /// Bytes that a program maps for a port of these sizes and its pipes.
     pub fn bytes(self) -> u64 {
-        self.buffers_at() + u64::from(self.buffers()) * u64::from(BUFFER)
+        mapped_bytes(self.all_buffers())
+    }
+
+    /// All buffers of the memory that is made for such a port.
+    pub fn all_buffers(self) -> u32 {
+        RESERVED + self.buffers() + SPARE
     }
 }
 
-/// A slot, as the program has written it.
+fn mapped_bytes(buffers: u32) -> u64 {
+    BUFFERS_AT + u64::from(buffers) * u64::from(BUFFER)
+}
+
+/// Where a port's rings are, its first buffer and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
-    pub buf_idx: u32,
-    pub len: u16,
-    pub flags: u16,
+pub struct Place {
+    pub rings: [u64; 2],
+    pub sizes: Sizes,
+    pub first: u32,
+    pub state: u32,
+}
+
+/// What is given to ports. Only the process that made the memory gives.
+#[derive(Debug)]
+struct Given {
+    rings: u64,
+    first: u32,
+    states: u32,
+    /// A bit for each `netmap_if`.
+    interfaces: u64,
+    /// Places of ports that were closed.
+    free: Vec<Place>,
 }
 
 /// The memory.
@@ -74,25 +91,50 @@ pub struct Slot {
 pub struct Region {
     file: OwnedFd,
     memory: Memory,
-    sizes: Sizes,
-    rings: [u64; 2],
-    buffers_at: u64,
     buffers: u32,
+    /// netmap's number of the memory: another one for each memory of the host, as far as 16 bits tell.
+    id: u16,
+    given: Option<Mutex<Given>>,
 }
 
 impl Region {
-    /// New memory.
-    pub fn new(sizes: Sizes) -> Result<Region> {
-        let file = memfd("ringway-netmap", sizes.bytes() as usize).map_err(|_| libc::ENOMEM)?;
+    /// New memory for a port of these sizes, and its pipes. `is_taken` says which numbers this process has already.
+    pub fn new(sizes: Sizes, is_taken: impl Fn(u16) -> bool) -> Result<Arc<Region>> {
+        let buffers = sizes.all_buffers();
+        let bytes = mapped_bytes(buffers) + STATE * u64::from(INTERFACES);
+        for _ in 0..16 {
+            let file = memfd("ringway-netmap", bytes as usize).map_err(|_| libc::ENOMEM)?;
+            let mut region = Region::of(file, buffers)?;
+            if is_taken(region.id) {
+                continue;
+            }
+            let given =
+                Given { rings: RINGS_AT, first: RESERVED, states: 0, interfaces: 0, free: Vec::new() };
+            region.given = Some(Mutex::new(given));
+            return Ok(Arc::new(region));
+        }
+        Err(libc::ENOMEM)
+    }
+
+    /// The memory of another process.
+    pub fn adopt(file: OwnedFd, buffers: u32) -> Result<Arc<Region>> {
+        if !(RESERVED..=BUFFERS_MOST).contains(&buffers) {
+            return Err(libc::EINVAL);
+        }
+        Ok(Arc::new(Region::of(file, buffers)?))
+    }
+
+    fn of(file: OwnedFd, buffers: u32) -> Result<Region> {
         let mapping = Mapping::sealed(&file).map_err(|_| libc::ENOMEM)?;
         let memory = Memory::new(vec![mapping.region()]).map_err(|_| libc::ENOMEM)?;
-        let (rings, buffers_at, buffers) = (sizes.rings(), sizes.buffers_at(), sizes.buffers());
-        let region = Region { file, memory, sizes, rings, buffers_at, buffers };
-        for dir in [0, 1] {
-            region.fill_ring(dir);
+        let len = memory.regions().first().map_or(0, |region| region.len);
+        if mapped_bytes(buffers) + STATE * u64::from(INTERFACES) > len {
+            return Err(libc::EINVAL);
         }
-        region.fill_extra();
-        Ok(region)
+        let data = std::fs::File::from(file.try_clone().map_err(|_| libc::EMFILE)?);
+        let inode = data.metadata().map_err(|_| libc::EIO)?.ino();
+        let id = (inode % (u64::from(u16::MAX) - 2)) as u16 + 2;
+        Ok(Region { file, memory, buffers, id, given: None })
     }
 
     /// The descriptor to map.
@@ -100,129 +142,133 @@ impl Region {
         self.file.as_raw_fd()
     }
 
-    pub fn sizes(&self) -> Sizes {
-        self.sizes
+    pub fn id(&self) -> u16 {
+        self.id
     }
 
-    fn span(&self, at: u64, len: u32) -> SpanMut<'_> {
+    pub fn buffers(&self) -> u32 {
+        self.buffers
+    }
+
+    /// Bytes that a program may map.
+    pub fn bytes(&self) -> u64 {
+        mapped_bytes(self.buffers)
+    }
+
+    /// Offset of the buffers.
+    pub fn buffers_at(&self) -> u64 {
+        BUFFERS_AT
+    }
+
+    /// Offset, number and size of each kind of object: `netmap_if`s, rings, buffers.
+    pub fn pools(buffers: u32) -> [(u64, u32, u32); 3] {
+        let ring = (RING_HEADER + SLOT * 4096) as u32;
+        [
+            (0, INTERFACES, INTERFACE as u32),
+            (RINGS_AT, (RINGS_BYTES / u64::from(ring)) as u32, ring),
+            (BUFFERS_AT, buffers, BUFFER),
+        ]
+    }
+
+    pub fn span(&self, at: u64, len: u32) -> SpanMut<'_> {
         self.memory.span_mut(at, len, &mut Hint::default()).unwrap_or(SpanMut::of(&mut []))
     }
 
-    fn put<const N: usize>(&self, at: u64, bytes: [u8; N]) {
+    pub fn put<const N: usize>(&self, at: u64, bytes: [u8; N]) {
         self.span(at, N as u32).write_at(0, bytes);
     }
 
-    fn load(&self, at: u64) -> u32 {
+    pub fn load(&self, at: u64) -> u32 {
         Words::<u32>::new(self.span(at, 4)).map_or(0, |words| words.load_acquire(0))
     }
 
-    fn store(&self, at: u64, value: u32) {
+    pub fn store(&self, at: u64, value: u32) {
         if let Some(words) = Words::<u32>::new(self.span(at, 4)) {
             words.store_release(0, value);
         }
-    }
-
-    /// Fills the `netmap_if` number `number` for a handle of the port `name`, to which some rings are bound, and says
-    /// where it is.
-    pub fn fill_interface(&self, number: u32, name: &[u8], bound: [bool; 2], has_extra: bool) -> u64 {
-        let place = u64::from(number) * INTERFACE;
-        let name = name.get(..name.len().min(15)).unwrap_or_default();
-        self.put(place, [0; 16]);
-        self.span(place, 16).write(name);
-        let extra = if has_extra { self.first_extra() } else { 0 };
-        // The version, flags (memory of its own), rings to send and to receive, extra buffers, rings of the host.
-        for (at, value) in [(16, 14), (20, 1), (24, 1), (28, 1), (32, extra), (36, 1), (40, 1)] {
-            self.store(place + at, value);
-        }
-        // The ring to send, that of the host, the ring to receive, that of the host; 0 for those that are not bound.
-        for dir in [0, 1] {
-            let offset = if bound[dir] { self.rings[dir] - place } else { 0 };
-            self.put(place + 56 + dir as u64 * 16, offset.to_ne_bytes());
-        }
-        place
-    }
-
-    fn fill_ring(&self, dir: usize) {
-        let at = self.rings[dir];
-        self.put(at, (self.buffers_at - at).to_ne_bytes());
-        self.store(at + 8, self.sizes.slots[dir]);
-        self.store(at + 12, BUFFER);
-        self.store(at + 16, (dir as u32) << 16);
-        if dir == 0 {
-            self.store(at + TAIL, self.sizes.slots[0] - 1);
-        }
-        for slot in 0..self.sizes.slots[dir] {
-            self.set_slot(dir, slot, Slot { buf_idx: self.own_buffer(dir, slot), len: 0, flags: 0 });
-        }
-    }
-
-    /// The first buffer in no slot; 0: there is none.
-    fn first_extra(&self) -> u32 {
-        let first = RESERVED + self.sizes.slots[0] + self.sizes.slots[1];
-        if first < self.buffers { first } else { 0 }
-    }
-
-    /// The list of extra buffers: each names the next one in its first word.
-    fn fill_extra(&self) {
-        let buffers = self.buffers - self.sizes.extra..self.buffers;
-        for index in buffers {
-            let next = if index + 1 < self.buffers { index + 1 } else { 0 };
-            self.store(self.buffers_at + u64::from(index) * u64::from(BUFFER), next);
-        }
-    }
-
-    /// The buffer that a slot had first.
-    pub fn own_buffer(&self, dir: usize, slot: u32) -> u32 {
-        RESERVED + slot + if dir == 1 { self.sizes.slots[0] } else { 0 }
-    }
-
-    fn slot_at(&self, dir: usize, slot: u32) -> u64 {
-        self.rings[dir] + RING_HEADER + u64::from(slot) * SLOT
-    }
-
-    /// What a slot has now.
-    #[inline]
-    pub fn slot(&self, dir: usize, slot: u32) -> Slot {
-        let bytes = self.span(self.slot_at(dir, slot), 8).as_span().read_array::<8>().unwrap_or_default();
-        let word = u64::from_le_bytes(bytes);
-        Slot { buf_idx: word as u32, len: (word >> 32) as u16, flags: (word >> 48) as u16 }
-    }
-
-    #[inline]
-    pub fn set_slot(&self, dir: usize, at: u32, slot: Slot) {
-        let word = u64::from(slot.buf_idx) | u64::from(slot.len) << 32 | u64::from(slot.flags) << 48;
-        self.put(self.slot_at(dir, at), word.to_le_bytes());
     }
 
     /// The first bytes of a buffer. Attack: `None` for a number or a length that no buffer has.
     #[inline]
     pub fn buffer(&self, buf_idx: u32, len: u32) -> Option<SpanMut<'_>> {
         let is_there = (RESERVED..self.buffers).contains(&buf_idx) && len <= BUFFER;
-        is_there.then(|| self.span(self.buffers_at + u64::from(buf_idx) * u64::from(BUFFER), len))
+        is_there.then(|| self.span(BUFFERS_AT + u64::from(buf_idx) * u64::from(BUFFER), len))
     }
 
-    /// The program's head and cur.
-    pub fn position(&self, dir: usize) -> (u32, u32) {
-        let at = self.rings[dir];
-        // `cur` may be ahead of `head`, never behind: a thread that writes both writes `cur` first.
-        let head = self.load(at + HEAD);
-        (head, self.load(at + CUR))
+    fn given(&self) -> Result<std::sync::MutexGuard<'_, Given>> {
+        let given = self.given.as_ref().ok_or(libc::ENOMEM)?;
+        Ok(given.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts head and cur back.
-    pub fn set_position(&self, dir: usize, head: u32) {
-        self.store(self.rings[dir] + HEAD, head);
-        self.store(self.rings[dir] + CUR, head);
+    /// Room for one more port.
+    pub fn give(self: &Arc<Region>, sizes: Sizes) -> Result<Rings> {
+        let mut given = self.given()?;
+        if let Some(at) = given.free.iter().position(|place| place.sizes == sizes) {
+            let place = given.free.swap_remove(at);
+            drop(given);
+            return Rings::new(self.clone(), place);
+        }
+        let rings = [given.rings, given.rings + sizes.ring(0)];
+        let (end, first) = (rings[1] + sizes.ring(1), given.first);
+        let is_full = end > RINGS_AT + RINGS_BYTES || sizes.buffers() > self.buffers - first;
+        if is_full || given.states >= INTERFACES {
+            return Err(libc::ENOMEM);
+        }
+        let place = Place { rings, sizes, first, state: given.states };
+        (given.rings, given.first) = (end, first + sizes.buffers());
+        given.states += 1;
+        drop(given);
+        Rings::new(self.clone(), place)
     }
 
-    pub fn set_tail(&self, dir: usize, tail: u32) {
-        self.store(self.rings[dir] + TAIL, tail);
+    /// Takes a port's room back.
+    pub fn take_back(&self, place: Place) {
+        if let Ok(mut given) = self.given() {
+            given.free.push(place);
+        }
     }
 
-    /// When a sync took place.
-    pub fn set_time(&self, dir: usize, time: std::time::Duration) {
-        let at = self.rings[dir] + TIME;
-        self.put(at, time.as_secs().to_ne_bytes());
-        self.put(at + 8, u64::from(time.subsec_micros()).to_ne_bytes());
+    /// The number of a free `netmap_if`.
+    pub fn give_interface(&self) -> Result<u32> {
+        let mut given = self.given()?;
+        let number = given.interfaces.trailing_ones();
+        if number >= INTERFACES {
+            return Err(libc::ENOMEM);
+        }
+        given.interfaces |= 1 << number;
+        Ok(number)
+    }
+
+    pub fn take_interface_back(&self, number: u32) {
+        if let Ok(mut given) = self.given() {
+            given.interfaces &= !(1 << number);
+        }
+    }
+
+    /// A state of this memory.
+    pub fn state(&self, number: u32) -> Option<State> {
+        let at = mapped_bytes(self.buffers) + STATE * u64::from(number);
+        if number < INTERFACES { State::new(self.memory.regions().first()?, at) } else { None }
+    }
+
+    /// Whether a place lies within this memory. Attack: it came with a descriptor that a program was given.
+    pub fn has(&self, place: &Place) -> bool {
+        let end = RINGS_AT + RINGS_BYTES;
+        let fits = |dir: usize| {
+            let at = place.rings[dir];
+            let len = RING_HEADER + SLOT * u64::from(place.sizes.slots[dir]);
+            (RINGS_AT..end).contains(&at) && at.is_multiple_of(PAGE) && len <= end - at
+        };
+        let Sizes { slots, extra } = place.sizes;
+        let is_sane = slots.into_iter().all(|slots| slots <= 4096) && extra <= 1 << 16;
+        let buffers = slots[0].checked_add(slots[1]).and_then(|slots| slots.checked_add(extra));
+        let last = buffers.and_then(|count| count.checked_add(place.first));
+        is_sane && fits(0) && fits(1) && last.is_some_and(|last| last <= self.buffers)
+    }
+}
+
+impl AsFd for Region {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }

@@ -5,7 +5,7 @@ use crate::handles;
 use crate::waiting::{Time, sleep};
 use crate::{Result, real};
 use libc::{c_int, epoll_event, pollfd, sigset_t};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,17 +18,31 @@ struct Member {
 }
 
 static MEMBERS: Mutex<Vec<Member>> = Mutex::new(Vec::new());
-/// The process that added one; 0: there has never been one.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// There has been one.
+static IS_USED: AtomicBool = AtomicBool::new(false);
+
+/// Keeps the sets until a fork is over.
+pub struct Locked {
+    _members: MutexGuard<'static, Vec<Member>>,
+}
+
+/// Before a fork.
+pub fn lock() -> Locked {
+    Locked { _members: members() }
+}
 
 fn members() -> MutexGuard<'static, Vec<Member>> {
     MEMBERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a handle has ever been in a set.
+pub fn is_used() -> bool {
+    IS_USED.load(Relaxed)
+}
+
 /// A descriptor is closed, which may be a set or a member.
 pub fn closed(fd: c_int) {
-    // In a child, a thread that it does not have may have the lock.
-    if PROCESS.load(Relaxed) == std::process::id() {
+    if IS_USED.load(Relaxed) {
         members().retain(|member| member.set != fd && member.fd != fd);
     }
 }
@@ -52,7 +66,7 @@ pub fn control(set: c_int, operation: c_int, fd: c_int, event: Option<epoll_even
     match (operation, found, event) {
         (libc::EPOLL_CTL_ADD, Some(_), _) => return Err(libc::EEXIST),
         (libc::EPOLL_CTL_ADD, None, Some(event)) => {
-            PROCESS.store(std::process::id(), Relaxed);
+            IS_USED.store(true, Relaxed);
             members.push(Member { set, fd, events: event.events, data: event.u64 });
         }
         (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, None, _) => return Err(libc::ENOENT),
@@ -68,7 +82,7 @@ pub fn control(set: c_int, operation: c_int, fd: c_int, event: Option<epoll_even
 
 /// Whether a set has handles.
 pub fn has_handle(set: c_int) -> bool {
-    PROCESS.load(Relaxed) != 0 && members().iter().any(|member| member.set == set)
+    IS_USED.load(Relaxed) && members().iter().any(|member| member.set == set)
 }
 
 /// `epoll_wait` for a set with handles.
@@ -92,15 +106,18 @@ pub fn wait(
             return Ok(count);
         }
         let awaited = own.iter().filter(|member| member.events != 0);
-        let is_armed = awaited
-            .clone()
-            .all(|member| handles::get(member.fd).is_none_or(|handle| handle.arm(member.events as i16)));
+        let is_armed = awaited.clone().all(|member| {
+            handles::get(member.fd).is_none_or(|handle| handle.arm(member.fd, member.events as i16))
+        });
         let one = |fd| pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds: Vec<pollfd> = awaited.map(|member| one(member.fd)).chain([one(set)]).collect();
+        let watch = |member: &Member| handles::get(member.fd).map_or(-1, |handle| handle.watch(member.fd));
+        let awaited: Vec<&Member> = awaited.collect();
+        let mut fds: Vec<pollfd> =
+            awaited.iter().map(|member| one(watch(member))).chain([one(set)]).collect();
         sleep(&mut fds, if is_armed { end.left() } else { Duration::ZERO }, mask)?;
-        for one in fds.iter().filter(|one| one.revents != 0) {
-            if let Some(handle) = handles::get(one.fd) {
-                handle.woken(one.fd);
+        for (member, _) in awaited.iter().zip(&fds).filter(|(_, one)| one.revents != 0) {
+            if let Some(handle) = handles::get(member.fd) {
+                handle.woken(member.fd);
             }
         }
     }
@@ -112,7 +129,7 @@ fn look(own: &[Member], out: &mut [epoll_event]) -> usize {
     for member in own.iter().filter(|member| member.events & 0xffff != 0) {
         let Some(place) = out.get_mut(count) else { break };
         let Some(handle) = handles::get(member.fd) else { continue };
-        let ready = handle.poll(member.events as i16);
+        let ready = handle.poll(member.fd, member.events as i16);
         if ready != 0 {
             *place = epoll_event { events: ready as u16 as u32, u64: member.data };
             count += 1;

@@ -86,9 +86,9 @@ fn look(fds: &mut [pollfd], kernel: &mut [pollfd]) -> bool {
         *kernel = *one;
         match handles::get(one.fd) {
             Some(handle) => {
-                one.revents = handle.poll(one.events);
+                one.revents = handle.poll(one.fd, one.events);
                 kernel.events = libc::POLLIN;
-                kernel.fd = if one.revents != 0 { -1 } else { one.fd };
+                kernel.fd = if one.revents != 0 { -1 } else { handle.watch(one.fd) };
             }
             None => has_others |= one.fd >= 0,
         }
@@ -97,7 +97,7 @@ fn look(fds: &mut [pollfd], kernel: &mut [pollfd]) -> bool {
 }
 
 fn may_sleep(one: &pollfd) -> bool {
-    handles::get(one.fd).is_none_or(|handle| handle.arm(one.events))
+    handles::get(one.fd).is_none_or(|handle| handle.arm(one.fd, one.events))
 }
 
 /// The sets of `select`, of which each may be missing.

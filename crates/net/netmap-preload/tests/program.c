@@ -1,213 +1,7 @@
-/* A netmap program for the tests, against declarations of its own of netmap's ABI. Prints what failed, and exits with 1. */
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/select.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-struct slot { uint32_t buf_idx; uint16_t len, flags; uint64_t ptr; };
-struct ring {
-	int64_t buf_ofs; uint32_t num_slots, buf_size; uint16_t id, dir; uint32_t head, cur, tail, flags;
-	struct timeval ts; uint64_t mask, align; uint8_t sem[128] __attribute__((aligned(128))); struct slot slot[];
-};
-struct interface {
-	char name[16]; uint32_t version, flags, tx_rings, rx_rings, bufs_head, host_tx, host_rx, spare[3]; int64_t ring_ofs[4];
-};
-struct old {
-	char name[16]; uint32_t version, offset, memsize, tx_slots, rx_slots; uint16_t tx_rings, rx_rings, ringid, cmd;
-	uint16_t arg1, arg2; uint32_t arg3, flags, spare;
-};
-struct option { uint64_t next; uint32_t type, status; uint64_t size; };
-struct header { uint16_t version, type; uint32_t reserved; char name[64]; uint64_t options, body; };
-struct reg {
-	uint64_t offset, memsize; uint32_t tx_slots, rx_slots; uint16_t tx_rings, rx_rings, host_tx, host_rx, mem_id, ringid;
-	uint32_t mode, extra; uint64_t flags;
-};
-struct info { uint64_t memsize; uint32_t tx_slots, rx_slots; uint16_t tx_rings, rx_rings, host_tx, host_rx, mem_id, pad[3]; };
-
-#define TXSYNC _IO('i', 148)
-#define RXSYNC _IO('i', 149)
-#define CONTROL _IOWR('i', 151, struct header)
-#define REGISTER _IOWR('i', 146, struct old)
-#define INFO _IOWR('i', 145, struct old)
-#define CHANGED 1
-#define INDIRECT 0x10
-#define MOREFRAG 0x20
-#define BATCH 32
-
-#define CHECK(what) do { if (!(what)) { \
-	printf("line %d: %s (errno %s)\n", __LINE__, #what, strerror(errno)); exit(1); } } while (0)
-
-struct port { int fd; struct interface *interface; struct ring *tx, *rx; const char *wait; };
-
-static int new_request(int fd, const char *name, struct reg *reg, struct option *option)
-{
-	struct header header = { .version = 14, .type = 1, .body = (uintptr_t)reg, .options = (uintptr_t)option };
-	snprintf(header.name, sizeof header.name, "%s", name);
-	return ioctl(fd, CONTROL, &header);
-}
-
-static int old_request(int fd, const char *name, struct old *old)
-{
-	snprintf(old->name, sizeof old->name, "%s", name);
-	return ioctl(fd, REGISTER, old);
-}
-
-static struct port opened(const char *name, const char *api, uint32_t extra)
-{
-	struct port port = { .fd = open("/dev/netmap", O_RDWR) };
-	uint64_t size, offset;
-	CHECK(port.fd >= 0);
-	if (strcmp(api, "new") == 0) {
-		struct reg reg = { .mode = 1, .extra = extra };
-		CHECK(new_request(port.fd, name, &reg, NULL) == 0);
-		CHECK(reg.tx_rings == 1 && reg.rx_rings == 1 && reg.mem_id > 1 && reg.extra == extra);
-		size = reg.memsize, offset = reg.offset;
-	} else {
-		struct old old = { .version = atoi(api), .arg3 = extra };
-		CHECK(old_request(port.fd, name, &old) == 0);
-		CHECK(old.version == 14 && old.tx_rings == 1 && old.arg2 > 1 && old.arg3 == extra);
-		size = old.memsize, offset = old.offset;
-	}
-	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, port.fd, 0);
-	CHECK(memory != MAP_FAILED);
-	port.interface = (struct interface *)(memory + offset);
-	CHECK(port.interface->ring_ofs[1] == 0 && port.interface->ring_ofs[3] == 0);
-	port.tx = (struct ring *)((char *)port.interface + port.interface->ring_ofs[0]);
-	port.rx = (struct ring *)((char *)port.interface + port.interface->ring_ofs[1 + port.interface->host_tx]);
-	CHECK(port.tx->dir == 0 && port.rx->dir == 1 && port.tx->tail == port.tx->num_slots - 1 && port.rx->tail == 0);
-	return port;
-}
-
-static uint8_t *buffer(struct ring *ring, uint32_t index)
-{
-	return (uint8_t *)ring + ring->buf_ofs + (size_t)index * ring->buf_size;
-}
-
-static uint32_t next(struct ring *ring, uint32_t at)
-{
-	return at + 1 == ring->num_slots ? 0 : at + 1;
-}
-
-/* Waits, by one of the calls, and says what is ready. */
-static int wait_for(struct port *port, int events)
-{
-	if (strcmp(port->wait, "select") == 0) {
-		fd_set read, write;
-		struct timeval time = { .tv_sec = 20 };
-		FD_ZERO(&read);
-		FD_ZERO(&write);
-		if (events & POLLIN)
-			FD_SET(port->fd, &read);
-		if (events & POLLOUT)
-			FD_SET(port->fd, &write);
-		CHECK(select(port->fd + 1, &read, &write, NULL, &time) > 0);
-		return (FD_ISSET(port->fd, &read) ? POLLIN : 0) | (FD_ISSET(port->fd, &write) ? POLLOUT : 0);
-	}
-	if (strcmp(port->wait, "epoll") == 0) {
-		static int set = -1;
-		struct epoll_event event = { .events = events, .data.u64 = 77 };
-		if (set < 0) {
-			CHECK((set = epoll_create1(0)) >= 0);
-			CHECK(epoll_ctl(set, EPOLL_CTL_MOD, port->fd, &event) == -1 && errno == ENOENT);
-			CHECK(epoll_ctl(set, EPOLL_CTL_ADD, port->fd, &event) == 0);
-			CHECK(epoll_ctl(set, EPOLL_CTL_ADD, port->fd, &event) == -1 && errno == EEXIST);
-		}
-		CHECK(epoll_ctl(set, EPOLL_CTL_MOD, port->fd, &event) == 0);
-		CHECK(epoll_wait(set, &event, 1, 20000) == 1 && event.data.u64 == 77);
-		return event.events;
-	}
-	struct pollfd one = { .fd = port->fd, .events = events };
-	CHECK(poll(&one, 1, 20000) == 1);
-	return one.revents;
-}
-
-static uint32_t length(uint32_t number)
-{
-	return 60 + number * 37 % 1455;
-}
-
-static void put_frame(uint8_t *at, uint32_t number, int from)
-{
-	const uint8_t head[14] = { 2, 0, 0, 0, 0, 3 - from, 2, 0, 0, 0, 0, from, 0x88, 0xb5 };
-	memcpy(at, head, 14);
-	memcpy(at + 14, &number, 4);
-	for (uint32_t byte = 18; byte < length(number); byte++)
-		at[byte] = number * 7 + byte * 13 + from;
-}
-
-static void check_frame(const uint8_t *at, uint32_t len, uint32_t number, int from)
-{
-	uint8_t wanted[2048];
-	put_frame(wanted, number, from);
-	CHECK(len == length(number) && memcmp(at, wanted, len) == 0);
-}
-
-static void send_frames(struct port *port, uint32_t first, uint32_t count, int from)
-{
-	struct ring *ring = port->tx;
-	while (count > 0) {
-		while (count > 0 && ring->head != ring->tail) {
-			struct slot *slot = &ring->slot[ring->head];
-			put_frame(buffer(ring, slot->buf_idx), first, from);
-			slot->len = length(first), slot->flags = 0;
-			ring->head = ring->cur = next(ring, ring->head);
-			first++, count--;
-		}
-		if (count > 0)
-			CHECK(wait_for(port, POLLOUT) & POLLOUT);
-	}
-	CHECK(ioctl(port->fd, TXSYNC, NULL) == 0);
-}
-
-static void receive_frames(struct port *port, uint32_t first, uint32_t count, int from)
-{
-	struct ring *ring = port->rx;
-	while (count > 0) {
-		if (ring->head == ring->tail)
-			CHECK(wait_for(port, POLLIN) & POLLIN);
-		CHECK(ring->ts.tv_sec > 1000000000);
-		for (; count > 0 && ring->head != ring->tail; ring->head = ring->cur = next(ring, ring->head)) {
-			struct slot *slot = &ring->slot[ring->head];
-			check_frame(buffer(ring, slot->buf_idx), slot->len, first, from);
-			first++, count--;
-		}
-	}
-}
-
-/* Batches of frames that are answered by as many, so that no ring overflows. */
-static void ask(struct port *port, uint32_t count)
-{
-	for (uint32_t at = 0; at < count; at += BATCH) {
-		send_frames(port, at, BATCH, 1);
-		receive_frames(port, at, BATCH, 2);
-	}
-}
-
-static void answer(struct port *port, uint32_t count)
-{
-	puts("ready");
-	fflush(stdout);
-	for (uint32_t at = 0; at < count; at += BATCH) {
-		receive_frames(port, at, BATCH, 1);
-		send_frames(port, at, BATCH, 2);
-	}
-}
-
-static int poll_events(struct port *port, int events, int time)
-{
-	struct pollfd one = { .fd = port->fd, .events = events };
-	return poll(&one, 1, time) >= 0 ? one.revents : -1;
-}
+/* A netmap program for the tests: one handle, used rightly and wrongly. */
+#include "netmap.h"
+#include <pthread.h>
+#include <sys/eventfd.h>
 
 /* Everything that can be written wrongly; afterwards the port works as before. */
 static void write_wrongly(struct port *port)
@@ -280,6 +74,17 @@ static void expect(const char *name, struct reg reg, struct option *option, int 
 	CHECK(close(fd) == 0 && close(fd) == -1 && errno == EBADF);
 }
 
+/* Options that are too many, or there twice. */
+static void refuse_options(int fd, const char *name)
+{
+	struct reg reg = { .mode = 1 };
+	struct option endless = { .type = 99 }, twice[2] = { { .type = 3, .next = (uintptr_t)&twice[1] }, { .type = 3 } };
+	endless.next = (uintptr_t)&endless;
+	CHECK(new_request(fd, name, &reg, &endless) == -1 && errno == EMSGSIZE);
+	CHECK(new_request(fd, name, &reg, twice) == -1 && errno == EINVAL);
+	CHECK(twice[0].status == EINVAL && twice[1].status == EINVAL);
+}
+
 static void be_refused(const char *name, const char *busy)
 {
 	struct option second = { .type = 2 }, first = { .type = 1, .next = (uintptr_t)&second };
@@ -289,7 +94,9 @@ static void be_refused(const char *name, const char *busy)
 	expect(name, (struct reg){ .mode = 3 }, NULL, EINVAL);
 	expect(name, (struct reg){ .mode = 4, .ringid = 1 }, NULL, EINVAL);
 	expect(name, (struct reg){ .mode = 1, .flags = 0x100 }, NULL, EOPNOTSUPP);
-	expect("a{1", (struct reg){ .mode = 1 }, NULL, EOPNOTSUPP);
+	expect("a{", (struct reg){ .mode = 1 }, NULL, ENXIO);
+	expect("a{../1", (struct reg){ .mode = 1 }, NULL, ENXIO);
+	expect("a{1", (struct reg){ .mode = 3 }, NULL, EINVAL);
 	expect(name, (struct reg){ .mode = 1 }, &first, EOPNOTSUPP);
 	CHECK(first.status == EOPNOTSUPP && second.status == EOPNOTSUPP);
 	expect(busy, (struct reg){ .mode = 1 }, NULL, EBUSY);
@@ -304,8 +111,144 @@ static void be_refused(const char *name, const char *busy)
 	old = (struct old){ .version = 11 };
 	snprintf(old.name, sizeof old.name, "%s", name);
 	CHECK(ioctl(fd, INFO, &old) == 0 && old.rx_rings == 1);
-	header.type = 5;
+	header.type = 3;
 	CHECK(ioctl(fd, CONTROL, &header) == -1 && errno == EOPNOTSUPP);
+	refuse_options(fd, name);
+}
+
+struct list { uint16_t bridge, pad; uint32_t port; };
+struct pools { uint64_t memsize; uint16_t mem_id, pad[3]; struct { uint64_t offset; uint32_t total, size; } kind[3]; };
+
+static int control(int fd, uint16_t type, const char *name, void *body)
+{
+	struct header header = { .version = 14, .type = type, .body = (uintptr_t)body };
+	snprintf(header.name, sizeof header.name, "%s", name);
+	return ioctl(fd, CONTROL, &header);
+}
+
+/* The ports of switches, memory pools, and a handle without a port. */
+static void ask_the_rest(const char *name)
+{
+	struct list list = { 0 };
+	struct pools pools = { 0 };
+	int fd = open("/dev/netmap", O_RDWR), count = 0;
+	struct header header = { .version = 14, .type = 5, .body = (uintptr_t)&list };
+	for (; ioctl(fd, CONTROL, &header) == 0; list.port++, count++) {
+		const char *names[] = { "valemain:a", "valemain:b", "valemain:c" };
+		CHECK(count < 3 && strcmp(header.name, names[count]) == 0 && list.bridge == 0 && list.port == count);
+		header.name[0] = 0;
+	}
+	CHECK(count == 3 && errno == ENOENT);
+	CHECK(control(fd, 5, "valemain:c", &list) == 0 && list.port == 2);
+	CHECK(control(fd, 5, "valemain:d", &list) == -1 && errno == ENOENT);
+	CHECK(control(fd, 12, "", &pools) == -1 && control(fd, 12, name, &pools) == 0 && pools.kind[2].size == 2048);
+	struct reg reg = { .mode = 7, .mem_id = 1, .tx_rings = 10, .rx_rings = 5, .tx_slots = 256, .rx_slots = 100 };
+	CHECK(new_request(fd, "nothing", &reg, NULL) == 0 && reg.tx_rings == 10 && reg.rx_slots == 100 && reg.mem_id == 1);
+	CHECK(ioctl(fd, TXSYNC, NULL) == 0 && poll_events(&(struct port){ .fd = fd }, POLLIN, 0) == 0);
+	CHECK(control(fd, 12, "", &pools) == 0 && pools.memsize == reg.memsize && pools.mem_id > 1);
+	CHECK(close(fd) == 0);
+}
+
+/* Frames behind a `virtio_net_hdr`: sent and received by one port, while the other end has none. */
+static void use_headers(struct port *port, const char *name, uint32_t count)
+{
+	uint32_t len = 11;
+	CHECK(control(port->fd, 6, name, &len) == -1 && errno == EINVAL);
+	for (len = 12; len >= 10; len -= 2) {
+		uint32_t got = 0, half = count / 2, first = len == 12 ? 0 : half;
+		CHECK(control(port->fd, 6, name, &len) == 0 && control(port->fd, 7, name, &got) == 0 && got == len);
+		for (uint32_t at = first; at < first + half; at++) {
+			struct slot *slot = &port->tx->slot[port->tx->head];
+			memset(buffer(port->tx, slot->buf_idx), 0, len);
+			put_frame(buffer(port->tx, slot->buf_idx) + len, at, 1);
+			slot->len = len + length(at);
+			port->tx->head = port->tx->cur = next(port->tx, port->tx->head);
+			if (at % BATCH != BATCH - 1)
+				continue;
+			CHECK(ioctl(port->fd, TXSYNC, NULL) == 0);
+			for (uint32_t back = at - BATCH + 1; back <= at; back++) {
+				if (port->rx->head == port->rx->tail)
+					CHECK(wait_for(port, POLLIN) & POLLIN);
+				slot = &port->rx->slot[port->rx->head];
+				check_frame(buffer(port->rx, slot->buf_idx) + len, slot->len - len, back, 2);
+				port->rx->head = port->rx->cur = next(port->rx, port->rx->head);
+			}
+		}
+	}
+}
+
+struct entry { volatile uint32_t word[16]; };
+static struct { struct entry given[2], told[2]; } csb __attribute__((aligned(64)));
+static int loop_fd;
+
+static void *run_loop(void *options)
+{
+	uint32_t start[2] = { 200, 0 };
+	struct header header = { .version = 14, .type = 13, .options = (uintptr_t)options, .body = (uintptr_t)start };
+	return (void *)(intptr_t)ioctl(loop_fd, CONTROL, &header);
+}
+
+/* A thread syncs for this one, by positions in a control block; woken by eventfds or not. */
+static void use_loop(const char *name, uint32_t first, uint32_t count, int wakes)
+{
+	struct { struct option option; uint64_t given, told; } block = { { .type = 3 }, (uintptr_t)csb.given, (uintptr_t)csb.told };
+	struct { struct option option; int32_t fds[4]; } events = { { .type = 2, .size = sizeof events }, { 0 } };
+	struct reg reg = { .mode = 1, .flags = 0x800 };
+	pthread_t thread;
+	void *result;
+	memset(&csb, 0, sizeof csb);
+	loop_fd = open("/dev/netmap", O_RDWR);
+	block.given += 16;
+	CHECK(new_request(loop_fd, name, &reg, &block.option) == -1 && errno == EINVAL);
+	block.given = 64;
+	CHECK(new_request(loop_fd, name, &reg, &block.option) == -1 && errno == EFAULT);
+	block.given = (uintptr_t)csb.given;
+	CHECK(control(loop_fd, 14, name, NULL) == -1 && errno == EINVAL);
+	CHECK(new_request(loop_fd, name, &reg, &block.option) == 0 && block.option.status == 0);
+	CHECK(ioctl(loop_fd, TXSYNC, NULL) == -1 && errno == EBUSY);
+	char *memory = mmap(NULL, reg.memsize, PROT_READ | PROT_WRITE, MAP_SHARED, loop_fd, 0);
+	struct interface *interface = (struct interface *)(memory + reg.offset);
+	struct ring *tx = (struct ring *)((char *)interface + interface->ring_ofs[0]);
+	struct ring *rx = (struct ring *)((char *)interface + interface->ring_ofs[2]);
+	for (int at = 0; wakes && at < 4; at++)
+		events.fds[at] = eventfd(0, EFD_NONBLOCK);
+	CHECK(pthread_create(&thread, NULL, run_loop, wakes ? &events.option : NULL) == 0);
+	while (csb.told[0].word[1] == 0)
+		usleep(100);
+	CHECK(run_loop(NULL) == (void *)-1 && errno == EBUSY);
+	uint32_t sent = 0, received = 0;
+	for (uint32_t at = first; at < first + count; at++) {
+		struct slot *slot = &tx->slot[sent];
+		put_frame(buffer(tx, slot->buf_idx), at, 1);
+		slot->len = length(at);
+		sent = next(tx, sent);
+		if (at % BATCH != BATCH - 1)
+			continue;
+		csb.given[0].word[1] = sent;
+		__sync_synchronize();
+		csb.given[0].word[0] = sent;
+		__sync_synchronize();
+		csb.given[1].word[2] = 1;
+		if (wakes && csb.told[0].word[2])
+			CHECK(write(events.fds[0], &(uint64_t){ 1 }, 8) == 8);
+		for (uint32_t back = at - BATCH + 1; back <= at; back++) {
+			for (int pause = 0; received == csb.told[1].word[1]; pause++) {
+				CHECK(pause < 20000);
+				struct pollfd one = { .fd = wakes ? events.fds[3] : -1, .events = POLLIN };
+				uint64_t wakes_until_now;
+				if (poll(&one, 1, 1) == 1)
+					CHECK(read(one.fd, &wakes_until_now, 8) == 8);
+			}
+			slot = &rx->slot[received];
+			check_frame(buffer(rx, slot->buf_idx), slot->len, back, 2);
+			received = next(rx, received);
+		}
+		csb.given[1].word[1] = received;
+		__sync_synchronize();
+		csb.given[1].word[0] = received;
+	}
+	CHECK(control(loop_fd, 14, name, NULL) == 0 && pthread_join(thread, &result) == 0 && result == NULL);
+	CHECK(close(loop_fd) == 0);
 }
 
 int main(int count, char **words)
@@ -322,6 +265,15 @@ int main(int count, char **words)
 		int fd = open("/dev/netmap", O_RDWR);
 		CHECK(fd >= 0 && new_request(fd, name, &reg, NULL) == -1);
 		CHECK(errno == (strcmp(task, "busy") == 0 ? EBUSY : ENXIO));
+		return 0;
+	}
+	if (strcmp(task, "rest") == 0) {
+		ask_the_rest(name);
+		return 0;
+	}
+	if (strcmp(task, "loop") == 0) {
+		use_loop(name, 0, frames / 2, 0);
+		use_loop(name, frames / 2, frames / 2, 1);
 		return 0;
 	}
 	struct port port = opened(name, words[3], strcmp(task, "extra") == 0 ? 10 : 0);
@@ -354,8 +306,10 @@ int main(int count, char **words)
 		CHECK(poll_events(&port, POLLIN, -1) == POLLERR);
 		CHECK(ioctl(port.fd, TXSYNC, NULL) == -1 && errno == ENXIO);
 		CHECK(ioctl(port.fd, RXSYNC, NULL) == -1 && errno == ENXIO);
-	} else if (strcmp(task, "answer") != 0)
-		ask(&port, frames);
+	} else if (strcmp(task, "headers") == 0)
+		use_headers(&port, name, frames);
+	else if (strcmp(task, "answer") != 0)
+		ask(&port, 0, frames);
 	CHECK(close(port.fd) == 0);
 	return 0;
 }

@@ -29,6 +29,7 @@ pub mod attachment;
 mod connect;
 mod device;
 mod error;
+mod parts;
 mod ring;
 mod rx;
 mod shared;
@@ -36,6 +37,7 @@ mod tx;
 
 pub use connect::{Map, RingOptions};
 pub use error::RingError;
+pub use parts::RingParts;
 pub use ring::{PendingRing, Ring, Wait};
 pub use ringway_mem::{Span, SpanMut};
 pub use ringway_ring::{FRAGMENTS, MOREFRAG, Received, RingKind, Slot};

@@ -36,15 +36,15 @@ pub struct Ring {
     pub tx: Tx,
     /// The receiving direction.
     pub rx: Rx,
-    shared: Arc<Shared>,
-    origin: Origin,
-    spin: Duration,
-    is_second: bool,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) origin: Origin,
+    pub(crate) spin: Duration,
+    pub(crate) is_second: bool,
 }
 
 /// Where a ring comes from.
 #[derive(Debug)]
-enum Origin {
+pub(crate) enum Origin {
     /// A socket, and the port that it was connected to, if this program knows it.
     Socket(UnixStream, Option<(PathBuf, RingOptions)>),
     Device(PathBuf, device::Registers),
@@ -299,7 +299,7 @@ impl AsFd for Ring {
 /// A requested ring that has not arrived, for programs that wait on several descriptors.
 #[derive(Debug)]
 pub struct PendingRing {
-    socket: UnixStream,
+    pub(crate) socket: UnixStream,
 }
 
 impl PendingRing {

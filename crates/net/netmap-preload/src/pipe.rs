@@ -1,0 +1,165 @@
+//! netmap's pipes: `NAME{ID` and `NAME}ID`, between two programs that use this library, without a fabric.
+//!
+//! Each end listens on a socket of its own in a folder of this user. Whoever opens the second end makes the memory of a
+//! ring and passes it to the first one (`RingParts::offer`). The two programs have that memory in common, and nothing
+//! else: each copies between it and its own netmap rings. Attack: one writes anything there. Then the other finds the
+//! ring broken, takes the end for closed and goes on with the next program that opens it.
+
+use crate::Result;
+use ringway_host::wait_readable;
+use ringway_ring_client::{PendingRing, Ring, RingParts};
+use std::cell::RefCell;
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Slots of the ring between two programs, and bytes of each.
+const SLOTS: u32 = 1024;
+const SLOT_SIZE: u32 = 2048;
+/// How long a ring may take that is there already.
+const TIMEOUT: Duration = Duration::from_millis(100);
+
+/// One end.
+#[derive(Debug)]
+pub struct PipeEnd {
+    listener: UnixListener,
+    /// A file that is locked as long as a process has this end.
+    lock: File,
+    /// A program that has connected, and whose ring has not arrived.
+    pending: Option<UnixStream>,
+    /// Where it is, if this process has opened it.
+    path: Option<PathBuf>,
+}
+
+/// The text of a pipe's end, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PipeName<'n> {
+    pub parent: &'n str,
+    is_second: bool,
+    id: &'n str,
+}
+
+/// The pipe that a name means, if it means one.
+pub fn name(text: &str) -> Option<Result<PipeName<'_>>> {
+    let at = text.find(['{', '}'])?;
+    let (parent, rest) = text.split_at(at);
+    let (sign, id) = rest.split_at(1);
+    // A name is part of a file's, so there is no `/` in it.
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-:".contains(letter);
+    let is_short = parent.len() + id.len() < 64;
+    let is_valid = !id.is_empty() && is_short && parent.chars().chain(id.chars()).all(is_letter);
+    let name = PipeName { parent, is_second: sign == "}", id };
+    Some(if is_valid && !parent.is_empty() { Ok(name) } else { Err(libc::ENXIO) })
+}
+
+impl PipeName<'_> {
+    fn file(self, is_second: bool) -> String {
+        format!("{}{}{}", self.parent, if is_second { '}' } else { '{' }, self.id)
+    }
+}
+
+fn errno(error: &std::io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// The folder, which is made if it is missing. Attack: another user has made it, in a folder where everybody may.
+fn folder(path: &Path) -> Result<()> {
+    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(errno(&error)),
+        _ => {}
+    }
+    let data = path.symlink_metadata().map_err(|error| errno(&error))?;
+    // SAFETY: the call takes nothing.
+    let own = unsafe { libc::geteuid() };
+    let is_own = data.is_dir() && data.uid() == own && data.mode() & 0o022 == 0;
+    if is_own { Ok(()) } else { Err(libc::EACCES) }
+}
+
+fn lockable_file(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let file = options.create(true).truncate(false).write(true).mode(0o600).custom_flags(flags).open(path);
+    file.map_err(|error| errno(&error))
+}
+
+/// The folder, until the file is closed.
+fn whole_folder(path: &Path) -> Result<File> {
+    let file = lockable_file(&path.join("lock"))?;
+    file.lock().map_err(|error| errno(&error))?;
+    Ok(file)
+}
+
+/// The socket of an end whose lock is at `path`.
+fn socket(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(".sock");
+    name.into()
+}
+
+impl PipeEnd {
+    /// Opens an end, and a ring to the other one if a program has it.
+    pub fn open(name: PipeName<'_>, base: PathBuf) -> Result<(PipeEnd, Option<RingParts>)> {
+        folder(&base)?;
+        // One opens at a time, so that the second finds the first.
+        let _opening = whole_folder(&base)?;
+        let [own, other] = [name.is_second, !name.is_second].map(|is_second| base.join(name.file(is_second)));
+        let lock = lockable_file(&own)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(libc::EBUSY),
+            Err(TryLockError::Error(error)) => return Err(errno(&error)),
+        }
+        // What a program left.
+        let _ = std::fs::remove_file(socket(&own));
+        let listener = UnixListener::bind(socket(&own)).map_err(|error| errno(&error))?;
+        listener.set_nonblocking(true).map_err(|error| errno(&error))?;
+        let end = PipeEnd { listener, lock, pending: None, path: Some(own) };
+        let Ok(stream) = ringway_host::listener::connect_now(&socket(&other)) else { return Ok((end, None)) };
+        let parts = RingParts::offer(stream.into(), SLOTS, SLOT_SIZE).map_err(|_| libc::ENOMEM)?;
+        Ok((end, Some(parts)))
+    }
+
+    /// An end that another process has opened.
+    pub fn adopt(listener: OwnedFd, lock: OwnedFd) -> PipeEnd {
+        PipeEnd { listener: listener.into(), lock: lock.into(), pending: None, path: None }
+    }
+
+    /// Removes its files, if no other process has it.
+    pub fn remove(&self) {
+        let Some(path) = &self.path else { return };
+        if let Some(Ok(_whole)) = path.parent().map(whole_folder) {
+            let _ = (std::fs::remove_file(socket(path)), std::fs::remove_file(path));
+        }
+    }
+
+    /// Its descriptors, in the order of `adopt`.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.listener.as_fd(), self.lock.as_fd()]
+    }
+
+    /// The ring of a program that has opened the other end, and its memory, if there is one. It does not block.
+    pub fn accept(&mut self) -> Option<(Ring, OwnedFd)> {
+        if self.pending.is_none() {
+            self.pending = self.listener.accept().ok().map(|(stream, _)| stream);
+        }
+        let stream = self.pending.take()?;
+        // Attack: a program that connects and offers nothing.
+        if !wait_readable(&[stream.as_fd()], Some(0)).is_ok_and(|ready| ready.contains(&true)) {
+            self.pending = Some(stream);
+            return None;
+        }
+        let _ = stream.set_nonblocking(false);
+        let file = RefCell::new(None);
+        let map = |memory: &OwnedFd| {
+            *file.borrow_mut() = memory.try_clone().ok();
+            Ok(ringway_host::Mapping::sealed(memory)?.region())
+        };
+        let ring = PendingRing::offered(stream).ring_by(Some(TIMEOUT), &map).ok()?;
+        let file = file.into_inner()?;
+        Some((ring, file))
+    }
+}

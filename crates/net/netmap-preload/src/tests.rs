@@ -1,0 +1,193 @@
+//! What other processes and the program may write: anything, anywhere, at any time.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use crate::port::{Port, Use};
+use crate::region::{Place, Region, Sizes};
+use crate::rings::{Rings, Slot};
+use crate::shared::STATE;
+use crate::transfer::{RX, TX};
+use proptest::prelude::*;
+use ringway_host::{Mapping, descriptor_store, memfd, store_descriptors};
+use ringway_ring_client::{PendingRing, Ring, RingParts};
+use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+const SIZES: Sizes = Sizes { slots: [64, 128], extra: 3 };
+const BOTH: Use = Use { number: 0, bound: [true; 2], sends: true, receives: true };
+
+/// A port, and the other side of its ring with the memory that both have.
+fn port() -> (Port, Ring, ringway_mem::Region) {
+    let region = Region::new(SIZES, |_| false).unwrap();
+    let (own, other) = UnixStream::pair().unwrap();
+    let parts = RingParts::offer(own, 64, 2048).unwrap();
+    let common = Mapping::sealed(&parts.memory).unwrap().region();
+    let file = RefCell::new(None);
+    let map = |memory: &OwnedFd| {
+        *file.borrow_mut() = memory.try_clone().ok();
+        Ok(Mapping::sealed(memory)?.region())
+    };
+    let ring = PendingRing::offered(other).ring_by(None, &map).unwrap();
+    let memory = file.into_inner().unwrap();
+    let port = Port::of_fabric(region.give(SIZES).unwrap(), ring, &memory).unwrap();
+    (port, Ring::from_parts(parts).unwrap(), common)
+}
+
+fn give(rings: &Rings, at: u32, fill: u8) {
+    let slot = rings.slot(TX, at);
+    rings.region.buffer(slot.buf_idx, 60).unwrap().write(&[fill; 60]);
+    rings.set_slot(TX, at, Slot { len: 60, flags: 0, ..slot });
+    rings.set_position(TX, (at + 1, at + 1));
+}
+
+#[test]
+fn another_process_goes_on_with_stored_descriptors() {
+    let (mut port, mut other, _) = port();
+    give(&port.rings, 0, 7);
+    assert_eq!(port.sync(TX), Ok(true));
+    for turn in 1..20 {
+        // Nobody else has its region, as in a process that did not make it.
+        let mut next = Port::adopt(port.store().try_clone_to_owned().unwrap(), |_| None).unwrap();
+        assert_eq!(next.identity(), port.identity());
+        give(&next.rings, turn, turn as u8);
+        assert_eq!(next.sync(TX), Ok(true));
+        assert!(other.tx.push(&[turn as u8; 70]).unwrap());
+        other.sync().unwrap();
+        assert_eq!((next.sync(RX), next.positions(RX).tail), (Ok(true), turn));
+        drop(port);
+        port = next;
+    }
+    let mut out = [0; 64];
+    for turn in 0..20 {
+        let first = if turn == 0 { 7 } else { turn };
+        assert_eq!(other.rx.pop(&mut out).unwrap().map(|frame| (frame.len, out[0])), Some((60, first)));
+    }
+}
+
+#[test]
+fn room_is_given_until_it_ends_and_taken_back() {
+    let region = Region::new(SIZES, |_| false).unwrap();
+    let one = Sizes { slots: [64, 64], extra: 0 };
+    let all: Vec<Rings> = std::iter::from_fn(|| region.give(one).ok()).collect();
+    assert_eq!(all.len(), 64);
+    region.take_back(all[9].place);
+    assert!(region.give(SIZES).is_err() && region.give(one).unwrap().place == all[9].place);
+    let numbers: Vec<u32> = std::iter::from_fn(|| region.give_interface().ok()).collect();
+    assert_eq!(numbers, (0..64).collect::<Vec<_>>());
+    region.take_interface_back(5);
+    assert_eq!((region.give_interface(), region.give_interface()), (Ok(5), Err(libc::ENOMEM)));
+    // Each has other buffers and another place.
+    let mut firsts: Vec<(u32, u64)> =
+        all.iter().map(|rings| (rings.place.first, rings.place.rings[0])).collect();
+    firsts.dedup();
+    assert_eq!(firsts.len(), 64);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The program writes a word of what it maps.
+    Program(u64, u32),
+    /// Another process writes a word of the states.
+    State(u64, u32),
+    /// The other side writes a word of what it has in common with the port.
+    Other(usize, u32),
+    Positions(usize, u32, u32),
+    Sync(usize),
+    Poll(i16),
+    Send(u16),
+}
+
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![0..200_u32, any::<u32>(), Just(u32::MAX)]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..5000_u64, number()).prop_map(|(at, value)| Step::Program(at, value)),
+        (0..STATE / 4, number()).prop_map(|(at, value)| Step::State(at, value)),
+        (0..3000_usize, number()).prop_map(|(at, value)| Step::Other(at, value)),
+        (0..2_usize, 0..140_u32, 0..140_u32).prop_map(|(dir, head, cur)| Step::Positions(dir, head, cur)),
+        (0..2_usize).prop_map(Step::Sync),
+        any::<i16>().prop_map(Step::Poll),
+        (0..9000_u16).prop_map(Step::Send),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever they write, no call panics or reads beyond the memory, and positions are a ring's.
+    #[test]
+    fn anything_may_be_written(steps in prop::collection::vec(step(), 1..200)) {
+        let (mut port, mut other, common) = port();
+        for step in steps {
+            let rings = port.rings.place.rings[0];
+            match step {
+                Step::Program(at, value) => port.rings.region.store(rings + at * 4, value),
+                // The lock's word would only make it wait.
+                Step::State(0, _) => {}
+                Step::State(at, value) => {
+                    port.rings.region.store(port.rings.region.bytes() + at * 4, value);
+                }
+                Step::Other(at, value) => {
+                    let part = common.part(at as u64 * 4, 4).unwrap();
+                    // SAFETY: within the memory, which others access as atomics, too.
+                    let word = unsafe { std::sync::atomic::AtomicU32::from_ptr(part.base().as_ptr().cast()) };
+                    word.store(value, std::sync::atomic::Ordering::Relaxed);
+                }
+                Step::Positions(dir, head, cur) => port.rings.set_position(dir, (head, cur)),
+                Step::Sync(dir) => drop(port.sync(dir)),
+                Step::Poll(events) => {
+                    let _ = (port.poll(BOTH, events), port.arm(BOTH, events));
+                }
+                Step::Send(len) => {
+                    let _ = other.tx.push(&vec![1; len.into()]);
+                    let _ = other.sync();
+                }
+            }
+            for dir in [TX, RX] {
+                let side = port.positions(dir);
+                prop_assert!(side.head < side.slots && side.tail < side.slots && side.next < side.slots);
+            }
+        }
+    }
+
+    /// A program passes something that looks like a handle's port.
+    #[test]
+    fn anything_may_be_stored(
+        words in prop::collection::vec(prop_oneof![0..20_u64, 8192..9000_u64, any::<u64>()], 11),
+        kinds in prop::collection::vec(0..3_u8, 0..8),
+    ) {
+        let store = descriptor_store(true).unwrap();
+        let region = Region::new(SIZES, |_| false).unwrap();
+        let (one, _two) = UnixStream::pair().unwrap();
+        let short = memfd("short", 4096).unwrap();
+        let fds: Vec<_> = kinds.iter().map(|kind| match kind {
+            0 => region.as_fd(),
+            1 => one.as_fd(),
+            _ => short.as_fd(),
+        }).collect();
+        let magic = u64::from_le_bytes(*b"rw-port1");
+        let bytes: Vec<u8> = [magic].into_iter().chain(words).flat_map(u64::to_ne_bytes).collect();
+        store_descriptors(&store, &bytes, &fds).unwrap();
+        if let Ok(mut port) = Port::adopt(store, |_| None) {
+            let _ = (port.sync(TX), port.sync(RX), port.poll(BOTH, libc::POLLIN), port.watch());
+        }
+    }
+
+    /// Places that are not within the memory are refused.
+    #[test]
+    fn a_place_is_within_its_memory(
+        rings in [any::<u64>(), any::<u64>()], slots in [number(), number()],
+        extra in number(), first in number(), state in number(),
+    ) {
+        let region: Arc<Region> = Region::new(SIZES, |_| false).unwrap();
+        let place = Place { rings, sizes: Sizes { slots, extra }, first, state };
+        if region.has(&place) {
+            prop_assert!(rings.iter().all(|at| at + 256 <= region.buffers_at()));
+        }
+        prop_assert!(region.state(state).is_some() == (state < 64));
+    }
+}

@@ -1,0 +1,186 @@
+//! Copying frames between netmap's rings and the port's ring.
+
+use crate::region::{BUFFER, Region};
+use crate::rings::{BUF_CHANGED, INDIRECT, MOREFRAG, REPORT, Rings, Slot};
+use crate::side::Side;
+use arrayvec::ArrayVec;
+use ringway_mem::copy;
+use ringway_ring_client::{FRAGMENTS, Ring, RingError, Span, Taken};
+
+pub const TX: usize = 0;
+pub const RX: usize = 1;
+
+/// Largest header before a frame.
+pub const HEADER_MOST: usize = 12;
+
+/// Lengths of a header before each frame: none, `virtio_net_hdr`, and that of mergeable buffers.
+pub const HEADERS: [u32; 3] = [0, 10, 12];
+
+/// Puts a ring back to the last positions that were accepted.
+fn reset(rings: &Rings, dir: usize, side: &mut Side) {
+    side.cur = side.head;
+    rings.set_position(dir, (side.head, side.head));
+    rings.set_tail(dir, side.tail);
+    for at in 0..side.slots {
+        let slot = rings.slot(dir, at);
+        if rings.region.buffer(slot.buf_idx, slot.len.into()).is_none() {
+            rings.repair(dir, at);
+        }
+    }
+}
+
+/// Takes the program's positions; `false`: impossible ones, and the ring was put right.
+pub fn accept(rings: &Rings, dir: usize, side: &mut Side) -> bool {
+    let is_right = side.accept(rings.position(dir));
+    if !is_right {
+        reset(rings, dir, side);
+    }
+    is_right
+}
+
+/// Sends what the program gave. `false`: a slot or a position was impossible.
+pub fn send(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<bool, RingError> {
+    let mut is_right = accept(rings, TX, side);
+    let first = side.next;
+    side.is_full = false;
+    while side.next != side.head {
+        match send_frame(rings, ring, side)? {
+            Sent::Yes => {}
+            Sent::Wrong => is_right = false,
+            Sent::NoRoom => {
+                side.is_full = true;
+                break;
+            }
+            Sent::Incomplete => break,
+        }
+    }
+    ring.tx.sync()?;
+    let is_taken = ring.tx.consumed()? == ring.tx.head();
+    // While the port has not taken everything, one more slot stays netmap's, so that the program sees that something
+    // is pending.
+    if side.next != first || is_taken {
+        side.tail = side.after(side.next, side.slots - if is_taken { 1 } else { 2 });
+        rings.set_tail(TX, side.tail);
+    }
+    Ok(is_right)
+}
+
+enum Sent {
+    Yes,
+    /// A slot is impossible; the frame was left out.
+    Wrong,
+    NoRoom,
+    /// Its last slot is not given yet.
+    Incomplete,
+}
+
+/// Copies the next frame to the ring.
+fn send_frame(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<Sent, RingError> {
+    let mut parts: ArrayVec<Span<'_>, FRAGMENTS> = ArrayVec::new();
+    let (mut at, mut is_wrong) = (side.next, false);
+    loop {
+        if at == side.head && is_wrong {
+            // One that can't be sent any more is not waited for.
+            side.next = at;
+            return Ok(Sent::Wrong);
+        }
+        if at == side.head {
+            return Ok(Sent::Incomplete);
+        }
+        let slot = rings.slot(TX, at);
+        match rings.region.buffer(slot.buf_idx, slot.len.into()) {
+            Some(span) if slot.flags & INDIRECT == 0 => {
+                is_wrong |= parts.try_push(span.as_span()).is_err();
+                if slot.flags & (REPORT | BUF_CHANGED) != 0 {
+                    let flags = slot.flags & !(REPORT | BUF_CHANGED);
+                    rings.set_slot(TX, at, Slot { flags, ..slot });
+                }
+            }
+            _ => {
+                is_wrong = true;
+                rings.repair(TX, at);
+            }
+        }
+        at = side.after(at, 1);
+        if slot.flags & MOREFRAG == 0 {
+            break;
+        }
+    }
+    let header = rings.state.header_len();
+    let mut offload = [0; 10];
+    if header > 0 && !is_wrong {
+        match parts.first_mut() {
+            Some(first) if first.len() >= header as usize => {
+                offload = first.read_array().unwrap_or_default();
+                *first = first.split(header as usize).1;
+            }
+            _ => is_wrong = true,
+        }
+    }
+    let sent = match is_wrong {
+        true => Sent::Wrong,
+        false => match ring.tx.push_gathered(parts.iter().copied(), offload) {
+            Ok(true) => Sent::Yes,
+            Ok(false) => return Ok(Sent::NoRoom),
+            Err(RingError::TooLong { .. }) => Sent::Wrong,
+            Err(error) => return Err(error),
+        },
+    };
+    side.next = at;
+    Ok(sent)
+}
+
+/// Receives as many frames as there is room for. `false`: a slot or a position was impossible.
+pub fn receive(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<bool, RingError> {
+    let mut is_right = accept(rings, RX, side);
+    let header = rings.state.header_len() as usize;
+    side.is_full = false;
+    while let Some(len) = ring.rx.frame_len()? {
+        let needed = ((len + header) as u32).div_ceil(BUFFER).max(1);
+        let free = side.slots - 1 - side.distance(side.head, side.tail);
+        if needed > free && needed < side.slots {
+            side.is_full = true;
+            break;
+        }
+        let Some(frame) = ring.rx.take()? else { break };
+        // One that no ring of this size can have is dropped.
+        if needed < side.slots {
+            is_right &= fill(rings, side, &frame, needed, header);
+        }
+    }
+    ring.rx.sync()?;
+    rings.set_tail(RX, side.tail);
+    Ok(is_right)
+}
+
+/// Copies a frame, behind its header, to the next `needed` slots. `false`: one of them named no buffer, and was given
+/// its own.
+fn fill(rings: &Rings, side: &mut Side, frame: &Taken<'_>, needed: u32, header: usize) -> bool {
+    let region: &Region = &rings.region;
+    let mut is_right = true;
+    let mut start = [0; HEADER_MOST];
+    start[..10].copy_from_slice(&frame.offload);
+    let mut pieces = frame.pieces.iter().copied();
+    let mut piece = Span::of(&start[..header.min(HEADER_MOST)]);
+    for left in (0..needed).rev() {
+        let mut buf_idx = rings.slot(RX, side.tail).buf_idx;
+        if region.buffer(buf_idx, BUFFER).is_none() {
+            (buf_idx, is_right) = (rings.own_buffer(RX, side.tail), false);
+        }
+        let Some(mut room) = region.buffer(buf_idx, BUFFER) else { return false };
+        while !room.is_empty() {
+            if piece.is_empty() {
+                let Some(next) = pieces.next() else { break };
+                piece = next;
+            }
+            let count = copy(piece, room);
+            (piece, room) = (piece.split(count).1, room.split(count).1);
+        }
+        // A frame of several slots has their number in the upper half.
+        let flags = if needed > 1 { (needed as u16) << 8 } else { 0 } | if left > 0 { MOREFRAG } else { 0 };
+        let len = (BUFFER as usize - room.len()) as u16;
+        rings.set_slot(RX, side.tail, Slot { buf_idx, len, flags });
+        side.tail = side.after(side.tail, 1);
+    }
+    is_right
+}
