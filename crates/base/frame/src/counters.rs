@@ -75,6 +75,12 @@ reasons! {
     WrongVlan = "wrong-vlan",
     /// Both its port and the destination are isolated.
     Isolated = "isolated",
+    /// It claims an address that its port may not use.
+    Spoofed = "spoofed",
+    /// A message of a router or of a DHCP server, from a port that may be neither.
+    Rogue = "rogue",
+    /// Its headers can't be read, and its port may not use every address.
+    Unreadable = "unreadable",
 }
 
 /// Number of reasons whose counters are adjacent, in [`Counters::tx_drops`] and [`Counters::rx_drops`]. Those of later

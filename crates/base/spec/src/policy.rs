@@ -1,5 +1,7 @@
 //! Policy on ports: what a switch lets a port send and receive.
 
+use crate::MacAddress;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 /// What the switch of a port lets it send and receive; by default, everything.
@@ -11,9 +13,18 @@ pub struct Policy {
     /// Whether no frames pass between it and other isolated ports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub isolated: bool,
+    /// The MAC address that its frames must be from; otherwise any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_mac: Option<MacAddress>,
+    /// The IP addresses that its frames may be from; all if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<IpNet>,
 }
 
 impl Policy {
+    /// Most networks in [`Policy::allow`], so that a check stays short.
+    pub const MOST_NETWORKS: usize = 1024;
+
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         *self == Policy::default()

@@ -1,4 +1,4 @@
-//! Policy on ports: VLANs and isolation in the file, by `ringway port set` and by the API, and what a trace says.
+//! Policy on ports: VLANs, isolation and anti-spoofing in the file, by `ringway port set` and by the API, and what a trace says.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::lab::Lab;
@@ -139,5 +139,51 @@ fn a_trace_says_the_vlan_the_tag_and_why_a_frame_does_not_pass() {
     assert!(said.contains("tag          for c: without its tag\n"), "{said}");
     let said = lab.ok(&["trace", "a", back]);
     assert!(said.contains("dropped at a: wrong-vlan"), "{said}");
+    lab.ok(&["down"]);
+}
+
+/// An ARP request from station 1 that says that it has an address.
+fn arp(address: [u8; 4], number: u8) -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1]);
+    frame.extend(address);
+    frame.extend([0; 10]);
+    frame.resize(59, 0);
+    frame.push(number);
+    frame
+}
+
+#[test]
+fn a_port_sends_from_its_own_addresses_only() {
+    let lab = up("policy-senders");
+    let mut rings: Vec<Ring> = ["a", "b"].iter().map(|name| program(&lab, name)).collect();
+    let keys = ["allow-mac=02:00:00:00:00:01", "allow=10.0.0.2,10.0.1.0/24"];
+    let port = lab.json(&[&["port", "set", "a"][..], &keys].concat());
+    assert_eq!(
+        port["policy"],
+        json!({ "tag": "10", "allow-mac": "02:00:00:00:00:01", "allow": "10.0.0.2,10.0.1.0/24" })
+    );
+    let (ours, another) = (arp([10, 0, 1, 7], 1), arp([10, 0, 0, 9], 2));
+    send(&mut rings[0], &another);
+    send(&mut rings[0], &ours);
+    assert_eq!(receive(&mut rings[1], LONG), Some(ours));
+    assert_eq!(drops(&lab, "a"), json!({ "spoofed": 1 }));
+    let frame =
+        "arp,dl_src=02:00:00:00:00:01,arp_sha=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,arp_spa=10.0.";
+    let said = lab.ok(&["trace", "a", &format!("{frame}0.2")]);
+    assert!(said.contains("  sender       allowed\n") && said.contains("delivered to b\n"), "{said}");
+    let said = lab.ok(&["trace", "a", &format!("{frame}0.9")]);
+    let line = "  sender       its ARP sender's protocol address is not in `allow`\n";
+    assert!(said.contains(line) && said.contains("dropped at a: spoofed"), "{said}");
+    let saved = lab.ok(&["save"]);
+    assert!(saved.contains("allow = \"10.0.0.2,10.0.1.0/24\"\n"), "{saved}");
+    let (code, body) = ask(&lab, "PATCH", "ports/a", &json!({ "allow": ["10.0.0.0/8"], "allow-mac": null }));
+    assert_eq!((code, &body["policy"]), (200, &json!({ "tag": "10", "allow": "10.0.0.0/8" })), "{body}");
+    send(&mut rings[0], &another);
+    assert_eq!(receive(&mut rings[1], LONG), Some(another));
+    for wrong in ["allow=10.0.0.1/24", "allow=10.0.0", "allow-mac=01:00:00:00:00:01"] {
+        let (code, text) = lab.fails(&["port", "set", "a", wrong]);
+        assert!(code != 0 && text.contains("/allow"), "{text}");
+    }
     lab.ok(&["down"]);
 }

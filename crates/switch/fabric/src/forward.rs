@@ -26,8 +26,8 @@ use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
 use live_trace::LiveTrace;
-use policing::Policing;
 pub use policing::Retag;
+use policing::{Policing, Pulled};
 use private_copy::PrivateCopy;
 use properties::Properties;
 use ringway_frame::{BURST, Burst, Caps, CountersRef, Reason, Storage, TxQueue, add};
@@ -59,6 +59,7 @@ pub struct Forwarder {
     /// Copies of frames in our own memory, used while accesses are timed.
     own: PrivateCopy,
     policing: Policing,
+    pulled: Pulled,
     /// Copies of frames that are flooded with other tags than they came with.
     retagged: Storage,
 }
@@ -77,6 +78,7 @@ impl Forwarder {
             meter,
             own: PrivateCopy::default(),
             policing: Policing::default(),
+            pulled: Pulled::default(),
             retagged: Storage::default(),
         }
     }
@@ -86,7 +88,9 @@ impl Forwarder {
     /// **publish** them to their destinations. The last five are [`Delivery::unicast`]'s, or `flood`'s for frames that
     /// go to all ports of the switch.
     pub fn serve(&mut self, turn: &Turn<'_>, topology: &Topology, source: &mut Source) -> Served {
-        let Forwarder { storage, verdicts, sorter, hash, due, combining, meter, own, policing, .. } = self;
+        let Forwarder {
+            storage, verdicts, sorter, hash, due, combining, meter, own, policing, pulled, ..
+        } = self;
         let mut copies = Copies { completer: &mut self.completer, retagged: &mut self.retagged };
         let port = topology.port(source.port);
         if port.is_some_and(|port| is_closed(&port.budget)) {
@@ -120,7 +124,8 @@ impl Forwarder {
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let policed = flood.filter(|switch| switch.has_policies).map(|switch| (topology, switch));
-        let policing = policed.map(|at| policing.look_up(at, port, source, &mut burst, (turn.now, verdicts)));
+        let policing = policed
+            .map(|at| policing.look_up(at, (port, source), (&mut burst, pulled), (turn.now, verdicts)));
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
         if let Some(steer) = &port.steer {

@@ -5,6 +5,7 @@
 //! `control`, with the messages of `proto`. Read `forward.rs` first: a burst's way from its source to its
 //! destinations; then `worker.rs` and `fabric.rs`.
 
+mod antispoof;
 mod arrival;
 pub mod capture;
 pub mod data;

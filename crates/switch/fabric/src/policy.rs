@@ -1,5 +1,6 @@
 //! Policy on the ports of a switch, in the form in which workers read it.
 
+use crate::antispoof::SenderRules;
 use ringway_spec::{Policy, Vlans};
 use std::sync::Arc;
 
@@ -10,13 +11,19 @@ pub struct PortPolicy {
     pub vlans: Option<VlanRules>,
     /// Whether no frames pass between it and other isolated ports.
     pub is_isolated: bool,
+    /// The addresses that its frames may be from, if not all.
+    pub senders: Option<SenderRules>,
 }
 
 impl PortPolicy {
     /// What a description says, if it says anything.
     pub fn of(policy: &Policy) -> Option<Arc<PortPolicy>> {
-        let Policy { vlans, isolated } = policy;
-        let rules = PortPolicy { vlans: vlans.as_ref().map(VlanRules::of), is_isolated: *isolated };
+        let Policy { vlans, isolated, allow_mac, allow } = policy;
+        let rules = PortPolicy {
+            vlans: vlans.as_ref().map(VlanRules::of),
+            is_isolated: *isolated,
+            senders: SenderRules::of(*allow_mac, allow),
+        };
         (!policy.is_empty()).then(|| Arc::new(rules))
     }
 }

@@ -46,8 +46,16 @@ pub const FOREIGN: PortId = u16::MAX - 4;
 pub const WRONG_VLAN: PortId = u16::MAX - 5;
 /// Instead of a port: the frame's port and its destination are both isolated; it is dropped.
 pub const ISOLATED: PortId = u16::MAX - 6;
+/// Instead of a port: the frame claims an address that its port may not use; it is dropped.
+pub const SPOOFED: PortId = u16::MAX - 7;
+/// Instead of a port: the frame is one of a router or of a DHCP server, which its port may not be; it is dropped.
+pub const ROGUE: PortId = u16::MAX - 8;
+/// Instead of a port: the frame's headers can't be read, so that its addresses are unknown; it is dropped.
+pub const UNREADABLE: PortId = u16::MAX - 9;
+/// Instead of a port: the frame's pending offloads would change what was checked; it is dropped.
+pub const BAD_OFFLOAD: PortId = u16::MAX - 10;
 /// The least of the numbers that stand for no port.
-pub const NO_PORT: PortId = ISOLATED;
+pub const NO_PORT: PortId = BAD_OFFLOAD;
 /// Limit of port numbers.
 pub const PORTS: usize = 65_000;
 

@@ -51,6 +51,9 @@ fn add_hop(out: &mut String, hop: &HopView) {
     if let Some(vlan) = hop.vlan.filter(|vlan| *vlan != 0) {
         stage(out, "vlan", &vlan.to_string());
     }
+    if let Some(sender) = &hop.sender {
+        stage(out, "sender", sender);
+    }
     stage(out, "table", &table(hop));
     if hop.held {
         stage(out, "waits", "until the function runs that the frame is for");

@@ -26,7 +26,7 @@ pub const FORMATS: &[Format] = &[
         reads: &[1],
         content: "what the keeper hands to the program that takes its place",
     },
-    Format { name: "fabric", number: 4, reads: &[1, 2, 3, 4], content: "the description of the fabric" },
+    Format { name: "fabric", number: 5, reads: &[1, 2, 3, 4, 5], content: "the description of the fabric" },
     Format { name: "port", number: 1, reads: &[1], content: "what is kept of a port" },
     Format { name: "data", number: 1, reads: &[1], content: "what is kept of the data process" },
     Format {
@@ -38,8 +38,8 @@ pub const FORMATS: &[Format] = &[
     Format { name: "records", number: 1, reads: &[1], content: "what ports' peers told" },
     Format {
         name: "counters",
-        number: 2,
-        reads: &[1, 2],
+        number: 3,
+        reads: &[1, 2, 3],
         content: "the page of counters and positions of rings",
     },
     Format {

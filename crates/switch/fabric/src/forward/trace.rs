@@ -11,7 +11,8 @@ use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
 use ringway_mem::{Published, Span, Turn};
 use ringway_port::offload::{Completer, Outcome};
 use ringway_switch::{
-    FLOOD, FOREIGN, INVALID, ISOLATED, Learned, NOWHERE, PortId, RESERVED, Station, WRONG_VLAN,
+    BAD_OFFLOAD, FLOOD, FOREIGN, INVALID, ISOLATED, Learned, NOWHERE, PortId, RESERVED, ROGUE, SPOOFED,
+    Station, UNREADABLE, WRONG_VLAN,
 };
 use std::sync::Arc;
 
@@ -30,6 +31,8 @@ pub struct Traced {
     pub learned: Option<Learned>,
     /// The frame's VLAN, if a port of the switch has VLANs.
     pub vlan: Option<u16>,
+    /// Whether its sender's addresses are allowed, or why not, if the port restricts them.
+    pub sender: Option<&'static str>,
     /// Why it is dropped at the port where it enters.
     pub dropped: Option<Reason>,
     /// Whether the port's frames wait now.
@@ -150,7 +153,8 @@ impl Forwarder {
         let mut retag = Retag::Keep;
         let flooded = match &port.target {
             Target::Switch(switch) if switch.has_policies => {
-                traced.learned = policing.preview(switch, (port, source), burst, (now, verdicts));
+                (traced.sender, traced.learned) =
+                    policing.preview(switch, (port, source), burst, (now, verdicts));
                 if !policing.is_refused(0) {
                     traced.vlan = Some(policing.vlan(0));
                     verdicts[0] = with_learned(verdicts[0], burst, (traced.vlan, learned));
@@ -212,7 +216,7 @@ pub(super) fn lookup_name(target: &Target, verdict: PortId) -> &'static str {
         INVALID => "invalid",
         RESERVED => "reserved",
         FOREIGN => "foreign",
-        WRONG_VLAN | ISOLATED => "refused",
+        WRONG_VLAN | ISOLATED | SPOOFED | ROGUE | UNREADABLE | BAD_OFFLOAD => "refused",
         _ => "known",
     }
 }
@@ -331,6 +335,7 @@ mod tests {
     use super::super::Served;
     use super::super::tests::{Bench, frame};
     use super::*;
+    use crate::antispoof::tests as antispoof;
     use crate::topology::Switch;
     use proptest::prelude::*;
     use ringway_spec::{Policy, Vlans};
@@ -361,7 +366,12 @@ mod tests {
             1 => (1u16..3).prop_map(|vlan| Some(Vlans::Access(vlan))),
             1 => trunk.prop_map(Some),
         ];
-        (vlans, prop::bool::weighted(0.3)).prop_map(|(vlans, isolated)| Policy { vlans, isolated })
+        (vlans, prop::bool::weighted(0.3), prop::bool::weighted(0.3)).prop_map(
+            |(vlans, isolated, guarded)| {
+                let base = if guarded { antispoof::policy() } else { Policy::default() };
+                Policy { vlans, isolated, ..base }
+            },
+        )
     }
 
     /// Four ports on a switch with each lookup, or in two patches.
@@ -386,6 +396,7 @@ mod tests {
                 (
                     0usize..4, (prop_oneof![0u8..6, Just(0xff)], 0u8..6, 0usize..200, 0u8..12),
                     [0usize..3, 0..3, 0..3, 0..3], [0u8..8, 0..8, 0..8, 0..8], 0u64..4_000_000_000,
+                    prop::option::weighted(0.3, antispoof::frames()),
                 ),
                 1..20,
             ),
@@ -399,7 +410,7 @@ mod tests {
                 bench.send(port.into(), &[frame(0xff, station, 60)]);
                 bench.serve(port.into());
             }
-            for (port, (to, from, len, odd), rooms, away, time) in steps {
+            for (port, (to, from, len, odd), rooms, away, time, other) in steps {
                 for receiver in 0..4 {
                     bench.got(receiver);
                     bench.set_room(receiver, rooms[receiver]);
@@ -420,6 +431,7 @@ mod tests {
                         _ => {}
                     }
                 }
+                bytes = other.map_or(bytes, |(frame, _)| frame);
                 let before = bench.all_counters();
                 let traced = bench.trace(port, &bytes);
                 prop_assert_eq!(&bench.trace(port, &bytes), &traced, "a trace changes nothing");
