@@ -10,7 +10,7 @@ use crate::harness::{LOAD, Pinned, WORKER};
 use crate::machine;
 use crate::plan::Plan;
 use ringway_ring_client::RingOptions;
-use ringway_spec::{IpNet, Kind, MacAddress, Policy, Poll, Port, To, Vlans};
+use ringway_spec::{IpNet, Kind, MacAddress, Policy, Poll, Port, Rate, To, Vlans};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -93,6 +93,13 @@ pub fn antispoof(plan: &Plan) -> Result<Entry, Failure> {
         vec![IpNet::from(IpAddr::from(SENDER)), IpNet::from(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1u16]))];
     let policy = Policy { allow_mac, allow, ..Policy::default() };
     with_policies(plan, [policy, Policy::default()], Payload::Untouched)
+}
+
+/// Frames of 64 bytes while both ports have rates that they don't reach, and while they have none.
+pub fn rate(plan: &Plan) -> Result<Entry, Failure> {
+    let rate = Some(Rate { bits: 1_000_000_000_000, burst: None });
+    let policy = Policy { rate_from: rate, rate_to: rate, ..Policy::default() };
+    with_policies(plan, [policy.clone(), policy], Payload::Numbered)
 }
 
 /// The sender's address in frames of IPv4.

@@ -1,4 +1,5 @@
-//! Policy on ports: VLANs, isolation and anti-spoofing in the file, by `ringway port set` and by the API, and what a trace says.
+//! Policy on ports: VLANs, isolation, anti-spoofing and limits in the file, by `ringway port set` and by the API, and
+//! what a trace says.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::lab::Lab;
@@ -185,5 +186,44 @@ fn a_port_sends_from_its_own_addresses_only() {
         let (code, text) = lab.fails(&["port", "set", "a", wrong]);
         assert!(code != 0 && text.contains("/allow"), "{text}");
     }
+    lab.ok(&["down"]);
+}
+
+#[test]
+fn frames_beyond_a_limit_are_dropped_and_a_trace_says_so() {
+    let lab = up("policy-rates");
+    let mut rings: Vec<Ring> = ["a", "b"].iter().map(|name| program(&lab, name)).collect();
+    // The least rate: a frame of 60 bytes in half a second. The bucket has 65 KB.
+    let port = lab.json(&["port", "set", "a", "rate-from=1kbit", "burst-from=65KB", "storm=1pps"]);
+    assert_eq!(
+        port["policy"],
+        json!({ "tag": "10", "rate-from": "1kbit", "burst-from": "65KB", "storm": "1pps" })
+    );
+    (1..=3).for_each(|number| send(&mut rings[0], &frame(1, 0, number)));
+    assert_eq!(receive(&mut rings[1], LONG), Some(frame(1, 0, 1)));
+    let dropped = || drops(&lab, "a")["storm"].as_u64().unwrap_or(0);
+    let end = Instant::now() + LONG;
+    while dropped() == 0 {
+        assert!(Instant::now() < end, "a second frame to all in less than a second");
+        send(&mut rings[0], &frame(1, 0, 4));
+    }
+    lab.ok(&["port", "set", "a", "storm="]);
+    let end = Instant::now() + LONG;
+    while drops(&lab, "a")["rate-from"].is_null() {
+        assert!(Instant::now() < end, "65 KB of frames to all");
+        // Whether or not there is room in the ring.
+        (0..100).for_each(|number| {
+            rings[0].tx.push(&frame(1, 0, number)).unwrap();
+        });
+        rings[0].sync().unwrap();
+        while receive(&mut rings[1], Duration::ZERO).is_some() {}
+    }
+    // Too long for what is there a moment later.
+    let said =
+        lab.ok(&["trace", "a", "dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x88b5,len=1500"]);
+    assert!(
+        said.contains("a limit on a port is reached") && said.contains("dropped at a: rate-from"),
+        "{said}"
+    );
     lab.ok(&["down"]);
 }

@@ -5,6 +5,7 @@ mod capture;
 mod destination;
 mod drops;
 mod flood;
+mod limits;
 mod live_trace;
 mod policing;
 #[cfg(test)]
@@ -88,9 +89,7 @@ impl Forwarder {
     /// **publish** them to their destinations. The last five are [`Delivery::unicast`]'s, or `flood`'s for frames that
     /// go to all ports of the switch.
     pub fn serve(&mut self, turn: &Turn<'_>, topology: &Topology, source: &mut Source) -> Served {
-        let Forwarder {
-            storage, verdicts, sorter, hash, due, combining, meter, own, policing, pulled, ..
-        } = self;
+        let Forwarder { storage, verdicts, sorter, hash, due, combining, meter, own, policing, .. } = self;
         let mut copies = Copies { completer: &mut self.completer, retagged: &mut self.retagged };
         let port = topology.port(source.port);
         if port.is_some_and(|port| is_closed(&port.budget)) {
@@ -124,13 +123,12 @@ impl Forwarder {
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let policed = flood.filter(|switch| switch.has_policies).map(|switch| (topology, switch));
-        let policing = policed
-            .map(|at| policing.look_up(at, (port, source), (&mut burst, pulled), (turn.now, verdicts)));
+        let policing = policed.map(|at| {
+            policing.look_up(at, (port, source), (&mut burst, &mut self.pulled), (turn.now, verdicts))
+        });
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
-        if let Some(steer) = &port.steer {
-            (0..count).for_each(|frame| steer.record_flow(hash.of(burst.head(frame)), source.queue));
-        }
+        record_flows(port, &burst, *hash, source.queue);
         let mut delivery = Delivery {
             turn,
             topology,
@@ -150,6 +148,9 @@ impl Forwarder {
         };
         let done = delivery.deliver(flood, sorter, &mut copies, count);
         meter.stopwatch.enter(Stage::Rest, 0);
+        policing
+            .iter()
+            .for_each(|own| own.settle(topology, (port, source), &burst, (turn.now, verdicts), done));
         source.backlog.end(done < count);
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
         let left = if done == count { bytes } else { bytes_of(&burst, 0, done) };
@@ -382,6 +383,14 @@ fn touched(burst: Burst<'_>, is_shared: bool) -> Burst<'_> {
         }
     }
     burst
+}
+
+/// Records the queue of a port from which each frame's flow comes, for those of the other direction.
+#[inline]
+fn record_flows(port: &Port, burst: &Burst<'_>, hash: FlowHash, queue: u16) {
+    if let Some(steer) = &port.steer {
+        (0..burst.len()).for_each(|frame| steer.record_flow(hash.of(burst.head(frame)), queue));
+    }
 }
 
 fn bytes_of(burst: &Burst<'_>, from: usize, to: usize) -> u64 {

@@ -19,6 +19,7 @@ mod page;
 mod policy;
 mod profile;
 pub mod proto;
+mod rate;
 pub mod records;
 pub mod session_limit;
 mod stream;

@@ -94,6 +94,7 @@ impl proto::Traced {
             Learned::New => "new",
             Learned::Moved => "moved",
             Learned::Refused => "refused",
+            Learned::Limited => "limited",
             Learned::Foreign => "foreign",
         });
         let copy = |copy: TracedCopy| {

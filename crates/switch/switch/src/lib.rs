@@ -54,8 +54,14 @@ pub const ROGUE: PortId = u16::MAX - 8;
 pub const UNREADABLE: PortId = u16::MAX - 9;
 /// Instead of a port: the frame's pending offloads would change what was checked; it is dropped.
 pub const BAD_OFFLOAD: PortId = u16::MAX - 10;
+/// Instead of a port: the frame's port has sent more than its rate; it is dropped.
+pub const RATE_FROM: PortId = u16::MAX - 11;
+/// Instead of a port: the frame's destination gets more than its rate; it is dropped.
+pub const RATE_TO: PortId = u16::MAX - 12;
+/// Instead of every port: the frame's port has sent too many frames that were flooded; it is dropped.
+pub const STORM: PortId = u16::MAX - 13;
 /// The least of the numbers that stand for no port.
-pub const NO_PORT: PortId = BAD_OFFLOAD;
+pub const NO_PORT: PortId = STORM;
 /// Limit of port numbers.
 pub const PORTS: usize = 65_000;
 
@@ -92,7 +98,12 @@ pub trait Lookup: Send + Sync {
     /// As [`Lookup::lookup`] of a burst of one frame, without a change of what is known.
     fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
         let vlans = [vlan(burst.head(0)).unwrap_or(0)];
-        self.preview_in(burst, (from, now), &FrameVlans { vlans: &vlans, refused: 0 }, verdicts)
+        self.preview_in(burst, (from, now), &FrameVlans { vlans: &vlans, refused: 0, unlearned: 0 }, verdicts)
+    }
+
+    /// Whether a frame from a station at a port would teach nothing, since it is known there, or nothing is learned.
+    fn knows(&self, _station: Station, _port: PortId) -> bool {
+        true
     }
 
     /// Removes a port's addresses, so that no frame is sent there any more.
@@ -115,6 +126,8 @@ pub struct FrameVlans<'v> {
     pub vlans: &'v [u16],
     /// The frames that are dropped in any case, as a mask. Nothing is learned from them, and their verdicts stay.
     pub refused: u64,
+    /// The frames from which nothing is learned, as a mask.
+    pub unlearned: u64,
 }
 
 const _: () = assert!(BURST <= 64);

@@ -366,7 +366,7 @@ impl<'t> Section<'t> {
             let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
             (limits.contains(&first) && limits.contains(&last) && first <= last).then_some((first, last))
         };
-        let read = |part: Option<(String, Range<usize>)>| {
+        let read = |part: Option<Part>| {
             let (part, at) = part?;
             let read = range(&part);
             if read.is_none() {
@@ -389,7 +389,7 @@ impl<'t> Section<'t> {
         parse: impl Fn(&str) -> Result<T, units::Wrong>,
     ) -> Option<Vec<T>> {
         let parts = self.parts(key, what_and_example, |_| None)?;
-        let read = |part: Option<(String, Range<usize>)>| {
+        let read = |part: Option<Part>| {
             let (part, at) = part?;
             let wrong = |(what, fix)| self.diagnostics.error(&at, format!("`{key}`: {what}"), fix);
             parse(&part).map_err(wrong).ok()
@@ -404,7 +404,7 @@ impl<'t> Section<'t> {
         key: &'static str,
         (what, example): (&str, &str),
         number: impl Fn(&str) -> Option<String>,
-    ) -> Option<Vec<Option<(String, Range<usize>)>>> {
+    ) -> Option<Vec<Option<Part>>> {
         let value = self.get(key)?;
         let entries: Vec<_> = match value.get_ref() {
             DeValue::Array(array) => array.iter().collect(),
@@ -610,6 +610,9 @@ impl<'t> Section<'t> {
         }
     }
 }
+
+/// A part of a list, and its position.
+type Part = (String, Range<usize>);
 
 /// All of them, if all are there; each is asked for.
 fn all<T>(read: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {

@@ -87,7 +87,7 @@ pub struct HopView {
     /// What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`, `nowhere`
     /// where there is no switch.
     pub lookup: String,
-    /// What a learning switch does with the source address: `known`, `new`, `moved`, `refused`.
+    /// What a learning switch does with the source address: `known`, `new`, `moved`, `refused`, `limited`.
     pub learned: Option<String>,
     /// Its VLAN, if a port of the switch has policy.
     pub vlan: Option<u16>,

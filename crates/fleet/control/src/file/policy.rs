@@ -3,8 +3,9 @@
 use super::objects::{RemoveError, request};
 use super::{Fabric, named};
 use crate::kinds::link;
+use ringway_spec::file::units;
 use ringway_spec::file::{Diagnostics, Section, either, nearest, parse, typed_keys_of};
-use ringway_spec::{IpNet, Policy, Port, To, Vlans, addresses};
+use ringway_spec::{IpNet, Policy, Port, Rate, To, Vlans, addresses};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -12,6 +13,8 @@ use std::ops::RangeInclusive;
 /// The VLANs that frames can be in (IEEE 802.1Q, 9.6).
 const VLANS: RangeInclusive<u16> = 1..=Vlans::COUNT - 2;
 
+/// Bytes that may come at once. Fewer than 65 KB would never let a frame of 64 KB with pending segmentation pass.
+const BURSTS: RangeInclusive<u64> = (65 << 10)..=(1 << 30);
 /// An example of the addresses of a port.
 const ALLOW: &str = "[\"10.0.0.2\", \"2001:db8::/64\"]";
 
@@ -45,7 +48,23 @@ pub fn policy(section: &mut Section<'_>) -> Policy {
     }
     let trunk = |carried| Vlans::Trunk { carried, native };
     let vlans = tag.map(Vlans::Access).or_else(|| trunks.map(trunk));
-    Policy { vlans, isolated, allow_mac, allow: allow.unwrap_or_default() }
+    let (rate_from, rate_to) =
+        (rate(section, "rate-from", "burst-from"), rate(section, "rate-to", "burst-to"));
+    let storm = section.rate("storm", 1..=1_000_000_000);
+    let learn_rate = section.number("learn-rate", 1..=1_000_000);
+    let allow = allow.unwrap_or_default();
+    Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate }
+}
+
+/// Reads the rate of a direction.
+fn rate(section: &mut Section<'_>, key: &'static str, burst_key: &'static str) -> Option<Rate> {
+    let bits = section.parsed(key, "100Mb/s", units::bits);
+    let burst = section.size(burst_key, BURSTS);
+    if section.has(burst_key) && !section.has(key) {
+        let fix = format!("add `{key}`: the rate whose frames come at once");
+        section.error(burst_key, format!("`{burst_key}` is there without `{key}`"), fix);
+    }
+    bits.map(|bits| Rate { bits, burst })
 }
 
 fn check_allow(section: &Section<'_>, allow: &[IpNet]) {
@@ -69,7 +88,7 @@ pub fn texts(policy: &Policy) -> BTreeMap<String, String> {
 
 /// The keys of a policy, as values of a request.
 pub(super) fn values(policy: &Policy) -> Map<String, Value> {
-    let Policy { vlans, isolated, allow_mac, allow } = policy;
+    let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate } = policy;
     let mut values = Map::new();
     let mut add = |key: &str, value: Value| values.insert(key.into(), value);
     match vlans {
@@ -97,6 +116,13 @@ pub(super) fn values(policy: &Policy) -> Map<String, Value> {
         };
         add("allow", allow.iter().map(text).collect::<Vec<_>>().join(",").into());
     }
+    for (rate, keys) in [(rate_from, ["rate-from", "burst-from"]), (rate_to, ["rate-to", "burst-to"])] {
+        let Some(Rate { bits, burst }) = rate else { continue };
+        add(keys[0], units::show_bits(*bits).into());
+        burst.map(|burst| add(keys[1], units::show_size(burst).into()));
+    }
+    storm.map(|storm| add("storm", units::show_rate(storm).into()));
+    learn_rate.map(|addresses| add("learn-rate", addresses.into()));
     values
 }
 
@@ -144,8 +170,10 @@ pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) 
     } else if is_set("trunks") {
         all.remove("tag");
     }
-    if changes.get("trunks").is_some_and(Value::is_null) {
-        all.remove("native");
+    for (key, dependent) in [("trunks", "native"), ("rate-from", "burst-from"), ("rate-to", "burst-to")] {
+        if changes.get(key).is_some_and(Value::is_null) {
+            all.remove(dependent);
+        }
     }
     for (key, value) in changes {
         if !known.contains(&&*key) {
@@ -211,6 +239,12 @@ mod tests {
         assert_eq!(set("a", json!({ "trunks": "5" })), texts(&[("native", "1"), ("trunks", "5")]));
         assert_eq!(set("b", json!({ "trunks": [5, "7-9"] })), texts(&[("trunks", "5,7-9")]));
         assert_eq!(set("b", json!({ "isolated": false })), texts(&[]));
+        let limits =
+            json!({ "rate-from": "100Mb/s", "burst-from": "1MB", "rate-to": "1.5Gbit", "storm": "1kpps" });
+        let shown =
+            [("burst-from", "1MB"), ("rate-from", "100Mbit"), ("rate-to", "1500Mbit"), ("storm", "1kpps")];
+        assert_eq!(set("b", limits), texts(&shown));
+        assert_eq!(set("b", json!({ "learn-rate": 50 })), texts(&[("learn-rate", "50")]));
         let allowed =
             texts(&[("allow", "10.0.0.2,10.0.1.0/24,2001:db8::/64"), ("allow-mac", "02:00:00:00:00:01")]);
         let nets = "10.0.0.2, 10.0.1.0/24,2001:db8::/64";
@@ -236,6 +270,20 @@ mod tests {
         assert!(wrong("b", json!({ "native": 1 })).starts_with("/native: "));
         assert!(wrong("b", json!({ "tag": 1, "trunks": 2 })).starts_with("/tag: "));
         assert!(wrong("b", json!({ "isolated": 1 })).starts_with("/isolated: "));
+        for (key, value) in [
+            ("rate-from", json!("100Mbps")),
+            ("rate-to", json!("10bit")),
+            ("rate-to", json!(100)),
+            ("burst-from", json!("64KB")),
+            ("burst-to", json!("1MB")),
+            ("storm", json!("0pps")),
+            ("storm", json!(1000)),
+            ("learn-rate", json!(0)),
+            ("learn-rate", json!("5pps")),
+        ] {
+            let said = wrong("b", json!({ key: value }));
+            assert!(said.starts_with(&format!("/{key}: ")), "{key}: {said}");
+        }
         for allow in [
             json!([]),
             json!("10.0.0.2/33"),

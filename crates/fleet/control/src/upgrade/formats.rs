@@ -155,7 +155,7 @@ mod tests {
         fields!(Counters: tx_frames tx_bytes rx_frames rx_bytes kicks interrupts bursts faults);
         fields!(Counters: tx_drops rx_drops);
         fields!(Counters: iotlb_hits iotlb_misses iotlb_invalidations iotlb_faults iotlb_rx_hits);
-        fields!(Counters: memory_resident memory_grown moved session_pauses session settings);
+        fields!(Counters: memory_resident memory_grown moved session_pauses session settings unlearned);
         fields!(Counters: tx_place rx_place control_place);
         fields!(RingPlace: position first later_drops);
         Reason::ALL.iter().for_each(|reason| writeln!(text, "{}", reason.name()).unwrap());

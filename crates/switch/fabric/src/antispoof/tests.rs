@@ -170,109 +170,118 @@ fn an_honest_guest_is_not_disturbed() {
 }
 
 /// What a hostile guest sends, and how it is refused.
-pub(crate) fn hostile() -> Vec<(&'static str, Vec<u8>, &'static str)> {
+pub(crate) fn hostile() -> Vec<Hostile> {
+    [hostile_v4(), hostile_arp(), hostile_v6(), hostile_discovery()].concat()
+}
+
+type Hostile = (&'static str, Vec<u8>, &'static str);
+
+fn v4(from: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    ethernet(0x800, &ipv4(from, 0, 0, protocol, payload))
+}
+
+fn v6(from: [u8; 16], extensions: &[(u8, Vec<u8>)], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    ethernet(0x86dd, &ipv6(from, extensions, protocol, payload))
+}
+
+/// An IPv6 extension header of a type, with padding only.
+fn padded(kind: u8) -> (u8, Vec<u8>) {
+    (kind, vec![0, 0, 1, 4, 0, 0, 0, 0])
+}
+
+fn fragment(offset_and_more: u8) -> (u8, Vec<u8>) {
+    (44, vec![0, 0, 0, offset_and_more, 0, 0, 0, 9])
+}
+
+fn hostile_v4() -> Vec<Hostile> {
     let tcp = [0; 20];
-    let v4 = |from, protocol, payload: &[u8]| ethernet(0x800, &ipv4(from, 0, 0, protocol, payload));
-    let v6 = |from, extensions: &[(u8, Vec<u8>)], protocol, payload: &[u8]| {
-        ethernet(0x86dd, &ipv6(from, extensions, protocol, payload))
-    };
-    let nd =
-        |from, kind, target, options: &[(u8, [u8; 6])]| v6(from, &[], 58, &discovery(kind, target, options));
     let mut other_mac = v4(V4, 6, &tcp);
     other_mac[6..12].copy_from_slice(&OTHER);
-    let fragment = |offset| (44, vec![0, 0, 0, offset, 0, 0, 0, 9]);
-    let jumbo =
-        [vec![0x60, 0, 0, 0, 0, 0, 0, 255], V6.to_vec(), ROUTERS.to_vec(), vec![58, 0, 0xc2, 4, 0, 1, 0, 0]];
-    let many: Vec<(u8, Vec<u8>)> = (0..12).map(|_| (60, vec![0, 0, 1, 4, 0, 0, 0, 0])).collect();
-    let long = (60, [&[0, 30, 1, 244][..], &[0; 244]].concat());
-    let home = (60, [&[0, 2, 201, 16][..], &OTHER_V6, &[1, 2, 0, 0]].concat());
-    let advertisement = [134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut relayed = dhcp(1, OWN);
     relayed[24] = 10;
-    let snap = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 6][..], &arp_packet(2, OTHER, OTHER_V4, V4)].concat();
+    let request = |client| udp(68, 67, &dhcp(1, client));
+    let first = |payload: &[u8]| ethernet(0x800, &ipv4(V4, 0x2000, 0, 17, payload));
+    let later = ethernet(0x800, &ipv4([0; 4], 2, 0, 17, &udp(68, 67, b"")));
     vec![
         ("another MAC address", other_mac, "spoofed"),
         ("another address", v4(OTHER_V4, 6, &tcp), "spoofed"),
         ("no address", v4([0; 4], 6, &tcp), "spoofed"),
         ("no address and UDP", v4([0; 4], 17, &udp(1000, 53, b"")), "spoofed"),
-        (
-            "no address, a later fragment",
-            ethernet(0x800, &ipv4([0; 4], 2, 0, 17, &udp(68, 67, b""))),
-            "spoofed",
-        ),
+        ("no address, a later fragment", later, "spoofed"),
         ("a request from another port", v4([0; 4], 17, &udp(1000, 67, &dhcp(1, OWN))), "spoofed"),
-        ("another client's DHCP", v4([0; 4], 17, &udp(68, 67, &dhcp(1, OTHER))), "spoofed"),
-        ("with options", ethernet(0x800, &ipv4(V4, 0, 40, 17, &udp(68, 67, &dhcp(1, OTHER)))), "spoofed"),
+        ("another client's DHCP", v4([0; 4], 17, &request(OTHER)), "spoofed"),
+        ("with options", ethernet(0x800, &ipv4(V4, 0, 40, 17, &request(OTHER))), "spoofed"),
         ("a DHCP server", v4(V4, 17, &udp(67, 68, &dhcp(2, OTHER))), "rogue"),
         ("of another port", v4(V4, 17, &udp(1000, 68, &dhcp(2, OTHER))), "rogue"),
         ("an answer to the server's port", v4(V4, 17, &udp(68, 67, &dhcp(2, OWN))), "rogue"),
         ("a relay", v4(V4, 17, &udp(68, 67, &relayed)), "rogue"),
         ("a short request", v4(V4, 17, &udp(68, 67, &dhcp(1, OWN)[..30])), "unreadable"),
-        (
-            "DHCP in fragments",
-            ethernet(0x800, &ipv4(V4, 0x2000, 0, 17, &udp(68, 67, &dhcp(1, OWN)))),
-            "unreadable",
-        ),
-        ("a fragment without ports", ethernet(0x800, &ipv4(V4, 0x2000, 0, 17, &[0])), "unreadable"),
+        ("DHCP in fragments", first(&request(OWN)), "unreadable"),
+        ("a fragment without ports", first(&[0]), "unreadable"),
         ("another version", ethernet(0x800, &ipv6(OTHER_V6, &[], 6, &tcp)), "unreadable"),
         ("a packet that ends early", v4(V4, 6, &tcp)[..50].to_vec(), "unreadable"),
         ("a header that ends early", v4(V4, 6, &tcp)[..30].to_vec(), "unreadable"),
         ("no header", ethernet(0x800, &[]), "unreadable"),
-        ("ARP of another", ethernet(0x806, &arp_packet(2, OWN, OTHER_V4, V4)), "spoofed"),
-        ("ARP for another", ethernet(0x806, &arp_packet(2, OTHER, V4, V4)), "spoofed"),
-        ("a probe for another's", ethernet(0x806, &arp_packet(1, OWN, [0; 4], OTHER_V4)), "spoofed"),
-        ("a reply of nobody", ethernet(0x806, &arp_packet(2, OWN, [0; 4], V4)), "spoofed"),
-        ("inverse ARP", ethernet(0x806, &arp_packet(8, OWN, V4, V4)), "unreadable"),
+    ]
+}
+
+fn hostile_arp() -> Vec<Hostile> {
+    let arp = |operation, sender, from, to| ethernet(0x806, &arp_packet(operation, sender, from, to));
+    let snap = [&[0xaa, 0xaa, 3, 0, 0, 0, 8, 6][..], &arp_packet(2, OTHER, OTHER_V4, V4)].concat();
+    vec![
+        ("ARP of another", arp(2, OWN, OTHER_V4, V4), "spoofed"),
+        ("ARP for another", arp(2, OTHER, V4, V4), "spoofed"),
+        ("a probe for another's", arp(1, OWN, [0; 4], OTHER_V4), "spoofed"),
+        ("a reply of nobody", arp(2, OWN, [0; 4], V4), "spoofed"),
+        ("inverse ARP", arp(8, OWN, V4, V4), "unreadable"),
         ("an answer of reverse ARP", ethernet(0x8035, &arp_packet(4, OWN, V4, V4)), "unreadable"),
         ("ARP that ends early", ethernet(0x806, &arp_packet(2, OWN, V4, V4)[..27]), "unreadable"),
         ("ARP behind SNAP", ethernet(36, &snap), "unreadable"),
         ("a length that is a type", ethernet(0x5ff, &snap), "unreadable"),
         ("PPPoE", ethernet(0x8864, &[0x11, 0, 0, 1, 0, 42, 0, 0x21]), "unreadable"),
+    ]
+}
+
+fn hostile_v6() -> Vec<Hostile> {
+    let tcp = [0; 20];
+    let mut other_link_local = LINK_LOCAL_V6;
+    other_link_local[15] = 1;
+    let router = [134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+    let jumbo = [&[0x60, 0, 0, 0, 0, 0, 0, 255][..], &V6, &ROUTERS, &[58, 0, 0xc2, 4, 0, 1, 0, 0], &router];
+    let long = (60, [&[0, 30, 1, 244][..], &[0; 244]].concat());
+    let home = (60, [&[0, 2, 201, 16][..], &OTHER_V6, &[1, 2, 0, 0]].concat());
+    let short = (60, vec![0, 9, 1, 4, 0, 0, 0, 0]);
+    let behind = |extensions: &[(u8, Vec<u8>)]| v6(V6, extensions, 58, &router);
+    vec![
         ("IPv6 of another", v6(OTHER_V6, &[], 6, &tcp), "spoofed"),
-        (
-            "of another link-local",
-            {
-                let mut other = LINK_LOCAL_V6;
-                other[15] = 1;
-                v6(other, &[], 6, &tcp)
-            },
-            "spoofed",
-        ),
+        ("of another link-local", v6(other_link_local, &[], 6, &tcp), "spoofed"),
         ("IPv6 of nobody", v6([0; 16], &[], 6, &tcp), "spoofed"),
         ("an echo of nobody", v6([0; 16], &[], 58, &[128; 8]), "spoofed"),
-        ("a jumbogram", ethernet(0x86dd, &[jumbo.concat(), advertisement.to_vec()].concat()), "unreadable"),
-        ("a router", v6(LINK_LOCAL_V6, &[], 58, &advertisement), "rogue"),
-        ("behind an extension", v6(V6, &[(60, vec![0, 0, 1, 4, 0, 0, 0, 0])], 58, &advertisement), "rogue"),
-        ("behind authentication", v6(V6, &[(51, vec![0; 8])], 58, &advertisement), "rogue"),
-        ("in a fragment", v6(V6, &[fragment(1)], 58, &advertisement), "rogue"),
-        (
-            "behind an extension of a fragment",
-            { v6(V6, &[fragment(1), (60, vec![0, 0, 1, 4, 0, 0, 0, 0])], 58, &advertisement) },
-            "unreadable",
-        ),
+        ("a jumbogram", ethernet(0x86dd, &jumbo.concat()), "unreadable"),
+        ("a router", v6(LINK_LOCAL_V6, &[], 58, &router), "rogue"),
+        ("behind an extension", behind(&[padded(60)]), "rogue"),
+        ("behind authentication", behind(&[(51, vec![0; 8])]), "rogue"),
+        ("in a fragment", behind(&[fragment(1)]), "rogue"),
+        ("behind an extension of a fragment", behind(&[fragment(1), padded(60)]), "unreadable"),
         ("a fragment that ends before its type", v6(V6, &[fragment(1)], 58, &[]), "unreadable"),
-        ("extensions too many", v6(V6, &many, 58, &advertisement), "unreadable"),
-        ("extensions too long", v6(V6, &[long], 58, &advertisement), "unreadable"),
-        (
-            "an extension that ends early",
-            v6(V6, &[(60, vec![0, 9, 1, 4, 0, 0, 0, 0])], 58, &[134]),
-            "unreadable",
-        ),
-        (
-            "in the wrong order",
-            {
-                v6(
-                    V6,
-                    &[(60, vec![0, 0, 1, 4, 0, 0, 0, 0]), (0, vec![0, 0, 1, 4, 0, 0, 0, 0])],
-                    58,
-                    &advertisement,
-                )
-            },
-            "unreadable",
-        ),
-        ("an unknown extension", v6(V6, &[(253, vec![0; 8])], 58, &advertisement), "unreadable"),
+        ("extensions too many", behind(&[60; 12].map(padded)), "unreadable"),
+        ("extensions too long", behind(&[long]), "unreadable"),
+        ("an extension that ends early", v6(V6, &[short], 58, &[134]), "unreadable"),
+        ("in the wrong order", behind(&[padded(60), padded(0)]), "unreadable"),
+        ("an unknown extension", behind(&[(253, vec![0; 8])]), "unreadable"),
         ("a home address", v6(V6, &[home], 6, &tcp), "unreadable"),
-        ("a redirect", v6(V6, &[], 58, &discovery(137, Some(V6), &[])), "rogue"),
+        ("a DHCPv6 server", v6(V6, &[], 17, &udp(547, 546, &[2])), "rogue"),
+        ("of another port of it", v6(V6, &[], 17, &udp(1000, 546, &[2])), "rogue"),
+    ]
+}
+
+fn hostile_discovery() -> Vec<Hostile> {
+    let nd =
+        |from, kind, target, options: &[(u8, [u8; 6])]| v6(from, &[], 58, &discovery(kind, target, options));
+    let advertisement = discovery(136, Some(V6), &[]);
+    let without_length = [&advertisement[..], &[2, 0]].concat();
+    vec![
+        ("a redirect", nd(V6, 137, Some(V6), &[]), "rogue"),
         ("another's advertisement", nd(V6, 136, Some(OTHER_V6), &[(2, OWN)]), "spoofed"),
         ("with another's address", nd(V6, 136, Some(V6), &[(2, OTHER)]), "spoofed"),
         ("behind its own", nd(V6, 136, Some(V6), &[(2, OWN), (14, OTHER), (2, OTHER)]), "spoofed"),
@@ -282,16 +291,10 @@ pub(crate) fn hostile() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("detection of another's", nd([0; 16], 135, Some(OTHER_V6), &[]), "spoofed"),
         ("with a link-layer address", nd([0; 16], 135, Some(V6), &[(1, OWN)]), "spoofed"),
         ("an advertisement of nobody", nd([0; 16], 136, Some(V6), &[]), "spoofed"),
-        ("discovery in a fragment", v6(V6, &[fragment(0)], 58, &discovery(136, Some(V6), &[])), "unreadable"),
-        (
-            "an option without length",
-            v6(V6, &[], 58, &[&discovery(136, Some(V6), &[])[..], &[2, 0]].concat()),
-            "unreadable",
-        ),
-        ("a target that ends early", v6(V6, &[], 58, &discovery(136, Some(V6), &[])[..20]), "unreadable"),
+        ("discovery in a fragment", v6(V6, &[fragment(0)], 58, &advertisement), "unreadable"),
+        ("an option without length", v6(V6, &[], 58, &without_length), "unreadable"),
+        ("a target that ends early", v6(V6, &[], 58, &advertisement[..20]), "unreadable"),
         ("many options", nd(V6, 136, Some(V6), &[(14, OWN); 40]), "unreadable"),
-        ("a DHCPv6 server", v6(V6, &[], 17, &udp(547, 546, &[2])), "rogue"),
-        ("of another port of it", v6(V6, &[], 17, &udp(1000, 546, &[2])), "rogue"),
     ]
 }
 
@@ -524,7 +527,7 @@ fn upper_v6() -> impl Strategy<Value = (u8, Vec<u8>)> {
     let options = prop::collection::vec((prop::sample::select(vec![1u8, 2, 14]), pick(OWN, &[OTHER])), 0..4);
     let target = pick(V6, &[OTHER_V6, LINK_LOCAL_V6]);
     let message = (kinds, target, options).prop_map(|(kind, target, options)| {
-        let target = matches!(kind, 135 | 136 | 137).then_some(target);
+        let target = (135..=137).contains(&kind).then_some(target);
         (58, discovery(kind, target, &options))
     });
     prop_oneof![1 => datagram, 3 => message]

@@ -6,8 +6,8 @@ use super::{Delivery, Destination, ETHERNET};
 use crate::topology::{RxSlot, Topology};
 use ringway_frame::Reason;
 use ringway_switch::{
-    BAD_OFFLOAD, FOREIGN, INVALID, ISOLATED, List, NOWHERE, PortId, RESERVED, ROGUE, SPOOFED, UNREADABLE,
-    WRONG_VLAN,
+    BAD_OFFLOAD, FOREIGN, INVALID, ISOLATED, List, NOWHERE, PortId, RATE_FROM, RATE_TO, RESERVED, ROGUE,
+    SPOOFED, STORM, UNREADABLE, WRONG_VLAN,
 };
 use std::sync::TryLockError;
 
@@ -86,6 +86,9 @@ pub(super) fn without_destination(
         ROGUE => Some(Reason::Rogue),
         UNREADABLE => Some(Reason::Unreadable),
         BAD_OFFLOAD => Some(Reason::BadOffload),
+        RATE_FROM => Some(Reason::RateFrom),
+        RATE_TO => Some(Reason::RateTo),
+        STORM => Some(Reason::Storm),
         port if port == from => Some(Reason::Hairpin),
         port if topology.port(port).is_none() => Some(Reason::NoPort),
         _ => None,

@@ -5,6 +5,7 @@
 //! that a frame between two ports of one kind is not rewritten. For any other destination its tag is inserted, changed
 //! or removed in the copy of its head.
 
+use super::limits::Charged;
 use super::{ETHERNET, Source};
 use crate::antispoof::{BEHIND_HEAD, DEEPEST, Refusal, SenderRules};
 use crate::policy::{PortPolicy, VlanRules};
@@ -54,13 +55,22 @@ pub(super) struct Policing {
     vlans: [u16; BURST],
     /// Frames that may not enter, as a mask.
     refused: u64,
+    /// Frames from which nothing is learned, as a mask.
+    pub(super) unlearned: u64,
     /// Bytes that were added to each frame, or removed.
     grown: [i8; BURST],
+    pub(super) charged: Charged,
 }
 
 impl Default for Policing {
     fn default() -> Policing {
-        Policing { vlans: [0; BURST], refused: 0, grown: [0; BURST] }
+        Policing {
+            vlans: [0; BURST],
+            refused: 0,
+            unlearned: 0,
+            grown: [0; BURST],
+            charged: Charged::default(),
+        }
     }
 }
 
@@ -93,7 +103,13 @@ impl Policing {
         }
     }
 
-    fn refuse(&mut self, frame: usize, verdict: PortId, verdicts: &mut Verdicts) {
+    /// The length with which a frame arrived.
+    pub(super) fn arrived_len(&self, burst: &Burst<'_>, frame: usize) -> u64 {
+        let grown = self.grown.get(frame).copied().unwrap_or(0);
+        u64::from(burst.meta(frame).len).wrapping_add_signed(-i64::from(grown))
+    }
+
+    pub(super) fn refuse(&mut self, frame: usize, verdict: PortId, verdicts: &mut Verdicts) {
         self.refused |= 1 << frame;
         verdicts[frame] = verdict;
     }
@@ -143,7 +159,7 @@ impl Policing {
     }
 
     fn of_frames(&self) -> FrameVlans<'_> {
-        FrameVlans { vlans: &self.vlans, refused: self.refused }
+        FrameVlans { vlans: &self.vlans, refused: self.refused, unlearned: self.unlearned }
     }
 
     /// Looks up the destinations of the frames that may enter, and rewrites those that go to one port. The verdicts say
@@ -159,6 +175,8 @@ impl Policing {
         if let Some(rules) = sender_rules(port) {
             self.check_senders(rules, burst, pulled, verdicts);
         }
+        self.limit_from(port, burst, (now, verdicts));
+        self.limit_learning(&*switch.lookup, (port, source.port), burst, now);
         let moved = switch.lookup.lookup_in(burst, (source.port, now), &self.of_frames(), verdicts);
         if moved > 0 {
             add(&source.counters.moved, moved.into());
@@ -166,6 +184,7 @@ impl Policing {
         for frame in 0..burst.len() {
             self.leave(topology, port, burst, (frame, verdicts));
         }
+        self.limit_found(topology, port, burst, (now, verdicts));
         self
     }
 
@@ -179,6 +198,8 @@ impl Policing {
     ) -> (Option<&'static str>, Option<Learned>) {
         self.admit(port, burst, verdicts);
         let sender = self.preview_sender(port, burst, verdicts);
+        self.preview_from(port, burst, (now, verdicts));
+        self.preview_learning(&*switch.lookup, (port, from), burst, now);
         (sender, switch.lookup.preview_in(burst, (from, now), &self.of_frames(), verdicts))
     }
 

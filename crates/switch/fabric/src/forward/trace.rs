@@ -2,6 +2,7 @@
 
 use super::destination::{Busy, Destination};
 use super::drops::without_destination;
+use super::limits;
 use super::policing::{Retag, rewritten};
 use super::{Forwarder, queue_of};
 use crate::forward::properties::Properties;
@@ -11,8 +12,8 @@ use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
 use ringway_mem::{Published, Span, Turn};
 use ringway_port::offload::{Completer, Outcome};
 use ringway_switch::{
-    BAD_OFFLOAD, FLOOD, FOREIGN, INVALID, ISOLATED, Learned, NOWHERE, PortId, RESERVED, ROGUE, SPOOFED,
-    Station, UNREADABLE, WRONG_VLAN,
+    BAD_OFFLOAD, FLOOD, FOREIGN, INVALID, ISOLATED, Learned, NOWHERE, PortId, RATE_FROM, RATE_TO, RESERVED,
+    ROGUE, SPOOFED, STORM, Station, UNREADABLE, WRONG_VLAN,
 };
 use std::sync::Arc;
 
@@ -106,16 +107,20 @@ impl Forwarder {
             return Traced { dropped: Some(reason), ..traced };
         }
         let mut preview = Preview { turn, port, is_flood, completer };
+        let bits = 8 * policing.arrived_len(&burst, 0);
         for member in to.iter().filter(|&&member| member != source) {
             let Some(to) = topology.port(*member) else { continue };
-            let mut form = Form { burst: &burst, properties, retag };
+            let limit = limits::rate_to(to).filter(|_| is_flood && has_policies(&port.target));
+            let is_beyond = limit.is_some_and(|limit| !limit.at(turn.now).has(bits));
+            let mut form = Form { burst: &burst, properties, retag, is_beyond };
             let copies;
             if is_flood && has_policies(&port.target) {
                 let (passing, tags, changes) = policing.flooded(port, to, &burst, &[0]);
                 let Some(tag) = tags.first() else { continue };
                 if changes {
                     copies = rewritten(retagged, &burst, &passing, &tags);
-                    form = Form { burst: &copies, properties: Properties::of_all(&copies), retag: *tag };
+                    form =
+                        Form { burst: &copies, properties: Properties::of_all(&copies), retag: *tag, ..form };
                 }
             }
             let port = to;
@@ -159,6 +164,7 @@ impl Forwarder {
                     traced.vlan = Some(policing.vlan(0));
                     verdicts[0] = with_learned(verdicts[0], burst, (traced.vlan, learned));
                     retag = policing.leave(topology, port, burst, (0, verdicts));
+                    policing.preview_found(topology, port, burst, (now, verdicts));
                 }
                 &switch.members[..]
             }
@@ -217,6 +223,7 @@ pub(super) fn lookup_name(target: &Target, verdict: PortId) -> &'static str {
         RESERVED => "reserved",
         FOREIGN => "foreign",
         WRONG_VLAN | ISOLATED | SPOOFED | ROGUE | UNREADABLE | BAD_OFFLOAD => "refused",
+        RATE_FROM | RATE_TO | STORM => "limited",
         _ => "known",
     }
 }
@@ -226,6 +233,8 @@ struct Form<'f, 'b> {
     burst: &'f Burst<'b>,
     properties: Properties,
     retag: Retag,
+    /// Whether it exceeds the rate of frames to the destination, to which it is flooded.
+    is_beyond: bool,
 }
 
 /// What would become of a frame at its destinations.
@@ -239,7 +248,7 @@ struct Preview<'l> {
 impl Preview<'_> {
     /// What would become of the frame at a destination. Room is reserved there, and not used.
     fn at(&mut self, slot: &Arc<RxSlot>, form: &Form<'_, '_>) -> TracedCopy {
-        let Form { burst, properties, retag } = form;
+        let Form { burst, properties, retag, is_beyond } = form;
         let copy = |verdict| {
             let completed = (*retag != Retag::Keep).then(|| first_of(burst));
             TracedCopy { port: slot.port, queue: 0, verdict, retag: *retag, completed, frames: 1 }
@@ -256,6 +265,9 @@ impl Preview<'_> {
             Some(None) => return copy(Verdict::Dropped(Reason::Down)),
             None => return copy(Verdict::Busy),
         };
+        if *is_beyond {
+            return copy(Verdict::Dropped(Reason::RateTo));
+        }
         let full = if !self.is_flood && self.port.hold > 0 && !slot.wait_limit.is_over() {
             Verdict::Waits(self.port.hold)
         } else {
@@ -338,7 +350,7 @@ mod tests {
     use crate::antispoof::tests as antispoof;
     use crate::topology::Switch;
     use proptest::prelude::*;
-    use ringway_spec::{Policy, Vlans};
+    use ringway_spec::{Policy, Rate, Vlans};
     use ringway_switch::{FlowHash, Hash, Lookup, Mac, Static};
 
     /// What a trace of a frame says: the ports that get it, and where it is dropped and why.
@@ -366,10 +378,14 @@ mod tests {
             1 => (1u16..3).prop_map(|vlan| Some(Vlans::Access(vlan))),
             1 => trunk.prop_map(Some),
         ];
-        (vlans, prop::bool::weighted(0.3), prop::bool::weighted(0.3)).prop_map(
-            |(vlans, isolated, guarded)| {
+        let rate =
+            || prop::option::weighted(0.2, (1u64..5_000).prop_map(|bits| Rate { bits, burst: Some(200) }));
+        let limits =
+            (rate(), rate(), prop::option::weighted(0.2, 1u64..3), prop::option::weighted(0.2, Just(1)));
+        (vlans, prop::bool::weighted(0.3), prop::bool::weighted(0.3), limits).prop_map(
+            |(vlans, isolated, guarded, (rate_from, rate_to, storm, learn_rate))| {
                 let base = if guarded { antispoof::policy() } else { Policy::default() };
-                Policy { vlans, isolated, ..base }
+                Policy { vlans, isolated, rate_from, rate_to, storm, learn_rate, ..base }
             },
         )
     }

@@ -105,7 +105,10 @@ impl Changed {
         if is_of_program || running.host(&port).is_some() {
             return;
         }
-        let changes = match number % 4 {
+        let changes = match number % 5 {
+            4 => {
+                json!({ "rate-from": "100Mb/s", "burst-from": "1MB", "rate-to": "3kbit", "storm": "1500pps", "learn-rate": 9 })
+            }
             0 => json!({ "tag": number % 9 + 1 }),
             1 => json!({ "trunks": [number % 9 + 1, "20-29"], "native": 20 }),
             2 => {
