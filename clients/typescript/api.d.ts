@@ -196,6 +196,8 @@ export interface Counts {
   tx_drops: Record<string, number>;
   /** Frames that entered the fabric here. */
   tx_frames: number;
+  /** Frames whose source address was not learned, since the port has learned too many. */
+  unlearned?: number;
 }
 
 /** A decision. */
@@ -712,7 +714,7 @@ export interface HopView {
   frame: string;
   /** Whether the port's frames wait now, since a function that they are for does not run yet. */
   held: boolean;
-  /** What a learning switch does with the source address: `known`, `new`, `moved`, `refused`. */
+  /** What a learning switch does with the source address: `known`, `new`, `moved`, `refused`, `limited`. */
   learned?: string | null;
   /** Its length in bytes. */
   length: number;
@@ -729,6 +731,8 @@ export interface HopView {
   omitted: number;
   /** The port. */
   port: string;
+  /** Whether its sender's addresses are `allowed`, or why not, if the port restricts them. */
+  sender?: string | null;
   /** What it is. */
   summary: string;
   /** The switch's lookup: `learning`, `static` or `hash`; empty without a switch. */
@@ -1040,6 +1044,10 @@ export interface NewMigration {
 export interface NewPort {
   address?: string;
   addresses?: string | number | boolean | string[] | Record<string, unknown>;
+  allow?: string | number | boolean | string[] | Record<string, unknown>;
+  "allow-mac"?: string | number | boolean | string[] | Record<string, unknown>;
+  "burst-from"?: string | number | boolean | string[] | Record<string, unknown>;
+  "burst-to"?: string | number | boolean | string[] | Record<string, unknown>;
   carrier?: string | number | boolean | string[] | Record<string, unknown>;
   checksum?: string | number | boolean | string[] | Record<string, unknown>;
   doorbells?: string;
@@ -1057,6 +1065,7 @@ export interface NewPort {
   isolated?: string | number | boolean | string[] | Record<string, unknown>;
   keep?: string | number | boolean | string[] | Record<string, unknown>;
   kind: string;
+  "learn-rate"?: string | number | boolean | string[] | Record<string, unknown>;
   link?: string | number | boolean | string[] | Record<string, unknown>;
   local?: string;
   "local-port"?: string | number | boolean | string[] | Record<string, unknown>;
@@ -1079,6 +1088,8 @@ export interface NewPort {
   promiscuous?: string | number | boolean | string[] | Record<string, unknown>;
   queues?: string | number | boolean | string[] | Record<string, unknown>;
   rate?: string;
+  "rate-from"?: string | number | boolean | string[] | Record<string, unknown>;
+  "rate-to"?: string | number | boolean | string[] | Record<string, unknown>;
   record?: string;
   role?: string;
   size?: string;
@@ -1087,6 +1098,7 @@ export interface NewPort {
   socket?: string;
   "source-ports"?: string | number | boolean | string[] | Record<string, unknown>;
   speed?: string;
+  storm?: string | number | boolean | string[] | Record<string, unknown>;
   switch?: string;
   tag?: string | number | boolean | string[] | Record<string, unknown>;
   techniques?: string | number | boolean | string[] | Record<string, unknown>;
@@ -1195,8 +1207,16 @@ export interface Policy {
 
 /** New values of keys of a port; null for the default. Other keys stay. */
 export interface PortChange {
+  allow?: string | number | boolean | (string | number)[] | null;
+  "allow-mac"?: string | number | boolean | (string | number)[] | null;
+  "burst-from"?: string | number | boolean | (string | number)[] | null;
+  "burst-to"?: string | number | boolean | (string | number)[] | null;
   isolated?: string | number | boolean | (string | number)[] | null;
+  "learn-rate"?: string | number | boolean | (string | number)[] | null;
   native?: string | number | boolean | (string | number)[] | null;
+  "rate-from"?: string | number | boolean | (string | number)[] | null;
+  "rate-to"?: string | number | boolean | (string | number)[] | null;
+  storm?: string | number | boolean | (string | number)[] | null;
   tag?: string | number | boolean | (string | number)[] | null;
   trunks?: string | number | boolean | (string | number)[] | null;
 }

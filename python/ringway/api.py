@@ -251,6 +251,8 @@ class Counts(TypedDict):
     """Dropped frames that entered here, by reason; reasons without drops are omitted."""
     tx_frames: int
     """Frames that entered the fabric here."""
+    unlearned: NotRequired[int]
+    """Frames whose source address was not learned, since the port has learned too many."""
 
 
 class DecisionView(TypedDict):
@@ -770,7 +772,8 @@ class HopView(TypedDict):
     held: bool
     """Whether the port's frames wait now, since a function that they are for does not run yet."""
     learned: NotRequired[str | None]
-    """What a learning switch does with the source address: `known`, `new`, `moved`, `refused`."""
+    """What a learning switch does with the source address: `known`, `new`, `moved`, `refused`, `limited`.
+    """
     length: int
     """Its length in bytes."""
     lookup: str
@@ -785,6 +788,8 @@ class HopView(TypedDict):
     """Number of destinations that were not looked at."""
     port: str
     """The port."""
+    sender: NotRequired[str | None]
+    """Whether its sender's addresses are `allowed`, or why not, if the port restricts them."""
     summary: str
     """What it is."""
     table: str
@@ -1096,6 +1101,10 @@ NewPort = TypedDict(
     {
         "address": "NotRequired[str]",
         "addresses": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "allow": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "allow-mac": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "burst-from": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "burst-to": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "carrier": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "checksum": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "doorbells": "NotRequired[str]",
@@ -1113,6 +1122,7 @@ NewPort = TypedDict(
         "isolated": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "keep": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "kind": "str",
+        "learn-rate": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "link": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "local": "NotRequired[str]",
         "local-port": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
@@ -1134,6 +1144,8 @@ NewPort = TypedDict(
         "promiscuous": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "queues": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "rate": "NotRequired[str]",
+        "rate-from": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "rate-to": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "record": "NotRequired[str]",
         "role": "NotRequired[str]",
         "size": "NotRequired[str]",
@@ -1142,6 +1154,7 @@ NewPort = TypedDict(
         "socket": "NotRequired[str]",
         "source-ports": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "speed": "NotRequired[str]",
+        "storm": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "switch": "NotRequired[str]",
         "tag": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "techniques": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
@@ -1244,14 +1257,24 @@ class Policy(TypedDict):
     """Its weights."""
 
 
-class PortChange(TypedDict):
-    """New values of keys of a port; null for the default. Other keys stay."""
-
-    isolated: NotRequired[str | int | bool | list[str | int] | None]
-    native: NotRequired[str | int | bool | list[str | int] | None]
-    tag: NotRequired[str | int | bool | list[str | int] | None]
-    trunks: NotRequired[str | int | bool | list[str | int] | None]
-
+PortChange = TypedDict(
+    "PortChange",
+    {
+        "allow": "NotRequired[str | int | bool | list[str | int] | None]",
+        "allow-mac": "NotRequired[str | int | bool | list[str | int] | None]",
+        "burst-from": "NotRequired[str | int | bool | list[str | int] | None]",
+        "burst-to": "NotRequired[str | int | bool | list[str | int] | None]",
+        "isolated": "NotRequired[str | int | bool | list[str | int] | None]",
+        "learn-rate": "NotRequired[str | int | bool | list[str | int] | None]",
+        "native": "NotRequired[str | int | bool | list[str | int] | None]",
+        "rate-from": "NotRequired[str | int | bool | list[str | int] | None]",
+        "rate-to": "NotRequired[str | int | bool | list[str | int] | None]",
+        "storm": "NotRequired[str | int | bool | list[str | int] | None]",
+        "tag": "NotRequired[str | int | bool | list[str | int] | None]",
+        "trunks": "NotRequired[str | int | bool | list[str | int] | None]",
+    },
+)
+"""New values of keys of a port; null for the default. Other keys stay."""
 
 class PortNeed(TypedDict):
     """Traffic of a VM or function."""

@@ -81,6 +81,21 @@ impl<'p> Stream<'p> {
         self.sequence.missing
     }
 
+    /// Makes the frames UDP datagrams from an IPv4 address; they can't be numbered then.
+    pub fn send_ipv4(&mut self, from: [u8; 4]) {
+        let total = self.frame.len().saturating_sub(14) as u16;
+        let [[a, b], [c, d]] = [total, total.saturating_sub(20)].map(u16::to_be_bytes);
+        let [e, f, g, h] = from;
+        let headers = [
+            // The type; IPv4's header; UDP's.
+            &[8, 0][..],
+            &[0x45, 0, a, b, 0, 0, 0, 0, 64, 17, 0, 0, e, f, g, h, 10, 0, 0, 9],
+            &[0x10, 0, 0x10, 1, c, d, 0, 0],
+        ];
+        self.frame.iter_mut().skip(12).zip(headers.concat()).for_each(|(old, new)| *old = new);
+        self.prefill();
+    }
+
     fn prefill(&mut self) {
         let tx = &self.from.tx;
         for ahead in 0..tx.slots() {

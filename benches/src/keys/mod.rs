@@ -233,6 +233,10 @@ const FABRIC: &[Group] = &[
                 "the same, 64 B, between access ports of a VLAN; between ports without policy";
             "features.isolated": Row(ring::isolated),
                 "the same, 64 B, from an isolated port; from one without policy";
+            "features.antispoof": Row(ring::antispoof),
+                "the same, 64 B, from a port with allow-mac and allow; from one without policy";
+            "features.rate": Row(ring::rate),
+                "the same, 64 B, between ports with rates; between ports without policy";
             "pktgen.tx": Row(pktgen::transmitted),
                 "frames of 64 B sent by the packet generator on one core, each checked by its receiver";
         },

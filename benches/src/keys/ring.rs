@@ -10,7 +10,8 @@ use crate::harness::{LOAD, Pinned, WORKER};
 use crate::machine;
 use crate::plan::Plan;
 use ringway_ring_client::RingOptions;
-use ringway_spec::{Kind, Policy, Poll, Port, To, Vlans};
+use ringway_spec::{IpNet, Kind, MacAddress, Policy, Poll, Port, Rate, To, Vlans};
+use std::net::IpAddr;
 use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -48,7 +49,7 @@ pub fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
 /// Frames a second while something is on, which `set` turns on and off, beside those while it is off.
 fn on_and_off(
     plan: &Plan,
-    stream: &mut Stream<'_>,
+    (stream, payload): (&mut Stream<'_>, Payload),
     mut set: impl FnMut(bool) -> Result<(), Failure>,
 ) -> Result<Slices, Failure> {
     let mut slices = Slices::default();
@@ -57,7 +58,7 @@ fn on_and_off(
         machine::sample();
         for is_on in [pair % 2 == 0, pair % 2 != 0] {
             set(is_on)?;
-            let rate = stream.rate(Payload::Numbered, SLICE)? * 1e-6;
+            let rate = stream.rate(payload, SLICE)? * 1e-6;
             if is_on { slices.ours.push(rate) } else { slices.peer.push(rate) }
         }
     }
@@ -70,7 +71,7 @@ pub fn profiled(plan: &Plan) -> Result<Entry, Failure> {
     let (mut one, mut two) = (on_port(&mut harness, "one", SLOTS)?, on_port(&mut harness, "two", SLOTS)?);
     let _pinned = Pinned::to(LOAD)?;
     let mut stream = Stream::new(&mut one, vec![&mut two], 64, 0)?;
-    let slices = on_and_off(plan, &mut stream, |is_on| {
+    let slices = on_and_off(plan, (&mut stream, Payload::Numbered), |is_on| {
         harness.fabric.end_profile();
         harness.fabric.profile(if is_on { MEASURED } else { 0 });
         Ok(())
@@ -82,15 +83,39 @@ pub fn profiled(plan: &Plan) -> Result<Entry, Failure> {
 /// Frames of 64 bytes while both ports are access ports of a VLAN, and while they have no policy.
 pub fn vlan(plan: &Plan) -> Result<Entry, Failure> {
     let access = Policy { vlans: Some(Vlans::Access(10)), ..Policy::default() };
-    with_policies(plan, [access.clone(), access])
+    with_policies(plan, [access.clone(), access], Payload::Numbered)
 }
 
 /// Frames of 64 bytes while one port is isolated, and while none is.
 pub fn isolated(plan: &Plan) -> Result<Entry, Failure> {
-    with_policies(plan, [Policy { isolated: true, ..Policy::default() }, Policy::default()])
+    with_policies(
+        plan,
+        [Policy { isolated: true, ..Policy::default() }, Policy::default()],
+        Payload::Numbered,
+    )
 }
 
-fn with_policies(plan: &Plan, policies: [Policy; 2]) -> Result<Entry, Failure> {
+/// Frames of 64 bytes of IPv4 while their port may send from its addresses only, and while it may from any.
+pub fn antispoof(plan: &Plan) -> Result<Entry, Failure> {
+    let allow_mac = Some(MacAddress([2, 0, 0, 0, 0, 1]));
+    let allow =
+        vec![IpNet::from(IpAddr::from(SENDER)), IpNet::from(IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, 1u16]))];
+    let policy = Policy { allow_mac, allow, ..Policy::default() };
+    with_policies(plan, [policy, Policy::default()], Payload::Untouched)
+}
+
+/// Frames of 64 bytes while both ports have rates that they don't reach, and while they have none.
+pub fn rate(plan: &Plan) -> Result<Entry, Failure> {
+    let rate = Some(Rate { bits: 1_000_000_000_000, burst: None });
+    let policy = Policy { rate_from: rate, rate_to: rate, ..Policy::default() };
+    with_policies(plan, [policy.clone(), policy], Payload::Numbered)
+}
+
+/// The sender's address in frames of IPv4.
+const SENDER: [u8; 4] = [10, 0, 0, 2];
+
+/// While both ports have these policies, and while they have none. Frames are numbered, or of IPv4.
+fn with_policies(plan: &Plan, policies: [Policy; 2], payload: Payload) -> Result<Entry, Failure> {
     let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
     let ports =
         ["one", "two"].map(|name| Port::new(name, Kind::new("ring", &()), Some(To::Switch(SWITCH.into()))));
@@ -99,7 +124,10 @@ fn with_policies(plan: &Plan, policies: [Policy; 2]) -> Result<Entry, Failure> {
     let mut two = connected(&mut harness, ports[1].clone(), options())?;
     let _pinned = Pinned::to(LOAD)?;
     let mut stream = Stream::new(&mut one, vec![&mut two], 64, 0)?;
-    let slices = on_and_off(plan, &mut stream, |is_on| {
+    if payload == Payload::Untouched {
+        stream.send_ipv4(SENDER);
+    }
+    let slices = on_and_off(plan, (&mut stream, payload), |is_on| {
         for (port, policy) in ports.iter().zip(&policies) {
             let policy = if is_on { policy.clone() } else { Policy::default() };
             harness.fabric.change_port(Port { policy, ..port.clone() })?;

@@ -60,8 +60,8 @@ impl Storage {
         Storage {
             heads: alloc::vec![Line([0; HEAD]); frames].into_boxed_slice(),
             metas: alloc::vec![Meta::default(); frames].into_boxed_slice(),
-            // A frame with an inserted tag has all its pieces again, and one more.
-            pieces: Vec::with_capacity(2 * PIECES.max(frames) + frames),
+            // A frame has all its pieces again, and one more, with an inserted tag, and once more if it was pulled.
+            pieces: Vec::with_capacity(3 * (PIECES.max(frames) + frames)),
             moved: alloc::vec![[0; TAG]; frames].into_boxed_slice(),
         }
     }
@@ -185,13 +185,13 @@ impl<'t> Burst<'t> {
     }
 
     /// Adds a frame in several pieces, in order; copies its head. A frame with more than 64 pieces never
-    /// fits; two more are allowed for rewritten headers before the pieces of a frame from another burst.
+    /// fits; three more are allowed for rewritten headers before the pieces of a frame from another burst.
     pub fn push_pieces(&mut self, offload: Offload, frame: &[Span<'t>]) -> Result<(), Full> {
         if let [whole] = frame {
             return self.push(offload, *whole);
         }
         let (at, first) = (self.count, self.pieces.len());
-        if self.room() == 0 || frame.len() > FRAME_PIECES + 2 || first + frame.len() > PIECES {
+        if self.room() == 0 || frame.len() > FRAME_PIECES + 3 || first + frame.len() > PIECES {
             return Err(Full);
         }
         let (Some(line), Some(meta)) = (self.heads.get_mut(at), self.metas.get_mut(at)) else {
@@ -302,6 +302,36 @@ impl<'t> Burst<'t> {
         self.bytes += TAG;
         self.bounds.widen(len + TAG, meta.offload);
         Ok(())
+    }
+
+    /// Moves bytes of frame `index` that follow its head into our own memory, as many as fit, and returns them: they
+    /// are what its destination gets. The burst must not be truncated afterwards.
+    ///
+    /// Attack: a peer that changes bytes after it was decided by them what becomes of the frame.
+    pub fn pull(&mut self, index: usize, into: &'t mut [u8]) -> &'t [u8] {
+        let meta = self.metas.get_mut(..self.count).and_then(|metas| metas.get_mut(index));
+        let Some(meta) = meta else { return &[] };
+        let (start, count) = (self.pieces.len(), usize::from(meta.pieces));
+        if start + 1 + count > self.pieces.capacity() {
+            return &[];
+        }
+        self.pieces.push(Span::empty());
+        let first = usize::from(meta.first);
+        let mut filled = 0;
+        for at in first..first + count {
+            let Some(piece) = self.pieces.get(at).copied() else { break };
+            let (own, behind) = piece.split(into.len() - filled);
+            filled += own.read(&mut into[filled..]);
+            if !behind.is_empty() {
+                self.pieces.push(behind);
+            }
+        }
+        let own: &'t [u8] = &into[..filled];
+        if let Some(piece) = self.pieces.get_mut(start) {
+            *piece = extend_lifetime(Span::of(own));
+        }
+        (meta.first, meta.pieces) = (start as u16, (self.pieces.len() - start) as u16);
+        own
     }
 
     /// Removes the VLAN tag behind the addresses of frame `index`.
@@ -497,6 +527,42 @@ mod tests {
             prop_assert_eq!(removed.is_ok(), burst.meta(0).len >= 14 && (others == 0 || whole.len() >= 18));
             if removed.is_ok() && others > 0 {
                 prop_assert_eq!(read(&burst, 0), [&whole[..12], &whole[16..]].concat());
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_pulled_frame_is_the_same_and_no_longer_the_peers(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..70), 1..6),
+            room in 0usize..300,
+            has_tag: bool,
+        ) {
+            let whole: Vec<u8> = pieces.concat();
+            let spans: Vec<Span<'_>> = pieces.iter().map(|piece| Span::of(piece)).collect();
+            let (mut storage, mut second) = (Storage::default(), Storage::default());
+            let mut own = [alloc::vec![0; room], alloc::vec![0; room]];
+            let mut burst = Burst::begin(&mut storage);
+            burst.push_pieces(Offload::default(), &spans).unwrap();
+            burst.push_pieces(Offload::default(), &spans).unwrap();
+            let [one, two] = &mut own;
+            let behind = whole.len().saturating_sub(HEAD).min(room);
+            prop_assert_eq!(burst.pull(0, one).len(), behind);
+            let pulled = burst.pull(1, two);
+            prop_assert_eq!(pulled, &whole[whole.len().min(HEAD)..][..behind]);
+            prop_assert_eq!(burst.pull(2, &mut []), &[][..]);
+            let is_ours = burst.tail(1).first().is_none_or(|piece| piece.len() == behind);
+            prop_assert!(is_ours, "the pulled bytes are the first piece");
+            let has_tag = has_tag && burst.insert_tag(1, [0x81, 0, 0, 10]).is_ok();
+            let mut copy = Burst::begin(&mut second);
+            copy.push_from(&burst, 1).unwrap();
+            for (burst, index, has_tag) in [(&burst, 0, false), (&burst, 1, has_tag), (&copy, 0, has_tag)] {
+                let mut out = alloc::vec![0; burst.meta(index).len as usize];
+                prop_assert_eq!(burst.read(index, 0, &mut out), out.len());
+                if has_tag {
+                    out.drain(12..16);
+                }
+                prop_assert_eq!(&out, &whole);
             }
         }
     }

@@ -75,6 +75,18 @@ reasons! {
     WrongVlan = "wrong-vlan",
     /// Both its port and the destination are isolated.
     Isolated = "isolated",
+    /// It claims an address that its port may not use.
+    Spoofed = "spoofed",
+    /// A message of a router or of a DHCP server, from a port that may be neither.
+    Rogue = "rogue",
+    /// Its headers can't be read, and its port may not use every address.
+    Unreadable = "unreadable",
+    /// Its port sent more than its rate.
+    RateFrom = "rate-from",
+    /// The destination gets more than its rate.
+    RateTo = "rate-to",
+    /// It would be flooded, and its port has sent too many such frames.
+    Storm = "storm",
 }
 
 /// Number of reasons whose counters are adjacent, in [`Counters::tx_drops`] and [`Counters::rx_drops`]. Those of later
@@ -132,8 +144,10 @@ pub struct Counters {
     pub session: AtomicU64,
     /// Not a counter: settings that the peer made by commands.
     pub settings: AtomicU64,
+    /// Frames whose source address was not learned, since its port has learned too many.
+    pub unlearned: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; 128 / 8 * 4 - 19 - 2 * FIRST_REASONS],
+    pub spare: [AtomicU64; 128 / 8 * 4 - 20 - 2 * FIRST_REASONS],
     /// Not a counter: where the ring of frames from the peer is.
     pub tx_place: RingPlace,
     /// Not a counter: where the ring of frames to the peer is.

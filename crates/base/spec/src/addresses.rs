@@ -80,6 +80,34 @@ pub fn interface_address(text: &str) -> Result<IpNet, Wrong> {
     Ok(net)
 }
 
+/// The addresses of a network, or a single one.
+///
+/// # Errors
+/// The text is none, or has an address within the network.
+pub fn network(text: &str) -> Result<IpNet, Wrong> {
+    const FIX: &str =
+        "write an address or a network, such as \"10.0.0.2\", \"10.0.1.0/24\" or \"2001:db8::/64\"";
+    let none = |fix: &str| (format!("{} is neither an address nor a network", shown(text)), fix.to_string());
+    let (address, length) =
+        text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let address = ip(address).map_err(|advice| none(advice.unwrap_or(FIX)))?;
+    let most: u8 = if address.is_ipv4() { 32 } else { 128 };
+    let length = match length {
+        None => most,
+        Some(length) => {
+            let is_number = length.bytes().all(|digit| digit.is_ascii_digit());
+            let read = length.parse().ok().filter(|length| is_number && *length <= most);
+            read.ok_or_else(|| none(&format!("a prefix length is a number from 0 to {most}")))?
+        }
+    };
+    let net = IpNet::new(address, length).map_err(|_| none(FIX))?;
+    if net.network() != address {
+        let fix = format!("write {} for the network, or {address} for the address", net.trunc());
+        return Err((format!("{address} is an address within the network {}", net.trunc()), fix));
+    }
+    Ok(net)
+}
+
 /// The first address of a host in a network of more than two.
 fn first_host(net: &IpNet) -> String {
     net.hosts().find(|host| *host != net.network()).map_or_else(String::new, |host| host.to_string())

@@ -1,5 +1,7 @@
 //! Policy on ports: what a switch lets a port send and receive.
 
+use crate::MacAddress;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 /// What the switch of a port lets it send and receive; by default, everything.
@@ -11,9 +13,47 @@ pub struct Policy {
     /// Whether no frames pass between it and other isolated ports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub isolated: bool,
+    /// The MAC address that its frames must be from; otherwise any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allow_mac: Option<MacAddress>,
+    /// The IP addresses that its frames may be from; all if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<IpNet>,
+    /// The rate of frames from it; otherwise any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_from: Option<Rate>,
+    /// The rate of frames to it; otherwise any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_to: Option<Rate>,
+    /// The number of frames a second from it that are flooded; otherwise any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storm: Option<u64>,
+    /// The number of addresses a second that its switch learns from it; otherwise any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learn_rate: Option<u64>,
+}
+
+/// A rate of frames, and how much of it may come at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// Bits a second, of whole frames.
+    pub bits: u64,
+    /// Bytes that may come at once, if that is said.
+    pub burst: Option<u64>,
+}
+
+impl Rate {
+    /// Bytes that may come at once: by default as many as in 10 ms, and 128 KB at least, so that a frame of 64 KB with
+    /// pending segmentation passes while another one has just passed.
+    pub fn burst_or_default(&self) -> u64 {
+        self.burst.unwrap_or_else(|| (self.bits / 8 / 100).max(128 << 10))
+    }
 }
 
 impl Policy {
+    /// Most networks in [`Policy::allow`], so that a check stays short.
+    pub const MOST_NETWORKS: usize = 1024;
+
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         *self == Policy::default()

@@ -1,4 +1,5 @@
-//! Policy on ports: VLANs and isolation in the file, by `ringway port set` and by the API, and what a trace says.
+//! Policy on ports: VLANs, isolation, anti-spoofing and limits in the file, by `ringway port set` and by the API, and
+//! what a trace says.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use crate::lab::Lab;
@@ -139,5 +140,90 @@ fn a_trace_says_the_vlan_the_tag_and_why_a_frame_does_not_pass() {
     assert!(said.contains("tag          for c: without its tag\n"), "{said}");
     let said = lab.ok(&["trace", "a", back]);
     assert!(said.contains("dropped at a: wrong-vlan"), "{said}");
+    lab.ok(&["down"]);
+}
+
+/// An ARP request from station 1 that says that it has an address.
+fn arp(address: [u8; 4], number: u8) -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1]);
+    frame.extend(address);
+    frame.extend([0; 10]);
+    frame.resize(59, 0);
+    frame.push(number);
+    frame
+}
+
+#[test]
+fn a_port_sends_from_its_own_addresses_only() {
+    let lab = up("policy-senders");
+    let mut rings: Vec<Ring> = ["a", "b"].iter().map(|name| program(&lab, name)).collect();
+    let keys = ["allow-mac=02:00:00:00:00:01", "allow=10.0.0.2,10.0.1.0/24"];
+    let port = lab.json(&[&["port", "set", "a"][..], &keys].concat());
+    assert_eq!(
+        port["policy"],
+        json!({ "tag": "10", "allow-mac": "02:00:00:00:00:01", "allow": "10.0.0.2,10.0.1.0/24" })
+    );
+    let (ours, another) = (arp([10, 0, 1, 7], 1), arp([10, 0, 0, 9], 2));
+    send(&mut rings[0], &another);
+    send(&mut rings[0], &ours);
+    assert_eq!(receive(&mut rings[1], LONG), Some(ours));
+    assert_eq!(drops(&lab, "a"), json!({ "spoofed": 1 }));
+    let frame =
+        "arp,dl_src=02:00:00:00:00:01,arp_sha=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,arp_spa=10.0.";
+    let said = lab.ok(&["trace", "a", &format!("{frame}0.2")]);
+    assert!(said.contains("  sender       allowed\n") && said.contains("delivered to b\n"), "{said}");
+    let said = lab.ok(&["trace", "a", &format!("{frame}0.9")]);
+    let line = "  sender       its ARP sender's protocol address is not in `allow`\n";
+    assert!(said.contains(line) && said.contains("dropped at a: spoofed"), "{said}");
+    let saved = lab.ok(&["save"]);
+    assert!(saved.contains("allow = \"10.0.0.2,10.0.1.0/24\"\n"), "{saved}");
+    let (code, body) = ask(&lab, "PATCH", "ports/a", &json!({ "allow": ["10.0.0.0/8"], "allow-mac": null }));
+    assert_eq!((code, &body["policy"]), (200, &json!({ "tag": "10", "allow": "10.0.0.0/8" })), "{body}");
+    send(&mut rings[0], &another);
+    assert_eq!(receive(&mut rings[1], LONG), Some(another));
+    for wrong in ["allow=10.0.0.1/24", "allow=10.0.0", "allow-mac=01:00:00:00:00:01"] {
+        let (code, text) = lab.fails(&["port", "set", "a", wrong]);
+        assert!(code != 0 && text.contains("/allow"), "{text}");
+    }
+    lab.ok(&["down"]);
+}
+
+#[test]
+fn frames_beyond_a_limit_are_dropped_and_a_trace_says_so() {
+    let lab = up("policy-rates");
+    let mut rings: Vec<Ring> = ["a", "b"].iter().map(|name| program(&lab, name)).collect();
+    // The least rate: a frame of 60 bytes in half a second. The bucket has 65 KB.
+    let port = lab.json(&["port", "set", "a", "rate-from=1kbit", "burst-from=65KB", "storm=1pps"]);
+    assert_eq!(
+        port["policy"],
+        json!({ "tag": "10", "rate-from": "1kbit", "burst-from": "65KB", "storm": "1pps" })
+    );
+    (1..=3).for_each(|number| send(&mut rings[0], &frame(1, 0, number)));
+    assert_eq!(receive(&mut rings[1], LONG), Some(frame(1, 0, 1)));
+    let dropped = || drops(&lab, "a")["storm"].as_u64().unwrap_or(0);
+    let end = Instant::now() + LONG;
+    while dropped() == 0 {
+        assert!(Instant::now() < end, "a second frame to all in less than a second");
+        send(&mut rings[0], &frame(1, 0, 4));
+    }
+    lab.ok(&["port", "set", "a", "storm="]);
+    let end = Instant::now() + LONG;
+    while drops(&lab, "a")["rate-from"].is_null() {
+        assert!(Instant::now() < end, "65 KB of frames to all");
+        // Whether or not there is room in the ring.
+        (0..100).for_each(|number| {
+            rings[0].tx.push(&frame(1, 0, number)).unwrap();
+        });
+        rings[0].sync().unwrap();
+        while receive(&mut rings[1], Duration::ZERO).is_some() {}
+    }
+    // Too long for what is there a moment later.
+    let said =
+        lab.ok(&["trace", "a", "dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x88b5,len=1500"]);
+    assert!(
+        said.contains("a limit on a port is reached") && said.contains("dropped at a: rate-from"),
+        "{said}"
+    );
     lab.ok(&["down"]);
 }

@@ -5,6 +5,7 @@ mod capture;
 mod destination;
 mod drops;
 mod flood;
+mod limits;
 mod live_trace;
 mod policing;
 #[cfg(test)]
@@ -26,8 +27,8 @@ use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
 use live_trace::LiveTrace;
-use policing::Policing;
 pub use policing::Retag;
+use policing::{Policing, Pulled};
 use private_copy::PrivateCopy;
 use properties::Properties;
 use ringway_frame::{BURST, Burst, Caps, CountersRef, Reason, Storage, TxQueue, add};
@@ -59,6 +60,7 @@ pub struct Forwarder {
     /// Copies of frames in our own memory, used while accesses are timed.
     own: PrivateCopy,
     policing: Policing,
+    pulled: Pulled,
     /// Copies of frames that are flooded with other tags than they came with.
     retagged: Storage,
 }
@@ -77,6 +79,7 @@ impl Forwarder {
             meter,
             own: PrivateCopy::default(),
             policing: Policing::default(),
+            pulled: Pulled::default(),
             retagged: Storage::default(),
         }
     }
@@ -120,12 +123,12 @@ impl Forwarder {
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let policed = flood.filter(|switch| switch.has_policies).map(|switch| (topology, switch));
-        let policing = policed.map(|at| policing.look_up(at, port, source, &mut burst, (turn.now, verdicts)));
+        let policing = policed.map(|at| {
+            policing.look_up(at, (port, source), (&mut burst, &mut self.pulled), (turn.now, verdicts))
+        });
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
-        if let Some(steer) = &port.steer {
-            (0..count).for_each(|frame| steer.record_flow(hash.of(burst.head(frame)), source.queue));
-        }
+        record_flows(port, &burst, *hash, source.queue);
         let mut delivery = Delivery {
             turn,
             topology,
@@ -145,6 +148,9 @@ impl Forwarder {
         };
         let done = delivery.deliver(flood, sorter, &mut copies, count);
         meter.stopwatch.enter(Stage::Rest, 0);
+        policing
+            .iter()
+            .for_each(|own| own.settle(topology, (port, source), &burst, (turn.now, verdicts), done));
         source.backlog.end(done < count);
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
         let left = if done == count { bytes } else { bytes_of(&burst, 0, done) };
@@ -386,6 +392,14 @@ fn touched(burst: Burst<'_>, is_shared: bool) -> Burst<'_> {
         }
     }
     burst
+}
+
+/// Records the queue of a port from which each frame's flow comes, for those of the other direction.
+#[inline]
+fn record_flows(port: &Port, burst: &Burst<'_>, hash: FlowHash, queue: u16) {
+    if let Some(steer) = &port.steer {
+        (0..burst.len()).for_each(|frame| steer.record_flow(hash.of(burst.head(frame)), queue));
+    }
 }
 
 fn bytes_of(burst: &Burst<'_>, from: usize, to: usize) -> u64 {

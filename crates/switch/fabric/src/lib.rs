@@ -5,6 +5,7 @@
 //! `control`, with the messages of `proto`. Read `forward.rs` first: a burst's way from its source to its
 //! destinations; then `worker.rs` and `fabric.rs`.
 
+mod antispoof;
 mod arrival;
 pub mod capture;
 pub mod data;
@@ -18,6 +19,7 @@ mod page;
 mod policy;
 mod profile;
 pub mod proto;
+mod rate;
 pub mod records;
 pub mod session_limit;
 mod stream;

@@ -1,22 +1,44 @@
 //! Policy on the ports of a switch, in the form in which workers read it.
 
-use ringway_spec::{Policy, Vlans};
+use crate::antispoof::SenderRules;
+use crate::rate::RateLimit;
+use ringway_spec::{Policy, Rate, Vlans};
 use std::sync::Arc;
 
 /// The policy on a port.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct PortPolicy {
     /// Its VLANs, if it has some.
     pub vlans: Option<VlanRules>,
     /// Whether no frames pass between it and other isolated ports.
     pub is_isolated: bool,
+    /// The addresses that its frames may be from, if not all.
+    pub senders: Option<SenderRules>,
+    /// The bits of frames from it.
+    pub rate_from: Option<RateLimit>,
+    /// The bits of frames to it.
+    pub rate_to: Option<RateLimit>,
+    /// The frames from it that are flooded.
+    pub storm: Option<RateLimit>,
+    /// The addresses that are learned from it.
+    pub learn_rate: Option<RateLimit>,
 }
 
 impl PortPolicy {
     /// What a description says, if it says anything.
     pub fn of(policy: &Policy) -> Option<Arc<PortPolicy>> {
-        let Policy { vlans, isolated } = policy;
-        let rules = PortPolicy { vlans: vlans.as_ref().map(VlanRules::of), is_isolated: *isolated };
+        let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate } = policy;
+        let limit = |rate: &Rate| RateLimit::new(rate.bits, rate.burst_or_default().saturating_mul(8));
+        let rules = PortPolicy {
+            vlans: vlans.as_ref().map(VlanRules::of),
+            is_isolated: *isolated,
+            senders: SenderRules::of(*allow_mac, allow),
+            rate_from: rate_from.as_ref().map(limit),
+            rate_to: rate_to.as_ref().map(limit),
+            // As many at once as in a second.
+            storm: storm.map(|frames| RateLimit::new(frames, frames)),
+            learn_rate: learn_rate.map(|addresses| RateLimit::new(addresses, addresses)),
+        };
         (!policy.is_empty()).then(|| Arc::new(rules))
     }
 }

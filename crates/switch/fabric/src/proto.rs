@@ -287,6 +287,9 @@ pub struct Traced {
     /// The frame's VLAN, if a port of the switch has policy.
     #[serde(default)]
     pub vlan: Option<u16>,
+    /// Whether its sender's addresses are `allowed`, or why not, if its port restricts them.
+    #[serde(default)]
+    pub sender: Option<String>,
     /// Why the frame is dropped at the port where it enters.
     #[serde(default)]
     pub dropped: Option<String>,

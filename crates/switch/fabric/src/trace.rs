@@ -88,12 +88,13 @@ impl Drop for TraceRequest {
 impl proto::Traced {
     /// With the names of ports.
     pub(crate) fn of(traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
-        let Traced { lookup, learned, vlan, dropped, held, copies, omitted } = traced;
+        let Traced { lookup, learned, vlan, sender, dropped, held, copies, omitted } = traced;
         let learned = learned.map(|learned| match learned {
             Learned::Known => "known",
             Learned::New => "new",
             Learned::Moved => "moved",
             Learned::Refused => "refused",
+            Learned::Limited => "limited",
             Learned::Foreign => "foreign",
         });
         let copy = |copy: TracedCopy| {
@@ -124,6 +125,7 @@ impl proto::Traced {
             lookup: lookup.into(),
             learned: learned.map(Into::into),
             vlan,
+            sender: sender.map(Into::into),
             dropped: dropped.map(|reason| reason.name().into()),
             held,
             copies: copies.into_iter().map(copy).collect(),

@@ -1,6 +1,6 @@
 //! A lookup that floods frames to some addresses, wherever they are known: those of guests that arrive from elsewhere.
 
-use crate::{Entry, FLOOD, FrameVlans, Learned, Lookup, Mac, PORTS, PortId, Verdicts};
+use crate::{Entry, FLOOD, FrameVlans, Learned, Lookup, Mac, PORTS, PortId, Station, Verdicts};
 use ringway_frame::Burst;
 use std::sync::Arc;
 
@@ -56,6 +56,10 @@ impl Lookup for Flooding {
         let learned = self.inner.preview_in(burst, at, vlans, verdicts);
         self.flood(burst, verdicts);
         learned
+    }
+
+    fn knows(&self, station: Station, port: PortId) -> bool {
+        self.inner.knows(station, port)
     }
 
     fn remove_port(&self, port: PortId) {

@@ -77,6 +77,15 @@ impl Learning {
 }
 
 impl Learning {
+    /// What becomes of a station whose port has learned too many.
+    #[cold]
+    fn unlearned(&self, station: Station, from: PortId, second: u32) -> Learned {
+        match self.table.preview(Some((station, from)), station, second).0 {
+            Some(Learned::New | Learned::Moved) | None => Learned::Limited,
+            Some(other) => other,
+        }
+    }
+
     /// Finds the destinations, with the VLANs in the frames' tags, or, if `HAS_VLANS`, with `vlans`.
     #[inline(always)]
     fn find<const HAS_VLANS: bool>(
@@ -111,8 +120,13 @@ impl Learning {
                 let source = begin.source();
                 refusal = source.is_group().then_some(INVALID);
                 if refusal.is_none() && source.0 != 0 {
-                    match self.table.learn(Station::new(source, vlan), from, second) {
-                        Learned::Known | Learned::New | Learned::Refused => {}
+                    let station = Station::new(source, vlan);
+                    let learned = match HAS_VLANS && vlans.unlearned >> index & 1 != 0 {
+                        false => self.table.learn(station, from, second),
+                        true => self.unlearned(station, from, second),
+                    };
+                    match learned {
+                        Learned::Known | Learned::New | Learned::Refused | Learned::Limited => {}
                         Learned::Moved => moved += 1,
                         Learned::Foreign => (moved, refusal) = (moved + 1, Some(FOREIGN)),
                     }
@@ -135,7 +149,7 @@ impl Learning {
 impl Lookup for Learning {
     #[inline]
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32 {
-        self.find::<false>(burst, (from, now), &FrameVlans { vlans: &[], refused: 0 }, verdicts)
+        self.find::<false>(burst, (from, now), &FrameVlans { vlans: &[], refused: 0, unlearned: 0 }, verdicts)
     }
 
     fn lookup_in(
@@ -168,13 +182,20 @@ impl Lookup for Learning {
         }
         let own = (source.0 != 0).then(|| Station::new(source, vlan));
         let to = Station::new(destination, vlan);
-        let (learned, found) = self.table.preview(own.map(|own| (own, from)), to, second);
+        let (learned, found) = match own.filter(|_| vlans.unlearned & 1 != 0) {
+            None => self.table.preview(own.map(|own| (own, from)), to, second),
+            Some(own) => (Some(self.unlearned(own, from, second)), self.table.find(to, second)),
+        };
         verdicts[0] = match learned {
             Some(Learned::Foreign) => FOREIGN,
             _ if destination.is_group() => self.of_group(destination),
             _ => found.unwrap_or(FLOOD),
         };
         learned
+    }
+
+    fn knows(&self, station: Station, port: PortId) -> bool {
+        self.table.knows(station, port)
     }
 
     fn remove_port(&self, port: PortId) {
@@ -258,7 +279,7 @@ mod tests {
         let mut burst = Burst::begin(&mut storage);
         frames.iter().for_each(|bytes| burst.push(Offload::default(), Span::of(bytes)).unwrap());
         let mut verdicts = [NOWHERE; BURST];
-        let vlans = FrameVlans { vlans: &[10, 10, 10, 10], refused: 0b0100 };
+        let vlans = FrameVlans { vlans: &[10, 10, 10, 10], refused: 0b0100, unlearned: 0 };
         lookup.lookup_in(&burst, (3, 0), &vlans, &mut verdicts);
         assert_eq!(verdicts[..4], [FLOOD, FLOOD, NOWHERE, 3]);
         let known: Vec<_> =

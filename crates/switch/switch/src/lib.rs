@@ -46,8 +46,22 @@ pub const FOREIGN: PortId = u16::MAX - 4;
 pub const WRONG_VLAN: PortId = u16::MAX - 5;
 /// Instead of a port: the frame's port and its destination are both isolated; it is dropped.
 pub const ISOLATED: PortId = u16::MAX - 6;
+/// Instead of a port: the frame claims an address that its port may not use; it is dropped.
+pub const SPOOFED: PortId = u16::MAX - 7;
+/// Instead of a port: the frame is one of a router or of a DHCP server, which its port may not be; it is dropped.
+pub const ROGUE: PortId = u16::MAX - 8;
+/// Instead of a port: the frame's headers can't be read, so that its addresses are unknown; it is dropped.
+pub const UNREADABLE: PortId = u16::MAX - 9;
+/// Instead of a port: the frame's pending offloads would change what was checked; it is dropped.
+pub const BAD_OFFLOAD: PortId = u16::MAX - 10;
+/// Instead of a port: the frame's port has sent more than its rate; it is dropped.
+pub const RATE_FROM: PortId = u16::MAX - 11;
+/// Instead of a port: the frame's destination gets more than its rate; it is dropped.
+pub const RATE_TO: PortId = u16::MAX - 12;
+/// Instead of every port: the frame's port has sent too many frames that were flooded; it is dropped.
+pub const STORM: PortId = u16::MAX - 13;
 /// The least of the numbers that stand for no port.
-pub const NO_PORT: PortId = ISOLATED;
+pub const NO_PORT: PortId = STORM;
 /// Limit of port numbers.
 pub const PORTS: usize = 65_000;
 
@@ -84,7 +98,12 @@ pub trait Lookup: Send + Sync {
     /// As [`Lookup::lookup`] of a burst of one frame, without a change of what is known.
     fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
         let vlans = [vlan(burst.head(0)).unwrap_or(0)];
-        self.preview_in(burst, (from, now), &FrameVlans { vlans: &vlans, refused: 0 }, verdicts)
+        self.preview_in(burst, (from, now), &FrameVlans { vlans: &vlans, refused: 0, unlearned: 0 }, verdicts)
+    }
+
+    /// Whether a frame from a station at a port would teach nothing, since it is known there, or nothing is learned.
+    fn knows(&self, _station: Station, _port: PortId) -> bool {
+        true
     }
 
     /// Removes a port's addresses, so that no frame is sent there any more.
@@ -115,6 +134,8 @@ pub struct FrameVlans<'v> {
     pub vlans: &'v [u16],
     /// The frames that are dropped in any case, as a mask. Nothing is learned from them, and their verdicts stay.
     pub refused: u64,
+    /// The frames from which nothing is learned, as a mask.
+    pub unlearned: u64,
 }
 
 const _: () = assert!(BURST <= 64);

@@ -47,6 +47,8 @@ pub enum Learned {
     Refused,
     /// The station is known at another port, and the table lets none move ([`Table::refuse_moves`]).
     Foreign,
+    /// The station is not known at the port, which has learned too many.
+    Limited,
 }
 
 /// A table of fixed size, written by all workers without a lock.
@@ -182,6 +184,13 @@ impl Table {
     #[must_use]
     pub fn refuse_moves(self, refuses_moves: bool) -> Table {
         Table { refuses_moves, ..self }
+    }
+
+    /// Whether the table has the station at a port.
+    pub fn knows(&self, station: Station, port: PortId) -> bool {
+        let scrambled = self.scramble(station);
+        let own = key(scrambled, port);
+        self.bucket(scrambled).keys.iter().any(|key| key.load(Relaxed) == own)
     }
 
     /// Records that `station` sent a frame from `port` in `second`.

@@ -352,46 +352,87 @@ impl<'t> Section<'t> {
     }
 
     /// The ranges of numbers at `key`, each within `limits`: a list of numbers and of strings such as "20-29", or one
-    /// of them; a string may have several, separated by commas.
+    /// of them; a string may have several, separated by commas. `None` if one is wrong.
     pub fn ranges(
         &mut self,
         key: &'static str,
         limits: RangeInclusive<u16>,
         example: &str,
     ) -> Option<Vec<(u16, u16)>> {
-        let value = self.get(key)?;
-        let entries: Vec<_> = match value.get_ref() {
-            DeValue::Array(array) => array.iter().collect(),
-            _ => vec![value],
-        };
+        let what = "a list of numbers and ranges";
+        let parts = self.parts(key, (what, example), |number| Some(number.to_string()))?;
         let range = |text: &str| {
             let (first, last) = text.split_once('-').unwrap_or((text, text));
             let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
             (limits.contains(&first) && limits.contains(&last) && first <= last).then_some((first, last))
         };
-        let mut ranges = Vec::new();
+        let read = |part: Option<Part>| {
+            let (part, at) = part?;
+            let read = range(&part);
+            if read.is_none() {
+                let (low, high) = (limits.start(), limits.end());
+                let what = format!("`{key}` has \"{}\"", part.escape_debug());
+                let fix = format!("use numbers and ranges from {low} to {high}, such as {example}");
+                self.diagnostics.error(&at, what, fix);
+            }
+            read
+        };
+        all(parts.into_iter().map(read))
+    }
+
+    /// The texts at `key` as `parse` reads each: those of a list, or of a string that has several, separated by commas.
+    /// `None` if one is wrong.
+    pub fn all_parsed<T>(
+        &mut self,
+        key: &'static str,
+        what_and_example: (&str, &str),
+        parse: impl Fn(&str) -> Result<T, units::Wrong>,
+    ) -> Option<Vec<T>> {
+        let parts = self.parts(key, what_and_example, |_| None)?;
+        let read = |part: Option<Part>| {
+            let (part, at) = part?;
+            let wrong = |(what, fix)| self.diagnostics.error(&at, format!("`{key}`: {what}"), fix);
+            parse(&part).map_err(wrong).ok()
+        };
+        all(parts.into_iter().map(read))
+    }
+
+    /// The parts of the entries of a list at `key`, or of the only entry, separated by commas, with their positions;
+    /// `None` for an entry of another type. `number` says what a whole number stands for.
+    fn parts(
+        &mut self,
+        key: &'static str,
+        (what, example): (&str, &str),
+        number: impl Fn(&str) -> Option<String>,
+    ) -> Option<Vec<Option<Part>>> {
+        let value = self.get(key)?;
+        let entries: Vec<_> = match value.get_ref() {
+            DeValue::Array(array) => array.iter().collect(),
+            _ => vec![value],
+        };
+        if matches!(value.get_ref(), DeValue::Array(_)) {
+            for (index, entry) in entries.iter().enumerate() {
+                self.diagnostics.record(format!("{}.{key}.{index}", self.path), entry.span());
+            }
+        }
+        let mut parts = Vec::new();
         for entry in entries {
             let text = match entry.get_ref() {
-                DeValue::Integer(number) => number.as_str().to_string(),
-                DeValue::String(text) => text.to_string(),
-                _ => {
-                    self.not_a(key, entry, "a list of numbers and ranges", example);
-                    continue;
-                }
+                DeValue::Integer(whole) => number(whole.as_str()),
+                DeValue::String(text) => Some(text.to_string()),
+                _ => None,
             };
-            for part in text.split(',') {
-                match range(part) {
-                    Some(range) => ranges.push(range),
-                    None => {
-                        let (low, high) = (limits.start(), limits.end());
-                        let what = format!("`{key}` has \"{}\"", part.trim().escape_debug());
-                        let fix = format!("use numbers and ranges from {low} to {high}, such as {example}");
-                        self.diagnostics.error(&entry.span(), what, fix);
-                    }
+            match text {
+                Some(text) => {
+                    parts.extend(text.split(',').map(|part| Some((part.trim().to_string(), entry.span()))));
+                }
+                None => {
+                    self.not_a(key, entry, what, example);
+                    parts.push(None);
                 }
             }
         }
-        Some(ranges)
+        Some(parts)
     }
 
     /// The number, size or duration at `key`, if the key's description allows it. `example` is for messages.
@@ -568,6 +609,14 @@ impl<'t> Section<'t> {
             self.diagnostics.error(&key.span(), what, fix);
         }
     }
+}
+
+/// A part of a list, and its position.
+type Part = (String, Range<usize>);
+
+/// All of them, if all are there; each is asked for.
+fn all<T>(read: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
+    read.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// Joins words as in `a, b or c`.

@@ -170,6 +170,14 @@ pub fn show_rate(rate: u64) -> String {
     RATE.show(rate)
 }
 
+/// Bits a second in the largest unit of which they are a multiple, as [`bits`] reads them.
+pub fn show_bits(bits: u64) -> String {
+    let units = [(1_000_000_000, "Gbit"), (1_000_000, "Mbit"), (1_000, "kbit")];
+    let unit = units.into_iter().find(|(unit, _)| bits.is_multiple_of(*unit) && bits > 0);
+    let (unit, name) = unit.unwrap_or((1, "bit"));
+    format!("{}{name}", bits / unit)
+}
+
 /// The error for a duration without a unit; `example` has the unit to suggest.
 pub fn duration_needs_unit(number: &str, example: &str) -> Wrong {
     DURATION.without(number, example)
@@ -320,6 +328,9 @@ mod tests {
         assert_eq!(what, "\"Mbps\" are bits for some programs and bytes for tc");
         assert_eq!(fix, "write \"10Mbit\" for bits a second, or \"10MBps\" for bytes");
         assert!(bits("Mbps").unwrap_err().1.contains("such as \"100Mbit\""));
+        for rate in [1_000, 1_001, 1_500_000, 100_000_000, 2_500_000_000, 1_000_000_000_000] {
+            assert_eq!(bits(&show_bits(rate)), Ok(rate));
+        }
         for wrong in ["", "100", "-1Mbit", "0bit", "2000Gbit", "1xbit", "ms", "nanbit"] {
             assert_eq!(bits(wrong).unwrap_err().0, format!("\"{wrong}\" is not a rate"));
         }

@@ -79,7 +79,8 @@ docs/policy.md has the keys; KEY= is the default. `ringway apply` sets what its 
 Examples:
   ringway port set left tag=10
   ringway port set uplink trunks=10,20-29 native=1
-  ringway port set left tag= isolated=true")]
+  ringway port set left tag= isolated=true
+  ringway port set left allow-mac=02:00:00:00:00:01 allow=10.0.0.2,2001:db8::/64")]
     Set {
         /// The port.
         name: String,

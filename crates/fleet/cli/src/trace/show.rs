@@ -51,6 +51,9 @@ fn add_hop(out: &mut String, hop: &HopView) {
     if let Some(vlan) = hop.vlan.filter(|vlan| *vlan != 0) {
         stage(out, "vlan", &vlan.to_string());
     }
+    if let Some(sender) = &hop.sender {
+        stage(out, "sender", sender);
+    }
     stage(out, "table", &table(hop));
     if hop.held {
         stage(out, "waits", "until the function runs that the frame is for");
@@ -96,6 +99,7 @@ fn table(hop: &HopView) -> String {
         "unknown" => "the destination is unknown".into(),
         "reserved" => "the destination is reserved for protocols between neighbours".into(),
         "foreign" => "the source is known at another port, and the switch refuses moves".into(),
+        "limited" => "a limit on a port is reached".into(),
         "refused" => "the policy on a port refuses it".into(),
         "invalid" => "the source is a group address".into(),
         "patch" => format!("to {first}"),
@@ -107,6 +111,7 @@ fn table(hop: &HopView) -> String {
         Some("new") => format!("; the source is new, and is learned at {}", hop.port),
         Some("moved") => format!("; the source moves to {}", hop.port),
         Some("refused") => "; the source is not learned, since the table is full".into(),
+        Some("limited") => "; the source is not learned, since too many are now".into(),
         Some("known") => "; the source is known".into(),
         _ => String::new(),
     };

@@ -87,10 +87,12 @@ pub struct HopView {
     /// What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`, `nowhere`
     /// where there is no switch.
     pub lookup: String,
-    /// What a learning switch does with the source address: `known`, `new`, `moved`, `refused`.
+    /// What a learning switch does with the source address: `known`, `new`, `moved`, `refused`, `limited`.
     pub learned: Option<String>,
     /// Its VLAN, if a port of the switch has policy.
     pub vlan: Option<u16>,
+    /// Whether its sender's addresses are `allowed`, or why not, if the port restricts them.
+    pub sender: Option<String>,
     /// Whether the port's frames wait now, since a function that they are for does not run yet.
     pub held: bool,
     /// Why the frame is dropped at this port.

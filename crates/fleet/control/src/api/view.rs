@@ -264,6 +264,9 @@ pub struct Counts {
     /// Pauses of the peer's session: it was woken too often without a message.
     #[serde(default)]
     pub session_pauses: u64,
+    /// Frames whose source address was not learned, since the port has learned too many.
+    #[serde(default)]
+    pub unlearned: u64,
 }
 
 impl Counts {
@@ -290,6 +293,7 @@ impl Counts {
         self.memory_grown += other.memory_grown;
         self.moved += other.moved;
         self.session_pauses += other.session_pauses;
+        self.unlearned += other.unlearned;
         for (reason, count) in &other.tx_drops {
             *self.tx_drops.entry(reason.clone()).or_default() += count;
         }

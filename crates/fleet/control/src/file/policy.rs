@@ -3,14 +3,20 @@
 use super::objects::{RemoveError, request};
 use super::{Fabric, named};
 use crate::kinds::link;
+use ringway_spec::file::units;
 use ringway_spec::file::{Diagnostics, Section, either, nearest, parse, typed_keys_of};
-use ringway_spec::{Policy, Port, To, Vlans};
+use ringway_spec::{IpNet, Policy, Port, Rate, To, Vlans, addresses};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The VLANs that frames can be in (IEEE 802.1Q, 9.6).
 const VLANS: RangeInclusive<u16> = 1..=Vlans::COUNT - 2;
+
+/// Bytes that may come at once. Fewer than 65 KB would never let a frame of 64 KB with pending segmentation pass.
+const BURSTS: RangeInclusive<u64> = (65 << 10)..=(1 << 30);
+/// An example of the addresses of a port.
+const ALLOW: &str = "[\"10.0.0.2\", \"2001:db8::/64\"]";
 
 /// The keys.
 pub fn keys() -> Vec<&'static str> {
@@ -24,6 +30,8 @@ pub fn policy(section: &mut Section<'_>) -> Policy {
     let trunks = section.ranges("trunks", VLANS, "[10, \"20-29\"]");
     let native = section.number("native", limits()).and_then(|native| u16::try_from(native).ok());
     let isolated = section.boolean("isolated").unwrap_or(false);
+    let allow_mac = section.parsed("allow-mac", "02:00:00:00:00:01", addresses::station);
+    let allow = section.all_parsed("allow", ("a list of addresses", ALLOW), addresses::network);
     if section.has("tag") && section.has("trunks") {
         let fix = "keep `tag` on a port of one VLAN, `trunks` on one of several, whose `native` has no tags";
         section.error("tag", "`tag` and `trunks` are both there", fix);
@@ -35,8 +43,38 @@ pub fn policy(section: &mut Section<'_>) -> Policy {
     if trunks.as_ref().is_some_and(Vec::is_empty) {
         section.error("trunks", "`trunks` is empty", "name VLANs, or leave it out: all VLANs pass then");
     }
+    if let Some(allow) = &allow {
+        check_allow(section, allow);
+    }
     let trunk = |carried| Vlans::Trunk { carried, native };
-    Policy { vlans: tag.map(Vlans::Access).or_else(|| trunks.map(trunk)), isolated }
+    let vlans = tag.map(Vlans::Access).or_else(|| trunks.map(trunk));
+    let (rate_from, rate_to) =
+        (rate(section, "rate-from", "burst-from"), rate(section, "rate-to", "burst-to"));
+    let storm = section.rate("storm", 1..=1_000_000_000);
+    let learn_rate = section.number("learn-rate", 1..=1_000_000);
+    let allow = allow.unwrap_or_default();
+    Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate }
+}
+
+/// Reads the rate of a direction.
+fn rate(section: &mut Section<'_>, key: &'static str, burst_key: &'static str) -> Option<Rate> {
+    let bits = section.parsed(key, "100Mb/s", units::bits);
+    let burst = section.size(burst_key, BURSTS);
+    if section.has(burst_key) && !section.has(key) {
+        let fix = format!("add `{key}`: the rate whose frames come at once");
+        section.error(burst_key, format!("`{burst_key}` is there without `{key}`"), fix);
+    }
+    bits.map(|bits| Rate { bits, burst })
+}
+
+fn check_allow(section: &Section<'_>, allow: &[IpNet]) {
+    let most = Policy::MOST_NETWORKS;
+    if allow.is_empty() {
+        section.error("allow", "`allow` is empty", "name addresses, or leave it out: all are allowed then");
+    } else if allow.len() > most {
+        let what = format!("`allow` has {} entries", allow.len());
+        section.error("allow", what, format!("use {most} at most: networks instead of addresses"));
+    }
 }
 
 /// The keys of a policy, in the syntax of the file.
@@ -50,7 +88,7 @@ pub fn texts(policy: &Policy) -> BTreeMap<String, String> {
 
 /// The keys of a policy, as values of a request.
 pub(super) fn values(policy: &Policy) -> Map<String, Value> {
-    let Policy { vlans, isolated } = policy;
+    let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate } = policy;
     let mut values = Map::new();
     let mut add = |key: &str, value: Value| values.insert(key.into(), value);
     match vlans {
@@ -68,6 +106,23 @@ pub(super) fn values(policy: &Policy) -> Map<String, Value> {
     if *isolated {
         add("isolated", true.into());
     }
+    if let Some(mac) = allow_mac {
+        add("allow-mac", mac.to_string().into());
+    }
+    if !allow.is_empty() {
+        let text = |net: &IpNet| match net.prefix_len() == net.max_prefix_len() {
+            true => net.addr().to_string(),
+            false => net.to_string(),
+        };
+        add("allow", allow.iter().map(text).collect::<Vec<_>>().join(",").into());
+    }
+    for (rate, keys) in [(rate_from, ["rate-from", "burst-from"]), (rate_to, ["rate-to", "burst-to"])] {
+        let Some(Rate { bits, burst }) = rate else { continue };
+        add(keys[0], units::show_bits(*bits).into());
+        burst.map(|burst| add(keys[1], units::show_size(burst).into()));
+    }
+    storm.map(|storm| add("storm", units::show_rate(storm).into()));
+    learn_rate.map(|addresses| add("learn-rate", addresses.into()));
     values
 }
 
@@ -115,8 +170,10 @@ pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) 
     } else if is_set("trunks") {
         all.remove("tag");
     }
-    if changes.get("trunks").is_some_and(Value::is_null) {
-        all.remove("native");
+    for (key, dependent) in [("trunks", "native"), ("rate-from", "burst-from"), ("rate-to", "burst-to")] {
+        if changes.get(key).is_some_and(Value::is_null) {
+            all.remove(dependent);
+        }
     }
     for (key, value) in changes {
         if !known.contains(&&*key) {
@@ -182,6 +239,18 @@ mod tests {
         assert_eq!(set("a", json!({ "trunks": "5" })), texts(&[("native", "1"), ("trunks", "5")]));
         assert_eq!(set("b", json!({ "trunks": [5, "7-9"] })), texts(&[("trunks", "5,7-9")]));
         assert_eq!(set("b", json!({ "isolated": false })), texts(&[]));
+        let limits =
+            json!({ "rate-from": "100Mb/s", "burst-from": "1MB", "rate-to": "1.5Gbit", "storm": "1kpps" });
+        let shown =
+            [("burst-from", "1MB"), ("rate-from", "100Mbit"), ("rate-to", "1500Mbit"), ("storm", "1kpps")];
+        assert_eq!(set("b", limits), texts(&shown));
+        assert_eq!(set("b", json!({ "learn-rate": 50 })), texts(&[("learn-rate", "50")]));
+        let allowed =
+            texts(&[("allow", "10.0.0.2,10.0.1.0/24,2001:db8::/64"), ("allow-mac", "02:00:00:00:00:01")]);
+        let nets = "10.0.0.2, 10.0.1.0/24,2001:db8::/64";
+        assert_eq!(set("b", json!({ "allow": nets, "allow-mac": "02:00:00:00:00:01" })), allowed);
+        let nets = ["10.0.0.2/32", "10.0.1.0/24", "2001:db8::/64"];
+        assert_eq!(set("b", json!({ "allow": nets, "allow-mac": "02:00:00:00:00:01" })), allowed);
     }
 
     #[test]
@@ -196,11 +265,41 @@ mod tests {
         for trunks in
             [json!([]), json!("9-3"), json!(4095), json!([0]), json!("1,,2"), json!([[1]]), json!({})]
         {
-            assert!(wrong("b", json!({ "trunks": trunks })).starts_with("/trunks: "), "{trunks}");
+            assert!(wrong("b", json!({ "trunks": trunks })).starts_with("/trunks"), "{trunks}");
         }
         assert!(wrong("b", json!({ "native": 1 })).starts_with("/native: "));
         assert!(wrong("b", json!({ "tag": 1, "trunks": 2 })).starts_with("/tag: "));
         assert!(wrong("b", json!({ "isolated": 1 })).starts_with("/isolated: "));
+        for (key, value) in [
+            ("rate-from", json!("100Mbps")),
+            ("rate-to", json!("10bit")),
+            ("rate-to", json!(100)),
+            ("burst-from", json!("64KB")),
+            ("burst-to", json!("1MB")),
+            ("storm", json!("0pps")),
+            ("storm", json!(1000)),
+            ("learn-rate", json!(0)),
+            ("learn-rate", json!("5pps")),
+        ] {
+            let said = wrong("b", json!({ key: value }));
+            assert!(said.starts_with(&format!("/{key}: ")), "{key}: {said}");
+        }
+        for allow in [
+            json!([]),
+            json!("10.0.0.2/33"),
+            json!("10.0.0.1/24"),
+            json!(10),
+            json!(["10.0.0.2,"]),
+            json!([[1]]),
+        ] {
+            assert!(wrong("b", json!({ "allow": allow })).starts_with("/allow"), "{allow}");
+        }
+        let many: Vec<String> =
+            (0..1025).map(|number| format!("10.0.{}.{}", number / 256, number % 256)).collect();
+        assert!(wrong("b", json!({ "allow": many })).contains("`allow` has 1025 entries; use 1024 at most"));
+        for mac in [json!("02:00"), json!("01:00:00:00:00:01"), json!("00:00:00:00:00:00"), json!(2)] {
+            assert!(wrong("b", json!({ "allow-mac": mac })).starts_with("/allow-mac: "), "{mac}");
+        }
         assert!(wrong("p", json!({ "tag": 1 })).contains("port p has `tag`, but is not on a switch itself"));
     }
 }

@@ -36,6 +36,11 @@ const OF_PORTS: &[Counter<Counts>] = &[
         "Addresses that a port sent from while another one had them.",
         |c| c.moved,
     ),
+    (
+        "ringway_port_unlearned_frames_total",
+        "Frames whose source was not learned, since its port has learned too many.",
+        |c| c.unlearned,
+    ),
     ("ringway_port_session_pauses_total", "Pauses of a peer's session that was woken too often.", |c| {
         c.session_pauses
     }),

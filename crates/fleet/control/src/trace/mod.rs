@@ -191,6 +191,7 @@ impl<'w, T: Traceable> Walk<'w, T> {
         (hop.worker, hop.to, hop.table) = (traced.worker, to, table);
         (hop.lookup, hop.learned, hop.held) = (traced.lookup, traced.learned, traced.held);
         hop.vlan = traced.vlan;
+        hop.sender = traced.sender;
         self.learn(&mut hop, &frame);
         (hop.dropped, hop.omitted) = (traced.dropped, traced.omitted);
         for copy in traced.copies {

@@ -26,7 +26,7 @@ pub const FORMATS: &[Format] = &[
         reads: &[1],
         content: "what the keeper hands to the program that takes its place",
     },
-    Format { name: "fabric", number: 4, reads: &[1, 2, 3, 4], content: "the description of the fabric" },
+    Format { name: "fabric", number: 5, reads: &[1, 2, 3, 4, 5], content: "the description of the fabric" },
     Format { name: "port", number: 1, reads: &[1], content: "what is kept of a port" },
     Format { name: "data", number: 1, reads: &[1], content: "what is kept of the data process" },
     Format {
@@ -38,8 +38,8 @@ pub const FORMATS: &[Format] = &[
     Format { name: "records", number: 1, reads: &[1], content: "what ports' peers told" },
     Format {
         name: "counters",
-        number: 2,
-        reads: &[1, 2],
+        number: 3,
+        reads: &[1, 2, 3],
         content: "the page of counters and positions of rings",
     },
     Format {
@@ -155,7 +155,7 @@ mod tests {
         fields!(Counters: tx_frames tx_bytes rx_frames rx_bytes kicks interrupts bursts faults);
         fields!(Counters: tx_drops rx_drops);
         fields!(Counters: iotlb_hits iotlb_misses iotlb_invalidations iotlb_faults iotlb_rx_hits);
-        fields!(Counters: memory_resident memory_grown moved session_pauses session settings);
+        fields!(Counters: memory_resident memory_grown moved session_pauses session settings unlearned);
         fields!(Counters: tx_place rx_place control_place);
         fields!(RingPlace: position first later_drops);
         Reason::ALL.iter().for_each(|reason| writeln!(text, "{}", reason.name()).unwrap());

@@ -5,7 +5,10 @@ use super::wait::Cut;
 use super::{Delivery, Destination, ETHERNET};
 use crate::topology::{RxSlot, Topology};
 use ringway_frame::Reason;
-use ringway_switch::{FOREIGN, INVALID, ISOLATED, List, NOWHERE, PortId, RESERVED, WRONG_VLAN};
+use ringway_switch::{
+    BAD_OFFLOAD, FOREIGN, INVALID, ISOLATED, List, NOWHERE, PortId, RATE_FROM, RATE_TO, RESERVED, ROGUE,
+    SPOOFED, STORM, UNREADABLE, WRONG_VLAN,
+};
 use std::sync::TryLockError;
 
 impl Delivery<'_, '_, '_> {
@@ -79,6 +82,13 @@ pub(super) fn without_destination(
         RESERVED => Some(Reason::Reserved),
         WRONG_VLAN => Some(Reason::WrongVlan),
         ISOLATED => Some(Reason::Isolated),
+        SPOOFED => Some(Reason::Spoofed),
+        ROGUE => Some(Reason::Rogue),
+        UNREADABLE => Some(Reason::Unreadable),
+        BAD_OFFLOAD => Some(Reason::BadOffload),
+        RATE_FROM => Some(Reason::RateFrom),
+        RATE_TO => Some(Reason::RateTo),
+        STORM => Some(Reason::Storm),
         port if port == from => Some(Reason::Hairpin),
         port if topology.port(port).is_none() => Some(Reason::NoPort),
         _ => None,

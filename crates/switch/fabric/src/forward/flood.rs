@@ -2,6 +2,7 @@
 
 use super::capture::numbers;
 use super::destination::{Busy, Destination, Unsuited};
+use super::limits;
 use super::policing::{Frames, rewritten};
 use super::properties::Properties;
 use super::{Copies, Delivery, Missed};
@@ -31,6 +32,7 @@ const NAMES: [u16; BURST] = {
 };
 
 /// Frames for one port to which they are flooded.
+#[derive(Clone, Copy)]
 struct Flooded<'f, 'b> {
     /// Their numbers in the burst of the delivery.
     frames: &'f [u16],
@@ -158,8 +160,15 @@ impl<'d> Delivery<'d, '_, '_> {
         match Destination::new(slot, 0, self.turn) {
             // Attack: a member whose memory blocks the copy. The others are not locked meanwhile.
             Ok(Some((to, caps))) => {
-                let mut to = self.flood_one(to, caps, flooded, completer);
-                self.publish(&mut to);
+                let within = self.within_rate(slot, flooded);
+                let flooded = match &within {
+                    None => flooded,
+                    Some((frames, names)) => &Flooded { frames, names, ..*flooded },
+                };
+                if !flooded.frames.is_empty() {
+                    let mut to = self.flood_one(to, caps, flooded, completer);
+                    self.publish(&mut to);
+                }
             }
             Ok(None) => self.count_away(slot, frames),
             Err(Busy) if !is_retry && !slot.given_up.load(Relaxed) => return true,
@@ -170,6 +179,29 @@ impl<'d> Delivery<'d, '_, '_> {
             }
         }
         false
+    }
+
+    /// The frames, by both numbers, that do not exceed the rate of frames to a port, which has such a limit. The others
+    /// are counted.
+    fn within_rate(&self, slot: &RxSlot, flooded: &Flooded<'_, '_>) -> Option<(Frames, Frames)> {
+        let (policing, port) = (self.policing?, self.topology.port(slot.port)?);
+        let limit = limits::rate_to(port)?;
+        let (mut frames, mut names, mut beyond) = (Frames::new(), Frames::new(), Frames::new());
+        let mut tokens = limit.at(self.turn.now);
+        for (frame, name) in flooded.frames.iter().zip(flooded.names) {
+            if tokens.take(8 * policing.arrived_len(self.burst, usize::from(*frame))) {
+                frames.push(*frame);
+                names.push(*name);
+            } else {
+                beyond.push(*frame);
+            }
+        }
+        drop(tokens);
+        if !beyond.is_empty() {
+            slot.counters.drop_rx(Reason::RateTo, beyond.len());
+            self.capture_dropped(slot.port, Reason::RateTo, numbers(&beyond));
+        }
+        Some((frames, names))
     }
 
     fn portion(&self, members: usize, start: usize, end: usize) -> Portion {

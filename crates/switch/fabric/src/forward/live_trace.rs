@@ -73,11 +73,12 @@ fn begin_one(port: &Port, source: &mut Source, burst: &Burst<'_>, now: u64) -> O
     if waited.is_some() {
         return waited;
     }
-    let mut vlan = None;
+    let (mut vlan, mut sender) = (None, None);
     let learned = match &port.target {
         Target::Switch(switch) if switch.has_policies => {
             let (mut policing, mut verdicts) = (Policing::default(), [NOWHERE; BURST]);
-            let learned = policing.preview(switch, (port, source.port), burst, (now, &mut verdicts));
+            let (said, learned) = policing.preview(switch, (port, source.port), burst, (now, &mut verdicts));
+            sender = said;
             vlan = (!policing.is_refused(0)).then(|| policing.vlan(0));
             learned
         }
@@ -88,7 +89,7 @@ fn begin_one(port: &Port, source: &mut Source, burst: &Burst<'_>, now: u64) -> O
     let mut data = vec![0; len.min(LONGEST_COPY) as usize];
     let count = burst.read(0, 0, &mut data);
     data.truncate(count);
-    let traced = Traced { learned, vlan, ..Traced::default() };
+    let traced = Traced { learned, vlan, sender, ..Traced::default() };
     Some(Box::new(LiveTrace { traced, data, len, time: since_1970() }))
 }
 

@@ -1,15 +1,21 @@
 //! Policy on ports: which frames a switch lets pass, in which VLANs they are, and their tags where they leave.
+//! `antispoof` decides whether the addresses of their senders are right.
 //!
 //! Only switches that have a port with policy come here. A frame's VLAN is kept beside it while it is looked up, so
 //! that a frame between two ports of one kind is not rewritten. For any other destination its tag is inserted, changed
 //! or removed in the copy of its head.
 
-use super::Source;
+use super::limits::Charged;
+use super::{ETHERNET, Source};
+use crate::antispoof::{BEHIND_HEAD, DEEPEST, Refusal, SenderRules};
 use crate::policy::{PortPolicy, VlanRules};
 use crate::topology::{Port, Switch, Topology};
 use arrayvec::ArrayVec;
 use ringway_frame::{BURST, Burst, HEAD, Meta, Offload, Storage, add};
-use ringway_switch::{FrameVlans, ISOLATED, Learned, NO_PORT, NOWHERE, PortId, Verdicts, WRONG_VLAN, vlan};
+use ringway_switch::{
+    BAD_OFFLOAD, FrameVlans, ISOLATED, Learned, NO_PORT, NOWHERE, PortId, ROGUE, SPOOFED, UNREADABLE,
+    Verdicts, WRONG_VLAN, vlan,
+};
 
 /// Length of the headers of a frame with one tag: the EtherType behind it is in its last two bytes.
 const TAGGED: u32 = 18;
@@ -34,19 +40,37 @@ pub enum Retag {
     Remove,
 }
 
+/// Memory for what is looked at of the frames of a burst behind their heads.
+pub(super) struct Pulled(Box<[[u8; BEHIND_HEAD]]>);
+
+impl Default for Pulled {
+    fn default() -> Pulled {
+        Pulled(vec![[0; BEHIND_HEAD]; BURST].into_boxed_slice())
+    }
+}
+
 /// A worker's state for policy, of one burst.
 pub(super) struct Policing {
     /// The VLAN of each frame.
     vlans: [u16; BURST],
     /// Frames that may not enter, as a mask.
     refused: u64,
+    /// Frames from which nothing is learned, as a mask.
+    pub(super) unlearned: u64,
     /// Bytes that were added to each frame, or removed.
     grown: [i8; BURST],
+    pub(super) charged: Charged,
 }
 
 impl Default for Policing {
     fn default() -> Policing {
-        Policing { vlans: [0; BURST], refused: 0, grown: [0; BURST] }
+        Policing {
+            vlans: [0; BURST],
+            refused: 0,
+            unlearned: 0,
+            grown: [0; BURST],
+            charged: Charged::default(),
+        }
     }
 }
 
@@ -62,11 +86,11 @@ impl Policing {
         bytes.wrapping_sub_signed(grown.sum())
     }
 
-    /// Decides which frames may enter, and their VLANs.
+    /// Decides which frames may enter by their VLANs.
     fn admit(&mut self, port: &Port, burst: &Burst<'_>, verdicts: &mut Verdicts) {
         (self.refused, self.grown) = (0, [0; BURST]);
         let rules = vlan_rules(port);
-        for (frame, verdict) in verdicts.iter_mut().enumerate().take(burst.len()) {
+        for frame in 0..burst.len().min(BURST) {
             let (head, len) = (burst.head(frame), burst.meta(frame).len);
             let admitted = match rules {
                 None => Some(vlan(head).unwrap_or(0)),
@@ -74,27 +98,85 @@ impl Policing {
             };
             self.vlans[frame] = admitted.unwrap_or(0);
             if admitted.is_none() {
-                self.refused |= 1 << frame;
-                *verdict = WRONG_VLAN;
+                self.refuse(frame, WRONG_VLAN, verdicts);
             }
         }
     }
 
+    /// The length with which a frame arrived.
+    pub(super) fn arrived_len(&self, burst: &Burst<'_>, frame: usize) -> u64 {
+        let grown = self.grown.get(frame).copied().unwrap_or(0);
+        u64::from(burst.meta(frame).len).wrapping_add_signed(-i64::from(grown))
+    }
+
+    pub(super) fn refuse(&mut self, frame: usize, verdict: PortId, verdicts: &mut Verdicts) {
+        self.refused |= 1 << frame;
+        verdicts[frame] = verdict;
+    }
+
+    /// Decides which of the admitted frames may enter by the addresses of their senders.
+    fn check_senders<'b>(
+        &mut self,
+        rules: &SenderRules,
+        burst: &mut Burst<'b>,
+        pulled: &'b mut Pulled,
+        verdicts: &mut Verdicts,
+    ) {
+        let mut pulled = pulled.0.iter_mut();
+        for frame in 0..burst.len().min(BURST) {
+            if self.is_refused(frame) {
+                continue;
+            }
+            let Meta { len, offload, .. } = burst.meta(frame);
+            let mut checked = rules.check(burst.head(frame), len as usize, offload);
+            if let (Err(Refusal::Beyond), Some(room)) = (checked, pulled.next()) {
+                let (mut start, behind) = ([0; DEEPEST], burst.pull(frame, room));
+                start[..HEAD].copy_from_slice(burst.head(frame));
+                start[HEAD..HEAD + behind.len()].copy_from_slice(behind);
+                checked = rules.check_start(&start[..HEAD + behind.len()], len as usize, offload);
+            }
+            if let Err(refusal) = checked {
+                self.refuse(frame, verdict_on(refusal, len), verdicts);
+            }
+        }
+    }
+
+    /// As `check_senders`, of one frame that is traced; returns what is said of its sender.
+    fn preview_sender(
+        &mut self,
+        port: &Port,
+        burst: &Burst<'_>,
+        verdicts: &mut Verdicts,
+    ) -> Option<&'static str> {
+        let rules = sender_rules(port).filter(|_| !self.is_refused(0))?;
+        let (mut start, Meta { len, offload, .. }) = ([0; DEEPEST], burst.meta(0));
+        let count = burst.read(0, 0, &mut start);
+        let refusal = rules.check_start(&start[..count], len as usize, offload).err();
+        if let Some(refusal) = refusal {
+            self.refuse(0, verdict_on(refusal, len), verdicts);
+        }
+        Some(refusal.map_or("allowed", Refusal::text))
+    }
+
     fn of_frames(&self) -> FrameVlans<'_> {
-        FrameVlans { vlans: &self.vlans, refused: self.refused }
+        FrameVlans { vlans: &self.vlans, refused: self.refused, unlearned: self.unlearned }
     }
 
     /// Looks up the destinations of the frames that may enter, and rewrites those that go to one port. The verdicts say
     /// why others don't pass.
-    pub(super) fn look_up(
+    pub(super) fn look_up<'b>(
         &mut self,
         (topology, switch): (&Topology, &Switch),
-        port: &Port,
-        source: &Source,
-        burst: &mut Burst<'_>,
+        (port, source): (&Port, &Source),
+        (burst, pulled): (&mut Burst<'b>, &'b mut Pulled),
         (now, verdicts): (u64, &mut Verdicts),
     ) -> &Policing {
         self.admit(port, burst, verdicts);
+        if let Some(rules) = sender_rules(port) {
+            self.check_senders(rules, burst, pulled, verdicts);
+        }
+        self.limit_from(port, burst, (now, verdicts));
+        self.limit_learning(&*switch.lookup, (port, source.port), burst, now);
         let moved = switch.lookup.lookup_in(burst, (source.port, now), &self.of_frames(), verdicts);
         if moved > 0 {
             add(&source.counters.moved, moved.into());
@@ -102,19 +184,23 @@ impl Policing {
         for frame in 0..burst.len() {
             self.leave(topology, port, burst, (frame, verdicts));
         }
+        self.limit_found(topology, port, burst, (now, verdicts));
         self
     }
 
-    /// As `look_up`, of one frame that is traced.
+    /// As `look_up`, of one frame that is traced. Returns what is said of its sender, and what is learned.
     pub(super) fn preview(
         &mut self,
         switch: &Switch,
         (port, from): (&Port, PortId),
         burst: &Burst<'_>,
         (now, verdicts): (u64, &mut Verdicts),
-    ) -> Option<Learned> {
+    ) -> (Option<&'static str>, Option<Learned>) {
         self.admit(port, burst, verdicts);
-        switch.lookup.preview_in(burst, (from, now), &self.of_frames(), verdicts)
+        let sender = self.preview_sender(port, burst, verdicts);
+        self.preview_from(port, burst, (now, verdicts));
+        self.preview_learning(&*switch.lookup, (port, from), burst, now);
+        (sender, switch.lookup.preview_in(burst, (from, now), &self.of_frames(), verdicts))
     }
 
     /// Whether a frame may not enter.
@@ -232,6 +318,21 @@ fn vlan_rules(port: &Port) -> Option<&VlanRules> {
     port.policy.as_ref().and_then(|policy| policy.vlans.as_ref())
 }
 
+fn sender_rules(port: &Port) -> Option<&SenderRules> {
+    port.policy.as_ref().and_then(|policy| policy.senders.as_ref())
+}
+
+/// The verdict on a frame of `len` bytes that is refused.
+fn verdict_on(refusal: Refusal, len: u32) -> PortId {
+    match refusal {
+        _ if len < ETHERNET => NOWHERE,
+        Refusal::Spoofed(_) => SPOOFED,
+        Refusal::Rogue(_) => ROGUE,
+        Refusal::Unreadable(_) | Refusal::Beyond => UNREADABLE,
+        Refusal::Offload(_) => BAD_OFFLOAD,
+    }
+}
+
 fn is_isolated(port: &Port) -> bool {
     port.policy.as_deref().is_some_and(|policy: &PortPolicy| policy.is_isolated)
 }
@@ -301,6 +402,7 @@ mod tests {
     use super::super::Served;
     use super::super::tests::{Bench, frame};
     use super::{HEAD, VlanRules, leaving};
+    use crate::antispoof::tests as antispoof;
     use proptest::prelude::*;
     use ringway_frame::{Offload, Reason};
     use ringway_spec::{Policy, Vlans};
@@ -491,7 +593,50 @@ mod tests {
         assert_eq!(got(&mut bench, 0, frame(1, 0, 60)).len(), 1, "the policy changed");
     }
 
+    /// Port 0 may use the addresses of `antispoof`'s tests only; the others are in a VLAN, with a tag and without.
+    fn guarded() -> Bench {
+        let mut bench = Bench::new(4);
+        bench.set_policies(&[antispoof::policy(), Policy::default(), access(10), trunk(&[10], Some(20))]);
+        bench
+    }
+
+    #[test]
+    fn what_a_hostile_guest_sends_is_dropped_and_teaches_nothing() {
+        let mut bench = guarded();
+        for (what, bytes, reason) in antispoof::hostile() {
+            let drops = dropped(&mut bench, 0, bytes.leak());
+            assert_eq!(drops.iter().map(|reason| reason.name()).collect::<Vec<_>>(), [reason], "{what}");
+        }
+        assert_eq!(bench.known(), 0);
+        for len in 0..14 {
+            assert_eq!(dropped(&mut bench, 0, frame(0xff, 0, len)), [Reason::Short]);
+        }
+        for (what, bytes) in antispoof::honest() {
+            let bytes: &'static [u8] = bytes.leak();
+            assert_eq!(got(&mut bench, 0, bytes), [(1, bytes.to_vec())], "{what}");
+        }
+        assert_eq!(bench.known(), 1);
+        // Other ports send what they like.
+        let (_, spoofed, _) = antispoof::hostile().swap_remove(0);
+        assert_eq!(got(&mut bench, 1, spoofed.leak()).len(), 1);
+    }
+
     proptest! {
+        #[test]
+        fn what_others_get_is_harmless(sent in prop::collection::vec(antispoof::frames(), 1..20)) {
+            let mut bench = guarded();
+            for (bytes, offload) in sent {
+                bench.change(0, |peer| peer.offload = offload);
+                bench.send(0, &[bytes.leak()]);
+                while bench.serve(0) != Served::Idle {}
+                for port in 1..4 {
+                    for frame in bench.got(port) {
+                        prop_assert!(!antispoof::is_harmful(&frame), "{port} {offload:?} {frame:02x?}");
+                    }
+                }
+            }
+        }
+
         #[test]
         fn each_frame_of_a_burst_has_its_vlan_and_its_bytes_are_counted_as_sent(
             frames in prop::collection::vec((0u8..5, prop_oneof![Just(10u16), Just(20)], 14usize..90), 1..80),

@@ -45,7 +45,7 @@ pub(super) struct Peer {
     /// The undeliverable frames that each `put` reports.
     lost: Lost,
     /// Metadata of the frames it sends.
-    offload: Offload,
+    pub(super) offload: Offload,
     /// Whether half of its queue is full, if that is known.
     pub(super) half: Option<bool>,
     /// Number of frames that wait, if it is a function on a worker.

@@ -2,6 +2,7 @@
 
 use super::destination::{Busy, Destination};
 use super::drops::without_destination;
+use super::limits;
 use super::policing::{Retag, rewritten};
 use super::{Forwarder, queue_of};
 use crate::forward::properties::Properties;
@@ -11,7 +12,8 @@ use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
 use ringway_mem::{Published, Span, Turn};
 use ringway_port::offload::{Completer, Outcome};
 use ringway_switch::{
-    FLOOD, FOREIGN, INVALID, ISOLATED, Learned, NOWHERE, PortId, RESERVED, Station, WRONG_VLAN,
+    BAD_OFFLOAD, FLOOD, FOREIGN, INVALID, ISOLATED, Learned, NOWHERE, PortId, RATE_FROM, RATE_TO, RESERVED,
+    ROGUE, SPOOFED, STORM, Station, UNREADABLE, WRONG_VLAN,
 };
 use std::sync::Arc;
 
@@ -30,6 +32,8 @@ pub struct Traced {
     pub learned: Option<Learned>,
     /// The frame's VLAN, if a port of the switch has VLANs.
     pub vlan: Option<u16>,
+    /// Whether its sender's addresses are allowed, or why not, if the port restricts them.
+    pub sender: Option<&'static str>,
     /// Why it is dropped at the port where it enters.
     pub dropped: Option<Reason>,
     /// Whether the port's frames wait now.
@@ -103,16 +107,20 @@ impl Forwarder {
             return Traced { dropped: Some(reason), ..traced };
         }
         let mut preview = Preview { turn, port, is_flood, completer };
+        let bits = 8 * policing.arrived_len(&burst, 0);
         for member in to.iter().filter(|&&member| member != source) {
             let Some(to) = topology.port(*member) else { continue };
-            let mut form = Form { burst: &burst, properties, retag };
+            let limit = limits::rate_to(to).filter(|_| is_flood && has_policies(&port.target));
+            let is_beyond = limit.is_some_and(|limit| !limit.at(turn.now).has(bits));
+            let mut form = Form { burst: &burst, properties, retag, is_beyond };
             let copies;
             if is_flood && has_policies(&port.target) {
                 let (passing, tags, changes) = policing.flooded(port, to, &burst, &[0]);
                 let Some(tag) = tags.first() else { continue };
                 if changes {
                     copies = rewritten(retagged, &burst, &passing, &tags);
-                    form = Form { burst: &copies, properties: Properties::of_all(&copies), retag: *tag };
+                    form =
+                        Form { burst: &copies, properties: Properties::of_all(&copies), retag: *tag, ..form };
                 }
             }
             let port = to;
@@ -150,11 +158,13 @@ impl Forwarder {
         let mut retag = Retag::Keep;
         let flooded = match &port.target {
             Target::Switch(switch) if switch.has_policies => {
-                traced.learned = policing.preview(switch, (port, source), burst, (now, verdicts));
+                (traced.sender, traced.learned) =
+                    policing.preview(switch, (port, source), burst, (now, verdicts));
                 if !policing.is_refused(0) {
                     traced.vlan = Some(policing.vlan(0));
                     verdicts[0] = with_learned(verdicts[0], burst, (traced.vlan, learned));
                     retag = policing.leave(topology, port, burst, (0, verdicts));
+                    policing.preview_found(topology, port, burst, (now, verdicts));
                 }
                 &switch.members[..]
             }
@@ -212,7 +222,8 @@ pub(super) fn lookup_name(target: &Target, verdict: PortId) -> &'static str {
         INVALID => "invalid",
         RESERVED => "reserved",
         FOREIGN => "foreign",
-        WRONG_VLAN | ISOLATED => "refused",
+        WRONG_VLAN | ISOLATED | SPOOFED | ROGUE | UNREADABLE | BAD_OFFLOAD => "refused",
+        RATE_FROM | RATE_TO | STORM => "limited",
         _ => "known",
     }
 }
@@ -222,6 +233,8 @@ struct Form<'f, 'b> {
     burst: &'f Burst<'b>,
     properties: Properties,
     retag: Retag,
+    /// Whether it exceeds the rate of frames to the destination, to which it is flooded.
+    is_beyond: bool,
 }
 
 /// What would become of a frame at its destinations.
@@ -235,7 +248,7 @@ struct Preview<'l> {
 impl Preview<'_> {
     /// What would become of the frame at a destination. Room is reserved there, and not used.
     fn at(&mut self, slot: &Arc<RxSlot>, form: &Form<'_, '_>) -> TracedCopy {
-        let Form { burst, properties, retag } = form;
+        let Form { burst, properties, retag, is_beyond } = form;
         let copy = |verdict| {
             let completed = (*retag != Retag::Keep).then(|| first_of(burst));
             TracedCopy { port: slot.port, queue: 0, verdict, retag: *retag, completed, frames: 1 }
@@ -252,6 +265,9 @@ impl Preview<'_> {
             Some(None) => return copy(Verdict::Dropped(Reason::Down)),
             None => return copy(Verdict::Busy),
         };
+        if *is_beyond {
+            return copy(Verdict::Dropped(Reason::RateTo));
+        }
         let full = if !self.is_flood && self.port.hold > 0 && !slot.wait_limit.is_over() {
             Verdict::Waits(self.port.hold)
         } else {
@@ -331,9 +347,10 @@ mod tests {
     use super::super::Served;
     use super::super::tests::{Bench, frame};
     use super::*;
+    use crate::antispoof::tests as antispoof;
     use crate::topology::Switch;
     use proptest::prelude::*;
-    use ringway_spec::{Policy, Vlans};
+    use ringway_spec::{Policy, Rate, Vlans};
     use ringway_switch::{FlowHash, Hash, Lookup, Mac, Static};
 
     /// What a trace of a frame says: the ports that get it, and where it is dropped and why.
@@ -361,7 +378,16 @@ mod tests {
             1 => (1u16..3).prop_map(|vlan| Some(Vlans::Access(vlan))),
             1 => trunk.prop_map(Some),
         ];
-        (vlans, prop::bool::weighted(0.3)).prop_map(|(vlans, isolated)| Policy { vlans, isolated })
+        let rate =
+            || prop::option::weighted(0.2, (1u64..5_000).prop_map(|bits| Rate { bits, burst: Some(200) }));
+        let limits =
+            (rate(), rate(), prop::option::weighted(0.2, 1u64..3), prop::option::weighted(0.2, Just(1)));
+        (vlans, prop::bool::weighted(0.3), prop::bool::weighted(0.3), limits).prop_map(
+            |(vlans, isolated, guarded, (rate_from, rate_to, storm, learn_rate))| {
+                let base = if guarded { antispoof::policy() } else { Policy::default() };
+                Policy { vlans, isolated, rate_from, rate_to, storm, learn_rate, ..base }
+            },
+        )
     }
 
     /// Four ports on a switch with each lookup, or in two patches.
@@ -386,6 +412,7 @@ mod tests {
                 (
                     0usize..4, (prop_oneof![0u8..6, Just(0xff)], 0u8..6, 0usize..200, 0u8..12),
                     [0usize..3, 0..3, 0..3, 0..3], [0u8..8, 0..8, 0..8, 0..8], 0u64..4_000_000_000,
+                    prop::option::weighted(0.3, antispoof::frames()),
                 ),
                 1..20,
             ),
@@ -399,7 +426,7 @@ mod tests {
                 bench.send(port.into(), &[frame(0xff, station, 60)]);
                 bench.serve(port.into());
             }
-            for (port, (to, from, len, odd), rooms, away, time) in steps {
+            for (port, (to, from, len, odd), rooms, away, time, other) in steps {
                 for receiver in 0..4 {
                     bench.got(receiver);
                     bench.set_room(receiver, rooms[receiver]);
@@ -420,6 +447,7 @@ mod tests {
                         _ => {}
                     }
                 }
+                bytes = other.map_or(bytes, |(frame, _)| frame);
                 let before = bench.all_counters();
                 let traced = bench.trace(port, &bytes);
                 prop_assert_eq!(&bench.trace(port, &bytes), &traced, "a trace changes nothing");
