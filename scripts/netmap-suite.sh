@@ -38,7 +38,7 @@ run() {
   local seconds=$1 log=$work/$2 path
   path=$(program "$3")
   shift 3
-  LD_PRELOAD=$library timeout -s INT "$seconds" "$path" "$@" > "$log" 2>&1 || true
+  LD_PRELOAD=$library timeout -k 5 -s INT "$seconds" "$path" "$@" > "$log" 2>&1 || true
 }
 
 # counted LOG WORD: the frames that pkt-gen says it has sent or received.

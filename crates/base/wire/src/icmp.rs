@@ -17,6 +17,8 @@ pub mod v4 {
     pub const REDIRECT: u8 = 5;
     /// Echo request.
     pub const ECHO: u8 = 8;
+    /// Router advertisement (RFC 1256).
+    pub const ROUTER_ADVERTISEMENT: u8 = 9;
     /// Time exceeded.
     pub const TIME_EXCEEDED: u8 = 11;
     /// Parameter problem; the first byte of `rest` is the pointer to it.

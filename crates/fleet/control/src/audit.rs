@@ -11,19 +11,21 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json};
-use ringway_host::{OwnFile, open_own, since_1970};
+use ringway_host::{OwnFile, check_own_path, open_own, since_1970};
 use ringway_scheduler::{Client, ErrorBody};
 use ringway_spec::{printable, printable_lines};
 use serde::Deserialize;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use tokio::sync::oneshot;
+use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
 use utoipa::{IntoParams, OpenApi};
 
 /// The log's name in the run directory.
@@ -34,13 +36,22 @@ const LOG: u64 = 4 << 20;
 const TEXT: usize = 1024;
 /// Entries that wait to be written. Attack: requests without end while the disk stands still. Others are counted.
 const WAITING: usize = 256;
-/// Bytes of an error that are read; a longer one is passed on and has no text in the log.
-const ERROR: usize = 1 << 20;
+
+/// Most entries of an answer.
+const MOST: usize = 10_000;
+/// How long a reader waits for entries that are not written yet, and the end of the fabric.
+const FLUSH: Duration = Duration::from_secs(2);
+/// Ends of paths whose requests change nothing, although they have a body.
+const QUERIES: [&str; 4] = ["/trace", "/v1/place/try", "/v1/place/why-not", "/v1/place/facts"];
+
+/// Attack: readers of a whole log without end. One at a time.
+static READERS: Semaphore = Semaphore::const_new(1);
 
 /// What the thread is asked for.
 enum Message {
     Write(Box<AuditView>),
-    Read(usize, oneshot::Sender<io::Result<Vec<AuditView>>>),
+    /// To say when all before is written.
+    Flush(oneshot::Sender<()>),
 }
 
 /// The log of a fabric; clones are the same one.
@@ -49,6 +60,7 @@ pub struct AuditLog(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    path: PathBuf,
     thread: SyncSender<Message>,
     /// Entries that were not written since the last one that was.
     lost: Arc<AtomicU64>,
@@ -62,7 +74,7 @@ impl AuditLog {
     pub fn at(path: PathBuf) -> io::Result<AuditLog> {
         let (thread, messages) = sync_channel(WAITING);
         let lost = Arc::<AtomicU64>::default();
-        let shared = Arc::new(Shared { thread, lost: lost.clone() });
+        let shared = Arc::new(Shared { path: path.clone(), thread, lost: lost.clone() });
         std::thread::Builder::new().name("audit".into()).spawn(move || write_all(&path, &messages, &lost))?;
         Ok(AuditLog(shared))
     }
@@ -73,12 +85,35 @@ impl AuditLog {
         }
     }
 
+    /// Waits until what was noted is written, for a limited time.
+    pub async fn flush(&self) {
+        let (answer, answered) = oneshot::channel();
+        if self.0.thread.try_send(Message::Flush(answer)).is_ok() {
+            // Later ones come late.
+            let _ = tokio::time::timeout(FLUSH, answered).await;
+        }
+    }
+
     /// The newest entries, at most `count`, oldest first.
     async fn newest(&self, count: usize) -> io::Result<Vec<AuditView>> {
-        let (answer, answered) = oneshot::channel();
-        let busy = || io::Error::other("the disk of the audit log is slow; try again");
-        self.0.thread.try_send(Message::Read(count, answer)).map_err(|_| busy())?;
-        answered.await.map_err(|_| busy())?
+        self.flush().await;
+        let _one = READERS.acquire().await.map_err(io::Error::other)?;
+        let path = self.0.path.clone();
+        tokio::task::spawn_blocking(move || read(&path, count.min(MOST))).await.map_err(io::Error::other)?
+    }
+}
+
+/// Checks the folder of a log.
+///
+/// # Errors
+/// It is not there, or another user could exchange it.
+pub fn check(path: &Path) -> io::Result<()> {
+    // The folder of a relative path that is a name alone.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    check_own_path(folder)?;
+    match std::fs::metadata(folder)?.is_dir() {
+        true => Ok(()),
+        false => Err(ErrorKind::NotADirectory.into()),
     }
 }
 
@@ -99,9 +134,9 @@ fn write_all(path: &Path, messages: &Receiver<Message>, lost: &AtomicU64) {
                 }
                 fails = written.is_err();
             }
-            Message::Read(count, answer) => {
+            Message::Flush(answer) => {
                 // A client that is gone needs no answer.
-                let _ = answer.send(read(path, count));
+                let _ = answer.send(());
             }
         }
     }
@@ -123,7 +158,13 @@ fn append(path: &Path, entry: &AuditView) -> io::Result<()> {
         log = open_own(path, OwnFile::Append, 0o600)?;
         len = 0;
     }
-    let mut line = serde_json::to_string(entry)?;
+    let mut last = [b'\n'];
+    if len > 0 {
+        log.read_exact_at(&mut last, len - 1)?;
+    }
+    // What another program, or the end of the machine, left of a line.
+    let mut line = if last == [b'\n'] { String::new() } else { "\n".into() };
+    line.push_str(&serde_json::to_string(entry)?);
     line.push('\n');
     let written = log.write_all(line.as_bytes());
     if written.is_err() {
@@ -140,9 +181,9 @@ fn read(path: &Path, count: usize) -> io::Result<Vec<AuditView>> {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             opened => opened?,
         };
-        for line in BufReader::new(log).lines() {
+        for line in BufReader::new(log).split(b'\n') {
             // Lines of another program, or damaged ones.
-            let Ok(entry) = serde_json::from_str(&line?) else { continue };
+            let Ok(entry) = serde_json::from_slice(&line?) else { continue };
             newest.push_back(entry);
             if newest.len() > count {
                 newest.pop_front();
@@ -165,34 +206,52 @@ fn program_of(client: Option<&Client>) -> Option<String> {
     Some(printable(name.trim_end()).into_owned())
 }
 
+/// An entry that is written when it is dropped: a client that leaves before its answer ends the request's task, but not
+/// what was asked for.
+struct Noted {
+    log: AuditLog,
+    entry: AuditView,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.log.write(std::mem::take(&mut self.entry));
+    }
+}
+
 /// Answers a request, and notes it if it is not a query.
 async fn note(State(log): State<AuditLog>, request: Request, next: Next) -> Response {
-    if request.method().is_safe() {
+    let path = request.uri().path();
+    if request.method().is_safe() || QUERIES.iter().any(|query| path.ends_with(query)) {
         return next.run(request).await;
     }
     let client = request.extensions().get::<Client>().copied();
-    let mut entry = AuditView {
+    let entry = AuditView {
         time: since_1970(),
         user: client.and_then(|client| Some(client.peer?.user)),
         process: client.and_then(|client| Some(client.peer?.process)),
         program: program_of(client.as_ref()),
         address: client.and_then(|client| Some(client.address?.to_string())),
         request: beginning(format!("{} {}", request.method(), request.uri()).as_bytes()),
+        error: "the client left before its answer".into(),
         ..AuditView::default()
     };
+    let mut noted = Noted { log, entry };
+    let entry = &mut noted.entry;
     let (parts, body) = request.into_parts();
     // The server has bounded it, and has received all of it.
     let Ok(body) = to_bytes(body, usize::MAX).await else { return StatusCode::BAD_REQUEST.into_response() };
     entry.body = beginning(&body);
     let mut response = next.run(Request::from_parts(parts, Body::from(body))).await;
     entry.status = response.status().as_u16();
+    entry.error = String::new();
     if !response.status().is_success() {
         let (parts, body) = response.into_parts();
-        let body = to_bytes(body, ERROR).await.unwrap_or_default();
+        // An error is made as a whole.
+        let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
         entry.error = error_of(&body);
         response = Response::from_parts(parts, Body::from(body));
     }
-    log.write(entry);
     response
 }
 
@@ -332,11 +391,25 @@ mod tests {
         let times = |count| read(&path, count).unwrap().iter().map(|entry| entry.time).collect::<Vec<_>>();
         assert_eq!(times(3), [most - 3, most - 2, most - 1]);
         assert!(times(usize::MAX).is_sorted() && times(usize::MAX).len() > LOG as usize / TEXT / 2);
-        std::fs::write(&path, "{\"time\":").unwrap();
-        append(&path, &entry(0)).unwrap();
+        std::fs::write(&path, b"{\"time\":\xff").unwrap();
         append(&path, &entry(most)).unwrap();
-        assert_eq!(times(1), [most]);
+        append(&path, &entry(most + 1)).unwrap();
+        assert_eq!(times(2), [most, most + 1]);
         assert!(read(&folder.0.join("none"), 5).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_or_another_s_is_refused() {
+        let folder = Folder::new("folders");
+        let path = folder.0.join(FILE);
+        assert!(check(&path).is_ok());
+        assert_eq!(check(&folder.0.join("none").join(FILE)).unwrap_err().kind(), ErrorKind::NotFound);
+        std::fs::write(folder.0.join("file"), "").unwrap();
+        assert_eq!(check(&folder.0.join("file").join(FILE)).unwrap_err().kind(), ErrorKind::NotADirectory);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&folder.0, Some(65_534), None).unwrap();
+            assert!(check(&path).unwrap_err().to_string().contains("belongs to user 65534"));
+        }
     }
 
     #[tokio::test]

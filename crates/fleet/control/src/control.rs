@@ -41,6 +41,9 @@ pub enum ControlError {
     /// The extender's address can't be used.
     #[error("the extender of kube-scheduler: {0}: {1}; use another address with --extender")]
     Extender(SocketAddr, io::Error),
+    /// The file of the audit log can't be used.
+    #[error("the audit log {0}: {1}; name another file by `audit` in [fabric]")]
+    Audit(PathBuf, io::Error),
     /// The address of the metrics can't be used.
     #[error("the metrics: {0}: {1}; use another address with --metrics, or in [metrics]")]
     Metrics(SocketAddr, io::Error),
@@ -145,6 +148,7 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     guests::check(fabric.guests.iter(), &fabric, options.host.kinds).await.map_err(EngineError::from)?;
     let file_of_places = run.path().join("placement.redb");
     let audit = fabric.audit.clone().unwrap_or_else(|| run.path().join(audit::FILE));
+    audit::check(&audit).map_err(|error| ControlError::Audit(audit.clone(), error))?;
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let access = Access { mode: Some(0o600), ..Access::default() };
     let listener = Listener::bind(&path, access)?;
@@ -274,7 +278,8 @@ async fn attend(
     let captures = tokio::spawn(captures::serve(for_captures, inbox.clone()));
     let upgrades = upgrades.map(|listener| tokio::spawn(upgrade::serve(listener, inbox.clone())));
     let router = api::router(inbox.clone()).merge(place::router(place.clone()));
-    let router = audit::audited(router, audit::AuditLog::at(file)?);
+    let audit = audit::AuditLog::at(file)?;
+    let router = audit::audited(router, audit.clone());
     // The addresses are logged before `ready` is called.
     extender.iter().for_each(send_address);
     // The threads end with this process.
@@ -303,6 +308,7 @@ async fn attend(
     }
     // Gives the answer to the shutdown request time to be sent; connections that stay open longer are cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
+    audit.flush().await;
     tracing::info!("down");
     Ok(())
 }

@@ -195,9 +195,10 @@ impl EventLog {
         history.events.range(first..).cloned().collect()
     }
 
-    /// Whether an event after that of a number is not kept any more.
-    fn has_lost(&self, number: u64) -> bool {
-        number < self.history().forgotten
+    /// Whether an event after that of a number was forgotten later than that of `told`.
+    fn has_lost(&self, number: u64, told: u64) -> bool {
+        let forgotten = self.history().forgotten;
+        forgotten > told && number < forgotten
     }
 
     /// Number of the newest event.
@@ -231,11 +232,11 @@ impl EventLog {
     pub async fn feed(self, feed: Feed, mut number: u64, _place: OwnedSemaphorePermit) {
         let mut newest = self.0.newest.subscribe();
         // A client that names an old event gets what is kept.
-        number = number.max(self.history().forgotten);
+        let told = self.history().forgotten;
         loop {
             newest.borrow_and_update();
-            if self.has_lost(number) {
-                return self.disconnect(feed, number);
+            if self.has_lost(number, told) {
+                return self.disconnect(feed, (number, told));
             }
             let (part, last) = self.part(number);
             let is_closed = self.history().is_closed;
@@ -247,36 +248,37 @@ impl EventLog {
                     _ = newest.changed() => {}
                     () = feed.gone() => return,
                     () = tokio::time::sleep(QUIET) => {
-                        if !self.deliver(&feed, ":\n\n".into(), number).await {
-                            return self.disconnect(feed, number);
+                        if !self.deliver(&feed, ":\n\n".into(), (number, told)).await {
+                            return self.disconnect(feed, (number, told));
                         }
                     }
                 }
                 continue;
             }
-            if !self.deliver(&feed, part, last).await {
-                return self.disconnect(feed, last);
+            if !self.deliver(&feed, part, (last, told)).await {
+                return self.disconnect(feed, (last, told));
             }
             number = last;
         }
     }
 
-    /// Sends a part; `false` if the client is gone, or too slow. `number` is that of its last event.
-    async fn deliver(&self, feed: &Feed, part: String, number: u64) -> bool {
+    /// Sends a part; `false` if the client is gone, or too slow. `number` is that of its last event, `told` as for
+    /// [`EventLog::has_lost`].
+    async fn deliver(&self, feed: &Feed, part: String, (number, told): (u64, u64)) -> bool {
         let mut newest = self.0.newest.subscribe();
         let mut sent = std::pin::pin!(feed.send(part));
         loop {
             tokio::select! {
                 biased;
                 sent = &mut sent => return sent,
-                _ = newest.changed() => if self.has_lost(number) { return false },
+                _ = newest.changed() => if self.has_lost(number, told) { return false },
             }
         }
     }
 
     /// Says why a client is disconnected.
-    fn disconnect(&self, feed: Feed, number: u64) {
-        if self.has_lost(number) {
+    fn disconnect(&self, feed: Feed, (number, told): (u64, u64)) {
+        if self.has_lost(number, told) {
             tracing::info!("a client that follows events is too slow, and is disconnected");
         }
         let why = format!(
@@ -302,7 +304,7 @@ mod tests {
         assert!(all.windows(2).all(|pair| pair[0].id < pair[1].id));
         assert_eq!(log.after(all[HISTORY - 3].id, 100).len(), 2);
         assert_eq!(log.after(0, 5).len(), 5);
-        assert!(log.has_lost(all[0].id - 1_000_000_000) && !log.has_lost(all[0].id));
+        assert!(log.has_lost(all[0].id - 1_000_000_000, 0) && !log.has_lost(all[0].id, 0));
         let long = "\u{1b}[2J".to_string() + &"ä".repeat(TEXT);
         log.note(EventKind::GuestFailed, "g", &long);
         let last = log.after(0, 1).remove(0);
@@ -322,8 +324,8 @@ mod tests {
         (0..OF_PEERS).for_each(|_| log.note(EventKind::Change, "", ""));
         assert_eq!((count(EventKind::Change), count(EventKind::PeerAttached)), (OF_PEERS, OF_PEERS));
         let all = log.after(0, usize::MAX);
-        assert!(all.is_sorted_by_key(|event| event.id) && !log.has_lost(log.last()));
-        assert!(log.has_lost(first), "a follower that lacks events is told");
+        assert!(all.is_sorted_by_key(|event| event.id) && !log.has_lost(log.last(), 0));
+        assert!(log.has_lost(first, 0), "a follower that lacks events is told");
     }
 
     #[test]
@@ -352,6 +354,22 @@ mod tests {
         let kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("event: ")).collect();
         assert_eq!(kinds, ["change", "peer-attached", "down"]);
         assert_eq!(log.0.watchers.available_permits(), MOST_WATCHERS);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_names_an_old_event_gets_all_that_is_kept() {
+        let log = EventLog::default();
+        (0..3).for_each(|_| log.note(EventKind::Change, "", ""));
+        (0..2 * HISTORY).for_each(|_| log.note(EventKind::PeerAttached, "left", ""));
+        log.note(EventKind::Down, "", "");
+        let (feed, response) = Feed::new(Cut::default(), "text/event-stream");
+        let fed = tokio::spawn(log.clone().feed(feed, 1, log.watcher().unwrap()));
+        let text = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        fed.await.unwrap();
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        let count = |kind: &str| text.matches(&format!("event: {kind}\n")).count();
+        assert_eq!((count("change"), count("down"), count("lost")), (3, 1, 0));
+        assert_eq!(count("peer-attached"), HISTORY - 4);
     }
 
     #[tokio::test]

@@ -196,20 +196,26 @@ impl SenderRules {
         }
     }
 
+    /// Whether a station with this address may send.
+    pub fn may_be(&self, mac: MacAddress) -> bool {
+        self.mac.is_none_or(|own| own == mac)
+    }
+
     #[inline]
     fn allows_v4(&self, address: u32) -> bool {
         !self.restricts_addresses || contains(&self.v4, address)
     }
 
     /// Whether an IPv6 address is allowed to the station with a MAC address, whose link-local address made from that
-    /// (RFC 4291, appendix A) needs no entry if there is any of IPv6.
+    /// (RFC 4291, appendix A) needs no entry if there is any of IPv6. Attack: the MAC address of a router, where the
+    /// port's own is not given.
     fn allows_v6(&self, address: u128, mac: MacAddress) -> bool {
         if !self.restricts_addresses || contains(&self.v6, address) {
             return true;
         }
         let MacAddress([a, b, c, d, e, f]) = mac;
         let id = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
-        !self.v6.is_empty() && address == LINK_LOCAL | u128::from(id)
+        self.mac.is_some() && !self.v6.is_empty() && address == LINK_LOCAL | u128::from(id)
     }
 }
 

@@ -106,11 +106,7 @@ impl Forwarder {
             meter.stopwatch.was_empty();
             return source.rest(turn.now, topology);
         }
-        let Some(port) = port else {
-            source.tx.release(turn, count);
-            source.counters.drop_tx(Reason::NoPort, count);
-            return Served::Moved(count);
-        };
+        let Some(port) = port else { return source.drop_all(turn, count) };
         if let Some(held) = &port.held {
             held.wait();
             source.backlog.block(true);
@@ -252,6 +248,14 @@ impl Source {
     #[inline]
     pub fn worker(&self) -> usize {
         self.worker
+    }
+
+    /// Drops a burst: its port is not there any more.
+    #[cold]
+    fn drop_all(&mut self, turn: &Turn<'_>, frames: usize) -> Served {
+        self.tx.release(turn, frames);
+        self.counters.drop_tx(Reason::NoPort, frames);
+        Served::Moved(frames)
     }
 
     /// Counts a burst of which so many frames left.

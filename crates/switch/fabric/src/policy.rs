@@ -3,6 +3,8 @@
 use crate::antispoof::SenderRules;
 use crate::rate::RateLimit;
 use ringway_spec::{Policy, Rate, Vlans};
+use ringway_switch::Mac;
+use ringway_wire::MacAddress;
 use std::sync::Arc;
 
 /// The policy on a port.
@@ -40,6 +42,12 @@ impl PortPolicy {
             learn_rate: learn_rate.map(|addresses| RateLimit::new(addresses, addresses)),
         };
         (!policy.is_empty()).then(|| Arc::new(rules))
+    }
+
+    /// Whether a station with this address may be behind the port, in this VLAN.
+    pub fn may_send(&self, mac: &Mac, vlan: u16) -> bool {
+        let carries = self.vlans.as_ref().is_none_or(|vlans| vlans.carries(vlan));
+        carries && self.senders.as_ref().is_none_or(|senders| senders.may_be(MacAddress(mac.bytes())))
     }
 }
 

@@ -462,8 +462,10 @@ fn stop_suspend_and_reset_end_the_traffic() {
     // A block outside memory, and descriptors of 16 bits.
     machine.set_csr(0, STOP);
     machine.set_csr(2, 0);
-    machine.set_csr(0, 1);
+    machine.set_csr(0, 1 | STRT);
     assert_eq!(machine.csr(0) & (MERR | IDON), MERR);
+    assert!(!machine.nic.is_running(), "the rings of the block before are not used");
+    machine.start();
     machine.set_csr(0, STOP);
     machine.set_bcr(20, 0);
     machine.set_csr(0, STRT);

@@ -56,6 +56,9 @@ pub struct Learning {
     forward_reserved: bool,
 }
 
+/// Seconds for which an address that another process had learned is known until its station sends.
+const RESTORED: u32 = 30;
+
 /// Converts nanoseconds to seconds of the table's clock.
 pub(crate) fn second(now: u64) -> u32 {
     // Less than `STATIC`; reached after 136 years.
@@ -215,9 +218,10 @@ impl Lookup for Learning {
     }
 
     fn restore(&self, mac: Mac, vlan: u16, port: PortId, now: u64) {
-        // As from a frame.
+        // As from a frame, but of long ago: the station may have gone meanwhile.
         if !mac.is_group() && mac.0 != 0 {
-            self.table.learn(Station::new(mac, vlan), port, second(now));
+            let seen = second(now).saturating_sub(self.table.ageing().saturating_sub(RESTORED));
+            self.table.learn(Station::new(mac, vlan), port, seen);
         }
     }
 

@@ -356,6 +356,11 @@ impl Table {
         }
     }
 
+    /// Seconds without frames after which an address is removed.
+    pub fn ageing(&self) -> u32 {
+        self.ageing
+    }
+
     /// How often an address came, moved or was removed. Those that age do not count.
     pub fn changes(&self) -> u64 {
         self.changes.load(Relaxed)

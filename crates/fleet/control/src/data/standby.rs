@@ -47,12 +47,17 @@ impl Standby {
         start().map(|parts| Standby(Some(parts))).map_err(DataError::Start)
     }
 
+    /// Whether it waits; it may have been killed.
+    pub fn is_there(&self) -> bool {
+        // It sends nothing before its first request: what is there to read is the end.
+        self.0.as_ref().is_some_and(|parts| {
+            wait_readable(&[parts.stream.as_fd()], Some(0)).is_ok_and(|ready| !ready.contains(&true))
+        })
+    }
+
     /// The process, unless it has ended.
     pub fn take(mut self) -> Option<Parts> {
-        // It sends nothing before its first request: what is there to read is the end.
-        let stream = self.0.as_ref()?.stream.as_fd();
-        let has_ended = wait_readable(&[stream], Some(0)).map_or(true, |ready| ready.contains(&true));
-        if has_ended { None } else { self.0.take() }
+        if self.is_there() { self.0.take() } else { None }
     }
 }
 

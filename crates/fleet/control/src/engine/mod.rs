@@ -77,6 +77,8 @@ pub enum Message {
     StartData,
     /// A `data` process is to wait for the end of the running one.
     PrepareData,
+    /// The one that waits may have ended.
+    LookAtStandby,
     /// An event from a port's opener.
     Peer(PeerEvent),
     /// The delay after a peer that used too much time has expired: the port's next peer is admitted.
@@ -170,6 +172,8 @@ const RESTART_DELAYS: [u64; 5] = [0, 100, 500, 2_000, 10_000];
 const STABLE_RUN: Duration = Duration::from_secs(1);
 /// When the next `data` process is started after the one before: its start must not delay the ports of that.
 const PREPARE_AFTER: Duration = Duration::from_secs(1);
+/// How often it is looked whether that one still waits.
+const LOOK_INTERVAL: Duration = Duration::from_secs(30);
 
 /// What an engine is made of.
 pub struct EngineParts {
@@ -327,7 +331,7 @@ impl Engine {
         let mut shutdown_answer = None;
         self.messages = Some(messages);
         self.keep_fabric();
-        self.prepare_data();
+        self.look_at_standby();
         while let Some(message) = self.next().await {
             match message {
                 Message::EngineRequest(EngineRequest::Shutdown(answer)) => {
@@ -361,6 +365,7 @@ impl Engine {
             Message::DataEnded { generation, status } => self.data_ended(generation, status),
             Message::StartData => self.restart_data().await,
             Message::PrepareData => self.prepare_data(),
+            Message::LookAtStandby => self.look_at_standby(),
             Message::Peer(event) => self.peer(event).await,
             Message::PeerAdmission { port, epoch } => self.admit_next_peer(&port, epoch),
             Message::Attached { port, epoch, serial, attached } => {
@@ -644,8 +649,14 @@ impl Engine {
         spawned.map_err(|error| EngineError::Data("the data process".into(), error))
     }
 
-    /// Starts the next `data` process, which waits.
+    /// Starts the next `data` process, which waits, and looks again later whether it does.
+    fn look_at_standby(&mut self) {
+        self.prepare_data();
+        later(&self.inbox, LOOK_INTERVAL, Message::LookAtStandby);
+    }
+
     fn prepare_data(&mut self) {
+        self.standby.take_if(|standby| !standby.is_there());
         if self.standby.is_none() && self.data.is_some() {
             let standby = Standby::start(&self.program.data);
             self.standby = standby.inspect_err(|error| tracing::warn!(%error, "no data process waits")).ok();

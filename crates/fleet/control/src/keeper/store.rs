@@ -248,8 +248,9 @@ impl Store {
         // Attack: a `data` process that was taken over, and a front-end with more descriptors than may be held.
         let former = slot.records.get(&key);
         let rest = slot.held - former.map_or(0, |(_, former)| former.len());
-        let is_refused =
-            rest + descriptors.len() > slot.most || former.is_none() && slot.records.len() >= RECORDS;
+        let is_refused = bytes.len() > ringway_fabric::records::LONGEST
+            || rest + descriptors.len() > slot.most
+            || former.is_none() && slot.records.len() >= RECORDS;
         let former = if is_refused {
             let mut closed = slot.replace(UNRESTORABLE, Some((Vec::new(), Vec::new())));
             closed.extend(descriptors);

@@ -2,6 +2,7 @@
 
 use super::{Bytes, Checked, Refusal, SenderRules};
 use ringway_frame::{Gso, Offload};
+use ringway_wire::icmp::v4 as icmp;
 use ringway_wire::{Header, MacAddress, Protocol, bootp, ipv6};
 
 /// Ports of DHCPv6's clients and servers (RFC 8415, 7.2).
@@ -95,6 +96,9 @@ impl SenderRules {
             offload,
             tcp: Gso::Tcp4,
         };
+        if upper.protocol == Protocol::ICMP && offset == 0 {
+            self.icmp_v4(&upper)?;
+        }
         let is_request =
             upper.protocol == Protocol::UDP && offset == 0 && self.udp_v4(&upper, source == 0)?;
         if source == 0 && !is_request {
@@ -103,6 +107,17 @@ impl SenderRules {
             ));
         }
         upper.keeps(if upper.protocol == Protocol::UDP { 4 } else { 0 })
+    }
+
+    /// Checks an ICMP message: a guest is no router (RFC 792, RFC 1256).
+    fn icmp_v4(&self, upper: &Upper<'_>) -> Checked {
+        // Attack: a fragment that ends before the type, which a second one has.
+        let [kind] = upper.packet.array(upper.at)?;
+        match kind {
+            icmp::REDIRECT => Err(Refusal::Rogue("it is a redirect")),
+            icmp::ROUTER_ADVERTISEMENT => Err(Refusal::Rogue("it is a router advertisement")),
+            _ => Ok(()),
+        }
     }
 
     /// Checks a UDP datagram; whether it is the request of a DHCP client.

@@ -218,6 +218,9 @@ fn hostile_v4() -> Vec<Hostile> {
         ("a short request", v4(V4, 17, &udp(68, 67, &dhcp(1, OWN)[..30])), "unreadable"),
         ("DHCP in fragments", first(&request(OWN)), "unreadable"),
         ("a fragment without ports", first(&[0]), "unreadable"),
+        ("a redirect of IPv4", v4(V4, 1, &[5, 1, 0, 0, 10, 0, 0, 2, 0x45]), "rogue"),
+        ("a router of IPv4", v4(V4, 1, &[9, 0, 0, 0, 1, 2, 0, 60]), "rogue"),
+        ("a fragment without a type", ethernet(0x800, &ipv4(V4, 0x2000, 0, 1, &[])), "unreadable"),
         ("another version", ethernet(0x800, &ipv6(OTHER_V6, &[], 6, &tcp)), "unreadable"),
         ("a packet that ends early", v4(V4, 6, &tcp)[..50].to_vec(), "unreadable"),
         ("a header that ends early", v4(V4, 6, &tcp)[..30].to_vec(), "unreadable"),
@@ -382,6 +385,8 @@ fn each_key_alone_restricts_what_it_names() {
     let solicitation = ethernet(0x86dd, &ipv6([0; 16], &[], 58, &discovery(133, None, &[])));
     assert_eq!([check(&mac, &solicitation), check(&allow, &solicitation)], [Ok(()); 2]);
     let link_local = ethernet(0x86dd, &ipv6(LINK_LOCAL_V6, &[], 6, &[0; 20]));
+    // The address of a router whose MAC address the guest uses.
+    assert_eq!((check(&mac, &link_local), check(&allow, &link_local)), (Ok(()), Err("spoofed")));
     assert_eq!([&solicitation, &link_local].map(|frame| check(&v4_only, frame)), [Err("spoofed"); 2]);
     assert!(SenderRules::of(None, &[]).is_none());
 }
@@ -593,7 +598,10 @@ pub(crate) fn frames() -> impl Strategy<Value = (Vec<u8>, Offload)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
     #[test]
-    fn what_passes_is_harmless_to_a_receiver_that_checks_nothing((frame, offload) in frames(), written: [u8; 2]) {
+    fn what_passes_is_harmless_to_a_receiver_that_checks_nothing(
+        (frame, offload) in frames(),
+        written: [u8; 2],
+    ) {
         let passes = checked_with(&rules(), &frame, offload).is_ok();
         prop_assert!(!passes || !is_harmful(&frame), "{frame:02x?}");
         // Nor is it when its checksum is filled in.

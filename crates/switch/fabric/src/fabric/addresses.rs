@@ -100,7 +100,7 @@ fn encode(port: &str, entries: &[Entry]) -> Vec<u8> {
 }
 
 /// The port and the addresses of a record; `None` if it is not one. Attack: a record that a `data` process wrote which
-/// was taken over. It can say no more than frames can: which addresses are at which port.
+/// was taken over. It can say no more than frames of these ports can: which addresses are there.
 fn decode(bytes: &[u8]) -> Option<(&str, Vec<(Mac, u16)>)> {
     let (len, rest) = bytes.split_first_chunk()?;
     let (port, rest) = rest.split_at_checked(u16::from_le_bytes(*len).into())?;
@@ -193,7 +193,10 @@ impl Fabric {
             && let Some(made) = &record.made
         {
             let now = self.clock.now();
-            entries.into_iter().for_each(|(mac, vlan)| made.lookup.restore(mac, vlan, port.id, now));
+            let may_send =
+                |mac: &Mac, vlan: u16| port.policy.as_ref().is_none_or(|own| own.may_send(mac, vlan));
+            let allowed = entries.into_iter().filter(|(mac, vlan)| may_send(mac, *vlan));
+            allowed.for_each(|(mac, vlan)| made.lookup.restore(mac, vlan, port.id, now));
         }
         Ok(())
     }

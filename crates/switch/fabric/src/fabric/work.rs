@@ -420,11 +420,12 @@ impl Fabric {
         let Some(record) = self.ports.get_mut(name).filter(|record| record.spec.policy != policy) else {
             return;
         };
-        let has_moved = record.spec.policy.vlans != policy.vlans;
+        let before = &record.spec.policy;
+        let has_moved = before.vlans != policy.vlans || before.allow_mac != policy.allow_mac;
         (record.policy, record.spec.policy) = (PortPolicy::of(&policy), policy);
         let (id, to) = (record.id, record.spec.to.clone());
         self.publish();
-        // Its stations are in other VLANs now.
+        // Its stations are in other VLANs now, or may not be there at all.
         if let (true, Some(To::Switch(switch))) = (has_moved, to)
             && let Some(made) = self.switches.get(&switch).and_then(|record| record.made.as_ref())
         {

@@ -390,12 +390,16 @@ mod tests {
     proptest! {
         #[test]
         fn over_any_time_no_more_passes_than_the_rate_and_the_burst(
-            steps in prop::collection::vec((0u64..SECOND, 0usize..4, 14usize..1_500, 0usize..80, 0usize..90), 1..40),
+            steps in prop::collection::vec(
+                (0u64..SECOND, 0usize..4, 14usize..1_500, 0usize..80, 0usize..90),
+                1..40,
+            ),
         ) {
             let (bytes, burst) = (10_000, 4_000);
             let mut bench = Bench::new(3);
             bench.teach();
-            let limited = Policy { rate_from: rate(bytes, burst), rate_to: rate(bytes, burst), ..Policy::default() };
+            let limit = rate(bytes, burst);
+            let limited = Policy { rate_from: limit, rate_to: limit, ..Policy::default() };
             bench.set_policies(&[limited.clone(), limited, Policy::default()]);
             let (begin, mut out, mut most) = (bench.now, 0u64, 0u64);
             for (time, to, len, count, room) in steps {

@@ -56,6 +56,8 @@ pub struct Nic {
     rap: u16,
     /// Registers are accessed as 32 bits.
     wide: bool,
+    /// The initialization block was read.
+    is_initialized: bool,
     /// Rings were stopped, and workers' turns with them may be in progress.
     has_turns: bool,
     accesses: Vec<Accesses>,
@@ -79,7 +81,7 @@ impl Nic {
 
     fn power_on(&mut self) {
         ALL.iter().for_each(|row| self.shared.store(row.file, row.number, row.reset));
-        (self.rap, self.wide) = (0, false);
+        (self.rap, self.wide, self.is_initialized) = (0, false, false);
         self.store_mac();
     }
 
@@ -97,6 +99,8 @@ impl Nic {
     fn quiesce(&mut self, host: &mut Host<'_>) {
         if core::mem::take(&mut self.has_turns) {
             (host.quiesce)();
+            // What those turns have set.
+            self.shared.interrupts.stop();
         }
     }
 
@@ -162,7 +166,7 @@ impl Nic {
     fn start(&mut self, effects: &mut Effects) {
         let (mode, shared) = (self.csr(reg::CSR15_MODE), self.shared.clone());
         let is_known = self.shared.load(File::Bcr, reg::BCR20_STYLE) & 0xff == STYLE;
-        let can = is_known && self.config.is_master();
+        let can = is_known && self.is_initialized && self.config.is_master();
         let mut on = 0;
         if mode & DRX == 0 {
             on |= RXON;
@@ -189,9 +193,9 @@ impl Nic {
         effects.raise |= self.shared.interrupts.write(value.into());
         let state = self.csr(reg::CSR0_STATUS);
         if value & INIT != 0 && state & STRT == 0 {
-            let is_read = self.initialize(host);
+            self.is_initialized = self.initialize(host);
             self.set_csr(reg::CSR0_STATUS, INIT);
-            effects.raise |= self.shared.interrupts.set(if is_read { IDON } else { MERR });
+            effects.raise |= self.shared.interrupts.set(if self.is_initialized { IDON } else { MERR });
         }
         if value & STRT != 0 && state & STRT == 0 {
             self.start(effects);
@@ -299,6 +303,7 @@ impl Chip for Nic {
             prom,
             rap: 0,
             wide: false,
+            is_initialized: false,
             has_turns: false,
             accesses: vec![Accesses::default(); ALL.len() + OTHERS.len()],
         };

@@ -93,7 +93,9 @@ impl RxLayout for Descriptors {
             // The driver wrote the address before it gave the descriptor away.
             fence(Ordering::Acquire);
             let (address, size) = buffer(word);
-            self.entries[count] = Entry { index, address, size, done: [word & KEPT, 0] };
+            // The driver's own word stays.
+            let own = pairs.second(place) & !0xffff_ffff;
+            self.entries[count] = Entry { index, address, size, done: [word & KEPT, own] };
             // Only for the cache; the buffer is translated when it is written.
             if let Ok(span) = translate.write(address, size) {
                 span.prefetch_write();
@@ -121,7 +123,7 @@ impl RxLayout for Descriptors {
         }
         if let Some(last) = entries.last_mut() {
             last.done[0] |= ENP | flags;
-            last.done[1] = u64::from(reserved.len + CRC);
+            last.done[1] |= u64::from(reserved.len + CRC);
         }
     }
 

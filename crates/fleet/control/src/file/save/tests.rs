@@ -107,12 +107,22 @@ impl Changed {
         }
         let changes = match number % 5 {
             4 => {
-                json!({ "rate-from": "100Mb/s", "burst-from": "1MB", "rate-to": "3kbit", "storm": "1500pps", "learn-rate": 9 })
+                json!({
+                    "rate-from": "100Mb/s",
+                    "burst-from": "1MB",
+                    "rate-to": "3kbit",
+                    "storm": "1500pps",
+                    "learn-rate": 9
+                })
             }
             0 => json!({ "tag": number % 9 + 1 }),
             1 => json!({ "trunks": [number % 9 + 1, "20-29"], "native": 20 }),
             2 => {
-                json!({ "isolated": true, "allow": ["10.0.0.2", "2001:db8::/64"], "allow-mac": "02:00:00:00:00:01" })
+                json!({
+                    "isolated": true,
+                    "allow": ["10.0.0.2", "2001:db8::/64"],
+                    "allow-mac": "02:00:00:00:00:01"
+                })
             }
             _ => json!({ "tag": null, "trunks": null, "isolated": null, "allow": null, "allow-mac": null }),
         };
