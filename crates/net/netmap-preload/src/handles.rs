@@ -6,7 +6,7 @@
 
 use crate::Result;
 use crate::csb::Csb;
-use crate::port::{Port, Use, Watched, identity};
+use crate::port::{Identity, Port, Use, Watched, identity};
 use crate::region::Region;
 use ringway_host::{store_descriptors, stored_descriptors};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -77,10 +77,10 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct Known {
     pub path: Option<PathBuf>,
-    pub identity: u64,
+    pub identity: Option<Identity>,
     pub port: Weak<Mutex<Port>>,
     /// The identity of its memory, and the memory.
-    pub region: (u64, Weak<Region>),
+    pub region: (Option<Identity>, Weak<Region>),
 }
 
 /// The ports of this process: a second handle for a port has the same rings.
@@ -182,11 +182,14 @@ fn adopted(fd: i32) -> Result<Bound> {
         Use { number: number.ok_or(libc::EINVAL)?, bound: [has(0), has(1)], sends: has(2), receives: has(3) };
     let mut ports = ports();
     let found = identity(store.as_fd());
-    let known = ports.iter().find(|known| known.identity == found).and_then(|known| known.port.upgrade());
+    let known = ports
+        .iter()
+        .find(|known| found.is_some() && known.identity == found)
+        .and_then(|known| known.port.upgrade());
     let port = match known {
         Some(port) => port,
         None => {
-            let same = |known: &&Known, identity: u64| known.region.0 == identity;
+            let same = |known: &&Known, identity| known.region.0 == Some(identity);
             let region = |identity| ports.iter().find(|known| same(known, identity))?.region.1.upgrade();
             let port = Arc::new(Mutex::new(Port::adopt(store, region)?));
             note(&mut ports, None, &port);

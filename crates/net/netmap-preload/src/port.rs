@@ -155,14 +155,17 @@ impl Port {
 
     /// The port of a socket with stored descriptors. Attack: a program passes another something that looks like a
     /// handle; every number is checked, and the descriptors must be what they are said to be.
-    pub fn adopt(store: OwnedFd, region: impl Fn(u64) -> Option<std::sync::Arc<Region>>) -> Result<Port> {
+    pub fn adopt(
+        store: OwnedFd,
+        region: impl Fn(Identity) -> Option<std::sync::Arc<Region>>,
+    ) -> Result<Port> {
         let (words, mut fds) = looked_up(&store)?;
         let [_, has, tx, rx, version, buffers, tx_slots, rx_slots, extra, first, state, _] = words;
         let number = |word: u64| u32::try_from(word).map_err(|_| libc::EINVAL);
         let sizes = Sizes { slots: [number(tx_slots)?, number(rx_slots)?], extra: number(extra)? };
         let place = Place { rings: [tx, rx], sizes, first: number(first)?, state: number(state)? };
         let file = fds.next().ok_or(libc::EINVAL)?;
-        let region = match region(identity(file.as_fd())) {
+        let region = match identity(file.as_fd()).and_then(region) {
             Some(known) => known,
             None => Region::adopt(file, number(buffers)?)?,
         };
@@ -198,7 +201,7 @@ impl Port {
     }
 
     /// What tells it from others, in every process.
-    pub fn identity(&self) -> u64 {
+    pub fn identity(&self) -> Option<Identity> {
         identity(self.store())
     }
 
@@ -448,11 +451,16 @@ impl Drop for Port {
     }
 }
 
-/// What tells a file from others.
-pub fn identity(fd: BorrowedFd<'_>) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let file = fd.try_clone_to_owned().map(std::fs::File::from);
-    file.and_then(|file| file.metadata()).map_or(0, |data| data.ino())
+/// A file's device and inode.
+pub type Identity = (u64, u64);
+
+/// What tells a file from others. `None` says nothing about it, and so equals no other file's.
+pub fn identity(fd: BorrowedFd<'_>) -> Option<Identity> {
+    // SAFETY: zeros are a value of it.
+    let mut data: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes to `data`.
+    let result = unsafe { libc::fstat(fd.as_raw_fd(), &raw mut data) };
+    (result == 0).then_some((data.st_dev, data.st_ino))
 }
 
 type Looked = ([u64; WORDS], std::vec::IntoIter<OwnedFd>);
