@@ -92,7 +92,7 @@ fn mapped(handle: &Handle, fd: c_int, len: size_t, offset: off_t) -> Result<c_in
     let port = bound.as_ref().ok_or(libc::EINVAL)?.port();
     let region = &port.rings.region;
     let end = u64::try_from(offset).ok().and_then(|offset| offset.checked_add(len as u64));
-    match end.filter(|end| *end <= region.bytes().next_multiple_of(4096)) {
+    match end.filter(|end| *end <= region.states_at()) {
         Some(_) => Ok(region.raw_fd()),
         None => Err(libc::EINVAL),
     }

@@ -65,6 +65,11 @@ fn mapped_bytes(buffers: u32) -> u64 {
     BUFFERS_AT + u64::from(buffers) * u64::from(BUFFER)
 }
 
+/// Offset of the states: on a page of their own, since a program may map the last page of the buffers as a whole.
+fn states_at(buffers: u32) -> u64 {
+    mapped_bytes(buffers).next_multiple_of(PAGE)
+}
+
 /// Where a port's rings are, its first buffer and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -101,7 +106,7 @@ impl Region {
     /// New memory for a port of these sizes, and its pipes. `is_taken` says which numbers this process has already.
     pub fn new(sizes: Sizes, is_taken: impl Fn(u16) -> bool) -> Result<Arc<Region>> {
         let buffers = sizes.all_buffers();
-        let bytes = mapped_bytes(buffers) + STATE * u64::from(INTERFACES);
+        let bytes = states_at(buffers) + STATE * u64::from(INTERFACES);
         for _ in 0..16 {
             let file = memfd("ringway-netmap", bytes as usize).map_err(|_| libc::ENOMEM)?;
             let mut region = Region::of(file, buffers)?;
@@ -128,7 +133,7 @@ impl Region {
         let mapping = Mapping::sealed(&file).map_err(|_| libc::ENOMEM)?;
         let memory = Memory::new(vec![mapping.region()]).map_err(|_| libc::ENOMEM)?;
         let len = memory.regions().first().map_or(0, |region| region.len);
-        if mapped_bytes(buffers) + STATE * u64::from(INTERFACES) > len {
+        if states_at(buffers) + STATE * u64::from(INTERFACES) > len {
             return Err(libc::EINVAL);
         }
         let data = std::fs::File::from(file.try_clone().map_err(|_| libc::EMFILE)?);
@@ -153,6 +158,11 @@ impl Region {
     /// Bytes that a program may map.
     pub fn bytes(&self) -> u64 {
         mapped_bytes(self.buffers)
+    }
+
+    /// Offset of the states, and the end of what a program may map.
+    pub fn states_at(&self) -> u64 {
+        states_at(self.buffers)
     }
 
     /// Offset of the buffers.
@@ -247,7 +257,7 @@ impl Region {
 
     /// A state of this memory.
     pub fn state(&self, number: u32) -> Option<State> {
-        let at = mapped_bytes(self.buffers) + STATE * u64::from(number);
+        let at = states_at(self.buffers) + STATE * u64::from(number);
         if number < INTERFACES { State::new(self.memory.regions().first()?, at) } else { None }
     }
 

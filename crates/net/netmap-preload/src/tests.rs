@@ -85,6 +85,17 @@ fn room_is_given_until_it_ends_and_taken_back() {
     assert_eq!(firsts.len(), 64);
 }
 
+#[test]
+fn programs_map_no_page_of_the_states() {
+    for extra in 0..3 {
+        let region = Region::new(Sizes { extra, ..SIZES }, |_| false).unwrap();
+        assert!(region.states_at().is_multiple_of(4096) && region.states_at() >= region.bytes());
+        let port = region.give(SIZES).unwrap();
+        port.state.set_header_len(12);
+        assert_eq!(region.load(region.states_at() + 16), 12);
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     /// The program writes a word of what it maps.
@@ -129,7 +140,7 @@ proptest! {
                 // The lock's word would only make it wait.
                 Step::State(0, _) => {}
                 Step::State(at, value) => {
-                    port.rings.region.store(port.rings.region.bytes() + at * 4, value);
+                    port.rings.region.store(port.rings.region.states_at() + at * 4, value);
                 }
                 Step::Other(at, value) => {
                     let part = common.part(at as u64 * 4, 4).unwrap();
