@@ -266,6 +266,13 @@ hooks! {
             real()
         }
     }
+    /// Closes descriptors.
+    closefrom c"closefrom"(first: c_int) -> () {
+        real => {
+            range_closed(first.max(0) as c_uint, c_uint::MAX, 0);
+            real()
+        }
+    }
     /// Duplicates a descriptor.
     dup c"dup"(fd: c_int) -> c_int { real => copied(fd, real()) }
     /// Duplicates a descriptor to a number.
