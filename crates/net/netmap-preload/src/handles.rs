@@ -106,7 +106,8 @@ impl Handle {
     /// What it has, if it is registered, for this thread alone. `fd` is one of its descriptors.
     pub fn bound(&self, fd: i32) -> MutexGuard<'_, Option<Bound>> {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        if bound.is_none() {
+        // A thread that uses a handle while it is closed does not take it again.
+        if bound.is_none() && self.descriptors.load(SeqCst) > 0 {
             *bound = adopted(fd).ok();
         }
         bound
@@ -243,7 +244,7 @@ pub fn duplicated(old: i32, new: i32) {
     if old == new || new < 0 {
         return;
     }
-    closed(new);
+    replaced(new);
     if let (Some(handle), Some(from), Some(to)) = (get(old), place(old), place(new))
         && PROCESS.load(SeqCst) == std::process::id()
     {
@@ -252,31 +253,43 @@ pub fn duplicated(old: i32, new: i32) {
     }
 }
 
-/// Before a descriptor is closed.
-pub fn closed(fd: i32) {
+/// Before a descriptor is closed. What it had is dropped after that.
+pub fn closed(fd: i32) -> Option<Bound> {
+    ended(fd, true)
+}
+
+/// After a descriptor became another one.
+pub fn replaced(fd: i32) {
+    drop(ended(fd, false));
+}
+
+fn ended(fd: i32, is_open: bool) -> Option<Bound> {
     let handle = get(fd);
     if (handle.is_none() && !crate::sets::is_used()) || PROCESS.load(SeqCst) != std::process::id() {
-        return;
+        return None;
     }
     crate::sets::closed(fd);
-    let Some(handle) = handle else { return };
+    let handle = handle?;
     if let Some(place) = place(fd) {
         place.store(0, SeqCst);
     }
     let mut bound = handle.bound.lock().unwrap_or_else(PoisonError::into_inner);
-    if handle.descriptors.load(SeqCst) == 1
-        && let Some(bound) = bound.take()
-    {
-        let mut port = bound.port();
-        port.handles = port.handles.saturating_sub(1);
-        if port.handles == 0 {
-            port.finish();
-        }
-        if !port.is_passed() {
-            port.rings.region.take_interface_back(bound.own.number);
-        }
+    // While the lock is held, so that another thread does not adopt what is closed.
+    if handle.descriptors.fetch_sub(1, SeqCst) != 1 {
+        return None;
     }
-    handle.descriptors.fetch_sub(1, SeqCst);
+    let bound = bound.take()?;
+    let mut port = bound.port();
+    port.handles = port.handles.saturating_sub(1);
+    if port.handles == 0 {
+        port.finish();
+    }
+    // The number of a handle whose socket can't be watched is never given again.
+    if let Some(socket) = borrowed(fd).filter(|_| is_open && !port.is_adopted()) {
+        port.rings.region.take_interface_back(bound.own.number, Some(socket));
+    }
+    drop(port);
+    Some(bound)
 }
 
 /// What `before_fork` locks until the fork is over.

@@ -41,7 +41,7 @@ unsafe fn opened(path: *const c_char, flags: c_int, real: impl Fn() -> c_int) ->
     };
     let fd = std::os::fd::IntoRawFd::into_raw_fd(fd);
     // The number was a handle before, if its end was not seen.
-    handles::closed(fd);
+    handles::replaced(fd);
     let begun = handles::begin(fd);
     if begun.is_err() {
         // SAFETY: the descriptor is this function's own.
@@ -200,7 +200,7 @@ fn range_closed(first: c_uint, last: c_uint, flags: c_int) {
     /// They are closed by the next program.
     const CLOEXEC: c_int = 4;
     if flags & CLOEXEC == 0 {
-        (first..=last.min(1 << 16)).for_each(|fd| handles::closed(fd as c_int));
+        (first..=last.min(1 << 16)).for_each(|fd| drop(handles::closed(fd as c_int)));
     }
 }
 
@@ -255,8 +255,10 @@ hooks! {
     /// Closes a descriptor.
     close c"close"(fd: c_int) -> c_int {
         real => {
-            handles::closed(fd);
-            real()
+            let bound = handles::closed(fd);
+            let result = real();
+            drop(bound);
+            result
         }
     }
     /// Closes descriptors.

@@ -35,6 +35,20 @@ pub struct PipeEnd {
     path: Option<PathBuf>,
 }
 
+/// The files of an end: its lock, and its socket. Dropping them removes them, if no process has the end any more.
+#[derive(Debug)]
+pub struct Files(PathBuf);
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let Files(path) = self;
+        let whole = path.parent().map(whole_folder);
+        if matches!(whole, Some(Ok(_))) && lockable_file(path).is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = (std::fs::remove_file(socket(path)), std::fs::remove_file(path));
+        }
+    }
+}
+
 /// The text of a pipe's end, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PipeName<'n> {
@@ -128,12 +142,9 @@ impl PipeEnd {
         PipeEnd { listener: listener.into(), lock: lock.into(), pending: None, path: None }
     }
 
-    /// Removes its files, if no other process has it.
-    pub fn remove(&self) {
-        let Some(path) = &self.path else { return };
-        if let Some(Ok(_whole)) = path.parent().map(whole_folder) {
-            let _ = (std::fs::remove_file(socket(path)), std::fs::remove_file(path));
-        }
+    /// Its files, if this process has opened it.
+    pub fn take_files(&mut self) -> Option<Files> {
+        self.path.take().map(Files)
     }
 
     /// Its descriptors, in the order of `adopt`.
@@ -169,6 +180,24 @@ impl PipeEnd {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn files_are_removed_when_nobody_has_the_end() {
+        let base = std::env::temp_dir().join(format!("ringway-netmap-files-{}", std::process::id()));
+        let name = name("p{1").unwrap().unwrap();
+        let (mut end, _) = PipeEnd::open(name, base.clone()).unwrap();
+        let (files, other) = (end.take_files(), end.descriptors()[1].try_clone_to_owned().unwrap());
+        drop(end);
+        drop(files);
+        assert!(base.join("p{1.sock").exists() && PipeEnd::open(name, base.clone()).is_err());
+        drop(other);
+        let (mut end, _) = PipeEnd::open(name, base.clone()).unwrap();
+        let files = end.take_files();
+        drop(end);
+        drop(files);
+        assert!(!base.join("p{1.sock").exists() && !base.join("p{1").exists());
+        std::fs::remove_dir_all(&base).unwrap();
+    }
 
     /// Attack: programs connect to an end and offer nothing, or a part of a ring.
     #[test]

@@ -5,11 +5,11 @@
 //! that it was passed to, where a `Port` is made again from the stored descriptors.
 
 use crate::Result;
-use crate::pipe::PipeEnd;
+use crate::pipe::{Files, PipeEnd};
 use crate::real::syscall;
 use crate::region::{Place, Region, Sizes};
 use crate::rings::Rings;
-use crate::shared::{GONE, PASSED};
+use crate::shared::GONE;
 use crate::side::Side;
 use crate::transfer::{self, RX, TX};
 use ringway_host::{descriptor_store, store_descriptors, stored_descriptors};
@@ -57,6 +57,10 @@ pub struct Port {
     /// The ring to the fabric, or to the other end of a pipe if a program has it.
     ring: Option<Ring>,
     pipe: Option<PipeEnd>,
+    /// They are removed after the descriptors above are closed.
+    _files: Option<Files>,
+    /// Another process made it.
+    is_adopted: bool,
     /// What `ring` was made from.
     version: u32,
     /// Which process synced last is known by this.
@@ -76,14 +80,16 @@ pub struct Port {
 pub type Watched = (u32, bool);
 
 impl Port {
-    fn make(store: OwnedFd, rings: Rings, pipe: Option<PipeEnd>) -> Result<Port> {
+    fn make(store: OwnedFd, rings: Rings, mut pipe: Option<PipeEnd>) -> Result<Port> {
         let token = ringway_host::random().map_err(|_| libc::EIO)? as u32 | 1;
         let sides = [TX, RX].map(|dir| Side { slots: rings.slots(dir), ..Side::default() });
         Ok(Port {
             store,
             rings,
             ring: None,
+            _files: pipe.as_mut().and_then(PipeEnd::take_files),
             pipe,
+            is_adopted: false,
             version: 0,
             token,
             is_exclusive: false,
@@ -180,7 +186,7 @@ impl Port {
         let mut port = Port::make(store, rings, pipe)?;
         port.version = number(version)?;
         port.ring = ring_of(has, &mut fds)?;
-        port.rings.state.set(PASSED);
+        port.is_adopted = true;
         Ok(port)
     }
 
@@ -208,10 +214,7 @@ impl Port {
     /// Makes a descriptor that watches the ring's eventfd and its socket. The eventfd is watched by its edges, so
     /// that it never has to be read.
     pub fn watch(&self) -> Result<OwnedFd> {
-        // SAFETY: the call takes a flag.
-        let fd = unsafe { syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as u64, 0, 0, 0, 0, 0]) };
-        // SAFETY: the descriptor is new.
-        let watch = if fd < 0 { return Err(-fd as i32) } else { unsafe { OwnedFd::from_raw_fd(fd as i32) } };
+        let set = epoll_set()?;
         let (edge, level) = (libc::EPOLLIN | libc::EPOLLET, libc::EPOLLIN | libc::EPOLLRDHUP);
         let ring = self.ring.as_ref();
         let call = ring.map(|ring| (ring.as_fd(), edge, CALL));
@@ -220,15 +223,9 @@ impl Port {
         let others = [(socket, SOCKET), (listener, LISTENER)];
         let others = others.map(|(fd, data)| fd.map(|fd| (fd, level, data)));
         for (watched, bits, data) in [call].into_iter().chain(others).flatten() {
-            let mut event = libc::epoll_event { events: bits as u32, u64: data };
-            let (add, at) = (libc::EPOLL_CTL_ADD as u64, (&raw mut event).addr() as u64);
-            let arguments = [watch.as_raw_fd() as u64, add, watched.as_raw_fd() as u64, at, 0, 0];
-            // SAFETY: the call reads the event, which lives.
-            if unsafe { syscall(libc::SYS_epoll_ctl, arguments) } < 0 {
-                return Err(libc::ENOMEM);
-            }
+            watch(&set, watched, bits, data)?;
         }
-        Ok(watch)
+        Ok(set)
     }
 
     /// When this is another value, `watch` makes another descriptor.
@@ -417,9 +414,9 @@ impl Port {
         self.sides[dir]
     }
 
-    /// Whether another process has had it.
-    pub fn is_passed(&self) -> bool {
-        self.rings.state.has(PASSED)
+    /// Whether another process made it.
+    pub fn is_adopted(&self) -> bool {
+        self.is_adopted
     }
 
     /// Before the last descriptor is closed: waits until the port has taken what was sent.
@@ -438,17 +435,27 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // Another process may go on with the rings.
-        if self.is_passed() {
-            return;
-        }
-        if self.rings.has_own_buffers() {
-            self.rings.region.take_back(self.rings.place);
-        }
-        if let Some(pipe) = &self.pipe {
-            pipe.remove();
+        if !self.is_adopted {
+            self.rings.region.take_back(self.rings.place, self.store.as_fd());
         }
     }
+}
+
+/// A new epoll set.
+pub fn epoll_set() -> Result<OwnedFd> {
+    // SAFETY: the call takes a flag.
+    let fd = unsafe { syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as u64, 0, 0, 0, 0, 0]) };
+    // SAFETY: the descriptor is new.
+    if fd < 0 { Err(-fd as i32) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }) }
+}
+
+/// Adds a descriptor to a set.
+pub fn watch(set: &OwnedFd, watched: BorrowedFd<'_>, bits: i32, data: u64) -> Result<()> {
+    let mut event = libc::epoll_event { events: bits as u32, u64: data };
+    let (add, at) = (libc::EPOLL_CTL_ADD as u64, (&raw mut event).addr() as u64);
+    let arguments = [set.as_raw_fd() as u64, add, watched.as_raw_fd() as u64, at, 0, 0];
+    // SAFETY: the call reads the event, which lives.
+    if unsafe { syscall(libc::SYS_epoll_ctl, arguments) } < 0 { Err(libc::ENOMEM) } else { Ok(()) }
 }
 
 /// A file's device and inode.

@@ -21,10 +21,8 @@ const FLAGS: usize = 3;
 const HEADER: usize = 4;
 const SIDES: [usize; 2] = [8, 16];
 
-/// Flags.
+/// The flag of a port that is lost.
 pub const GONE: u32 = 1;
-/// Another process, or one before this, has had it.
-pub const PASSED: u32 = 2;
 
 /// A state. Attack: a process that has the memory writes anything at any time; each word is read once, and what it
 /// means is checked by its reader.
