@@ -65,13 +65,19 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// In a child: the queues are its parent's. A child of the kernel's `clone` (`jail`) signals nothing.
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Relaxed);
+    // SAFETY: it is null, or a queue that is never freed.
+    if let Some(queue) = unsafe { SHARED.swap(std::ptr::null_mut(), AcqRel).as_ref() } {
+        for fd in [&queue.ready, &queue.unreadable] {
+            // SAFETY: nobody has the queue any more; it stays in the child's memory, so that they are closed once.
+            unsafe { rustix::io::close(fd.as_raw_fd()) };
+        }
+    }
 }
 
-/// The shared queue, unless it is that of this process' parent.
+/// The shared queue.
 fn shared() -> Option<&'static Queue> {
     // SAFETY: it is null, or a queue that is never freed.
-    let queue = unsafe { SHARED.load(Acquire).as_ref() };
-    queue.filter(|queue| queue.is_own())
+    unsafe { SHARED.load(Acquire).as_ref() }
 }
 
 thread_local! {
@@ -144,10 +150,8 @@ pub(crate) fn prepare_shared() -> Result<(), Errno> {
     if shared().is_some() {
         return Ok(());
     }
-    let before = SHARED.load(Acquire);
     let new = Box::into_raw(Box::new(Queue::new()?));
-    // A parent's queue stays in the child's memory, since another thread may look at it.
-    if SHARED.compare_exchange(before, new, AcqRel, Acquire).is_err() {
+    if SHARED.compare_exchange(std::ptr::null_mut(), new, AcqRel, Acquire).is_err() {
         // SAFETY: another thread was first, and nobody else has this one.
         drop(unsafe { Box::from_raw(new) });
     }
