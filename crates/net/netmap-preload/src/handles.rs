@@ -7,6 +7,7 @@
 use crate::Result;
 use crate::csb::Csb;
 use crate::port::{Identity, Port, Use, Watched, identity};
+use crate::real::syscall;
 use crate::region::Region;
 use ringway_host::{store_descriptors, stored_descriptors};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -298,18 +299,67 @@ static FORKING: Mutex<Option<Locked>> = Mutex::new(None);
 struct Locked {
     ports: MutexGuard<'static, Vec<Known>>,
     _sets: crate::sets::Locked,
+    held: Held,
 }
 
 // SAFETY: the thread that forks puts them there and takes them, in the parent and in the child.
 unsafe impl Send for Locked {}
 
+/// Handles and ports that no thread changes while the fork is made, and their descriptors.
+#[derive(Default)]
+struct Held {
+    handles: Vec<MutexGuard<'static, Option<Bound>>>,
+    ports: Vec<HeldPort>,
+    descriptors: Vec<i32>,
+}
+
+struct HeldPort {
+    /// Dropped before the port that it locks.
+    _guard: MutexGuard<'static, Port>,
+    _port: Arc<Mutex<Port>>,
+}
+
+impl Held {
+    /// Without waiting: those that other threads work with are left out.
+    fn of(ports: &[Known]) -> Held {
+        let mut held = Held::default();
+        for handle in POOL.iter().filter(|handle| handle.descriptors.load(SeqCst) > 0) {
+            if let Ok(bound) = handle.bound.try_lock() {
+                let watch = bound.as_ref().and_then(|bound| bound.watch.as_ref());
+                held.descriptors.extend(watch.map(|(_, fd)| fd.as_raw_fd()));
+                held.handles.push(bound);
+            }
+        }
+        for port in ports.iter().filter_map(|known| known.port.upgrade()) {
+            // SAFETY: the `Arc` is kept beside the guard, which is dropped first.
+            let lock: &'static Mutex<Port> = unsafe { &*Arc::as_ptr(&port) };
+            if let Ok(guard) = lock.try_lock() {
+                held.descriptors.extend(guard.descriptors());
+                held.ports.push(HeldPort { _guard: guard, _port: port });
+            }
+        }
+        held
+    }
+
+    /// In a child, whose handles store what it needs: closes its copies of these descriptors.
+    fn abandon(self) {
+        for fd in self.descriptors {
+            // SAFETY: they were this library's when the fork was made, and what has them is forgotten.
+            unsafe { syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
+        }
+        std::mem::forget((self.handles, self.ports));
+    }
+}
+
 extern "C" fn before_fork() {
-    let locked = Locked { ports: ports(), _sets: crate::sets::lock() };
-    *FORKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(locked);
+    let (ports, _sets) = (ports(), crate::sets::lock());
+    let held = Held::of(&ports);
+    *FORKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(Locked { ports, _sets, held });
 }
 
 extern "C" fn after_fork() {
-    drop(FORKING.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let locked = FORKING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    drop(locked);
 }
 
 /// In a child, threads that it does not have may have the locks of handles and ports, in the midst of their work. It
@@ -318,13 +368,17 @@ extern "C" fn in_child() {
     PROCESS.store(std::process::id(), SeqCst);
     if let Some(mut locked) = FORKING.lock().unwrap_or_else(PoisonError::into_inner).take() {
         std::mem::forget(std::mem::take(&mut *locked.ports));
+        locked.held.abandon();
     }
     for handle in &POOL {
-        if handle.descriptors.load(SeqCst) > 0 {
+        // A free one may be locked by a thread that has just closed it.
+        if handle.descriptors.load(SeqCst) > 0 || handle.bound.try_lock().is_err() {
             let place = (&raw const handle.bound).cast_mut();
             // SAFETY: the child has this thread alone, which holds no reference to it; what was there is not dropped.
             // A `Mutex` has interior mutability, so that writing to it is allowed.
             unsafe { place.write(Mutex::new(None)) };
+            // The thread of its loop is the parent's.
+            handle.sync_loop.store(0, SeqCst);
         }
     }
 }

@@ -152,6 +152,11 @@ impl PipeEnd {
         [self.listener.as_fd(), self.lock.as_fd()]
     }
 
+    /// The program that has connected.
+    pub fn pending(&self) -> Option<BorrowedFd<'_>> {
+        self.pending.as_ref().map(|(stream, _)| stream.as_fd())
+    }
+
     /// The ring of a program that has opened the other end, and its memory, if there is one. It does not block.
     pub fn accept(&mut self) -> Option<(Ring, OwnedFd)> {
         if self.pending.is_none() {

@@ -206,6 +206,15 @@ impl Port {
         self.store.as_fd()
     }
 
+    /// Its descriptors in this process.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let pipe = self.pipe.as_ref().map(|pipe| (pipe.descriptors(), pipe.pending()));
+        let ring = self.ring.iter().flat_map(Ring::descriptors);
+        let pipe = pipe.into_iter().flat_map(|(fds, pending)| fds.into_iter().chain(pending));
+        let fds = [self.store()].into_iter().chain(ring).chain(pipe);
+        fds.map(|fd| fd.as_raw_fd()).chain(self.rings.region.descriptors()).collect()
+    }
+
     /// What tells it from others, in every process.
     pub fn identity(&self) -> Option<Identity> {
         identity(self.store())
