@@ -134,12 +134,14 @@ impl Port {
 
     /// Has another ring from now on, or none, and stores its descriptors for other processes.
     fn publish(&mut self, ring: Option<(Ring, &OwnedFd)>) -> Result<()> {
-        let version = self.rings.state.new_version();
+        let version = self.rings.state.version().wrapping_add(1);
         let is_second = ring.as_ref().is_some_and(|(ring, _)| ring.is_second());
         let Place { rings, sizes: Sizes { slots, extra }, first, state } = self.rings.place;
         let has = u64::from(self.pipe.is_some()) | u64::from(ring.is_some()) << 1 | u64::from(is_second) << 2;
         let numbers = [version, self.rings.region.buffers(), slots[0], slots[1], extra, first, state];
-        let mut words = [MAGIC, has, rings[0], rings[1], 0, 0, 0, 0, 0, 0, 0, 0];
+        // What is stored next differs from what a process stored that ended before it set the version.
+        let other = ringway_host::random().map_err(|_| libc::EIO)?;
+        let mut words = [MAGIC, has, rings[0], rings[1], 0, 0, 0, 0, 0, 0, 0, other];
         for (word, number) in words[4..].iter_mut().zip(numbers) {
             *word = number.into();
         }
@@ -154,6 +156,8 @@ impl Port {
             fds.extend([ring.kick_fd(), Some(ring.as_fd()), ring.socket()].into_iter().flatten());
         }
         store_descriptors(&self.store, &bytes, &fds).map_err(|_| libc::EMFILE)?;
+        // Whoever sees the version finds what is stored; a process that ends before leaves the old one's ring in use.
+        self.rings.state.set_version(version);
         (self.version, self.ring, self.is_leaving) = (version, ring.map(|(ring, _)| ring), false);
         self.rings.state.take(self.token);
         Ok(())

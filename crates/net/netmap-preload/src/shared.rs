@@ -54,11 +54,9 @@ impl State {
         self.word(VERSION).load(Acquire)
     }
 
-    /// The port's descriptors are others now; the new version.
-    pub fn new_version(&self) -> u32 {
-        let next = self.version().wrapping_add(1);
-        self.word(VERSION).store(next, Release);
-        next
+    /// The port's descriptors are others now.
+    pub fn set_version(&self, version: u32) {
+        self.word(VERSION).store(version, Release);
     }
 
     /// Makes this process the one that syncs; whether it was before.
