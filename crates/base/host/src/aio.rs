@@ -10,8 +10,9 @@ use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::cell::OnceCell;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::AtomicPtr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::Once;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 /// Number of results that may wait to be read.
 const EVENTS: usize = 256;
@@ -51,18 +52,32 @@ struct Queue {
     ready: OwnedFd,
     /// Not readable: a read request fails after its eventfd was checked.
     unreadable: OwnedFd,
-    /// The process that made it. A child does not have it: the kernel leaves it out at fork.
-    process: u32,
+    /// How many forks led to the process that made it. A child does not have it: the kernel leaves it out at fork.
+    forks: u32,
 }
 
 /// The queue of threads without their own: the number of requests is limited system-wide (`fs.aio-max-nr`).
 static SHARED: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The shared queue, unless it is that of this process' parent.
+/// How many forks led to this process since the first queue was made.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// In a child: the queues are its parent's. A child of the kernel's `clone` (`jail`) signals nothing.
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Relaxed);
+    // SAFETY: it is null, or a queue that is never freed.
+    if let Some(queue) = unsafe { SHARED.swap(std::ptr::null_mut(), AcqRel).as_ref() } {
+        for fd in [&queue.ready, &queue.unreadable] {
+            // SAFETY: nobody has the queue any more; it stays in the child's memory, so that they are closed once.
+            unsafe { rustix::io::close(fd.as_raw_fd()) };
+        }
+    }
+}
+
+/// The shared queue.
 fn shared() -> Option<&'static Queue> {
     // SAFETY: it is null, or a queue that is never freed.
-    let queue = unsafe { SHARED.load(Acquire).as_ref() };
-    queue.filter(|queue| queue.process == std::process::id())
+    unsafe { SHARED.load(Acquire).as_ref() }
 }
 
 thread_local! {
@@ -77,8 +92,15 @@ impl Queue {
         // SAFETY: the kernel writes one number to `id`.
         let made = unsafe { libc::syscall(libc::SYS_io_setup, EVENTS, &raw mut id) } == 0;
         let error = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
-        let process = std::process::id();
-        if made { Ok(Queue { id, ready, unreadable, process }) } else { Err(error()) }
+        static PREPARED: Once = Once::new();
+        // SAFETY: the function only counts. It is removed if the library is unloaded.
+        PREPARED.call_once(|| unsafe { _ = libc::pthread_atfork(None, None, Some(in_child)) });
+        let forks = FORKS.load(Relaxed);
+        if made { Ok(Queue { id, ready, unreadable, forks }) } else { Err(error()) }
+    }
+
+    fn is_own(&self) -> bool {
+        self.forks == FORKS.load(Relaxed)
     }
 
     fn submit(&self, mut request: Request) -> Result<(), Errno> {
@@ -107,8 +129,11 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: takes a number, ours; all its requests are over.
-        unsafe { libc::syscall(libc::SYS_io_destroy, self.id) };
+        // In a child, the number may be that of another queue.
+        if self.is_own() {
+            // SAFETY: takes a number, ours; all its requests are over.
+            unsafe { libc::syscall(libc::SYS_io_destroy, self.id) };
+        }
     }
 }
 
@@ -125,10 +150,8 @@ pub(crate) fn prepare_shared() -> Result<(), Errno> {
     if shared().is_some() {
         return Ok(());
     }
-    let before = SHARED.load(Acquire);
     let new = Box::into_raw(Box::new(Queue::new()?));
-    // A parent's queue stays in the child's memory, since another thread may look at it.
-    if SHARED.compare_exchange(before, new, AcqRel, Acquire).is_err() {
+    if SHARED.compare_exchange(std::ptr::null_mut(), new, AcqRel, Acquire).is_err() {
         // SAFETY: another thread was first, and nobody else has this one.
         drop(unsafe { Box::from_raw(new) });
     }
@@ -137,7 +160,7 @@ pub(crate) fn prepare_shared() -> Result<(), Errno> {
 
 /// Runs `work` on this thread's queue, or on the shared one; `None` if there is neither.
 fn with<T>(work: impl FnOnce(&Queue) -> T) -> Option<T> {
-    let run = |own: &OnceCell<Queue>| own.get().or_else(|| shared()).map(work);
+    let run = |own: &OnceCell<Queue>| own.get().filter(|own| own.is_own()).or_else(|| shared()).map(work);
     OWN.try_with(run).ok().flatten()
 }
 
@@ -168,5 +191,30 @@ pub(crate) fn is_eventfd(fd: BorrowedFd<'_>) -> Option<bool> {
         Err(Errno::BADF) => Some(true),
         Err(Errno::INVAL) => Some(false),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_child_makes_a_queue_of_its_own() {
+        prepare().unwrap();
+        let number = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        // SAFETY: the child calls the kernel, allocates, for which the C library prepares it, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let had_queue = signal(number.as_fd()).is_some();
+            let is_right = !had_queue && prepare_shared().is_ok() && signal(number.as_fd()).is_some();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        let mut status = -1;
+        // SAFETY: the call writes the status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        assert_eq!(signal(number.as_fd()), Some(()));
     }
 }

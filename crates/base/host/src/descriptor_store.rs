@@ -16,18 +16,34 @@ pub fn descriptor_store(closes_on_exec: bool) -> Result<OwnedFd, HostError> {
     rustix::net::bind(&socket, &SocketAddrUnix::new_unnamed()).named("naming a socket")?;
     let own = rustix::net::getsockname(&socket).named("asking a socket's name")?;
     rustix::net::connect(&socket, &own).named("connecting a socket to itself")?;
+    // Attack: a program sends to the name before the socket is connected. The queue holds few messages.
+    while receive_one(socket.as_fd())? {}
     Ok(socket)
 }
 
-/// Stores bytes with descriptors, in place of what is there.
+/// Takes the oldest message; its descriptors are closed. `false`: there is none.
+fn receive_one(socket: BorrowedFd<'_>) -> Result<bool, HostError> {
+    Ok(crate::socket::try_receive_with(socket, &mut [0; 1], 0)?.is_some())
+}
+
+/// Stores bytes with descriptors, in place of what is there. A reader finds the old message or the new one at any time,
+/// also if this process ends meanwhile. Two may not store at the same time.
 pub fn store_descriptors(
     socket: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), HostError> {
     let socket = socket.as_fd();
-    while crate::socket::try_receive_with(socket, &mut [0; 1], 0)?.is_some() {}
-    send_with(socket, bytes, descriptors).map(drop)
+    let mut found = vec![0; bytes.len() + 1];
+    let mut peek = || peek_with(socket, &mut found, 0).ok().map(|(count, _)| found[..count] == *bytes);
+    let has_old = peek().is_some();
+    send_with(socket, bytes, descriptors)?;
+    if has_old {
+        receive_one(socket)?;
+    }
+    // One that ended between the two calls left a message more.
+    while peek() == Some(false) && receive_one(socket)? {}
+    Ok(())
 }
 
 /// What is stored: how many bytes, and new descriptors, at most `most` of them. `None`: nothing, or it is not such a
@@ -67,6 +83,27 @@ mod tests {
         }
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(stored_descriptors(&one, &mut bytes, 2).is_none());
+    }
+
+    #[test]
+    fn what_is_stored_is_replaced_also_after_one_that_ended_meanwhile() {
+        let store_of = descriptor_store(true).unwrap();
+        let found = || {
+            let mut bytes = [0; 16];
+            let (count, fds) = stored_descriptors(&store_of, &mut bytes, 2).unwrap();
+            (bytes[..count].to_vec(), fds.len())
+        };
+        let fd = store_of.try_clone().unwrap();
+        store_descriptors(&store_of, b"one", &[]).unwrap();
+        // It has sent, and not taken the old message.
+        send_with(&store_of, b"two", &[fd.as_fd()]).unwrap();
+        assert_eq!(found(), (b"one".to_vec(), 0));
+        store_descriptors(&store_of, b"three", &[fd.as_fd()]).unwrap();
+        assert_eq!(found(), (b"three".to_vec(), 1));
+        // The same bytes with other descriptors.
+        store_descriptors(&store_of, b"three", &[fd.as_fd(), fd.as_fd()]).unwrap();
+        assert_eq!(found(), (b"three".to_vec(), 2));
+        assert!(receive_one(store_of.as_fd()).unwrap() && !receive_one(store_of.as_fd()).unwrap());
     }
 
     /// Attack: another program of the host finds the socket's name and sends to it.

@@ -156,6 +156,7 @@ fn pipes_pass_frames_and_lose_none() {
     netmap.shares(&["drain", "x}1", "3000"]);
     blocked.succeeds();
     netmap.shares(&["join", "y", "0"]);
+    netmap.shares(&["leave", "w{1", "0"]);
 }
 
 /// A program that fills the memory of a pipe with anything does not harm the other one, which goes on with the next.

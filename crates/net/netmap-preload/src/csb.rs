@@ -15,6 +15,10 @@ use std::time::Duration;
 
 /// Bytes of an entry, one for each ring and direction.
 const ENTRY: usize = 64;
+/// Calls of futex(2), with FUTEX_PRIVATE_FLAG; FUTEX_WAKE_OP adds 0, and compares with 0.
+const FUTEX_WAIT: u64 = 128;
+const FUTEX_WAKE_OP: u64 = 128 | 5;
+const FUTEX_ADD_0: u64 = 1 << 28;
 /// States of a handle's loop.
 const RUNNING: u32 = 1;
 const STOPPING: u32 = 2;
@@ -46,7 +50,7 @@ impl Csb {
     /// The block at two addresses of the program, for the rings that a handle has.
     ///
     /// # Errors
-    /// EINVAL: they are not aligned; EFAULT: nothing is mapped there.
+    /// EINVAL: they are not aligned; EFAULT: nothing is mapped there, or it can't be written.
     pub fn new(at: [u64; 2], bound: [bool; 2]) -> Result<Csb> {
         let rings: Vec<usize> = [TX, RX].into_iter().filter(|dir| bound[*dir]).collect();
         let [to_loop, to_program] = at.map(|at| NonNull::new(at as *mut u8).ok_or(libc::EFAULT));
@@ -56,16 +60,28 @@ impl Csb {
             if !address.is_multiple_of(ENTRY) {
                 return Err(libc::EINVAL);
             }
-            let page = address & !4095;
-            let len = (address + ENTRY * rings.len() - page) as u64;
-            let mut resident = [0_u8; 4];
-            let arguments = [page as u64, len, resident.as_mut_ptr().addr() as u64, 0, 0, 0];
-            // SAFETY: at most two entries are in two pages, for which there is room.
-            if unsafe { syscall(libc::SYS_mincore, arguments) } < 0 {
-                return Err(libc::EFAULT);
-            }
+            address.checked_add(ENTRY * rings.len()).ok_or(libc::EFAULT)?;
+        }
+        // An entry lies within a page.
+        for entry in 0..rings.len() {
+            Csb::check(to_loop, entry, false)?;
+            Csb::check(to_program, entry, true)?;
         }
         Ok(Csb { to_loop, to_program, rings })
+    }
+
+    /// Whether an entry can be read, or written. The kernel accesses its first word: it compares it, or adds 0.
+    fn check(at: NonNull<u8>, entry: usize, is_written: bool) -> Result<()> {
+        let (at, time) = (at.addr().get() + entry * ENTRY, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+        let arguments = match is_written {
+            true => [at as u64, FUTEX_WAKE_OP, 0, 0, at as u64, FUTEX_ADD_0],
+            false => [at as u64, FUTEX_WAIT, 0, (&raw const time).addr() as u64, 0, 0],
+        };
+        // SAFETY: the kernel checks the address, and waits for no time.
+        match unsafe { syscall(libc::SYS_futex, arguments) } as i32 {
+            error if -error == libc::EFAULT => Err(libc::EFAULT),
+            _ => Ok(()),
+        }
     }
 
     fn word(at: NonNull<u8>, entry: usize, word: usize) -> &'static AtomicU32 {
@@ -196,4 +212,32 @@ pub fn stop(handle: &Handle, fd: i32) -> Result<()> {
         state = handle.sync_loop.load(SeqCst);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(access: libc::c_int) -> u64 {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: new memory, which the test keeps.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, flags, -1, 0) };
+        assert_ne!(at, libc::MAP_FAILED);
+        at.addr() as u64
+    }
+
+    #[test]
+    fn a_block_that_can_not_be_accessed_is_refused() {
+        let (all, read, none) =
+            (page(libc::PROT_READ | libc::PROT_WRITE), page(libc::PROT_READ), page(libc::PROT_NONE));
+        let made = |at| Csb::new(at, [true; 2]).map(|csb| csb.entries());
+        assert_eq!(made([all, all + 128]), Ok(2));
+        assert_eq!(made([read, all]), Ok(2));
+        for wrong in
+            [[all, read], [none, all], [all, none], [0, all], [all, 64], [all, 0_u64.wrapping_sub(64)]]
+        {
+            assert_eq!(made(wrong), Err(libc::EFAULT), "{wrong:x?}");
+        }
+        assert_eq!(made([all, all + 4]), Err(libc::EINVAL));
+    }
 }

@@ -6,7 +6,8 @@
 
 use crate::Result;
 use crate::csb::Csb;
-use crate::port::{Port, Use, Watched, identity};
+use crate::port::{Identity, Port, Use, Watched, identity};
+use crate::real::syscall;
 use crate::region::Region;
 use ringway_host::{store_descriptors, stored_descriptors};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -77,10 +78,10 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct Known {
     pub path: Option<PathBuf>,
-    pub identity: u64,
+    pub identity: Option<Identity>,
     pub port: Weak<Mutex<Port>>,
     /// The identity of its memory, and the memory.
-    pub region: (u64, Weak<Region>),
+    pub region: (Option<Identity>, Weak<Region>),
 }
 
 /// The ports of this process: a second handle for a port has the same rings.
@@ -106,7 +107,8 @@ impl Handle {
     /// What it has, if it is registered, for this thread alone. `fd` is one of its descriptors.
     pub fn bound(&self, fd: i32) -> MutexGuard<'_, Option<Bound>> {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        if bound.is_none() {
+        // A thread that uses a handle while it is closed does not take it again.
+        if bound.is_none() && self.descriptors.load(SeqCst) > 0 {
             *bound = adopted(fd).ok();
         }
         bound
@@ -182,11 +184,14 @@ fn adopted(fd: i32) -> Result<Bound> {
         Use { number: number.ok_or(libc::EINVAL)?, bound: [has(0), has(1)], sends: has(2), receives: has(3) };
     let mut ports = ports();
     let found = identity(store.as_fd());
-    let known = ports.iter().find(|known| known.identity == found).and_then(|known| known.port.upgrade());
+    let known = ports
+        .iter()
+        .find(|known| found.is_some() && known.identity == found)
+        .and_then(|known| known.port.upgrade());
     let port = match known {
         Some(port) => port,
         None => {
-            let same = |known: &&Known, identity: u64| known.region.0 == identity;
+            let same = |known: &&Known, identity| known.region.0 == Some(identity);
             let region = |identity| ports.iter().find(|known| same(known, identity))?.region.1.upgrade();
             let port = Arc::new(Mutex::new(Port::adopt(store, region)?));
             note(&mut ports, None, &port);
@@ -240,7 +245,7 @@ pub fn duplicated(old: i32, new: i32) {
     if old == new || new < 0 {
         return;
     }
-    closed(new);
+    replaced(new);
     if let (Some(handle), Some(from), Some(to)) = (get(old), place(old), place(new))
         && PROCESS.load(SeqCst) == std::process::id()
     {
@@ -249,31 +254,43 @@ pub fn duplicated(old: i32, new: i32) {
     }
 }
 
-/// Before a descriptor is closed.
-pub fn closed(fd: i32) {
+/// Before a descriptor is closed. What it had is dropped after that.
+pub fn closed(fd: i32) -> Option<Bound> {
+    ended(fd, true)
+}
+
+/// After a descriptor became another one.
+pub fn replaced(fd: i32) {
+    drop(ended(fd, false));
+}
+
+fn ended(fd: i32, is_open: bool) -> Option<Bound> {
     let handle = get(fd);
     if (handle.is_none() && !crate::sets::is_used()) || PROCESS.load(SeqCst) != std::process::id() {
-        return;
+        return None;
     }
     crate::sets::closed(fd);
-    let Some(handle) = handle else { return };
+    let handle = handle?;
     if let Some(place) = place(fd) {
         place.store(0, SeqCst);
     }
     let mut bound = handle.bound.lock().unwrap_or_else(PoisonError::into_inner);
-    if handle.descriptors.load(SeqCst) == 1
-        && let Some(bound) = bound.take()
-    {
-        let mut port = bound.port();
-        port.handles = port.handles.saturating_sub(1);
-        if port.handles == 0 {
-            port.finish();
-        }
-        if !port.is_passed() {
-            port.rings.region.take_interface_back(bound.own.number);
-        }
+    // While the lock is held, so that another thread does not adopt what is closed.
+    if handle.descriptors.fetch_sub(1, SeqCst) != 1 {
+        return None;
     }
-    handle.descriptors.fetch_sub(1, SeqCst);
+    let bound = bound.take()?;
+    let mut port = bound.port();
+    port.handles = port.handles.saturating_sub(1);
+    if port.handles == 0 {
+        port.finish();
+    }
+    // The number of a handle whose socket can't be watched is never given again.
+    if let Some(socket) = borrowed(fd).filter(|_| is_open && !port.is_adopted()) {
+        port.rings.region.take_interface_back(bound.own.number, Some(socket));
+    }
+    drop(port);
+    Some(bound)
 }
 
 /// What `before_fork` locks until the fork is over.
@@ -282,18 +299,67 @@ static FORKING: Mutex<Option<Locked>> = Mutex::new(None);
 struct Locked {
     ports: MutexGuard<'static, Vec<Known>>,
     _sets: crate::sets::Locked,
+    held: Held,
 }
 
 // SAFETY: the thread that forks puts them there and takes them, in the parent and in the child.
 unsafe impl Send for Locked {}
 
+/// Handles and ports that no thread changes while the fork is made, and their descriptors.
+#[derive(Default)]
+struct Held {
+    handles: Vec<MutexGuard<'static, Option<Bound>>>,
+    ports: Vec<HeldPort>,
+    descriptors: Vec<i32>,
+}
+
+struct HeldPort {
+    /// Dropped before the port that it locks.
+    _guard: MutexGuard<'static, Port>,
+    _port: Arc<Mutex<Port>>,
+}
+
+impl Held {
+    /// Without waiting: those that other threads work with are left out.
+    fn of(ports: &[Known]) -> Held {
+        let mut held = Held::default();
+        for handle in POOL.iter().filter(|handle| handle.descriptors.load(SeqCst) > 0) {
+            if let Ok(bound) = handle.bound.try_lock() {
+                let watch = bound.as_ref().and_then(|bound| bound.watch.as_ref());
+                held.descriptors.extend(watch.map(|(_, fd)| fd.as_raw_fd()));
+                held.handles.push(bound);
+            }
+        }
+        for port in ports.iter().filter_map(|known| known.port.upgrade()) {
+            // SAFETY: the `Arc` is kept beside the guard, which is dropped first.
+            let lock: &'static Mutex<Port> = unsafe { &*Arc::as_ptr(&port) };
+            if let Ok(guard) = lock.try_lock() {
+                held.descriptors.extend(guard.descriptors());
+                held.ports.push(HeldPort { _guard: guard, _port: port });
+            }
+        }
+        held
+    }
+
+    /// In a child, whose handles store what it needs: closes its copies of these descriptors.
+    fn abandon(self) {
+        for fd in self.descriptors {
+            // SAFETY: they were this library's when the fork was made, and what has them is forgotten.
+            unsafe { syscall(libc::SYS_close, [fd as u64, 0, 0, 0, 0, 0]) };
+        }
+        std::mem::forget((self.handles, self.ports));
+    }
+}
+
 extern "C" fn before_fork() {
-    let locked = Locked { ports: ports(), _sets: crate::sets::lock() };
-    *FORKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(locked);
+    let (ports, _sets) = (ports(), crate::sets::lock());
+    let held = Held::of(&ports);
+    *FORKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(Locked { ports, _sets, held });
 }
 
 extern "C" fn after_fork() {
-    drop(FORKING.lock().unwrap_or_else(PoisonError::into_inner).take());
+    let locked = FORKING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    drop(locked);
 }
 
 /// In a child, threads that it does not have may have the locks of handles and ports, in the midst of their work. It
@@ -302,13 +368,17 @@ extern "C" fn in_child() {
     PROCESS.store(std::process::id(), SeqCst);
     if let Some(mut locked) = FORKING.lock().unwrap_or_else(PoisonError::into_inner).take() {
         std::mem::forget(std::mem::take(&mut *locked.ports));
+        locked.held.abandon();
     }
     for handle in &POOL {
-        if handle.descriptors.load(SeqCst) > 0 {
+        // A free one may be locked by a thread that has just closed it.
+        if handle.descriptors.load(SeqCst) > 0 || handle.bound.try_lock().is_err() {
             let place = (&raw const handle.bound).cast_mut();
             // SAFETY: the child has this thread alone, which holds no reference to it; what was there is not dropped.
             // A `Mutex` has interior mutability, so that writing to it is allowed.
             unsafe { place.write(Mutex::new(None)) };
+            // The thread of its loop is the parent's.
+            handle.sync_loop.store(0, SeqCst);
         }
     }
 }

@@ -41,7 +41,7 @@ unsafe fn opened(path: *const c_char, flags: c_int, real: impl Fn() -> c_int) ->
     };
     let fd = std::os::fd::IntoRawFd::into_raw_fd(fd);
     // The number was a handle before, if its end was not seen.
-    handles::closed(fd);
+    handles::replaced(fd);
     let begun = handles::begin(fd);
     if begun.is_err() {
         // SAFETY: the descriptor is this function's own.
@@ -92,7 +92,7 @@ fn mapped(handle: &Handle, fd: c_int, len: size_t, offset: off_t) -> Result<c_in
     let port = bound.as_ref().ok_or(libc::EINVAL)?.port();
     let region = &port.rings.region;
     let end = u64::try_from(offset).ok().and_then(|offset| offset.checked_add(len as u64));
-    match end.filter(|end| *end <= region.bytes().next_multiple_of(4096)) {
+    match end.filter(|end| *end <= region.states_at()) {
         Some(_) => Ok(region.raw_fd()),
         None => Err(libc::EINVAL),
     }
@@ -200,7 +200,7 @@ fn range_closed(first: c_uint, last: c_uint, flags: c_int) {
     /// They are closed by the next program.
     const CLOEXEC: c_int = 4;
     if flags & CLOEXEC == 0 {
-        (first..=last.min(1 << 16)).for_each(|fd| handles::closed(fd as c_int));
+        (first..=last.min(1 << 16)).for_each(|fd| drop(handles::closed(fd as c_int)));
     }
 }
 
@@ -255,14 +255,23 @@ hooks! {
     /// Closes a descriptor.
     close c"close"(fd: c_int) -> c_int {
         real => {
-            handles::closed(fd);
-            real()
+            let bound = handles::closed(fd);
+            let result = real();
+            drop(bound);
+            result
         }
     }
     /// Closes descriptors.
     close_range c"close_range"(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         real => {
             range_closed(first, last, flags);
+            real()
+        }
+    }
+    /// Closes descriptors.
+    closefrom c"closefrom"(first: c_int) -> () {
+        real => {
+            range_closed(first.max(0) as c_uint, c_uint::MAX, 0);
             real()
         }
     }

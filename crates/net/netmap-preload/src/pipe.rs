@@ -15,13 +15,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Slots of the ring between two programs, and bytes of each.
 const SLOTS: u32 = 1024;
 const SLOT_SIZE: u32 = 2048;
-/// How long a ring may take that is there already.
-const TIMEOUT: Duration = Duration::from_millis(100);
+/// How long a program that has connected may take to offer a ring.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One end.
 #[derive(Debug)]
@@ -29,10 +29,24 @@ pub struct PipeEnd {
     listener: UnixListener,
     /// A file that is locked as long as a process has this end.
     lock: File,
-    /// A program that has connected, and whose ring has not arrived.
-    pending: Option<UnixStream>,
+    /// A program that has connected, since when, and whose ring has not arrived.
+    pending: Option<(UnixStream, Instant)>,
     /// Where it is, if this process has opened it.
     path: Option<PathBuf>,
+}
+
+/// The files of an end: its lock, and its socket. Dropping them removes them, if no process has the end any more.
+#[derive(Debug)]
+pub struct Files(PathBuf);
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let Files(path) = self;
+        let whole = path.parent().map(whole_folder);
+        if matches!(whole, Some(Ok(_))) && lockable_file(path).is_ok_and(|lock| lock.try_lock().is_ok()) {
+            let _ = (std::fs::remove_file(socket(path)), std::fs::remove_file(path));
+        }
+    }
 }
 
 /// The text of a pipe's end, taken apart.
@@ -128,12 +142,9 @@ impl PipeEnd {
         PipeEnd { listener: listener.into(), lock: lock.into(), pending: None, path: None }
     }
 
-    /// Removes its files, if no other process has it.
-    pub fn remove(&self) {
-        let Some(path) = &self.path else { return };
-        if let Some(Ok(_whole)) = path.parent().map(whole_folder) {
-            let _ = (std::fs::remove_file(socket(path)), std::fs::remove_file(path));
-        }
+    /// Its files, if this process has opened it.
+    pub fn take_files(&mut self) -> Option<Files> {
+        self.path.take().map(Files)
     }
 
     /// Its descriptors, in the order of `adopt`.
@@ -141,15 +152,20 @@ impl PipeEnd {
         [self.listener.as_fd(), self.lock.as_fd()]
     }
 
+    /// The program that has connected.
+    pub fn pending(&self) -> Option<BorrowedFd<'_>> {
+        self.pending.as_ref().map(|(stream, _)| stream.as_fd())
+    }
+
     /// The ring of a program that has opened the other end, and its memory, if there is one. It does not block.
     pub fn accept(&mut self) -> Option<(Ring, OwnedFd)> {
         if self.pending.is_none() {
-            self.pending = self.listener.accept().ok().map(|(stream, _)| stream);
+            self.pending = self.listener.accept().ok().map(|(stream, _)| (stream, Instant::now()));
         }
-        let stream = self.pending.take()?;
-        // Attack: a program that connects and offers nothing.
+        let (stream, since) = self.pending.take()?;
+        // Attack: a program that connects and offers nothing, so that no other one is served.
         if !wait_readable(&[stream.as_fd()], Some(0)).is_ok_and(|ready| ready.contains(&true)) {
-            self.pending = Some(stream);
+            self.pending = (since.elapsed() < PATIENCE).then_some((stream, since));
             return None;
         }
         let _ = stream.set_nonblocking(false);
@@ -158,8 +174,55 @@ impl PipeEnd {
             *file.borrow_mut() = memory.try_clone().ok();
             Ok(ringway_host::Mapping::sealed(memory)?.region())
         };
-        let ring = PendingRing::offered(stream).ring_by(Some(TIMEOUT), &map).ok()?;
+        // An offer is one message. Attack: a program that sends a part of it.
+        let ring = PendingRing::offered(stream).ring_by(Some(Duration::ZERO), &map).ok()?;
         let file = file.into_inner()?;
         Some((ring, file))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn files_are_removed_when_nobody_has_the_end() {
+        let base = std::env::temp_dir().join(format!("ringway-netmap-files-{}", std::process::id()));
+        let name = name("p{1").unwrap().unwrap();
+        let (mut end, _) = PipeEnd::open(name, base.clone()).unwrap();
+        let (files, other) = (end.take_files(), end.descriptors()[1].try_clone_to_owned().unwrap());
+        drop(end);
+        drop(files);
+        assert!(base.join("p{1.sock").exists() && PipeEnd::open(name, base.clone()).is_err());
+        drop(other);
+        let (mut end, _) = PipeEnd::open(name, base.clone()).unwrap();
+        let files = end.take_files();
+        drop(end);
+        drop(files);
+        assert!(!base.join("p{1.sock").exists() && !base.join("p{1").exists());
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    /// Attack: programs connect to an end and offer nothing, or a part of a ring.
+    #[test]
+    fn a_program_that_offers_no_ring_does_not_keep_others_away() {
+        let base = std::env::temp_dir().join(format!("ringway-netmap-pipe-{}", std::process::id()));
+        let [first, second] = ["p{1", "p}1"].map(|text| name(text).unwrap().unwrap());
+        let (mut end, parts) = PipeEnd::open(first, base.clone()).unwrap();
+        assert!(parts.is_none());
+        let path = socket(&base.join("p{1"));
+        let _silent = UnixStream::connect(&path).unwrap();
+        UnixStream::connect(&path).unwrap().write_all(b"x").unwrap();
+        let (other, parts) = PipeEnd::open(second, base.clone()).unwrap();
+        assert!(parts.is_some() && end.accept().is_none());
+        let since = end.pending.as_ref().unwrap().1;
+        assert!(end.accept().is_none() && end.pending.as_ref().is_some_and(|(_, of)| *of == since));
+        end.pending.as_mut().unwrap().1 = since.checked_sub(PATIENCE).unwrap();
+        assert!(end.accept().is_none() && end.pending.is_none());
+        assert!(end.accept().is_none() && end.pending.is_none());
+        assert!(end.accept().is_some());
+        drop((end, other));
+        std::fs::remove_dir_all(&base).unwrap();
     }
 }

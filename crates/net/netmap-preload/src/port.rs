@@ -5,11 +5,11 @@
 //! that it was passed to, where a `Port` is made again from the stored descriptors.
 
 use crate::Result;
-use crate::pipe::PipeEnd;
+use crate::pipe::{Files, PipeEnd};
 use crate::real::syscall;
 use crate::region::{Place, Region, Sizes};
 use crate::rings::Rings;
-use crate::shared::{GONE, PASSED};
+use crate::shared::GONE;
 use crate::side::Side;
 use crate::transfer::{self, RX, TX};
 use ringway_host::{descriptor_store, store_descriptors, stored_descriptors};
@@ -57,6 +57,10 @@ pub struct Port {
     /// The ring to the fabric, or to the other end of a pipe if a program has it.
     ring: Option<Ring>,
     pipe: Option<PipeEnd>,
+    /// They are removed after the descriptors above are closed.
+    _files: Option<Files>,
+    /// Another process made it.
+    is_adopted: bool,
     /// What `ring` was made from.
     version: u32,
     /// Which process synced last is known by this.
@@ -76,14 +80,16 @@ pub struct Port {
 pub type Watched = (u32, bool);
 
 impl Port {
-    fn make(store: OwnedFd, rings: Rings, pipe: Option<PipeEnd>) -> Result<Port> {
+    fn make(store: OwnedFd, rings: Rings, mut pipe: Option<PipeEnd>) -> Result<Port> {
         let token = ringway_host::random().map_err(|_| libc::EIO)? as u32 | 1;
         let sides = [TX, RX].map(|dir| Side { slots: rings.slots(dir), ..Side::default() });
         Ok(Port {
             store,
             rings,
             ring: None,
+            _files: pipe.as_mut().and_then(PipeEnd::take_files),
             pipe,
+            is_adopted: false,
             version: 0,
             token,
             is_exclusive: false,
@@ -128,12 +134,14 @@ impl Port {
 
     /// Has another ring from now on, or none, and stores its descriptors for other processes.
     fn publish(&mut self, ring: Option<(Ring, &OwnedFd)>) -> Result<()> {
-        let version = self.rings.state.new_version();
+        let version = self.rings.state.version().wrapping_add(1);
         let is_second = ring.as_ref().is_some_and(|(ring, _)| ring.is_second());
         let Place { rings, sizes: Sizes { slots, extra }, first, state } = self.rings.place;
         let has = u64::from(self.pipe.is_some()) | u64::from(ring.is_some()) << 1 | u64::from(is_second) << 2;
         let numbers = [version, self.rings.region.buffers(), slots[0], slots[1], extra, first, state];
-        let mut words = [MAGIC, has, rings[0], rings[1], 0, 0, 0, 0, 0, 0, 0, 0];
+        // What is stored next differs from what a process stored that ended before it set the version.
+        let other = ringway_host::random().map_err(|_| libc::EIO)?;
+        let mut words = [MAGIC, has, rings[0], rings[1], 0, 0, 0, 0, 0, 0, 0, other];
         for (word, number) in words[4..].iter_mut().zip(numbers) {
             *word = number.into();
         }
@@ -148,6 +156,8 @@ impl Port {
             fds.extend([ring.kick_fd(), Some(ring.as_fd()), ring.socket()].into_iter().flatten());
         }
         store_descriptors(&self.store, &bytes, &fds).map_err(|_| libc::EMFILE)?;
+        // Whoever sees the version finds what is stored; a process that ends before leaves the old one's ring in use.
+        self.rings.state.set_version(version);
         (self.version, self.ring, self.is_leaving) = (version, ring.map(|(ring, _)| ring), false);
         self.rings.state.take(self.token);
         Ok(())
@@ -155,14 +165,17 @@ impl Port {
 
     /// The port of a socket with stored descriptors. Attack: a program passes another something that looks like a
     /// handle; every number is checked, and the descriptors must be what they are said to be.
-    pub fn adopt(store: OwnedFd, region: impl Fn(u64) -> Option<std::sync::Arc<Region>>) -> Result<Port> {
+    pub fn adopt(
+        store: OwnedFd,
+        region: impl Fn(Identity) -> Option<std::sync::Arc<Region>>,
+    ) -> Result<Port> {
         let (words, mut fds) = looked_up(&store)?;
         let [_, has, tx, rx, version, buffers, tx_slots, rx_slots, extra, first, state, _] = words;
         let number = |word: u64| u32::try_from(word).map_err(|_| libc::EINVAL);
         let sizes = Sizes { slots: [number(tx_slots)?, number(rx_slots)?], extra: number(extra)? };
         let place = Place { rings: [tx, rx], sizes, first: number(first)?, state: number(state)? };
         let file = fds.next().ok_or(libc::EINVAL)?;
-        let region = match region(identity(file.as_fd())) {
+        let region = match identity(file.as_fd()).and_then(region) {
             Some(known) => known,
             None => Region::adopt(file, number(buffers)?)?,
         };
@@ -177,7 +190,7 @@ impl Port {
         let mut port = Port::make(store, rings, pipe)?;
         port.version = number(version)?;
         port.ring = ring_of(has, &mut fds)?;
-        port.rings.state.set(PASSED);
+        port.is_adopted = true;
         Ok(port)
     }
 
@@ -197,18 +210,24 @@ impl Port {
         self.store.as_fd()
     }
 
+    /// Its descriptors in this process.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let pipe = self.pipe.as_ref().map(|pipe| (pipe.descriptors(), pipe.pending()));
+        let ring = self.ring.iter().flat_map(Ring::descriptors);
+        let pipe = pipe.into_iter().flat_map(|(fds, pending)| fds.into_iter().chain(pending));
+        let fds = [self.store()].into_iter().chain(ring).chain(pipe);
+        fds.map(|fd| fd.as_raw_fd()).chain(self.rings.region.descriptors()).collect()
+    }
+
     /// What tells it from others, in every process.
-    pub fn identity(&self) -> u64 {
+    pub fn identity(&self) -> Option<Identity> {
         identity(self.store())
     }
 
     /// Makes a descriptor that watches the ring's eventfd and its socket. The eventfd is watched by its edges, so
     /// that it never has to be read.
     pub fn watch(&self) -> Result<OwnedFd> {
-        // SAFETY: the call takes a flag.
-        let fd = unsafe { syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as u64, 0, 0, 0, 0, 0]) };
-        // SAFETY: the descriptor is new.
-        let watch = if fd < 0 { return Err(-fd as i32) } else { unsafe { OwnedFd::from_raw_fd(fd as i32) } };
+        let set = epoll_set()?;
         let (edge, level) = (libc::EPOLLIN | libc::EPOLLET, libc::EPOLLIN | libc::EPOLLRDHUP);
         let ring = self.ring.as_ref();
         let call = ring.map(|ring| (ring.as_fd(), edge, CALL));
@@ -217,15 +236,9 @@ impl Port {
         let others = [(socket, SOCKET), (listener, LISTENER)];
         let others = others.map(|(fd, data)| fd.map(|fd| (fd, level, data)));
         for (watched, bits, data) in [call].into_iter().chain(others).flatten() {
-            let mut event = libc::epoll_event { events: bits as u32, u64: data };
-            let (add, at) = (libc::EPOLL_CTL_ADD as u64, (&raw mut event).addr() as u64);
-            let arguments = [watch.as_raw_fd() as u64, add, watched.as_raw_fd() as u64, at, 0, 0];
-            // SAFETY: the call reads the event, which lives.
-            if unsafe { syscall(libc::SYS_epoll_ctl, arguments) } < 0 {
-                return Err(libc::ENOMEM);
-            }
+            watch(&set, watched, bits, data)?;
         }
-        Ok(watch)
+        Ok(set)
     }
 
     /// When this is another value, `watch` makes another descriptor.
@@ -414,9 +427,9 @@ impl Port {
         self.sides[dir]
     }
 
-    /// Whether another process has had it.
-    pub fn is_passed(&self) -> bool {
-        self.rings.state.has(PASSED)
+    /// Whether another process made it.
+    pub fn is_adopted(&self) -> bool {
+        self.is_adopted
     }
 
     /// Before the last descriptor is closed: waits until the port has taken what was sent.
@@ -435,24 +448,39 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        // Another process may go on with the rings.
-        if self.is_passed() {
-            return;
-        }
-        if self.rings.has_own_buffers() {
-            self.rings.region.take_back(self.rings.place);
-        }
-        if let Some(pipe) = &self.pipe {
-            pipe.remove();
+        if !self.is_adopted {
+            self.rings.region.take_back(self.rings.place, self.store.as_fd());
         }
     }
 }
 
-/// What tells a file from others.
-pub fn identity(fd: BorrowedFd<'_>) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let file = fd.try_clone_to_owned().map(std::fs::File::from);
-    file.and_then(|file| file.metadata()).map_or(0, |data| data.ino())
+/// A new epoll set.
+pub fn epoll_set() -> Result<OwnedFd> {
+    // SAFETY: the call takes a flag.
+    let fd = unsafe { syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as u64, 0, 0, 0, 0, 0]) };
+    // SAFETY: the descriptor is new.
+    if fd < 0 { Err(-fd as i32) } else { Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }) }
+}
+
+/// Adds a descriptor to a set.
+pub fn watch(set: &OwnedFd, watched: BorrowedFd<'_>, bits: i32, data: u64) -> Result<()> {
+    let mut event = libc::epoll_event { events: bits as u32, u64: data };
+    let (add, at) = (libc::EPOLL_CTL_ADD as u64, (&raw mut event).addr() as u64);
+    let arguments = [set.as_raw_fd() as u64, add, watched.as_raw_fd() as u64, at, 0, 0];
+    // SAFETY: the call reads the event, which lives.
+    if unsafe { syscall(libc::SYS_epoll_ctl, arguments) } < 0 { Err(libc::ENOMEM) } else { Ok(()) }
+}
+
+/// A file's device and inode.
+pub type Identity = (u64, u64);
+
+/// What tells a file from others. `None` says nothing about it, and so equals no other file's.
+pub fn identity(fd: BorrowedFd<'_>) -> Option<Identity> {
+    // SAFETY: zeros are a value of it.
+    let mut data: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes to `data`.
+    let result = unsafe { libc::fstat(fd.as_raw_fd(), &raw mut data) };
+    (result == 0).then_some((data.st_dev, data.st_ino))
 }
 
 type Looked = ([u64; WORDS], std::vec::IntoIter<OwnedFd>);

@@ -2,6 +2,8 @@
 //! that only this library maps (`shared.rs`).
 
 use crate::Result;
+use crate::port::{epoll_set, watch};
+use crate::real::syscall;
 use crate::rings::Rings;
 use crate::shared::{STATE, State};
 use ringway_host::{Mapping, memfd};
@@ -65,6 +67,11 @@ fn mapped_bytes(buffers: u32) -> u64 {
     BUFFERS_AT + u64::from(buffers) * u64::from(BUFFER)
 }
 
+/// Offset of the states: on a page of their own, since a program may map the last page of the buffers as a whole.
+fn states_at(buffers: u32) -> u64 {
+    mapped_bytes(buffers).next_multiple_of(PAGE)
+}
+
 /// Where a port's rings are, its first buffer and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -82,8 +89,76 @@ struct Given {
     states: u32,
     /// A bit for each `netmap_if`.
     interfaces: u64,
-    /// Places of ports that were closed.
+    /// Places that nobody has.
     free: Vec<Place>,
+    left: Left,
+}
+
+/// What this process does not have any more. Another one has it as long as there is the socket that stores it.
+#[derive(Debug, Default)]
+struct Left {
+    /// An epoll set of these sockets. The kernel removes a socket when its last descriptor is closed, in whichever
+    /// process or message it is.
+    sockets: Option<OwnedFd>,
+    parts: Vec<(u64, Part)>,
+    next: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Place(Place),
+    Interface(u32),
+}
+
+/// Most parts at a time: a state for each place, and the `netmap_if`s.
+const PARTS: usize = 2 * INTERFACES as usize;
+
+impl Left {
+    /// A part is left, whose socket is open yet.
+    fn add(&mut self, part: Part, socket: BorrowedFd<'_>) -> Result<()> {
+        if self.parts.iter().any(|(_, other)| *other == part) {
+            // It was passed back and is left again; the socket is known.
+            return Ok(());
+        }
+        let sockets = match self.sockets.take() {
+            Some(sockets) => sockets,
+            None => epoll_set()?,
+        };
+        self.next += 1;
+        // A socket that stores something is readable.
+        let added = watch(&sockets, socket, libc::EPOLLIN | libc::EPOLLOUT, self.next);
+        self.sockets = Some(sockets);
+        // What can't be watched is never given again.
+        added.map(|()| self.parts.push((self.next, part)))
+    }
+
+    /// The parts that nobody has any more.
+    fn take(&mut self) -> Vec<Part> {
+        let Some(sockets) = self.sockets.as_ref().filter(|_| !self.parts.is_empty()) else {
+            return Vec::new();
+        };
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; PARTS];
+        let (fd, at) = (sockets.as_raw_fd() as u64, events.as_mut_ptr().addr() as u64);
+        // SAFETY: the call writes at most as many events.
+        let count = unsafe { syscall(libc::SYS_epoll_pwait, [fd, at, PARTS as u64, 0, 0, 8]) };
+        let Some(events) = usize::try_from(count).ok().and_then(|count| events.get(..count)) else {
+            return Vec::new();
+        };
+        let is_there = |id: u64| events.iter().any(|event| event.u64 == id);
+        self.parts.extract_if(.., |(id, _)| !is_there(*id)).map(|(_, part)| part).collect()
+    }
+}
+
+impl Given {
+    /// Takes what nobody has any more.
+    fn settle(&mut self) {
+        for part in self.left.take() {
+            match part {
+                Part::Place(place) => self.free.push(place),
+                Part::Interface(number) => self.interfaces &= !(1 << number),
+            }
+        }
+    }
 }
 
 /// The memory.
@@ -101,15 +176,15 @@ impl Region {
     /// New memory for a port of these sizes, and its pipes. `is_taken` says which numbers this process has already.
     pub fn new(sizes: Sizes, is_taken: impl Fn(u16) -> bool) -> Result<Arc<Region>> {
         let buffers = sizes.all_buffers();
-        let bytes = mapped_bytes(buffers) + STATE * u64::from(INTERFACES);
+        let bytes = states_at(buffers) + STATE * u64::from(INTERFACES);
         for _ in 0..16 {
             let file = memfd("ringway-netmap", bytes as usize).map_err(|_| libc::ENOMEM)?;
             let mut region = Region::of(file, buffers)?;
             if is_taken(region.id) {
                 continue;
             }
-            let given =
-                Given { rings: RINGS_AT, first: RESERVED, states: 0, interfaces: 0, free: Vec::new() };
+            let (free, left) = (Vec::new(), Left::default());
+            let given = Given { rings: RINGS_AT, first: RESERVED, states: 0, interfaces: 0, free, left };
             region.given = Some(Mutex::new(given));
             return Ok(Arc::new(region));
         }
@@ -128,7 +203,7 @@ impl Region {
         let mapping = Mapping::sealed(&file).map_err(|_| libc::ENOMEM)?;
         let memory = Memory::new(vec![mapping.region()]).map_err(|_| libc::ENOMEM)?;
         let len = memory.regions().first().map_or(0, |region| region.len);
-        if mapped_bytes(buffers) + STATE * u64::from(INTERFACES) > len {
+        if states_at(buffers) + STATE * u64::from(INTERFACES) > len {
             return Err(libc::EINVAL);
         }
         let data = std::fs::File::from(file.try_clone().map_err(|_| libc::EMFILE)?);
@@ -153,6 +228,11 @@ impl Region {
     /// Bytes that a program may map.
     pub fn bytes(&self) -> u64 {
         mapped_bytes(self.buffers)
+    }
+
+    /// Offset of the states, and the end of what a program may map.
+    pub fn states_at(&self) -> u64 {
+        states_at(self.buffers)
     }
 
     /// Offset of the buffers.
@@ -203,7 +283,12 @@ impl Region {
     /// Room for one more port.
     pub fn give(self: &Arc<Region>, sizes: Sizes) -> Result<Rings> {
         let mut given = self.given()?;
-        if let Some(at) = given.free.iter().position(|place| place.sizes == sizes) {
+        given.settle();
+        // Buffers that a program has given to slots of other rings are theirs.
+        let has_buffers =
+            |place| Rings::adopt(self.clone(), place).is_ok_and(|rings| rings.has_own_buffers());
+        let is_fit = |place: &Place| place.sizes == sizes && has_buffers(*place);
+        if let Some(at) = given.free.iter().position(is_fit) {
             let place = given.free.swap_remove(at);
             drop(given);
             return Rings::new(self.clone(), place);
@@ -221,16 +306,24 @@ impl Region {
         Rings::new(self.clone(), place)
     }
 
-    /// Takes a port's room back.
-    pub fn take_back(&self, place: Place) {
+    /// Takes a port's room back, as soon as nobody has the port's socket.
+    pub fn take_back(&self, place: Place, socket: BorrowedFd<'_>) {
         if let Ok(mut given) = self.given() {
-            given.free.push(place);
+            let _ = given.left.add(Part::Place(place), socket);
         }
+    }
+
+    /// Descriptors that only this process uses.
+    pub fn descriptors(&self) -> Vec<i32> {
+        let given = self.given.as_ref().and_then(|given| given.try_lock().ok());
+        let sockets = given.and_then(|given| given.left.sockets.as_ref().map(AsRawFd::as_raw_fd));
+        [self.raw_fd()].into_iter().chain(sockets).collect()
     }
 
     /// The number of a free `netmap_if`.
     pub fn give_interface(&self) -> Result<u32> {
         let mut given = self.given()?;
+        given.settle();
         let number = given.interfaces.trailing_ones();
         if number >= INTERFACES {
             return Err(libc::ENOMEM);
@@ -239,15 +332,19 @@ impl Region {
         Ok(number)
     }
 
-    pub fn take_interface_back(&self, number: u32) {
+    /// Takes a `netmap_if` back: of a handle that was not made, or as soon as nobody has the handle.
+    pub fn take_interface_back(&self, number: u32, handle: Option<BorrowedFd<'_>>) {
         if let Ok(mut given) = self.given() {
-            given.interfaces &= !(1 << number);
+            match handle {
+                Some(socket) => _ = given.left.add(Part::Interface(number), socket),
+                None => given.interfaces &= !(1 << number),
+            }
         }
     }
 
     /// A state of this memory.
     pub fn state(&self, number: u32) -> Option<State> {
-        let at = mapped_bytes(self.buffers) + STATE * u64::from(number);
+        let at = states_at(self.buffers) + STATE * u64::from(number);
         if number < INTERFACES { State::new(self.memory.regions().first()?, at) } else { None }
     }
 

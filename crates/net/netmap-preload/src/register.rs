@@ -181,7 +181,7 @@ fn share(fd: c_int, port: &Mutex<Port>, is_known: bool, wanted: &Wanted, own: &m
     own.number = region.give_interface()?;
     own.bound = bound;
     if let Err(error) = handles::store(fd, *own, &port) {
-        region.take_interface_back(own.number);
+        region.take_interface_back(own.number, None);
         return Err(error);
     }
     port.is_exclusive = is_exclusive;

@@ -21,10 +21,8 @@ const FLAGS: usize = 3;
 const HEADER: usize = 4;
 const SIDES: [usize; 2] = [8, 16];
 
-/// Flags.
+/// The flag of a port that is lost.
 pub const GONE: u32 = 1;
-/// Another process, or one before this, has had it.
-pub const PASSED: u32 = 2;
 
 /// A state. Attack: a process that has the memory writes anything at any time; each word is read once, and what it
 /// means is checked by its reader.
@@ -56,11 +54,9 @@ impl State {
         self.word(VERSION).load(Acquire)
     }
 
-    /// The port's descriptors are others now; the new version.
-    pub fn new_version(&self) -> u32 {
-        let next = self.version().wrapping_add(1);
-        self.word(VERSION).store(next, Release);
-        next
+    /// The port's descriptors are others now.
+    pub fn set_version(&self, version: u32) {
+        self.word(VERSION).store(version, Release);
     }
 
     /// Makes this process the one that syncs; whether it was before.

@@ -72,17 +72,43 @@ fn room_is_given_until_it_ends_and_taken_back() {
     let one = Sizes { slots: [64, 64], extra: 0 };
     let all: Vec<Rings> = std::iter::from_fn(|| region.give(one).ok()).collect();
     assert_eq!(all.len(), 64);
-    region.take_back(all[9].place);
+    // Another process, or a message, has its socket.
+    let store = descriptor_store(true).unwrap();
+    store_descriptors(&store, &[1], &[]).unwrap();
+    let copy = store.try_clone().unwrap();
+    region.take_back(all[9].place, store.as_fd());
+    drop(store);
+    let handle = descriptor_store(true).unwrap();
+    store_descriptors(&handle, &[1], &[copy.as_fd()]).unwrap();
+    drop(copy);
+    assert!(region.give(SIZES).is_err() && region.give(one).is_err());
+    drop(handle);
     assert!(region.give(SIZES).is_err() && region.give(one).unwrap().place == all[9].place);
     let numbers: Vec<u32> = std::iter::from_fn(|| region.give_interface().ok()).collect();
     assert_eq!(numbers, (0..64).collect::<Vec<_>>());
-    region.take_interface_back(5);
+    region.take_interface_back(5, None);
     assert_eq!((region.give_interface(), region.give_interface()), (Ok(5), Err(libc::ENOMEM)));
+    let handle = descriptor_store(true).unwrap();
+    region.take_interface_back(7, Some(handle.as_fd()));
+    assert_eq!(region.give_interface(), Err(libc::ENOMEM));
+    drop(handle);
+    assert_eq!(region.give_interface(), Ok(7));
     // Each has other buffers and another place.
     let mut firsts: Vec<(u32, u64)> =
         all.iter().map(|rings| (rings.place.first, rings.place.rings[0])).collect();
     firsts.dedup();
     assert_eq!(firsts.len(), 64);
+}
+
+#[test]
+fn programs_map_no_page_of_the_states() {
+    for extra in 0..3 {
+        let region = Region::new(Sizes { extra, ..SIZES }, |_| false).unwrap();
+        assert!(region.states_at().is_multiple_of(4096) && region.states_at() >= region.bytes());
+        let port = region.give(SIZES).unwrap();
+        port.state.set_header_len(12);
+        assert_eq!(region.load(region.states_at() + 16), 12);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -129,7 +155,7 @@ proptest! {
                 // The lock's word would only make it wait.
                 Step::State(0, _) => {}
                 Step::State(at, value) => {
-                    port.rings.region.store(port.rings.region.bytes() + at * 4, value);
+                    port.rings.region.store(port.rings.region.states_at() + at * 4, value);
                 }
                 Step::Other(at, value) => {
                     let part = common.part(at as u64 * 4, 4).unwrap();

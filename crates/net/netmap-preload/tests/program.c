@@ -251,6 +251,14 @@ static void use_loop(const char *name, uint32_t first, uint32_t count, int wakes
 	CHECK(close(loop_fd) == 0);
 }
 
+static int descriptors(void)
+{
+	int count = 0;
+	for (int fd = 0; fd < 1024; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}
+
 int main(int count, char **words)
 {
 	CHECK(count == 6);
@@ -276,6 +284,7 @@ int main(int count, char **words)
 		use_loop(name, frames / 2, frames / 2, 1);
 		return 0;
 	}
+	int before = descriptors();
 	struct port port = opened(name, words[3], strcmp(task, "extra") == 0 ? 10 : 0);
 	port.wait = words[4];
 	if (strcmp(task, "answer") == 0)
@@ -298,6 +307,8 @@ int main(int count, char **words)
 			CHECK(waitpid(child, &status, 0) == child && status == 0);
 			return 0;
 		}
+		/* A child has a copy of the handle, and none of what the library has beside it. */
+		CHECK(descriptors() == before + 1);
 	}
 	if (strcmp(task, "closed") == 0) {
 		puts("ready");

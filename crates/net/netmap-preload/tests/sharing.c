@@ -326,6 +326,26 @@ static void join(const char *name)
 	}
 }
 
+/* A handle in a message, whose sender has closed it: the pipe's end stays. */
+static void leave(const char *name)
+{
+	int sockets[2];
+	struct passed what, other;
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+	int fd = registered(name, &what);
+	send_fd(sockets[0], fd, what);
+	CHECK(close(fd) == 0);
+	struct reg reg = { .mode = 1 };
+	int late = open("/dev/netmap", O_RDWR);
+	CHECK(new_request(late, name, &reg, NULL) == -1 && errno == EBUSY);
+	fd = receive_fd(sockets[1], &what);
+	struct port port = mapped(fd, what);
+	CHECK(port.interface->ring_ofs[0] != 0 && ioctl(fd, TXSYNC, NULL) == 0);
+	CHECK(close(fd) == 0 && close(late) == 0);
+	fd = registered(name, &other);
+	CHECK(close(fd) == 0);
+}
+
 int main(int count, char **words)
 {
 	CHECK(count == 4);
@@ -357,6 +377,8 @@ int main(int count, char **words)
 		block(name, frames);
 	else if (strcmp(task, "drain") == 0)
 		drain(name, frames);
+	else if (strcmp(task, "leave") == 0)
+		leave(name);
 	else if (strcmp(task, "join") == 0)
 		join(name);
 	else

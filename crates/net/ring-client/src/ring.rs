@@ -279,6 +279,13 @@ impl Ring {
         self.socket().is_some_and(crate::attachment::is_readable)
     }
 
+    /// All its descriptors: a process that forked and does not use the ring in the child closes them there.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let shared = &self.shared;
+        let own = [shared.call.as_fd(), shared.epoll()];
+        own.into_iter().chain(self.kick_fd()).chain(self.socket()).collect()
+    }
+
     /// The socket that delivered the ring, if it came over one. It hangs up when the ring is closed.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         match &self.origin {

@@ -62,6 +62,11 @@ impl Shared {
         Ok(Shared { memory, kick, call, naps: false, epoll })
     }
 
+    /// What waits for `call` and the socket.
+    pub fn epoll(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
     /// What both directions of a ring in a device share; it is kicked by its doorbell. Without `call`,
     /// nobody wakes the program.
     pub fn to_device(
