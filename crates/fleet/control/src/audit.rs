@@ -158,12 +158,12 @@ fn append(path: &Path, entry: &AuditView) -> io::Result<()> {
         log = open_own(path, OwnFile::Append, 0o600)?;
         len = 0;
     }
-    let mut last = [b'\n'];
+    let mut last = *b"\n";
     if len > 0 {
         log.read_exact_at(&mut last, len - 1)?;
     }
     // What another program, or the end of the machine, left of a line.
-    let mut line = if last == [b'\n'] { String::new() } else { "\n".into() };
+    let mut line = if last == *b"\n" { String::new() } else { "\n".into() };
     line.push_str(&serde_json::to_string(entry)?);
     line.push('\n');
     let written = log.write_all(line.as_bytes());
