@@ -39,6 +39,30 @@ export interface ArrivalView {
   ticket: string;
 }
 
+/** A request for a change, and what came of it. */
+export interface AuditView {
+  /** Address of a client that is not on this host. */
+  address?: string | null;
+  /** Beginning of the body, at most 1 KiB. */
+  body: string;
+  /** Why it was not done, at most 1 KiB. */
+  error: string;
+  /** Number of requests since the entry before this one that could not be logged. */
+  lost: number;
+  /** Process ID of the client. */
+  process?: number | null;
+  /** Name of the client's program. */
+  program?: string | null;
+  /** Method and path. */
+  request: string;
+  /** Status of the answer: from 200 to 299 if it was done. */
+  status: number;
+  /** When it came, in nanoseconds since 1970. */
+  time: number;
+  /** User ID of the client. */
+  user?: number | null;
+}
+
 /** The path of a backup. */
 export interface BackupRequest {
   /** An absolute path. */
@@ -1785,6 +1809,8 @@ export class Api {
    * names that nobody has.
    */
   arriveFunction(body: Departure): Promise<void>;
+  /** Requests for changes, and what came of them; oldest first. */
+  audit(query?: { count?: number | null }): Promise<AuditView[]>;
   /** Every chain of functions. */
   chains(): Promise<ChainView[]>;
   /** What has happened in the fabric, oldest first; as a stream, also what happens from now on. */

@@ -19,6 +19,10 @@ export class Api {
     return this.#socket.call("POST", "/v1/arrivals", [], { body });
   }
 
+  audit(query = {}) {
+    return this.#socket.json("GET", "/v1/audit", [], { query });
+  }
+
   chains() {
     return this.#socket.json("GET", "/v1/chains", []);
   }

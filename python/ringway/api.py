@@ -83,6 +83,31 @@ class ArrivalView(TypedDict):
     """The attempt."""
 
 
+class AuditView(TypedDict):
+    """A request for a change, and what came of it."""
+
+    address: NotRequired[str | None]
+    """Address of a client that is not on this host."""
+    body: str
+    """Beginning of the body, at most 1 KiB."""
+    error: str
+    """Why it was not done, at most 1 KiB."""
+    lost: int
+    """Number of requests since the entry before this one that could not be logged."""
+    process: NotRequired[int | None]
+    """Process ID of the client."""
+    program: NotRequired[str | None]
+    """Name of the client's program."""
+    request: str
+    """Method and path."""
+    status: int
+    """Status of the answer: from 200 to 299 if it was done."""
+    time: int
+    """When it came, in nanoseconds since 1970."""
+    user: NotRequired[int | None]
+    """User ID of the client."""
+
+
 class BackupRequest(TypedDict):
     """The path of a backup."""
 
@@ -1877,6 +1902,11 @@ class Api:
         ports of the same names that nobody has.
         """
         self._socket.call("POST", "/v1/arrivals", [], body=body)
+
+    def audit(self, *, count: int | None = None) -> list[AuditView]:
+        """Requests for changes, and what came of them; oldest first."""
+        found: list[AuditView] = self._socket.json("GET", "/v1/audit", [], {"count": count})
+        return found
 
     def chains(self) -> list[ChainView]:
         """Every chain of functions."""
