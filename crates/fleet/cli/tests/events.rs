@@ -144,7 +144,7 @@ fn many_watchers_are_refused_and_slow_ones_disconnected_with_a_word() {
 
 #[test]
 fn who_asked_for_changes_and_what_came_of_it_is_logged_for_good() {
-    let file = switched(&["left"]).replacen("[fabric]\n", "[fabric]\naudit = \"lab.audit\"\n", 1);
+    let file = "audit = \"lab.audit\"\n".to_owned() + &switched(&["left"]);
     let lab = up("audit", &file);
     lab.ok(&["port", "set", "left", "tag=7"]);
     lab.fails(&["port", "remove", "right"]);
