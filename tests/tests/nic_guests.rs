@@ -23,8 +23,8 @@ struct Model {
     name: &'static str,
     driver: &'static str,
     interrupts: &'static str,
-    /// Speed of the card's link, in Mb/s.
-    speed: u32,
+    /// Speed of the card's link in Mb/s, and its duplex.
+    link: &'static str,
     others: &'static [(&'static str, &'static str)],
 }
 
@@ -125,8 +125,7 @@ impl Bench {
         let device = "/sys/class/net/eth0";
         assert_eq!(ran(guest, &format!("basename $(readlink {device}/device/driver)")), *driver);
         assert_eq!(ran(guest, &format!("cat {device}/address")), "02:00:00:00:00:01");
-        let speed = format!("{}\nfull", self.model.speed);
-        assert_eq!(ran(guest, &format!("cat {device}/speed {device}/duplex")), speed);
+        assert_eq!(ran(guest, &format!("cat {device}/speed {device}/duplex")), self.model.link);
         assert_eq!(self.detail(), format!("up {name} {interrupts}"));
     }
 }
@@ -410,18 +409,19 @@ fn a_program_without_vfio_user_is_refused() {
 
 #[test]
 fn linux_drives_an_82540em_by_e1000() {
-    works(Model { name: "82540em", driver: "e1000", interrupts: "intx", speed: 1000, others: &[] });
+    works(Model { name: "82540em", driver: "e1000", interrupts: "intx", link: "1000\nfull", others: &[] });
 }
 
 #[test]
 fn linux_drives_an_82574l_by_e1000e() {
     let others = &[("IntMode=0", "intx"), ("IntMode=1", "msi")];
-    works(Model { name: "82574l", driver: "e1000e", interrupts: "msi-x", speed: 1000, others });
+    works(Model { name: "82574l", driver: "e1000e", interrupts: "msi-x", link: "1000\nfull", others });
 }
 
 #[test]
 fn linux_drives_an_rtl8139_by_8139cp() {
-    let model = Model { name: "rtl8139", driver: "8139cp", interrupts: "intx", speed: 100, others: &[] };
+    let model =
+        Model { name: "rtl8139", driver: "8139cp", interrupts: "intx", link: "100\nfull", others: &[] };
     let Some(bench) = Bench::new(model) else { return };
     let peer = bench.peer();
     let guest = bench.guest();
@@ -443,7 +443,7 @@ fn linux_drives_an_rtl8139_by_8139cp() {
 
 #[test]
 fn linux_drives_a_pcnet_by_pcnet32() {
-    let model = Model { name: "pcnet", driver: "pcnet32", interrupts: "intx", speed: 10, others: &[] };
+    let model = Model { name: "pcnet", driver: "pcnet32", interrupts: "intx", link: "10\nhalf", others: &[] };
     let Some(bench) = Bench::new(model) else { return };
     let peer = bench.peer();
     let guest = bench.guest();
@@ -497,12 +497,24 @@ fn announced(bench: &Bench) -> [u64; 2] {
 
 #[test]
 fn our_driver_combines_doorbells_and_uses_the_shared_block() {
-    our_driver(Model { name: "82540em", driver: "e1000", interrupts: "intx", speed: 1000, others: &[] });
+    our_driver(Model {
+        name: "82540em",
+        driver: "e1000",
+        interrupts: "intx",
+        link: "1000\nfull",
+        others: &[],
+    });
 }
 
 #[test]
 fn our_driver_drives_an_82574l() {
-    our_driver(Model { name: "82574l", driver: "e1000e", interrupts: "msi-x", speed: 1000, others: &[] });
+    our_driver(Model {
+        name: "82574l",
+        driver: "e1000e",
+        interrupts: "msi-x",
+        link: "1000\nfull",
+        others: &[],
+    });
 }
 
 fn our_driver(model: Model) {
