@@ -103,17 +103,43 @@ impl AuditLog {
     }
 }
 
-/// Checks the folder of a log.
-///
-/// # Errors
-/// It is not there, or another user could exchange it.
-pub fn check(path: &Path) -> io::Result<()> {
-    // The folder of a relative path that is a name alone.
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    check_own_path(folder)?;
-    match std::fs::metadata(folder)?.is_dir() {
-        true => Ok(()),
-        false => Err(ErrorKind::NotADirectory.into()),
+/// The file of a log.
+#[derive(Debug)]
+pub struct AuditFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// It goes with the fabric.
+    is_in_run: bool,
+}
+
+impl AuditFile {
+    /// The file that a fabric names, or that in its run directory.
+    pub fn of(named: Option<&Path>, run: &Path) -> AuditFile {
+        let path = named.map_or_else(|| run.join(FILE), PathBuf::from);
+        AuditFile { path, is_in_run: named.is_none() }
+    }
+
+    /// Checks its folder.
+    ///
+    /// # Errors
+    /// The folder is not there, or another user could exchange it.
+    pub fn check(&self) -> io::Result<()> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        // Of a name alone.
+        let folder = folder.unwrap_or(Path::new("."));
+        check_own_path(folder)?;
+        match std::fs::metadata(folder)?.is_dir() {
+            true => Ok(()),
+            false => Err(ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    /// Removes it at the end of the fabric, if it goes with that.
+    pub fn remove(&self) {
+        for path in [former(&self.path), self.path.clone()].iter().filter(|_| self.is_in_run) {
+            // There may be none.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
@@ -401,14 +427,30 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_or_another_s_is_refused() {
         let folder = Folder::new("folders");
+        let check = |path: PathBuf| AuditFile::of(Some(&path), Path::new("/")).check();
         let path = folder.0.join(FILE);
-        assert!(check(&path).is_ok());
-        assert_eq!(check(&folder.0.join("none").join(FILE)).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(check(path.clone()).is_ok());
+        assert_eq!(check(folder.0.join("none").join(FILE)).unwrap_err().kind(), ErrorKind::NotFound);
         std::fs::write(folder.0.join("file"), "").unwrap();
-        assert_eq!(check(&folder.0.join("file").join(FILE)).unwrap_err().kind(), ErrorKind::NotADirectory);
+        assert_eq!(check(folder.0.join("file").join(FILE)).unwrap_err().kind(), ErrorKind::NotADirectory);
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&folder.0, Some(65_534), None).unwrap();
-            assert!(check(&path).unwrap_err().to_string().contains("belongs to user 65534"));
+            assert!(check(path).unwrap_err().to_string().contains("belongs to user 65534"));
+        }
+    }
+
+    #[test]
+    fn the_log_in_a_run_directory_goes_with_the_fabric() {
+        let folder = Folder::new("goes");
+        let named = folder.0.join("named");
+        for (file, stays) in
+            [(AuditFile::of(None, &folder.0), false), (AuditFile::of(Some(&named), &folder.0), true)]
+        {
+            append(&file.path, &AuditView::default()).unwrap();
+            std::fs::rename(&file.path, former(&file.path)).unwrap();
+            append(&file.path, &AuditView::default()).unwrap();
+            file.remove();
+            assert_eq!([&file.path, &former(&file.path)].map(|path| path.exists()), [stays; 2]);
         }
     }
 

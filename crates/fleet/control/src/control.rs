@@ -1,7 +1,7 @@
 //! The `control` process: brings a fabric up, serves it, and takes it down.
 
 use crate::api;
-use crate::audit;
+use crate::audit::{AuditFile, AuditLog, audited};
 use crate::captures;
 use crate::engine::{Engine, EngineError, EngineParts, Inbox, Message, Messages, descriptor, inbox};
 use crate::file::{Complaint, Fabric, Host};
@@ -147,8 +147,8 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     // Before anything is started.
     guests::check(fabric.guests.iter(), &fabric, options.host.kinds).await.map_err(EngineError::from)?;
     let file_of_places = run.path().join("placement.redb");
-    let audit = fabric.audit.clone().unwrap_or_else(|| run.path().join(audit::FILE));
-    audit::check(&audit).map_err(|error| ControlError::Audit(audit.clone(), error))?;
+    let audit = AuditFile::of(fabric.audit.as_deref(), run.path());
+    audit.check().map_err(|error| ControlError::Audit(audit.path.clone(), error))?;
     let path = options.api.unwrap_or_else(|| api_socket(run.path()));
     let access = Access { mode: Some(0o600), ..Access::default() };
     let listener = Listener::bind(&path, access)?;
@@ -232,7 +232,7 @@ async fn serve_again(
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
     let (fabric, file_of_places) = (options.fabric, run.path().join("placement.redb"));
-    let audit = fabric.audit.clone().unwrap_or_else(|| run.path().join(audit::FILE));
+    let audit = AuditFile::of(fabric.audit.as_deref(), run.path());
     let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program, keeper) = (options.host, options.program, options.keeper);
@@ -268,7 +268,7 @@ async fn attend(
     (engine, messages): (Engine, Messages),
     Sockets { path, api: listener, captures: for_captures, upgrades, tcp: (extender, for_metrics) }: Sockets,
     (inbox, place): (Inbox, place::Placer),
-    file: PathBuf,
+    file: AuditFile,
     ready: impl FnOnce(),
 ) -> Result<(), ControlError> {
     // Accepts clients only now, so that none sees a fabric that is only partly up.
@@ -278,8 +278,8 @@ async fn attend(
     let captures = tokio::spawn(captures::serve(for_captures, inbox.clone()));
     let upgrades = upgrades.map(|listener| tokio::spawn(upgrade::serve(listener, inbox.clone())));
     let router = api::router(inbox.clone()).merge(place::router(place.clone()));
-    let audit = audit::AuditLog::at(file)?;
-    let router = audit::audited(router, audit.clone());
+    let audit = AuditLog::at(file.path.clone())?;
+    let router = audited(router, audit.clone());
     // The addresses are logged before `ready` is called.
     extender.iter().for_each(send_address);
     // The threads end with this process.
@@ -309,6 +309,7 @@ async fn attend(
     // Gives the answer to the shutdown request time to be sent; connections that stay open longer are cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
     audit.flush().await;
+    file.remove();
     tracing::info!("down");
     Ok(())
 }
