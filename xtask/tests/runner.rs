@@ -161,10 +161,13 @@ fn a_module_with_real_peers_does_not_run_beside_others() {
 }
 
 #[test]
-fn modules_of_the_command_line_run_beside_those_of_other_packages() {
-    let ran = run_by(BESIDE, "lane", "cli", &[], false);
-    let of = |line: &str| ran.output.lines().position(|other| other == line);
-    assert!(ran.passed && of("this is run 1") > of("two"), "{}", ran.output);
+fn with_four_processors_modules_of_the_command_line_run_beside_those_of_other_packages() {
+    for (processors, is_beside) in [(4, true), (2, false)] {
+        let script = format!("export TEST_PROCESSORS={processors}{BESIDE}");
+        let ran = run_by(&script, &format!("lane-{processors}"), "cli", &[], false);
+        let of = |line: &str| ran.output.lines().position(|other| other == line);
+        assert_eq!((ran.passed, of("this is run 1") > of("two")), (true, is_beside), "{}", ran.output);
+    }
 }
 
 #[test]
