@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All tests required for a change. A step runs even if an earlier one failed; the last line counts tests. All code is
 # compiled once, with the profile `test`. Tests with real peers mostly wait: what only computes runs beside them, and
-# with four processors two modules run at a time.
+# in continuous integration with four processors two modules run at a time.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/steps.sh

@@ -7,8 +7,8 @@
 # use too may stand still for longer than a peer waits.
 # A program that takes longer than TEST_LIMIT seconds (1200) is stopped; what it printed names the tests that hang.
 # With ASIDE, a folder of scripts/aside.sh, cargo waits neither for programs that simulate and modules that compile nor,
-# where there are four processors, for the modules of the command line: on two, tests of such modules fail for lack of
-# time. Each of these two kinds has a lane; second runs come when all else has ended.
+# in continuous integration with four processors, for the modules of the command line: on two, tests fail for lack of
+# time, and some want all huge pages. Each of these two kinds has a lane; second runs come when all else has ended.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 first_runs=${CARGO_TARGET_DIR:-$root/target}/first-runs
@@ -92,7 +92,8 @@ simulates+=" switch virtq wire "
 # The program of a documentation test (rust_out) is removed when its runner ends.
 if [ -n "${ASIDE:-}" ] && [[ $simulates == *" $package "* && $name != rust_out ]]; then
   aside "$package $name" whole "$@"
-elif [[ -n ${ASIDE:-} && "$package $name" == "cli integration" && ${TEST_PROCESSORS:-$(nproc)} -ge 4 ]]; then
+elif [[ -n ${ASIDE:-} && -n ${CI:-} && "$package $name" == "cli integration" ]] &&
+  [ "${TEST_PROCESSORS:-$(nproc)}" -ge 4 ]; then
   lane peers "$package $name" whole "$@"
 else
   whole "$@"

@@ -162,9 +162,9 @@ fn a_module_with_real_peers_does_not_run_beside_others() {
 
 #[test]
 fn with_four_processors_modules_of_the_command_line_run_beside_those_of_other_packages() {
-    for (processors, is_beside) in [(4, true), (2, false)] {
+    for (processors, ci, is_beside) in [(4, true, true), (4, false, false), (2, true, false)] {
         let script = format!("export TEST_PROCESSORS={processors}{BESIDE}");
-        let ran = run_by(&script, &format!("lane-{processors}"), "cli", &[], false);
+        let ran = run_by(&script, &format!("lane-{processors}-{ci}"), "cli", &[], ci);
         let of = |line: &str| ran.output.lines().position(|other| other == line);
         assert_eq!((ran.passed, of("this is run 1") > of("two")), (true, is_beside), "{}", ran.output);
     }
