@@ -547,10 +547,16 @@ fn steps() -> usize {
 }
 
 fn run(kind: GuestConfig) {
+    run_as(kind, 0);
+}
+
+/// Runs guest number `number` of a kind.
+fn run_as(kind: GuestConfig, number: u64) {
     let mut ground = Ground::new(kind.iommu);
     let (mut backend, mut queues, _) = port();
     let mut reader = Reader::register().unwrap();
-    let mut random = Random(0x2545_f491_4f6c_dd1d ^ u64::from(kind.packed) << 7 ^ u64::from(kind.iommu) << 9);
+    let seed = 0x2545_f491_4f6c_dd1d ^ number << 16;
+    let mut random = Random(seed ^ u64::from(kind.packed) << 7 ^ u64::from(kind.iommu) << 9);
     let (stop, file) = (AtomicBool::new(false), ground.file.try_clone().unwrap());
     // In every other session the second thread writes nothing.
     let [rests, is_still] = [(); 2].map(|()| AtomicBool::new(false));
@@ -590,13 +596,14 @@ fn run(kind: GuestConfig) {
     });
 }
 
-/// What the checks say of random guests on a data path with a planted bug.
+/// What the checks say of random guests on a data path with a planted bug. One guest may miss it, since what its second
+/// thread writes, and when, may hide it.
 fn found(kind: GuestConfig, bug: Plant) -> String {
     plant(Some(bug));
-    let run = std::panic::catch_unwind(|| run(kind));
+    let run = |number| std::panic::catch_unwind(|| run_as(kind, number)).err();
+    let found = (0..20).find_map(run);
     plant(None);
-    let found = run.expect_err("the checks find it");
-    found.downcast_ref::<String>().cloned().unwrap_or_default()
+    found.expect("the checks find it").downcast_ref::<String>().cloned().unwrap_or_default()
 }
 
 #[test]
