@@ -1,13 +1,8 @@
 //! An Am79C970A whose guest writes registers and memory as it likes.
 
-use crate::nic_walk::{BASE, LEN, Walk, clear, region, step};
-use ringway_mem::Memory;
+use crate::nic_walk::{BASE, Walk, step};
 use ringway_nic::pcnet::{MODEL, Nic};
-use ringway_nic::{Area, Chip, Settings, Techniques};
-
-thread_local! {
-    static MEMORY: Option<Memory> = region(BASE, LEN).and_then(|region| Memory::new(vec![region]).ok());
-}
+use ringway_nic::{Area, Chip};
 
 const WALK: Walk<Nic> = Walk {
     register: |what, offset| {
@@ -22,23 +17,7 @@ const WALK: Walk<Nic> = Walk {
 
 /// Runs the model and its engines while `data` is written to its registers and memory.
 pub fn run(data: &[u8]) {
-    let [bits, data @ ..] = data else { return };
-    let on = |bit: u8| bits >> bit & 1 != 0;
-    let techniques = Techniques {
-        moderate: if on(0) { 50_000 } else { 0 },
-        combine: if on(1) { 10_000 } else { 0 },
-        batch: on(2),
-        cached: on(3),
-        ..Techniques::default()
-    };
-    MEMORY.with(|memory| {
-        let Some(memory) = memory else { panic!("no memory: is memfd allowed?") };
-        clear(memory);
-        let mac = [2, 0, 0, 0, 0, 1];
-        let settings = Settings { model: &MODEL, mac, techniques, link: true, pages: None };
-        let Ok(nic) = Nic::new(settings) else { panic!("there is memory for headers") };
-        WALK.run(nic, memory, &Memory::default(), data);
-    });
+    WALK.run_unmapped(&MODEL, data);
 }
 
 /// A driver that starts both rings, sends a frame in two parts and receives some; the same with a frame without an end.

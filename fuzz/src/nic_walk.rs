@@ -3,7 +3,7 @@
 use ringway_frame::{Burst, CountersRef, Offload, Storage};
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory, Region, Span};
-use ringway_nic::{Area, Bus, Chip, Host, Receive, Transmit};
+use ringway_nic::{Area, Bus, Chip, Host, Model, Receive, Settings, Techniques, Transmit};
 use std::sync::Arc;
 
 /// One byte for the operation, one for its count, an offset, and a word to write there.
@@ -40,6 +40,32 @@ pub(crate) struct Walk<N> {
     pub unit: usize,
     /// An operation of its own, from the count, the offset, the word and the time.
     pub own: fn(&mut N, &Memory, usize, u32, &[u8], u64),
+}
+
+thread_local! {
+    static MEMORY: Option<Memory> = region(BASE, LEN).and_then(|region| Memory::new(vec![region]).ok());
+}
+
+impl<N: Chip<Model = &'static Model>> Walk<N> {
+    /// Runs a model without registers to map, with the techniques that the first byte of `data` selects.
+    pub fn run_unmapped(&self, model: &'static Model, data: &[u8]) {
+        let [bits, data @ ..] = data else { return };
+        let on = |bit: u8| bits >> bit & 1 != 0;
+        let techniques = Techniques {
+            moderate: if on(0) { 50_000 } else { 0 },
+            combine: if on(1) { 10_000 } else { 0 },
+            batch: on(2),
+            cached: on(3),
+            ..Techniques::default()
+        };
+        MEMORY.with(|memory| {
+            let Some(memory) = memory else { panic!("no memory: is memfd allowed?") };
+            clear(memory);
+            let settings = Settings { model, mac: [2, 0, 0, 0, 0, 1], techniques, link: true, pages: None };
+            let Ok(nic) = N::new(settings) else { panic!("there is memory for headers") };
+            self.run(nic, memory, &Memory::default(), data);
+        });
+    }
 }
 
 impl<N: Chip> Walk<N> {

@@ -23,6 +23,17 @@ pub struct Settings<M> {
     pub pages: Option<Region>,
 }
 
+/// What names and identifies a chip that is the only one of its family.
+#[derive(Debug)]
+pub struct Model {
+    /// Its name in the fabric file.
+    pub name: &'static str,
+    /// Its driver in Linux.
+    pub driver: &'static str,
+    /// Its PCI identity.
+    pub identity: Identity,
+}
+
 /// A NIC as its session sees it: configuration space, registers, link.
 pub trait Chip: Sized + Send + 'static {
     /// What distinguishes the models of the family.

@@ -34,6 +34,6 @@ pub mod rtl8139;
 pub mod shared_ring;
 mod techniques;
 
-pub use chip::{Chip, Receive, Settings, Transmit};
+pub use chip::{Chip, Model, Receive, Settings, Transmit};
 pub use device::{Access, Accesses, Area, Bus, Effects, Host, Raise};
 pub use techniques::{Doorbells, Techniques};

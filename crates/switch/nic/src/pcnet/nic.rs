@@ -3,8 +3,8 @@
 use super::interrupts::{CAUSES, IDON, MERR};
 use super::registers::{self as reg, ALL, File, Register, Window, find, window};
 use super::shared::Shared;
-use super::{LOG_RING, Model, RxEngine, TxEngine};
-use crate::chip::{Chip, Settings};
+use super::{LOG_RING, RxEngine, TxEngine};
+use crate::chip::{Chip, Model, Settings};
 use crate::descriptor_ring::{self, RingState};
 use crate::device::{Access, Accesses, Area, Effects, Host};
 use crate::engine::Family;

@@ -15,6 +15,7 @@ mod shared;
 mod stats;
 mod tx;
 
+use crate::chip::Model;
 use crate::engine::{RxEngine as RxOf, TxEngine as TxOf};
 use crate::pci::{Bar, Capability, ETHERNET, Identity, Space};
 pub use nic::Nic;
@@ -24,17 +25,6 @@ pub use shared::Shared;
 pub type RxEngine = RxOf<rx::Descriptors>;
 /// The engine of a transmit ring.
 pub type TxEngine = TxOf<tx::Descriptors>;
-
-/// What names and identifies the chip.
-#[derive(Debug)]
-pub struct Model {
-    /// Its name in the fabric file.
-    pub name: &'static str,
-    /// Its driver in Linux.
-    pub driver: &'static str,
-    /// Its PCI identity.
-    pub identity: Identity,
-}
 
 /// The model.
 pub static MODEL: Model = Model {

@@ -1,13 +1,12 @@
 //! The session's side: configuration space, registers, link.
 
-use super::Model;
 use super::interrupts::{LINK_CHANGE, SOFTWARE};
 use super::registers::{self as reg, ALL, Register, find};
 use super::shared::Shared;
 use super::stats;
 use super::{RING, registers::SIZE};
 use super::{RxEngine, TxEngine};
-use crate::chip::{Chip, Settings};
+use crate::chip::{Chip, Model, Settings};
 use crate::descriptor_ring::{self, RingState};
 use crate::device::{Access, Accesses, Area, Effects, Host};
 use crate::engine::Family;
