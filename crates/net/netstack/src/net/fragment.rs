@@ -55,12 +55,19 @@ impl Reassembly {
         if payload.is_empty() || end > 65_535 || (more && !payload.len().is_multiple_of(8)) {
             return None;
         }
-        // Attack: fragments that never end. The oldest packets make room.
-        while self.held + end > self.most
-            || (self.pending.len() >= PACKETS && !self.pending.contains_key(&key))
-        {
-            let oldest = self.pending.iter().min_by_key(|(_, pending)| pending.until).map(|(key, _)| *key)?;
-            self.drop(&oldest);
+        // Attack: fragments that never end. The oldest of the other packets make room.
+        let known = self.pending.get(&key).map(|pending| pending.bytes.len());
+        let added = end.saturating_sub(known.unwrap_or(0));
+        while self.held + added > self.most || (self.pending.len() >= PACKETS && known.is_none()) {
+            let others = self.pending.iter().filter(|(other, _)| **other != key);
+            let oldest = others.min_by_key(|(_, pending)| pending.until).map(|(key, _)| *key);
+            match oldest {
+                Some(oldest) => self.drop(&oldest),
+                None => {
+                    self.drop(&key);
+                    return None;
+                }
+            };
         }
         let until = now + self.time;
         let fresh = || Pending { bytes: Vec::new(), pieces: BTreeMap::new(), total: None, until };
