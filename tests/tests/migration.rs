@@ -14,6 +14,10 @@ use std::path::PathBuf;
 
 const LEFT: &str = "10.99.0.1";
 const RIGHT: &str = "10.99.0.2";
+/// Addresses of a second interface of the guest that is migrated, which has a MAC address of its own, and of its peer.
+const SECOND: &str = "10.98.0.1";
+const SECOND_MAC: &str = "02:00:00:00:00:71";
+const SECOND_PEER: &str = "10.98.0.2";
 /// Bytes unread in the migrated guest until it has arrived.
 const WAITING: u64 = 600_000;
 
@@ -84,7 +88,15 @@ fn moves(name: &str, case: &Case<'_>) {
     begins(&right, "nc -l -p 7001 <>/tmp/open | sha256sum >/tmp/sum");
     // Memory writes prevent the migration from completing.
     begins(&left, "while test ! -e /tmp/go; do cat /tmp/file >/tmp/churn; done");
-    assert!(reaches(&right, LEFT));
+    ran(
+        &left,
+        &format!(
+            "ip link add link eth0 name second type macvlan && ip link set second address {SECOND_MAC} up"
+        ),
+    );
+    ran(&left, &format!("ip address add {SECOND}/24 dev second"));
+    ran(&right, &format!("ip address add {SECOND_PEER}/24 dev eth0"));
+    assert!(reaches(&right, LEFT) && reaches(&right, SECOND));
     let arrived = guest(&fabric, &folder, "moved", case, true);
     let mut manager = Manager::connect(&folder.path().join("left.qmp")).unwrap();
     Manager::connect(&folder.path().join("moved.qmp")).unwrap();
@@ -93,6 +105,7 @@ fn moves(name: &str, case: &Case<'_>) {
     assert!(reaches(&right, LEFT), "no ping during the migration");
     let before = fabric.counted("left", "rx_bytes").unwrap();
     begins(&right, &format!("ping -i 0.1 {LEFT}"));
+    begins(&right, &format!("ping -i 0.1 {SECOND}"));
     begins(&right, &format!("nc {LEFT} 7000 </tmp/file"));
     begins(&left, &format!("nc {RIGHT} 7001 </tmp/file"));
     let waiting = || fabric.counted("left", "rx_bytes").is_ok_and(|bytes| bytes >= before + WAITING);
@@ -104,12 +117,17 @@ fn moves(name: &str, case: &Case<'_>) {
     manager.let_go().unwrap();
     arrived.arrived();
     drop((manager, left));
+    // QEMU announces only the address of the card, not that of the guest's second interface.
+    assert!(reaches(&right, SECOND), "no ping to the second address after it was moved");
+    let table = fabric.ask(&["switch", "table", "main", "--json"]).unwrap();
+    let entry = table["entries"].as_array().unwrap().iter().find(|entry| entry["mac"] == SECOND_MAC);
+    assert_eq!(entry.unwrap()["port"], "moved", "{table}");
     ran(&arrived, "touch /tmp/go");
     assert_eq!(comes(&arrived, "/tmp/sum"), sums[1], "data sent to it changed");
     assert_eq!(comes(&right, "/tmp/sum"), sums[0], "data sent by it changed");
     assert_eq!(ran(&arrived, "sha256sum </tmp/file"), sums[0], "its memory changed");
     ran(&right, "killall ping");
-    for (from, to) in [(&arrived, RIGHT), (&right, LEFT)] {
+    for (from, to) in [(&arrived, RIGHT), (&right, LEFT), (&right, SECOND)] {
         assert!(reaches(from, to));
         let pings = ping(from, to, 20, 1472, 0.05).unwrap();
         assert_eq!(pings.lost(), 0, "to {to} after it was moved: {pings:?}");

@@ -12,7 +12,7 @@ const INIT: &str = concat!(include_str!("init.sh"), include_str!("agent.sh"));
 /// Modules for networking, in loading order. A missing module is assumed to be built in.
 const VIRTIO: &[&str] =
     &["virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci"];
-const NETWORK: &[&str] = &["failover", "net_failover", "virtio_net"];
+const NETWORK: &[&str] = &["failover", "net_failover", "virtio_net", "macvlan"];
 /// Programs of this host that are copied to a guest with their libraries; the first is required.
 const PROGRAMS: &[&str] = &["iperf3", "ethtool", "ping"];
 /// Modules that drivers of emulated cards need, in loading order.
