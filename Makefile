@@ -64,7 +64,7 @@ bench-bbr: setup ## measure BBR on emulated lines beside the kernel's, in twelve
 bench-tcp: setup ## measure the TCP/IP stack of programs beside the kernel's; writes target/bench/tcp.json
 	@./scripts/bench.sh --subject tcp $(KEYS)
 
-counts: setup ## count instructions and system calls a frame by valgrind, and compare them with benches/counts.txt; BLESS=1 rewrites it
+counts: setup ## count instructions, system calls and cache lines a frame by valgrind, and compare them with benches/counts.txt; BLESS=1 rewrites it
 	@./scripts/counts.sh
 
 soak: setup ## the long tests: many kills, full matrices, ten million random steps, Miri, mutation tests, advisories of dependencies

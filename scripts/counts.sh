@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Counts, by valgrind, what the release build executes for each frame, segment, transaction or page on paths
-# through ports, switch, elements and TCP, and compares it with benches/counts.txt: instructions, and system
-# calls. Counts don't depend on the machine's speed or load. One that is more than 4% larger fails, since compilers
-# differ; BLESS=1 writes the present ones.
+# through ports, switch, elements and TCP, and compares it with benches/counts.txt: instructions, system calls, and
+# cache lines that move between two cores. Counts don't depend on the machine's speed or load. One that is more than
+# 4% larger fails, since compilers differ; BLESS=1 writes the present ones.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v valgrind >/dev/null ||
@@ -48,6 +48,17 @@ calls() {
   ' "$folder/$key" "$folder/$key.twice"
 }
 
+# lines KEY PROGRAM WORDS...: cache lines that move between the core of a program's function and the other, for
+# each frame; a word FRAMES is their number.
+lines() {
+  local key=$1 frames
+  shift
+  for frames in 1280 2560; do
+    valgrind --tool=lackey --trace-mem=yes --log-fd=9 "${@/#FRAMES/$frames}" 9>&1 2>/dev/null |
+      python3 scripts/lines.py
+  done | awk -v key="$key" '{ at[NR] = $1 } END { printf "%-24s %8.1f\n", key, (at[2] - at[1]) / 1280 }'
+}
+
 frames=6400
 measure() {
   local case name size
@@ -58,6 +69,11 @@ measure() {
   for size in 64 1500; do
     count "ring.$size" "$frames" through::relay "$target/ring-bench" --count "$frames" "$size"
   done
+  for case in split.64 packed.64; do
+    lines "vhost.$case.lines" "$target/loop" count "$case.256" FRAMES
+  done
+  lines ring.64.lines "$target/ring-bench" --count FRAMES 64
+  lines ring.1500.lines "$target/ring-bench" --count FRAMES 1500
   count pipe.64 "$frames" pipe::pass "$target/ring-bench" pipe --count "$frames" 64
   for case in one many many.vlan; do
     count "switch.$case" "$frames" count_switch::look_up "$target/count_switch" "$case" "$frames"
@@ -80,7 +96,8 @@ measure | tee "$folder/counts"
 
 if [ -n "${BLESS:-}" ] && ! grep -q ' 0\.0$' "$folder/counts"; then
   { echo "# Counts by scripts/counts.sh: instructions a frame, segment, transaction or page;"
-    echo "# .calls: system calls a frame. BLESS=1 rewrites them."
+    echo "# .calls: system calls a frame; .lines: cache lines that move between two cores a frame."
+    echo "# BLESS=1 rewrites them."
     cat "$folder/counts"; } >"$file"
 fi
 awk -v passed=0 -v failed=0 '

@@ -66,6 +66,14 @@ fn comes(guest: &Guest, file: &str) -> String {
     ran(guest, &format!("cat {file}"))
 }
 
+/// Gives the guest that moves a second interface, on its card, and its peer an address in the same network.
+fn takes_second_address(left: &Guest, right: &Guest) {
+    let macvlan = "ip link add link eth0 name second type macvlan";
+    ran(left, &format!("{macvlan} && ip link set second address {SECOND_MAC} up"));
+    ran(left, &format!("ip address add {SECOND}/24 dev second"));
+    ran(right, &format!("ip address add {SECOND_PEER}/24 dev eth0"));
+}
+
 fn moves(name: &str, case: &Case<'_>) {
     let folder = Folder::new(name).unwrap();
     let ports = format!("[switch.main]\n{}{}{}", port("left", ""), port("moved", ""), port("right", ""));
@@ -88,14 +96,7 @@ fn moves(name: &str, case: &Case<'_>) {
     begins(&right, "nc -l -p 7001 <>/tmp/open | sha256sum >/tmp/sum");
     // Memory writes prevent the migration from completing.
     begins(&left, "while test ! -e /tmp/go; do cat /tmp/file >/tmp/churn; done");
-    ran(
-        &left,
-        &format!(
-            "ip link add link eth0 name second type macvlan && ip link set second address {SECOND_MAC} up"
-        ),
-    );
-    ran(&left, &format!("ip address add {SECOND}/24 dev second"));
-    ran(&right, &format!("ip address add {SECOND_PEER}/24 dev eth0"));
+    takes_second_address(&left, &right);
     assert!(reaches(&right, LEFT) && reaches(&right, SECOND));
     let arrived = guest(&fabric, &folder, "moved", case, true);
     let mut manager = Manager::connect(&folder.path().join("left.qmp")).unwrap();

@@ -5,7 +5,7 @@
 //! rings from one core; the ports' queues are served on another. Prints, for the best slice, the serving core's ticks
 //! per frame while it has work, and frames per second; as `warm`, the ticks per frame if one thread does both.
 //! `loop count CASE FRAMES` only moves so many frames on one thread, for callgrind, which counts the instructions of
-//! `forward` (`scripts/counts.sh`).
+//! `forward`, and the cache lines between it and the rest (`scripts/counts.sh`).
 #![allow(clippy::print_stdout)]
 
 use ringway_frame::{Burst, CountersRef, Storage};
@@ -286,11 +286,11 @@ fn make_load(from: &Own, to: &Own, len: u32, seconds: f64) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Ticks per frame of each 50,000 frames, or `frames` if that is less, if one thread is both guests and the ports, so
-/// that no data comes from another core's cache: the cost of the instructions. Ends when `goes_on` is false.
+/// Ticks per frame of each 50,000 frames, or of `count`, if one thread is both guests and the ports, so that no data
+/// comes from another core's cache: the cost of the instructions. Ends when `goes_on` is false.
 fn on_one_thread(
     case: Case,
-    frames: u64,
+    count: Option<u64>,
     mut goes_on: impl FnMut(f64) -> bool,
 ) -> Result<(), Box<dyn Error>> {
     let (mut a, mut b) = (guest(case)?, guest(case)?);
@@ -302,9 +302,12 @@ fn on_one_thread(
     let clock = Clock::new();
     let mut storage = Storage::default();
     let which: Vec<u16> = (0..ringway_frame::BURST as u16).collect();
+    if count.is_some() {
+        println!("second core: {:#x}", forward as *const () as usize);
+    }
     loop {
         let (mut moved, mut busy) = (0, 0);
-        while moved < frames.min(50_000) {
+        while moved < count.unwrap_or(50_000) {
             from.transmit();
             from.transmit();
             let turn = reader.turn(clock.now());
@@ -327,7 +330,7 @@ fn on_one_thread(
 fn warm(case: Case, seconds: f64) -> Result<f64, Box<dyn Error>> {
     let start = Instant::now();
     let mut best = f64::INFINITY;
-    on_one_thread(case, u64::MAX, |ticks| {
+    on_one_thread(case, None, |ticks| {
         best = best.min(ticks);
         start.elapsed() < Duration::from_secs_f64(seconds)
     })?;
@@ -391,7 +394,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let case = Case { packed, len, size, iommu };
                 match only {
                     Some(only) if *only != name => {}
-                    _ if count => on_one_thread(case, frames, |_| false)?,
+                    _ if count => on_one_thread(case, Some(frames), |_| false)?,
                     _ => run(case, seconds)?,
                 }
             }

@@ -78,11 +78,13 @@ pub fn rate(size: usize, slots: u32, touch: bool, plan: &Plan) -> Result<Figures
     Ok(Figures { unit: if size < 1000 { "Mpps" } else { "Gb/s" }, ours, peer, more: true })
 }
 
-/// Moves so many frames of `size` bytes on one thread, for callgrind, which counts the instructions of [`relay`].
+/// Moves so many frames of `size` bytes on one thread, for valgrind, which counts the instructions of [`relay`], and
+/// the cache lines between it and the rest.
 pub fn count(size: usize, frames: usize) -> Result<(), Box<dyn Error>> {
     let (mut from, mut to) = (port("a", 512)?, port("b", 512)?);
     let mut reader = Reader::register().ok_or("no reader")?;
     let (mut storage, frame, mut out) = (Storage::default(), vec![0x5a; size], vec![0; size]);
+    println!("second core: {:#x}", relay as *const () as usize);
     let mut moved = 0;
     while moved < frames {
         touched(&mut from.ring, &mut to.ring, &frame, &mut out)?;
