@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The runner of test programs (Cargo's `target.TRIPLE.runner`): runs one, and appends its time and name to the file
-# TEST_TIMES. The modules of a crate's tests/integration.rs run one after the other, each in a process of its own, since
-# most of them need much of the machine. A module with real peers that fails runs once more, which tells a fault that
+# The runner of test programs (Cargo's `target.TRIPLE.runner`): runs one, and appends its time, processor time and
+# name to the file TEST_TIMES. The modules of a crate's tests/integration.rs run one after the other, each in a
+# process of its own, since most of them need much of the machine. A module with real peers that fails runs once more, which tells a fault that
 # comes and goes from one that stays; what its first run printed is kept below target/first-runs. If the second run
 # passes, the module counts as failed all the same, except in continuous integration (CI=true): a machine that others
 # use too may stand still for longer than a peer waits.
@@ -19,13 +19,24 @@ limit=${TEST_LIMIT:-1200}
 with_peers=" cli exec tests "
 [ -z "${ASIDE:-}" ] || . "$root/scripts/aside.sh"
 
+# `spent` sets `ticks` to the processor time of programs that have ended, in hundredths of a second (proc(5), cutime).
+spent() {
+  local stat
+  read -r -a stat <"/proc/$BASHPID/stat"
+  ticks=$((stat[15] + stat[16]))
+}
+
 timed() {
-  local title=$1 begin=${EPOCHREALTIME/./} code
+  local title=$1 begin=${EPOCHREALTIME/./} code ticks before
+  spent
+  before=$ticks
   timeout --foreground --kill-after=10 "$limit" "${@:2}"
   code=$?
   [ "$code" -ne 124 ] || echo "$package $title was stopped: it took longer than $limit s"
+  spent
   [ -z "${TEST_TIMES:-}" ] ||
-    printf '%8.1f s  %s %s\n' "$((${EPOCHREALTIME/./} - begin))e-6" "$package" "$title" >>"$TEST_TIMES"
+    printf '%8.1f s %8.1f s of a processor  %s %s\n' "$((${EPOCHREALTIME/./} - begin))e-6" \
+      "$((ticks - before))e-2" "$package" "$title" >>"$TEST_TIMES"
   return "$code"
 }
 
