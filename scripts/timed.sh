@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The runner of test programs (Cargo's `target.TRIPLE.runner`): runs one, and appends its time, processor time and
-# name to the file TEST_TIMES. The modules of a crate's tests/integration.rs run one after the other, each in a
-# process of its own, since most of them need much of the machine. A module with real peers that fails runs once more, which tells a fault that
-# comes and goes from one that stays; what its first run printed is kept below target/first-runs. If the second run
-# passes, the module counts as failed all the same, except in continuous integration (CI=true): a machine that others
-# use too may stand still for longer than a peer waits.
-# A program that takes longer than TEST_LIMIT seconds (1200) is stopped; what it printed names the tests that hang.
-# With ASIDE, a folder of scripts/aside.sh, cargo waits neither for programs that simulate and modules that compile nor,
-# in continuous integration with four processors, for the modules of the command line: on two, tests fail for lack of
-# time, and some want all huge pages. Each of these two kinds has a lane; second runs come when all else has ended.
+# The runner of test programs (Cargo's `target.TRIPLE.runner`): runs one, and appends its time, processor time
+# and name to the file TEST_TIMES. The modules of a crate's tests/integration.rs run one after the other, each
+# in a process of its own, since most of them need much of the machine. A module with real peers that fails
+# runs once more, which tells a fault that comes and goes from one that stays; what its first run printed is
+# kept below target/first-runs. If the second run passes, the module counts as failed all the same, except in
+# continuous integration (CI=true): a machine that others use too may stand still for longer than a peer
+# waits. A program that takes longer than TEST_LIMIT seconds (1200) is stopped; what it printed names the
+# tests that hang. With ASIDE, a folder of scripts/aside.sh, cargo waits neither for programs that simulate
+# and modules that compile nor, in continuous integration with four processors, for the modules of the command
+# line: on two, tests fail for lack of time, and some want all huge pages. Each of these two kinds has a lane;
+# second runs come when all else has ended.
 set -u
 root=$(cd "$(dirname "$0")/.." && pwd)
 first_runs=${CARGO_TARGET_DIR:-$root/target}/first-runs

@@ -47,7 +47,8 @@ const HOUSE: &[(&str, &[&str])] = &[
 /// Checks every crate's manifest against the house.
 pub fn check(root: &Path) -> Findings {
     let allowed = closure();
-    let mut findings = Findings::new();
+    let page = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
+    let mut findings = differences(&rows(&page));
     let crates = crates(root);
     if crates.is_empty() {
         return vec!["crates: cannot be read".to_string()];
@@ -111,13 +112,48 @@ fn sources(folder: &Path) -> String {
 fn closure() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
     let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (name, direct) in HOUSE {
-        let mut reached: BTreeSet<&str> = direct.iter().copied().collect();
-        for below in *direct {
-            reached.extend(all.get(below).into_iter().flatten());
-        }
-        all.insert(name, reached);
+        all.insert(name, reached(direct, &all));
     }
     all
+}
+
+/// These crates, and those that they may use.
+fn reached<'a>(direct: &[&'a str], all: &BTreeMap<&str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
+    let further = direct.iter().filter_map(|below| all.get(below)).flatten();
+    direct.iter().chain(further).copied().collect()
+}
+
+/// The rows of ARCHITECTURE.md's tables of crates: name, and the crates that it may use.
+fn rows(page: &str) -> BTreeMap<&str, Vec<&str>> {
+    page.lines().filter_map(row).collect()
+}
+
+fn row(line: &str) -> Option<(&str, Vec<&str>)> {
+    let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
+    let name = cells.next()?.strip_suffix('`')?;
+    let direct = cells.next()?.split(',').map(str::trim).filter(|name| *name != "-");
+    HOUSE.iter().any(|(known, _)| *known == name).then(|| (name, direct.collect()))
+}
+
+/// Whether the page's tables permit the same dependencies.
+fn differences(page: &BTreeMap<&str, Vec<&str>>) -> Findings {
+    let mut of_page: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut findings = Findings::new();
+    let allowed = closure();
+    for (name, _) in HOUSE {
+        let direct = page.get(name).map_or(&[][..], |direct| direct);
+        let of_row = reached(direct, &of_page);
+        if of_row != allowed[name] {
+            let list = |all: &BTreeSet<&str>| all.iter().copied().collect::<Vec<_>>().join(", ");
+            findings.push(format!(
+                "ARCHITECTURE.md: `{name}` may use {} there, and {} in xtask/src/arrows.rs; correct the row",
+                list(&of_row),
+                list(&allowed[name])
+            ));
+        }
+        of_page.insert(name, of_row);
+    }
+    findings
 }
 
 /// The project's crates among a manifest's normal and build dependencies. Tests may use anything.
@@ -147,6 +183,22 @@ mod tests {
                 assert!(row(below) < row(name), "{below} must stand above {name} in the table");
             }
         }
+    }
+
+    #[test]
+    fn a_row_of_the_page_that_differs_is_found() {
+        let page = [
+            "| `mem` | - | memory | |",
+            "| `virtq` | mem | queues | |",
+            "| `host` | - | calls | |",
+            "| `x` | y |",
+        ];
+        let page = page.join("\n");
+        let rows = rows(&page);
+        assert_eq!(rows.len(), 3);
+        let found = differences(&rows);
+        assert!(found.iter().any(|text| text.contains("`host` may use  there, and mem")), "{found:?}");
+        assert!(!found.iter().any(|text| text.contains("`virtq`")), "{found:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn rows() -> impl Iterator<Item = Row> {
     })
 }
 
-/// Any word, if clap knows none that is similar.
+/// Any word, if clap knows none that is similar; as a command, each one below which a word has no row of its own.
 const ANY: &str = "*";
 /// Options that have a value, and may stand before the command.
 const WITH_VALUE: [&str; 2] = ["--socket", "--fabric"];
@@ -47,18 +47,19 @@ pub fn explain(error: &clap::Error, words: &[OsString]) -> ! {
 }
 
 /// Where an unknown word stands, the word, and the advice, if there is some.
-fn advice(error: &clap::Error, words: &[OsString]) -> Option<(&'static str, String, &'static str)> {
+fn advice(error: &clap::Error, words: &[OsString]) -> Option<(String, String, &'static str)> {
     if error.kind() != ErrorKind::InvalidSubcommand {
         return None;
     }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     let below = command_above(&Arguments::command(), words, word);
-    let of = |wanted: &str| {
-        rows().find(|(own, known, _)| *own == below && known.split(' ').any(|one| one == wanted))
+    let of = |command: &str, wanted: &str| {
+        rows().find(|(own, known, _)| *own == command && known.split(' ').any(|one| one == wanted))
     };
     let is_like_none = error.get(ContextKind::SuggestedSubcommand).is_none();
-    let row = of(word).or_else(|| of(ANY).filter(|_| is_like_none));
-    row.map(|(own, _, advice)| (own, word.clone(), advice))
+    let of_any = || of(ANY, word).filter(|_| !below.is_empty());
+    let row = of(&below, word).or_else(of_any).or_else(|| of(&below, ANY).filter(|_| is_like_none));
+    row.map(|(_, _, advice)| (below, word.clone(), advice))
 }
 
 /// What to do about a name after a command that has none, which other tools take for that of the fabric.
@@ -135,6 +136,11 @@ mod tests {
         is("host set h1", "describe hosts in the fabric file");
         is("host h1 ping -c 1 h2", "`ringway host exec NAME -- COMMAND`");
         is("host shell h1", "`ringway host exec NAME -- COMMAND`");
+        is("switch tcpdump s", "`ringway capture PORT` shows");
+        is("chain exec c ls", "`ringway guest exec NAME COMMAND`");
+        is("port trace p", "`ringway trace PORT FRAME`");
+        is("guest pause vm", "the monitor of the guest");
+        is("ss -tin", "`ringway stack --help`");
         is("link down wan", "`ringway link set NAME loss=100%`");
         assert_eq!(answer("host lst"), None, "clap has a similar word");
         assert_eq!(answer("frobnicate"), None, "clap's own message");
@@ -196,10 +202,11 @@ mod tests {
         root.build();
         let mut seen = std::collections::HashSet::new();
         for (below, words, advice) in rows() {
-            let above = if below.is_empty() { Some(&root) } else { root.find_subcommand(below) };
+            let of_any = below == ANY;
+            let above = if below.is_empty() || of_any { Some(&root) } else { root.find_subcommand(below) };
             let above = above.unwrap_or_else(|| panic!("{below}"));
             for word in words.split(' ') {
-                assert!(above.find_subcommand(word).is_none(), "`{below} {word}` is a command");
+                assert!(of_any || above.find_subcommand(word).is_none(), "`{below} {word}` is a command");
                 assert!(seen.insert((below, word)), "`{below} {word}` is in two rows");
             }
             assert!(advice.contains('`') && !advice.ends_with('.'), "{advice}");
