@@ -86,7 +86,7 @@ pub use first_process::{
 pub use fixed_mapping::{FixedAccess, FixedMapping, constant_memfd};
 pub use foreign::{ForeignError, memory_of};
 pub use futex::{wait_word, wake_word};
-pub use grace::{DeferredReclaim, grace, graces, reclaim, reclaim_after, reclaim_all};
+pub use grace::{DeferredReclaim, TurnsInProgress, grace, graces, reclaim, reclaim_after, reclaim_all};
 pub use interface_query::{INTERFACE_REQUEST, ask_interface, list_interfaces};
 pub use launch::{Inside, Launch, LaunchError, Launched, launch, numbers};
 pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};
