@@ -8,7 +8,7 @@ use crate::stream::{MessageStream, StreamError};
 use ringway_host::{Clock, EventFd, HostError, try_receive_with, wait_readable};
 use ringway_port::{PeerRecord, PeerRecords, PortKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -54,7 +54,10 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
     let wakeup = fabric.wakeup().clone();
     let (ended, end) = channel();
     let (clock, leader) = (Clock::new(), Mutex::default());
-    let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, control, clock, leader, ended });
+    let (tables, changed) = sync_channel(1);
+    let (fabric, keeping) = (Mutex::new(fabric), Mutex::default());
+    let data = Arc::new(Data { fabric, wakeup, control, clock, leader, ended, tables, keeping });
+    keep_changed(&data, changed)?;
     data.reply(call.id, Reply::Done);
     let watched = Arc::downgrade(&data);
     let look = move || _ = watched.upgrade().inspect(Data::look_at_leader);
@@ -176,6 +179,23 @@ struct Data {
     ended: Sender<Result<(), DataError>>,
 }
 
+    /// Tells the thread that keeps tables that some have changed.
+    tables: SyncSender<()>,
+    /// Held by the thread that keeps tables.
+    keeping: Mutex<()>,
+}
+
+/// Starts the thread that keeps what switches have learned. Attack: guests that fill a table, which takes long to read:
+/// the thread that serves sessions does not wait for it.
+fn keep_changed(data: &Arc<Data>, changed: Receiver<()>) -> Result<(), HostError> {
+    let (data, guard) = (Arc::downgrade(data), Guard(data.ended.clone()));
+    ringway_host::spawn("tables", None, move || {
+        let _guard = guard;
+        while let (Ok(()), Some(data)) = (changed.recv(), data.upgrade()) {
+            data.keep_tables(false);
+        }
+    })
+    .map(drop)
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A thread that panics ends the process.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -247,7 +267,10 @@ impl Data {
             }
             if last_check.is_over(self.clock.now(), &ready, pause.is_some()) || ready[1] {
                 let (events, jobs) = locked(&self.fabric).due();
-                self.keep_tables();
+                if locked(&self.fabric).has_changed_tables() {
+                    // The thread may have it before it.
+                    let _ = self.tables.try_send(());
+                }
                 for (id, traced) in locked(&self.fabric).traced() {
                     self.reply(id, replied(traced.map(Reply::Traced)));
                 }
@@ -268,9 +291,10 @@ impl Data {
         }
     }
 
-    /// Keeps what switches have learned since it was kept last.
-    fn keep_tables(&self) {
-        let changed = locked(&self.fabric).changed_tables();
+    /// Keeps what switches have learned since it was kept last: of tables that may be read now, or of all.
+    fn keep_tables(&self, all: bool) {
+        let _keeping = locked(&self.keeping);
+        let changed = locked(&self.fabric).changed_tables(all);
         let read = changed.keep(|| self.clock.now());
         locked(&self.fabric).kept_tables(read);
     }
@@ -416,7 +440,7 @@ impl Data {
         while !locked(&self.fabric).is_at_rest() && self.clock.now() < until {
             std::thread::sleep(REST_POLL);
         }
-        self.keep_tables();
+        self.keep_tables(true);
     }
 
     /// Handles a request that doesn't block.

@@ -28,7 +28,7 @@ use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
 use addresses::KeptTable;
-pub use addresses::slot;
+pub use addresses::{committed, slot};
 use arrivals::with_arrivals;
 use captures::Captures;
 use functions::FunctionRecord;
