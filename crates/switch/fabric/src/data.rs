@@ -5,7 +5,7 @@ use crate::page::SharedPage;
 use crate::proto::{Call, DataMessage, Reply, Request};
 use crate::records::Record;
 use crate::stream::{MessageStream, StreamError};
-use ringway_host::{Clock, EventFd, HostError, try_receive_with, wait_readable};
+use ringway_host::{Clock, EndNotice, EventFd, HostError, try_receive_with, wait_readable};
 use ringway_port::{PeerRecord, PeerRecords, PortKind};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -19,7 +19,7 @@ pub enum DataError {
     #[error("the stream to the control process: {0}")]
     MessageStream(#[from] StreamError),
     /// The first message was not `start`, or lacked a descriptor.
-    #[error("the control process did not begin with `start`, the counters page and a socket for records")]
+    #[error("the control process did not begin with `start` and its three descriptors")]
     NotStarted,
     /// The fabric could not start.
     #[error(transparent)]
@@ -46,7 +46,9 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
         received => received?,
     };
     let Request::Start { workers, counters } = call.request else { return Err(DataError::NotStarted) };
-    let [page, keeper] = descriptors.try_into().map_err(|_| DataError::NotStarted)?;
+    let [page, keeper, notice] = descriptors.try_into().map_err(|_| DataError::NotStarted)?;
+    EndNotice::map(&notice)?.register()?;
+    drop(notice);
     let page = Arc::new(SharedPage::map(page, counters as usize)?);
     let control = Arc::new(ControlStream::new(stream, keeper));
     let mut fabric = Fabric::start(&workers, page, seed, more)?;
@@ -177,8 +179,6 @@ struct Data {
     clock: Clock,
     leader: Mutex<Leader>,
     ended: Sender<Result<(), DataError>>,
-}
-
     /// Tells the thread that keeps tables that some have changed.
     tables: SyncSender<()>,
     /// Held by the thread that keeps tables.
@@ -196,6 +196,8 @@ fn keep_changed(data: &Arc<Data>, changed: Receiver<()>) -> Result<(), HostError
         }
     })
     .map(drop)
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A thread that panics ends the process.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -162,7 +162,8 @@ impl Engine {
             }
         };
         self.restarts = kept.generation.saturating_sub(1);
-        let (process, socket) = (descriptor(found, data::KEPT).ok()?, descriptor(found, DATA).ok()?);
+        let mut own = found.remove(data::KEPT)?.descriptors.into_iter();
+        let (process, socket) = ((own.next()?, own.next()), descriptor(found, DATA).ok()?);
         let adopted = Data::adopt(kept, process, &socket, self.inbox.clone(), &self.keeper);
         self.data = adopted.inspect_err(|error| tracing::warn!(%error, "the data process ended too")).ok();
         match self.call("the data process", Request::State).await {
