@@ -106,7 +106,7 @@ impl Engine {
         engine.adopt_switches(&fabric.openings, &mut found);
         engine.adopt_ports(fabric, &mut found, state.as_ref()).await;
         match state {
-            Some(_) if is_other => match engine.replace_data().await {
+            Some(_) if is_other => match engine.replace_data(fabric).await {
                 Err(error) if is_new => return Err(error),
                 replaced => _ = replaced.inspect_err(|error| tracing::error!(%error, "{OTHER_DATA_STAYS}")),
             },
