@@ -105,6 +105,23 @@ pub fn reclaim_after<T>(readers: Readers, retired: Vec<Retired<T>>) {
     }
 }
 
+/// The turns of all threads that were in progress at one moment.
+#[derive(Debug)]
+pub struct TurnsInProgress(Snapshot);
+
+impl TurnsInProgress {
+    /// The turns in progress now, which may still read values that were replaced before.
+    pub fn now() -> TurnsInProgress {
+        barrier();
+        TurnsInProgress(Snapshot::take(Readers::ALL))
+    }
+
+    /// Whether all of them have ended.
+    pub fn have_ended(&self) -> bool {
+        self.0.passed()
+    }
+}
+
 /// Frees deferred values without waiting for turns.
 #[derive(Debug, Default)]
 pub struct DeferredReclaim(Option<(DeferredFrees, Snapshot)>);

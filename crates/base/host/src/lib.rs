@@ -14,6 +14,7 @@ mod clock;
 mod datagram;
 mod descriptor_store;
 mod devices;
+mod end_notice;
 mod error;
 mod event;
 mod exec_in_place;
@@ -73,6 +74,7 @@ pub use datagram::{
 };
 pub use descriptor_store::{descriptor_store, store_descriptors, stored_descriptors};
 pub use devices::{NetworkDevice, network_devices};
+pub use end_notice::{EndNotice, exiting};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use exec_in_place::{exec_in_place, take_inherited};
@@ -86,7 +88,7 @@ pub use first_process::{
 pub use fixed_mapping::{FixedAccess, FixedMapping, constant_memfd};
 pub use foreign::{ForeignError, memory_of};
 pub use futex::{wait_word, wake_word};
-pub use grace::{DeferredReclaim, grace, graces, reclaim, reclaim_after, reclaim_all};
+pub use grace::{DeferredReclaim, TurnsInProgress, grace, graces, reclaim, reclaim_after, reclaim_all};
 pub use interface_query::{INTERFACE_REQUEST, ask_interface, list_interfaces};
 pub use launch::{Inside, Launch, LaunchError, Launched, launch, numbers};
 pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};

@@ -5,10 +5,10 @@ use crate::page::SharedPage;
 use crate::proto::{Call, DataMessage, Reply, Request};
 use crate::records::Record;
 use crate::stream::{MessageStream, StreamError};
-use ringway_host::{Clock, EventFd, HostError, try_receive_with, wait_readable};
+use ringway_host::{Clock, EndNotice, EventFd, HostError, try_receive_with, wait_readable};
 use ringway_port::{PeerRecord, PeerRecords, PortKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub enum DataError {
     #[error("the stream to the control process: {0}")]
     MessageStream(#[from] StreamError),
     /// The first message was not `start`, or lacked a descriptor.
-    #[error("the control process did not begin with `start`, the counters page and a socket for records")]
+    #[error("the control process did not begin with `start` and its three descriptors")]
     NotStarted,
     /// The fabric could not start.
     #[error(transparent)]
@@ -46,7 +46,9 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
         received => received?,
     };
     let Request::Start { workers, counters } = call.request else { return Err(DataError::NotStarted) };
-    let [page, keeper] = descriptors.try_into().map_err(|_| DataError::NotStarted)?;
+    let [page, keeper, notice] = descriptors.try_into().map_err(|_| DataError::NotStarted)?;
+    EndNotice::map(&notice)?.register()?;
+    drop(notice);
     let page = Arc::new(SharedPage::map(page, counters as usize)?);
     let control = Arc::new(ControlStream::new(stream, keeper));
     let mut fabric = Fabric::start(&workers, page, seed, more)?;
@@ -54,7 +56,10 @@ pub fn run(socket: OwnedFd, more: &'static [PortKind]) -> Result<(), DataError> 
     let wakeup = fabric.wakeup().clone();
     let (ended, end) = channel();
     let (clock, leader) = (Clock::new(), Mutex::default());
-    let data = Arc::new(Data { fabric: Mutex::new(fabric), wakeup, control, clock, leader, ended });
+    let (tables, changed) = sync_channel(1);
+    let (fabric, keeping) = (Mutex::new(fabric), Mutex::default());
+    let data = Arc::new(Data { fabric, wakeup, control, clock, leader, ended, tables, keeping });
+    keep_changed(&data, changed)?;
     data.reply(call.id, Reply::Done);
     let watched = Arc::downgrade(&data);
     let look = move || _ = watched.upgrade().inspect(Data::look_at_leader);
@@ -174,6 +179,23 @@ struct Data {
     clock: Clock,
     leader: Mutex<Leader>,
     ended: Sender<Result<(), DataError>>,
+    /// Tells the thread that keeps tables that some have changed.
+    tables: SyncSender<()>,
+    /// Held by the thread that keeps tables.
+    keeping: Mutex<()>,
+}
+
+/// Starts the thread that keeps what switches have learned. Attack: guests that fill a table, which takes long to read:
+/// the thread that serves sessions does not wait for it.
+fn keep_changed(data: &Arc<Data>, changed: Receiver<()>) -> Result<(), HostError> {
+    let (data, guard) = (Arc::downgrade(data), Guard(data.ended.clone()));
+    ringway_host::spawn("tables", None, move || {
+        let _guard = guard;
+        while let (Ok(()), Some(data)) = (changed.recv(), data.upgrade()) {
+            data.keep_tables(false);
+        }
+    })
+    .map(drop)
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -247,7 +269,10 @@ impl Data {
             }
             if last_check.is_over(self.clock.now(), &ready, pause.is_some()) || ready[1] {
                 let (events, jobs) = locked(&self.fabric).due();
-                self.keep_tables();
+                if locked(&self.fabric).has_changed_tables() {
+                    // The thread may have it before it.
+                    let _ = self.tables.try_send(());
+                }
                 for (id, traced) in locked(&self.fabric).traced() {
                     self.reply(id, replied(traced.map(Reply::Traced)));
                 }
@@ -268,9 +293,10 @@ impl Data {
         }
     }
 
-    /// Keeps what switches have learned since it was kept last.
-    fn keep_tables(&self) {
-        let changed = locked(&self.fabric).changed_tables();
+    /// Keeps what switches have learned since it was kept last: of tables that may be read now, or of all.
+    fn keep_tables(&self, all: bool) {
+        let _keeping = locked(&self.keeping);
+        let changed = locked(&self.fabric).changed_tables(all);
         let read = changed.keep(|| self.clock.now());
         locked(&self.fabric).kept_tables(read);
     }
@@ -416,7 +442,7 @@ impl Data {
         while !locked(&self.fabric).is_at_rest() && self.clock.now() < until {
             std::thread::sleep(REST_POLL);
         }
-        self.keep_tables();
+        self.keep_tables(true);
     }
 
     /// Handles a request that doesn't block.

@@ -28,13 +28,13 @@ use crate::wakeup::{Line, QUEUES};
 use crate::watchdog::Watchdog;
 use crate::worker::{Command, Gauges, Handle, Policy, Worker};
 use addresses::KeptTable;
-pub use addresses::slot;
+pub use addresses::{committed, slot};
 use arrivals::with_arrivals;
 use captures::Captures;
 use functions::FunctionRecord;
 use quarantine::Quarantine;
 use ringway_frame::{CountersPage, CountersRef};
-use ringway_host::{Budget, Clock, DeferredReclaim, EventFd, HostError, ThreadFiles};
+use ringway_host::{Budget, Clock, DeferredReclaim, EventFd, HostError, ThreadFiles, TurnsInProgress};
 use ringway_mem::Published;
 use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PeerRecord, PeerRecords, PortKind};
 use ringway_spec::{self as spec, To};
@@ -181,6 +181,8 @@ pub struct Fabric {
     more: &'static [PortKind],
     /// Former worlds, not reclaimed yet.
     deferred: DeferredReclaim,
+    /// The turns that were in progress when ports were held last, and when that was.
+    turns_before_hold: Option<(TurnsInProgress, u64)>,
     /// Functions that run on workers, by number.
     functions: BTreeMap<u64, FunctionRecord>,
     reports: Reports,
@@ -236,6 +238,7 @@ impl Fabric {
             spent,
             more,
             deferred,
+            turns_before_hold: None,
             functions,
             reports,
             instances: BTreeMap::new(),
@@ -682,7 +685,7 @@ pub(crate) mod tests {
     use ringway_spec::{Kind, MacAddress, Poll, Port};
     use ringway_switch::{fixed, learning};
 
-    fn until(mut done: impl FnMut() -> bool) {
+    pub fn until(mut done: impl FnMut() -> bool) {
         while !done() {
             std::thread::yield_now();
         }

@@ -22,10 +22,10 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Request {
-    /// The first call, once. Carries two descriptors: the memfd of the counters page, `counters` entries of
-    /// [`ringway_frame::Counters`]; and a socket of datagrams. Each of its datagrams from `data` is a record
+    /// The first call, once. Carries three descriptors. The memfd of the counters page: `counters` entries of
+    /// [`ringway_frame::Counters`]. A socket of datagrams: each of its datagrams from `data` is a record
     /// ([`crate::records`]) for whoever keeps them; each to `data` has a stream to another `control` process, in place
-    /// of one that ended.
+    /// of one that ended. The memory of a [`ringway_host::EndNotice`], by which `control` notices the end of `data`.
     Start {
         /// Threads of the data path, at least one.
         workers: Vec<Worker>,

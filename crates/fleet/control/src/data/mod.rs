@@ -1,5 +1,6 @@
 //! The `data` process, from the side of `control`: starting it, sending it requests, noticing its end.
 
+mod early_end;
 mod page;
 mod standby;
 
@@ -8,6 +9,7 @@ pub use standby::Standby;
 
 use crate::engine::{Inbox, Message, Undelivered};
 use crate::keeper::{Keeper, Outliving};
+use early_end::EarlyEnd;
 use ringway_fabric::proto::{Call, DataMessage, Reply, Request};
 use ringway_fabric::{MessageStream, StreamError};
 use ringway_host::{send_with, wait_readable};
@@ -73,6 +75,13 @@ pub struct KeptData {
     controls: u64,
 }
 
+impl KeptData {
+    fn store(&self, keeper: &Keeper, process: &Outliving, notice: Option<&OwnedFd>) {
+        let notice = notice.map(AsFd::as_fd);
+        keeper.put_value(KEPT, self, [process.as_fd()].iter().chain(notice.as_ref()));
+    }
+}
+
 #[cfg(test)]
 impl KeptData {
     /// One with all fields, for the test of formats.
@@ -86,6 +95,7 @@ pub struct Unregistered {
     kept: KeptData,
     process: Outliving,
     records: OwnedFd,
+    notice: OwnedFd,
 }
 
 impl Unregistered {
@@ -93,12 +103,13 @@ impl Unregistered {
     /// find it.
     pub fn register(self, keeper: &Keeper) {
         keeper.data(&self.records);
-        keeper.put_value(KEPT, &self.kept, [&self.process]);
+        self.kept.store(keeper, &self.process, Some(&self.notice));
     }
 }
 
-/// A `data` process, its end of the socket for records, and what the keeper must get to know.
-pub type Spawned = (Data, OwnedFd, Unregistered);
+/// A `data` process; its end of the socket for records, and the memory of the notice of its end; and what the keeper
+/// must get to know.
+pub type Spawned = (Data, [OwnedFd; 2], Unregistered);
 
 /// The keeper's name for [`KeptData`].
 pub const KEPT: &str = "data";
@@ -124,20 +135,21 @@ impl Data {
             Some(parts) => parts,
             None => Standby::start(arguments)?.take().ok_or_else(gone)?,
         };
-        let Parts { child, stream, records: [records, kept_records] } = parts;
+        let Parts { child, stream, records: [records, kept_records], notice } = parts;
         let pid = child.id();
         let process = Outliving::started(Pid::from_child(&child), keeper).map_err(DataError::Start)?;
         let kept = KeptData { pid, generation, controls: 1 };
-        let new = Unregistered { kept, process: process.clone(), records: kept_records };
-        let data = Data::with(&new.kept, stream.into(), process, inbox)?;
-        Ok((data, records, new))
+        let theirs = notice.try_clone().map_err(DataError::Start)?;
+        let new = Unregistered { kept, process: process.clone(), records: kept_records, notice };
+        let data = Data::with(&new.kept, stream.into(), (process, Some(&new.notice)), inbox)?;
+        Ok((data, [records, theirs], new))
     }
 
-    /// Goes on with a `data` process whose `control` ended: `process` is its descriptor, and by `socket` it gets
-    /// another stream.
+    /// Goes on with a `data` process whose `control` ended: `process` is its descriptor, with the memory of the notice
+    /// of its end, and by `socket` it gets another stream.
     pub fn adopt(
         mut kept: KeptData,
-        process: OwnedFd,
+        (process, notice): (OwnedFd, Option<OwnedFd>),
         socket: &OwnedFd,
         inbox: Inbox,
         keeper: &Keeper,
@@ -151,12 +163,17 @@ impl Data {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(DataError::Start)?;
         send_with(socket, &[0], &[theirs.as_fd()]).map_err(|_| DataError::Gone)?;
         kept.controls += 1;
-        keeper.put_value(KEPT, &kept, [&process]);
-        Data::with(&kept, ours.into(), process, inbox)
+        kept.store(keeper, &process, notice.as_ref());
+        Data::with(&kept, ours.into(), (process, notice.as_ref()), inbox)
     }
 
     /// The process at the other end of `ours`.
-    fn with(kept: &KeptData, ours: OwnedFd, process: Outliving, inbox: Inbox) -> Result<Data, DataError> {
+    fn with(
+        kept: &KeptData,
+        ours: OwnedFd,
+        (process, notice): (Outliving, Option<&OwnedFd>),
+        inbox: Inbox,
+    ) -> Result<Data, DataError> {
         let KeptData { pid, generation, controls } = *kept;
         let stream = Arc::new(MessageStream::new(ours));
         let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
@@ -165,6 +182,10 @@ impl Data {
         let (writer, answers, watched) = (stream.clone(), pending.clone(), ended.clone());
         let thread = |name: &str| std::thread::Builder::new().name(format!("data-{name}"));
         thread("calls").spawn(move || write(&writer, &calls)).map_err(DataError::Start)?;
+        let early = match notice {
+            Some(notice) => Some(EarlyEnd::watch(notice, &process, &stream).map_err(DataError::Start)?),
+            None => None,
+        };
         thread("answers")
             .spawn(move || {
                 read(&stream, &answers, &inbox);
@@ -172,11 +193,15 @@ impl Data {
                 let _ = rustix::net::shutdown(stream.as_fd(), rustix::net::Shutdown::Both);
                 // No more replies can come: pending calls fail.
                 answers.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let status = process.status();
+                let early = early.and_then(EarlyEnd::status);
+                let status = early.unwrap_or_else(|| process.status());
                 *watched.status.lock().unwrap_or_else(PoisonError::into_inner) = Some(status);
                 watched.changed.notify_all();
                 // Fails only if `control` is ending too.
                 let _ = inbox.send(Message::DataEnded { generation, status });
+                if early.is_some() {
+                    process.status();
+                }
             })
             .map_err(DataError::Start)?;
         // A reply to a former `control` answers no call of this one.

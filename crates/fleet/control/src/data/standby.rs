@@ -2,7 +2,7 @@
 //! less when the running one ends.
 
 use super::DataError;
-use ringway_host::wait_readable;
+use ringway_host::{EndNotice, wait_readable};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::ffi::OsString;
 use std::io;
@@ -18,6 +18,8 @@ pub struct Parts {
     pub stream: UnixStream,
     /// Its socket for records, and the other end, which the keeper gets.
     pub records: [OwnedFd; 2],
+    /// Memory of the notice of its end.
+    pub notice: OwnedFd,
 }
 
 /// A `data` process without a request; it ends when this is dropped, or with this process.
@@ -34,6 +36,7 @@ impl Standby {
             let (kept, records) =
                 socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
             let (stream, theirs) = UnixStream::pair()?;
+            let notice = EndNotice::memory().map_err(io::Error::other)?;
             let mut command = Command::new("/proc/self/exe");
             // Signals from the terminal must reach `control` only, which ends `data` in the right order.
             command
@@ -42,7 +45,7 @@ impl Standby {
                 .stdin(OwnedFd::from(theirs))
                 .stdout(Stdio::null())
                 .process_group(0);
-            Ok(Parts { child: command.spawn()?, stream, records: [records, kept] })
+            Ok(Parts { child: command.spawn()?, stream, records: [records, kept], notice })
         };
         start().map(|parts| Standby(Some(parts))).map_err(DataError::Start)
     }
@@ -81,7 +84,8 @@ mod tests {
         let (stream, theirs) = UnixStream::pair().unwrap();
         let (kept, records) = UnixStream::pair().unwrap();
         let child = Command::new(program).stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn().unwrap();
-        Standby(Some(Parts { child, stream, records: [records.into(), kept.into()] }))
+        let (records, notice) = ([records.into(), kept.into()], EndNotice::memory().unwrap());
+        Standby(Some(Parts { child, stream, records, notice }))
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Engine {
         engine.adopt_switches(&fabric.openings, &mut found);
         engine.adopt_ports(fabric, &mut found, state.as_ref()).await;
         match state {
-            Some(_) if is_other => match engine.replace_data().await {
+            Some(_) if is_other => match engine.replace_data(fabric).await {
                 Err(error) if is_new => return Err(error),
                 replaced => _ = replaced.inspect_err(|error| tracing::error!(%error, "{OTHER_DATA_STAYS}")),
             },
@@ -162,7 +162,8 @@ impl Engine {
             }
         };
         self.restarts = kept.generation.saturating_sub(1);
-        let (process, socket) = (descriptor(found, data::KEPT).ok()?, descriptor(found, DATA).ok()?);
+        let mut own = found.remove(data::KEPT)?.descriptors.into_iter();
+        let (process, socket) = ((own.next()?, own.next()), descriptor(found, DATA).ok()?);
         let adopted = Data::adopt(kept, process, &socket, self.inbox.clone(), &self.keeper);
         self.data = adopted.inspect_err(|error| tracing::warn!(%error, "the data process ended too")).ok();
         match self.call("the data process", Request::State).await {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Shortest and longest time between two checks.
 const CHECK_INTERVALS: (Duration, Duration) = (Duration::from_millis(25), Duration::from_secs(1));
-/// Time within which a worker that has taken a frame before the port was held has passed it on, and counted it.
+/// Time within which a worker that has taken a frame before the port was held has usually passed it on, and counted it.
+/// If it takes longer, `data` says that the ports are not quiet, and the function stays until the next check.
 const PASS_TIME: Duration = Duration::from_millis(2);
 /// Most functions that one check stops, one after another: the engine does nothing else at that time.
 const MAX_STOPS: usize = 16;

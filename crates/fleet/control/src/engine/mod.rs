@@ -636,9 +636,9 @@ impl Engine {
     }
 
     async fn start_data(&mut self, generation: u64) -> Result<(), EngineError> {
-        let (data, records, new) = self.spawn_data(generation)?;
+        let (data, own, new) = self.spawn_data(generation)?;
         new.register(&self.keeper);
-        self.data = Some(self.begin_data(data, records).await?);
+        self.data = Some(self.begin_data(data, own).await?);
         self.forget_assignment(None);
         Ok(())
     }
@@ -664,12 +664,14 @@ impl Engine {
     }
 
     /// Gives a new `data` process its first request.
-    async fn begin_data(&mut self, mut data: Data, records: OwnedFd) -> Result<Data, EngineError> {
+    async fn begin_data(&mut self, mut data: Data, own: [OwnedFd; 2]) -> Result<Data, EngineError> {
         let failed = |error| EngineError::Data("the data process".into(), error);
         self.data_started = Instant::now();
         let workers = self.fabric.workers.clone();
         let start = Request::Start { workers, counters: self.page.entries() };
-        data.call(start, vec![self.page.share()?, records]).map_err(failed)?.await.map_err(failed)?;
+        let [records, notice] = own;
+        let descriptors = vec![self.page.share()?, records, notice];
+        data.call(start, descriptors).map_err(failed)?.await.map_err(failed)?;
         tracing::info!(pid = data.pid, "the data process is up");
         later(&self.inbox, PREPARE_AFTER, Message::PrepareData);
         Ok(data)

@@ -2,6 +2,7 @@
 
 use super::{Engine, EngineError};
 use crate::data::{Data, DataError, Unregistered};
+use crate::file::Fabric;
 use ringway_fabric::proto::{Reply, Request, State};
 use ringway_spec::{Function, Isolation};
 use std::collections::BTreeSet;
@@ -19,19 +20,21 @@ const STORED_GAUGES: [&str; 2] = ["queued", "in-flight"];
 const SUBJECT: &str = "the data process that is replaced";
 
 impl Engine {
-    /// Replaces `data`: another process gets all ports, this one ends its turns and ends, and the other one goes on
-    /// with the peers. If it fails, `data` is still there, or is started again later.
+    /// Replaces `data`, which runs functions of `fabric`: another process gets all ports, this one ends its turns and
+    /// ends, and the other one goes on with the peers. If it fails, `data` is still there, or is started again later.
     ///
     /// # Errors
     /// The other process can't be started, or ended again.
-    pub(super) async fn replace_data(&mut self) -> Result<(), EngineError> {
+    pub(super) async fn replace_data(&mut self, fabric: &Fabric) -> Result<(), EngineError> {
         let Some(mut former) = self.data.take() else {
             self.restart_data().await;
             return Ok(());
         };
         self.restarts += 1;
         let began = Instant::now();
-        match self.switch_data(&mut former).await {
+        let here = |function: &&Function| function.isolation == Isolation::Worker;
+        let inside = fabric.functions.iter().filter(here).flat_map(Function::fabric_ports).collect();
+        match self.switch_data(&mut former, inside).await {
             Ok(silence) => {
                 let silence = silence.as_millis() as u64;
                 tracing::info!(
@@ -49,10 +52,10 @@ impl Engine {
         }
     }
 
-    /// Returns how long no frames moved.
-    async fn switch_data(&mut self, former: &mut Data) -> Result<Duration, EngineError> {
-        let (data, records, new): (Data, _, Unregistered) = self.spawn_data(former.generation + 1)?;
-        self.data = Some(self.begin_data(data, records).await?);
+    /// Returns how long no frames moved. `inside` are the ports of functions on workers.
+    async fn switch_data(&mut self, former: &mut Data, inside: Vec<String>) -> Result<Duration, EngineError> {
+        let (data, own, new): (Data, _, Unregistered) = self.spawn_data(former.generation + 1)?;
+        self.data = Some(self.begin_data(data, own).await?);
         for switch in self.fabric.switches.clone() {
             self.call(&switch.name, Request::AddSwitch(switch.clone())).await?;
         }
@@ -61,7 +64,7 @@ impl Engine {
             lost.map(|port| format!("port {}: its peer must connect again", port.name)).collect();
         self.notes.extend(lost);
         let resuming = self.add_ports_again();
-        self.drain_data(former).await;
+        self.drain_data(former, inside).await;
         let since = Instant::now();
         let left = match former.call(Request::Leave, Vec::new()) {
             Ok(left) => timeout(LEAVE_TIMEOUT, left).await.unwrap_or(Err(DataError::Silent)),
@@ -80,8 +83,9 @@ impl Engine {
         Ok(silence)
     }
 
-    /// Waits until links and functions on workers have passed their frames on, while ports take no more.
-    async fn drain_data(&mut self, former: &mut Data) {
+    /// Waits until links and functions on workers, which have the ports `inside`, have passed their frames on, while
+    /// ports take no more.
+    async fn drain_data(&mut self, former: &mut Data, inside: Vec<String>) {
         let State { ports, .. } = match ask(former, Request::State).await {
             Ok(Reply::State(state)) => state,
             _ => return,
@@ -92,9 +96,6 @@ impl Engine {
             .filter(|port| port.gauges.keys().any(|name| stores(&&**name)))
             .map(|port| &*port.name)
             .collect();
-        let here = |function: &&Function| function.isolation == Isolation::Worker;
-        let inside = self.fabric.functions.iter().filter(here).flat_map(Function::fabric_ports);
-        let inside: Vec<String> = inside.collect();
         if links.is_empty() && inside.is_empty() {
             return;
         }

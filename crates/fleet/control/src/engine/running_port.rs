@@ -9,7 +9,7 @@ use crate::kinds::{self, PortControl};
 use crate::open::{self, Adopted, OpenError, Opener, PeerEvent, What};
 use crate::pages;
 use ringway_fabric::proto::{ArrivalStep, Event, PortState, Reply, Request};
-use ringway_fabric::{LogLimit, table_slot};
+use ringway_fabric::{LogLimit, committed_tables, table_slot};
 use ringway_host::BackgroundClose;
 use ringway_spec::Port;
 use serde::{Deserialize, Serialize};
@@ -347,13 +347,13 @@ impl Engine {
         }
     }
 
-    /// Gives another `data` process what its predecessor's switches had learned. It keeps that again.
+    /// Gives another `data` process what its predecessor's switches had learned. The keeper holds that until this
+    /// process has kept what it knows, since it may end before.
     fn restore_tables(&mut self) {
         for switch in self.fabric.switches.clone() {
             let slot = table_slot(&switch.name);
-            let records = self.keeper.records(&slot);
-            self.keeper.open(&slot, 0);
-            for (_, bytes, _) in records {
+            let records = self.keeper.records(&slot).into_iter().map(|(key, bytes, _)| (key, bytes));
+            for bytes in committed_tables(records.collect()) {
                 // What is refused is learned again from frames.
                 drop(self.ask(Request::RestoreTable { switch: switch.name.clone(), bytes }, Vec::new()));
             }

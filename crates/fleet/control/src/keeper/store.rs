@@ -11,8 +11,9 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Largest number of records of a peer: those of the most rings and regions of memory that a port may have.
-const RECORDS: usize = 8192;
+/// Largest number of records of a peer: more than those of the most rings and regions of memory that a port may have,
+/// and those of two generations of a switch's addresses.
+const RECORDS: usize = 2 * ringway_fabric::PORTS + 1;
 /// Datagrams of `data` that are read before requests. Attack: a `data` process that sends without end.
 const DATAGRAMS: usize = 65_536;
 

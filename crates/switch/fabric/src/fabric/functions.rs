@@ -8,6 +8,7 @@ use crate::topology::Held;
 use crate::wakeup::Line;
 use crate::worker::{Command, Handle};
 use ringway_frame::CountersRef;
+use ringway_host::TurnsInProgress;
 use ringway_port::Doorbell;
 use ringway_port::frame_queue::Inside;
 use ringway_spec::{Function, To};
@@ -15,6 +16,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed, Ordering::SeqCst};
 
+/// Nanoseconds for which turns that began before ports were held may pass on their frames.
+const LONGEST_TURN: u64 = 1_000_000_000;
 /// Why a function ended whose thread failed.
 const LOST: &str = "its worker failed; see the log";
 
@@ -215,6 +218,16 @@ impl Fabric {
             record.held = held.then(|| Held::new(alarm));
         }
         self.publish();
+        if held {
+            self.turns_before_hold = Some((TurnsInProgress::now(), self.clock.now()));
+        }
+    }
+
+    /// Whether a worker's turn that began before ports were held may still pass their frames on. Attack: a peer whose
+    /// memory blocks a worker for ever.
+    fn passes_held_frames(&self) -> bool {
+        let is_recent = |since: u64| self.clock.now().saturating_sub(since) < LONGEST_TURN;
+        self.turns_before_hold.as_ref().is_some_and(|(turns, since)| !turns.have_ended() && is_recent(*since))
     }
 
     /// Held ports at which a first frame waits that was not reported.
@@ -224,9 +237,13 @@ impl Fabric {
         wanted.map(|(port, _)| Event::Wanted { port: port.clone() })
     }
 
-    /// Whether no frame waits in the rings or queues of these ports, and no function of this process that has one of
-    /// them has anything to do. Unknown ports, and those without a peer, have no frames.
+    /// Whether no frame waits in the rings or queues of these ports, no function of this process that has one of them
+    /// has anything to do, and no worker has a frame in hand that it took before ports were held. Unknown ports, and
+    /// those without a peer, have no frames.
     pub fn is_quiet(&self, ports: &[String]) -> bool {
+        if self.passes_held_frames() {
+            return false;
+        }
         let records = || ports.iter().filter_map(|port| self.ports.get(port));
         let own = |record: &&FunctionRecord| ports.iter().any(|port| record.inside(port).is_some());
         records().all(|record| record.peer.as_ref().is_none_or(|peer| peer.is_quiet()))
@@ -248,5 +265,30 @@ impl Fabric {
         }
         self.hold(held, false, false);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{page, started, until};
+    use ringway_mem::Reader;
+
+    /// Without that, a function ended while a worker that was not running just then had a frame for it in hand.
+    #[test]
+    fn ports_are_not_quiet_before_the_turns_end_that_began_when_they_were_not_held() {
+        let mut fabric = started(&["w"], page());
+        assert!(fabric.is_quiet(&[]), "nothing was held");
+        let mut slow = Reader::register().unwrap();
+        slow.turn(1);
+        fabric.hold(&[], true, true);
+        assert!(!fabric.is_quiet(&[]), "the turn may have taken a frame before");
+        // A turn that takes longer than any is a blocked worker's.
+        until(|| fabric.is_quiet(&[]));
+        fabric.hold(&[], true, true);
+        assert!(!fabric.is_quiet(&[]));
+        slow.rest();
+        until(|| fabric.is_quiet(&[]));
+        slow.turn(2);
+        assert!(fabric.is_quiet(&[]), "a later turn finds them held");
     }
 }
