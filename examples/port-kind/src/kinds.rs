@@ -21,6 +21,10 @@ impl PortControl for Capture {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let file = section.string("file", "/tmp/frames.pcap");
         if file.is_none() && !section.has("file") {

@@ -35,6 +35,10 @@ impl PortControl for Faulty {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<String>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let file = section.string("file", "/tmp/fault").unwrap_or_default();
         Described { kind: Kind::new(self.name(), &file), socket: None, queues: 1 }

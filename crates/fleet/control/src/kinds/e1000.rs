@@ -18,6 +18,10 @@ impl PortControl for E1000 {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         let models: Vec<_> = MODELS.iter().map(|model| (model.name, model)).collect();

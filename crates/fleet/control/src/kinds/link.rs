@@ -13,6 +13,10 @@ impl PortControl for Link {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, _section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         Described { kind: Kind::new(self.name(), &Settings::default()), socket: None, queues: 1 }
     }

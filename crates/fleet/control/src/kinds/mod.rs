@@ -52,6 +52,12 @@ pub trait PortControl: Sync {
     /// Its name in the file.
     fn name(&self) -> &'static str;
 
+    /// Checks that this program can read settings of this kind that another program wrote.
+    ///
+    /// # Errors
+    /// The reason why it can't.
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error>;
+
     /// Its keys in addition to those of every kind.
     fn keys(&self) -> Vec<&'static str> {
         let notify = self.notifies().then_some("notify");

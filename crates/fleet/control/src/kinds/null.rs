@@ -11,6 +11,10 @@ impl PortControl for Null {
         ringway_port::null::KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<()>().map(drop)
+    }
+
     fn read(&self, _section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         Described { kind: Kind::new(self.name(), &()), socket: None, queues: 1 }
     }

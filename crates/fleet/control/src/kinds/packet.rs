@@ -17,6 +17,10 @@ impl PortControl for Packet {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let (interface, namespace) = super::existing_interface(section);
         let settings =

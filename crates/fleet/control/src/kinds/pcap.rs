@@ -33,6 +33,10 @@ impl PortControl for Pcap {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let file = section.parsed("file", "/var/tmp/in.pcap", absolute);
         let record = section.parsed("record", "/var/tmp/out.pcapng", absolute);

@@ -28,6 +28,10 @@ impl PortControl for Ring {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         Described { kind: Kind::new(self.name(), &shape(section)), socket, queues: 1 }

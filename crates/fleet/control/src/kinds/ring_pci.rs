@@ -22,6 +22,10 @@ impl PortControl for RingPci {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         let ring = shape(section);

@@ -20,6 +20,10 @@ impl PortControl for Tap {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         // `[host.NAME]` has the keys of the port that is its first interface.
         let of_host = section.path.strip_prefix("host.").map(String::from);

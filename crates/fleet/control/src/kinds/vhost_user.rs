@@ -17,6 +17,10 @@ impl PortControl for VhostUser {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, diagnostics: &Diagnostics) -> Described {
         let socket = Some(socket(section));
         let server = section.word("role", &[("server", true), ("client", false)]).unwrap_or(true);

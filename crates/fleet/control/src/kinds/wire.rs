@@ -29,6 +29,10 @@ impl PortControl for Wire {
         KIND.name
     }
 
+    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+        kind.settings::<Settings>().map(drop)
+    }
+
     fn read(&self, section: &mut Section<'_>, _diagnostics: &Diagnostics) -> Described {
         let encapsulation = section.word("encapsulation", ENCAPSULATIONS).unwrap_or(Encapsulation::Vxlan);
         let (peer, local) = addresses(section);

@@ -90,6 +90,9 @@ fn unreadable_parts(running: &Running, fabric: &Fabric, host: &Host) -> Vec<Stri
             problems.push(format!("port {port}: this program has no kind of port \"{kind}\""));
             continue;
         };
+        if let Err(why) = kind.check_settings(&port.kind) {
+            problems.push(format!("port {}: this program can't read its settings: {why}", port.name));
+        }
         let records = running.records.get(&port.name).into_iter().flatten();
         let records: Vec<&[u8]> = records.map(|(_, bytes)| &**bytes).collect();
         if let Err(why) = kind.continues(port, &records) {
