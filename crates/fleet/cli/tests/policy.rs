@@ -72,9 +72,18 @@ fn vlans(rings: &mut [Ring], expected: &[Option<u16>], number: u8) {
 }
 
 fn drops(lab: &Lab, port: &str) -> Value {
+    total(lab, port)["tx_drops"].clone()
+}
+
+/// Dropped frames for a port.
+fn drops_to(lab: &Lab, port: &str) -> Value {
+    total(lab, port)["rx_drops"].clone()
+}
+
+fn total(lab: &Lab, port: &str) -> Value {
     let stats = lab.json(&["stats"]);
     let ports = stats["ports"].as_array().unwrap();
-    ports.iter().find(|found| found["name"] == port).unwrap()["total"]["tx_drops"].clone()
+    ports.iter().find(|found| found["name"] == port).unwrap()["total"].clone()
 }
 
 #[test]
@@ -225,5 +234,57 @@ fn frames_beyond_a_limit_are_dropped_and_a_trace_says_so() {
         said.contains("a limit on a port is reached") && said.contains("dropped at a: rate-from"),
         "{said}"
     );
+    lab.ok(&["down"]);
+}
+
+#[test]
+fn a_port_gets_copies_and_a_trace_says_so() {
+    let lab = up("policy-mirror");
+    let mut rings: Vec<Ring> = ["a", "b", "c", "up"].iter().map(|name| program(&lab, name)).collect();
+    let body = json!({ "name": "ids", "kind": "ring", "socket": "ids.sock", "mirror": ["a"] });
+    assert_eq!(ask(&lab, "POST", "ports", &body).0, 201, "a port without a switch");
+    let mut ids = program(&lab, "ids");
+    let port = lab.json(&["port", "set", "ids", "mirror-snap=64"]);
+    assert_eq!(port["policy"], json!({ "mirror": "a", "mirror-snap": "64" }));
+    // What the port sends, refused or not, and what it gets, without its tag.
+    let (sent, refused, back) = (frame(1, 0, 1), frame(1, 30, 2), frame(4, 10, 3));
+    send(&mut rings[0], &sent);
+    assert_eq!(receive(&mut ids, LONG), Some(sent.clone()));
+    send(&mut rings[0], &refused);
+    assert_eq!(receive(&mut ids, LONG), Some(refused));
+    send(&mut rings[3], &back);
+    let form = receive(&mut ids, LONG).unwrap();
+    assert_eq!(form[12..15], [0x88, 0xb5, 3]);
+    let text = "dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x88b5";
+    let said = lab.ok(&["trace", "a", text]);
+    assert!(said.contains("  mirror       ids gets a copy, as the frame comes from a\n"), "{said}");
+    lab.ok(&["port", "set", "ids", "mirror-direction=to"]);
+    let said = lab.ok(&["trace", "b", text]);
+    assert!(said.contains("  mirror       ids gets a copy, as the frame goes to a\n"), "{said}");
+    // A program that reads nothing loses copies; the mirrored port's frames all pass.
+    let mut sent_back = 0;
+    let end = Instant::now() + LONG;
+    while drops_to(&lab, "ids")["full"].is_null() {
+        assert!(Instant::now() < end, "copies fill the ring: {}", drops_to(&lab, "ids"));
+        for number in 0..50 {
+            send(&mut rings[3], &frame(4, 10, number));
+            assert_eq!(receive(&mut rings[0], LONG).map(|frame| frame[14]), Some(number));
+            sent_back += 1;
+        }
+    }
+    assert!(sent_back > 0 && drops_to(&lab, "a")["full"].is_null());
+    let saved = lab.ok(&["save"]);
+    assert!(saved.contains("mirror = \"a\"\n") && saved.contains("mirror-direction = \"to\"\n"), "{saved}");
+    for (args, said) in [
+        (&["port", "remove", "a"][..], "port ids mirrors port a"),
+        (&["port", "set", "up", "mirror=ids"], "which gets copies itself"),
+        (&["port", "set", "ids", "mirror=nobody"], "there is no port \"nobody\""),
+        (&["port", "set", "ids", "mirror="], "is on no switch"),
+    ] {
+        let (code, text) = lab.fails(args);
+        assert!(code != 0 && text.contains(said), "{args:?}: {text}");
+    }
+    lab.ok(&["port", "remove", "ids"]);
+    lab.ok(&["port", "remove", "c"]);
     lab.ok(&["down"]);
 }

@@ -5,6 +5,7 @@ mod arrivals;
 mod captures;
 mod functions;
 mod instances;
+mod mirrors;
 mod profile;
 mod quarantine;
 mod takeover;
@@ -530,6 +531,8 @@ impl Fabric {
             };
             queues.insert(&**name, place);
         }
+        let mut mirrors = self.mirrors(&topology, &queues);
+        let has_mirrors = !mirrors.is_empty();
         for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
             // Until its receiver is there, a port is not in the topology: its frames would come back to it.
             let receiver = record.spec.receiver.as_deref().unwrap_or(name);
@@ -564,9 +567,11 @@ impl Fabric {
                 is_suspect: record.quarantine.is_some(),
                 policy: record.policy.clone(),
                 captures: self.captures.of_port(name),
+                mirrors: mirrors.remove(&**name),
             }));
         }
         topology.has_captures = !self.captures.is_empty();
+        topology.is_observed = topology.has_captures || has_mirrors;
         self.published.replace(Arc::new(topology)).defer();
         self.limit_instances();
         self.link_functions();

@@ -7,6 +7,7 @@ mod drops;
 mod flood;
 mod limits;
 mod live_trace;
+mod mirror;
 mod policing;
 #[cfg(test)]
 mod pressure;
@@ -27,6 +28,8 @@ use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
 use live_trace::LiveTrace;
+pub use mirror::MirrorPlace;
+use mirror::{MirrorCopies, Mirrored};
 pub use policing::Retag;
 use policing::{Policing, Pulled};
 use private_copy::PrivateCopy;
@@ -63,6 +66,8 @@ pub struct Forwarder {
     pulled: Pulled,
     /// Copies of frames that are flooded with other tags than they came with.
     retagged: Storage,
+    /// Copies for the ports that mirror others.
+    mirrored: RefCell<MirrorCopies>,
 }
 
 impl Forwarder {
@@ -81,6 +86,7 @@ impl Forwarder {
             policing: Policing::default(),
             pulled: Pulled::default(),
             retagged: Storage::default(),
+            mirrored: RefCell::default(),
         }
     }
 
@@ -89,7 +95,9 @@ impl Forwarder {
     /// **publish** them to their destinations. The last five are [`Delivery::unicast`]'s, or `flood`'s for frames that
     /// go to all ports of the switch.
     pub fn serve(&mut self, turn: &Turn<'_>, topology: &Topology, source: &mut Source) -> Served {
-        let Forwarder { storage, verdicts, sorter, hash, due, combining, meter, own, policing, .. } = self;
+        let Forwarder {
+            storage, verdicts, sorter, hash, due, combining, meter, own, policing, mirrored, ..
+        } = self;
         let mut copies = Copies { completer: &mut self.completer, retagged: &mut self.retagged };
         let port = topology.port(source.port);
         if let Some(unserved) = port.and_then(unserved) {
@@ -115,6 +123,9 @@ impl Forwarder {
         meter.stopwatch.took(count);
         meter.stopwatch.enter(Stage::LookUp, count);
         port.captures.iter().for_each(|point| capture::arrived(point, source, &burst));
+        if port.mirrors.is_some() {
+            mirrored.get_mut().arrived(port, source, &burst, (*hash, turn.now));
+        }
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
@@ -141,6 +152,7 @@ impl Forwarder {
             is_own,
             live: live.as_ref(),
             policing,
+            mirrored,
         };
         let done = delivery.deliver(flood, sorter, &mut copies, count);
         meter.stopwatch.enter(Stage::Rest, 0);
@@ -151,6 +163,9 @@ impl Forwarder {
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
         let left = if done == count { bytes } else { bytes_of(&burst, 0, done) };
         source.count(done, policing.map_or(left, |policing| policing.arrived(left, done)));
+        if !self.mirrored.get_mut().is_empty() {
+            self.deliver_mirrored(turn, source.worker);
+        }
         if done > 0 {
             source.waiting = None;
             return Served::Moved(done);
@@ -158,8 +173,24 @@ impl Forwarder {
         Served::Waiting
     }
 
+    /// Delivers copies for the ports that mirror others.
+    #[cold]
+    fn deliver_mirrored(&mut self, turn: &Turn<'_>, worker: usize) {
+        let Forwarder { mirrored, meter, completer, due, combining, .. } = self;
+        mirrored.get_mut().deliver(turn, (meter, completer), worker, (due, combining));
+    }
+
+    /// Whether the end of a turn has nothing to do.
+    #[inline]
+    pub fn is_done(&mut self) -> bool {
+        self.due.is_empty() && self.mirrored.get_mut().is_empty()
+    }
+
     /// Called at the end of a turn: publishes delayed notifications that are due; returns when the next one is due.
     pub fn publish_due(&mut self, turn: &Turn<'_>) -> Option<u64> {
+        if !self.mirrored.get_mut().is_empty() {
+            self.deliver_mirrored(turn, 0);
+        }
         let combining = std::mem::take(&mut self.combining) > 0;
         let meter = &self.meter;
         self.due.retain_mut(|(when, slot)| {
@@ -191,7 +222,9 @@ impl Forwarder {
             }
         });
         meter.stopwatch.enter(Stage::Rest, 0);
-        self.due.iter().map(|(when, _)| *when).min()
+        // Copies that wait are tried again in the next turn.
+        let waiting = (!self.mirrored.get_mut().is_empty()).then_some(turn.now);
+        self.due.iter().map(|(when, _)| *when).chain(waiting).min()
     }
 }
 
@@ -229,13 +262,25 @@ pub struct Source {
     worker: usize,
     backlog: Backlog,
     captured: Captured,
+    mirrored: Mirrored,
 }
 
 impl Source {
     /// Source `tx` of queue `queue` of a port.
     pub fn new(tx: Box<dyn TxQueue>, port: PortId, queue: u16, counters: CountersRef) -> Source {
-        let (missed, backlog, captured) = (Missed::default(), Backlog::default(), Captured::default());
-        Source { tx, port, queue, counters, waiting: None, flooded: 0, missed, worker: 0, backlog, captured }
+        Source {
+            tx,
+            port,
+            queue,
+            counters,
+            waiting: None,
+            flooded: 0,
+            missed: Missed::default(),
+            worker: 0,
+            backlog: Backlog::default(),
+            captured: Captured::default(),
+            mirrored: Mirrored::default(),
+        }
     }
 
     /// Makes it a source of worker number `worker`. Called by a thread of that worker.
@@ -270,6 +315,7 @@ impl Source {
     fn rest(&mut self, now: u64, topology: &Topology) -> Served {
         (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
         self.captured.rest();
+        self.mirrored.rest();
         self.backlog.rest(now, |queue| {
             // Another port may have this place by now.
             let slot = topology.rx.get(queue as usize).filter(|slot| slot.place.is_some());
@@ -439,6 +485,8 @@ struct Delivery<'d, 'b, 't> {
     live: Option<&'d RefCell<Box<LiveTrace>>>,
     /// What the switch lets its ports send and receive, if not everything.
     policing: Option<&'d Policing>,
+    /// Copies for the ports that mirror others.
+    mirrored: &'d RefCell<MirrorCopies>,
 }
 
 /// Memory for frames that their destinations get in another form.

@@ -29,7 +29,8 @@ pub struct PortPolicy {
 impl PortPolicy {
     /// What a description says, if it says anything.
     pub fn of(policy: &Policy) -> Option<Arc<PortPolicy>> {
-        let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate } = policy;
+        let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror: _ } =
+            policy;
         let limit = |rate: &Rate| RateLimit::new(rate.bits, rate.burst_or_default().saturating_mul(8));
         let rules = PortPolicy {
             vlans: vlans.as_ref().map(VlanRules::of),
@@ -41,7 +42,7 @@ impl PortPolicy {
             storm: storm.map(|frames| RateLimit::new(frames, frames)),
             learn_rate: learn_rate.map(|addresses| RateLimit::new(addresses, addresses)),
         };
-        (!policy.is_empty()).then(|| Arc::new(rules))
+        (!policy.restricts_nothing()).then(|| Arc::new(rules))
     }
 
     /// Whether a station with this address may be behind the port, in this VLAN.
@@ -51,11 +52,34 @@ impl PortPolicy {
     }
 }
 
+/// A set of VLANs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct VlanSet([u64; Vlans::COUNT as usize / 64]);
+
+impl VlanSet {
+    /// The VLANs of these ranges.
+    pub fn of(ranges: impl Iterator<Item = (u16, u16)>) -> VlanSet {
+        let mut bits = [0; Vlans::COUNT as usize / 64];
+        for vlan in ranges.flat_map(|(first, last)| first..=last) {
+            if let Some(word) = bits.get_mut(usize::from(vlan / 64)) {
+                *word |= 1 << (vlan % 64);
+            }
+        }
+        VlanSet(bits)
+    }
+
+    /// Whether a VLAN is in it.
+    #[inline]
+    pub fn has(&self, vlan: u16) -> bool {
+        self.0.get(usize::from(vlan / 64)).is_some_and(|word| word >> (vlan % 64) & 1 != 0)
+    }
+}
+
 /// The VLANs of a port.
 #[derive(Debug, PartialEq, Eq)]
 pub struct VlanRules {
-    /// A bit for each VLAN that passes.
-    carried: [u64; Vlans::COUNT as usize / 64],
+    /// Those that pass.
+    carried: VlanSet,
     /// The VLAN of frames without tags.
     untagged: Option<u16>,
     /// Whether only frames without tags pass.
@@ -70,19 +94,14 @@ impl VlanRules {
             Vlans::Trunk { carried, native } => (&carried[..], *native),
         };
         let own = untagged.map(|vlan| (vlan, vlan));
-        let mut carried = [0; Vlans::COUNT as usize / 64];
-        for vlan in ranges.iter().copied().chain(own).flat_map(|(first, last)| first..=last) {
-            if let Some(word) = carried.get_mut(usize::from(vlan / 64)) {
-                *word |= 1 << (vlan % 64);
-            }
-        }
+        let carried = VlanSet::of(ranges.iter().copied().chain(own));
         VlanRules { carried, untagged, is_access: matches!(vlans, Vlans::Access(_)) }
     }
 
     /// Whether frames of a VLAN pass.
     #[inline]
     pub fn carries(&self, vlan: u16) -> bool {
-        self.carried.get(usize::from(vlan / 64)).is_some_and(|word| word >> (vlan % 64) & 1 != 0)
+        self.carried.has(vlan)
     }
 
     /// Whether frames of a VLAN leave without a tag.

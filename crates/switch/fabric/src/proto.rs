@@ -302,9 +302,23 @@ pub struct Traced {
     /// Number of destinations that were not looked at.
     #[serde(default)]
     pub omitted: usize,
+    /// Copies for ports that mirror others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mirrored: Vec<TracedMirror>,
     /// Whether the frame was sent, if that was requested.
     #[serde(default)]
     pub sent: Option<bool>,
+}
+
+/// A copy of a frame for a port that mirrors another one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TracedMirror {
+    /// The port that gets the copy.
+    pub port: String,
+    /// The mirrored port.
+    pub of: String,
+    /// Whether the frame is copied as it goes to the mirrored port, instead of as it comes from there.
+    pub leaves: bool,
 }
 
 /// What would become of a frame at a destination.

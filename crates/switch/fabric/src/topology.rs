@@ -2,6 +2,7 @@
 
 use crate::capture::CapturePoint;
 use crate::instances::{Ends, InstanceSide};
+use crate::mirror::{MirrorRule, Missed};
 use crate::policy::PortPolicy;
 use crate::wait_limit::WaitLimit;
 use ringway_frame::{CountersRef, RxQueue};
@@ -19,6 +20,8 @@ pub struct Topology {
     pub rx: Vec<Arc<RxSlot>>,
     /// Whether any port is captured.
     pub has_captures: bool,
+    /// Whether any port is captured or mirrored.
+    pub is_observed: bool,
 }
 
 impl Topology {
@@ -55,6 +58,8 @@ pub struct Port {
     pub policy: Option<Arc<PortPolicy>>,
     /// The captures of its frames, if there are any.
     pub captures: Option<Arc<CapturePoint>>,
+    /// Where its frames are mirrored to, if they are.
+    pub mirrors: Option<Arc<[MirrorRule]>>,
 }
 
 impl Port {
@@ -140,6 +145,8 @@ pub struct RxSlot {
     pub given_up: AtomicBool,
     /// The place of its port, if that is an end of a function that multiplies.
     pub place: Option<InstanceSide>,
+    /// Copies for it that were dropped and are not in its counters yet.
+    pub missed: Missed,
 }
 
 impl RxSlot {
@@ -152,7 +159,8 @@ impl RxSlot {
     ) -> RxSlot {
         let (wait_limit, given_up) = (WaitLimit::default(), AtomicBool::new(false));
         let queue = Mutex::new(queue);
-        RxSlot { queue, port, counters, budget, wait_limit, given_up, place: None }
+        let missed = Missed::default();
+        RxSlot { queue, port, counters, budget, wait_limit, given_up, place: None, missed }
     }
 }
 

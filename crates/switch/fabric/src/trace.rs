@@ -1,6 +1,6 @@
 //! Frames to trace: a worker does it between two bursts, since what it reads of ports is a worker's.
 
-use crate::forward::{Forwarder, OneFrame, Retag, Served, Source, Traced, TracedCopy, Verdict};
+use crate::forward::{Forwarder, MirrorPlace, OneFrame, Retag, Served, Source, Traced, TracedCopy, Verdict};
 use crate::proto;
 use crate::topology::Topology;
 use ringway_frame::{CountersRef, Offload, Reason};
@@ -88,7 +88,7 @@ impl Drop for TraceRequest {
 impl proto::Traced {
     /// With the names of ports.
     pub(crate) fn of(traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
-        let Traced { lookup, learned, vlan, sender, dropped, held, copies, omitted } = traced;
+        let Traced { lookup, learned, vlan, sender, dropped, held, copies, omitted, mirrored } = traced;
         let learned = learned.map(|learned| match learned {
             Learned::Known => "known",
             Learned::New => "new",
@@ -120,6 +120,13 @@ impl proto::Traced {
                 frames: copy.frames,
             }
         };
+        let mirrored_by = |(by, place): (PortId, MirrorPlace)| {
+            let (of, leaves) = match place {
+                MirrorPlace::From(port) => (port, false),
+                MirrorPlace::To(port) => (port, true),
+            };
+            proto::TracedMirror { port: name(by), of: name(of), leaves }
+        };
         proto::Traced {
             worker: String::new(),
             lookup: lookup.into(),
@@ -130,6 +137,7 @@ impl proto::Traced {
             held,
             copies: copies.into_iter().map(copy).collect(),
             omitted,
+            mirrored: mirrored.into_iter().map(mirrored_by).collect(),
             sent: None,
         }
     }

@@ -1,7 +1,8 @@
 //! A trace as text: each hop with its stages, then how it ends.
 
 use ringway_control::api::{
-    DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView, LinkTraceView, TraceView,
+    DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView, LinkTraceView,
+    MirroredView, TraceView,
 };
 use ringway_spec::printable;
 use std::fmt::Write;
@@ -62,6 +63,10 @@ fn add_hop(out: &mut String, hop: &HopView) {
         stage(out, "drop", &format!("at port {port}: {reason}"));
     }
     hop.destinations.iter().for_each(|to| add_destination(out, to));
+    for MirroredView { port, of, leaves } in &hop.mirrored {
+        let way = if *leaves { "goes to" } else { "comes from" };
+        stage(out, "mirror", &format!("{port} gets a copy, as the frame {way} {of}"));
+    }
     if hop.omitted > 0 {
         stage(out, "destination", &format!("{} more ports, not looked at", hop.omitted));
     }

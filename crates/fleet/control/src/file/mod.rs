@@ -11,6 +11,7 @@ mod guest;
 mod host;
 mod instances;
 mod link;
+mod mirror;
 mod notify;
 mod objects;
 mod opening;

@@ -1,7 +1,7 @@
 //! Policy on ports: the keys of `[port.NAME]` that say what a switch lets the port send and receive.
 
 use super::objects::{RemoveError, request};
-use super::{Fabric, named};
+use super::{Fabric, mirror, named};
 use crate::kinds::link;
 use ringway_spec::file::units;
 use ringway_spec::file::{Diagnostics, Section, either, nearest, parse, typed_keys_of};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The VLANs that frames can be in (IEEE 802.1Q, 9.6).
-const VLANS: RangeInclusive<u16> = 1..=Vlans::COUNT - 2;
+pub(super) const VLANS: RangeInclusive<u16> = 1..=Vlans::COUNT - 2;
 
 /// Bytes that may come at once. Fewer than 65 KB would never let a frame of 64 KB with pending segmentation pass.
 const BURSTS: RangeInclusive<u64> = (65 << 10)..=(1 << 30);
@@ -53,7 +53,8 @@ pub fn policy(section: &mut Section<'_>) -> Policy {
     let storm = section.rate("storm", 1..=1_000_000_000);
     let learn_rate = section.number("learn-rate", 1..=1_000_000);
     let allow = allow.unwrap_or_default();
-    Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate }
+    let mirror = mirror::read(section);
+    Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror }
 }
 
 /// Reads the rate of a direction.
@@ -88,17 +89,13 @@ pub fn texts(policy: &Policy) -> BTreeMap<String, String> {
 
 /// The keys of a policy, as values of a request.
 pub(super) fn values(policy: &Policy) -> Map<String, Value> {
-    let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate } = policy;
+    let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror } = policy;
     let mut values = Map::new();
     let mut add = |key: &str, value: Value| values.insert(key.into(), value);
     match vlans {
         Some(Vlans::Access(tag)) => drop(add("tag", (*tag).into())),
         Some(Vlans::Trunk { carried, native }) => {
-            let range = |(first, last): &(u16, u16)| match first == last {
-                true => first.to_string(),
-                false => format!("{first}-{last}"),
-            };
-            add("trunks", carried.iter().map(range).collect::<Vec<_>>().join(",").into());
+            add("trunks", list_of_ranges(carried).into());
             native.map(|native| add("native", native.into()));
         }
         None => {}
@@ -123,14 +120,25 @@ pub(super) fn values(policy: &Policy) -> Map<String, Value> {
     }
     storm.map(|storm| add("storm", units::show_rate(storm).into()));
     learn_rate.map(|addresses| add("learn-rate", addresses.into()));
+    values.extend(mirror.iter().flat_map(mirror::values));
     values
 }
 
-/// Checks that ports with policies are on switches, which apply them.
+/// Ranges of VLANs, in the syntax of the file.
+pub(super) fn list_of_ranges(ranges: &[(u16, u16)]) -> String {
+    let range = |(first, last): &(u16, u16)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    ranges.iter().map(range).collect::<Vec<_>>().join(",")
+}
+
+/// Checks that ports with policies are on switches, which apply them, and what ports mirror.
 pub fn check(fabric: &Fabric, diagnostics: &Diagnostics) {
-    let wrong = |port: &&Port| !port.policy.is_empty() && !matches!(port.to, Some(To::Switch(_)));
+    mirror::check(fabric, diagnostics);
+    let wrong = |port: &&Port| !port.policy.restricts_nothing() && !matches!(port.to, Some(To::Switch(_)));
     for Port { name, policy, .. } in fabric.ports.iter().filter(wrong) {
-        let keys = values(policy);
+        let keys = values(&Policy { mirror: None, ..policy.clone() });
         let key = keys.keys().next().map_or("", |key| &**key);
         let what = format!("port {name} has `{key}`, but is not on a switch itself");
         let fix = "give the port a `switch`, and no `link`: a switch applies policies to its own ports";
@@ -175,6 +183,15 @@ pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) 
             all.remove(dependent);
         }
     }
+    if is_set("mirror") {
+        all.retain(|key, _| key != "mirror-switch");
+    } else if is_set("mirror-switch") {
+        all.remove("mirror");
+    }
+    let ends_mirror = |key: &str| all.contains_key(key) && changes.get(key).is_some_and(Value::is_null);
+    if ["mirror", "mirror-switch"].into_iter().any(ends_mirror) {
+        all.retain(|key, _| !mirror::DEPENDENT.contains(&&**key));
+    }
     for (key, value) in changes {
         if !known.contains(&&*key) {
             let fix = match nearest(&key, known.iter().copied()) {
@@ -197,6 +214,14 @@ pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) 
     }
     if !diagnostics.has_errors() {
         check(&target, &diagnostics);
+        let is_left_alone =
+            |port: &&Port| port.name == name && port.to.is_none() && port.policy.mirror.is_none();
+        if fabric.port(name).is_some_and(|port| port.policy.mirror.is_some())
+            && target.ports.iter().any(|port| is_left_alone(&port))
+        {
+            let what = format!("port {name} is on no switch, and gets nothing but copies");
+            diagnostics.error(&(0..0), what, "let it mirror others, or remove it: `ringway port remove`");
+        }
     }
     match diagnostics.has_errors() {
         true => Err(SetError::Wrong(diagnostics.into_messages("port.a"))),
@@ -254,6 +279,40 @@ mod tests {
     }
 
     #[test]
+    fn a_mirror_ends_with_what_it_needs() {
+        let texts = |list: &[(&str, &str)]| {
+            Ok(list.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
+        };
+        let keys = [("mirror", "a,p"), ("mirror-direction", "from"), ("mirror-snap", "128")];
+        let changes = json!({ "mirror": ["a", "p"], "mirror-direction": "from", "mirror-snap": 128 });
+        assert_eq!(set("b", changes), texts(&keys));
+        let changes = json!({ "mirror-switch": "s", "mirror-vlans": "1,4-9", "mirror-tag": 9 });
+        let keys = [("mirror-switch", "s"), ("mirror-tag", "9"), ("mirror-vlans", "1,4-9")];
+        assert_eq!(set("q", changes), texts(&keys), "a port without a switch gets copies too");
+        let Value::Object(changes) = json!({ "mirror": "a", "mirror-tag": 9 }) else { unreachable!() };
+        let mirrored = with_port_keys("b", changes, &fabric()).unwrap();
+        let then = |changes: Value| {
+            let Value::Object(changes) = changes else { unreachable!() };
+            match with_port_keys("b", changes, &mirrored) {
+                Ok(target) => Ok(super::texts(&target.port("b").unwrap().policy)),
+                Err(SetError::Wrong(wrong)) => Err(wrong),
+                Err(SetError::Unknown(error)) => Err(error.to_string()),
+            }
+        };
+        assert_eq!(then(json!({ "mirror": null })), texts(&[]));
+        assert_eq!(
+            then(json!({ "mirror-switch": "s" })),
+            texts(&[("mirror-switch", "s"), ("mirror-tag", "9")])
+        );
+        let needed = crate::file::without_port("a", &mirrored).unwrap_err().to_string();
+        assert!(needed.starts_with("port b mirrors port a; "), "{needed}");
+        let Value::Object(changes) = json!({ "mirror": "b" }) else { unreachable!() };
+        let chain = with_port_keys("p", changes, &mirrored).map(drop);
+        let Err(SetError::Wrong(chain)) = chain else { panic!("copies of copies") };
+        assert!(chain.contains("port p mirrors port b, which gets copies itself"), "{chain}");
+    }
+
+    #[test]
     fn wrong_values_are_refused() {
         let wrong = |name: &str, changes: Value| set(name, changes).unwrap_err();
         assert!(wrong("x", json!({ "tag": 1 })).starts_with("there is no port \"x\"; "));
@@ -280,6 +339,14 @@ mod tests {
             ("storm", json!(1000)),
             ("learn-rate", json!(0)),
             ("learn-rate", json!("5pps")),
+            ("mirror", json!([])),
+            ("mirror", json!("b")),
+            ("mirror", json!("nobody")),
+            ("mirror-switch", json!("t")),
+            ("mirror-snap", json!(128)),
+            ("mirror-tag", json!(0)),
+            ("mirror-direction", json!("in")),
+            ("mirror-vlans", json!(4095)),
         ] {
             let said = wrong("b", json!({ key: value }));
             assert!(said.starts_with(&format!("/{key}: ")), "{key}: {said}");

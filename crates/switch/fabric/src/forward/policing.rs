@@ -89,13 +89,8 @@ impl Policing {
     /// Decides which frames may enter by their VLANs.
     fn admit(&mut self, port: &Port, burst: &Burst<'_>, verdicts: &mut Verdicts) {
         (self.refused, self.grown) = (0, [0; BURST]);
-        let rules = vlan_rules(port);
         for frame in 0..burst.len().min(BURST) {
-            let (head, len) = (burst.head(frame), burst.meta(frame).len);
-            let admitted = match rules {
-                None => Some(vlan(head).unwrap_or(0)),
-                Some(rules) => arriving(rules, head, len),
-            };
+            let admitted = vlan_of(port, burst.head(frame), burst.meta(frame).len);
             self.vlans[frame] = admitted.unwrap_or(0);
             if admitted.is_none() {
                 self.refuse(frame, WRONG_VLAN, verdicts);
@@ -311,6 +306,14 @@ fn rewrite(burst: &mut Burst<'_>, frame: usize, retag: Retag) -> Option<i8> {
             Some(0)
         }
         Retag::Remove => burst.remove_tag(frame).ok().map(|()| -4),
+    }
+}
+
+/// The VLAN of a frame in the form in which a port's peer sends or receives it, if the port carries that.
+pub(super) fn vlan_of(port: &Port, head: &[u8; HEAD], len: u32) -> Option<u16> {
+    match vlan_rules(port) {
+        None => Some(vlan(head).unwrap_or(0)),
+        Some(rules) => arriving(rules, head, len),
     }
 }
 

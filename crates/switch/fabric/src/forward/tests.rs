@@ -3,6 +3,7 @@
 use super::wait::{LOCK_HOLD, PEER_HOLD};
 use super::*;
 use crate::capture::{CaptureBuffer, CapturePoint};
+use crate::mirror::{MirrorRule, MirrorTarget};
 use crate::policy::PortPolicy;
 use crate::topology::{Steer, Switch};
 use proptest::prelude::*;
@@ -179,6 +180,7 @@ impl Bench {
                 place: None,
                 policy: None,
                 captures: None,
+                mirrors: None,
             };
             topology.ports.push(Some(Arc::new(port)));
             sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));
@@ -218,12 +220,53 @@ impl Bench {
             self.epoch += 1;
         }
         self.topology.has_captures = !buffers.is_empty();
+        self.topology.is_observed |= self.topology.has_captures;
         for (id, port) in self.topology.ports.iter_mut().enumerate() {
             let list = buffers.iter().map(|buffer| (buffer.clone(), id as u16)).collect();
             let all = CapturePoint { epoch: self.epoch, list };
             let captures = (!buffers.is_empty()).then(|| Arc::new(all));
             port.as_mut().and_then(Arc::get_mut).unwrap().captures = captures;
         }
+    }
+
+    /// Makes a port get copies of frames from other ports, and to them.
+    pub(super) fn mirror(
+        &mut self,
+        by: usize,
+        ports: &[usize],
+        (from, to): (bool, bool),
+        change: impl FnOnce(&mut MirrorTarget),
+    ) {
+        let own = self.topology.port(by as u16).unwrap();
+        let mut target = MirrorTarget {
+            port: by as u16,
+            slots: vec![self.topology.rx[by].clone()],
+            steer: None,
+            policy: own.policy.clone(),
+            captures: own.captures.clone(),
+            vlans: None,
+            snap: u32::MAX,
+            tag: None,
+        };
+        change(&mut target);
+        let rule = MirrorRule { from, to, target: Arc::new(target) };
+        self.topology.is_observed = true;
+        for port in ports {
+            let port = self.topology.ports[*port].as_mut().and_then(Arc::get_mut).unwrap();
+            let before = port.mirrors.as_deref().unwrap_or_default();
+            port.mirrors = Some(before.iter().chain([&rule]).cloned().collect());
+        }
+    }
+
+    /// A port's RX queue.
+    pub(super) fn slot(&self, port: usize) -> Arc<RxSlot> {
+        self.topology.rx[port].clone()
+    }
+
+    /// Ends a turn; when the next one is due.
+    pub(super) fn end_turn(&mut self) -> Option<u64> {
+        let turn = self.reader.turn(self.now);
+        if self.forwarder.is_done() { None } else { self.forwarder.publish_due(&turn) }
     }
 
     pub(super) fn counters(&self, port: usize) -> CountersRef {

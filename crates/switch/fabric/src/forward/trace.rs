@@ -4,7 +4,7 @@ use super::destination::{Busy, Destination};
 use super::drops::without_destination;
 use super::limits;
 use super::policing::{Retag, rewritten};
-use super::{Forwarder, queue_of};
+use super::{Forwarder, MirrorPlace, mirror, queue_of};
 use crate::forward::properties::Properties;
 use crate::meter::Access;
 use crate::topology::{Port, RxSlot, Target, Topology};
@@ -42,6 +42,8 @@ pub struct Traced {
     pub copies: Vec<TracedCopy>,
     /// Number of destinations that were not looked at.
     pub omitted: usize,
+    /// The ports that get copies as mirrors, and where these are made.
+    pub mirrored: Vec<(PortId, MirrorPlace)>,
 }
 
 /// What would become of a frame at a destination.
@@ -94,6 +96,8 @@ impl Forwarder {
         let mut burst = Burst::begin(&mut storage);
         // A single frame fits.
         let _ = burst.push(offload, Span::of(frame));
+        let arriving = mirror::preview_arriving(port, &burst).into_iter();
+        traced.mirrored = arriving.map(|to| (to, MirrorPlace::From(source))).collect();
         let (flooded, retag) =
             self.find((topology, port), source, &mut burst, (turn.now, learned), &mut traced);
         let Forwarder { verdicts, completer, hash, meter, policing, retagged, .. } = self;
@@ -123,9 +127,8 @@ impl Forwarder {
                         Form { burst: &copies, properties: Properties::of_all(&copies), retag: *tag, ..form };
                 }
             }
-            let port = to;
             // Flooded frames go to the first queue.
-            let queue = if is_flood { port.first } else { queue_of(port, || hash.of(burst.head(0))) };
+            let queue = if is_flood { to.first } else { queue_of(to, || hash.of(burst.head(0))) };
             let Some(slot) = topology.rx.get(queue as usize) else { continue };
             if traced.copies.len() >= COPIES {
                 traced.omitted += 1;
@@ -133,7 +136,11 @@ impl Forwarder {
             }
             meter.at(Access::of(slot.port));
             let copy = preview.at(slot, &form);
-            traced.copies.push(TracedCopy { queue: queue - port.first, ..copy });
+            if copy.verdict == Verdict::Delivered {
+                let leaving = mirror::preview_leaving(to, port, form.burst).into_iter();
+                traced.mirrored.extend(leaving.map(|by| (by, MirrorPlace::To(*member))));
+            }
+            traced.copies.push(TracedCopy { queue: queue - to.first, ..copy });
         }
         if is_flood && traced.copies.is_empty() {
             traced.dropped = Some(Reason::NoPort);
