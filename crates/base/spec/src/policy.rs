@@ -116,7 +116,8 @@ impl Policy {
     }
 }
 
-/// The VLANs of a port, by the rules of Open vSwitch's modes `access`, `trunk` and `native-untagged`.
+/// The VLANs of a port, by the rules of Open vSwitch's modes `access`, `trunk`, `native-untagged` and
+/// `dot1q-tunnel`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vlans {
@@ -128,7 +129,12 @@ pub enum Vlans {
         carried: Vec<(u16, u16)>,
         /// The VLAN of frames without tags, which don't pass otherwise.
         native: Option<u16>,
+        /// Whether their tags are service tags (IEEE 802.1Q, 9.5: type 0x88a8), behind which there may be others.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        service: bool,
     },
+    /// All frames, with whatever tags, are in this VLAN: on a trunk it has a tag in front of theirs.
+    Customer(u16),
 }
 
 impl Vlans {

@@ -288,3 +288,31 @@ fn a_port_gets_copies_and_a_trace_says_so() {
     lab.ok(&["port", "remove", "c"]);
     lab.ok(&["down"]);
 }
+
+#[test]
+fn a_customers_tags_pass_behind_a_service_tag() {
+    let lab = up("policy-service");
+    for (port, key) in [("a", "service-tag=100"), ("b", "service-tag=100"), ("up", "trunks=100")] {
+        lab.ok(&["port", "set", port, key]);
+    }
+    let port = lab.json(&["port", "set", "up", "vlan-protocol=802.1ad"]);
+    assert_eq!(port["policy"], json!({ "trunks": "100", "vlan-protocol": "802.1ad" }));
+    let mut rings: Vec<Ring> = ["a", "b", "c", "up"].iter().map(|name| program(&lab, name)).collect();
+    let sent = frame(1, 7, 1);
+    send(&mut rings[0], &sent);
+    assert_eq!(receive(&mut rings[1], LONG).as_ref(), Some(&sent));
+    let doubled = receive(&mut rings[3], LONG).unwrap();
+    assert_eq!(doubled[12..20], [0x88, 0xa8, 0, 100, 0x81, 0, 0, 7]);
+    assert_eq!(receive(&mut rings[2], SHORT), None);
+    let said = lab.ok(&["trace", "a", "dl_src=02:00:00:00:00:01,dl_vlan=7,dl_type=0x88b5"]);
+    let rows = ["vlan         100\n", "tag          for up: with a tag of VLAN 100 (802.1ad)\n"];
+    assert!(rows.iter().all(|row| said.contains(row)), "{said}");
+    let saved = lab.ok(&["save"]);
+    for line in ["service-tag = 100\n", "vlan-protocol = \"802.1ad\"\n"] {
+        assert!(saved.contains(line), "{line}: {saved}");
+    }
+    let (code, text) = lab.fails(&["port", "set", "a", "vlan-protocol=802.1ad"]);
+    assert!(code != 0 && text.contains("`vlan-protocol` is there without `trunks`"), "{text}");
+    assert_eq!(lab.json(&["port", "set", "a", "tag=5"])["policy"], json!({ "tag": "5" }));
+    lab.ok(&["down"]);
+}

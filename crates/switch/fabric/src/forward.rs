@@ -13,6 +13,7 @@ mod policing;
 mod pressure;
 mod private_copy;
 mod properties;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -30,7 +31,6 @@ use drops::before;
 use live_trace::LiveTrace;
 pub use mirror::MirrorPlace;
 use mirror::{MirrorCopies, Mirrored};
-pub use policing::Retag;
 use policing::{Policing, Pulled};
 use private_copy::PrivateCopy;
 use properties::Properties;
@@ -41,6 +41,7 @@ use ringway_switch::{FlowHash, List, NOWHERE, PortId, Run, Sorter, Verdicts};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+pub use tags::{Retag, TagType};
 pub use trace::{OneFrame, Traced, TracedCopy, Verdict};
 use wait::{Cause, Cut, Full, Waiting};
 

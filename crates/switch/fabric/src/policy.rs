@@ -82,20 +82,39 @@ pub struct VlanRules {
     carried: VlanSet,
     /// The VLAN of frames without tags.
     untagged: Option<u16>,
-    /// Whether only frames without tags pass.
-    is_access: bool,
+    /// What tags its frames have.
+    pub mode: Mode,
+}
+
+/// What tags the frames of a port have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// None.
+    Access,
+    /// Those of its VLANs (type 0x8100), except that of the native one.
+    Trunk,
+    /// The same with service tags (type 0x88a8).
+    ServiceTrunk,
+    /// Any: none of them is that of its VLAN.
+    Customer,
 }
 
 impl VlanRules {
     /// The rules of a description.
     pub fn of(vlans: &Vlans) -> VlanRules {
         let (ranges, untagged) = match vlans {
-            Vlans::Access(vlan) => (&[][..], Some(*vlan)),
-            Vlans::Trunk { carried, native } => (&carried[..], *native),
+            Vlans::Access(vlan) | Vlans::Customer(vlan) => (&[][..], Some(*vlan)),
+            Vlans::Trunk { carried, native, .. } => (&carried[..], *native),
         };
         let own = untagged.map(|vlan| (vlan, vlan));
         let carried = VlanSet::of(ranges.iter().copied().chain(own));
-        VlanRules { carried, untagged, is_access: matches!(vlans, Vlans::Access(_)) }
+        let mode = match vlans {
+            Vlans::Access(_) => Mode::Access,
+            Vlans::Customer(_) => Mode::Customer,
+            Vlans::Trunk { service: false, .. } => Mode::Trunk,
+            Vlans::Trunk { service: true, .. } => Mode::ServiceTrunk,
+        };
+        VlanRules { carried, untagged, mode }
     }
 
     /// Whether frames of a VLAN pass.
@@ -110,13 +129,13 @@ impl VlanRules {
         self.untagged == Some(vlan)
     }
 
-    /// The VLAN of a frame that arrives with this number in its first tag, if it passes. 0 is a tag that has a priority
-    /// only.
+    /// The VLAN of a frame that arrives with this number in its first tag, if it passes; not at a customer's port. 0 is a
+    /// tag that has a priority only.
     #[inline]
     pub fn arriving(&self, tag: Option<u16>) -> Option<u16> {
         match tag {
             None | Some(0) => self.untagged,
-            Some(vlan) => (!self.is_access && self.carries(vlan)).then_some(vlan),
+            Some(vlan) => (self.mode != Mode::Access && self.carries(vlan)).then_some(vlan),
         }
     }
 }
@@ -143,11 +162,12 @@ mod tests {
     #[test]
     fn a_trunk_has_its_vlans_and_its_native_one() {
         let carried = vec![(10, 10), (64, 130), (4094, 4094)];
-        let trunk = VlanRules::of(&Vlans::Trunk { carried: carried.clone(), native: None });
+        let trunk = VlanRules::of(&Vlans::Trunk { carried: carried.clone(), native: None, service: false });
         let passing: Vec<u16> = (0..5000).filter(|vlan| trunk.arriving(Some(*vlan)).is_some()).collect();
         let expected: Vec<u16> = carried.iter().flat_map(|(first, last)| *first..=*last).collect();
         assert_eq!((passing, trunk.arriving(None), trunk.arriving(Some(0))), (expected, None, None));
-        let native = VlanRules::of(&Vlans::Trunk { carried: vec![(10, 10)], native: Some(1) });
+        let native =
+            VlanRules::of(&Vlans::Trunk { carried: vec![(10, 10)], native: Some(1), service: false });
         assert_eq!(
             [None, Some(0), Some(1), Some(10)].map(|tag| native.arriving(tag)),
             [Some(1), Some(1), Some(1), Some(10)]

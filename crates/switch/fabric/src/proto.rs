@@ -337,7 +337,7 @@ pub struct TracedCopy {
     /// Nanoseconds that it waits at most.
     #[serde(default)]
     pub hold: u64,
-    /// What becomes of its VLAN tag: `inserted 10`, `set 10`, `removed`.
+    /// What becomes of its VLAN tag: `inserted 10`, `inserted 10 (802.1ad)`, `set 10`, `removed`.
     #[serde(default)]
     pub retag: Option<String>,
     /// The first frame that the destination gets, and its offload header, if the frame had to be completed for it, or

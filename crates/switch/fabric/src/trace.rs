@@ -1,6 +1,8 @@
 //! Frames to trace: a worker does it between two bursts, since what it reads of ports is a worker's.
 
-use crate::forward::{Forwarder, MirrorPlace, OneFrame, Retag, Served, Source, Traced, TracedCopy, Verdict};
+use crate::forward::{
+    Forwarder, MirrorPlace, OneFrame, Retag, Served, Source, TagType, Traced, TracedCopy, Verdict,
+};
 use crate::proto;
 use crate::topology::Topology;
 use ringway_frame::{CountersRef, Offload, Reason};
@@ -85,6 +87,14 @@ impl Drop for TraceRequest {
     }
 }
 
+/// What follows the number of a tag's VLAN in a trace.
+fn suffix(of: TagType) -> &'static str {
+    match of {
+        TagType::Vlan => "",
+        TagType::Service => " (802.1ad)",
+    }
+}
+
 impl proto::Traced {
     /// With the names of ports.
     pub(crate) fn of(traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
@@ -112,8 +122,8 @@ impl proto::Traced {
                 hold,
                 retag: match copy.retag {
                     Retag::Keep => None,
-                    Retag::Insert(vlan) => Some(format!("inserted {vlan}")),
-                    Retag::Set(vlan) => Some(format!("set {vlan}")),
+                    Retag::Insert(vlan, of) => Some(format!("inserted {vlan}{}", suffix(of))),
+                    Retag::Set(vlan, of) => Some(format!("set {vlan}{}", suffix(of))),
                     Retag::Remove => Some("removed".into()),
                 },
                 completed: copy.completed.map(|(bytes, offload)| (bytes, offload.to_bytes())),

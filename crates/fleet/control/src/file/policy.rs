@@ -29,12 +29,23 @@ pub fn policy(section: &mut Section<'_>) -> Policy {
     let tag = section.number("tag", limits()).and_then(|tag| u16::try_from(tag).ok());
     let trunks = section.ranges("trunks", VLANS, "[10, \"20-29\"]");
     let native = section.number("native", limits()).and_then(|native| u16::try_from(native).ok());
+    let service_tag = section.number("service-tag", limits()).and_then(|tag| u16::try_from(tag).ok());
+    let protocol = section.word("vlan-protocol", &[("802.1q", false), ("802.1ad", true)]);
     let isolated = section.boolean("isolated").unwrap_or(false);
     let allow_mac = section.parsed("allow-mac", "02:00:00:00:00:01", addresses::station);
     let allow = section.all_parsed("allow", ("a list of addresses", ALLOW), addresses::network);
     if section.has("tag") && section.has("trunks") {
         let fix = "keep `tag` on a port of one VLAN, `trunks` on one of several, whose `native` has no tags";
         section.error("tag", "`tag` and `trunks` are both there", fix);
+    }
+    if section.has("service-tag") && (section.has("tag") || section.has("trunks")) {
+        let fix =
+            "keep `service-tag` on a port whose frames have a customer's own tags, or `tag` or `trunks`";
+        section.error("service-tag", "`service-tag` is there beside `tag` or `trunks`", fix);
+    }
+    if section.has("vlan-protocol") && !section.has("trunks") {
+        let fix = "add `trunks`, the VLANs that have tags of this type";
+        section.error("vlan-protocol", "`vlan-protocol` is there without `trunks`", fix);
     }
     if section.has("native") && !section.has("trunks") {
         let fix = "add `trunks`, or write `tag` on a port of one VLAN";
@@ -46,8 +57,8 @@ pub fn policy(section: &mut Section<'_>) -> Policy {
     if let Some(allow) = &allow {
         check_allow(section, allow);
     }
-    let trunk = |carried| Vlans::Trunk { carried, native };
-    let vlans = tag.map(Vlans::Access).or_else(|| trunks.map(trunk));
+    let trunk = |carried| Vlans::Trunk { carried, native, service: protocol.unwrap_or(false) };
+    let vlans = tag.map(Vlans::Access).or(service_tag.map(Vlans::Customer)).or_else(|| trunks.map(trunk));
     let (rate_from, rate_to) =
         (rate(section, "rate-from", "burst-from"), rate(section, "rate-to", "burst-to"));
     let storm = section.rate("storm", 1..=1_000_000_000);
@@ -94,9 +105,13 @@ pub(super) fn values(policy: &Policy) -> Map<String, Value> {
     let mut add = |key: &str, value: Value| values.insert(key.into(), value);
     match vlans {
         Some(Vlans::Access(tag)) => drop(add("tag", (*tag).into())),
-        Some(Vlans::Trunk { carried, native }) => {
+        Some(Vlans::Customer(tag)) => drop(add("service-tag", (*tag).into())),
+        Some(Vlans::Trunk { carried, native, service }) => {
             add("trunks", list_of_ranges(carried).into());
             native.map(|native| add("native", native.into()));
+            if *service {
+                add("vlan-protocol", "802.1ad".into());
+            }
         }
         None => {}
     }
@@ -173,12 +188,19 @@ pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) 
     let known = keys();
     let mut all = values(&port.policy);
     let is_set = |key: &str| changes.get(key).is_some_and(|value| !value.is_null());
-    if is_set("tag") {
-        all.retain(|key, _| key != "trunks" && key != "native");
+    let of_trunks = ["trunks", "native", "vlan-protocol"];
+    if is_set("tag") || is_set("service-tag") {
+        let other = if is_set("tag") { "service-tag" } else { "tag" };
+        all.retain(|key, _| !of_trunks.contains(&&**key) && key != other);
     } else if is_set("trunks") {
-        all.remove("tag");
+        all.retain(|key, _| key != "tag" && key != "service-tag");
     }
-    for (key, dependent) in [("trunks", "native"), ("rate-from", "burst-from"), ("rate-to", "burst-to")] {
+    for (key, dependent) in [
+        ("trunks", "native"),
+        ("trunks", "vlan-protocol"),
+        ("rate-from", "burst-from"),
+        ("rate-to", "burst-to"),
+    ] {
         if changes.get(key).is_some_and(Value::is_null) {
             all.remove(dependent);
         }
@@ -264,6 +286,9 @@ mod tests {
         assert_eq!(set("a", json!({ "trunks": "5" })), texts(&[("native", "1"), ("trunks", "5")]));
         assert_eq!(set("b", json!({ "trunks": [5, "7-9"] })), texts(&[("trunks", "5,7-9")]));
         assert_eq!(set("b", json!({ "isolated": false })), texts(&[]));
+        assert_eq!(set("a", json!({ "service-tag": 7 })), texts(&[("service-tag", "7")]));
+        let service = [("native", "1"), ("trunks", "10,20-29"), ("vlan-protocol", "802.1ad")];
+        assert_eq!(set("a", json!({ "vlan-protocol": "802.1ad" })), texts(&service));
         let limits =
             json!({ "rate-from": "100Mb/s", "burst-from": "1MB", "rate-to": "1.5Gbit", "storm": "1kpps" });
         let shown =
@@ -328,6 +353,8 @@ mod tests {
         }
         assert!(wrong("b", json!({ "native": 1 })).starts_with("/native: "));
         assert!(wrong("b", json!({ "tag": 1, "trunks": 2 })).starts_with("/tag: "));
+        assert!(wrong("b", json!({ "service-tag": 1, "trunks": 2 })).starts_with("/service-tag: "));
+        assert!(wrong("b", json!({ "vlan-protocol": "802.1ad" })).starts_with("/vlan-protocol: "));
         assert!(wrong("b", json!({ "isolated": 1 })).starts_with("/isolated: "));
         for (key, value) in [
             ("rate-from", json!("100Mbps")),
@@ -340,9 +367,6 @@ mod tests {
             ("learn-rate", json!(0)),
             ("learn-rate", json!("5pps")),
             ("mirror", json!([])),
-            ("mirror", json!("b")),
-            ("mirror", json!("nobody")),
-            ("mirror-switch", json!("t")),
             ("mirror-snap", json!(128)),
             ("mirror-tag", json!(0)),
             ("mirror-direction", json!("in")),
@@ -350,6 +374,14 @@ mod tests {
         ] {
             let said = wrong("b", json!({ key: value }));
             assert!(said.starts_with(&format!("/{key}: ")), "{key}: {said}");
+        }
+        for (key, value, what) in [
+            ("mirror", "b", "port b mirrors itself"),
+            ("mirror", "nobody", "there is no port \"nobody\""),
+            ("mirror-switch", "t", "there is no switch \"t\""),
+        ] {
+            let said = wrong("b", json!({ key: value }));
+            assert!(said.contains(what), "{said}");
         }
         for allow in [
             json!([]),

@@ -7,8 +7,9 @@
 
 use super::capture::numbers;
 use super::destination::{Busy, Destination};
-use super::policing::{Frames, vlan_of};
+use super::policing::Frames;
 use super::properties::Properties;
+use super::tags::vlan_of;
 use super::{ETHERNET, Source, limits};
 use crate::capture::CaptureEvent;
 use crate::meter::{Access, Meter};
@@ -420,7 +421,10 @@ mod tests {
     fn vlans() -> [Policy; 4] {
         let access = Policy { vlans: Some(Vlans::Access(10)), ..Policy::default() };
         let carried = vec![(10, 10), (20, 20)];
-        let trunk = Policy { vlans: Some(Vlans::Trunk { carried, native: None }), ..Policy::default() };
+        let trunk = Policy {
+            vlans: Some(Vlans::Trunk { carried, native: None, service: false }),
+            ..Policy::default()
+        };
         [access, trunk, Policy::default(), Policy::default()]
     }
 

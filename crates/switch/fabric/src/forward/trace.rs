@@ -3,7 +3,8 @@
 use super::destination::{Busy, Destination};
 use super::drops::without_destination;
 use super::limits;
-use super::policing::{Retag, rewritten};
+use super::policing::rewritten;
+use super::tags::Retag;
 use super::{Forwarder, MirrorPlace, mirror, queue_of};
 use crate::forward::properties::Properties;
 use crate::meter::Access;
@@ -376,14 +377,17 @@ mod tests {
     /// Policies on a port, with VLANs 1 and 2.
     fn policies() -> impl Strategy<Value = Policy> {
         let native = prop_oneof![Just(None), (1u16..3).prop_map(Some)];
-        let trunk = (prop::collection::vec(1u16..3, 0..2), native).prop_map(|(carried, native)| {
-            let carried = carried.into_iter().map(|vlan| (vlan, vlan)).collect();
-            Vlans::Trunk { carried, native }
-        });
+        let trunk = (prop::collection::vec(1u16..3, 0..2), native, any::<bool>()).prop_map(
+            |(carried, native, service)| {
+                let carried = carried.into_iter().map(|vlan| (vlan, vlan)).collect();
+                Vlans::Trunk { carried, native, service }
+            },
+        );
         let vlans = prop_oneof![
             2 => Just(None),
             1 => (1u16..3).prop_map(|vlan| Some(Vlans::Access(vlan))),
             1 => trunk.prop_map(Some),
+            1 => (1u16..3).prop_map(|vlan| Some(Vlans::Customer(vlan))),
         ];
         let rate =
             || prop::option::weighted(0.2, (1u64..5_000).prop_map(|bits| Rate { bits, burst: Some(200) }));

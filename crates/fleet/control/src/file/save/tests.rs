@@ -118,7 +118,8 @@ impl Changed {
                 })
             }
             0 => json!({ "tag": number % 9 + 1 }),
-            1 => json!({ "trunks": [number % 9 + 1, "20-29"], "native": 20 }),
+            1 if number.is_multiple_of(2) => json!({ "service-tag": number % 9 + 1 }),
+            1 => json!({ "trunks": [number % 9 + 1, "20-29"], "native": 20, "vlan-protocol": "802.1ad" }),
             2 => {
                 json!({
                     "isolated": true,
