@@ -6,7 +6,7 @@ use super::policy::{VLANS, list_of_ranges};
 use crate::kinds;
 use ringway_spec::file::units::Wrong;
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Mirror, Mirrored, Policy, Port};
+use ringway_spec::{Mirror, Mirrored, Policy, Port, To};
 use serde_json::{Map, Value};
 use std::ops::RangeInclusive;
 
@@ -74,13 +74,19 @@ pub(super) fn check(fabric: &Fabric, diagnostics: &Diagnostics) {
     }
 }
 
-fn check_port(fabric: &Fabric, Port { name, kind, .. }: &Port, mirror: &Mirror, diagnostics: &Diagnostics) {
+fn check_port(fabric: &Fabric, port: &Port, mirror: &Mirror, diagnostics: &Diagnostics) {
+    let Port { name, kind, to, .. } = port;
     let place = format!("port.{name}.mirror");
     let at = diagnostics.of(&place);
     let passes_by = |kind: &str| kinds::find(kind, &[]).is_some_and(|kind| !kind.is_in_data());
     if passes_by(kind.name()) {
         let fix = "use a port of another kind: the two programs of a pipe have only each other";
         diagnostics.error(&at, format!("port {name}, a pipe, can't get copies"), fix);
+    }
+    if let Some(To::Patch(other)) = to {
+        let what = format!("port {name} mirrors others, and is joined to {other}");
+        let fix = "a port that gets copies is on a switch, without `link`, or on nothing";
+        diagnostics.error(&at, what, fix);
     }
     for own in &mirror.ports {
         match fabric.port(own) {

@@ -313,7 +313,9 @@ mod tests {
         assert_eq!(set("b", changes), texts(&keys));
         let changes = json!({ "mirror-switch": "s", "mirror-vlans": "1,4-9", "mirror-tag": 9 });
         let keys = [("mirror-switch", "s"), ("mirror-tag", "9"), ("mirror-vlans", "1,4-9")];
-        assert_eq!(set("q", changes), texts(&keys), "a port without a switch gets copies too");
+        assert_eq!(set("b", changes), texts(&keys));
+        let patched = set("q", json!({ "mirror": "a" })).unwrap_err();
+        assert!(patched.contains("port q mirrors others, and is joined to p"), "{patched}");
         let Value::Object(changes) = json!({ "mirror": "a", "mirror-tag": 9 }) else { unreachable!() };
         let mirrored = with_port_keys("b", changes, &fabric()).unwrap();
         let then = |changes: Value| {
@@ -332,9 +334,9 @@ mod tests {
         let needed = crate::file::without_port("a", &mirrored).unwrap_err().to_string();
         assert!(needed.starts_with("port b mirrors port a; "), "{needed}");
         let Value::Object(changes) = json!({ "mirror": "b" }) else { unreachable!() };
-        let chain = with_port_keys("p", changes, &mirrored).map(drop);
+        let chain = with_port_keys("a", changes, &mirrored).map(drop);
         let Err(SetError::Wrong(chain)) = chain else { panic!("copies of copies") };
-        assert!(chain.contains("port p mirrors port b, which gets copies itself"), "{chain}");
+        assert!(chain.contains("port a mirrors port b, which gets copies itself"), "{chain}");
     }
 
     #[test]
