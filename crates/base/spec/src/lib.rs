@@ -37,7 +37,7 @@ pub use policy::{Mirror, Mirrored, Policy, Rate, Vlans};
 pub use port::{Kind, Port, Socket, To};
 pub use printable::{printable, printable_json, printable_lines, printable_xml};
 pub use ringway_wire::MacAddress;
-pub use switch::Switch;
+pub use switch::{Snooping, Switch};
 pub use worker::{Poll, Worker};
 
 use serde::{Deserialize, Serialize};

@@ -316,3 +316,66 @@ fn a_customers_tags_pass_behind_a_service_tag() {
     assert_eq!(lab.json(&["port", "set", "a", "tag=5"])["policy"], json!({ "tag": "5" }));
     lab.ok(&["down"]);
 }
+
+/// An IPv4 packet to a group.
+fn to_group(from: u8, group: [u8; 4], protocol: u8, message: &[u8]) -> Vec<u8> {
+    let sum = |bytes: &[u8]| {
+        let mut sum = ringway_wire::Sum::new();
+        sum.add(bytes);
+        sum.finish().to_be_bytes()
+    };
+    let mut message = message.to_vec();
+    let checksum = sum(&message);
+    message[2..4].copy_from_slice(&checksum);
+    let mut ip = vec![0x45, 0, 0, 20 + message.len() as u8, 0, 0, 0, 0, 1, protocol, 0, 0, 10, 0, 0, from];
+    ip.extend(group);
+    let checksum = sum(&ip);
+    ip[10..12].copy_from_slice(&checksum);
+    let mac = [1, 0, 0x5e, group[1] & 0x7f, group[2], group[3]];
+    let mut frame = [&mac[..], &[2, 0, 0, 0, 0, from, 8, 0], &ip, &message].concat();
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+#[test]
+fn groups_go_to_their_members() {
+    let port = |name: &str| format!("[port.{name}]\nkind='ring'\nsocket='{name}.sock'\nswitch='main'\n");
+    let ports = ["a", "b", "c", "router"].map(port).concat();
+    let lab = Lab::new("policy-groups", &format!("[switch.main]\nmulticast-snooping=true\n{ports}"));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let mut rings: Vec<Ring> = ["a", "b", "c", "router"].iter().map(|name| program(&lab, name)).collect();
+    let query = to_group(4, [224, 0, 0, 1], 2, &[0x11, 100, 0, 0, 0, 0, 0, 0]);
+    let report = to_group(1, [239, 1, 1, 1], 2, &[0x16, 0, 0, 0, 239, 1, 1, 1]);
+    let data = to_group(2, [239, 1, 1, 1], 17, &[7; 20]);
+    send(&mut rings[3], &query);
+    for ring in &mut rings[..3] {
+        assert_eq!(receive(ring, LONG).as_ref(), Some(&query));
+    }
+    send(&mut rings[0], &report);
+    assert_eq!(receive(&mut rings[3], LONG).as_ref(), Some(&report));
+    send(&mut rings[1], &data);
+    for port in [0, 3] {
+        assert_eq!(receive(&mut rings[port], LONG).as_ref(), Some(&data), "{port}");
+    }
+    assert_eq!(receive(&mut rings[2], SHORT), None, "neither the report nor the packet");
+    let groups = lab.json(&["switch", "groups", "main"]);
+    let rows: Vec<_> =
+        groups["entries"].as_array().unwrap().iter().map(|row| (&row["group"], &row["port"])).collect();
+    assert_eq!(rows, [(&Value::Null, &json!("router")), (&json!("239.1.1.1"), &json!("a"))]);
+    let text = "udp,dl_src=02:00:00:00:00:02,dl_dst=01:00:5e:01:01:01,nw_src=10.0.0.2,nw_dst=239.1.1.1";
+    let said = lab.ok(&["trace", "b", text]);
+    assert!(
+        said.contains("  multicast    group 239.1.1.1: ports with members and routers, a, router\n"),
+        "{said}"
+    );
+    assert!(lab.ok(&["switch", "groups", "main"]).contains("239.1.1.1"));
+    // What is known of a port goes with its program.
+    drop(rings.remove(0));
+    let end = Instant::now() + LONG;
+    while lab.json(&["switch", "groups", "main"])["entries"].as_array().unwrap().len() > 1 {
+        assert!(Instant::now() < end, "the member is gone");
+    }
+    let (code, text) = lab.fails(&["switch", "groups", "nobody"]);
+    assert!(code != 0 && text.contains("nobody"), "{text}");
+    lab.ok(&["down"]);
+}

@@ -39,6 +39,7 @@ use ringway_host::{Budget, Clock, DeferredReclaim, EventFd, HostError, ThreadFil
 use ringway_mem::Published;
 use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PeerRecord, PeerRecords, PortKind};
 use ringway_spec::{self as spec, To};
+use ringway_switch::snooping::Snooping;
 use ringway_switch::{FlowHash, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -159,6 +160,7 @@ impl Record {
 struct SwitchRecord {
     lookup: Box<dyn LookupFactory>,
     forward_reserved: bool,
+    snooping: Option<Arc<Snooping>>,
     /// The switch as last published.
     made: Option<Arc<Switch>>,
     kept: KeptTable,
@@ -267,7 +269,7 @@ impl Fabric {
 
     /// Adds a switch without ports.
     pub fn add_switch(&mut self, switch: spec::Switch) -> Result<(), FabricError> {
-        let spec::Switch { name, lookup, forward_reserved } = switch;
+        let spec::Switch { name, lookup, forward_reserved, snooping } = switch;
         if self.switches.contains_key(&name) {
             return Err(FabricError::Exists("switch", name));
         }
@@ -275,8 +277,9 @@ impl Fabric {
         let kind = kind.ok_or_else(|| FabricError::Unknown("lookup", lookup.name().into()))?;
         let lookup =
             (kind.open)(&lookup).map_err(|error| FabricError::Switch(name.clone(), error.to_string()))?;
-        self.switches
-            .insert(name, SwitchRecord { lookup, forward_reserved, made: None, kept: KeptTable::default() });
+        let snooping = snooping.map(|snooping| Arc::new(Snooping::new(snooping.fast_leave)));
+        let kept = KeptTable::default();
+        self.switches.insert(name, SwitchRecord { lookup, forward_reserved, snooping, made: None, kept });
         Ok(())
     }
 
@@ -590,10 +593,11 @@ impl Fabric {
         let mut switches = BTreeMap::new();
         for (name, record) in &mut self.switches {
             let (members, has_policies) = members.remove(name.as_str()).unwrap_or_default();
+            let snooping = record.snooping.clone();
             let switch = match &record.made {
                 Some(made) if made.members == members && made.has_policies == has_policies => made.clone(),
                 Some(made) if made.members == members => {
-                    Arc::new(Switch { lookup: made.lookup.clone(), members, has_policies })
+                    Arc::new(Switch { lookup: made.lookup.clone(), members, has_policies, snooping })
                 }
                 _ => {
                     let here = Some(To::Switch(name.clone()));
@@ -606,7 +610,7 @@ impl Fabric {
                         seed: self.seed,
                         rejected: &|mac| tracing::error!(switch = name, %mac, "{LOST}"),
                     });
-                    Arc::new(Switch { lookup, members, has_policies })
+                    Arc::new(Switch { lookup, members, has_policies, snooping })
                 }
             };
             record.made = Some(switch.clone());
@@ -725,7 +729,14 @@ pub(crate) mod tests {
         let learning =
             Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         for (name, lookup) in [("s", Kind::new("static", &fixed::Settings { entries })), ("t", learning)] {
-            fabric.add_switch(spec::Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
+            fabric
+                .add_switch(spec::Switch {
+                    name: name.into(),
+                    lookup,
+                    forward_reserved: false,
+                    snooping: None,
+                })
+                .unwrap();
         }
         let mut add = |name: &str, switch: &str, counters| {
             let port = Port::new(name, Kind::new("null", &()), Some(To::Switch(switch.into())));
@@ -744,7 +755,9 @@ pub(crate) mod tests {
         let mut fabric = started(&["w0", "w1"], page.clone());
         let lookup =
             Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-        fabric.add_switch(spec::Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
+        fabric
+            .add_switch(spec::Switch { name: "s".into(), lookup, forward_reserved: false, snooping: None })
+            .unwrap();
         let mut add = |name: &str, worker: &str, counters, kind| {
             let port = Port::new(name, kind, Some(To::Switch("s".into())));
             let port = Port { worker: Some(worker.into()), hold: Some(0), ..port };

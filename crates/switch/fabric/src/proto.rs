@@ -8,6 +8,7 @@ use ringway_port::Exits;
 use ringway_spec::{Function, MacAddress, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// A request and its number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,6 +182,11 @@ pub enum Request {
         /// The switch's name.
         switch: String,
     },
+    /// Requests [`Reply::Groups`].
+    Groups {
+        /// The switch's name.
+        switch: String,
+    },
     /// Requests [`Reply::AddressCounts`].
     AddressCounts,
     /// Begins a capture. Carries one descriptor: the memfd that copies are written to.
@@ -305,9 +311,21 @@ pub struct Traced {
     /// Copies for ports that mirror others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mirrored: Vec<TracedMirror>,
+    /// What the switch knows of the frame's group, if it is flooded to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multicast: Option<TracedMulticast>,
     /// Whether the frame was sent, if that was requested.
     #[serde(default)]
     pub sent: Option<bool>,
+}
+
+/// Who gets a packet to a group, on a switch that snoops.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TracedMulticast {
+    /// The group; none for a message of IGMP or MLD.
+    pub group: Option<IpAddr>,
+    /// The ports of members and routers; none: all ports get it.
+    pub ports: Option<Vec<String>>,
 }
 
 /// A copy of a frame for a port that mirrors another one.
@@ -378,6 +396,8 @@ pub enum Reply {
     Exits(Option<Exits>),
     /// The addresses that a switch knows.
     Table(Vec<TableEntry>),
+    /// The members of groups that a switch knows; none if it does not snoop.
+    Groups(Option<Vec<GroupEntry>>),
     /// The number of addresses that each switch knows.
     AddressCounts(BTreeMap<String, u64>),
     /// The load of a function's instances.
@@ -581,6 +601,19 @@ pub struct TableEntry {
     pub port: String,
     /// Seconds since it last sent; none for static entries.
     pub age: Option<u32>,
+}
+
+/// A port with a member of a group, or with a router.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupEntry {
+    /// The number of the VLAN; 0: none.
+    pub vlan: u16,
+    /// The group; none for a router, which gets all groups.
+    pub group: Option<IpAddr>,
+    /// The port's name.
+    pub port: String,
+    /// For how many more seconds, unless it is said again.
+    pub left: u64,
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::policy::PortPolicy;
 use crate::wait_limit::WaitLimit;
 use ringway_frame::{CountersRef, RxQueue};
 use ringway_host::{Budget, EventFd};
+use ringway_switch::snooping::Snooping;
 use ringway_switch::{Lookup, PortId};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -127,6 +128,16 @@ pub struct Switch {
     pub members: Vec<PortId>,
     /// Whether any of them has a policy.
     pub has_policies: bool,
+    /// What is known of groups and their members, if that is of interest.
+    pub snooping: Option<Arc<Snooping>>,
+}
+
+impl Switch {
+    /// Removes what is known of a port that is removed.
+    pub fn forget(&self, port: PortId) {
+        self.lookup.remove_port(port);
+        self.snooping.iter().for_each(|snooping| snooping.forget_port(port));
+    }
 }
 
 /// An RX queue: locked by one worker at a time; no worker blocks on its lock.

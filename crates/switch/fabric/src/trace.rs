@@ -1,7 +1,8 @@
 //! Frames to trace: a worker does it between two bursts, since what it reads of ports is a worker's.
 
 use crate::forward::{
-    Forwarder, MirrorPlace, OneFrame, Retag, Served, Source, TagType, Traced, TracedCopy, Verdict,
+    Forwarder, MirrorPlace, MulticastTrace, OneFrame, Retag, Served, Source, TagType, Traced, TracedCopy,
+    Verdict,
 };
 use crate::proto;
 use crate::topology::Topology;
@@ -98,7 +99,8 @@ fn suffix(of: TagType) -> &'static str {
 impl proto::Traced {
     /// With the names of ports.
     pub(crate) fn of(traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
-        let Traced { lookup, learned, vlan, sender, dropped, held, copies, omitted, mirrored } = traced;
+        let Traced { lookup, learned, vlan, sender, dropped, held, copies, omitted, mirrored, multicast } =
+            traced;
         let learned = learned.map(|learned| match learned {
             Learned::Known => "known",
             Learned::New => "new",
@@ -148,6 +150,10 @@ impl proto::Traced {
             copies: copies.into_iter().map(copy).collect(),
             omitted,
             mirrored: mirrored.into_iter().map(mirrored_by).collect(),
+            multicast: multicast.map(|MulticastTrace { group, ports }| proto::TracedMulticast {
+                group,
+                ports: ports.map(|ports| ports.into_iter().map(&name).collect()),
+            }),
             sent: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use ringway_control::api::{
     DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView, LinkTraceView,
-    MirroredView, TraceView,
+    MirroredView, MulticastView, TraceView,
 };
 use ringway_spec::printable;
 use std::fmt::Write;
@@ -56,6 +56,9 @@ fn add_hop(out: &mut String, hop: &HopView) {
         stage(out, "sender", sender);
     }
     stage(out, "table", &table(hop));
+    if let Some(multicast) = &hop.multicast {
+        stage(out, "multicast", &members(multicast));
+    }
     if hop.held {
         stage(out, "waits", "until the function runs that the frame is for");
     }
@@ -72,6 +75,16 @@ fn add_hop(out: &mut String, hop: &HopView) {
     }
     if !worker.is_empty() && *number == 1 {
         stage(out, "worker", worker);
+    }
+}
+
+/// Who gets a packet to a group.
+fn members(MulticastView { group, ports }: &MulticastView) -> String {
+    let what = group.as_ref().map_or("a message about groups".into(), |group| format!("group {group}"));
+    match ports {
+        None => format!("{what}: every port"),
+        Some(ports) if ports.is_empty() => format!("{what}: no port has members or a router"),
+        Some(ports) => format!("{what}: ports with members and routers, {}", ports.join(", ")),
     }
 }
 

@@ -99,6 +99,9 @@ pub struct HopView {
     pub dropped: Option<String>,
     /// Where copies of it go.
     pub destinations: Vec<DestinationView>,
+    /// Who gets it, if it is a packet to a group, on a switch that snoops.
+    #[serde(default)]
+    pub multicast: Option<MulticastView>,
     /// Copies for ports that mirror others.
     #[serde(default)]
     pub mirrored: Vec<MirroredView>,
@@ -106,6 +109,15 @@ pub struct HopView {
     pub omitted: usize,
     /// Why the frame was not followed here; empty if it was.
     pub note: String,
+}
+
+/// Who gets a packet to a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MulticastView {
+    /// The group's address; none for a message of IGMP or MLD.
+    pub group: Option<String>,
+    /// The ports of members and routers; none: all ports get it.
+    pub ports: Option<Vec<String>>,
 }
 
 /// A copy of a frame for a port that mirrors another one.

@@ -40,7 +40,8 @@ pub type TypedKeys = (Vec<&'static str>, Vec<&'static str>);
 
 /// The keys of `[switch.NAME]`, of every lookup.
 pub fn switch_keys() -> TypedKeys {
-    let (mut all, mut texts) = (vec!["lookup", "forward-reserved"], vec!["lookup"]);
+    let (mut all, mut texts) =
+        (vec!["lookup", "forward-reserved", "multicast-snooping", "multicast-fast-leave"], vec!["lookup"]);
     for lookup in lookups::all() {
         let (keys, strings) =
             typed_keys_of("switch.a", |section, diagnostics| lookup.read(section, diagnostics));

@@ -54,7 +54,7 @@ impl Delivery<'_, '_, '_> {
             if (lost.frames as usize) < frames.len() {
                 let times = (self.hash, self.turn.now);
                 let ends = (self.port, to.slot.port);
-                self.mirrored.borrow_mut().delivered(self.topology, ends, burst, frames, times);
+                self.decided.mirrored.borrow_mut().delivered(self.topology, ends, burst, frames, times);
             }
             return;
         }

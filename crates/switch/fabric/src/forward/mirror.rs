@@ -100,16 +100,20 @@ fn is_wanted(target: &MirrorTarget, port: &Port, burst: &Burst<'_>, frame: usize
     len >= ETHERNET && target.wants(|| vlan_of(port, burst.head(frame), len))
 }
 
-/// The ports that would get a copy of the only frame of a burst, as a port's peer sends it.
-pub(super) fn preview_arriving(port: &Port, burst: &Burst<'_>) -> Vec<PortId> {
+/// The copies that would be made of the only frame of a burst, as a port's peer sends it.
+pub(super) fn preview_arriving((port, id): (&Port, PortId), burst: &Burst<'_>) -> Vec<(PortId, MirrorPlace)> {
     let wanting = of_arriving(port).filter(|target| is_wanted(target, port, burst, 0));
-    wanting.map(|target| target.port).collect()
+    wanting.map(|target| (target.port, MirrorPlace::From(id))).collect()
 }
 
-/// The ports that would get a copy of the only frame of a burst, as a port's peer receives it.
-pub(super) fn preview_leaving(to: &Port, from: &Port, burst: &Burst<'_>) -> Vec<PortId> {
+/// The copies that would be made of the only frame of a burst, as a port's peer receives it.
+pub(super) fn preview_leaving(
+    (to, id): (&Port, PortId),
+    from: &Port,
+    burst: &Burst<'_>,
+) -> Vec<(PortId, MirrorPlace)> {
     let wanting = of_leaving(to, from).filter(|target| is_wanted(target, to, burst, 0));
-    wanting.map(|target| target.port).collect()
+    wanting.map(|target| (target.port, MirrorPlace::To(id))).collect()
 }
 
 impl MirrorCopies {
@@ -414,7 +418,7 @@ mod tests {
     /// Ports 0, 1 and 2 on a switch, port 3 on none.
     fn bench() -> Bench {
         let lookup = Arc::new(Learning::new(Table::new(64, 16, 300, 64, 11), false));
-        let switch = Arc::new(Switch { lookup, members: vec![0, 1, 2], has_policies: false });
+        let switch = Arc::new(Switch { lookup, members: vec![0, 1, 2], has_policies: false, snooping: None });
         Bench::with(4, |port| if port == 3 { Target::Nowhere } else { Target::Switch(switch.clone()) })
     }
 

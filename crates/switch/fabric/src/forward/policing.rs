@@ -6,7 +6,7 @@
 //! or removed in the copy of its head.
 
 use super::limits::Charged;
-use super::tags::{First, Retag, admitted, leaving, rewrite, vlan_rules};
+use super::tags::{First, Retag, admitted, has_tag, leaving, rewrite, vlan_rules};
 use super::{ETHERNET, Source};
 use crate::antispoof::{BEHIND_HEAD, DEEPEST, Refusal, SenderRules};
 use crate::policy::PortPolicy;
@@ -61,6 +61,11 @@ impl Policing {
     /// The VLAN of a frame.
     pub(super) fn vlan(&self, frame: usize) -> u16 {
         self.vlans.get(frame).copied().unwrap_or(0)
+    }
+
+    /// Whether a frame's first tag is a customer's.
+    pub(super) fn has_customers_tag(&self, burst: &Burst<'_>, frame: usize) -> bool {
+        self.firsts.get(frame) == Some(&First::Customer) && has_tag(burst.head(frame))
     }
 
     /// The bytes of the first `count` frames as they arrived, if they are so many now.
@@ -242,18 +247,9 @@ impl Policing {
         (passing, tags, changes)
     }
 
-    /// Whether a flooded frame passes to any port of the switch but its own.
-    pub(super) fn reaches_any(
-        &self,
-        topology: &Topology,
-        (from, own): (&Port, PortId),
-        members: &[PortId],
-        burst: &Burst<'_>,
-        frame: usize,
-    ) -> bool {
-        let mut ports =
-            members.iter().filter(|member| **member != own).filter_map(|member| topology.port(*member));
-        ports.any(|to| self.passes(from, to, burst, frame).is_ok())
+    /// Whether a flooded frame passes to a port.
+    pub(super) fn is_passed(&self, from: &Port, to: &Port, burst: &Burst<'_>, frame: usize) -> bool {
+        self.passes(from, to, burst, frame).is_ok()
     }
 }
 
@@ -290,6 +286,11 @@ fn verdict_on(refusal: Refusal, len: u32) -> PortId {
     }
 }
 
+/// Whether a port may not send from every address.
+pub(super) fn guards_senders(port: &Port) -> bool {
+    sender_rules(port).is_some()
+}
+
 fn is_isolated(port: &Port) -> bool {
     port.policy.as_deref().is_some_and(|policy: &PortPolicy| policy.is_isolated)
 }
@@ -300,7 +301,7 @@ pub(super) mod tests {
     use super::super::tests::{Bench, frame};
     use crate::antispoof::tests as antispoof;
     use proptest::prelude::*;
-    use ringway_frame::{Offload, Reason};
+    use ringway_frame::Reason;
     use ringway_spec::{Policy, Vlans};
 
     pub(in super::super) fn access(vlan: u16) -> Policy {

@@ -7,7 +7,7 @@ use ringway_frame::{Burst, HEAD, Offload};
 use ringway_switch::vlan;
 
 /// Length of the headers of a frame with one tag: the EtherType behind it is in its last two bytes.
-const TAGGED: u32 = 18;
+pub(super) const TAGGED: u32 = 18;
 /// EtherType of a tag.
 const TAG: [u8; 2] = [0x81, 0];
 /// EtherType of a service tag (IEEE 802.1Q, 9.5).
@@ -99,7 +99,7 @@ pub(super) fn vlan_rules(port: &Port) -> Option<&VlanRules> {
 }
 
 /// Whether a frame has a tag.
-fn has_tag(head: &[u8; HEAD]) -> bool {
+pub(super) fn has_tag(head: &[u8; HEAD]) -> bool {
     matches!([head[12], head[13]], TAG | SERVICE_TAG)
 }
 

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use ringway_frame::{Caps, Lost, Needs, Offload, RxQueue};
 use ringway_mem::{Reader, Span};
 use ringway_spec as spec;
+use ringway_switch::snooping::Snooping;
 use ringway_switch::{Learning, Table};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -154,7 +155,8 @@ impl Bench {
     /// Ports 0.. on one learning switch.
     pub(super) fn new(ports: u16) -> Bench {
         let lookup = Arc::new(Learning::new(Table::new(64, 16, 300, 64, 11), false));
-        let switch = Arc::new(Switch { lookup, members: (0..ports).collect(), has_policies: false });
+        let switch =
+            Arc::new(Switch { lookup, members: (0..ports).collect(), has_policies: false, snooping: None });
         Bench::with(ports, |_| Target::Switch(switch.clone()))
     }
 
@@ -326,6 +328,21 @@ impl Bench {
         self.ports().for_each(|port| drop(self.got(port)));
     }
 
+    /// Makes the switch snoop.
+    pub(super) fn snoop(&mut self) {
+        // All ports have the same switch.
+        let mut shared = None;
+        for port in &mut self.topology.ports {
+            let port = port.as_mut().and_then(Arc::get_mut).unwrap();
+            if let Target::Switch(switch) = &mut port.target {
+                let (lookup, members) = (switch.lookup.clone(), switch.members.clone());
+                let (has_policies, snooping) = (switch.has_policies, Some(Arc::new(Snooping::new(false))));
+                let new = || Arc::new(Switch { lookup, members, has_policies, snooping });
+                *switch = shared.get_or_insert_with(new).clone();
+            }
+        }
+    }
+
     /// Gives ports policies.
     pub(super) fn set_policies(&mut self, policies: &[spec::Policy]) {
         let policies: Vec<_> = policies.iter().map(PortPolicy::of).collect();
@@ -337,7 +354,8 @@ impl Bench {
             port.policy = policy;
             if let Target::Switch(switch) = &mut port.target {
                 let (lookup, members) = (switch.lookup.clone(), switch.members.clone());
-                let new = || Arc::new(Switch { lookup, members, has_policies });
+                let snooping = switch.snooping.clone();
+                let new = || Arc::new(Switch { lookup, members, has_policies, snooping });
                 *switch = shared.get_or_insert_with(new).clone();
             }
         }

@@ -2,10 +2,11 @@
 
 use super::destination::{Busy, Destination};
 use super::drops::without_destination;
+use super::features::Features;
 use super::limits;
 use super::policing::rewritten;
 use super::tags::Retag;
-use super::{Forwarder, MirrorPlace, mirror, queue_of};
+use super::{Forwarder, MirrorPlace, MulticastTrace, mirror, queue_of};
 use crate::forward::properties::Properties;
 use crate::meter::Access;
 use crate::topology::{Port, RxSlot, Target, Topology};
@@ -45,6 +46,8 @@ pub struct Traced {
     pub omitted: usize,
     /// The ports that get copies as mirrors, and where these are made.
     pub mirrored: Vec<(PortId, MirrorPlace)>,
+    /// What the switch knows of its group, if it is for one.
+    pub multicast: Option<MulticastTrace>,
 }
 
 /// What would become of a frame at a destination.
@@ -97,11 +100,11 @@ impl Forwarder {
         let mut burst = Burst::begin(&mut storage);
         // A single frame fits.
         let _ = burst.push(offload, Span::of(frame));
-        let arriving = mirror::preview_arriving(port, &burst).into_iter();
-        traced.mirrored = arriving.map(|to| (to, MirrorPlace::From(source))).collect();
+        traced.mirrored = mirror::preview_arriving((port, source), &burst);
         let (flooded, retag) =
             self.find((topology, port), source, &mut burst, (turn.now, learned), &mut traced);
-        let Forwarder { verdicts, completer, hash, meter, policing, retagged, .. } = self;
+        let Forwarder { verdicts, completer, hash, meter, features, retagged, .. } = self;
+        let Features { policing, scopes, .. } = features;
         let (properties, _) = Properties::of(&burst, verdicts);
         let verdict = verdicts[0];
         let is_flood = verdict == FLOOD;
@@ -113,7 +116,9 @@ impl Forwarder {
         }
         let mut preview = Preview { turn, port, is_flood, completer };
         let bits = 8 * policing.arrived_len(&burst, 0);
-        for member in to.iter().filter(|&&member| member != source) {
+        let is_to_group = traced.multicast.is_some();
+        let gets = |member: PortId| member != source && (!is_to_group || scopes.has(0, member));
+        for member in to.iter().filter(|member| gets(**member)) {
             let Some(to) = topology.port(*member) else { continue };
             let limit = limits::rate_to(to).filter(|_| is_flood && has_policies(&port.target));
             let is_beyond = limit.is_some_and(|limit| !limit.at(turn.now).has(bits));
@@ -138,8 +143,7 @@ impl Forwarder {
             meter.at(Access::of(slot.port));
             let copy = preview.at(slot, &form);
             if copy.verdict == Verdict::Delivered {
-                let leaving = mirror::preview_leaving(to, port, form.burst).into_iter();
-                traced.mirrored.extend(leaving.map(|by| (by, MirrorPlace::To(*member))));
+                traced.mirrored.extend(mirror::preview_leaving((to, *member), port, form.burst));
             }
             traced.copies.push(TracedCopy { queue: queue - to.first, ..copy });
         }
@@ -162,7 +166,7 @@ impl Forwarder {
         (now, learned): (u64, &[(Station, PortId)]),
         traced: &mut Traced,
     ) -> (&'w [PortId], Retag) {
-        let Forwarder { verdicts, hash, policing, .. } = self;
+        let Forwarder { verdicts, hash, features: Features { policing, scopes, .. }, .. } = self;
         let mut retag = Retag::Keep;
         let flooded = match &port.target {
             Target::Switch(switch) if switch.has_policies => {
@@ -195,6 +199,10 @@ impl Forwarder {
             }
         };
         traced.lookup = lookup_name(&port.target, verdicts[0]);
+        if let Target::Switch(switch) = &port.target {
+            let policed = switch.has_policies.then_some(&*policing);
+            traced.multicast = scopes.preview(switch, (port, source), (burst, policed), (now, verdicts));
+        }
         (flooded, retag)
     }
 }
@@ -410,7 +418,8 @@ mod tests {
             2 => Arc::new(Hash::new(vec![1, 2, 3], 0, FlowHash::new(7))),
             _ => return Bench::with(4, |port| Target::Patch(port ^ 1)),
         };
-        let switch = Arc::new(Switch { lookup, members: (0..4).collect(), has_policies: false });
+        let switch =
+            Arc::new(Switch { lookup, members: (0..4).collect(), has_policies: false, snooping: None });
         Bench::with(4, |_| Target::Switch(switch.clone()))
     }
 
