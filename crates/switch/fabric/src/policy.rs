@@ -129,8 +129,8 @@ impl VlanRules {
         self.untagged == Some(vlan)
     }
 
-    /// The VLAN of a frame that arrives with this number in its first tag, if it passes; not at a customer's port. 0 is a
-    /// tag that has a priority only.
+    /// The VLAN of a frame that arrives with this number in its first tag, if it passes; not at a customer's port. 0 is
+    /// a tag that has a priority only.
     #[inline]
     pub fn arriving(&self, tag: Option<u16>) -> Option<u16> {
         match tag {

@@ -211,7 +211,7 @@ Examples:
         /// The switch.
         name: String,
     },
-    /// Show the ports with members of multicast groups and with routers, as a switch with multicast-snooping knows them.
+    /// Show the ports with members of multicast groups and with routers, as a switch that snoops knows them.
     #[command(after_help = "\
 Examples:
   ringway switch groups main

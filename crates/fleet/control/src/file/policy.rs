@@ -170,23 +170,8 @@ pub enum SetError {
     Wrong(String),
 }
 
-/// The fabric with other values of these keys of a port; null is the default. Keys that contradict a new value, as
-/// `trunks` does a new `tag`, go unless the request has them too.
-///
-/// # Errors
-/// There is no such port, or all errors in the request, each with the JSON pointer of its value.
-pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) -> Result<Fabric, SetError> {
-    let Some(port) = fabric.port(name) else {
-        return Err(SetError::Unknown(RemoveError::Unknown { what: "port", name: name.into() }));
-    };
-    if link::of(port).is_some() {
-        let wrong = format!(
-            "port {name} is an end of a link, which has no policy: give the port a `switch`, and no `link`"
-        );
-        return Err(SetError::Wrong(wrong));
-    }
-    let known = keys();
-    let mut all = values(&port.policy);
+/// Removes the keys that contradict new values, or lack what they need with them.
+fn remove_contradicted(all: &mut Map<String, Value>, changes: &Map<String, Value>) {
     let is_set = |key: &str| changes.get(key).is_some_and(|value| !value.is_null());
     let of_trunks = ["trunks", "native", "vlan-protocol"];
     if is_set("tag") || is_set("service-tag") {
@@ -214,6 +199,26 @@ pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) 
     if ["mirror", "mirror-switch"].into_iter().any(ends_mirror) {
         all.retain(|key, _| !mirror::DEPENDENT.contains(&&**key));
     }
+}
+
+/// The fabric with other values of these keys of a port; null is the default. Keys that contradict a new value, as
+/// `trunks` does a new `tag`, go unless the request has them too.
+///
+/// # Errors
+/// There is no such port, or all errors in the request, each with the JSON pointer of its value.
+pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) -> Result<Fabric, SetError> {
+    let Some(port) = fabric.port(name) else {
+        return Err(SetError::Unknown(RemoveError::Unknown { what: "port", name: name.into() }));
+    };
+    if link::of(port).is_some() {
+        let wrong = format!(
+            "port {name} is an end of a link, which has no policy: give the port a `switch`, and no `link`"
+        );
+        return Err(SetError::Wrong(wrong));
+    }
+    let known = keys();
+    let mut all = values(&port.policy);
+    remove_contradicted(&mut all, &changes);
     for (key, value) in changes {
         if !known.contains(&&*key) {
             let fix = match nearest(&key, known.iter().copied()) {

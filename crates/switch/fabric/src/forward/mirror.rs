@@ -86,8 +86,8 @@ fn of_arriving(port: &Port) -> impl Iterator<Item = &Arc<MirrorTarget>> {
     rules.iter().filter(|rule| rule.from).map(|rule| &rule.target)
 }
 
-/// The ports that get copies of frames which a port's peer receives, from port `from`. Those that got one when the frame
-/// arrived get no second one.
+/// The ports that get copies of frames which a port's peer receives, from port `from`. Those that got one when the
+/// frame arrived get no second one.
 fn of_leaving<'p>(to: &'p Port, from: &'p Port) -> impl Iterator<Item = &'p Arc<MirrorTarget>> {
     let rules = to.mirrors.as_deref().unwrap_or_default();
     let has_one = |target: &MirrorTarget| of_arriving(from).any(|own| own.port == target.port);
@@ -648,7 +648,8 @@ mod tests {
             });
             for (port, to, vlan, len) in steps {
                 let to = if to > 3 { 0xff } else { to };
-                let bytes = if vlan % 10 == 0 { tagged(to, port as u8, vlan, len) } else { frame(to, port as u8, len) };
+                let from = port as u8;
+                let bytes = if vlan % 10 == 0 { tagged(to, from, vlan, len) } else { frame(to, from, len) };
                 let traced = bench.trace(port, bytes);
                 prop_assert!(bench.got(3).is_empty());
                 send(&mut bench, port, &[bytes]);

@@ -298,8 +298,8 @@ mod tests {
     }
 
     proptest! {
-        /// Two switches with a trunk between them: whatever a customer sends comes out at the other end as it was, and at
-        /// no port of another VLAN.
+        /// Two switches with a trunk between them: whatever a customer sends comes out at the other end as it was,
+        /// and at no port of another VLAN.
         #[test]
         fn a_customers_frames_pass_unchanged(
             tags in prop::collection::vec((prop::sample::select(vec![Q, AD, 0x9100]), any::<u16>()), 0..4),

@@ -40,8 +40,8 @@ impl Packet {
     }
 }
 
-/// Whether a group's packets are never forwarded beyond a link, so that hosts may get them without a report: 224.0.0.0/24
-/// (RFC 4541, 2.1.2), and IPv6's scopes 1 and 2.
+/// Whether a group's packets are never forwarded beyond a link, so that hosts may get them without a report:
+/// 224.0.0.0/24 (RFC 4541, 2.1.2), and IPv6's scopes 1 and 2.
 pub fn is_local(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(group) => group.octets()[..3] == [224, 0, 0],
@@ -107,8 +107,8 @@ fn tenths(code: u8, len: usize) -> u64 {
     }
 }
 
-/// The groups in the records of a report of version 3 or 2, which begin at `at`. `read` gives the group of the record at
-/// a place, and the length of an address.
+/// The groups in the records of a report of version 3 or 2, which begin at `at`. `read` gives the group of the record
+/// at a place, and the length of an address.
 fn records(
     message: &[u8],
     count: usize,
