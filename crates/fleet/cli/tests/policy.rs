@@ -255,6 +255,7 @@ fn a_port_gets_copies_and_a_trace_says_so() {
     send(&mut rings[3], &back);
     let form = receive(&mut ids, LONG).unwrap();
     assert_eq!(form[12..15], [0x88, 0xb5, 3]);
+    assert_eq!(receive(&mut rings[0], LONG), Some(form));
     let text = "dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x88b5";
     let said = lab.ok(&["trace", "a", text]);
     assert!(said.contains("  mirror       ids gets a copy, as the frame comes from a\n"), "{said}");
