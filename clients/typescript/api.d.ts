@@ -667,6 +667,28 @@ export interface GraphView {
   nanoseconds: number;
 }
 
+/** A port with a member of a group, or with a router. */
+export interface GroupEntryView {
+  /** The group's address; none for a router, which gets all groups. */
+  group?: string | null;
+  /** For how many more seconds, unless the member or router says it again. */
+  left: number;
+  /** The port. */
+  port: string;
+  /** The number of the VLAN; 0: none. */
+  vlan: number;
+}
+
+/** The members of groups that a switch knows. */
+export interface GroupsView {
+  /** Its entries. */
+  entries: GroupEntryView[];
+  /** Whether it snoops: otherwise every port gets every group. */
+  snooping: boolean;
+  /** The switch. */
+  switch: string;
+}
+
 /** A guest that is to arrive. */
 export interface GuestArrival {
   /** `KVM` or `TCG`. */
@@ -747,6 +769,9 @@ export interface HopView {
    * there is no switch.
    */
   lookup: string;
+  /** Copies for ports that mirror others. */
+  mirrored?: MirroredView[];
+  multicast?: unknown;
   /** Why the frame was not followed here; empty if it was. */
   note: string;
   /** Its number, from 1. */
@@ -968,6 +993,16 @@ export interface MigrationView {
   transferred: number;
 }
 
+/** A copy of a frame for a port that mirrors another one. */
+export interface MirroredView {
+  /** Whether the frame is copied as it goes to the mirrored port, instead of as it comes from there. */
+  leaves: boolean;
+  /** The mirrored port. */
+  of: string;
+  /** The port that gets the copy. */
+  port: string;
+}
+
 /** A port of a guest that is to arrive. */
 export interface MovingPort {
   /** Bytes of memory that it may be given. */
@@ -980,6 +1015,14 @@ export interface MovingPort {
   queues: number;
   /** Features that it does not offer. */
   without: string[];
+}
+
+/** Who gets a packet to a group. */
+export interface MulticastView {
+  /** The group's address; none for a message of IGMP or MLD. */
+  group?: string | null;
+  /** The ports of members and routers; none: all ports get it. */
+  ports?: string[] | null;
 }
 
 /** A clone to create. */
@@ -1096,6 +1139,12 @@ export interface NewPort {
   loop?: string | number | boolean | string[] | Record<string, unknown>;
   mac?: string;
   memory?: string;
+  mirror?: string | number | boolean | string[] | Record<string, unknown>;
+  "mirror-direction"?: string | number | boolean | string[] | Record<string, unknown>;
+  "mirror-snap"?: string | number | boolean | string[] | Record<string, unknown>;
+  "mirror-switch"?: string | number | boolean | string[] | Record<string, unknown>;
+  "mirror-tag"?: string | number | boolean | string[] | Record<string, unknown>;
+  "mirror-vlans"?: string | number | boolean | string[] | Record<string, unknown>;
   mode?: string;
   model?: string;
   mtu?: string | number | boolean | string[] | Record<string, unknown>;
@@ -1116,6 +1165,7 @@ export interface NewPort {
   "rate-to"?: string | number | boolean | string[] | Record<string, unknown>;
   record?: string;
   role?: string;
+  "service-tag"?: string | number | boolean | string[] | Record<string, unknown>;
   size?: string;
   "slot-size"?: string;
   slots?: string | number | boolean | string[] | Record<string, unknown>;
@@ -1129,6 +1179,7 @@ export interface NewPort {
   to?: string;
   trunks?: string | number | boolean | string[] | Record<string, unknown>;
   ttl?: string | number | boolean | string[] | Record<string, unknown>;
+  "vlan-protocol"?: string | number | boolean | string[] | Record<string, unknown>;
   vni?: string | number | boolean | string[] | Record<string, unknown>;
   without?: string | number | boolean | string[] | Record<string, unknown>;
 }
@@ -1146,6 +1197,8 @@ export interface NewSwitch {
   "forward-reserved"?: string | number | boolean | string[] | Record<string, unknown>;
   lookup?: string;
   members?: string | number | boolean | string[] | Record<string, unknown>;
+  "multicast-fast-leave"?: string | number | boolean | string[] | Record<string, unknown>;
+  "multicast-snooping"?: string | number | boolean | string[] | Record<string, unknown>;
   /** Its name. */
   name: string;
   open?: string;
@@ -1237,12 +1290,20 @@ export interface PortChange {
   "burst-to"?: string | number | boolean | (string | number)[] | null;
   isolated?: string | number | boolean | (string | number)[] | null;
   "learn-rate"?: string | number | boolean | (string | number)[] | null;
+  mirror?: string | number | boolean | (string | number)[] | null;
+  "mirror-direction"?: string | number | boolean | (string | number)[] | null;
+  "mirror-snap"?: string | number | boolean | (string | number)[] | null;
+  "mirror-switch"?: string | number | boolean | (string | number)[] | null;
+  "mirror-tag"?: string | number | boolean | (string | number)[] | null;
+  "mirror-vlans"?: string | number | boolean | (string | number)[] | null;
   native?: string | number | boolean | (string | number)[] | null;
   "rate-from"?: string | number | boolean | (string | number)[] | null;
   "rate-to"?: string | number | boolean | (string | number)[] | null;
+  "service-tag"?: string | number | boolean | (string | number)[] | null;
   storm?: string | number | boolean | (string | number)[] | null;
   tag?: string | number | boolean | (string | number)[] | null;
   trunks?: string | number | boolean | (string | number)[] | null;
+  "vlan-protocol"?: string | number | boolean | (string | number)[] | null;
 }
 
 /** Traffic of a VM or function. */
@@ -2030,6 +2091,8 @@ export class Api {
   addSwitch(body: NewSwitch): Promise<void>;
   /** Removes a switch that has no ports. */
   removeSwitch(name: string): Promise<void>;
+  /** The members of groups that a switch knows, if it snoops. */
+  groups(name: string): Promise<GroupsView>;
   /** The addresses that a switch knows. */
   table(name: string): Promise<TableView>;
   /** Processor time and memory of every guest, function and process of the fabric. */

@@ -379,6 +379,10 @@ export class Api {
     return this.#socket.call("DELETE", "/v1/switches/{}", [name]);
   }
 
+  groups(name) {
+    return this.#socket.json("GET", "/v1/switches/{}/groups", [name]);
+  }
+
   table(name) {
     return this.#socket.json("GET", "/v1/switches/{}/table", [name]);
   }

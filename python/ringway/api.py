@@ -722,6 +722,30 @@ class GraphView(TypedDict):
     """Length of the sample in nanoseconds."""
 
 
+class GroupEntryView(TypedDict):
+    """A port with a member of a group, or with a router."""
+
+    group: NotRequired[str | None]
+    """The group's address; none for a router, which gets all groups."""
+    left: int
+    """For how many more seconds, unless the member or router says it again."""
+    port: str
+    """The port."""
+    vlan: int
+    """The number of the VLAN; 0: none."""
+
+
+class GroupsView(TypedDict):
+    """The members of groups that a switch knows."""
+
+    entries: list[GroupEntryView]
+    """Its entries."""
+    snooping: bool
+    """Whether it snoops: otherwise every port gets every group."""
+    switch: str
+    """The switch."""
+
+
 class GuestArrival(TypedDict):
     """A guest that is to arrive."""
 
@@ -805,6 +829,9 @@ class HopView(TypedDict):
     """What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`,
     `nowhere` where there is no switch.
     """
+    mirrored: NotRequired[list[MirroredView]]
+    """Copies for ports that mirror others."""
+    multicast: NotRequired[Any]
     note: str
     """Why the frame was not followed here; empty if it was."""
     number: int
@@ -1017,6 +1044,17 @@ class MigrationView(TypedDict):
     """Bytes of memory that were sent."""
 
 
+class MirroredView(TypedDict):
+    """A copy of a frame for a port that mirrors another one."""
+
+    leaves: bool
+    """Whether the frame is copied as it goes to the mirrored port, instead of as it comes from there."""
+    of: str
+    """The mirrored port."""
+    port: str
+    """The port that gets the copy."""
+
+
 class MovingPort(TypedDict):
     """A port of a guest that is to arrive."""
 
@@ -1030,6 +1068,15 @@ class MovingPort(TypedDict):
     """Its queue pairs."""
     without: list[str]
     """Features that it does not offer."""
+
+
+class MulticastView(TypedDict):
+    """Who gets a packet to a group."""
+
+    group: NotRequired[str | None]
+    """The group's address; none for a message of IGMP or MLD."""
+    ports: NotRequired[list[str] | None]
+    """The ports of members and routers; none: all ports get it."""
 
 
 class NewClone(TypedDict):
@@ -1154,6 +1201,12 @@ NewPort = TypedDict(
         "loop": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "mac": "NotRequired[str]",
         "memory": "NotRequired[str]",
+        "mirror": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "mirror-direction": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "mirror-snap": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "mirror-switch": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "mirror-tag": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "mirror-vlans": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "mode": "NotRequired[str]",
         "model": "NotRequired[str]",
         "mtu": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
@@ -1173,6 +1226,7 @@ NewPort = TypedDict(
         "rate-to": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "record": "NotRequired[str]",
         "role": "NotRequired[str]",
+        "service-tag": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "size": "NotRequired[str]",
         "slot-size": "NotRequired[str]",
         "slots": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
@@ -1186,6 +1240,7 @@ NewPort = TypedDict(
         "to": "NotRequired[str]",
         "trunks": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "ttl": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "vlan-protocol": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "vni": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "without": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
     },
@@ -1207,6 +1262,8 @@ NewSwitch = TypedDict(
         "forward-reserved": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "lookup": "NotRequired[str]",
         "members": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "multicast-fast-leave": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "multicast-snooping": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "name": "str",
         "open": "NotRequired[str]",
         "open-group": "NotRequired[str]",
@@ -1291,12 +1348,20 @@ PortChange = TypedDict(
         "burst-to": "NotRequired[str | int | bool | list[str | int] | None]",
         "isolated": "NotRequired[str | int | bool | list[str | int] | None]",
         "learn-rate": "NotRequired[str | int | bool | list[str | int] | None]",
+        "mirror": "NotRequired[str | int | bool | list[str | int] | None]",
+        "mirror-direction": "NotRequired[str | int | bool | list[str | int] | None]",
+        "mirror-snap": "NotRequired[str | int | bool | list[str | int] | None]",
+        "mirror-switch": "NotRequired[str | int | bool | list[str | int] | None]",
+        "mirror-tag": "NotRequired[str | int | bool | list[str | int] | None]",
+        "mirror-vlans": "NotRequired[str | int | bool | list[str | int] | None]",
         "native": "NotRequired[str | int | bool | list[str | int] | None]",
         "rate-from": "NotRequired[str | int | bool | list[str | int] | None]",
         "rate-to": "NotRequired[str | int | bool | list[str | int] | None]",
+        "service-tag": "NotRequired[str | int | bool | list[str | int] | None]",
         "storm": "NotRequired[str | int | bool | list[str | int] | None]",
         "tag": "NotRequired[str | int | bool | list[str | int] | None]",
         "trunks": "NotRequired[str | int | bool | list[str | int] | None]",
+        "vlan-protocol": "NotRequired[str | int | bool | list[str | int] | None]",
     },
 )
 """New values of keys of a port; null for the default. Other keys stay."""
@@ -2369,6 +2434,11 @@ class Api:
     def remove_switch(self, name: str) -> None:
         """Removes a switch that has no ports."""
         self._socket.call("DELETE", "/v1/switches/{}", [name])
+
+    def groups(self, name: str) -> GroupsView:
+        """The members of groups that a switch knows, if it snoops."""
+        found: GroupsView = self._socket.json("GET", "/v1/switches/{}/groups", [name])
+        return found
 
     def table(self, name: str) -> TableView:
         """The addresses that a switch knows."""

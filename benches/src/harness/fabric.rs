@@ -46,7 +46,7 @@ impl Harness {
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?, &[])?;
         let lookup =
             Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096, refuse_moves: false });
-        fabric.add_switch(Switch { name: SWITCH.into(), lookup, forward_reserved: false })?;
+        fabric.add_switch(Switch { name: SWITCH.into(), lookup, forward_reserved: false, snooping: None })?;
         Ok(Harness { fabric, page, next: 0 })
     }
 

@@ -237,6 +237,8 @@ const FABRIC: &[Group] = &[
                 "the same, 64 B, from a port with allow-mac and allow; from one without policy";
             "features.rate": Row(ring::rate),
                 "the same, 64 B, between ports with rates; between ports without policy";
+            "features.mirror": Row(ring::mirror),
+                "the same, 64 B, between ports that one without a peer mirrors; between ports without mirror";
             "pktgen.tx": Row(pktgen::transmitted),
                 "frames of 64 B sent by the packet generator on one core, each checked by its receiver";
         },

@@ -10,7 +10,7 @@ use crate::harness::{LOAD, Pinned, WORKER};
 use crate::machine;
 use crate::plan::Plan;
 use ringway_ring_client::RingOptions;
-use ringway_spec::{IpNet, Kind, MacAddress, Policy, Poll, Port, Rate, To, Vlans};
+use ringway_spec::{IpNet, Kind, MacAddress, Mirror, Policy, Poll, Port, Rate, To, Vlans};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -109,6 +109,24 @@ pub fn rate(plan: &Plan) -> Result<Entry, Failure> {
     let rate = Some(Rate { bits: 1_000_000_000_000, burst: None });
     let policy = Policy { rate_from: rate, rate_to: rate, ..Policy::default() };
     with_policies(plan, [policy.clone(), policy], Payload::Numbered)
+}
+
+/// Frames of 64 bytes while a port without a peer mirrors both ports, and while none does.
+pub fn mirror(plan: &Plan) -> Result<Entry, Failure> {
+    let mut harness = Harness::start(&[WORKER], 3, Poll::Adaptive)?;
+    let (mut one, mut two) = (on_port(&mut harness, "one", SLOTS)?, on_port(&mut harness, "two", SLOTS)?);
+    let nobody = Port::new("nobody", Kind::new("ring", &()), None);
+    harness.add_port(nobody.clone())?;
+    let _pinned = Pinned::to(LOAD)?;
+    let mut stream = Stream::new(&mut one, vec![&mut two], 64, 0)?;
+    let slices = on_and_off(plan, (&mut stream, Payload::Numbered), |is_on| {
+        let ports = vec!["one".into(), "two".into()];
+        let mirror = is_on.then(|| Mirror { ports, ..Mirror::default() });
+        let policy = Policy { mirror, ..Policy::default() };
+        Ok(harness.fabric.change_port(Port { policy, ..nobody.clone() })?)
+    })?;
+    let entry = slices.entry("Mpps", Better::More).ratio_at_least(0.95);
+    Ok(entry.note("peer: the same without a mirror").with("frames lost", stream.missing() as f64))
 }
 
 /// The sender's address in frames of IPv4.

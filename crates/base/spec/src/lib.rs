@@ -33,11 +33,11 @@ pub use instances::{Instance, InstanceEnd, Instances, MOST_INSTANCES};
 pub use ipnet::IpNet;
 pub use line_limit::LineLimit;
 pub use notify::Notify;
-pub use policy::{Policy, Rate, Vlans};
+pub use policy::{Mirror, Mirrored, Policy, Rate, Vlans};
 pub use port::{Kind, Port, Socket, To};
 pub use printable::{printable, printable_json, printable_lines, printable_xml};
 pub use ringway_wire::MacAddress;
-pub use switch::Switch;
+pub use switch::{Snooping, Switch};
 pub use worker::{Poll, Worker};
 
 use serde::{Deserialize, Serialize};

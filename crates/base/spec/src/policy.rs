@@ -31,6 +31,54 @@ pub struct Policy {
     /// The number of addresses a second that its switch learns from it; otherwise any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learn_rate: Option<u64>,
+    /// The frames that it gets copies of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<Mirror>,
+}
+
+/// Frames of other ports, of which a port gets copies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mirror {
+    /// The ports that are mirrored.
+    pub ports: Vec<String>,
+    /// A switch whose ports are mirrored, except those that get copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch: Option<String>,
+    /// The directions that are mirrored.
+    pub direction: Mirrored,
+    /// First and last number of each range of VLANs whose frames are mirrored; without them, all frames are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vlans: Vec<(u16, u16)>,
+    /// Most bytes of a frame that are copied, if not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snap: Option<u32>,
+    /// The VLAN whose tag each copy gets in front of its own tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<u16>,
+}
+
+/// Which frames of a port are mirrored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mirrored {
+    /// Those that its peer sends.
+    From,
+    /// Those that its peer receives.
+    To,
+    /// Both.
+    #[default]
+    Both,
+}
+
+impl Mirrored {
+    /// Every one, by name.
+    pub const ALL: [(&'static str, Mirrored); 3] =
+        [("from", Mirrored::From), ("to", Mirrored::To), ("both", Mirrored::Both)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Mirrored::ALL.iter().find(|(_, own)| *own == self).map_or("both", |(name, _)| name)
+    }
 }
 
 /// A rate of frames, and how much of it may come at once.
@@ -54,13 +102,22 @@ impl Policy {
     /// Most networks in [`Policy::allow`], so that a check stays short.
     pub const MOST_NETWORKS: usize = 1024;
 
+    /// Most ports in [`Mirror::ports`].
+    pub const MOST_MIRRORED: usize = 1024;
+
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         *self == Policy::default()
     }
+
+    /// Whether its switch has nothing to apply: [`Policy::mirror`] is for ports without a switch, too.
+    pub fn restricts_nothing(&self) -> bool {
+        *self == Policy { mirror: self.mirror.clone(), ..Policy::default() }
+    }
 }
 
-/// The VLANs of a port, by the rules of Open vSwitch's modes `access`, `trunk` and `native-untagged`.
+/// The VLANs of a port, by the rules of Open vSwitch's modes `access`, `trunk`, `native-untagged` and
+/// `dot1q-tunnel`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vlans {
@@ -72,7 +129,12 @@ pub enum Vlans {
         carried: Vec<(u16, u16)>,
         /// The VLAN of frames without tags, which don't pass otherwise.
         native: Option<u16>,
+        /// Whether their tags are service tags (IEEE 802.1Q, 9.5: type 0x88a8), behind which there may be others.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        service: bool,
     },
+    /// All frames, with whatever tags, are in this VLAN: on a trunk it has a tag in front of theirs.
+    Customer(u16),
 }
 
 impl Vlans {

@@ -13,4 +13,14 @@ pub struct Switch {
     /// Whether it forwards frames of protocols between neighbours, to 01:80:C2:00:00:00 to 01:80:C2:00:00:0F.
     #[serde(default)]
     pub forward_reserved: bool,
+    /// Whether groups go to their members only, and how members are told; otherwise they go to all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snooping: Option<Snooping>,
+}
+
+/// Snooping of IGMP and MLD.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snooping {
+    /// Whether a port has no member any more once one leaves.
+    pub fast_leave: bool,
 }

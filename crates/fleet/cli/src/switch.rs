@@ -6,7 +6,7 @@ use crate::command_error::CommandError;
 use crate::object_kind::{SWITCH, with_keys};
 use crate::show;
 use crate::text::{self, Table, cell};
-use ringway_control::api::{NewSwitch, SwitchView, TableView};
+use ringway_control::api::{GroupEntryView, GroupsView, NewSwitch, SwitchView, TableView};
 use ringway_control::file::switch_keys;
 use serde_json::{Map, json};
 
@@ -39,6 +39,10 @@ pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(),
                 json,
             );
         }
+        SwitchCommand::Groups { name } => {
+            let SwitchView { name, .. } = find(all()?, &name)?;
+            groups(client.get(&SWITCH.path(&name, "groups")?)?, json);
+        }
         SwitchCommand::Table { name } => {
             let SwitchView { name, .. } = find(all()?, &name)?;
             table(client.get(&SWITCH.path(&name, "table")?)?, json);
@@ -49,6 +53,24 @@ pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(),
 
 fn find(switches: Vec<SwitchView>, name: &str) -> Result<SwitchView, CommandError> {
     switches.into_iter().find(|switch| switch.name == name).ok_or_else(|| SWITCH.unknown(name))
+}
+
+/// Shows members of groups.
+fn groups(view: GroupsView, json: bool) {
+    if json {
+        return text::json(&view);
+    }
+    if !view.snooping {
+        println!("switch {} does not snoop: every port gets every group", view.switch);
+        return;
+    }
+    let mut table = Table::new(&["GROUP", ">VLAN", "PORT", ">LEFT"]);
+    for GroupEntryView { vlan, group, port, left } in view.entries {
+        let group = group.unwrap_or_else(|| "router".into());
+        let vlan = if vlan == 0 { "-".into() } else { vlan.to_string() };
+        table.row(vec![cell(group), cell(vlan), cell(port), cell(format!("{left} s"))]);
+    }
+    table.print();
 }
 
 /// Shows an address table.

@@ -72,9 +72,18 @@ fn vlans(rings: &mut [Ring], expected: &[Option<u16>], number: u8) {
 }
 
 fn drops(lab: &Lab, port: &str) -> Value {
+    total(lab, port)["tx_drops"].clone()
+}
+
+/// Dropped frames for a port.
+fn drops_to(lab: &Lab, port: &str) -> Value {
+    total(lab, port)["rx_drops"].clone()
+}
+
+fn total(lab: &Lab, port: &str) -> Value {
     let stats = lab.json(&["stats"]);
     let ports = stats["ports"].as_array().unwrap();
-    ports.iter().find(|found| found["name"] == port).unwrap()["total"]["tx_drops"].clone()
+    ports.iter().find(|found| found["name"] == port).unwrap()["total"].clone()
 }
 
 #[test]
@@ -225,5 +234,149 @@ fn frames_beyond_a_limit_are_dropped_and_a_trace_says_so() {
         said.contains("a limit on a port is reached") && said.contains("dropped at a: rate-from"),
         "{said}"
     );
+    lab.ok(&["down"]);
+}
+
+#[test]
+fn a_port_gets_copies_and_a_trace_says_so() {
+    let lab = up("policy-mirror");
+    let mut rings: Vec<Ring> = ["a", "b", "c", "up"].iter().map(|name| program(&lab, name)).collect();
+    let body = json!({ "name": "ids", "kind": "ring", "socket": "ids.sock", "mirror": ["a"] });
+    assert_eq!(ask(&lab, "POST", "ports", &body).0, 201, "a port without a switch");
+    let mut ids = program(&lab, "ids");
+    let port = lab.json(&["port", "set", "ids", "mirror-snap=64"]);
+    assert_eq!(port["policy"], json!({ "mirror": "a", "mirror-snap": "64" }));
+    // What the port sends, refused or not, and what it gets, without its tag.
+    let (sent, refused, back) = (frame(1, 0, 1), frame(1, 30, 2), frame(4, 10, 3));
+    send(&mut rings[0], &sent);
+    assert_eq!(receive(&mut ids, LONG), Some(sent.clone()));
+    send(&mut rings[0], &refused);
+    assert_eq!(receive(&mut ids, LONG), Some(refused));
+    send(&mut rings[3], &back);
+    let form = receive(&mut ids, LONG).unwrap();
+    assert_eq!(form[12..15], [0x88, 0xb5, 3]);
+    assert_eq!(receive(&mut rings[0], LONG), Some(form));
+    let text = "dl_src=02:00:00:00:00:01,dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x88b5";
+    let said = lab.ok(&["trace", "a", text]);
+    assert!(said.contains("  mirror       ids gets a copy, as the frame comes from a\n"), "{said}");
+    lab.ok(&["port", "set", "ids", "mirror-direction=to"]);
+    let said = lab.ok(&["trace", "b", text]);
+    assert!(said.contains("  mirror       ids gets a copy, as the frame goes to a\n"), "{said}");
+    // A program that reads nothing loses copies; the mirrored port's frames all pass.
+    let mut sent_back = 0;
+    let end = Instant::now() + LONG;
+    while drops_to(&lab, "ids")["full"].is_null() {
+        assert!(Instant::now() < end, "copies fill the ring: {}", drops_to(&lab, "ids"));
+        for number in 0..50 {
+            send(&mut rings[3], &frame(4, 10, number));
+            assert_eq!(receive(&mut rings[0], LONG).map(|frame| frame[14]), Some(number));
+            sent_back += 1;
+        }
+    }
+    assert!(sent_back > 0 && drops_to(&lab, "a")["full"].is_null());
+    let saved = lab.ok(&["save"]);
+    assert!(saved.contains("mirror = \"a\"\n") && saved.contains("mirror-direction = \"to\"\n"), "{saved}");
+    for (args, said) in [
+        (&["port", "remove", "a"][..], "port ids mirrors port a"),
+        (&["port", "set", "up", "mirror=ids"], "which gets copies itself"),
+        (&["port", "set", "ids", "mirror=nobody"], "there is no port \"nobody\""),
+        (&["port", "set", "ids", "mirror="], "is on no switch"),
+    ] {
+        let (code, text) = lab.fails(args);
+        assert!(code != 0 && text.contains(said), "{args:?}: {text}");
+    }
+    lab.ok(&["port", "remove", "ids"]);
+    lab.ok(&["port", "remove", "c"]);
+    lab.ok(&["down"]);
+}
+
+#[test]
+fn a_customers_tags_pass_behind_a_service_tag() {
+    let lab = up("policy-service");
+    for (port, key) in [("a", "service-tag=100"), ("b", "service-tag=100"), ("up", "trunks=100")] {
+        lab.ok(&["port", "set", port, key]);
+    }
+    let port = lab.json(&["port", "set", "up", "vlan-protocol=802.1ad"]);
+    assert_eq!(port["policy"], json!({ "trunks": "100", "vlan-protocol": "802.1ad" }));
+    let mut rings: Vec<Ring> = ["a", "b", "c", "up"].iter().map(|name| program(&lab, name)).collect();
+    let sent = frame(1, 7, 1);
+    send(&mut rings[0], &sent);
+    assert_eq!(receive(&mut rings[1], LONG).as_ref(), Some(&sent));
+    let doubled = receive(&mut rings[3], LONG).unwrap();
+    assert_eq!(doubled[12..20], [0x88, 0xa8, 0, 100, 0x81, 0, 0, 7]);
+    assert_eq!(receive(&mut rings[2], SHORT), None);
+    let said = lab.ok(&["trace", "a", "dl_src=02:00:00:00:00:01,dl_vlan=7,dl_type=0x88b5"]);
+    let rows = ["vlan         100\n", "tag          for up: with a tag of VLAN 100 (802.1ad)\n"];
+    assert!(rows.iter().all(|row| said.contains(row)), "{said}");
+    let saved = lab.ok(&["save"]);
+    for line in ["service-tag = 100\n", "vlan-protocol = \"802.1ad\"\n"] {
+        assert!(saved.contains(line), "{line}: {saved}");
+    }
+    let (code, text) = lab.fails(&["port", "set", "a", "vlan-protocol=802.1ad"]);
+    assert!(code != 0 && text.contains("`vlan-protocol` is there without `trunks`"), "{text}");
+    assert_eq!(lab.json(&["port", "set", "a", "tag=5"])["policy"], json!({ "tag": "5" }));
+    lab.ok(&["down"]);
+}
+
+/// An IPv4 packet to a group.
+fn to_group(from: u8, group: [u8; 4], protocol: u8, message: &[u8]) -> Vec<u8> {
+    let sum = |bytes: &[u8]| {
+        let mut sum = ringway_wire::Sum::new();
+        sum.add(bytes);
+        sum.finish().to_be_bytes()
+    };
+    let mut message = message.to_vec();
+    let checksum = sum(&message);
+    message[2..4].copy_from_slice(&checksum);
+    let mut ip = vec![0x45, 0, 0, 20 + message.len() as u8, 0, 0, 0, 0, 1, protocol, 0, 0, 10, 0, 0, from];
+    ip.extend(group);
+    let checksum = sum(&ip);
+    ip[10..12].copy_from_slice(&checksum);
+    let mac = [1, 0, 0x5e, group[1] & 0x7f, group[2], group[3]];
+    let mut frame = [&mac[..], &[2, 0, 0, 0, 0, from, 8, 0], &ip, &message].concat();
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+#[test]
+fn groups_go_to_their_members() {
+    let port = |name: &str| format!("[port.{name}]\nkind='ring'\nsocket='{name}.sock'\nswitch='main'\n");
+    let ports = ["a", "b", "c", "router"].map(port).concat();
+    let lab = Lab::new("policy-groups", &format!("[switch.main]\nmulticast-snooping=true\n{ports}"));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let mut rings: Vec<Ring> = ["a", "b", "c", "router"].iter().map(|name| program(&lab, name)).collect();
+    let query = to_group(4, [224, 0, 0, 1], 2, &[0x11, 100, 0, 0, 0, 0, 0, 0]);
+    let report = to_group(1, [239, 1, 1, 1], 2, &[0x16, 0, 0, 0, 239, 1, 1, 1]);
+    let data = to_group(2, [239, 1, 1, 1], 17, &[7; 20]);
+    send(&mut rings[3], &query);
+    for ring in &mut rings[..3] {
+        assert_eq!(receive(ring, LONG).as_ref(), Some(&query));
+    }
+    send(&mut rings[0], &report);
+    assert_eq!(receive(&mut rings[3], LONG).as_ref(), Some(&report));
+    send(&mut rings[1], &data);
+    for port in [0, 3] {
+        assert_eq!(receive(&mut rings[port], LONG).as_ref(), Some(&data), "{port}");
+    }
+    assert_eq!(receive(&mut rings[2], SHORT), None, "neither the report nor the packet");
+    let groups = lab.json(&["switch", "groups", "main"]);
+    let rows: Vec<_> =
+        groups["entries"].as_array().unwrap().iter().map(|row| (&row["group"], &row["port"])).collect();
+    assert_eq!(rows, [(&Value::Null, &json!("router")), (&json!("239.1.1.1"), &json!("a"))]);
+    let text = "udp,dl_src=02:00:00:00:00:02,dl_dst=01:00:5e:01:01:01,nw_src=10.0.0.2,nw_dst=239.1.1.1";
+    let said = lab.ok(&["trace", "b", text]);
+    assert!(
+        said.contains("  multicast    group 239.1.1.1: ports with members and routers, a, router\n"),
+        "{said}"
+    );
+    assert!(lab.ok(&["switch", "groups", "main"]).contains("239.1.1.1"));
+    // What is known of a port goes with its program.
+    drop(rings.remove(0));
+    let end = Instant::now() + LONG;
+    while lab.json(&["switch", "groups", "main"])["entries"].as_array().unwrap().len() > 1 {
+        assert!(Instant::now() < end, "the member is gone");
+    }
+    let (code, text) = lab.fails(&["switch", "groups", "nobody"]);
+    assert!(code != 0 && text.contains("nobody"), "{text}");
     lab.ok(&["down"]);
 }

@@ -480,6 +480,7 @@ impl Data {
             Request::State => return Ok(Reply::State(fabric.state())),
             Request::Exits { port } => return Ok(Reply::Exits(fabric.exits(&port)?)),
             Request::AddressCounts => return Ok(Reply::AddressCounts(fabric.address_counts())),
+            Request::Groups { switch } => return Ok(Reply::Groups(fabric.groups(&switch)?)),
             Request::Table { switch } => return Ok(Reply::Table(fabric.table(&switch)?)),
             _ => return Err(FabricError::Limit("the fabric is started already")),
         }

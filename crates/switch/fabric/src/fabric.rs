@@ -5,6 +5,7 @@ mod arrivals;
 mod captures;
 mod functions;
 mod instances;
+mod mirrors;
 mod profile;
 mod quarantine;
 mod takeover;
@@ -38,6 +39,7 @@ use ringway_host::{Budget, Clock, DeferredReclaim, EventFd, HostError, ThreadFil
 use ringway_mem::Published;
 use ringway_port::{Context, Doorbell, Exits, KINDS, Peer, PeerRecord, PeerRecords, PortKind};
 use ringway_spec::{self as spec, To};
+use ringway_switch::snooping::Snooping;
 use ringway_switch::{FlowHash, LookupContext, LookupFactory, PortId};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -158,6 +160,7 @@ impl Record {
 struct SwitchRecord {
     lookup: Box<dyn LookupFactory>,
     forward_reserved: bool,
+    snooping: Option<Arc<Snooping>>,
     /// The switch as last published.
     made: Option<Arc<Switch>>,
     kept: KeptTable,
@@ -269,7 +272,7 @@ impl Fabric {
 
     /// Adds a switch without ports.
     pub fn add_switch(&mut self, switch: spec::Switch) -> Result<(), FabricError> {
-        let spec::Switch { name, lookup, forward_reserved } = switch;
+        let spec::Switch { name, lookup, forward_reserved, snooping } = switch;
         if self.switches.contains_key(&name) {
             return Err(FabricError::Exists("switch", name));
         }
@@ -277,8 +280,9 @@ impl Fabric {
         let kind = kind.ok_or_else(|| FabricError::Unknown("lookup", lookup.name().into()))?;
         let lookup =
             (kind.open)(&lookup).map_err(|error| FabricError::Switch(name.clone(), error.to_string()))?;
-        self.switches
-            .insert(name, SwitchRecord { lookup, forward_reserved, made: None, kept: KeptTable::default() });
+        let snooping = snooping.map(|snooping| Arc::new(Snooping::new(snooping.fast_leave)));
+        let kept = KeptTable::default();
+        self.switches.insert(name, SwitchRecord { lookup, forward_reserved, snooping, made: None, kept });
         Ok(())
     }
 
@@ -533,6 +537,8 @@ impl Fabric {
             };
             queues.insert(&**name, place);
         }
+        let mut mirrors = self.mirrors(&topology, &queues);
+        let has_mirrors = !mirrors.is_empty();
         for (name, record) in self.ports.iter().filter(|(_, record)| !record.leaving) {
             // Until its receiver is there, a port is not in the topology: its frames would come back to it.
             let receiver = record.spec.receiver.as_deref().unwrap_or(name);
@@ -567,9 +573,11 @@ impl Fabric {
                 is_suspect: record.quarantine.is_some(),
                 policy: record.policy.clone(),
                 captures: self.captures.of_port(name),
+                mirrors: mirrors.remove(&**name),
             }));
         }
         topology.has_captures = !self.captures.is_empty();
+        topology.is_observed = topology.has_captures || has_mirrors;
         self.published.replace(Arc::new(topology)).defer();
         self.limit_instances();
         self.link_functions();
@@ -588,10 +596,11 @@ impl Fabric {
         let mut switches = BTreeMap::new();
         for (name, record) in &mut self.switches {
             let (members, has_policies) = members.remove(name.as_str()).unwrap_or_default();
+            let snooping = record.snooping.clone();
             let switch = match &record.made {
                 Some(made) if made.members == members && made.has_policies == has_policies => made.clone(),
                 Some(made) if made.members == members => {
-                    Arc::new(Switch { lookup: made.lookup.clone(), members, has_policies })
+                    Arc::new(Switch { lookup: made.lookup.clone(), members, has_policies, snooping })
                 }
                 _ => {
                     let here = Some(To::Switch(name.clone()));
@@ -604,7 +613,7 @@ impl Fabric {
                         seed: self.seed,
                         rejected: &|mac| tracing::error!(switch = name, %mac, "{LOST}"),
                     });
-                    Arc::new(Switch { lookup, members, has_policies })
+                    Arc::new(Switch { lookup, members, has_policies, snooping })
                 }
             };
             record.made = Some(switch.clone());
@@ -723,7 +732,14 @@ pub(crate) mod tests {
         let learning =
             Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
         for (name, lookup) in [("s", Kind::new("static", &fixed::Settings { entries })), ("t", learning)] {
-            fabric.add_switch(spec::Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
+            fabric
+                .add_switch(spec::Switch {
+                    name: name.into(),
+                    lookup,
+                    forward_reserved: false,
+                    snooping: None,
+                })
+                .unwrap();
         }
         let mut add = |name: &str, switch: &str, counters| {
             let port = Port::new(name, Kind::new("null", &()), Some(To::Switch(switch.into())));
@@ -742,7 +758,9 @@ pub(crate) mod tests {
         let mut fabric = started(&["w0", "w1"], page.clone());
         let lookup =
             Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-        fabric.add_switch(spec::Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
+        fabric
+            .add_switch(spec::Switch { name: "s".into(), lookup, forward_reserved: false, snooping: None })
+            .unwrap();
         let mut add = |name: &str, worker: &str, counters, kind| {
             let port = Port::new(name, kind, Some(To::Switch("s".into())));
             let port = Port { worker: Some(worker.into()), hold: Some(0), ..port };

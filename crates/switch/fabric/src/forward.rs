@@ -4,14 +4,18 @@ mod backlog;
 mod capture;
 mod destination;
 mod drops;
+mod features;
 mod flood;
 mod limits;
 mod live_trace;
+mod mirror;
+mod multicast;
 mod policing;
 #[cfg(test)]
 mod pressure;
 mod private_copy;
 mod properties;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -26,9 +30,11 @@ use backlog::Backlog;
 use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
+use features::{Decided, Features};
 use live_trace::LiveTrace;
-pub use policing::Retag;
-use policing::{Policing, Pulled};
+pub use mirror::MirrorPlace;
+use mirror::Mirrored;
+pub use multicast::MulticastTrace;
 use private_copy::PrivateCopy;
 use properties::Properties;
 use ringway_frame::{BURST, Burst, Caps, CountersRef, Reason, Storage, TxQueue, add};
@@ -38,6 +44,7 @@ use ringway_switch::{FlowHash, List, NOWHERE, PortId, Run, Sorter, Verdicts};
 use std::cell::RefCell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+pub use tags::{Retag, TagType};
 pub use trace::{OneFrame, Traced, TracedCopy, Verdict};
 use wait::{Cause, Cut, Full, Waiting};
 
@@ -59,8 +66,7 @@ pub struct Forwarder {
     pub meter: Meter,
     /// Copies of frames in our own memory, used while accesses are timed.
     own: PrivateCopy,
-    policing: Policing,
-    pulled: Pulled,
+    features: Features,
     /// Copies of frames that are flooded with other tags than they came with.
     retagged: Storage,
 }
@@ -78,8 +84,7 @@ impl Forwarder {
             combining: 0,
             meter,
             own: PrivateCopy::default(),
-            policing: Policing::default(),
-            pulled: Pulled::default(),
+            features: Features::default(),
             retagged: Storage::default(),
         }
     }
@@ -89,7 +94,7 @@ impl Forwarder {
     /// **publish** them to their destinations. The last five are [`Delivery::unicast`]'s, or `flood`'s for frames that
     /// go to all ports of the switch.
     pub fn serve(&mut self, turn: &Turn<'_>, topology: &Topology, source: &mut Source) -> Served {
-        let Forwarder { storage, verdicts, sorter, hash, due, combining, meter, own, policing, .. } = self;
+        let Forwarder { storage, verdicts, sorter, hash, due, combining, meter, own, features, .. } = self;
         let mut copies = Copies { completer: &mut self.completer, retagged: &mut self.retagged };
         let port = topology.port(source.port);
         if let Some(unserved) = port.and_then(unserved) {
@@ -115,13 +120,12 @@ impl Forwarder {
         meter.stopwatch.took(count);
         meter.stopwatch.enter(Stage::LookUp, count);
         port.captures.iter().for_each(|point| capture::arrived(point, source, &burst));
+        features.arrived(port, source, &burst, (*hash, turn.now));
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
-        let policed = flood.filter(|switch| switch.has_policies).map(|switch| (topology, switch));
-        let policing = policed.map(|at| {
-            policing.look_up(at, (port, source), (&mut burst, &mut self.pulled), (turn.now, verdicts))
-        });
+        let at = (turn.now, &mut *verdicts);
+        let decided = features.decide((topology, flood), (port, source), &mut burst, at);
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
         record_flows(port, &burst, *hash, source.queue);
@@ -140,17 +144,19 @@ impl Forwarder {
             meter,
             is_own,
             live: live.as_ref(),
-            policing,
+            decided,
         };
         let done = delivery.deliver(flood, sorter, &mut copies, count);
         meter.stopwatch.enter(Stage::Rest, 0);
-        policing
+        decided
+            .policing
             .iter()
             .for_each(|own| own.settle(topology, (port, source), &burst, (turn.now, verdicts), done));
         source.backlog.end(done < count);
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
         let left = if done == count { bytes } else { bytes_of(&burst, 0, done) };
-        source.count(done, policing.map_or(left, |policing| policing.arrived(left, done)));
+        source.count(done, decided.policing.map_or(left, |policing| policing.arrived(left, done)));
+        self.deliver_mirrored(turn, source.worker);
         if done > 0 {
             source.waiting = None;
             return Served::Moved(done);
@@ -158,8 +164,25 @@ impl Forwarder {
         Served::Waiting
     }
 
+    /// Delivers copies for the ports that mirror others, if there are any.
+    #[inline]
+    fn deliver_mirrored(&mut self, turn: &Turn<'_>, worker: usize) {
+        let Forwarder { features, meter, completer, due, combining, .. } = self;
+        let mirrored = features.mirrored.get_mut();
+        if !mirrored.is_empty() {
+            mirrored.deliver(turn, (meter, completer), worker, (due, combining));
+        }
+    }
+
+    /// Whether the end of a turn has nothing to do.
+    #[inline]
+    pub fn is_done(&mut self) -> bool {
+        self.due.is_empty() && self.features.mirrored.get_mut().is_empty()
+    }
+
     /// Called at the end of a turn: publishes delayed notifications that are due; returns when the next one is due.
     pub fn publish_due(&mut self, turn: &Turn<'_>) -> Option<u64> {
+        self.deliver_mirrored(turn, 0);
         let combining = std::mem::take(&mut self.combining) > 0;
         let meter = &self.meter;
         self.due.retain_mut(|(when, slot)| {
@@ -191,7 +214,9 @@ impl Forwarder {
             }
         });
         meter.stopwatch.enter(Stage::Rest, 0);
-        self.due.iter().map(|(when, _)| *when).min()
+        // Copies that wait are tried again in the next turn.
+        let waiting = (!self.features.mirrored.get_mut().is_empty()).then_some(turn.now);
+        self.due.iter().map(|(when, _)| *when).chain(waiting).min()
     }
 }
 
@@ -229,13 +254,25 @@ pub struct Source {
     worker: usize,
     backlog: Backlog,
     captured: Captured,
+    mirrored: Mirrored,
 }
 
 impl Source {
     /// Source `tx` of queue `queue` of a port.
     pub fn new(tx: Box<dyn TxQueue>, port: PortId, queue: u16, counters: CountersRef) -> Source {
-        let (missed, backlog, captured) = (Missed::default(), Backlog::default(), Captured::default());
-        Source { tx, port, queue, counters, waiting: None, flooded: 0, missed, worker: 0, backlog, captured }
+        Source {
+            tx,
+            port,
+            queue,
+            counters,
+            waiting: None,
+            flooded: 0,
+            missed: Missed::default(),
+            worker: 0,
+            backlog: Backlog::default(),
+            captured: Captured::default(),
+            mirrored: Mirrored::default(),
+        }
     }
 
     /// Makes it a source of worker number `worker`. Called by a thread of that worker.
@@ -270,6 +307,7 @@ impl Source {
     fn rest(&mut self, now: u64, topology: &Topology) -> Served {
         (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
         self.captured.rest();
+        self.mirrored.rest();
         self.backlog.rest(now, |queue| {
             // Another port may have this place by now.
             let slot = topology.rx.get(queue as usize).filter(|slot| slot.place.is_some());
@@ -437,8 +475,8 @@ struct Delivery<'d, 'b, 't> {
     is_own: bool,
     /// Records what happens to the only frame of the burst.
     live: Option<&'d RefCell<Box<LiveTrace>>>,
-    /// What the switch lets its ports send and receive, if not everything.
-    policing: Option<&'d Policing>,
+    /// What policy and snooping decided.
+    decided: Decided<'d>,
 }
 
 /// Memory for frames that their destinations get in another form.

@@ -15,6 +15,7 @@ mod function;
 mod instances;
 mod log_limit;
 mod meter;
+mod mirror;
 mod page;
 mod policy;
 mod profile;

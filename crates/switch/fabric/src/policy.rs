@@ -29,7 +29,8 @@ pub struct PortPolicy {
 impl PortPolicy {
     /// What a description says, if it says anything.
     pub fn of(policy: &Policy) -> Option<Arc<PortPolicy>> {
-        let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate } = policy;
+        let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror: _ } =
+            policy;
         let limit = |rate: &Rate| RateLimit::new(rate.bits, rate.burst_or_default().saturating_mul(8));
         let rules = PortPolicy {
             vlans: vlans.as_ref().map(VlanRules::of),
@@ -41,7 +42,7 @@ impl PortPolicy {
             storm: storm.map(|frames| RateLimit::new(frames, frames)),
             learn_rate: learn_rate.map(|addresses| RateLimit::new(addresses, addresses)),
         };
-        (!policy.is_empty()).then(|| Arc::new(rules))
+        (!policy.restricts_nothing()).then(|| Arc::new(rules))
     }
 
     /// Whether a station with this address may be behind the port, in this VLAN.
@@ -51,38 +52,75 @@ impl PortPolicy {
     }
 }
 
+/// A set of VLANs.
+#[derive(Debug, PartialEq, Eq)]
+pub struct VlanSet([u64; Vlans::COUNT as usize / 64]);
+
+impl VlanSet {
+    /// The VLANs of these ranges.
+    pub fn of(ranges: impl Iterator<Item = (u16, u16)>) -> VlanSet {
+        let mut bits = [0; Vlans::COUNT as usize / 64];
+        for vlan in ranges.flat_map(|(first, last)| first..=last) {
+            if let Some(word) = bits.get_mut(usize::from(vlan / 64)) {
+                *word |= 1 << (vlan % 64);
+            }
+        }
+        VlanSet(bits)
+    }
+
+    /// Whether a VLAN is in it.
+    #[inline]
+    pub fn has(&self, vlan: u16) -> bool {
+        self.0.get(usize::from(vlan / 64)).is_some_and(|word| word >> (vlan % 64) & 1 != 0)
+    }
+}
+
 /// The VLANs of a port.
 #[derive(Debug, PartialEq, Eq)]
 pub struct VlanRules {
-    /// A bit for each VLAN that passes.
-    carried: [u64; Vlans::COUNT as usize / 64],
+    /// Those that pass.
+    carried: VlanSet,
     /// The VLAN of frames without tags.
     untagged: Option<u16>,
-    /// Whether only frames without tags pass.
-    is_access: bool,
+    /// What tags its frames have.
+    pub mode: Mode,
+}
+
+/// What tags the frames of a port have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// None.
+    Access,
+    /// Those of its VLANs (type 0x8100), except that of the native one.
+    Trunk,
+    /// The same with service tags (type 0x88a8).
+    ServiceTrunk,
+    /// Any: none of them is that of its VLAN.
+    Customer,
 }
 
 impl VlanRules {
     /// The rules of a description.
     pub fn of(vlans: &Vlans) -> VlanRules {
         let (ranges, untagged) = match vlans {
-            Vlans::Access(vlan) => (&[][..], Some(*vlan)),
-            Vlans::Trunk { carried, native } => (&carried[..], *native),
+            Vlans::Access(vlan) | Vlans::Customer(vlan) => (&[][..], Some(*vlan)),
+            Vlans::Trunk { carried, native, .. } => (&carried[..], *native),
         };
         let own = untagged.map(|vlan| (vlan, vlan));
-        let mut carried = [0; Vlans::COUNT as usize / 64];
-        for vlan in ranges.iter().copied().chain(own).flat_map(|(first, last)| first..=last) {
-            if let Some(word) = carried.get_mut(usize::from(vlan / 64)) {
-                *word |= 1 << (vlan % 64);
-            }
-        }
-        VlanRules { carried, untagged, is_access: matches!(vlans, Vlans::Access(_)) }
+        let carried = VlanSet::of(ranges.iter().copied().chain(own));
+        let mode = match vlans {
+            Vlans::Access(_) => Mode::Access,
+            Vlans::Customer(_) => Mode::Customer,
+            Vlans::Trunk { service: false, .. } => Mode::Trunk,
+            Vlans::Trunk { service: true, .. } => Mode::ServiceTrunk,
+        };
+        VlanRules { carried, untagged, mode }
     }
 
     /// Whether frames of a VLAN pass.
     #[inline]
     pub fn carries(&self, vlan: u16) -> bool {
-        self.carried.get(usize::from(vlan / 64)).is_some_and(|word| word >> (vlan % 64) & 1 != 0)
+        self.carried.has(vlan)
     }
 
     /// Whether frames of a VLAN leave without a tag.
@@ -91,13 +129,13 @@ impl VlanRules {
         self.untagged == Some(vlan)
     }
 
-    /// The VLAN of a frame that arrives with this number in its first tag, if it passes. 0 is a tag that has a priority
-    /// only.
+    /// The VLAN of a frame that arrives with this number in its first tag, if it passes; not at a customer's port. 0 is
+    /// a tag that has a priority only.
     #[inline]
     pub fn arriving(&self, tag: Option<u16>) -> Option<u16> {
         match tag {
             None | Some(0) => self.untagged,
-            Some(vlan) => (!self.is_access && self.carries(vlan)).then_some(vlan),
+            Some(vlan) => (self.mode != Mode::Access && self.carries(vlan)).then_some(vlan),
         }
     }
 }
@@ -124,11 +162,12 @@ mod tests {
     #[test]
     fn a_trunk_has_its_vlans_and_its_native_one() {
         let carried = vec![(10, 10), (64, 130), (4094, 4094)];
-        let trunk = VlanRules::of(&Vlans::Trunk { carried: carried.clone(), native: None });
+        let trunk = VlanRules::of(&Vlans::Trunk { carried: carried.clone(), native: None, service: false });
         let passing: Vec<u16> = (0..5000).filter(|vlan| trunk.arriving(Some(*vlan)).is_some()).collect();
         let expected: Vec<u16> = carried.iter().flat_map(|(first, last)| *first..=*last).collect();
         assert_eq!((passing, trunk.arriving(None), trunk.arriving(Some(0))), (expected, None, None));
-        let native = VlanRules::of(&Vlans::Trunk { carried: vec![(10, 10)], native: Some(1) });
+        let native =
+            VlanRules::of(&Vlans::Trunk { carried: vec![(10, 10)], native: Some(1), service: false });
         assert_eq!(
             [None, Some(0), Some(1), Some(10)].map(|tag| native.arriving(tag)),
             [Some(1), Some(1), Some(1), Some(10)]

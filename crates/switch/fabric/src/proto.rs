@@ -8,6 +8,7 @@ use ringway_port::Exits;
 use ringway_spec::{Function, MacAddress, Port, Switch, Worker};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// A request and its number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,6 +182,11 @@ pub enum Request {
         /// The switch's name.
         switch: String,
     },
+    /// Requests [`Reply::Groups`].
+    Groups {
+        /// The switch's name.
+        switch: String,
+    },
     /// Requests [`Reply::AddressCounts`].
     AddressCounts,
     /// Begins a capture. Carries one descriptor: the memfd that copies are written to.
@@ -302,9 +308,35 @@ pub struct Traced {
     /// Number of destinations that were not looked at.
     #[serde(default)]
     pub omitted: usize,
+    /// Copies for ports that mirror others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mirrored: Vec<TracedMirror>,
+    /// What the switch knows of the frame's group, if it is flooded to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multicast: Option<TracedMulticast>,
     /// Whether the frame was sent, if that was requested.
     #[serde(default)]
     pub sent: Option<bool>,
+}
+
+/// Who gets a packet to a group, on a switch that snoops.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TracedMulticast {
+    /// The group; none for a message of IGMP or MLD.
+    pub group: Option<IpAddr>,
+    /// The ports of members and routers; none: all ports get it.
+    pub ports: Option<Vec<String>>,
+}
+
+/// A copy of a frame for a port that mirrors another one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TracedMirror {
+    /// The port that gets the copy.
+    pub port: String,
+    /// The mirrored port.
+    pub of: String,
+    /// Whether the frame is copied as it goes to the mirrored port, instead of as it comes from there.
+    pub leaves: bool,
 }
 
 /// What would become of a frame at a destination.
@@ -323,7 +355,7 @@ pub struct TracedCopy {
     /// Nanoseconds that it waits at most.
     #[serde(default)]
     pub hold: u64,
-    /// What becomes of its VLAN tag: `inserted 10`, `set 10`, `removed`.
+    /// What becomes of its VLAN tag: `inserted 10`, `inserted 10 (802.1ad)`, `set 10`, `removed`.
     #[serde(default)]
     pub retag: Option<String>,
     /// The first frame that the destination gets, and its offload header, if the frame had to be completed for it, or
@@ -364,6 +396,8 @@ pub enum Reply {
     Exits(Option<Exits>),
     /// The addresses that a switch knows.
     Table(Vec<TableEntry>),
+    /// The members of groups that a switch knows; none if it does not snoop.
+    Groups(Option<Vec<GroupEntry>>),
     /// The number of addresses that each switch knows.
     AddressCounts(BTreeMap<String, u64>),
     /// The load of a function's instances.
@@ -567,6 +601,19 @@ pub struct TableEntry {
     pub port: String,
     /// Seconds since it last sent; none for static entries.
     pub age: Option<u32>,
+}
+
+/// A port with a member of a group, or with a router.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupEntry {
+    /// The number of the VLAN; 0: none.
+    pub vlan: u16,
+    /// The group; none for a router, which gets all groups.
+    pub group: Option<IpAddr>,
+    /// The port's name.
+    pub port: String,
+    /// For how many more seconds, unless it is said again.
+    pub left: u64,
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use crate::capture::CapturePoint;
 use crate::instances::{Ends, InstanceSide};
+use crate::mirror::{MirrorRule, Missed};
 use crate::policy::PortPolicy;
 use crate::wait_limit::WaitLimit;
 use ringway_frame::{CountersRef, RxQueue};
 use ringway_host::{Budget, EventFd};
+use ringway_switch::snooping::Snooping;
 use ringway_switch::{Lookup, PortId};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -19,6 +21,8 @@ pub struct Topology {
     pub rx: Vec<Arc<RxSlot>>,
     /// Whether any port is captured.
     pub has_captures: bool,
+    /// Whether any port is captured or mirrored.
+    pub is_observed: bool,
 }
 
 impl Topology {
@@ -55,6 +59,8 @@ pub struct Port {
     pub policy: Option<Arc<PortPolicy>>,
     /// The captures of its frames, if there are any.
     pub captures: Option<Arc<CapturePoint>>,
+    /// Where its frames are mirrored to, if they are.
+    pub mirrors: Option<Arc<[MirrorRule]>>,
 }
 
 impl Port {
@@ -122,6 +128,16 @@ pub struct Switch {
     pub members: Vec<PortId>,
     /// Whether any of them has a policy.
     pub has_policies: bool,
+    /// What is known of groups and their members, if that is of interest.
+    pub snooping: Option<Arc<Snooping>>,
+}
+
+impl Switch {
+    /// Removes what is known of a port that is removed.
+    pub fn forget(&self, port: PortId) {
+        self.lookup.remove_port(port);
+        self.snooping.iter().for_each(|snooping| snooping.forget_port(port));
+    }
 }
 
 /// An RX queue: locked by one worker at a time; no worker blocks on its lock.
@@ -140,6 +156,8 @@ pub struct RxSlot {
     pub given_up: AtomicBool,
     /// The place of its port, if that is an end of a function that multiplies.
     pub place: Option<InstanceSide>,
+    /// Copies for it that were dropped and are not in its counters yet.
+    pub missed: Missed,
 }
 
 impl RxSlot {
@@ -152,7 +170,8 @@ impl RxSlot {
     ) -> RxSlot {
         let (wait_limit, given_up) = (WaitLimit::default(), AtomicBool::new(false));
         let queue = Mutex::new(queue);
-        RxSlot { queue, port, counters, budget, wait_limit, given_up, place: None }
+        let missed = Missed::default();
+        RxSlot { queue, port, counters, budget, wait_limit, given_up, place: None, missed }
     }
 }
 

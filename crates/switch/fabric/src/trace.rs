@@ -1,6 +1,9 @@
 //! Frames to trace: a worker does it between two bursts, since what it reads of ports is a worker's.
 
-use crate::forward::{Forwarder, OneFrame, Retag, Served, Source, Traced, TracedCopy, Verdict};
+use crate::forward::{
+    Forwarder, MirrorPlace, MulticastTrace, OneFrame, Retag, Served, Source, TagType, Traced, TracedCopy,
+    Verdict,
+};
 use crate::proto;
 use crate::topology::Topology;
 use ringway_frame::{CountersRef, Offload, Reason};
@@ -85,10 +88,19 @@ impl Drop for TraceRequest {
     }
 }
 
+/// What follows the number of a tag's VLAN in a trace.
+fn suffix(of: TagType) -> &'static str {
+    match of {
+        TagType::Vlan => "",
+        TagType::Service => " (802.1ad)",
+    }
+}
+
 impl proto::Traced {
     /// With the names of ports.
     pub(crate) fn of(traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
-        let Traced { lookup, learned, vlan, sender, dropped, held, copies, omitted } = traced;
+        let Traced { lookup, learned, vlan, sender, dropped, held, copies, omitted, mirrored, multicast } =
+            traced;
         let learned = learned.map(|learned| match learned {
             Learned::Known => "known",
             Learned::New => "new",
@@ -112,13 +124,20 @@ impl proto::Traced {
                 hold,
                 retag: match copy.retag {
                     Retag::Keep => None,
-                    Retag::Insert(vlan) => Some(format!("inserted {vlan}")),
-                    Retag::Set(vlan) => Some(format!("set {vlan}")),
+                    Retag::Insert(vlan, of) => Some(format!("inserted {vlan}{}", suffix(of))),
+                    Retag::Set(vlan, of) => Some(format!("set {vlan}{}", suffix(of))),
                     Retag::Remove => Some("removed".into()),
                 },
                 completed: copy.completed.map(|(bytes, offload)| (bytes, offload.to_bytes())),
                 frames: copy.frames,
             }
+        };
+        let mirrored_by = |(by, place): (PortId, MirrorPlace)| {
+            let (of, leaves) = match place {
+                MirrorPlace::From(port) => (port, false),
+                MirrorPlace::To(port) => (port, true),
+            };
+            proto::TracedMirror { port: name(by), of: name(of), leaves }
         };
         proto::Traced {
             worker: String::new(),
@@ -130,6 +149,11 @@ impl proto::Traced {
             held,
             copies: copies.into_iter().map(copy).collect(),
             omitted,
+            mirrored: mirrored.into_iter().map(mirrored_by).collect(),
+            multicast: multicast.map(|MulticastTrace { group, ports }| proto::TracedMulticast {
+                group,
+                ports: ports.map(|ports| ports.into_iter().map(&name).collect()),
+            }),
             sent: None,
         }
     }

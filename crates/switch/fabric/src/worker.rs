@@ -513,7 +513,7 @@ impl Worker {
             // Nobody else knows of them.
             forwarder.due.iter_mut().for_each(|(when, _)| *when = 0);
         }
-        let next_due = if forwarder.due.is_empty() { None } else { forwarder.publish_due(&turn) };
+        let next_due = if forwarder.is_done() { None } else { forwarder.publish_due(&turn) };
         if is_superseded {
             let now = clock.now();
             forwarder.meter.turn_ended(turn.now, now);

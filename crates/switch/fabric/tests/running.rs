@@ -34,7 +34,9 @@ impl Bench {
     }
 
     fn switch(&mut self, name: &str, lookup: Kind) {
-        self.fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
+        self.fabric
+            .add_switch(Switch { name: name.into(), lookup, forward_reserved: false, snooping: None })
+            .unwrap();
     }
 
     fn port(&mut self, name: &str, kind: Kind, to: To) -> usize {

@@ -11,6 +11,7 @@ mod flow_key;
 pub mod hash;
 pub mod learning;
 mod lookups;
+pub mod snooping;
 mod sorter;
 mod spread;
 mod station;

@@ -211,6 +211,15 @@ Examples:
         /// The switch.
         name: String,
     },
+    /// Show the ports with members of multicast groups and with routers, as a switch that snoops knows them.
+    #[command(after_help = "\
+Examples:
+  ringway switch groups main
+  ringway switch groups main --json")]
+    Groups {
+        /// The switch.
+        name: String,
+    },
     /// Show the addresses that a switch knows, and their ports.
     #[command(after_help = "\
 Examples:

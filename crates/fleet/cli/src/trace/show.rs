@@ -1,7 +1,8 @@
 //! A trace as text: each hop with its stages, then how it ends.
 
 use ringway_control::api::{
-    DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView, LinkTraceView, TraceView,
+    DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView, LinkTraceView,
+    MirroredView, MulticastView, TraceView,
 };
 use ringway_spec::printable;
 use std::fmt::Write;
@@ -55,6 +56,9 @@ fn add_hop(out: &mut String, hop: &HopView) {
         stage(out, "sender", sender);
     }
     stage(out, "table", &table(hop));
+    if let Some(multicast) = &hop.multicast {
+        stage(out, "multicast", &members(multicast));
+    }
     if hop.held {
         stage(out, "waits", "until the function runs that the frame is for");
     }
@@ -62,11 +66,25 @@ fn add_hop(out: &mut String, hop: &HopView) {
         stage(out, "drop", &format!("at port {port}: {reason}"));
     }
     hop.destinations.iter().for_each(|to| add_destination(out, to));
+    for MirroredView { port, of, leaves } in &hop.mirrored {
+        let way = if *leaves { "goes to" } else { "comes from" };
+        stage(out, "mirror", &format!("{port} gets a copy, as the frame {way} {of}"));
+    }
     if hop.omitted > 0 {
         stage(out, "destination", &format!("{} more ports, not looked at", hop.omitted));
     }
     if !worker.is_empty() && *number == 1 {
         stage(out, "worker", worker);
+    }
+}
+
+/// Who gets a packet to a group.
+fn members(MulticastView { group, ports }: &MulticastView) -> String {
+    let what = group.as_ref().map_or("a message about groups".into(), |group| format!("group {group}"));
+    match ports {
+        None => format!("{what}: every port"),
+        Some(ports) if ports.is_empty() => format!("{what}: no port has members or a router"),
+        Some(ports) => format!("{what}: ports with members and routers, {}", ports.join(", ")),
     }
 }
 

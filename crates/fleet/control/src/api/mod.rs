@@ -20,7 +20,7 @@ pub use ringway_scheduler::{ErrorBody, ProblemView};
 pub use routes::{description, router};
 pub use trace::{
     CompletionView, DestinationView, ElementPassView, ElementTraceView, FunctionTraceView, HopView,
-    LinkTraceView, NewTrace, SentFrameView, TraceView,
+    LinkTraceView, MirroredView, MulticastView, NewTrace, SentFrameView, TraceView,
 };
 pub(crate) use usage::usage;
 pub use view::*;

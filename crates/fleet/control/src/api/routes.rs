@@ -2,7 +2,7 @@
 
 use super::{
     ChainView, Changes, Departure, ErrorBody, Exec, ExecView, ExitsView, FabricGraphView, FabricView,
-    FunctionView, GraphView, GuestView, HandlerValue, HostView, LinkChange, LinkView, NewClone,
+    FunctionView, GraphView, GroupsView, GuestView, HandlerValue, HostView, LinkChange, LinkView, NewClone,
     NewConfiguration, NewFabric, NewFunction, NewSnapshot, PortView, SavedFabric, SnapshotView, StatsView,
     TableView, UsageView, usage as processes,
 };
@@ -58,6 +58,7 @@ const LONGEST_SAMPLE: f64 = 60.0;
         fabric_graph,
         fabric_svg,
         table,
+        groups,
         fabric_hosts,
         guests,
         start_guest,
@@ -119,6 +120,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/graph", get(fabric_graph))
         .route("/v1/graph.svg", get(fabric_svg))
         .route("/v1/switches/{name}/table", get(table))
+        .route("/v1/switches/{name}/groups", get(groups))
         .route("/v1/hosts", get(fabric_hosts))
         .route("/v1/guests", get(guests))
         .route("/v1/guests/{name}/start", post(start_guest))
@@ -304,6 +306,14 @@ async fn usage(State(inbox): State<Inbox>) -> Result<Json<UsageView>, Failure> {
     responses((status = 200, body = TableView), (status = 404, body = ErrorBody)))]
 async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<TableView>, Failure> {
     ask(&inbox, |answer| EngineRequest::Table(name, answer)).await.map(Json)
+}
+
+/// The members of groups that a switch knows, if it snoops.
+#[utoipa::path(get, path = "/v1/switches/{name}/groups",
+    params(("name" = String, Path, description = "The switch")),
+    responses((status = 200, body = GroupsView), (status = 404, body = ErrorBody)))]
+async fn groups(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<GroupsView>, Failure> {
+    ask(&inbox, |answer| EngineRequest::Groups(name, answer)).await.map(Json)
 }
 
 /// Every guest.

@@ -99,10 +99,36 @@ pub struct HopView {
     pub dropped: Option<String>,
     /// Where copies of it go.
     pub destinations: Vec<DestinationView>,
+    /// Who gets it, if it is a packet to a group, on a switch that snoops.
+    #[serde(default)]
+    pub multicast: Option<MulticastView>,
+    /// Copies for ports that mirror others.
+    #[serde(default)]
+    pub mirrored: Vec<MirroredView>,
     /// Number of destinations that were not looked at.
     pub omitted: usize,
     /// Why the frame was not followed here; empty if it was.
     pub note: String,
+}
+
+/// Who gets a packet to a group.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MulticastView {
+    /// The group's address; none for a message of IGMP or MLD.
+    pub group: Option<String>,
+    /// The ports of members and routers; none: all ports get it.
+    pub ports: Option<Vec<String>>,
+}
+
+/// A copy of a frame for a port that mirrors another one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MirroredView {
+    /// The port that gets the copy.
+    pub port: String,
+    /// The mirrored port.
+    pub of: String,
+    /// Whether the frame is copied as it goes to the mirrored port, instead of as it comes from there.
+    pub leaves: bool,
 }
 
 /// A copy of a frame at its destination.

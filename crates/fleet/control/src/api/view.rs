@@ -374,6 +374,30 @@ pub struct TableEntryView {
     pub age: Option<u32>,
 }
 
+/// The members of groups that a switch knows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GroupsView {
+    /// The switch.
+    pub switch: String,
+    /// Whether it snoops: otherwise every port gets every group.
+    pub snooping: bool,
+    /// Its entries.
+    pub entries: Vec<GroupEntryView>,
+}
+
+/// A port with a member of a group, or with a router.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct GroupEntryView {
+    /// The number of the VLAN; 0: none.
+    pub vlan: u16,
+    /// The group's address; none for a router, which gets all groups.
+    pub group: Option<String>,
+    /// The port.
+    pub port: String,
+    /// For how many more seconds, unless the member or router says it again.
+    pub left: u64,
+}
+
 /// An unmodified program with a network of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProgramView {

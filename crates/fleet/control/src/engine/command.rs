@@ -2,9 +2,9 @@
 
 use super::{Engine, EngineError, MigrationRequest, ObjectOrder, Step, TracedStep, opened};
 use crate::api::{
-    ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GuestView, HostView,
-    LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView, ProgramView, SavedFabric, SnapshotView,
-    StatsView, TableEntryView, TableView,
+    ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GroupEntryView,
+    GroupsView, GuestView, HostView, LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView,
+    ProgramView, SavedFabric, SnapshotView, StatsView, TableEntryView, TableView,
 };
 use crate::captures::{Begun, CaptureRequest};
 use crate::change;
@@ -79,6 +79,8 @@ pub enum EngineRequest {
     AddressCounts(Answer<BTreeMap<String, u64>>),
     /// The address table of a switch.
     Table(String, Answer<TableView>),
+    /// The members of groups that a switch knows.
+    Groups(String, Answer<GroupsView>),
     /// Its hosts.
     Hosts(Answer<Vec<HostView>>),
     /// Its programs.
@@ -188,6 +190,7 @@ impl Engine {
             EngineRequest::Exits(name, answer) => drop(answer.send(self.exits(name).await)),
             EngineRequest::Profile(time, answer) => drop(answer.send(self.profile(time).await)),
             EngineRequest::Table(name, answer) => drop(answer.send(self.table(name).await)),
+            EngineRequest::Groups(name, answer) => drop(answer.send(self.groups(name).await)),
             EngineRequest::Trace(step, answer) => drop(answer.send(self.trace(*step).await)),
             EngineRequest::StartGuest(name, answer) => {
                 drop(answer.send(self.guests.start_checked(&name).await.map_err(guest_failure)))
@@ -318,7 +321,8 @@ impl Engine {
         }
     }
 
-    async fn table(&mut self, name: String) -> Result<TableView, Failure> {
+    /// Checks that there is a switch.
+    fn has_switch(&self, name: &str) -> Result<(), Failure> {
         if !self.fabric.switches.iter().any(|switch| switch.name == name) {
             let names: Vec<&str> = self.fabric.switches.iter().map(|switch| &*switch.name).collect();
             let known = if names.is_empty() { "none".into() } else { names.join(", ") };
@@ -326,6 +330,28 @@ impl Engine {
                 "there is no switch \"{name}\"; there is {known}"
             ))));
         }
+        Ok(())
+    }
+
+    async fn groups(&mut self, name: String) -> Result<GroupsView, Failure> {
+        self.has_switch(&name)?;
+        let reply = self.call(&name, Request::Groups { switch: name.clone() }).await;
+        let known = match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
+            Reply::Groups(known) => known,
+            _ => None,
+        };
+        let view = |entry: ringway_fabric::proto::GroupEntry| GroupEntryView {
+            vlan: entry.vlan,
+            group: entry.group.map(|group| group.to_string()),
+            port: entry.port,
+            left: entry.left,
+        };
+        let (snooping, known) = (known.is_some(), known.into_iter().flatten());
+        Ok(GroupsView { switch: name, snooping, entries: known.map(view).collect() })
+    }
+
+    async fn table(&mut self, name: String) -> Result<TableView, Failure> {
+        self.has_switch(&name)?;
         let reply = self.call(&name, Request::Table { switch: name.clone() }).await;
         let entries = match reply.map_err(|error| Failure::Conflict(error_body(error)))? {
             Reply::Table(entries) => entries,

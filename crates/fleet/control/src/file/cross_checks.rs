@@ -172,7 +172,7 @@ fn joins(fabric: &Fabric, patches: &[Patch], host: &Host, diagnostics: &Diagnost
         let pipe = kind.is_some_and(|kind| !kind.is_in_data());
         let patched = patches.iter().any(|(_, ports)| ports.contains(&port.name));
         match &port.to {
-            None if pipe || patched => {}
+            None if pipe || patched || port.policy.mirror.is_some() => {}
             None => {
                 let own = |function: &&Function| function.chained && function.ports.contains(&port.name);
                 let fix = match (fabric.functions.iter().find(own), fabric.switches.first()) {

@@ -11,6 +11,7 @@ mod guest;
 mod host;
 mod instances;
 mod link;
+mod mirror;
 mod notify;
 mod objects;
 mod opening;
@@ -46,7 +47,7 @@ use ringway_scheduler::Placement;
 use ringway_scheduler::plugins::{Found, Options};
 use ringway_spec::file::units::Wrong;
 use ringway_spec::file::{Diagnostics, Problems, Section, either, nearest, parse};
-use ringway_spec::{Function, HugePages, Poll, Switch, Worker, addresses, names};
+use ringway_spec::{Function, HugePages, Poll, Snooping, Switch, Worker, addresses, names};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
@@ -402,13 +403,25 @@ fn switch(mut section: Section<'_>, fabric: &mut Fabric, diagnostics: &Diagnosti
     let lookup = keys.read(&mut section, diagnostics);
     let open = opening::opening(&mut section);
     let forward_reserved = section.boolean("forward-reserved").unwrap_or(false);
+    let snooping = snooping(&mut section);
     section.finish(|key| match lookups::all().find(|keys| keys.keys().contains(&key)) {
         Some(owner) => Some(format!("only lookup = \"{}\" has it", owner.name())),
         None if key == "ports" => Some(format!("each port names its switch: switch = \"{name}\"")),
         None => None,
     });
     fabric.openings.extend(open.map(|open| (name.clone(), open)));
-    fabric.switches.push(Switch { name, lookup, forward_reserved });
+    fabric.switches.push(Switch { name, lookup, forward_reserved, snooping });
+}
+
+/// Reads whether a switch snoops.
+fn snooping(section: &mut Section<'_>) -> Option<Snooping> {
+    let snoops = section.boolean("multicast-snooping").unwrap_or(false);
+    let fast_leave = section.boolean("multicast-fast-leave");
+    if fast_leave.is_some() && !snoops {
+        let what = "`multicast-fast-leave` is there without `multicast-snooping`";
+        section.error("multicast-fast-leave", what, "add multicast-snooping = true");
+    }
+    snoops.then(|| Snooping { fast_leave: fast_leave.unwrap_or(false) })
 }
 
 fn worker(

@@ -3,7 +3,7 @@
 
 use super::link::Link;
 use super::{
-    Fabric, Host, Outside, cross_checks, external_names, link, named, opening, policy, port, switch,
+    Fabric, Host, Outside, cross_checks, external_names, link, mirror, named, opening, policy, port, switch,
 };
 use crate::kinds::link as directions;
 use crate::kinds::{self, KINDS, PortControl};
@@ -40,7 +40,8 @@ pub type TypedKeys = (Vec<&'static str>, Vec<&'static str>);
 
 /// The keys of `[switch.NAME]`, of every lookup.
 pub fn switch_keys() -> TypedKeys {
-    let (mut all, mut texts) = (vec!["lookup", "forward-reserved"], vec!["lookup"]);
+    let (mut all, mut texts) =
+        (vec!["lookup", "forward-reserved", "multicast-snooping", "multicast-fast-leave"], vec!["lookup"]);
     for lookup in lookups::all() {
         let (keys, strings) =
             typed_keys_of("switch.a", |section, diagnostics| lookup.read(section, diagnostics));
@@ -199,7 +200,7 @@ fn check_port(
 ) {
     let Some(port) = target.ports.last().filter(|port| port.name == name) else { return };
     let kind = kinds::find(port.kind.name(), host.kinds);
-    if port.to.is_none() && kind.is_some_and(|kind| kind.is_in_data()) {
+    if port.to.is_none() && port.policy.mirror.is_none() && kind.is_some_and(|kind| kind.is_in_data()) {
         let fix = "add `switch`; a port of a patch, a link or a chain comes with the file: `ringway apply`";
         diagnostics.error(
             &diagnostics.of(&format!("port.{name}")),
@@ -235,6 +236,9 @@ pub fn without_switch(name: &str, fabric: &Fabric) -> Result<Fabric, RemoveError
         let what = format!("switch {name} has the port{s} {shown}{more}");
         return Err(RemoveError::Used(what, "remove its ports first: `ringway port remove`".into()));
     }
+    if let Some(Port { name: by, .. }) = mirror::of_switch(name, fabric) {
+        return Err(RemoveError::Used(format!("port {by} mirrors switch {name}"), END_MIRROR.into()));
+    }
     let mut target = fabric.clone();
     target.switches.retain(|switch| switch.name != name);
     target.openings.remove(name);
@@ -258,6 +262,7 @@ pub fn without_port(name: &str, fabric: &Fabric) -> Result<Fabric, RemoveError> 
     Ok(target)
 }
 
+const END_MIRROR: &str = "change what that port mirrors: `ringway port set`";
 const CHANGE_FILE: &str = "take it out of the file, and use `ringway apply`";
 
 /// What needs a port, and the remedy.
@@ -279,6 +284,9 @@ fn needed(port: &Port, fabric: &Fabric) -> Option<(String, &'static str)> {
     }
     if fabric.host(name).is_some() {
         return Some((format!("port {name} is the interface of host {name}"), CHANGE_FILE));
+    }
+    if let Some(Port { name: by, .. }) = mirror::of_port(name, fabric) {
+        return Some((format!("port {by} mirrors port {name}"), END_MIRROR));
     }
     for switch in &fabric.switches {
         if lookups::ports(&switch.lookup).iter().any(|(_, named)| named == name) {

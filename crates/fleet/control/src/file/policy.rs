@@ -1,7 +1,7 @@
 //! Policy on ports: the keys of `[port.NAME]` that say what a switch lets the port send and receive.
 
 use super::objects::{RemoveError, request};
-use super::{Fabric, named};
+use super::{Fabric, mirror, named};
 use crate::kinds::link;
 use ringway_spec::file::units;
 use ringway_spec::file::{Diagnostics, Section, either, nearest, parse, typed_keys_of};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// The VLANs that frames can be in (IEEE 802.1Q, 9.6).
-const VLANS: RangeInclusive<u16> = 1..=Vlans::COUNT - 2;
+pub(super) const VLANS: RangeInclusive<u16> = 1..=Vlans::COUNT - 2;
 
 /// Bytes that may come at once. Fewer than 65 KB would never let a frame of 64 KB with pending segmentation pass.
 const BURSTS: RangeInclusive<u64> = (65 << 10)..=(1 << 30);
@@ -29,12 +29,23 @@ pub fn policy(section: &mut Section<'_>) -> Policy {
     let tag = section.number("tag", limits()).and_then(|tag| u16::try_from(tag).ok());
     let trunks = section.ranges("trunks", VLANS, "[10, \"20-29\"]");
     let native = section.number("native", limits()).and_then(|native| u16::try_from(native).ok());
+    let service_tag = section.number("service-tag", limits()).and_then(|tag| u16::try_from(tag).ok());
+    let protocol = section.word("vlan-protocol", &[("802.1q", false), ("802.1ad", true)]);
     let isolated = section.boolean("isolated").unwrap_or(false);
     let allow_mac = section.parsed("allow-mac", "02:00:00:00:00:01", addresses::station);
     let allow = section.all_parsed("allow", ("a list of addresses", ALLOW), addresses::network);
     if section.has("tag") && section.has("trunks") {
         let fix = "keep `tag` on a port of one VLAN, `trunks` on one of several, whose `native` has no tags";
         section.error("tag", "`tag` and `trunks` are both there", fix);
+    }
+    if section.has("service-tag") && (section.has("tag") || section.has("trunks")) {
+        let fix =
+            "keep `service-tag` on a port whose frames have a customer's own tags, or `tag` or `trunks`";
+        section.error("service-tag", "`service-tag` is there beside `tag` or `trunks`", fix);
+    }
+    if section.has("vlan-protocol") && !section.has("trunks") {
+        let fix = "add `trunks`, the VLANs that have tags of this type";
+        section.error("vlan-protocol", "`vlan-protocol` is there without `trunks`", fix);
     }
     if section.has("native") && !section.has("trunks") {
         let fix = "add `trunks`, or write `tag` on a port of one VLAN";
@@ -46,14 +57,15 @@ pub fn policy(section: &mut Section<'_>) -> Policy {
     if let Some(allow) = &allow {
         check_allow(section, allow);
     }
-    let trunk = |carried| Vlans::Trunk { carried, native };
-    let vlans = tag.map(Vlans::Access).or_else(|| trunks.map(trunk));
+    let trunk = |carried| Vlans::Trunk { carried, native, service: protocol.unwrap_or(false) };
+    let vlans = tag.map(Vlans::Access).or(service_tag.map(Vlans::Customer)).or_else(|| trunks.map(trunk));
     let (rate_from, rate_to) =
         (rate(section, "rate-from", "burst-from"), rate(section, "rate-to", "burst-to"));
     let storm = section.rate("storm", 1..=1_000_000_000);
     let learn_rate = section.number("learn-rate", 1..=1_000_000);
     let allow = allow.unwrap_or_default();
-    Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate }
+    let mirror = mirror::read(section);
+    Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror }
 }
 
 /// Reads the rate of a direction.
@@ -88,18 +100,18 @@ pub fn texts(policy: &Policy) -> BTreeMap<String, String> {
 
 /// The keys of a policy, as values of a request.
 pub(super) fn values(policy: &Policy) -> Map<String, Value> {
-    let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate } = policy;
+    let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror } = policy;
     let mut values = Map::new();
     let mut add = |key: &str, value: Value| values.insert(key.into(), value);
     match vlans {
         Some(Vlans::Access(tag)) => drop(add("tag", (*tag).into())),
-        Some(Vlans::Trunk { carried, native }) => {
-            let range = |(first, last): &(u16, u16)| match first == last {
-                true => first.to_string(),
-                false => format!("{first}-{last}"),
-            };
-            add("trunks", carried.iter().map(range).collect::<Vec<_>>().join(",").into());
+        Some(Vlans::Customer(tag)) => drop(add("service-tag", (*tag).into())),
+        Some(Vlans::Trunk { carried, native, service }) => {
+            add("trunks", list_of_ranges(carried).into());
             native.map(|native| add("native", native.into()));
+            if *service {
+                add("vlan-protocol", "802.1ad".into());
+            }
         }
         None => {}
     }
@@ -123,14 +135,25 @@ pub(super) fn values(policy: &Policy) -> Map<String, Value> {
     }
     storm.map(|storm| add("storm", units::show_rate(storm).into()));
     learn_rate.map(|addresses| add("learn-rate", addresses.into()));
+    values.extend(mirror.iter().flat_map(mirror::values));
     values
 }
 
-/// Checks that ports with policies are on switches, which apply them.
+/// Ranges of VLANs, in the syntax of the file.
+pub(super) fn list_of_ranges(ranges: &[(u16, u16)]) -> String {
+    let range = |(first, last): &(u16, u16)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    ranges.iter().map(range).collect::<Vec<_>>().join(",")
+}
+
+/// Checks that ports with policies are on switches, which apply them, and what ports mirror.
 pub fn check(fabric: &Fabric, diagnostics: &Diagnostics) {
-    let wrong = |port: &&Port| !port.policy.is_empty() && !matches!(port.to, Some(To::Switch(_)));
+    mirror::check(fabric, diagnostics);
+    let wrong = |port: &&Port| !port.policy.restricts_nothing() && !matches!(port.to, Some(To::Switch(_)));
     for Port { name, policy, .. } in fabric.ports.iter().filter(wrong) {
-        let keys = values(policy);
+        let keys = values(&Policy { mirror: None, ..policy.clone() });
         let key = keys.keys().next().map_or("", |key| &**key);
         let what = format!("port {name} has `{key}`, but is not on a switch itself");
         let fix = "give the port a `switch`, and no `link`: a switch applies policies to its own ports";
@@ -145,6 +168,37 @@ pub enum SetError {
     Unknown(RemoveError),
     /// The request is wrong.
     Wrong(String),
+}
+
+/// Removes the keys that contradict new values, or lack what they need with them.
+fn remove_contradicted(all: &mut Map<String, Value>, changes: &Map<String, Value>) {
+    let is_set = |key: &str| changes.get(key).is_some_and(|value| !value.is_null());
+    let of_trunks = ["trunks", "native", "vlan-protocol"];
+    if is_set("tag") || is_set("service-tag") {
+        let other = if is_set("tag") { "service-tag" } else { "tag" };
+        all.retain(|key, _| !of_trunks.contains(&&**key) && key != other);
+    } else if is_set("trunks") {
+        all.retain(|key, _| key != "tag" && key != "service-tag");
+    }
+    for (key, dependent) in [
+        ("trunks", "native"),
+        ("trunks", "vlan-protocol"),
+        ("rate-from", "burst-from"),
+        ("rate-to", "burst-to"),
+    ] {
+        if changes.get(key).is_some_and(Value::is_null) {
+            all.remove(dependent);
+        }
+    }
+    if is_set("mirror") {
+        all.retain(|key, _| key != "mirror-switch");
+    } else if is_set("mirror-switch") {
+        all.remove("mirror");
+    }
+    let ends_mirror = |key: &str| all.contains_key(key) && changes.get(key).is_some_and(Value::is_null);
+    if ["mirror", "mirror-switch"].into_iter().any(ends_mirror) {
+        all.retain(|key, _| !mirror::DEPENDENT.contains(&&**key));
+    }
 }
 
 /// The fabric with other values of these keys of a port; null is the default. Keys that contradict a new value, as
@@ -164,17 +218,7 @@ pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) 
     }
     let known = keys();
     let mut all = values(&port.policy);
-    let is_set = |key: &str| changes.get(key).is_some_and(|value| !value.is_null());
-    if is_set("tag") {
-        all.retain(|key, _| key != "trunks" && key != "native");
-    } else if is_set("trunks") {
-        all.remove("tag");
-    }
-    for (key, dependent) in [("trunks", "native"), ("rate-from", "burst-from"), ("rate-to", "burst-to")] {
-        if changes.get(key).is_some_and(Value::is_null) {
-            all.remove(dependent);
-        }
-    }
+    remove_contradicted(&mut all, &changes);
     for (key, value) in changes {
         if !known.contains(&&*key) {
             let fix = match nearest(&key, known.iter().copied()) {
@@ -197,6 +241,14 @@ pub fn with_port_keys(name: &str, changes: Map<String, Value>, fabric: &Fabric) 
     }
     if !diagnostics.has_errors() {
         check(&target, &diagnostics);
+        let is_left_alone =
+            |port: &&Port| port.name == name && port.to.is_none() && port.policy.mirror.is_none();
+        if fabric.port(name).is_some_and(|port| port.policy.mirror.is_some())
+            && target.ports.iter().any(|port| is_left_alone(&port))
+        {
+            let what = format!("port {name} is on no switch, and gets nothing but copies");
+            diagnostics.error(&(0..0), what, "let it mirror others, or remove it: `ringway port remove`");
+        }
     }
     match diagnostics.has_errors() {
         true => Err(SetError::Wrong(diagnostics.into_messages("port.a"))),
@@ -239,6 +291,9 @@ mod tests {
         assert_eq!(set("a", json!({ "trunks": "5" })), texts(&[("native", "1"), ("trunks", "5")]));
         assert_eq!(set("b", json!({ "trunks": [5, "7-9"] })), texts(&[("trunks", "5,7-9")]));
         assert_eq!(set("b", json!({ "isolated": false })), texts(&[]));
+        assert_eq!(set("a", json!({ "service-tag": 7 })), texts(&[("service-tag", "7")]));
+        let service = [("native", "1"), ("trunks", "10,20-29"), ("vlan-protocol", "802.1ad")];
+        assert_eq!(set("a", json!({ "vlan-protocol": "802.1ad" })), texts(&service));
         let limits =
             json!({ "rate-from": "100Mb/s", "burst-from": "1MB", "rate-to": "1.5Gbit", "storm": "1kpps" });
         let shown =
@@ -251,6 +306,42 @@ mod tests {
         assert_eq!(set("b", json!({ "allow": nets, "allow-mac": "02:00:00:00:00:01" })), allowed);
         let nets = ["10.0.0.2/32", "10.0.1.0/24", "2001:db8::/64"];
         assert_eq!(set("b", json!({ "allow": nets, "allow-mac": "02:00:00:00:00:01" })), allowed);
+    }
+
+    #[test]
+    fn a_mirror_ends_with_what_it_needs() {
+        let texts = |list: &[(&str, &str)]| {
+            Ok(list.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
+        };
+        let keys = [("mirror", "a,p"), ("mirror-direction", "from"), ("mirror-snap", "128")];
+        let changes = json!({ "mirror": ["a", "p"], "mirror-direction": "from", "mirror-snap": 128 });
+        assert_eq!(set("b", changes), texts(&keys));
+        let changes = json!({ "mirror-switch": "s", "mirror-vlans": "1,4-9", "mirror-tag": 9 });
+        let keys = [("mirror-switch", "s"), ("mirror-tag", "9"), ("mirror-vlans", "1,4-9")];
+        assert_eq!(set("b", changes), texts(&keys));
+        let patched = set("q", json!({ "mirror": "a" })).unwrap_err();
+        assert!(patched.contains("port q mirrors others, and is joined to p"), "{patched}");
+        let Value::Object(changes) = json!({ "mirror": "a", "mirror-tag": 9 }) else { unreachable!() };
+        let mirrored = with_port_keys("b", changes, &fabric()).unwrap();
+        let then = |changes: Value| {
+            let Value::Object(changes) = changes else { unreachable!() };
+            match with_port_keys("b", changes, &mirrored) {
+                Ok(target) => Ok(super::texts(&target.port("b").unwrap().policy)),
+                Err(SetError::Wrong(wrong)) => Err(wrong),
+                Err(SetError::Unknown(error)) => Err(error.to_string()),
+            }
+        };
+        assert_eq!(then(json!({ "mirror": null })), texts(&[]));
+        assert_eq!(
+            then(json!({ "mirror-switch": "s" })),
+            texts(&[("mirror-switch", "s"), ("mirror-tag", "9")])
+        );
+        let needed = crate::file::without_port("a", &mirrored).unwrap_err().to_string();
+        assert!(needed.starts_with("port b mirrors port a; "), "{needed}");
+        let Value::Object(changes) = json!({ "mirror": "b" }) else { unreachable!() };
+        let chain = with_port_keys("a", changes, &mirrored).map(drop);
+        let Err(SetError::Wrong(chain)) = chain else { panic!("copies of copies") };
+        assert!(chain.contains("port a mirrors port b, which gets copies itself"), "{chain}");
     }
 
     #[test]
@@ -269,6 +360,8 @@ mod tests {
         }
         assert!(wrong("b", json!({ "native": 1 })).starts_with("/native: "));
         assert!(wrong("b", json!({ "tag": 1, "trunks": 2 })).starts_with("/tag: "));
+        assert!(wrong("b", json!({ "service-tag": 1, "trunks": 2 })).starts_with("/service-tag: "));
+        assert!(wrong("b", json!({ "vlan-protocol": "802.1ad" })).starts_with("/vlan-protocol: "));
         assert!(wrong("b", json!({ "isolated": 1 })).starts_with("/isolated: "));
         for (key, value) in [
             ("rate-from", json!("100Mbps")),
@@ -280,9 +373,22 @@ mod tests {
             ("storm", json!(1000)),
             ("learn-rate", json!(0)),
             ("learn-rate", json!("5pps")),
+            ("mirror", json!([])),
+            ("mirror-snap", json!(128)),
+            ("mirror-tag", json!(0)),
+            ("mirror-direction", json!("in")),
+            ("mirror-vlans", json!(4095)),
         ] {
             let said = wrong("b", json!({ key: value }));
             assert!(said.starts_with(&format!("/{key}: ")), "{key}: {said}");
+        }
+        for (key, value, what) in [
+            ("mirror", "b", "port b mirrors itself"),
+            ("mirror", "nobody", "there is no port \"nobody\""),
+            ("mirror-switch", "t", "there is no switch \"t\""),
+        ] {
+            let said = wrong("b", json!({ key: value }));
+            assert!(said.contains(what), "{said}");
         }
         for allow in [
             json!([]),

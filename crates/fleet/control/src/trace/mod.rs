@@ -7,11 +7,11 @@ mod offload;
 
 use crate::api::{
     CompletionView, DestinationView, ElementPassView, ElementTraceView, ErrorBody, FunctionTraceView,
-    HopView, LinkTraceView, NewTrace, SentFrameView, TraceView,
+    HopView, LinkTraceView, MirroredView, MulticastView, NewTrace, SentFrameView, TraceView,
 };
 use crate::engine::{EngineRequest, Failure, Inbox, NextHop, Step, TracedStep};
 use crate::function::trial::{Passage, Trial, TrialAnswer};
-use ringway_fabric::proto::{LearnedAddress, TracedCopy};
+use ringway_fabric::proto::{LearnedAddress, TracedCopy, TracedMirror, TracedMulticast};
 use ringway_port::link::Settings;
 use ringway_spec::{Function, MacAddress};
 use ringway_wire::fields::{Described, hex};
@@ -192,6 +192,13 @@ impl<'w, T: Traceable> Walk<'w, T> {
         (hop.lookup, hop.learned, hop.held) = (traced.lookup, traced.learned, traced.held);
         hop.vlan = traced.vlan;
         hop.sender = traced.sender;
+        hop.multicast = traced.multicast.map(|TracedMulticast { group, ports }| MulticastView {
+            group: group.map(|group| group.to_string()),
+            ports,
+        });
+        let mirrored = traced.mirrored.into_iter();
+        hop.mirrored =
+            mirrored.map(|TracedMirror { port, of, leaves }| MirroredView { port, of, leaves }).collect();
         self.learn(&mut hop, &frame);
         (hop.dropped, hop.omitted) = (traced.dropped, traced.omitted);
         for copy in traced.copies {

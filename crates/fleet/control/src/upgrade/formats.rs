@@ -26,7 +26,12 @@ pub const FORMATS: &[Format] = &[
         reads: &[1],
         content: "what the keeper hands to the program that takes its place",
     },
-    Format { name: "fabric", number: 5, reads: &[1, 2, 3, 4, 5], content: "the description of the fabric" },
+    Format {
+        name: "fabric",
+        number: 6,
+        reads: &[1, 2, 3, 4, 5, 6],
+        content: "the description of the fabric",
+    },
     Format { name: "port", number: 1, reads: &[1], content: "what is kept of a port" },
     Format { name: "data", number: 1, reads: &[1], content: "what is kept of the data process" },
     Format {

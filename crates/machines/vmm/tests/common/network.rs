@@ -65,7 +65,9 @@ impl Network {
         let mut fabric = Fabric::start(&[worker], page, 1, &[]).unwrap();
         let lookup =
             Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-        fabric.add_switch(Switch { name: "main".into(), lookup, forward_reserved: false }).unwrap();
+        fabric
+            .add_switch(Switch { name: "main".into(), lookup, forward_reserved: false, snooping: None })
+            .unwrap();
         let mut first = 0;
         let doors = ports.iter().map(|&(name, (_, card, _))| {
             let (path, to) = (folder.join(name), Some(To::Switch("main".into())));

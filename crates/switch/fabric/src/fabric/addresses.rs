@@ -11,9 +11,10 @@
 //! still finds what the one before kept. Another program's records, if they are written otherwise, don't count.
 
 use super::{Fabric, FabricError, Record, SwitchRecord};
-use crate::proto::TableEntry;
+use crate::proto::{GroupEntry, TableEntry};
 use ringway_port::{PeerRecords, State};
 use ringway_spec::{MacAddress, To};
+use ringway_switch::snooping::Membership;
 use ringway_switch::{Entry, Lookup, Mac, PortId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -193,10 +194,6 @@ impl Fabric {
     pub fn table(&self, switch: &str) -> Result<Vec<TableEntry>, FabricError> {
         let record = self.switches.get(switch);
         let record = record.ok_or_else(|| FabricError::Unknown("switch", switch.into()))?;
-        let name = |id: PortId| {
-            let found = self.ports.iter().find(|(_, record)| record.id == id);
-            found.map_or_else(|| format!("port {id}"), |(name, _)| name.clone())
-        };
         let lookup = record.made.as_ref().map(|made| made.lookup.clone());
         let entries = lookup.map_or_else(Vec::new, |lookup| lookup.entries(self.clock.now()));
         Ok(entries
@@ -204,10 +201,27 @@ impl Fabric {
             .map(|entry| TableEntry {
                 mac: MacAddress(entry.mac.bytes()),
                 vlan: entry.vlan,
-                port: name(entry.port),
+                port: self.port_name(entry.port),
                 age: entry.age,
             })
             .collect())
+    }
+
+    /// The members of groups that a switch knows, if it snoops.
+    pub fn groups(&self, switch: &str) -> Result<Option<Vec<GroupEntry>>, FabricError> {
+        let record = self.switches.get(switch);
+        let record = record.ok_or_else(|| FabricError::Unknown("switch", switch.into()))?;
+        let Some(snooping) = &record.snooping else { return Ok(None) };
+        let entry = |Membership { vlan, group, port, left }| {
+            let port = self.port_name(port);
+            GroupEntry { vlan, group, port, left }
+        };
+        Ok(Some(snooping.memberships(self.clock.now()).into_iter().map(entry).collect()))
+    }
+
+    fn port_name(&self, id: PortId) -> String {
+        let found = self.ports.iter().find(|(_, record)| record.id == id);
+        found.map_or_else(|| format!("port {id}"), |(name, _)| name.clone())
     }
 
     /// Whether there is a table that has changed since it was kept, and may be read now.

@@ -22,8 +22,9 @@ pub(super) fn with_arrivals(
         return switch;
     }
     let (members, has_policies) = (switch.members.clone(), switch.has_policies);
+    let snooping = switch.snooping.clone();
     let lookup = Arc::new(Flooding::new(switch.lookup.clone(), arriving));
-    Arc::new(Switch { lookup, members, has_policies })
+    Arc::new(Switch { lookup, members, has_policies, snooping })
 }
 
 impl Fabric {

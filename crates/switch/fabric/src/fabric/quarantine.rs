@@ -54,6 +54,7 @@ impl Quarantine {
                 policy: None,
                 // Frames are captured where the port's own queues take them.
                 captures: None,
+                mirrors: None,
             }))
         };
         let (own, next) = (usize::from(self.id), usize::from(self.id) + 1);

@@ -258,7 +258,9 @@ mod tests {
         let mut fabric = started(workers, page.clone());
         let lookup =
             Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-        fabric.add_switch(Switch { name: "s".into(), lookup, forward_reserved: false }).unwrap();
+        fabric
+            .add_switch(Switch { name: "s".into(), lookup, forward_reserved: false, snooping: None })
+            .unwrap();
         let (to, from) = (MacAddress([2, 0, 0, 0, 0, 2]), MacAddress([2, 0, 0, 0, 0, 1]));
         let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
         let null = || Kind::new("null", &());
@@ -432,7 +434,9 @@ mod tests {
         let (mut fabric, _) = fabric(&["w"], &page);
         let lookup =
             Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-        fabric.add_switch(Switch { name: "t".into(), lookup, forward_reserved: false }).unwrap();
+        fabric
+            .add_switch(Switch { name: "t".into(), lookup, forward_reserved: false, snooping: None })
+            .unwrap();
         let (to, from) = (MacAddress([2, 0, 0, 0, 0, 4]), MacAddress([2, 0, 0, 0, 0, 3]));
         let load = source::Settings { size: 64, to, from, rate: Some(10_000) };
         let ports = [("receiver", Kind::new("null", &())), ("sender", Kind::new("source", &load))];

@@ -11,6 +11,7 @@ use ringway_host::Budget;
 use ringway_port::frame_queue::Inside;
 use ringway_port::{Doorbell, Gone, Peer, PeerRecord, State};
 use ringway_spec::{self as spec, Port, To};
+use ringway_switch::snooping::Snooping;
 use ringway_switch::{Lookup, PortId};
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::Receiver;
@@ -58,6 +59,7 @@ pub struct Work {
     /// Its number, and the lookup of its switch.
     id: PortId,
     lookup: Option<Arc<dyn Lookup>>,
+    snooping: Option<Arc<Snooping>>,
     /// The port's state as last reported.
     before: State,
     /// Sources requested back from workers, and those returned so far.
@@ -93,6 +95,9 @@ impl Work {
         let is_down = received && self.peer.receiving() == 0 || was_up && self.peer.state().0 != State::Up;
         if is_down && let Some(lookup) = &self.lookup {
             lookup.forget_port(self.id);
+        }
+        if is_down && let Some(snooping) = &self.snooping {
+            snooping.forget_port(self.id);
         }
     }
 
@@ -178,7 +183,7 @@ impl Fabric {
 
     fn prepare(&mut self, name: &str, peer: Box<dyn Peer>, job: Job, call: Option<u64>) -> Work {
         let port = name.to_string();
-        let (mut budget, mut taken, mut lookup) = (None, Vec::new(), None);
+        let (mut budget, mut taken, mut lookup, mut snooping) = (None, Vec::new(), None, None);
         let (mut id, mut before) = (0, State::Waiting);
         if let Some(record) = self.ports.get_mut(name) {
             (id, before) = (record.id, record.reported.0);
@@ -186,6 +191,7 @@ impl Fabric {
             if let Some(To::Switch(name)) = &record.spec.to {
                 let made = self.switches.get(name).and_then(|switch| switch.made.as_ref());
                 lookup = made.map(|made| made.lookup.clone());
+                snooping = made.and_then(|made| made.snooping.clone());
             }
             record.leaving = matches!(job, Job::Remove | Job::Renew);
         }
@@ -212,6 +218,7 @@ impl Fabric {
             budget,
             id,
             lookup,
+            snooping,
             before,
             taken,
             sources,
@@ -303,10 +310,7 @@ impl Fabric {
         slots.iter().for_each(|slot| slot.line.unwatch());
         self.free_bits(slots.iter().map(|slot| (slot.worker, slot.bit)));
         self.watchdog.name(id, None);
-        self.switches
-            .values()
-            .filter_map(|switch| switch.made.as_ref())
-            .for_each(|made| made.lookup.remove_port(id));
+        self.switches.values().filter_map(|switch| switch.made.as_ref()).for_each(|made| made.forget(id));
         let gone =
             |(_, call)| Done { call, result: Err(FabricError::Unknown("port", name.into())), event: None };
         let mut done: Vec<Done> = jobs.into_iter().map(gone).collect();

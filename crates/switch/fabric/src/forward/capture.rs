@@ -46,25 +46,31 @@ impl Delivery<'_, '_, '_> {
         self.topology.port(port).and_then(|port: &Port| port.captures.as_deref())
     }
 
-    /// Copies frames to a destination, and captures them there.
+    /// Copies frames to a destination, and captures and mirrors them there.
     #[inline]
     pub(super) fn put(&self, to: &mut Destination<'_>, burst: &Burst<'_>, frames: &[u16]) {
-        if self.topology.has_captures {
-            return self.put_and_capture(to, burst, frames);
+        if self.topology.is_observed {
+            let lost = self.put_and_capture(to, burst, frames);
+            if (lost.frames as usize) < frames.len() {
+                let times = (self.hash, self.turn.now);
+                let ends = (self.port, to.slot.port);
+                self.decided.mirrored.borrow_mut().delivered(self.topology, ends, burst, frames, times);
+            }
+            return;
         }
         to.put(self.turn, burst, frames);
     }
 
     #[cold]
-    fn put_and_capture(&self, to: &mut Destination<'_>, burst: &Burst<'_>, frames: &[u16]) {
+    fn put_and_capture(&self, to: &mut Destination<'_>, burst: &Burst<'_>, frames: &[u16]) -> Lost {
         let point = self.point(to.slot.port);
         if point.is_none() && self.live.is_none() {
-            to.put(self.turn, burst, frames);
-            return;
+            return to.put(self.turn, burst, frames);
         }
         let counters = &to.slot.counters;
         let before: Vec<u64> = counters.all_rx_drops().map(|count| count.load(Relaxed)).collect();
-        let Lost { frames: lost, .. } = to.put(self.turn, burst, frames);
+        let all_lost = to.put(self.turn, burst, frames);
+        let Lost { frames: lost, .. } = all_lost;
         let mut drops = to.slot.counters.all_rx_drops().zip(&before);
         let reason = drops.position(|(count, before)| count.load(Relaxed) != *before);
         let drop = (lost > 0).then(|| reason.and_then(|reason| Reason::ALL.get(reason)).copied()).flatten();
@@ -77,6 +83,7 @@ impl Delivery<'_, '_, '_> {
             let verdict = drop.filter(|_| !is_uncertain).map_or(Verdict::Delivered, Verdict::Dropped);
             live.borrow_mut().record(to.slot.port, verdict, frames.len());
         }
+        all_lost
     }
 
     /// Captures frames that are dropped at a port.

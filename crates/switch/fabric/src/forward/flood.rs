@@ -11,6 +11,7 @@ use crate::profile::Stage;
 use crate::topology::{Port, RxSlot, Switch};
 use ringway_frame::{BURST, Burst, Caps, Reason};
 use ringway_port::offload::{Completer, Whole};
+use ringway_switch::PortId;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -83,7 +84,8 @@ impl<'d> Delivery<'d, '_, '_> {
             let Some(port) = self.topology.port(member) else { continue };
             let Some(slot) = self.topology.rx.get(port.first as usize) else { continue };
             reached += 1;
-            if self.flood_to((port, slot), &frames, copies, is_retry) {
+            let within = self.decided.scopes.map(|scopes| scopes.within(&frames, member));
+            if self.flood_to((port, slot), within.as_ref().unwrap_or(&frames), copies, is_retry) {
                 again.push(member);
             }
         }
@@ -93,16 +95,10 @@ impl<'d> Delivery<'d, '_, '_> {
             self.source.missed = Missed { ports: again, frames: frames.len() };
         }
         if is_done {
-            let lost: Frames = match self.policing {
-                None if reached == 0 && first == 0 => frames.clone(),
-                None => Frames::new(),
-                Some(policing) => {
-                    let (topology, from) = (self.topology, (self.port, own));
-                    let is_lost = |frame: &u16| {
-                        !policing.reaches_any(topology, from, members, self.burst, usize::from(*frame))
-                    };
-                    frames.iter().copied().filter(is_lost).collect()
-                }
+            let lost: Frames = match (self.decided.policing, self.decided.scopes) {
+                (None, None) if reached == 0 && first == 0 => frames.clone(),
+                (None, None) => Frames::new(),
+                _ => frames.iter().copied().filter(|frame| !self.reaches_any(members, *frame)).collect(),
             };
             if !lost.is_empty() {
                 self.source.counters.drop_tx(Reason::NoPort, lost.len());
@@ -111,6 +107,19 @@ impl<'d> Delivery<'d, '_, '_> {
             self.release(frames.len());
         }
         if is_done { portion.end } else { start }
+    }
+
+    /// Whether a flooded frame passes to any port of the switch but its own.
+    fn reaches_any(&self, members: &[PortId], frame: u16) -> bool {
+        let own = self.source.port;
+        let mut members = members.iter().filter(|member| **member != own);
+        members.any(|&member| {
+            let Some(to) = self.topology.port(member) else { return false };
+            let is_within = self.decided.scopes.is_none_or(|scopes| scopes.has(frame, member));
+            let frame = usize::from(frame);
+            is_within
+                && self.decided.policing.is_none_or(|own| own.is_passed(self.port, to, self.burst, frame))
+        })
     }
 
     /// Delivers those of the frames to a port that pass there; whether another worker has it locked, so that they must
@@ -123,7 +132,10 @@ impl<'d> Delivery<'d, '_, '_> {
         is_retry: bool,
     ) -> bool {
         let (burst, properties) = (self.burst, self.properties);
-        let Some(policing) = self.policing else {
+        if frames.is_empty() {
+            return false;
+        }
+        let Some(policing) = self.decided.policing else {
             let flooded = Flooded { frames, burst, names: frames, properties };
             return self.flood_frames(slot, &flooded, copies.completer, is_retry);
         };
@@ -184,7 +196,7 @@ impl<'d> Delivery<'d, '_, '_> {
     /// The frames, by both numbers, that do not exceed the rate of frames to a port, which has such a limit. The others
     /// are counted.
     fn within_rate(&self, slot: &RxSlot, flooded: &Flooded<'_, '_>) -> Option<(Frames, Frames)> {
-        let (policing, port) = (self.policing?, self.topology.port(slot.port)?);
+        let (policing, port) = (self.decided.policing?, self.topology.port(slot.port)?);
         let limit = limits::rate_to(port)?;
         let (mut frames, mut names, mut beyond) = (Frames::new(), Frames::new(), Frames::new());
         let mut tokens = limit.at(self.turn.now);

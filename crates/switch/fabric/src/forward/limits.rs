@@ -31,7 +31,12 @@ fn rate_from(port: &Port) -> Option<&RateLimit> {
 
 /// The limit of the rate of frames to a port.
 pub(super) fn rate_to(port: &Port) -> Option<&RateLimit> {
-    policy(port)?.rate_to.as_ref()
+    rate_to_of(policy(port)?)
+}
+
+/// The limit of the rate of frames to a port with this policy.
+pub(super) fn rate_to_of(policy: &PortPolicy) -> Option<&RateLimit> {
+    policy.rate_to.as_ref()
 }
 
 fn storm(port: &Port) -> Option<&RateLimit> {

@@ -1,6 +1,7 @@
 //! What happens to frames of a port whose capture has verdicts. Such a port's frames are served one by one.
 
-use super::policing::{Policing, Retag};
+use super::policing::Policing;
+use super::tags::Retag;
 use super::trace::{COPIES, Traced, TracedCopy, Verdict, lookup_name};
 use super::{Source, Target};
 use crate::capture::{CapturePoint, LONGEST_COPY, LiveFrame};

@@ -6,39 +6,20 @@
 //! or removed in the copy of its head.
 
 use super::limits::Charged;
+use super::tags::{First, Retag, admitted, has_tag, leaving, rewrite, vlan_rules};
 use super::{ETHERNET, Source};
 use crate::antispoof::{BEHIND_HEAD, DEEPEST, Refusal, SenderRules};
-use crate::policy::{PortPolicy, VlanRules};
+use crate::policy::PortPolicy;
 use crate::topology::{Port, Switch, Topology};
 use arrayvec::ArrayVec;
-use ringway_frame::{BURST, Burst, HEAD, Meta, Offload, Storage, add};
+use ringway_frame::{BURST, Burst, HEAD, Meta, Storage, add};
 use ringway_switch::{
     BAD_OFFLOAD, FrameVlans, ISOLATED, Learned, NO_PORT, NOWHERE, PortId, ROGUE, SPOOFED, UNREADABLE,
-    Verdicts, WRONG_VLAN, vlan,
+    Verdicts, WRONG_VLAN,
 };
-
-/// Length of the headers of a frame with one tag: the EtherType behind it is in its last two bytes.
-const TAGGED: u32 = 18;
-/// EtherType of a tag.
-const TAG: [u8; 2] = [0x81, 0];
-/// EtherType of a service tag (IEEE 802.1Q, 9.5).
-const SERVICE_TAG: [u8; 2] = [0x88, 0xa8];
 
 /// Frames by number.
 pub(super) type Frames = ArrayVec<u16, BURST>;
-
-/// What becomes of a frame's tag at a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retag {
-    /// It is as it was.
-    Keep,
-    /// A tag of this VLAN is inserted.
-    Insert(u16),
-    /// The tag, which has a priority only, gets this VLAN.
-    Set(u16),
-    /// The tag is removed.
-    Remove,
-}
 
 /// Memory for what is looked at of the frames of a burst behind their heads.
 pub(super) struct Pulled(Box<[[u8; BEHIND_HEAD]]>);
@@ -51,8 +32,9 @@ impl Default for Pulled {
 
 /// A worker's state for policy, of one burst.
 pub(super) struct Policing {
-    /// The VLAN of each frame.
+    /// The VLAN of each frame, and what its first tag is.
     vlans: [u16; BURST],
+    firsts: [First; BURST],
     /// Frames that may not enter, as a mask.
     refused: u64,
     /// Frames from which nothing is learned, as a mask.
@@ -66,6 +48,7 @@ impl Default for Policing {
     fn default() -> Policing {
         Policing {
             vlans: [0; BURST],
+            firsts: [First::None; BURST],
             refused: 0,
             unlearned: 0,
             grown: [0; BURST],
@@ -80,6 +63,11 @@ impl Policing {
         self.vlans.get(frame).copied().unwrap_or(0)
     }
 
+    /// Whether a frame's first tag is a customer's.
+    pub(super) fn has_customers_tag(&self, burst: &Burst<'_>, frame: usize) -> bool {
+        self.firsts.get(frame) == Some(&First::Customer) && has_tag(burst.head(frame))
+    }
+
     /// The bytes of the first `count` frames as they arrived, if they are so many now.
     pub(super) fn arrived(&self, bytes: u64, count: usize) -> u64 {
         let grown = self.grown.iter().take(count).map(|grown| i64::from(*grown));
@@ -89,14 +77,9 @@ impl Policing {
     /// Decides which frames may enter by their VLANs.
     fn admit(&mut self, port: &Port, burst: &Burst<'_>, verdicts: &mut Verdicts) {
         (self.refused, self.grown) = (0, [0; BURST]);
-        let rules = vlan_rules(port);
         for frame in 0..burst.len().min(BURST) {
-            let (head, len) = (burst.head(frame), burst.meta(frame).len);
-            let admitted = match rules {
-                None => Some(vlan(head).unwrap_or(0)),
-                Some(rules) => arriving(rules, head, len),
-            };
-            self.vlans[frame] = admitted.unwrap_or(0);
+            let admitted = admitted(port, burst.head(frame), burst.meta(frame).len);
+            (self.vlans[frame], self.firsts[frame]) = admitted.unwrap_or((0, First::None));
             if admitted.is_none() {
                 self.refuse(frame, WRONG_VLAN, verdicts);
             }
@@ -240,7 +223,9 @@ impl Policing {
             return Err(ISOLATED);
         }
         let Meta { len, offload, .. } = burst.meta(frame);
-        leaving(vlan_rules(to), self.vlan(frame), burst.head(frame), (len, offload)).ok_or(WRONG_VLAN)
+        let first = self.firsts.get(frame).copied().unwrap_or(First::None);
+        let vlan = (self.vlan(frame), first);
+        leaving(vlan_rules(to), vlan, burst.head(frame), (len, offload)).ok_or(WRONG_VLAN)
     }
 
     /// The frames of `frames` that pass to a port to which they are flooded, and whether any tag changes there.
@@ -262,18 +247,9 @@ impl Policing {
         (passing, tags, changes)
     }
 
-    /// Whether a flooded frame passes to any port of the switch but its own.
-    pub(super) fn reaches_any(
-        &self,
-        topology: &Topology,
-        (from, own): (&Port, PortId),
-        members: &[PortId],
-        burst: &Burst<'_>,
-        frame: usize,
-    ) -> bool {
-        let mut ports =
-            members.iter().filter(|member| **member != own).filter_map(|member| topology.port(*member));
-        ports.any(|to| self.passes(from, to, burst, frame).is_ok())
+    /// Whether a flooded frame passes to a port.
+    pub(super) fn is_passed(&self, from: &Port, to: &Port, burst: &Burst<'_>, frame: usize) -> bool {
+        self.passes(from, to, burst, frame).is_ok()
     }
 }
 
@@ -295,29 +271,6 @@ pub(super) fn rewritten<'s>(
     copies
 }
 
-/// Changes the tag of a frame; returns by how many bytes it grew.
-fn rewrite(burst: &mut Burst<'_>, frame: usize, retag: Retag) -> Option<i8> {
-    match retag {
-        Retag::Keep => Some(0),
-        Retag::Insert(vlan) => {
-            let [high, low] = vlan.to_be_bytes();
-            burst.insert_tag(frame, [TAG[0], TAG[1], high, low]).ok().map(|()| 4)
-        }
-        Retag::Set(vlan) => {
-            let [high, low] = vlan.to_be_bytes();
-            let head = burst.head_mut(frame)?;
-            [head[12], head[13]] = TAG;
-            (head[14], head[15]) = (head[14] & 0xf0 | high, low);
-            Some(0)
-        }
-        Retag::Remove => burst.remove_tag(frame).ok().map(|()| -4),
-    }
-}
-
-fn vlan_rules(port: &Port) -> Option<&VlanRules> {
-    port.policy.as_ref().and_then(|policy| policy.vlans.as_ref())
-}
-
 fn sender_rules(port: &Port) -> Option<&SenderRules> {
     port.policy.as_ref().and_then(|policy| policy.senders.as_ref())
 }
@@ -333,87 +286,40 @@ fn verdict_on(refusal: Refusal, len: u32) -> PortId {
     }
 }
 
+/// Whether a port may not send from every address.
+pub(super) fn guards_senders(port: &Port) -> bool {
+    sender_rules(port).is_some()
+}
+
 fn is_isolated(port: &Port) -> bool {
     port.policy.as_deref().is_some_and(|policy: &PortPolicy| policy.is_isolated)
 }
 
-/// Whether another tag follows the first one.
-fn has_second_tag(head: &[u8; HEAD]) -> bool {
-    matches!([head[16], head[17]], TAG | SERVICE_TAG)
-}
-
-/// The VLAN of a frame that arrives at a port with VLANs, if it passes.
-///
-/// Attack: VLAN hopping. A tag with the number 0 before another tag would be removed where the frame leaves without a
-/// tag, and the next switch would take the other tag for the frame's VLAN. A switch that knows only tags of type 0x8100
-/// takes a frame with one of type 0x88a8 for one without a tag.
-fn arriving(rules: &VlanRules, head: &[u8; HEAD], len: u32) -> Option<u16> {
-    let tag = vlan(head);
-    if len >= 14 && [head[12], head[13]] == SERVICE_TAG {
-        return None;
-    }
-    if tag.is_some() && (len < TAGGED || tag == Some(0) && has_second_tag(head)) {
-        return None;
-    }
-    rules.arriving(tag)
-}
-
-/// What becomes of the tag of a frame of a VLAN where it leaves by a port with these rules, if it passes.
-fn leaving(
-    rules: Option<&VlanRules>,
-    of_frame: u16,
-    head: &[u8; HEAD],
-    (len, offload): (u32, Offload),
-) -> Option<Retag> {
-    let retag = retag(rules, of_frame, head)?;
-    // A frame that ends within its tag is passed as it is, or not at all.
-    let is_whole = len >= TAGGED || !matches!(retag, Retag::Set(_) | Retag::Remove);
-    // Attack: a checksum that begins before the end of the tag, which would be written behind the frame.
-    let is_behind = !offload.needs_checksum() || u32::from(offload.csum_start) >= TAGGED;
-    (is_whole && (is_behind || retag != Retag::Remove)).then_some(retag)
-}
-
-fn retag(rules: Option<&VlanRules>, of_frame: u16, head: &[u8; HEAD]) -> Option<Retag> {
-    let tag = vlan(head);
-    let Some(rules) = rules else {
-        // All VLANs leave with tags, and frames without one as they are.
-        return Some(match tag {
-            _ if of_frame == 0 => Retag::Keep,
-            None => Retag::Insert(of_frame),
-            Some(0) => Retag::Set(of_frame),
-            Some(_) => Retag::Keep,
-        });
-    };
-    if !rules.carries(of_frame) {
-        return None;
-    }
-    match (tag, rules.is_untagged(of_frame)) {
-        (None, true) => Some(Retag::Keep),
-        (None, false) => Some(Retag::Insert(of_frame)),
-        (Some(0), false) => Some(Retag::Set(of_frame)),
-        (Some(_), false) => Some(Retag::Keep),
-        // Attack: VLAN hopping, as above, by two tags of which the first is that of a VLAN that leaves without tags.
-        (Some(_), true) => (!has_second_tag(head)).then_some(Retag::Remove),
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::Served;
     use super::super::tests::{Bench, frame};
-    use super::{HEAD, VlanRules, leaving};
     use crate::antispoof::tests as antispoof;
     use proptest::prelude::*;
-    use ringway_frame::{Offload, Reason};
+    use ringway_frame::Reason;
     use ringway_spec::{Policy, Vlans};
 
-    fn access(vlan: u16) -> Policy {
+    pub(in super::super) fn access(vlan: u16) -> Policy {
         Policy { vlans: Some(Vlans::Access(vlan)), ..Policy::default() }
     }
 
-    fn trunk(carried: &[u16], native: Option<u16>) -> Policy {
+    pub(in super::super) fn trunk(carried: &[u16], native: Option<u16>) -> Policy {
         let carried = carried.iter().map(|vlan| (*vlan, *vlan)).collect();
-        Policy { vlans: Some(Vlans::Trunk { carried, native }), ..Policy::default() }
+        Policy { vlans: Some(Vlans::Trunk { carried, native, service: false }), ..Policy::default() }
+    }
+
+    pub(in super::super) fn customer(vlan: u16) -> Policy {
+        Policy { vlans: Some(Vlans::Customer(vlan)), ..Policy::default() }
+    }
+
+    pub(in super::super) fn service_trunk(carried: &[u16], native: Option<u16>) -> Policy {
+        let carried = carried.iter().map(|vlan| (*vlan, *vlan)).collect();
+        Policy { vlans: Some(Vlans::Trunk { carried, native, service: true }), ..Policy::default() }
     }
 
     fn isolated() -> Policy {
@@ -421,7 +327,7 @@ mod tests {
     }
 
     /// A frame with tags: EtherType and number of each.
-    fn tagged(to: u8, from: u8, tags: &[(u16, u16)], len: usize) -> &'static [u8] {
+    pub(in super::super) fn tagged(to: u8, from: u8, tags: &[(u16, u16)], len: usize) -> &'static [u8] {
         let plain = frame(to, from, len);
         let tags = tags.iter().flat_map(|(kind, vlan)| [kind.to_be_bytes(), vlan.to_be_bytes()]).flatten();
         let tagged: Vec<u8> = plain[..12].iter().copied().chain(tags).chain(plain[12..].to_vec()).collect();
@@ -438,7 +344,11 @@ mod tests {
     }
 
     /// The ports that get a frame, and in which form.
-    fn got(bench: &mut Bench, port: usize, bytes: &'static [u8]) -> Vec<(usize, Vec<u8>)> {
+    pub(in super::super) fn got(
+        bench: &mut Bench,
+        port: usize,
+        bytes: &'static [u8],
+    ) -> Vec<(usize, Vec<u8>)> {
         let (got, _) = send(bench, port, bytes);
         got.into_iter()
             .enumerate()
@@ -446,14 +356,14 @@ mod tests {
             .collect()
     }
 
-    fn dropped(bench: &mut Bench, port: usize, bytes: &'static [u8]) -> Vec<Reason> {
+    pub(in super::super) fn dropped(bench: &mut Bench, port: usize, bytes: &'static [u8]) -> Vec<Reason> {
         let (got, drops) = send(bench, port, bytes);
         assert!(got.iter().all(Vec::is_empty), "{got:x?}");
         drops
     }
 
-    const Q: u16 = 0x8100;
-    const AD: u16 = 0x88a8;
+    pub(in super::super) const Q: u16 = 0x8100;
+    pub(in super::super) const AD: u16 = 0x88a8;
 
     #[test]
     fn access_ports_of_a_vlan_and_trunks_get_its_frames_in_their_forms() {
@@ -494,18 +404,6 @@ mod tests {
         let priority = tagged(0xff, 2, &[(Q, 0)], 60);
         let forms = [(0, tagged(0xff, 2, &[(Q, 10)], 60).to_vec()), (1, frame(0xff, 2, 60).to_vec())];
         assert_eq!(got(&mut bench, 2, priority), forms);
-    }
-
-    /// Attack: the receiver would sum or write behind the frame, which ends 4 bytes earlier without its tag.
-    #[test]
-    fn a_checksum_that_begins_within_the_tag_does_not_lose_it() {
-        let mut tagged = [0; HEAD];
-        tagged[12..16].copy_from_slice(&[0x81, 0, 0, 10]);
-        for (start, passes) in [(0, false), (3, false), (14, false), (17, false), (18, true), (34, true)] {
-            let frame = (60, Offload::checksum(start, 6));
-            let rules = VlanRules::of(&Vlans::Access(10));
-            assert_eq!(leaving(Some(&rules), 10, &tagged, frame).is_some(), passes, "{start}");
-        }
     }
 
     #[test]

@@ -3,12 +3,14 @@
 use super::wait::{LOCK_HOLD, PEER_HOLD};
 use super::*;
 use crate::capture::{CaptureBuffer, CapturePoint};
+use crate::mirror::{MirrorRule, MirrorTarget};
 use crate::policy::PortPolicy;
 use crate::topology::{Steer, Switch};
 use proptest::prelude::*;
 use ringway_frame::{Caps, Lost, Needs, Offload, RxQueue};
 use ringway_mem::{Reader, Span};
 use ringway_spec as spec;
+use ringway_switch::snooping::Snooping;
 use ringway_switch::{Learning, Table};
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -153,7 +155,8 @@ impl Bench {
     /// Ports 0.. on one learning switch.
     pub(super) fn new(ports: u16) -> Bench {
         let lookup = Arc::new(Learning::new(Table::new(64, 16, 300, 64, 11), false));
-        let switch = Arc::new(Switch { lookup, members: (0..ports).collect(), has_policies: false });
+        let switch =
+            Arc::new(Switch { lookup, members: (0..ports).collect(), has_policies: false, snooping: None });
         Bench::with(ports, |_| Target::Switch(switch.clone()))
     }
 
@@ -179,6 +182,7 @@ impl Bench {
                 place: None,
                 policy: None,
                 captures: None,
+                mirrors: None,
             };
             topology.ports.push(Some(Arc::new(port)));
             sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));
@@ -218,12 +222,53 @@ impl Bench {
             self.epoch += 1;
         }
         self.topology.has_captures = !buffers.is_empty();
+        self.topology.is_observed |= self.topology.has_captures;
         for (id, port) in self.topology.ports.iter_mut().enumerate() {
             let list = buffers.iter().map(|buffer| (buffer.clone(), id as u16)).collect();
             let all = CapturePoint { epoch: self.epoch, list };
             let captures = (!buffers.is_empty()).then(|| Arc::new(all));
             port.as_mut().and_then(Arc::get_mut).unwrap().captures = captures;
         }
+    }
+
+    /// Makes a port get copies of frames from other ports, and to them.
+    pub(super) fn mirror(
+        &mut self,
+        by: usize,
+        ports: &[usize],
+        (from, to): (bool, bool),
+        change: impl FnOnce(&mut MirrorTarget),
+    ) {
+        let own = self.topology.port(by as u16).unwrap();
+        let mut target = MirrorTarget {
+            port: by as u16,
+            slots: vec![self.topology.rx[by].clone()],
+            steer: None,
+            policy: own.policy.clone(),
+            captures: own.captures.clone(),
+            vlans: None,
+            snap: u32::MAX,
+            tag: None,
+        };
+        change(&mut target);
+        let rule = MirrorRule { from, to, target: Arc::new(target) };
+        self.topology.is_observed = true;
+        for port in ports {
+            let port = self.topology.ports[*port].as_mut().and_then(Arc::get_mut).unwrap();
+            let before = port.mirrors.as_deref().unwrap_or_default();
+            port.mirrors = Some(before.iter().chain([&rule]).cloned().collect());
+        }
+    }
+
+    /// A port's RX queue.
+    pub(super) fn slot(&self, port: usize) -> Arc<RxSlot> {
+        self.topology.rx[port].clone()
+    }
+
+    /// Ends a turn; when the next one is due.
+    pub(super) fn end_turn(&mut self) -> Option<u64> {
+        let turn = self.reader.turn(self.now);
+        if self.forwarder.is_done() { None } else { self.forwarder.publish_due(&turn) }
     }
 
     pub(super) fn counters(&self, port: usize) -> CountersRef {
@@ -283,6 +328,21 @@ impl Bench {
         self.ports().for_each(|port| drop(self.got(port)));
     }
 
+    /// Makes the switch snoop.
+    pub(super) fn snoop(&mut self) {
+        // All ports have the same switch.
+        let mut shared = None;
+        for port in &mut self.topology.ports {
+            let port = port.as_mut().and_then(Arc::get_mut).unwrap();
+            if let Target::Switch(switch) = &mut port.target {
+                let (lookup, members) = (switch.lookup.clone(), switch.members.clone());
+                let (has_policies, snooping) = (switch.has_policies, Some(Arc::new(Snooping::new(false))));
+                let new = || Arc::new(Switch { lookup, members, has_policies, snooping });
+                *switch = shared.get_or_insert_with(new).clone();
+            }
+        }
+    }
+
     /// Gives ports policies.
     pub(super) fn set_policies(&mut self, policies: &[spec::Policy]) {
         let policies: Vec<_> = policies.iter().map(PortPolicy::of).collect();
@@ -294,7 +354,8 @@ impl Bench {
             port.policy = policy;
             if let Target::Switch(switch) = &mut port.target {
                 let (lookup, members) = (switch.lookup.clone(), switch.members.clone());
-                let new = || Arc::new(Switch { lookup, members, has_policies });
+                let snooping = switch.snooping.clone();
+                let new = || Arc::new(Switch { lookup, members, has_policies, snooping });
                 *switch = shared.get_or_insert_with(new).clone();
             }
         }

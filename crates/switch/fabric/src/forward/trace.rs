@@ -2,9 +2,11 @@
 
 use super::destination::{Busy, Destination};
 use super::drops::without_destination;
+use super::features::Features;
 use super::limits;
-use super::policing::{Retag, rewritten};
-use super::{Forwarder, queue_of};
+use super::policing::rewritten;
+use super::tags::Retag;
+use super::{Forwarder, MirrorPlace, MulticastTrace, mirror, queue_of};
 use crate::forward::properties::Properties;
 use crate::meter::Access;
 use crate::topology::{Port, RxSlot, Target, Topology};
@@ -42,6 +44,10 @@ pub struct Traced {
     pub copies: Vec<TracedCopy>,
     /// Number of destinations that were not looked at.
     pub omitted: usize,
+    /// The ports that get copies as mirrors, and where these are made.
+    pub mirrored: Vec<(PortId, MirrorPlace)>,
+    /// What the switch knows of its group, if it is for one.
+    pub multicast: Option<MulticastTrace>,
 }
 
 /// What would become of a frame at a destination.
@@ -94,9 +100,11 @@ impl Forwarder {
         let mut burst = Burst::begin(&mut storage);
         // A single frame fits.
         let _ = burst.push(offload, Span::of(frame));
+        traced.mirrored = mirror::preview_arriving((port, source), &burst);
         let (flooded, retag) =
             self.find((topology, port), source, &mut burst, (turn.now, learned), &mut traced);
-        let Forwarder { verdicts, completer, hash, meter, policing, retagged, .. } = self;
+        let Forwarder { verdicts, completer, hash, meter, features, retagged, .. } = self;
+        let Features { policing, scopes, .. } = features;
         let (properties, _) = Properties::of(&burst, verdicts);
         let verdict = verdicts[0];
         let is_flood = verdict == FLOOD;
@@ -108,7 +116,9 @@ impl Forwarder {
         }
         let mut preview = Preview { turn, port, is_flood, completer };
         let bits = 8 * policing.arrived_len(&burst, 0);
-        for member in to.iter().filter(|&&member| member != source) {
+        let is_to_group = traced.multicast.is_some();
+        let gets = |member: PortId| member != source && (!is_to_group || scopes.has(0, member));
+        for member in to.iter().filter(|member| gets(**member)) {
             let Some(to) = topology.port(*member) else { continue };
             let limit = limits::rate_to(to).filter(|_| is_flood && has_policies(&port.target));
             let is_beyond = limit.is_some_and(|limit| !limit.at(turn.now).has(bits));
@@ -123,9 +133,8 @@ impl Forwarder {
                         Form { burst: &copies, properties: Properties::of_all(&copies), retag: *tag, ..form };
                 }
             }
-            let port = to;
             // Flooded frames go to the first queue.
-            let queue = if is_flood { port.first } else { queue_of(port, || hash.of(burst.head(0))) };
+            let queue = if is_flood { to.first } else { queue_of(to, || hash.of(burst.head(0))) };
             let Some(slot) = topology.rx.get(queue as usize) else { continue };
             if traced.copies.len() >= COPIES {
                 traced.omitted += 1;
@@ -133,7 +142,10 @@ impl Forwarder {
             }
             meter.at(Access::of(slot.port));
             let copy = preview.at(slot, &form);
-            traced.copies.push(TracedCopy { queue: queue - port.first, ..copy });
+            if copy.verdict == Verdict::Delivered {
+                traced.mirrored.extend(mirror::preview_leaving((to, *member), port, form.burst));
+            }
+            traced.copies.push(TracedCopy { queue: queue - to.first, ..copy });
         }
         if is_flood && traced.copies.is_empty() {
             traced.dropped = Some(Reason::NoPort);
@@ -154,7 +166,7 @@ impl Forwarder {
         (now, learned): (u64, &[(Station, PortId)]),
         traced: &mut Traced,
     ) -> (&'w [PortId], Retag) {
-        let Forwarder { verdicts, hash, policing, .. } = self;
+        let Forwarder { verdicts, hash, features: Features { policing, scopes, .. }, .. } = self;
         let mut retag = Retag::Keep;
         let flooded = match &port.target {
             Target::Switch(switch) if switch.has_policies => {
@@ -187,6 +199,10 @@ impl Forwarder {
             }
         };
         traced.lookup = lookup_name(&port.target, verdicts[0]);
+        if let Target::Switch(switch) = &port.target {
+            let policed = switch.has_policies.then_some(&*policing);
+            traced.multicast = scopes.preview(switch, (port, source), (burst, policed), (now, verdicts));
+        }
         (flooded, retag)
     }
 }
@@ -369,14 +385,17 @@ mod tests {
     /// Policies on a port, with VLANs 1 and 2.
     fn policies() -> impl Strategy<Value = Policy> {
         let native = prop_oneof![Just(None), (1u16..3).prop_map(Some)];
-        let trunk = (prop::collection::vec(1u16..3, 0..2), native).prop_map(|(carried, native)| {
-            let carried = carried.into_iter().map(|vlan| (vlan, vlan)).collect();
-            Vlans::Trunk { carried, native }
-        });
+        let trunk = (prop::collection::vec(1u16..3, 0..2), native, any::<bool>()).prop_map(
+            |(carried, native, service)| {
+                let carried = carried.into_iter().map(|vlan| (vlan, vlan)).collect();
+                Vlans::Trunk { carried, native, service }
+            },
+        );
         let vlans = prop_oneof![
             2 => Just(None),
             1 => (1u16..3).prop_map(|vlan| Some(Vlans::Access(vlan))),
             1 => trunk.prop_map(Some),
+            1 => (1u16..3).prop_map(|vlan| Some(Vlans::Customer(vlan))),
         ];
         let rate =
             || prop::option::weighted(0.2, (1u64..5_000).prop_map(|bits| Rate { bits, burst: Some(200) }));
@@ -399,7 +418,8 @@ mod tests {
             2 => Arc::new(Hash::new(vec![1, 2, 3], 0, FlowHash::new(7))),
             _ => return Bench::with(4, |port| Target::Patch(port ^ 1)),
         };
-        let switch = Arc::new(Switch { lookup, members: (0..4).collect(), has_policies: false });
+        let switch =
+            Arc::new(Switch { lookup, members: (0..4).collect(), has_policies: false, snooping: None });
         Bench::with(4, |_| Target::Switch(switch.clone()))
     }
 

@@ -37,7 +37,9 @@ pub fn start<'p>(
     for &name in switches {
         let lookup =
             Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
-        fabric.add_switch(Switch { name: name.into(), lookup, forward_reserved: false }).unwrap();
+        fabric
+            .add_switch(Switch { name: name.into(), lookup, forward_reserved: false, snooping: None })
+            .unwrap();
     }
     for (counters, (name, kind, switch)) in (0..).zip(ports) {
         fabric.add_port(Port::new(name, kind, Some(To::Switch(switch.into()))), counters).unwrap();

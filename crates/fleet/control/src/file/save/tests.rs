@@ -105,7 +105,9 @@ impl Changed {
         if is_of_program || running.host(&port).is_some() {
             return;
         }
-        let changes = match number % 5 {
+        let mirrored = pick(&self.running.ports, number / 6).map(|port| port.name.clone());
+        let changes = match number % 6 {
+            5 => json!({ "mirror": [mirrored], "mirror-vlans": [1, "3-4"], "mirror-snap": 64 + number % 9 }),
             4 => {
                 json!({
                     "rate-from": "100Mb/s",
@@ -116,7 +118,8 @@ impl Changed {
                 })
             }
             0 => json!({ "tag": number % 9 + 1 }),
-            1 => json!({ "trunks": [number % 9 + 1, "20-29"], "native": 20 }),
+            1 if number.is_multiple_of(2) => json!({ "service-tag": number % 9 + 1 }),
+            1 => json!({ "trunks": [number % 9 + 1, "20-29"], "native": 20, "vlan-protocol": "802.1ad" }),
             2 => {
                 json!({
                     "isolated": true,
