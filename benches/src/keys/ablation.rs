@@ -1,8 +1,8 @@
 //! What the steps of the switch are worth when they are done for a burst: VALE's own ablation (Rizzo and Lettieri,
 //! "VALE, a switched Ethernet for virtual machines", 2012).
 //!
-//! One thread does everything. It fills a ring, forwards all of its frames with the queues and the lookup of the fabric,
-//! which alone is timed, and empties the other rings.
+//! One thread does everything. It fills a ring, forwards all of its frames with the queues and the lookup of the
+//! fabric, which alone is timed, and empties the other rings.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};

@@ -316,7 +316,7 @@ const FABRIC: &[Group] = &[
         name: "ablation",
         keys: keys! {
             "ablation.switch": Row(ablation::switch),
-                "ns a frame of the switch alone: bursts of 1 .. 64, a table or a lock a frame; sizes, destinations";
+                "ns a frame of the switch alone: bursts of 1 .. 64, a table or a lock a frame";
         },
         costs: 2.0,
         one_core: true,
@@ -338,7 +338,7 @@ const FABRIC: &[Group] = &[
         name: "sockets.peer",
         keys: keys! {
             "sockets.peer": Row(senders::beside_rings),
-                "a program that sends 64 B by a ring through the switch; by a UDP socket, a packet socket, pktgen";
+                "a program that sends 64 B by a ring; by a UDP socket, a packet socket, pktgen";
         },
         own_network: true,
         costs: 2.0,
@@ -348,7 +348,7 @@ const FABRIC: &[Group] = &[
         name: "pcap",
         keys: keys! {
             "pcap.tcpdump": Row(tcpdump::captured),
-                "frames of 64 B that tcpdump captures without loss at a port; AF_PACKET on veth, the same frames";
+                "frames that tcpdump captures without loss at a port; the same by AF_PACKET on veth";
         },
         own_network: true,
         // Six searches of each side.

@@ -42,8 +42,8 @@ pub fn measure(plan: &Plan) -> Result<Entry, Failure> {
         steps = steps.step(format!("{size} B"), &figures);
     }
     let entry = first.ok_or("nothing could be measured")?.entry("Mpps", Better::More);
-    let note = "Mpps; programs on rings and minimal guests on vhost-user ports, through the switch; tiny guests on \
-                e1000 cards with all techniques; a function on the worker between two patched rings";
+    let note = "Mpps; programs on rings and minimal guests on vhost-user ports, through the switch; tiny \
+                guests on e1000 cards; a function on the worker between two patched rings";
     let entry = Entry { steps: steps.steps, ..entry }.note(note);
     Ok(missing.into_iter().fold(entry, Entry::note))
 }

@@ -1,5 +1,5 @@
-//! tcpdump at a port, by our libpcap, and at a veth interface, by the kernel's packet sockets: the highest rate at which
-//! it captures every frame.
+//! tcpdump at a port, by our libpcap, and at a veth interface, by the kernel's packet sockets: the highest rate at
+//! which it captures every frame.
 
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices};
@@ -77,7 +77,8 @@ impl Port {
     }
 }
 
-const FABRIC: &str = "[fabric]\nname = \"pcap\"\n\n[port.from]\nkind = \"ring\"\nsocket = \"from\"\npatch = \"to\"\n\n\
+const FABRIC: &str = "[fabric]\nname = \"pcap\"\n\n\
+    [port.from]\nkind = \"ring\"\nsocket = \"from\"\npatch = \"to\"\n\n\
     [port.to]\nkind = \"null\"\npatch = \"from\"\n";
 
 impl Place for Port {
@@ -196,8 +197,8 @@ pub fn captured(plan: &Plan) -> Result<Entry, Failure> {
     }
     let entry = slices.entry("Mpps", Better::More).ratio_at_least(2.0);
     Ok(entry.note(
-        "64 B, written to /dev/null with a filter, buffers of 32 MB; the highest of rates 19% apart at which the sender \
-         keeps its rate and tcpdump has each frame",
+        "64 B, written to /dev/null with a filter, buffers of 32 MB; the highest of rates 19% apart at which \
+         the sender keeps its rate and tcpdump has each frame",
     ))
 }
 
