@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 const SIZE: usize = 64;
 /// How long frames are sent for a trial.
 const TRIAL: Duration = Duration::from_millis(500);
-/// After the last frame, until tcpdump is told to end: a capture hands over what waits within some milliseconds.
-const SETTLE: Duration = Duration::from_millis(300);
+/// After the last frame, until tcpdump is told to end: the kernel hands over a block that is not full after a second.
+const SETTLE: Duration = Duration::from_millis(1200);
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The lowest rate that is tried, in frames a second, the factor between two rates, and their number.
 const LOWEST: f64 = 10_000.0;
@@ -78,8 +78,8 @@ impl Port {
 }
 
 const FABRIC: &str = "[fabric]\nname = \"pcap\"\n\n\
-    [port.from]\nkind = \"ring\"\nsocket = \"from\"\npatch = \"to\"\n\n\
-    [port.to]\nkind = \"null\"\npatch = \"from\"\n";
+    [port.from]\nkind = \"ring\"\nsocket = \"from\"\n\n[port.to]\nkind = \"null\"\n\n\
+    [patch.all]\nports = [\"from\", \"to\"]\n";
 
 impl Place for Port {
     type Line = RingLine;
