@@ -6,4 +6,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --release -p ringway-bench
+case " $* " in
+  # tcpdump captures by the program and its libpcap; without its source, that key is left out.
+  "  " | *" pcap"*)
+    cargo build --release -p ringway-cli
+    ./scripts/pcap-library.sh || [ $? = 2 ]
+    ;;
+esac
 exec "${CARGO_TARGET_DIR:-target}/release/ringway-bench" "$@"

@@ -175,6 +175,7 @@ impl Running {
     pub fn start(command: &Command) -> Result<Running, Failure> {
         let mut kept = Command::new("setpriv");
         kept.args(["--pdeathsig", "TERM", "--"]).arg(command.get_program()).args(command.get_args());
+        kept.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         Ok(Running(kept.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
     }
 }

@@ -1,6 +1,6 @@
 //! Unmodified programs by `ringway exec`, beside the same programs on the kernel's TCP.
 
-mod lab;
+pub mod lab;
 mod rates;
 mod start;
 

@@ -6,7 +6,7 @@ use super::load::Load;
 use crate::Failure;
 use crate::click::CASES;
 use crate::click::frames::{Frames, Length};
-use crate::entry::{Better, Entry};
+use crate::entry::{Better, Entry, Slices};
 use crate::harness::{LOAD, Pinned};
 use crate::plan::Plan;
 use std::time::Duration;
@@ -19,8 +19,21 @@ const MICROSECONDS: f64 = 1.0;
 
 /// Frames of 64 bytes.
 pub fn frames() -> Result<Frames, Failure> {
+    frames_of(Length::Fixed(64))
+}
+
+fn frames_of(length: Length) -> Result<Frames, Failure> {
     let case = CASES.iter().find(|case| case.key == "forward").ok_or("no such configuration")?;
-    Ok((case.frames)(Length::Fixed(64)))
+    Ok((case.frames)(length))
+}
+
+/// Millions of frames a second through one wire on a worker.
+pub fn wire(plan: &Plan, length: Length) -> Result<Slices, Failure> {
+    let mut function = FabricFunction::chain(1, RunsIn::Worker)?;
+    let _pinned = Pinned::to(LOAD)?;
+    let mut load = Load::new(&mut function, frames_of(length)?);
+    load.send_each_once()?;
+    plan.alone(SLICE, |time| Ok(load.rate(time)? / 1e6))
 }
 
 /// One function: millions of frames a second. More: what each of the others adds to the time of a frame, against a

@@ -85,17 +85,22 @@ pub fn on_worker(
 
 /// Adds a ring port to the fabric, and connects a program.
 pub fn connected(harness: &mut Harness, port: Port, options: RingOptions) -> Result<OnPort, Failure> {
-    let folder = Folder::new()?;
     let name = port.name.clone();
-    let path = folder.path().join(&name);
-    let listener = RingListener::bind(&path, Default::default())?;
-    let program = connect(&path, options);
-    let (newcomer, hello) = newcomer(&listener)?;
-    let handed = newcomer.welcome(&hello, &Geometry::default())?;
-    let ring = program.join().map_err(|_| "a thread failed")??;
+    let program = with_ring(options)?;
     harness.add_port(port)?;
-    attach(harness, &name, &handed)?;
-    Ok(OnPort { ring, program: handed })
+    attach(harness, &name, &program.program)?;
+    Ok(program)
+}
+
+/// A program with a ring that no port has yet.
+pub fn with_ring(options: RingOptions) -> Result<OnPort, Failure> {
+    let folder = Folder::new()?;
+    let path = folder.path().join("ring");
+    let listener = RingListener::bind(&path, Default::default())?;
+    let ring = connect(&path, options);
+    let (newcomer, hello) = newcomer(&listener)?;
+    let program = newcomer.welcome(&hello, &Geometry::default())?;
+    Ok(OnPort { ring: ring.join().map_err(|_| "a thread failed")??, program })
 }
 
 /// A pipe and its two ends.

@@ -21,6 +21,39 @@ fn frame(size: usize, to: u8, from: u8) -> Vec<u8> {
     frame
 }
 
+/// Stations at both ends, which take turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Stations {
+    /// How many there are at each end.
+    pub count: u16,
+    /// Whether frames go to everybody instead of to stations.
+    pub broadcast: bool,
+}
+
+impl Stations {
+    /// The address of a station at end `end`.
+    pub fn address(end: u8, number: u16) -> [u8; 6] {
+        let [high, low] = number.to_be_bytes();
+        [2, 0, end, 0, high, low]
+    }
+
+    /// Writes frames of `size` bytes into the buffers of all slots to send, each from the next station to the next one
+    /// of end 1.
+    pub fn prefill(self, ring: &Ring, size: usize) {
+        let mut frame = frame(size, 255, 0);
+        for ahead in 0..ring.tx.slots() {
+            let number = ahead as u16 % self.count;
+            if !self.broadcast {
+                frame[..6].copy_from_slice(&Stations::address(1, number));
+            }
+            frame[6..12].copy_from_slice(&Stations::address(0, number));
+            if let Some(buffer) = ring.tx.buffer(ring.tx.slot(ahead).buf_idx, size as u32) {
+                buffer.write(&frame);
+            }
+        }
+    }
+}
+
 /// A sender and its receivers.
 pub struct Stream<'p> {
     from: &'p mut Ring,

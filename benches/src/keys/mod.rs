@@ -1,5 +1,6 @@
 //! Every benchmark, by key.
 
+mod ablation;
 mod document;
 mod fanout;
 mod guest;
@@ -10,7 +11,10 @@ mod pipe;
 mod pktgen;
 mod ring;
 mod scale;
+mod senders;
+mod sizes;
 mod tap;
+mod tcpdump;
 mod vhost;
 mod virtio_user;
 mod wire;
@@ -308,6 +312,50 @@ const FABRIC: &[Group] = &[
         costs: 3.0,
         huge_pages: HUGE,
         own_network: true,
+        ..QUIET
+    },
+    Group {
+        name: "ablation",
+        keys: keys! {
+            "ablation.switch": Row(ablation::switch),
+                "ns a frame of the switch alone: bursts of 1 .. 64, a table or a lock a frame";
+        },
+        costs: 2.0,
+        one_core: true,
+        ..QUIET
+    },
+    Group {
+        name: "sizes",
+        keys: keys! {
+            "sizes": Row(sizes::measure),
+                "rings, vhost-user, cards and a function, frames of 64 .. 1500 B";
+        },
+        setup: 90.0,
+        costs: 4.0,
+        huge_pages: HUGE,
+        own_network: true,
+        ..QUIET
+    },
+    Group {
+        name: "sockets.peer",
+        keys: keys! {
+            "sockets.peer": Row(senders::beside_rings),
+                "a program that sends 64 B by a ring; by a UDP socket, a packet socket, pktgen";
+        },
+        own_network: true,
+        costs: 2.0,
+        ..QUIET
+    },
+    Group {
+        name: "pcap",
+        keys: keys! {
+            "pcap.tcpdump": Row(tcpdump::captured),
+                "frames that tcpdump captures without loss at a port; the same by AF_PACKET on veth";
+        },
+        own_network: true,
+        // Six searches of each side.
+        setup: 200.0,
+        costs: 3.0,
         ..QUIET
     },
     Group {

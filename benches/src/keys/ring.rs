@@ -32,6 +32,33 @@ fn rates(plan: &Plan, size: usize, slots: u32, payload: Payload) -> Result<(Slic
     Ok((scaled(slices, size), stream.missing()))
 }
 
+/// Millions of frames of `size` bytes a second, numbered and verified, without a peer.
+pub fn alone(plan: &Plan, size: usize) -> Result<Slices, Failure> {
+    on_switch(size, |stream| plan.alone(SLICE, |time| Ok(stream.rate(Payload::Numbered, time)? * 1e-6)))
+}
+
+/// As [`alone`], beside a peer.
+pub fn beside(
+    plan: &Plan,
+    size: usize,
+    mut peer: impl FnMut(Duration) -> Result<f64, Failure>,
+) -> Result<Slices, Failure> {
+    on_switch(size, |stream| {
+        plan.pairs(SLICE, |time| Ok(stream.rate(Payload::Numbered, time)? * 1e-6), &mut peer)
+    })
+}
+
+/// With a stream of frames of `size` bytes through the switch.
+fn on_switch(
+    size: usize,
+    measure: impl FnOnce(&mut Stream<'_>) -> Result<Slices, Failure>,
+) -> Result<Slices, Failure> {
+    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
+    let (mut one, mut two) = (on_port(&mut harness, "one", SLOTS)?, on_port(&mut harness, "two", SLOTS)?);
+    let _pinned = Pinned::to(LOAD)?;
+    measure(&mut Stream::new(&mut one, vec![&mut two], size, 0)?)
+}
+
 /// Frames of `size` bytes.
 pub fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     let (numbered, lost) = rates(plan, size, SLOTS, Payload::Numbered)?;

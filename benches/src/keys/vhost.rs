@@ -180,6 +180,16 @@ impl<'m, P: Peer> Far<'m, P> {
     }
 }
 
+/// Millions of frames of `size` bytes a second between guests with split rings, without a peer.
+pub fn alone(plan: &Plan, size: usize) -> Result<Slices, Failure> {
+    let shape = Shape { frame: u32::try_from(size)?, ..BASE };
+    let memories = memories(&shape)?;
+    let mut near = Near::new(&memories, &shape)?;
+    let _pinned = Pinned::to(LOAD)?;
+    learn(&mut near.pair, &near.harness)?;
+    plan.alone(SLICE, |time| near.pair.rate(time))
+}
+
 /// Compares ours with DPDK's vhost.
 fn beside_dpdk(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     let folder = Folder::new()?;

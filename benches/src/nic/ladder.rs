@@ -90,6 +90,12 @@ pub fn measure(plan: &Plan, role: Role) -> Result<Entry, Failure> {
 /// Words of guests that use the rings of their cards in place, in bursts.
 pub const CLIENT: &str = "batch=128 csb=true";
 
+/// Millions of frames of `size` bytes a second between such guests with 1024 descriptors.
+pub fn cards(plan: &Plan, size: usize) -> Result<Slices, Failure> {
+    let (mut pair, words) = (Pair::new(&Way::Switch(all()))?, format!("{CLIENT} slots=1024 size={size}"));
+    plan.alone(SLICE, |time| figure(&mut pair, Role::Send, time, &words))
+}
+
 /// Guests that use the rings of their cards in place, in bursts.
 pub fn client(plan: &Plan, size: usize) -> Result<Entry, Failure> {
     let mut pair = Pair::new(&Way::Switch(all()))?;

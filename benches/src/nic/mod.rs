@@ -21,6 +21,7 @@ use std::time::Duration;
 const SLICE: Duration = Duration::from_millis(100);
 
 pub use document::write as document;
+pub use ladder::cards;
 
 /// All groups of benchmarks.
 pub const GROUPS: &[Group] = &[TINY, linux::E1000, linux::E1000E, sockets::GROUP];

@@ -2,6 +2,7 @@
 
 pub mod net;
 pub mod ovs;
+pub mod packet;
 pub mod relay;
 pub mod testpmd;
 

@@ -8,9 +8,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
-/// The programs: one handle; handles in several processes.
+/// The programs: one handle; handles in several processes; monitors, rings of the host and ports that stay.
 const PROGRAM: &str = "program";
 const SHARING: &str = "sharing";
+const WATCHING: &str = "watching";
 
 /// A fabric with three ports, and the programs.
 struct Netmap {
@@ -25,7 +26,7 @@ impl Netmap {
     fn with(name: &str, file: &str) -> Netmap {
         let lab = Lab::new(name, file);
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../net/netmap-preload/tests");
-        for name in [PROGRAM, SHARING] {
+        for name in [PROGRAM, SHARING, WATCHING] {
             let mut cc = Command::new("cc");
             cc.args(["-std=gnu11", "-O2", "-Wall", "-Werror", "-pthread", "-o"]);
             cc.args([lab.folder.join(name), sources.join(name).with_extension("c")]);
@@ -55,6 +56,11 @@ impl Netmap {
     /// A program that shares its handles.
     fn shares(&self, words: &[&str]) {
         Netmap::check(self.command_of(SHARING, words), words, &self.lab);
+    }
+
+    /// A program that watches.
+    fn watches(&self, words: &[&str]) {
+        Netmap::check(self.command_of(WATCHING, words), words, &self.lab);
     }
 
     fn check(mut command: Command, words: &[&str], lab: &Lab) {
@@ -137,6 +143,36 @@ fn handles_go_on_in_other_processes() {
         netmap.shares(&[task, "a", "3200"]);
         peer.succeeds();
     }
+}
+
+/// Each frame in order: when it is sent, when it arrives, and when its slot is given back; in another process, too.
+#[test]
+fn monitors_get_copies_of_what_a_port_sends_and_receives() {
+    let netmap = Netmap::new("netmap-monitor");
+    for (name, peer) in [("a", "b"), ("w{1", "w}1")] {
+        let peer = netmap.ready(&["answer", peer, "new", "poll", "3200"]);
+        netmap.watches(&["watch", name, "1600"]);
+        peer.succeeds();
+    }
+    // Of a port that another program has.
+    for wait in ["poll", "select", "epoll"] {
+        let peer = netmap.ready(&["answer", "b", "new", wait, "3200"]);
+        netmap.watches(&["spy", "b", "3200"]);
+        peer.succeeds();
+    }
+}
+
+#[test]
+fn the_rings_of_the_host_are_a_port_beside() {
+    Netmap::with("netmap-host", &switched(&["a", "a-host", "b"])).watches(&["host", "a", "b"]);
+}
+
+#[test]
+fn ports_are_made_put_on_a_switch_taken_off_and_removed() {
+    let netmap = Netmap::new("netmap-stay");
+    netmap.watches(&["stay", "", ""]);
+    let ports = netmap.lab.json(&["port", "list"]);
+    assert_eq!(ports.as_array().map(Vec::len), Some(3), "{ports}");
 }
 
 /// Whichever end is opened first, and of a name without a port.

@@ -6,7 +6,8 @@
 
 use crate::Result;
 use crate::csb::Csb;
-use crate::port::{Identity, Port, Use, Watched, identity};
+use crate::monitor::MONITORS;
+use crate::port::{Identity, Port, Use, Watched, epoll_set, identity, watch};
 use crate::real::syscall;
 use crate::region::Region;
 use ringway_host::{store_descriptors, stored_descriptors};
@@ -14,7 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU16, AtomicU32};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
 
 /// Descriptors that can be handles; those with larger numbers are not given.
 const DESCRIPTORS: usize = 1 << 16;
@@ -28,14 +30,58 @@ const BYTES: usize = 24;
 #[derive(Debug)]
 pub struct Bound {
     pub port: Arc<Mutex<Port>>,
+    /// The port with the rings of the host, if the handle has those beside the port's.
+    pub host: Option<Arc<Mutex<Port>>>,
     pub own: Use,
-    watch: Option<(Watched, OwnedFd)>,
+    watch: Option<Watch>,
     pub csb: Option<Csb>,
+}
+
+/// What is watched for a handle.
+#[derive(Debug)]
+struct Watch {
+    of: [Option<Watched>; 2],
+    /// The descriptors of the ports, in their order.
+    ports: Vec<OwnedFd>,
+    /// One of both, if there are two.
+    both: Option<OwnedFd>,
+}
+
+impl Watch {
+    fn new(ports: &[MutexGuard<'_, Port>], of: [Option<Watched>; 2]) -> Result<Watch> {
+        let ports = ports.iter().map(|port| port.watch()).collect::<Result<Vec<OwnedFd>>>()?;
+        let both = match ports.len() {
+            2 => {
+                let set = epoll_set()?;
+                for (port, data) in ports.iter().zip(0..) {
+                    watch(&set, port.as_fd(), libc::EPOLLIN, data)?;
+                }
+                Some(set)
+            }
+            _ => None,
+        };
+        Ok(Watch { of, ports, both })
+    }
+
+    fn descriptors(&self) -> impl Iterator<Item = i32> {
+        self.both.iter().chain(&self.ports).map(AsRawFd::as_raw_fd)
+    }
 }
 
 impl Bound {
     pub fn new(port: Arc<Mutex<Port>>, own: Use) -> Bound {
-        Bound { port, own, watch: None, csb: None }
+        Bound { port, host: None, own, watch: None, csb: None }
+    }
+
+    /// With a control block, and the port of the host.
+    pub fn with(self, csb: Option<Csb>, host: Option<Arc<Mutex<Port>>>) -> Bound {
+        Bound { csb, host, ..self }
+    }
+
+    /// Its ports, of which there are one or two.
+    fn ports(&self) -> Vec<MutexGuard<'_, Port>> {
+        let ports = [Some(&self.port), self.host.as_ref()].into_iter().flatten();
+        ports.map(|port| port.lock().unwrap_or_else(PoisonError::into_inner)).collect()
     }
 
     /// The port, for this thread alone.
@@ -46,12 +92,16 @@ impl Bound {
 
     /// The descriptor to wait for, of this process; -1: there is none.
     fn watch(&mut self) -> i32 {
-        let port = self.port.clone();
-        let port = port.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.watch.as_ref().is_none_or(|(of, _)| *of != port.watched()) {
-            self.watch = port.watch().ok().map(|fd| (port.watched(), fd));
+        let new = {
+            let ports = self.ports();
+            let of = [0, 1].map(|at| ports.get(at).map(|port| port.watched()));
+            let is_old = self.watch.as_ref().is_none_or(|watch| watch.of != of);
+            is_old.then(|| Watch::new(&ports, of).ok())
+        };
+        if let Some(new) = new {
+            self.watch = new;
         }
-        self.watch.as_ref().map_or(-1, |(_, fd)| fd.as_raw_fd())
+        self.watch.as_ref().and_then(|watch| watch.descriptors().next()).unwrap_or(-1)
     }
 }
 
@@ -122,19 +172,26 @@ impl Handle {
             // The loop does it.
             return Err(libc::EBUSY);
         }
-        if bound.own.bound[dir] { bound.port().sync(dir).map(drop) } else { Ok(()) }
+        if !bound.own.bound[dir] {
+            return Ok(());
+        }
+        bound.ports().iter_mut().try_for_each(|port| port.sync_for(bound.own, dir))
     }
 
     /// Syncs for a poll, and says what is ready.
     pub fn poll(&self, fd: i32, events: i16) -> i16 {
         let bound = self.bound(fd);
         let bound = bound.as_ref().filter(|bound| bound.csb.is_none());
-        bound.map_or(libc::POLLERR, |bound| bound.port().poll(bound.own, events))
+        let ready = |bound: &Bound| {
+            bound.ports().iter_mut().fold(0, |ready, port| ready | port.poll(bound.own, events))
+        };
+        bound.map_or(libc::POLLERR, ready)
     }
 
     /// Before sleeping; `false`: something may be ready.
     pub fn arm(&self, fd: i32, events: i16) -> bool {
-        self.bound(fd).as_ref().is_none_or(|bound| bound.port().arm(bound.own, events))
+        let arm = |bound: &Bound| bound.ports().iter_mut().all(|port| port.arm(bound.own, events));
+        self.bound(fd).as_ref().is_none_or(arm)
     }
 
     /// The descriptor that the kernel waits for in place of the handle's; -1: none.
@@ -145,9 +202,11 @@ impl Handle {
     /// After that descriptor was readable.
     pub fn woken(&self, fd: i32) {
         if let Some(bound) = self.bound(fd).as_ref()
-            && let Some((_, watch)) = &bound.watch
+            && let Some(watch) = &bound.watch
         {
-            bound.port().woken(watch.as_fd());
+            for (port, fd) in bound.ports().iter_mut().zip(&watch.ports) {
+                port.woken(fd.as_fd());
+            }
         }
     }
 }
@@ -158,48 +217,82 @@ fn borrowed<'a>(fd: i32) -> Option<BorrowedFd<'a>> {
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// Stores what a handle has of its port.
-pub fn store(fd: i32, own: Use, port: &Port) -> Result<()> {
+/// Stores what a handle has of its port, and of that of the host.
+pub fn store(fd: i32, own: Use, port: &Port, host: Option<&Port>) -> Result<()> {
     let socket = borrowed(fd).ok_or(libc::EBADF)?;
     let bits = [own.bound[0], own.bound[1], own.sends, own.receives];
-    let bits = (0..4).fold(0_u64, |all, bit| all | u64::from(bits[bit]) << bit);
+    let monitor = own.monitor.map_or(0, |index| index as u64 + 1);
+    let bits = (0..4).fold(monitor << 8, |all, bit| all | u64::from(bits[bit]) << bit);
     let mut bytes = [0; BYTES];
     for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip([MAGIC, u64::from(own.number), bits]) {
         *place = word.to_ne_bytes();
     }
-    store_descriptors(socket, &bytes, &[port.store()]).map_err(|_| libc::EMFILE)
+    let stores: Vec<BorrowedFd<'_>> = [Some(port), host].into_iter().flatten().map(Port::store).collect();
+    store_descriptors(socket, &bytes, &stores).map_err(|_| libc::EMFILE)
 }
 
 /// What a descriptor stores, if it is a handle that another process, or this one before a fork, has registered.
 fn adopted(fd: i32) -> Result<Bound> {
     let socket = borrowed(fd).ok_or(libc::EBADF)?;
     let mut bytes = [0; BYTES];
-    let (count, fds) = stored_descriptors(socket, &mut bytes, 1).ok_or(libc::EINVAL)?;
+    let (count, fds) = stored_descriptors(socket, &mut bytes, 2).ok_or(libc::EINVAL)?;
     let [magic, number, bits] =
         [0, 1, 2].map(|index| bytes.as_chunks().0.get(index).map_or(0, |word| u64::from_ne_bytes(*word)));
-    let store = fds.into_iter().next().filter(|_| (count, magic) == (BYTES, MAGIC)).ok_or(libc::EINVAL)?;
+    if (count, magic) != (BYTES, MAGIC) {
+        return Err(libc::EINVAL);
+    }
     let number = u32::try_from(number).ok().filter(|number| *number < crate::region::INTERFACES);
     let has = |bit: u32| bits & 1 << bit != 0;
-    let own =
-        Use { number: number.ok_or(libc::EINVAL)?, bound: [has(0), has(1)], sends: has(2), receives: has(3) };
+    let monitor = (bits >> 8 & 0xff).checked_sub(1).map(|index| index as usize);
+    let own = Use {
+        number: number.ok_or(libc::EINVAL)?,
+        bound: [has(0), has(1)],
+        sends: has(2),
+        receives: has(3),
+        monitor: monitor.filter(|index| *index < MONITORS),
+    };
     let mut ports = ports();
+    let mut found = fds.into_iter().map(|store| port_of(&mut ports, store));
+    let port = found.next().ok_or(libc::EINVAL)??;
+    let host = found.next().transpose()?;
+    drop(found);
+    if own.monitor.is_none() {
+        for port in [Some(&port), host.as_ref()].into_iter().flatten() {
+            port.lock().unwrap_or_else(PoisonError::into_inner).handles += 1;
+        }
+    }
+    Ok(Bound { host, ..Bound::new(port, own) })
+}
+
+/// Makes a handle of this process, which has no port, a copy of one that another program gave.
+pub fn become_copy(fd: i32, given: &OwnedFd) -> Result<Bound> {
+    let get = [fd as u64, libc::F_GETFD as u64, 0, 0, 0, 0];
+    // SAFETY: the call changes nothing.
+    let is_closed_by_exec = unsafe { syscall(libc::SYS_fcntl, get) } & i64::from(libc::FD_CLOEXEC) != 0;
+    let flags = if is_closed_by_exec { libc::O_CLOEXEC } else { 0 };
+    let arguments = [given.as_raw_fd() as u64, fd as u64, flags as u64, 0, 0, 0];
+    // SAFETY: the descriptor is one of this library, and the program's handle stays one.
+    if unsafe { syscall(libc::SYS_dup3, arguments) } < 0 {
+        return Err(libc::EMFILE);
+    }
+    adopted(fd)
+}
+
+/// The port of a socket that stores what it needs.
+fn port_of(ports: &mut Vec<Known>, store: OwnedFd) -> Result<Arc<Mutex<Port>>> {
     let found = identity(store.as_fd());
     let known = ports
         .iter()
         .find(|known| found.is_some() && known.identity == found)
         .and_then(|known| known.port.upgrade());
-    let port = match known {
-        Some(port) => port,
-        None => {
-            let same = |known: &&Known, identity| known.region.0 == Some(identity);
-            let region = |identity| ports.iter().find(|known| same(known, identity))?.region.1.upgrade();
-            let port = Arc::new(Mutex::new(Port::adopt(store, region)?));
-            note(&mut ports, None, &port);
-            port
-        }
-    };
-    port.lock().unwrap_or_else(PoisonError::into_inner).handles += 1;
-    Ok(Bound::new(port, own))
+    if let Some(port) = known {
+        return Ok(port);
+    }
+    let same = |known: &&Known, identity| known.region.0 == Some(identity);
+    let region = |identity| ports.iter().find(|known| same(known, identity))?.region.1.upgrade();
+    let port = Arc::new(Mutex::new(Port::adopt(store, region)?));
+    note(ports, None, &port);
+    Ok(port)
 }
 
 fn place(fd: i32) -> Option<&'static AtomicU16> {
@@ -280,16 +373,20 @@ fn ended(fd: i32, is_open: bool) -> Option<Bound> {
         return None;
     }
     let bound = bound.take()?;
-    let mut port = bound.port();
-    port.handles = port.handles.saturating_sub(1);
-    if port.handles == 0 {
-        port.finish();
+    let mut ports = bound.ports();
+    for port in ports.iter_mut().filter(|_| bound.own.monitor.is_none()) {
+        port.handles = port.handles.saturating_sub(1);
+        if port.handles == 0 {
+            port.finish();
+        }
     }
+    let port = ports.first()?;
     // The number of a handle whose socket can't be watched is never given again.
     if let Some(socket) = borrowed(fd).filter(|_| is_open && !port.is_adopted()) {
-        port.rings.region.take_interface_back(bound.own.number, Some(socket));
+        let monitor = bound.own.monitor.map(|index| (port.rings.place.state, index));
+        port.rings.region.take_handle_back(bound.own.number, monitor, socket);
     }
-    drop(port);
+    drop(ports);
     Some(bound)
 }
 
@@ -319,26 +416,47 @@ struct HeldPort {
     _port: Arc<Mutex<Port>>,
 }
 
+/// How long a fork waits for threads that work with a handle or a port, and between two looks.
+const FORK_WAIT: Duration = Duration::from_millis(200);
+const FORK_PAUSE: Duration = Duration::from_micros(20);
+
+/// A lock, unless its holder keeps it until `end`.
+fn locked_by<T>(lock: &'static Mutex<T>, end: Instant) -> Option<MutexGuard<'static, T>> {
+    loop {
+        match lock.try_lock() {
+            Ok(guard) => return Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(FORK_PAUSE),
+        }
+    }
+}
+
 impl Held {
-    /// Without waiting: those that other threads work with are left out.
-    fn of(ports: &[Known]) -> Held {
+    /// The handles, in the order in which other threads lock: before the list of ports. One that this thread has
+    /// itself, which forks in a signal's handler, or that another one keeps for long, as while it closes it, is left
+    /// out.
+    fn of_handles(end: Instant) -> Held {
         let mut held = Held::default();
         for handle in POOL.iter().filter(|handle| handle.descriptors.load(SeqCst) > 0) {
-            if let Ok(bound) = handle.bound.try_lock() {
+            if let Some(bound) = locked_by(&handle.bound, end) {
                 let watch = bound.as_ref().and_then(|bound| bound.watch.as_ref());
-                held.descriptors.extend(watch.map(|(_, fd)| fd.as_raw_fd()));
+                held.descriptors.extend(watch.into_iter().flat_map(Watch::descriptors));
                 held.handles.push(bound);
             }
         }
+        held
+    }
+
+    fn add_ports(&mut self, ports: &[Known], end: Instant) {
         for port in ports.iter().filter_map(|known| known.port.upgrade()) {
             // SAFETY: the `Arc` is kept beside the guard, which is dropped first.
             let lock: &'static Mutex<Port> = unsafe { &*Arc::as_ptr(&port) };
-            if let Ok(guard) = lock.try_lock() {
-                held.descriptors.extend(guard.descriptors());
-                held.ports.push(HeldPort { _guard: guard, _port: port });
+            if let Some(guard) = locked_by(lock, end) {
+                self.descriptors.extend(guard.descriptors());
+                self.ports.push(HeldPort { _guard: guard, _port: port });
             }
         }
-        held
     }
 
     /// In a child, whose handles store what it needs: closes its copies of these descriptors.
@@ -352,8 +470,10 @@ impl Held {
 }
 
 extern "C" fn before_fork() {
+    let end = Instant::now() + FORK_WAIT;
+    let mut held = Held::of_handles(end);
     let (ports, _sets) = (ports(), crate::sets::lock());
-    let held = Held::of(&ports);
+    held.add_ports(&ports, end);
     *FORKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(Locked { ports, _sets, held });
 }
 

@@ -13,7 +13,8 @@
 //! | `request`, `fields`, `options`, `register`, `names` | netmap's requests; what a name means |
 //! | `region`, `rings`, `shared`, `lock` | netmap's memory; what processes share |
 //! | `port`, `side`, `transfer` | a registered port and its syncs |
-//! | `pipe`, `vale`, `csb` | pipes; ports of switches; syncs by a loop |
+//! | `pipe`, `monitor`, `monitor_server` | pipes; monitors, also of another program's port |
+//! | `vale`, `csb` | ports of switches; syncs by a loop |
 //! | `waiting`, `sets` | poll and select; epoll |
 //!
 //! A program can write all of that memory at any time, so every number in it is read once and checked. The library runs
@@ -26,6 +27,8 @@ mod fields;
 mod handles;
 mod hooks;
 mod lock;
+mod monitor;
+mod monitor_server;
 mod names;
 mod options;
 mod pipe;

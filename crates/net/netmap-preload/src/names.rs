@@ -34,7 +34,7 @@ pub fn runs() -> Vec<PathBuf> {
 /// The socket of a port in a run directory; or else the switch's, with the port to open there, if the switch lets
 /// programs do that.
 fn within(folder: &Path, switch: Option<&str>, port: &str) -> Option<PathBuf> {
-    let made = [folder.join(format!("{port}.sock")), folder.join(port)];
+    let made = [format!("{port}.sock"), port.to_string(), persistent(port)].map(|name| folder.join(name));
     let open = || {
         let switches = folder.join("switches");
         let switch = switch.filter(|switch| is_socket(&switches.join(switch)))?;
@@ -43,9 +43,20 @@ fn within(folder: &Path, switch: Option<&str>, port: &str) -> Option<PathBuf> {
     made.into_iter().find(|path| is_socket(path)).or_else(open)
 }
 
+/// The name of the socket of a port that a program has made to stay (`vale.rs`).
+pub fn persistent(port: &str) -> String {
+    format!("{port}.vale")
+}
+
 fn is_socket(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::metadata(path).is_ok_and(|data| data.file_type().is_socket())
+}
+
+/// Whether a part of a path can be the name of a port or a switch.
+pub fn is_name(name: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_letter)
 }
 
 /// The socket of the port `name`, as netmap's kernel side gets it: `PORT` or `valeSWITCH:PORT`.
@@ -54,13 +65,11 @@ pub fn socket(name: &str) -> Result<PathBuf> {
         Some((switch, port)) => (Some(switch), port),
         None => (None, name),
     };
-    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-    let is_name = |name: &str| !name.starts_with('.') && name.chars().all(is_letter);
-    if port.is_empty() || !is_name(port) {
+    if !is_name(port) {
         return Err(libc::ENXIO);
     }
     // `vale` without more is a switch in netmap; here it can only be that of a port that exists.
-    let switch = switch.filter(|switch| !switch.is_empty() && is_name(switch));
+    let switch = switch.filter(|switch| is_name(switch));
     let folders = runs();
     let mut found = folders.iter().filter_map(|folder| within(folder, switch, port));
     let first = found.next().ok_or(libc::ENXIO)?;

@@ -81,7 +81,7 @@ fn errno(error: &std::io::Error) -> i32 {
 }
 
 /// The folder, which is made if it is missing. Attack: another user has made it, in a folder where everybody may.
-fn folder(path: &Path) -> Result<()> {
+pub fn folder(path: &Path) -> Result<()> {
     match DirBuilder::new().recursive(true).mode(0o700).create(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(errno(&error)),
         _ => {}

@@ -5,6 +5,8 @@
 //! that it was passed to, where a `Port` is made again from the stored descriptors.
 
 use crate::Result;
+use crate::monitor::{self, Monitors};
+use crate::monitor_server::{MonitorServer, Request};
 use crate::pipe::{Files, PipeEnd};
 use crate::real::syscall;
 use crate::region::{Place, Region, Sizes};
@@ -29,6 +31,7 @@ const IDLE: u32 = 256;
 const CALL: u64 = 0;
 const SOCKET: u64 = 1;
 const LISTENER: u64 = 2;
+const MONITOR_SERVER: u64 = 3;
 
 /// What a handle has of its port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,13 +44,20 @@ pub struct Use {
     pub sends: bool,
     /// Slots are returned, and frames received, by a poll that does not ask for POLLIN.
     pub receives: bool,
+    /// It is this monitor of the port instead.
+    pub monitor: Option<usize>,
 }
 
 /// What is stored about a port beside its descriptors.
 const MAGIC: u64 = u64::from_le_bytes(*b"rw-port1");
 const WORDS: usize = 12;
-/// The memory, a pipe's listener and lock, and the ring's memory, two eventfds and socket.
-const DESCRIPTORS: usize = 7;
+/// The memory, a pipe's listener and lock, the ring's memory, two eventfds and socket, and the eventfd of monitors.
+const DESCRIPTORS: usize = 8;
+/// What is stored.
+const HAS_PIPE: u64 = 1;
+const HAS_RING: u64 = 2;
+const IS_SECOND: u64 = 4;
+const HAS_WAKE: u64 = 8;
 
 /// A port in this process.
 #[derive(Debug)]
@@ -57,6 +67,12 @@ pub struct Port {
     /// The ring to the fabric, or to the other end of a pipe if a program has it.
     ring: Option<Ring>,
     pipe: Option<PipeEnd>,
+    /// Wakes whoever waits for the port or one of its monitors, if it has had one.
+    wake: Option<OwnedFd>,
+    /// Those of the sync that takes place.
+    monitors: Monitors,
+    /// Serves monitors of other programs, in the process that has opened the port.
+    pub monitor_server: Option<MonitorServer>,
     /// They are removed after the descriptors above are closed.
     _files: Option<Files>,
     /// Another process made it.
@@ -89,6 +105,9 @@ impl Port {
             ring: None,
             _files: pipe.as_mut().and_then(PipeEnd::take_files),
             pipe,
+            wake: None,
+            monitors: Monitors::default(),
+            monitor_server: None,
             is_adopted: false,
             version: 0,
             token,
@@ -137,7 +156,13 @@ impl Port {
         let version = self.rings.state.version().wrapping_add(1);
         let is_second = ring.as_ref().is_some_and(|(ring, _)| ring.is_second());
         let Place { rings, sizes: Sizes { slots, extra }, first, state } = self.rings.place;
-        let has = u64::from(self.pipe.is_some()) | u64::from(ring.is_some()) << 1 | u64::from(is_second) << 2;
+        let has = [
+            (HAS_PIPE, self.pipe.is_some()),
+            (HAS_RING, ring.is_some()),
+            (IS_SECOND, is_second),
+            (HAS_WAKE, self.wake.is_some()),
+        ];
+        let has = has.into_iter().filter(|(_, has)| *has).fold(0, |all, (bit, _)| all | bit);
         let numbers = [version, self.rings.region.buffers(), slots[0], slots[1], extra, first, state];
         // What is stored next differs from what a process stored that ended before it set the version.
         let other = ringway_host::random().map_err(|_| libc::EIO)?;
@@ -145,16 +170,14 @@ impl Port {
         for (word, number) in words[4..].iter_mut().zip(numbers) {
             *word = number.into();
         }
-        let mut bytes = [0; WORDS * 8];
-        for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
-            *place = word.to_ne_bytes();
-        }
+        let bytes = bytes_of(&words);
         let mut fds = vec![self.rings.region.as_fd()];
         fds.extend(self.pipe.iter().flat_map(PipeEnd::descriptors));
         if let Some((ring, memory)) = &ring {
             fds.push(memory.as_fd());
             fds.extend([ring.kick_fd(), Some(ring.as_fd()), ring.socket()].into_iter().flatten());
         }
+        fds.extend(self.wake.as_ref().map(AsFd::as_fd));
         store_descriptors(&self.store, &bytes, &fds).map_err(|_| libc::EMFILE)?;
         // Whoever sees the version finds what is stored; a process that ends before leaves the old one's ring in use.
         self.rings.state.set_version(version);
@@ -180,7 +203,7 @@ impl Port {
             None => Region::adopt(file, number(buffers)?)?,
         };
         let rings = Rings::adopt(region, place)?;
-        let pipe = match has & 1 {
+        let pipe = match has & HAS_PIPE {
             0 => None,
             _ => match (fds.next(), fds.next()) {
                 (Some(listener), Some(lock)) => Some(PipeEnd::adopt(listener, lock)),
@@ -190,6 +213,7 @@ impl Port {
         let mut port = Port::make(store, rings, pipe)?;
         port.version = number(version)?;
         port.ring = ring_of(has, &mut fds)?;
+        port.wake = wake_of(has, &mut fds)?;
         port.is_adopted = true;
         Ok(port)
     }
@@ -197,12 +221,76 @@ impl Port {
     /// Takes the ring that another process has stored.
     fn refresh(&mut self) -> Result<()> {
         let (words, mut fds) = looked_up(&self.store)?;
-        for _ in 0..1 + 2 * (words[1] & 1) {
+        for _ in 0..1 + 2 * (words[1] & HAS_PIPE) {
             drop(fds.next());
         }
         self.ring = ring_of(words[1], &mut fds)?;
+        self.wake = wake_of(words[1], &mut fds)?;
         (self.version, self.is_leaving) = (words[4] as u32, false);
         Ok(())
+    }
+
+    /// Adds a monitor with these rings; its number.
+    fn add_monitor(&mut self, kinds: u32, rings: &Place) -> Result<usize> {
+        self.within(|port| {
+            if port.wake.is_none() {
+                port.add_wake()?;
+            }
+            monitor::add(&port.rings.state, kinds, rings)
+        })
+    }
+
+    /// Stores an eventfd beside what is stored.
+    fn add_wake(&mut self) -> Result<()> {
+        let wake = ringway_host::EventFd::new().map_err(|_| libc::EMFILE)?.into_fd();
+        let (mut words, fds) = looked_up(&self.store)?;
+        let version = self.version.wrapping_add(1);
+        words[1] |= HAS_WAKE;
+        words[4] = version.into();
+        words[WORDS - 1] = ringway_host::random().map_err(|_| libc::EIO)?;
+        let fds: Vec<OwnedFd> = fds.chain([wake.try_clone().map_err(|_| libc::EMFILE)?]).collect();
+        let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+        store_descriptors(&self.store, &bytes_of(&words), &fds).map_err(|_| libc::EMFILE)?;
+        self.rings.state.set_version(version);
+        (self.version, self.wake) = (version, Some(wake));
+        Ok(())
+    }
+
+    /// Syncs a monitor: takes the slots that its program gives back, and what arrives at the port, if it sees that.
+    fn sync_monitor(&mut self, index: usize) -> Result<bool> {
+        self.within(|port| {
+            let is_right = port.monitors.accept(index, now())?;
+            if port.monitors.sees_arrivals(index) && !port.is_leaving {
+                port.arrive()?;
+            }
+            Ok(is_right)
+        })
+    }
+
+    /// Takes what arrives, for monitors. The port's program, which may wait, is told.
+    fn arrive(&mut self) -> Result<()> {
+        let Port { rings, ring: Some(ring), sides, monitors, .. } = self else { return Ok(()) };
+        let before = sides[RX].tail;
+        if transfer::arrive(rings, ring, &mut sides[RX], monitors).is_err() {
+            return match self.broken() {
+                0 => Ok(()),
+                error => Err(error),
+            };
+        }
+        if self.sides[RX].tail != before {
+            now().iter().for_each(|time| self.rings.set_time(RX, *time));
+            self.wake();
+        }
+        Ok(())
+    }
+
+    /// Wakes all that wait for the port or its monitors.
+    fn wake(&self) {
+        let Some(wake) = &self.wake else { return };
+        let one = 1_u64.to_ne_bytes();
+        let arguments = [wake.as_raw_fd() as u64, one.as_ptr().addr() as u64, 8, 0, 0, 0];
+        // SAFETY: the call reads eight bytes.
+        unsafe { syscall(libc::SYS_write, arguments) };
     }
 
     /// The socket that stores its descriptors.
@@ -215,7 +303,9 @@ impl Port {
         let pipe = self.pipe.as_ref().map(|pipe| (pipe.descriptors(), pipe.pending()));
         let ring = self.ring.iter().flat_map(Ring::descriptors);
         let pipe = pipe.into_iter().flat_map(|(fds, pending)| fds.into_iter().chain(pending));
-        let fds = [self.store()].into_iter().chain(ring).chain(pipe);
+        let wake = self.wake.as_ref().map(AsFd::as_fd);
+        let server = self.monitor_server.iter().flat_map(MonitorServer::descriptors);
+        let fds = [self.store()].into_iter().chain(ring).chain(pipe).chain(wake).chain(server);
         fds.map(|fd| fd.as_raw_fd()).chain(self.rings.region.descriptors()).collect()
     }
 
@@ -231,11 +321,13 @@ impl Port {
         let (edge, level) = (libc::EPOLLIN | libc::EPOLLET, libc::EPOLLIN | libc::EPOLLRDHUP);
         let ring = self.ring.as_ref();
         let call = ring.map(|ring| (ring.as_fd(), edge, CALL));
+        let wake = self.wake.as_ref().map(|wake| (wake.as_fd(), edge, CALL));
         let socket = ring.filter(|_| !self.is_leaving).and_then(Ring::socket);
         let listener = self.pipe.as_ref().filter(|_| ring.is_none()).map(|pipe| pipe.descriptors()[0]);
-        let others = [(socket, SOCKET), (listener, LISTENER)];
+        let server = self.monitor_server.as_ref().and_then(|server| server.descriptors().next());
+        let others = [(socket, SOCKET), (listener, LISTENER), (server, MONITOR_SERVER)];
         let others = others.map(|(fd, data)| fd.map(|fd| (fd, level, data)));
-        for (watched, bits, data) in [call].into_iter().chain(others).flatten() {
+        for (watched, bits, data) in [call, wake].into_iter().chain(others).flatten() {
             watch(&set, watched, bits, data)?;
         }
         Ok(set)
@@ -278,9 +370,13 @@ impl Port {
             ring.reload();
         }
         self.meet()?;
+        self.monitors = Monitors::of(&self.rings);
         let done = work(self);
         for dir in [TX, RX] {
             state.set_side(dir, &self.sides[dir]);
+        }
+        if std::mem::take(&mut self.monitors).publish() {
+            self.wake();
         }
         done
     }
@@ -300,6 +396,55 @@ impl Port {
         if self.pipe.is_none() || self.publish(None).is_err() { self.lost() } else { 0 }
     }
 
+    /// Gives programs that have connected the handle of a monitor.
+    fn serve_monitors(&mut self) {
+        while let Some((client, request)) = self.monitor_server.as_mut().and_then(MonitorServer::accept) {
+            client.answer(self.monitor_handle(request));
+        }
+    }
+
+    /// Of one whose program polls, or that has connected and said nothing yet.
+    fn serve_monitors_if_due(&mut self) {
+        if self.monitor_server.as_mut().is_some_and(MonitorServer::is_due) {
+            self.serve_monitors();
+        }
+    }
+
+    fn monitor_handle(&mut self, request: Request) -> Result<OwnedFd> {
+        let (own, _) = self.make_monitor(request, b"monitor")?;
+        let handle = descriptor_store(true).map_err(|_| libc::EMFILE)?;
+        crate::handles::store(handle.as_raw_fd(), own, self, None)?;
+        // It is taken back when the program, to which it is sent, has closed it.
+        let monitor = own.monitor.map(|index| (self.rings.place.state, index));
+        self.rings.region.take_handle_back(own.number, monitor, handle.as_fd());
+        Ok(handle)
+    }
+
+    /// Makes a monitor, and a `netmap_if` for its handle with this name.
+    pub fn make_monitor(&mut self, request: Request, name: &[u8]) -> Result<(Use, Place)> {
+        let region = self.rings.region.clone();
+        let number = region.give_interface()?;
+        // Before the port's lock is taken, which the region takes, too.
+        let made = region.give(monitor::sizes(request.slots.clamp(64, 4096))).and_then(|rings| {
+            let added = self.add_monitor(request.kinds, &rings.place);
+            Ok((added.inspect_err(|_| region.take_unused_back(rings.place))?, rings))
+        });
+        let (index, rings) = made.inspect_err(|_| region.take_interface_back(number))?;
+        rings.fill_interface(number, name, [1, 1], [true; 2], false);
+        Ok((Use { number, bound: [true; 2], monitor: Some(index), ..Use::default() }, rings.place))
+    }
+
+    /// NIOCTXSYNC and NIOCRXSYNC of a handle.
+    pub fn sync_for(&mut self, own: Use, dir: usize) -> Result<()> {
+        self.serve_monitors_if_due();
+        match own.monitor {
+            // A monitor sends nothing.
+            Some(_) if dir == TX => Err(libc::EIO),
+            Some(index) => self.sync_monitor(index).map(drop),
+            None => self.sync(dir).map(drop),
+        }
+    }
+
     /// NIOCTXSYNC and NIOCRXSYNC; `false`: the program had written what can't be, and the ring was put right.
     pub fn sync(&mut self, dir: usize) -> Result<bool> {
         self.within(|port| port.sync_within(dir))
@@ -310,11 +455,13 @@ impl Port {
         let side = &mut self.sides[dir];
         let done = match (&mut self.ring, dir) {
             _ if side.slots == 0 => Ok(true),
-            (Some(ring), TX) if !self.is_leaving => transfer::send(&self.rings, ring, side),
-            (Some(ring), RX) => transfer::receive(&self.rings, ring, side),
+            (Some(ring), TX) if !self.is_leaving => {
+                transfer::send(&self.rings, ring, side, &mut self.monitors)
+            }
+            (Some(ring), RX) => transfer::receive(&self.rings, ring, side, &mut self.monitors),
             // A pipe keeps what is sent until the other end is there.
             _ => {
-                let is_right = transfer::accept(&self.rings, dir, side);
+                let is_right = transfer::accept(&self.rings, dir, side, &mut self.monitors);
                 side.is_full = dir == TX && side.next != side.head;
                 Ok(is_right)
             }
@@ -326,7 +473,7 @@ impl Port {
                 error => return Err(error),
             },
         };
-        if let Ok(time) = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+        if let Some(time) = now() {
             self.rings.set_time(dir, time);
         }
         let has_moved = before != [self.sides[TX].next, self.sides[RX].tail];
@@ -357,6 +504,10 @@ impl Port {
 
     /// Syncs for a poll, and says what is ready.
     pub fn poll(&mut self, own: Use, events: i16) -> i16 {
+        self.serve_monitors_if_due();
+        if let Some(index) = own.monitor {
+            return self.poll_monitor(index, events);
+        }
         let wants = [events & OUT != 0, events & IN != 0];
         let mut ready = 0;
         for (dir, always, bits) in [(TX, own.sends, OUT), (RX, own.receives, IN)] {
@@ -374,9 +525,34 @@ impl Port {
         if self.is_gone { libc::POLLERR } else { ready }
     }
 
+    fn poll_monitor(&mut self, index: usize, events: i16) -> i16 {
+        let is_right = self.sync_monitor(index);
+        match is_right.and_then(|_| self.within(|port| port.monitors.is_ready(index, false))) {
+            Ok(is_ready) if is_right == Ok(true) => {
+                if is_ready {
+                    events & IN
+                } else {
+                    0
+                }
+            }
+            _ => libc::POLLERR,
+        }
+    }
+
+    fn arm_monitor(&mut self, index: usize, events: i16) -> Result<bool> {
+        let has_news = events & IN != 0 && self.monitors.is_ready(index, true)?;
+        let arrivals = Use { bound: [false, true], ..Use::default() };
+        let is_armed = !self.monitors.sees_arrivals(index) || self.arm_within(arrivals, IN)?;
+        Ok(is_armed && !has_news)
+    }
+
     /// Before sleeping: lets the port wake the handle when `events` may be ready. `false`: they may be now.
     pub fn arm(&mut self, own: Use, events: i16) -> bool {
-        self.within(|port| port.arm_within(own, events)).unwrap_or(false)
+        let armed = self.within(|port| match own.monitor {
+            Some(index) => port.arm_monitor(index, events),
+            None => port.arm_within(own, events),
+        });
+        armed.unwrap_or(false)
     }
 
     fn arm_within(&mut self, own: Use, events: i16) -> Result<bool> {
@@ -404,13 +580,17 @@ impl Port {
 
     /// After the descriptor of `watch` was readable: takes the wake, and notes if the port is gone.
     pub fn woken(&mut self, watch: BorrowedFd<'_>) {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 3];
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 5];
         let (fd, at) = (watch.as_raw_fd() as u64, events.as_mut_ptr().addr() as u64);
         // SAFETY: the call writes at most as many events.
         let count = unsafe { syscall(libc::SYS_epoll_pwait, [fd, at, events.len() as u64, 0, 0, 8]) };
         let told = events.get(..usize::try_from(count).unwrap_or(0)).unwrap_or_default();
-        if told.iter().any(|event| event.u64 != CALL) {
+        let told_by = |wanted: &[u64]| told.iter().any(|event| wanted.contains(&{ event.u64 }));
+        if told_by(&[SOCKET, LISTENER]) {
             let _ = self.within(Port::look);
+        }
+        if told_by(&[MONITOR_SERVER]) {
+            self.serve_monitors();
         }
     }
 
@@ -454,6 +634,10 @@ impl Drop for Port {
     }
 }
 
+fn now() -> Option<Duration> {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()
+}
+
 /// A new epoll set.
 pub fn epoll_set() -> Result<OwnedFd> {
     // SAFETY: the call takes a flag.
@@ -483,6 +667,14 @@ pub fn identity(fd: BorrowedFd<'_>) -> Option<Identity> {
     (result == 0).then_some((data.st_dev, data.st_ino))
 }
 
+fn bytes_of(words: &[u64; WORDS]) -> [u8; WORDS * 8] {
+    let mut bytes = [0; WORDS * 8];
+    for (place, word) in bytes.as_chunks_mut().0.iter_mut().zip(words) {
+        *place = word.to_ne_bytes();
+    }
+    bytes
+}
+
 type Looked = ([u64; WORDS], std::vec::IntoIter<OwnedFd>);
 
 fn looked_up(store: &OwnedFd) -> Result<Looked> {
@@ -498,9 +690,20 @@ fn looked_up(store: &OwnedFd) -> Result<Looked> {
     Ok((words, fds.into_iter()))
 }
 
+/// The eventfd of monitors, the last descriptor, if there is one.
+fn wake_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Option<OwnedFd>> {
+    if has & HAS_WAKE == 0 {
+        return Ok(None);
+    }
+    let wake = fds.next().ok_or(libc::EINVAL)?;
+    // Attack: it is something that blocks whoever writes to it.
+    ringway_host::set_nonblocking(wake.as_fd()).map_err(|_| libc::EINVAL)?;
+    Ok(Some(wake))
+}
+
 /// The ring of the descriptors that are left, if there is one.
 fn ring_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Option<Ring>> {
-    if has & 2 == 0 {
+    if has & HAS_RING == 0 {
         return Ok(None);
     }
     let [Some(memory), Some(kick), Some(call), Some(socket)] =
@@ -508,6 +711,6 @@ fn ring_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Option<R
     else {
         return Err(libc::EINVAL);
     };
-    let parts = RingParts { memory, kick, call, socket: socket.into(), is_second: has & 4 != 0 };
+    let parts = RingParts { memory, kick, call, socket: socket.into(), is_second: has & IS_SECOND != 0 };
     Ring::from_parts(parts).map(Some).map_err(|_| libc::EINVAL)
 }

@@ -2,6 +2,7 @@
 //! that only this library maps (`shared.rs`).
 
 use crate::Result;
+use crate::monitor;
 use crate::port::{epoll_set, watch};
 use crate::real::syscall;
 use crate::rings::Rings;
@@ -108,16 +109,23 @@ struct Left {
 enum Part {
     Place(Place),
     Interface(u32),
+    /// The monitor of a port with this state.
+    Monitor(u32, usize),
 }
+
+/// The number of a socket that is gone.
+const GONE: u64 = 0;
 
 /// Most parts at a time: a state for each place, and the `netmap_if`s.
 const PARTS: usize = 2 * INTERFACES as usize;
 
 impl Left {
-    /// A part is left, whose socket is open yet.
-    fn add(&mut self, part: Part, socket: BorrowedFd<'_>) -> Result<()> {
-        if self.parts.iter().any(|(_, other)| *other == part) {
-            // It was passed back and is left again; the socket is known.
+    /// Parts are left, whose socket is open yet.
+    fn add(&mut self, parts: impl IntoIterator<Item = Part>, socket: BorrowedFd<'_>) -> Result<()> {
+        // One that was passed back and is left again is known with its socket.
+        let is_new = |part: &Part| !self.parts.iter().any(|(_, other)| other == part);
+        let parts: Vec<Part> = parts.into_iter().filter(is_new).collect();
+        if parts.is_empty() {
             return Ok(());
         }
         let sockets = match self.sockets.take() {
@@ -129,7 +137,7 @@ impl Left {
         let added = watch(&sockets, socket, libc::EPOLLIN | libc::EPOLLOUT, self.next);
         self.sockets = Some(sockets);
         // What can't be watched is never given again.
-        added.map(|()| self.parts.push((self.next, part)))
+        added.map(|()| self.parts.extend(parts.into_iter().map(|part| (self.next, part))))
     }
 
     /// The parts that nobody has any more.
@@ -146,18 +154,6 @@ impl Left {
         };
         let is_there = |id: u64| events.iter().any(|event| event.u64 == id);
         self.parts.extract_if(.., |(id, _)| !is_there(*id)).map(|(_, part)| part).collect()
-    }
-}
-
-impl Given {
-    /// Takes what nobody has any more.
-    fn settle(&mut self) {
-        for part in self.left.take() {
-            match part {
-                Part::Place(place) => self.free.push(place),
-                Part::Interface(number) => self.interfaces &= !(1 << number),
-            }
-        }
     }
 }
 
@@ -235,6 +231,11 @@ impl Region {
         states_at(self.buffers)
     }
 
+    /// Offset of a `netmap_if`.
+    pub fn interface_at(number: u32) -> u64 {
+        u64::from(number) * INTERFACE
+    }
+
     /// Offset of the buffers.
     pub fn buffers_at(&self) -> u64 {
         BUFFERS_AT
@@ -280,10 +281,33 @@ impl Region {
         Ok(given.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Takes what nobody has any more.
+    fn settle(self: &Arc<Region>, given: &mut Given) {
+        for part in given.left.take() {
+            match part {
+                Part::Place(place) => given.free.push(place),
+                Part::Interface(number) => given.interfaces &= !(1 << number),
+                Part::Monitor(state, index) => {
+                    let Some(state) = self.state(state) else { continue };
+                    let Ok(rings) = monitor::rings(self, &state, index) else { continue };
+                    // Until the lock is free, its room is not given to another one.
+                    match state.lock() {
+                        Ok(_guard) => state.remove_monitor(index),
+                        Err(_) => {
+                            given.left.parts.push((GONE, part));
+                            continue;
+                        }
+                    }
+                    given.free.push(rings.place);
+                }
+            }
+        }
+    }
+
     /// Room for one more port.
     pub fn give(self: &Arc<Region>, sizes: Sizes) -> Result<Rings> {
         let mut given = self.given()?;
-        given.settle();
+        self.settle(&mut given);
         // Buffers that a program has given to slots of other rings are theirs.
         let has_buffers =
             |place| Rings::adopt(self.clone(), place).is_ok_and(|rings| rings.has_own_buffers());
@@ -306,10 +330,17 @@ impl Region {
         Rings::new(self.clone(), place)
     }
 
+    /// Takes back room that nobody has got to know.
+    pub fn take_unused_back(&self, place: Place) {
+        if let Ok(mut given) = self.given() {
+            given.free.push(place);
+        }
+    }
+
     /// Takes a port's room back, as soon as nobody has the port's socket.
     pub fn take_back(&self, place: Place, socket: BorrowedFd<'_>) {
         if let Ok(mut given) = self.given() {
-            let _ = given.left.add(Part::Place(place), socket);
+            let _ = given.left.add([Part::Place(place)], socket);
         }
     }
 
@@ -321,9 +352,9 @@ impl Region {
     }
 
     /// The number of a free `netmap_if`.
-    pub fn give_interface(&self) -> Result<u32> {
+    pub fn give_interface(self: &Arc<Region>) -> Result<u32> {
         let mut given = self.given()?;
-        given.settle();
+        self.settle(&mut given);
         let number = given.interfaces.trailing_ones();
         if number >= INTERFACES {
             return Err(libc::ENOMEM);
@@ -332,13 +363,18 @@ impl Region {
         Ok(number)
     }
 
-    /// Takes a `netmap_if` back: of a handle that was not made, or as soon as nobody has the handle.
-    pub fn take_interface_back(&self, number: u32, handle: Option<BorrowedFd<'_>>) {
+    /// Takes back a `netmap_if` of a handle that was not made.
+    pub fn take_interface_back(&self, number: u32) {
         if let Ok(mut given) = self.given() {
-            match handle {
-                Some(socket) => _ = given.left.add(Part::Interface(number), socket),
-                None => given.interfaces &= !(1 << number),
-            }
+            given.interfaces &= !(1 << number);
+        }
+    }
+
+    /// Takes back a handle's `netmap_if`, and its monitor of a port with a state, as soon as nobody has the handle.
+    pub fn take_handle_back(&self, number: u32, monitor: Option<(u32, usize)>, handle: BorrowedFd<'_>) {
+        if let Ok(mut given) = self.given() {
+            let monitor = monitor.map(|(state, index)| Part::Monitor(state, index));
+            let _ = given.left.add([Part::Interface(number)].into_iter().chain(monitor), handle);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use crate::csb::Csb;
 use crate::handles::{self, Bound, Handle, Known};
+use crate::monitor;
+use crate::monitor_server::{self, MonitorServer, Request};
 use crate::pipe::{self, PipeEnd, PipeName};
 use crate::port::{Port, Use};
 use crate::region::{INTERFACE_RINGS, Region, Sizes};
@@ -26,13 +28,21 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Modes.
 pub const ALL: u32 = 1;
+const HOST: u32 = 2;
+const ALL_AND_HOST: u32 = 3;
 pub const ONE: u32 = 4;
 pub const FIRST_END: u32 = 5;
 pub const SECOND_END: u32 = 6;
 const NOTHING: u32 = 7;
+const ONE_OF_HOST: u32 = 8;
+
+/// Behind the name of a port: the port that has the rings of its host.
+const HOST_SUFFIX: &str = "-host";
 
 /// Flags of a request to register.
-const MONITORS: u64 = 0x100 | 0x200 | 0x400;
+const MONITOR_SENT: u64 = 0x100;
+const MONITOR_RECEIVED: u64 = 0x200;
+const MONITOR_ZERO_COPY: u64 = 0x400;
 pub const EXCLUSIVE: u64 = 0x800;
 const RX_ONLY: u64 = 0x2000;
 const TX_ONLY: u64 = 0x4000;
@@ -62,7 +72,19 @@ impl Wanted {
 
     fn own(&self) -> Use {
         let (sends, receives) = (self.flags & NO_TX_POLL == 0, self.flags & DO_RX_POLL != 0);
-        Use { number: 0, bound: self.bound(), sends, receives }
+        Use { number: 0, bound: self.bound(), sends, receives, monitor: None }
+    }
+
+    /// What a monitor gets copies of; 0: it is none. One that asks for no copies gets copies at the times of netmap's.
+    fn monitored(&self) -> u32 {
+        let is_zero_copy = self.flags & MONITOR_ZERO_COPY != 0;
+        let has_kind = self.flags & (MONITOR_SENT | MONITOR_RECEIVED) != 0;
+        let has = |flag| self.flags & flag != 0 || is_zero_copy && !has_kind;
+        let received = if is_zero_copy { monitor::RECEIVED | monitor::RETURNED } else { monitor::RECEIVED };
+        [(MONITOR_SENT, monitor::SENT), (MONITOR_RECEIVED, received)]
+            .into_iter()
+            .filter(|(flag, _)| has(*flag))
+            .fold(0, |all, (_, kind)| all | kind)
     }
 
     fn sizes(&self) -> Result<Sizes> {
@@ -70,13 +92,10 @@ impl Wanted {
             0 => SLOTS,
             slots => slots.clamp(SLOTS_RANGE.0, SLOTS_RANGE.1),
         });
-        if self.flags & MONITORS != 0 {
-            return Err(libc::EOPNOTSUPP);
-        }
         match self.mode {
-            // All rings of the port, or one of them: there is one.
-            ALL => {}
-            ONE if self.ring == 0 => {}
+            // All rings of the port or of its host, or one of them: there is one.
+            ALL | HOST | ALL_AND_HOST => {}
+            ONE | ONE_OF_HOST if self.ring == 0 => {}
             _ => return Err(libc::EINVAL),
         }
         if self.bound() == [false; 2] {
@@ -141,36 +160,125 @@ pub fn register(fd: c_int, handle: &Handle, wanted: &Wanted) -> Result<Answer> {
         Some(at) => Some(Csb::new(at, wanted.bound())?),
         None => None,
     };
+    if wanted.monitored() != 0 {
+        let (new, answer) = observe(fd, wanted)?;
+        *bound = Some(new);
+        return Ok(answer);
+    }
     let mut ports = handles::ports();
-    let (port, is_known) = if wanted.mode == NOTHING {
-        (nothing(&ports, wanted)?, false)
-    } else {
-        let target = Target::of(&wanted.name)?;
-        let sizes = wanted.sizes()?;
-        let key = target.key(&wanted.name);
-        let same = |known: &&Known| known.path.as_ref() == Some(&key);
-        match ports.iter().filter(same).find_map(|known| known.port.upgrade()) {
-            Some(port) => (port, true),
-            None => {
-                let port = Arc::new(Mutex::new(open(&ports, &target, wanted, sizes)?));
-                handles::note(&mut ports, Some(key), &port);
-                (port, false)
-            }
+    if wanted.mode == NOTHING {
+        let port = nothing(&ports, wanted)?;
+        let mut own = wanted.own();
+        let answer = share(fd, (&port, false), None, wanted, &mut own)?;
+        *bound = Some(Bound::new(port, own).with(csb, None));
+        return Ok(answer);
+    }
+    let host = match wanted.mode {
+        ALL_AND_HOST if csb.is_some() => return Err(libc::EOPNOTSUPP),
+        HOST | ONE_OF_HOST | ALL_AND_HOST => Some(host_name(wanted)?),
+        _ => None,
+    };
+    let name = host.as_ref().filter(|_| wanted.mode != ALL_AND_HOST).unwrap_or(&wanted.name);
+    let (port, is_known) = find(&mut ports, name, wanted, wanted.memory)?;
+    let host = match host.filter(|_| wanted.mode == ALL_AND_HOST) {
+        Some(host) => {
+            let memory = port.lock().unwrap_or_else(PoisonError::into_inner).rings.region.id();
+            Some(find(&mut ports, &host, wanted, memory)?)
         }
+        None => None,
     };
     let mut own = wanted.own();
-    let answer = share(fd, &port, is_known, wanted, &mut own)?;
-    let mut new = Bound::new(port, own);
-    new.csb = csb;
-    *bound = Some(new);
+    let answer = share(fd, (&port, is_known), host.as_ref(), wanted, &mut own)?;
+    *bound = Some(Bound::new(port, own).with(csb, host.map(|(host, _)| host)));
     Ok(answer)
 }
 
-/// Lets a handle have a port.
-fn share(fd: c_int, port: &Mutex<Port>, is_known: bool, wanted: &Wanted, own: &mut Use) -> Result<Answer> {
+/// A port, and whether this process had it before.
+type Found = (Arc<Mutex<Port>>, bool);
+
+/// The port of a name, which is opened if this process does not have it; its rings are in the memory of this number.
+fn find(ports: &mut Vec<Known>, name: &str, wanted: &Wanted, memory: u16) -> Result<Found> {
+    let target = Target::of(name)?;
+    let sizes = wanted.sizes()?;
+    let key = target.key(name);
+    let same = |known: &&Known| known.path.as_ref() == Some(&key);
+    if let Some(port) = ports.iter().filter(same).find_map(|known| known.port.upgrade()) {
+        return Ok((port, true));
+    }
+    let mut port = open(ports, &target, memory, sizes)?;
+    // Without it other programs have no monitors.
+    port.monitor_server = MonitorServer::bind(&names::pipes(), &key).ok();
+    let port = Arc::new(Mutex::new(port));
+    handles::note(ports, Some(key), &port);
+    Ok((port, false))
+}
+
+/// The name of the port with the rings of a port's host. Pipes, and ports without one, have no such rings.
+fn host_name(wanted: &Wanted) -> Result<String> {
+    let name = format!("{}{HOST_SUFFIX}", wanted.name);
+    if pipe::name(&name).is_some() {
+        return Err(libc::EINVAL);
+    }
+    names::socket(&wanted.name)?;
+    match names::socket(&name) {
+        Ok(_) => Ok(name),
+        Err(libc::ENXIO) => Err(libc::EINVAL),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lets a handle be a monitor of a port that this process has, or another program of this user.
+fn observe(fd: c_int, wanted: &Wanted) -> Result<(Bound, Answer)> {
+    if wanted.csb.is_some() {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let key = Target::of(&wanted.name)?.key(&wanted.name);
+    let Sizes { slots: [_, slots], .. } = wanted.sizes()?;
+    let request = Request { kinds: wanted.monitored(), slots };
+    let same = |known: &&Known| known.path.as_ref() == Some(&key);
+    let port = handles::ports().iter().filter(same).find_map(|known| known.port.upgrade());
+    let bound = match port {
+        Some(port) => {
+            let own = {
+                let mut port = port.lock().unwrap_or_else(PoisonError::into_inner);
+                let (own, _) = port.make_monitor(request, wanted.name.as_bytes())?;
+                handles::store(fd, own, &port, None)?;
+                own
+            };
+            Bound::new(port, own)
+        }
+        None => handles::become_copy(fd, &monitor_server::ask(&names::pipes(), &key, request)?)?,
+    };
+    let answer = {
+        let port = bound.port();
+        let (region, state) = (&port.rings.region, &port.rings.state);
+        let index = bound.own.monitor.ok_or(libc::EIO)?;
+        let slots = monitor::rings(region, state, index)?.place.sizes.slots;
+        let offset = Region::interface_at(bound.own.number);
+        Answer { offset, bytes: region.bytes(), slots, rings: [1, 1], extra: 0, id: region.id() }
+    };
+    Ok((bound, answer))
+}
+
+/// Lets a handle have a port, and the one of its host beside it.
+fn share(
+    fd: c_int,
+    (port, is_known): (&Mutex<Port>, bool),
+    host: Option<&Found>,
+    wanted: &Wanted,
+    own: &mut Use,
+) -> Result<Answer> {
     let mut port = port.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut host =
+        host.map(|(host, is_known)| (host.lock().unwrap_or_else(PoisonError::into_inner), *is_known));
     let is_exclusive = wanted.flags & EXCLUSIVE != 0;
-    if is_known && port.handles > 0 && (port.is_exclusive || is_exclusive) {
+    let is_taken =
+        |port: &Port, is_known| is_known && port.handles > 0 && (port.is_exclusive || is_exclusive);
+    if is_taken(&port, is_known) || host.as_ref().is_some_and(|(host, is_known)| is_taken(host, *is_known)) {
+        return Err(libc::EBUSY);
+    }
+    if host.as_ref().is_some_and(|(host, _)| host.rings.region.id() != port.rings.region.id()) {
+        // A handle maps one memory.
         return Err(libc::EBUSY);
     }
     let (rings, bound, counts) = match wanted.mode {
@@ -180,16 +288,23 @@ fn share(fd: c_int, port: &Mutex<Port>, is_known: bool, wanted: &Wanted, own: &m
     let region = port.rings.region.clone();
     own.number = region.give_interface()?;
     own.bound = bound;
-    if let Err(error) = handles::store(fd, *own, &port) {
-        region.take_interface_back(own.number, None);
+    if let Err(error) = handles::store(fd, *own, &port, host.as_ref().map(|(host, _)| &**host)) {
+        region.take_interface_back(own.number);
         return Err(error);
     }
-    port.is_exclusive = is_exclusive;
-    port.handles += 1;
+    for port in [Some(&mut *port), host.as_mut().map(|(host, _)| &mut **host)].into_iter().flatten() {
+        port.is_exclusive = is_exclusive;
+        port.handles += 1;
+    }
     // The extra buffers are the first handle's.
     let extra = if is_known { 0 } else { port.rings.place.sizes.extra };
     let name = wanted.name.as_bytes();
     let offset = port.rings.fill_interface(own.number, name, rings.map(u32::from), bound, extra > 0);
+    match &host {
+        Some((host, _)) => host.rings.fill_host_interface(own.number, bound),
+        None if matches!(wanted.mode, HOST | ONE_OF_HOST) => port.rings.move_to_host(own.number, bound),
+        None => {}
+    }
     let id = if wanted.mode == NOTHING && wanted.memory != 0 { wanted.memory } else { region.id() };
     Ok(Answer { offset, bytes: region.bytes(), slots: counts, rings, extra, id })
 }
@@ -200,8 +315,8 @@ fn known_region(ports: &[Known], is_it: impl Fn(&Known, &Region) -> bool) -> Opt
 }
 
 /// Room for a port's rings: in the memory that the program names, in that of the port whose pipe it is, or in new one.
-fn room(ports: &[Known], target: &Target<'_>, wanted: &Wanted, sizes: Sizes) -> Result<Rings> {
-    let named = known_region(ports, |_, region| region.id() == wanted.memory);
+fn room(ports: &[Known], target: &Target<'_>, memory: u16, sizes: Sizes) -> Result<Rings> {
+    let named = known_region(ports, |_, region| region.id() == memory);
     let parent = || {
         let Target::Pipe(name) = target else { return None };
         let path = names::socket(name.parent).ok();
@@ -226,15 +341,15 @@ fn new_region(ports: &[Known], sizes: Sizes) -> Result<Arc<Region>> {
 }
 
 /// Connects to a port, or opens an end of a pipe.
-fn open(ports: &[Known], target: &Target<'_>, wanted: &Wanted, sizes: Sizes) -> Result<Port> {
+fn open(ports: &[Known], target: &Target<'_>, memory: u16, sizes: Sizes) -> Result<Port> {
     match target {
         Target::Fabric(path) => {
-            let (ring, memory) = connect(path)?;
-            Port::of_fabric(room(ports, target, wanted, sizes)?, ring, &memory)
+            let (ring, file) = connect(path)?;
+            Port::of_fabric(room(ports, target, memory, sizes)?, ring, &file)
         }
         Target::Pipe(name) => {
             let (end, parts) = PipeEnd::open(*name, names::pipes())?;
-            Port::of_pipe(room(ports, target, wanted, sizes)?, end, parts)
+            Port::of_pipe(room(ports, target, memory, sizes)?, end, parts)
         }
     }
 }

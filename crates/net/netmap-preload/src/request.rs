@@ -43,6 +43,11 @@ pub unsafe fn old(fd: c_int, handle: &Handle, at: *mut c_void, is_info: bool) ->
     let name = fields.name::<16>(0)?;
     match fields.u16(42) {
         0 => {}
+        // Not with rings of the host, which have a port of their own.
+        1 if !is_info && fields.u16(44) == 0 => return vale::attach(&name),
+        2 if !is_info => return vale::detach(&name),
+        6 if !is_info => return vale::create(&name),
+        7 if !is_info => return vale::remove(&name),
         5 => return set_header_len(fd, handle, &name, u32::from(fields.u16(44))),
         12 => {
             let len = header_len(fd, handle, &name)? as u16;
@@ -167,9 +172,26 @@ pub unsafe fn control(fd: c_int, handle: &Handle, at: *mut c_void) -> Result<()>
         }
         14 => csb::stop(handle, fd),
         15 => enable_csb(fd, handle, csb.ok_or(libc::EINVAL)?),
-        // Which ports a switch has is the fabric's to say.
+        3 => vale_attach(body()?, &name),
+        4 => vale::detach(&name),
+        8 => vale::create(&name),
+        9 => vale::remove(&name),
+        // A switch is polled by its workers, and by nobody else.
         _ => Err(libc::EOPNOTSUPP),
     }
+}
+
+/// Puts a port on a switch. It has memory when a program registers it; the number that is answered is that of none.
+fn vale_attach(body: Fields, name: &str) -> Result<()> {
+    // The rings of the host, which have a port of their own, or a part of the rings.
+    if body.u32(36) != ALL {
+        return Err(libc::EINVAL);
+    }
+    vale::attach(name)?;
+    if body.u16(32) == 0 {
+        body.put(32, u16::MAX.to_ne_bytes());
+    }
+    Ok(())
 }
 
 /// Whether there is a port of this name.

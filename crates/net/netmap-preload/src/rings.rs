@@ -80,13 +80,31 @@ impl Rings {
         for (at, value) in [(16, 14), (20, 1), (24, tx), (28, rx), (32, extra), (36, 1), (40, 1)] {
             region.store(place + at, value);
         }
-        // The rings to send, that of the host, the rings to receive, that of the host; 0 for those that are not bound.
-        for (dir, index) in [(0, 0), (1, u64::from(tx) + 1)] {
-            if bound[dir] {
-                region.put(place + 56 + index * 8, (self.place.rings[dir] - place).to_ne_bytes());
-            }
-        }
+        self.enter(number, [0, u64::from(tx) + 1], bound);
         place
+    }
+
+    /// Adds these rings to a `netmap_if` of a port with a ring in each direction, as those of the host.
+    pub fn fill_host_interface(&self, number: u32, bound: [bool; 2]) {
+        self.enter(number, [1, 3], bound);
+    }
+
+    /// Takes the port's own rings out of a `netmap_if`, whose handle has those of the host alone.
+    pub fn move_to_host(&self, number: u32, bound: [bool; 2]) {
+        for index in [0, 2] {
+            self.region.put(u64::from(number) * INTERFACE + 56 + index * 8, [0; 8]);
+        }
+        self.fill_host_interface(number, bound);
+    }
+
+    /// Writes where the rings are. In order: the rings to send, that of the host, the rings to receive, that of the
+    /// host; 0 for those that are not bound.
+    fn enter(&self, number: u32, at: [u64; 2], bound: [bool; 2]) {
+        let place = u64::from(number) * INTERFACE;
+        for dir in [0, 1].into_iter().filter(|dir| bound[*dir]) {
+            let offset = self.place.rings[dir] - place;
+            self.region.put(place + 56 + at[dir] * 8, offset.to_ne_bytes());
+        }
     }
 
     fn fill_ring(&self, dir: usize) {

@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::lock::{Guard, lock};
+use crate::monitor::{MONITORS, Words};
 use crate::side::Side;
 use ringway_mem::Region;
 use std::sync::atomic::AtomicU32;
@@ -9,6 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Bytes of a state.
 pub const STATE: u64 = 256;
+const _: () = assert!((MONITOR + MONITORS * size_of::<Words>() / 4) * 4 <= STATE as usize);
 
 /// Words of a state.
 const LOCK: usize = 0;
@@ -19,7 +21,12 @@ const OWNER: usize = 2;
 const FLAGS: usize = 3;
 /// Bytes before each frame.
 const HEADER: usize = 4;
+/// Of a monitor: its program waits for frames.
+const WAITING: usize = 5;
 const SIDES: [usize; 2] = [8, 16];
+/// Which monitors a port has, and what is known about each.
+const MONITOR_MASK: usize = 24;
+const MONITOR: usize = 25;
 
 /// The flag of a port that is lost.
 pub const GONE: u32 = 1;
@@ -74,7 +81,7 @@ impl State {
 
     /// Of a new port.
     pub fn reset(&self) {
-        for word in [LOCK, OWNER, FLAGS, HEADER] {
+        for word in [LOCK, OWNER, FLAGS, HEADER, WAITING, MONITOR_MASK] {
             self.word(word).store(0, Release);
         }
     }
@@ -85,6 +92,39 @@ impl State {
 
     pub fn set_header_len(&self, len: u32) {
         self.word(HEADER).store(len, Relaxed);
+    }
+
+    /// Of a monitor: whether its program waits; whether it did before.
+    pub fn set_waiting(&self, waits: bool) -> bool {
+        self.word(WAITING).swap(waits.into(), Relaxed) != 0
+    }
+
+    #[inline]
+    pub fn has_monitors(&self) -> bool {
+        self.word(MONITOR_MASK).load(Relaxed) != 0
+    }
+
+    pub fn has_monitor(&self, index: usize) -> bool {
+        self.word(MONITOR_MASK).load(Relaxed) & 1 << index != 0
+    }
+
+    /// What is known about a monitor that the port has.
+    pub fn monitor(&self, index: usize) -> Option<Words> {
+        let at = MONITOR + (index % MONITORS) * size_of::<Words>() / 4;
+        let words = std::array::from_fn(|word| self.word(at + word).load(Relaxed));
+        self.has_monitor(index).then_some(words)
+    }
+
+    pub fn set_monitor(&self, index: usize, words: Words) {
+        let at = MONITOR + (index % MONITORS) * size_of::<Words>() / 4;
+        for (word, value) in words.into_iter().enumerate() {
+            self.word(at + word).store(value, Relaxed);
+        }
+        self.word(MONITOR_MASK).fetch_or(1 << index, Release);
+    }
+
+    pub fn remove_monitor(&self, index: usize) {
+        self.word(MONITOR_MASK).fetch_and(!(1 << index), Release);
     }
 
     /// The positions of a ring of `slots` slots; `None`: impossible ones.

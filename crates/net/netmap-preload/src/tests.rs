@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::monitor::{RECEIVED, RETURNED, SENT};
+use crate::monitor_server::Request;
 use crate::port::{Port, Use};
 use crate::region::{Place, Region, Sizes};
 use crate::rings::{Rings, Slot};
@@ -16,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 const SIZES: Sizes = Sizes { slots: [64, 128], extra: 3 };
-const BOTH: Use = Use { number: 0, bound: [true; 2], sends: true, receives: true };
+const BOTH: Use = Use { number: 0, bound: [true; 2], sends: true, receives: true, monitor: None };
 
 /// A port, and the other side of its ring with the memory that both have.
 fn port() -> (Port, Ring, ringway_mem::Region) {
@@ -86,10 +88,10 @@ fn room_is_given_until_it_ends_and_taken_back() {
     assert!(region.give(SIZES).is_err() && region.give(one).unwrap().place == all[9].place);
     let numbers: Vec<u32> = std::iter::from_fn(|| region.give_interface().ok()).collect();
     assert_eq!(numbers, (0..64).collect::<Vec<_>>());
-    region.take_interface_back(5, None);
+    region.take_interface_back(5);
     assert_eq!((region.give_interface(), region.give_interface()), (Ok(5), Err(libc::ENOMEM)));
     let handle = descriptor_store(true).unwrap();
-    region.take_interface_back(7, Some(handle.as_fd()));
+    region.take_handle_back(7, None, handle.as_fd());
     assert_eq!(region.give_interface(), Err(libc::ENOMEM));
     drop(handle);
     assert_eq!(region.give_interface(), Ok(7));
@@ -98,6 +100,48 @@ fn room_is_given_until_it_ends_and_taken_back() {
         all.iter().map(|rings| (rings.place.first, rings.place.rings[0])).collect();
     firsts.dedup();
     assert_eq!(firsts.len(), 64);
+}
+
+#[test]
+fn a_monitor_gets_each_frame_at_its_time_and_room_is_taken_back() {
+    let (mut port, mut other, _) = port();
+    let made = |port: &mut Port, kinds| port.make_monitor(Request { kinds, slots: 64 }, b"a");
+    let all = [SENT | RECEIVED, RECEIVED | RETURNED].map(|kinds| made(&mut port, kinds).unwrap());
+    // What a program finds in the first slots, which it gives back.
+    let mut at = [0; 2];
+    let mut fills = |port: &mut Port, which: usize| {
+        let (own, place) = all[which];
+        port.sync_for(own, RX).unwrap();
+        let rings = Rings::adopt(port.rings.region.clone(), place).unwrap();
+        let mut found = Vec::new();
+        while at[which] != rings.state.side(RX, 64).unwrap().tail {
+            let slot = rings.slot(RX, at[which]);
+            let buffer = rings.region.buffer(slot.buf_idx, slot.len.into()).unwrap();
+            found.push((slot.len, buffer.as_span().read_array::<1>().unwrap()[0]));
+            at[which] += 1;
+        }
+        rings.set_position(RX, (at[which], at[which]));
+        found
+    };
+    give(&port.rings, 0, 7);
+    port.sync(TX).unwrap();
+    assert!(other.tx.push(&[8; 70]).unwrap());
+    other.sync().unwrap();
+    assert_eq!((fills(&mut port, 0), fills(&mut port, 1)), (vec![(60, 7), (70, 8)], vec![]));
+    port.sync(RX).unwrap();
+    assert_eq!((fills(&mut port, 0), fills(&mut port, 1)), (vec![], vec![]));
+    port.rings.set_position(RX, (1, 1));
+    port.sync(RX).unwrap();
+    assert_eq!((fills(&mut port, 0), fills(&mut port, 1)), (vec![], vec![(70, 8)]));
+    let rest = [made(&mut port, SENT).unwrap(), made(&mut port, SENT).unwrap()];
+    assert_eq!(made(&mut port, SENT).err(), Some(libc::EBUSY));
+    let handle = descriptor_store(true).unwrap();
+    let place = port.rings.place.state;
+    port.rings.region.take_handle_back(rest[0].0.number, Some((place, 2)), handle.as_fd());
+    assert_eq!(made(&mut port, SENT).err(), Some(libc::EBUSY));
+    drop(handle);
+    let (own, _) = made(&mut port, SENT).unwrap();
+    assert_eq!((own.monitor, own.number), (Some(2), rest[0].0.number));
 }
 
 #[test]
@@ -132,7 +176,7 @@ fn number() -> impl Strategy<Value = u32> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         (0..5000_u64, number()).prop_map(|(at, value)| Step::Program(at, value)),
-        (0..STATE / 4, number()).prop_map(|(at, value)| Step::State(at, value)),
+        (0..2 * STATE / 4, number()).prop_map(|(at, value)| Step::State(at, value)),
         (0..3000_usize, number()).prop_map(|(at, value)| Step::Other(at, value)),
         (0..2_usize, 0..140_u32, 0..140_u32).prop_map(|(dir, head, cur)| Step::Positions(dir, head, cur)),
         (0..2_usize).prop_map(Step::Sync),
@@ -148,6 +192,8 @@ proptest! {
     #[test]
     fn anything_may_be_written(steps in prop::collection::vec(step(), 1..200)) {
         let (mut port, mut other, common) = port();
+        // Its state is behind the port's.
+        let (monitor, _) = port.make_monitor(Request { kinds: SENT | RECEIVED, slots: 64 }, b"a").unwrap();
         for step in steps {
             let rings = port.rings.place.rings[0];
             match step {
@@ -164,9 +210,11 @@ proptest! {
                     word.store(value, std::sync::atomic::Ordering::Relaxed);
                 }
                 Step::Positions(dir, head, cur) => port.rings.set_position(dir, (head, cur)),
-                Step::Sync(dir) => drop(port.sync(dir)),
+                Step::Sync(dir) => drop((port.sync(dir), port.sync_for(monitor, dir))),
                 Step::Poll(events) => {
-                    let _ = (port.poll(BOTH, events), port.arm(BOTH, events));
+                    for own in [BOTH, monitor] {
+                        let _ = (port.poll(own, events), port.arm(own, events));
+                    }
                 }
                 Step::Send(len) => {
                     let _ = other.tx.push(&vec![1; len.into()]);

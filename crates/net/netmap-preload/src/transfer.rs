@@ -1,5 +1,6 @@
 //! Copying frames between netmap's rings and the port's ring.
 
+use crate::monitor::{Monitors, RECEIVED, RETURNED, SENT};
 use crate::region::{BUFFER, Region};
 use crate::rings::{BUF_CHANGED, INDIRECT, MOREFRAG, REPORT, Rings, Slot};
 use crate::side::Side;
@@ -29,8 +30,18 @@ fn reset(rings: &Rings, dir: usize, side: &mut Side) {
     }
 }
 
+/// As [`accept_positions`], of a port's ring: monitors get what was received in slots that the program gives back.
+pub fn accept(rings: &Rings, dir: usize, side: &mut Side, monitors: &mut Monitors) -> bool {
+    let first = side.head;
+    let is_right = accept_positions(rings, dir, side);
+    if dir == RX {
+        monitors.copy(RECEIVED | RETURNED, rings, (first, side.head));
+    }
+    is_right
+}
+
 /// Takes the program's positions; `false`: impossible ones, and the ring was put right.
-pub fn accept(rings: &Rings, dir: usize, side: &mut Side) -> bool {
+pub fn accept_positions(rings: &Rings, dir: usize, side: &mut Side) -> bool {
     let is_right = side.accept(rings.position(dir));
     if !is_right {
         reset(rings, dir, side);
@@ -39,13 +50,19 @@ pub fn accept(rings: &Rings, dir: usize, side: &mut Side) -> bool {
 }
 
 /// Sends what the program gave. `false`: a slot or a position was impossible.
-pub fn send(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<bool, RingError> {
-    let mut is_right = accept(rings, TX, side);
+pub fn send(
+    rings: &Rings,
+    ring: &mut Ring,
+    side: &mut Side,
+    monitors: &mut Monitors,
+) -> Result<bool, RingError> {
+    let mut is_right = accept(rings, TX, side, monitors);
     let first = side.next;
     side.is_full = false;
     while side.next != side.head {
+        let begin = side.next;
         match send_frame(rings, ring, side)? {
-            Sent::Yes => {}
+            Sent::Yes => monitors.copy(SENT, rings, (begin, side.next)),
             Sent::Wrong => is_right = false,
             Sent::NoRoom => {
                 side.is_full = true;
@@ -131,8 +148,24 @@ fn send_frame(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<Sent, R
 }
 
 /// Receives as many frames as there is room for. `false`: a slot or a position was impossible.
-pub fn receive(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<bool, RingError> {
-    let mut is_right = accept(rings, RX, side);
+pub fn receive(
+    rings: &Rings,
+    ring: &mut Ring,
+    side: &mut Side,
+    monitors: &mut Monitors,
+) -> Result<bool, RingError> {
+    let is_right = accept(rings, RX, side, monitors);
+    Ok(arrive(rings, ring, side, monitors)? & is_right)
+}
+
+/// As [`receive`], without the program's positions.
+pub fn arrive(
+    rings: &Rings,
+    ring: &mut Ring,
+    side: &mut Side,
+    monitors: &mut Monitors,
+) -> Result<bool, RingError> {
+    let mut is_right = true;
     let header = rings.state.header_len() as usize;
     side.is_full = false;
     while let Some(len) = ring.rx.frame_len()? {
@@ -145,7 +178,9 @@ pub fn receive(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<bool, 
         let Some(frame) = ring.rx.take()? else { break };
         // One that no ring of this size can have is dropped.
         if needed < side.slots {
+            let first = side.tail;
             is_right &= fill(rings, side, &frame, needed, header);
+            monitors.copy(RECEIVED, rings, (first, side.tail));
         }
     }
     ring.rx.sync()?;

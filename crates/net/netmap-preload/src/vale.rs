@@ -1,14 +1,24 @@
-//! The ports of switches, which programs list as those of VALE. The fabrics are asked, by their API.
+//! The ports of switches, which programs list as those of VALE, and ports that they make to stay (`vale-ctl -n`), put
+//! on a switch and take off it. The fabrics are asked, by their API.
+//!
+//! A port that stays is one of kind `ring` with a socket of a name of its own, by which it is known: no other port is
+//! changed. While it is on no switch for programs, it is on one of its own, which is not listed.
 
 use crate::{Result, names};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// How long a fabric may need to answer, and most bytes of an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const LONGEST: u64 = 16 << 20;
+
+/// The state of a port that no program has.
+const WITHOUT_PROGRAM: &str = "waiting";
+/// How long a fabric may need to notice that a program has closed its port, and between two looks.
+const RELEASE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Switches in order, each with its ports in order.
 pub type Switches = Vec<(String, Vec<String>)>;
@@ -17,7 +27,7 @@ pub type Switches = Vec<(String, Vec<String>)>;
 pub fn list() -> Switches {
     let mut switches = Switches::new();
     for folder in names::runs() {
-        let ports = ask(&folder.join("api.sock")).unwrap_or_default();
+        let ports = ask(&folder).unwrap_or_default();
         for (switch, port) in ports {
             match switches.iter_mut().find(|(name, _)| *name == switch) {
                 Some((_, ports)) => ports.push(port),
@@ -28,24 +38,197 @@ pub fn list() -> Switches {
     switches
 }
 
-fn ask(socket: &Path) -> Option<Vec<(String, String)>> {
-    let mut stream = UnixStream::connect(socket).ok()?;
-    stream.set_read_timeout(Some(TIMEOUT)).ok()?;
-    stream.write_all(b"GET /v1/ports HTTP/1.1\r\nHost: ringway\r\nConnection: close\r\n\r\n").ok()?;
+/// A status, and a body.
+type Answered = (u16, String);
+
+/// Asks a fabric.
+fn request(run: &Path, method: &str, path: &str, body: &str) -> Result<Answered> {
+    let errno = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => libc::EACCES,
+        _ => libc::ENXIO,
+    };
+    let mut stream = UnixStream::connect(run.join("api.sock")).map_err(errno)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(errno)?;
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: ringway\r\nConnection: close\r\n");
+    let len = body.len();
+    let body = match body {
+        "" => "\r\n".to_string(),
+        body => format!("Content-Type: application/json\r\nContent-Length: {len}\r\n\r\n{body}"),
+    };
+    stream.write_all((head + &body).as_bytes()).map_err(errno)?;
     let mut answer = String::new();
-    stream.take(LONGEST).read_to_string(&mut answer).ok()?;
-    Some(ports_of(answer.split_once("\r\n\r\n")?.1))
+    stream.take(LONGEST).read_to_string(&mut answer).map_err(errno)?;
+    status_of(&answer).ok_or(libc::EIO)
+}
+
+fn status_of(answer: &str) -> Option<Answered> {
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, body.to_string()))
+}
+
+fn ask(run: &Path) -> Option<Vec<(String, String)>> {
+    let (_, body) = request(run, "GET", "/v1/ports", "").ok()?;
+    Some(ports_of(&body))
+}
+
+/// What is known about a port.
+#[derive(Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(default)]
+struct Seen {
+    name: String,
+    state: String,
+    peer: String,
+    to: String,
+}
+
+impl Seen {
+    /// Its switch, if it is on another one than its own.
+    fn switch(&self) -> Option<&str> {
+        self.to.strip_prefix("switch ").filter(|switch| *switch != own_switch(&self.name))
+    }
+
+    /// Whether a program has made it to stay.
+    fn is_persistent(&self) -> bool {
+        Path::new(&self.peer).file_name().is_some_and(|name| *name == *names::persistent(&self.name))
+    }
+}
+
+fn seen(run: &Path) -> Result<Vec<Seen>> {
+    let (_, body) = request(run, "GET", "/v1/ports", "")?;
+    serde_json::from_str(&body).map_err(|_| libc::EIO)
+}
+
+/// The switch of a port that is on no other one.
+fn own_switch(port: &str) -> String {
+    format!("{port}-alone")
+}
+
+fn errno_of(status: u16) -> Result<()> {
+    match status {
+        200..300 => Ok(()),
+        403 => Err(libc::EACCES),
+        404 => Err(libc::ENXIO),
+        409 => Err(libc::EBUSY),
+        422 => Err(libc::EINVAL),
+        _ => Err(libc::EIO),
+    }
+}
+
+/// Adds a port that stays, on a switch or on its own.
+fn add(run: &Path, port: &str, switch: Option<&str>) -> Result<()> {
+    let own = own_switch(port);
+    let new_switch = serde_json::json!({"name": own}).to_string();
+    if switch.is_none() {
+        // It may be there already.
+        request(run, "POST", "/v1/switches", &new_switch)?;
+    }
+    let (socket, to) = (names::persistent(port), switch.unwrap_or(&own));
+    let body = serde_json::json!({"name": port, "kind": "ring", "socket": socket, "switch": to});
+    let done = errno_of(request(run, "POST", "/v1/ports", &body.to_string())?.0);
+    if switch.is_some() && done.is_ok() {
+        let _ = request(run, "DELETE", &format!("/v1/switches/{own}"), "");
+    }
+    // There is no such switch.
+    done.map_err(|error| if switch.is_some() && error == libc::EINVAL { libc::ENXIO } else { error })
+}
+
+fn delete(run: &Path, kind: &str, name: &str) -> Result<()> {
+    errno_of(request(run, "DELETE", &format!("/v1/{kind}/{name}"), "")?.0)
+}
+
+/// The run directory of the fabric that has a port, and the port, which is changed only if a program made it and none
+/// uses it. One that has just closed it is gone soon.
+fn changeable(port: &str) -> Result<(PathBuf, Seen)> {
+    let end = Instant::now() + RELEASE;
+    loop {
+        match changeable_now(port)? {
+            (_, seen) if seen.state != WITHOUT_PROGRAM && Instant::now() >= end => return Err(libc::EBUSY),
+            (_, seen) if seen.state != WITHOUT_PROGRAM => std::thread::sleep(PAUSE),
+            found => return Ok(found),
+        }
+    }
+}
+
+fn changeable_now(port: &str) -> Result<(PathBuf, Seen)> {
+    let mut error = libc::ENXIO;
+    for run in names::runs() {
+        match seen(&run) {
+            Ok(ports) => match ports.into_iter().find(|seen| seen.name == port) {
+                Some(seen) if seen.is_persistent() => return Ok((run, seen)),
+                Some(_) => error = libc::EBUSY,
+                None => {}
+            },
+            Err(libc::EACCES) if error == libc::ENXIO => error = libc::EACCES,
+            Err(_) => {}
+        }
+    }
+    Err(error)
+}
+
+/// Makes a port that stays (`NETMAP_REQ_VALE_NEWIF`), on no switch.
+pub fn create(port: &str) -> Result<()> {
+    if !names::is_name(port) || port.starts_with("vale") {
+        return Err(libc::EINVAL);
+    }
+    let runs: Vec<PathBuf> = names::runs().into_iter().filter(|run| run.join("api.sock").exists()).collect();
+    // Which fabric is meant, only the variable says.
+    let run = match runs.as_slice() {
+        [] => return Err(libc::ENXIO),
+        [run] => run,
+        _ => return Err(libc::ENOTUNIQ),
+    };
+    if seen(run)?.iter().any(|seen| seen.name == port) {
+        return Err(libc::EEXIST);
+    }
+    add(run, port, None)
+}
+
+/// Removes such a port (`NETMAP_REQ_VALE_DELIF`), if it is on no switch.
+pub fn remove(port: &str) -> Result<()> {
+    let (run, seen) = changeable(port)?;
+    if seen.switch().is_some() {
+        return Err(libc::EBUSY);
+    }
+    delete(&run, "ports", port)?;
+    delete(&run, "switches", &own_switch(port))
+}
+
+/// The switch and the port of a name.
+fn parts(name: &str) -> Result<(&str, &str)> {
+    let parts = name.strip_prefix("vale").and_then(|rest| rest.split_once(':')).ok_or(libc::EINVAL)?;
+    if names::is_name(parts.0) && names::is_name(parts.1) { Ok(parts) } else { Err(libc::EINVAL) }
+}
+
+/// Puts such a port on a switch (`NETMAP_REQ_VALE_ATTACH`). Its ring is a new one.
+pub fn attach(name: &str) -> Result<()> {
+    let (switch, port) = parts(name)?;
+    let (run, seen) = changeable(port)?;
+    if seen.switch().is_some() {
+        return Err(libc::EBUSY);
+    }
+    delete(&run, "ports", port)?;
+    add(&run, port, Some(switch)).inspect_err(|_| _ = add(&run, port, None))
+}
+
+/// Takes such a port off its switch (`NETMAP_REQ_VALE_DETACH`).
+pub fn detach(name: &str) -> Result<()> {
+    let (switch, port) = parts(name)?;
+    let (run, seen) = changeable(port)?;
+    if seen.switch() != Some(switch) {
+        return Err(libc::ENXIO);
+    }
+    delete(&run, "ports", port)?;
+    add(&run, port, None)
 }
 
 /// Switches and ports of the API's list; ports that are on no switch are left out.
 fn ports_of(body: &str) -> Vec<(String, String)> {
-    let ports: Vec<serde_json::Value> = serde_json::from_str(body).unwrap_or_default();
-    let text = |port: &serde_json::Value, key: &str| port.get(key)?.as_str().map(str::to_string);
-    let on_switch = |port: &serde_json::Value| {
-        let switch = text(port, "to")?.strip_prefix("switch ")?.to_string();
+    let ports: Vec<Seen> = serde_json::from_str(body).unwrap_or_default();
+    let on_switch = |port: &Seen| {
+        let switch = port.switch()?.to_string();
         // A port that a program opened is called SWITCH:PORT.
-        let name = text(port, "name")?;
-        let name = name.strip_prefix(&format!("{switch}:")).unwrap_or(&name).to_string();
+        let name = port.name.strip_prefix(&format!("{switch}:")).unwrap_or(&port.name).to_string();
         Some((switch, name))
     };
     ports.iter().filter_map(on_switch).collect()
@@ -74,13 +257,36 @@ pub fn find(switches: &Switches, name: &str) -> Result<(usize, usize)> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
 
     #[test]
+    fn ports_that_stay_are_known_by_their_socket() {
+        let ports: Vec<Seen> = serde_json::from_str(
+            r#"[{"name":"v0","peer":"/run/f/v0.vale","to":"switch s"},{"name":"v1","peer":"/run/f/v1.sock"},
+                {"name":"v2","peer":"/run/f/v0.vale","to":"switch v2-alone"}]"#,
+        )
+        .unwrap();
+        let known: Vec<bool> = ports.iter().map(Seen::is_persistent).collect();
+        assert_eq!(
+            (known, ports[0].switch(), ports[2].switch()),
+            (vec![true, false, false], Some("s"), None)
+        );
+        assert_eq!((parts("vales:v0"), parts("v0")), (Ok(("s", "v0")), Err(libc::EINVAL)));
+        assert_eq!((parts("vale:v0"), parts("vales:../v")), (Err(libc::EINVAL), Err(libc::EINVAL)));
+        assert_eq!(
+            (create("vale0"), create("a/b"), create("")),
+            (Err(libc::EINVAL), Err(libc::EINVAL), Err(libc::EINVAL))
+        );
+        assert_eq!(status_of("HTTP/1.1 409 Conflict\r\nx: y\r\n\r\n{}"), Some((409, "{}".into())));
+        assert_eq!((status_of("HTTP/1.1 409"), status_of("\r\n\r\n")), (None, None));
+    }
+
+    #[test]
     fn ports_of_switches_are_listed_in_order() {
         let body = r#"[{"name":"a","to":"switch s"},{"name":"LAN:b","to":"switch LAN"},
-            {"name":"c","to":"patch"},{}]"#;
+            {"name":"c","to":"patch b","state":"up"},{}]"#;
         let ports = ports_of(body);
         assert_eq!(ports, [("s".into(), "a".into()), ("LAN".into(), "b".into())]);
         assert!(ports_of("{").is_empty());

@@ -210,3 +210,11 @@ static int poll_events(struct port *port, int events, int time)
 	struct pollfd one = { .fd = port->fd, .events = events };
 	return poll(&one, 1, time) >= 0 ? one.revents : -1;
 }
+
+static int descriptors(void)
+{
+	int count = 0;
+	for (int fd = 0; fd < 1024; fd++)
+		count += fcntl(fd, F_GETFD) >= 0;
+	return count;
+}

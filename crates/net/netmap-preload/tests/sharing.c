@@ -182,9 +182,19 @@ static void *sync_always(void *end)
 static void fork_always(const char *name, const char *frames)
 {
 	struct passed what;
-	int end = 0, fd = registered(name, &what), turns = atoi(frames) / 640;
+	int before = descriptors(), end = 0, fd = registered(name, &what), turns = atoi(frames) / 640;
 	pthread_t thread;
 	shared_port = mapped(fd, what);
+	CHECK(pthread_create(&thread, NULL, sync_always, &end) == 0);
+	for (int turn = 0; turn < 50; turn++) {
+		pid_t child = fork();
+		/* Of what the library has beside the handle, whose port the thread syncs, a child has nothing. */
+		if (child == 0)
+			_exit(descriptors() - before - 1);
+		succeeds(child);
+	}
+	end = 1;
+	CHECK(pthread_join(thread, NULL) == 0);
 	for (int turn = 0; turn < turns; turn++) {
 		end = 0;
 		CHECK(pthread_create(&thread, NULL, sync_always, &end) == 0);
