@@ -21,7 +21,7 @@ impl PortControl for Capture {
         KIND.name
     }
 
-    fn check_settings(&self, kind: &Kind) -> Result<(), serde_json::Error> {
+    fn check_settings(&self, kind: &Kind) -> Result<(), ringway_spec::SettingsError> {
         kind.settings::<Settings>().map(drop)
     }
 

@@ -37,6 +37,8 @@ pub use policy::{Mirror, Mirrored, Policy, Rate, Vlans};
 pub use port::{Kind, Port, Socket, To};
 pub use printable::{printable, printable_json, printable_lines, printable_xml};
 pub use ringway_wire::MacAddress;
+/// Why settings are not those of a kind ([`Kind::settings`]).
+pub use serde_json::Error as SettingsError;
 pub use switch::{Snooping, Switch};
 pub use worker::{Poll, Worker};
 
