@@ -4,9 +4,7 @@ use ringway_control::lookups::LookupKeys;
 use ringway_frame::Burst;
 use ringway_spec::Kind;
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_switch::{
-    Entry, FLOOD, FrameVlans, Learned, Lookup, LookupContext, LookupFactory, LookupKind, PortId, Verdicts,
-};
+use ringway_switch::{Entry, FLOOD, Lookup, LookupContext, LookupFactory, LookupKind, PortId, Verdicts};
 use std::sync::Arc;
 
 const NAME: &str = "hub";
@@ -44,30 +42,6 @@ impl Lookup for Hub {
     fn lookup(&self, burst: &Burst<'_>, _from: PortId, _now: u64, verdicts: &mut Verdicts) -> u32 {
         verdicts.iter_mut().take(burst.len()).for_each(|verdict| *verdict = FLOOD);
         0
-    }
-
-    fn lookup_in(
-        &self,
-        burst: &Burst<'_>,
-        (from, now): (PortId, u64),
-        vlans: &FrameVlans<'_>,
-        verdicts: &mut Verdicts,
-    ) -> u32 {
-        let before = *verdicts;
-        let moved = self.lookup(burst, from, now, verdicts);
-        vlans.keep_refused(&before, verdicts);
-        moved
-    }
-
-    fn preview_in(
-        &self,
-        burst: &Burst<'_>,
-        at: (PortId, u64),
-        vlans: &FrameVlans<'_>,
-        verdicts: &mut Verdicts,
-    ) -> Option<Learned> {
-        self.lookup_in(burst, at, vlans, verdicts);
-        None
     }
 
     fn remove_port(&self, _port: PortId) {}

@@ -1,8 +1,8 @@
 //! A static table of addresses, from the file.
 
 use crate::{
-    Entry, FLOOD, FrameVlans, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE,
-    PortId, RESERVED, Table, Verdicts,
+    Entry, FLOOD, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, RESERVED, Table,
+    Verdicts,
 };
 use ringway_frame::Burst;
 use ringway_spec::MacAddress;
@@ -80,31 +80,6 @@ impl Lookup for Static {
             };
         }
         0
-    }
-
-    fn lookup_in(
-        &self,
-        burst: &Burst<'_>,
-        (from, now): (PortId, u64),
-        vlans: &FrameVlans<'_>,
-        verdicts: &mut Verdicts,
-    ) -> u32 {
-        let before = *verdicts;
-        let moved = self.lookup(burst, from, now, verdicts);
-        vlans.keep_refused(&before, verdicts);
-        moved
-    }
-
-    fn preview_in(
-        &self,
-        burst: &Burst<'_>,
-        at: (PortId, u64),
-        vlans: &FrameVlans<'_>,
-        verdicts: &mut Verdicts,
-    ) -> Option<Learned> {
-        // A lookup changes nothing.
-        self.lookup_in(burst, at, vlans, verdicts);
-        None
     }
 
     fn remove_port(&self, port: PortId) {

@@ -1,8 +1,7 @@
 //! Distributes flows over member ports.
 
 use crate::{
-    Entry, FrameVlans, Learned, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId,
-    RESERVED, Verdicts,
+    Entry, Lookup, LookupContext, LookupFactory, LookupKind, Mac, NOWHERE, PortId, RESERVED, Verdicts,
 };
 use ringway_frame::{Burst, HEAD};
 use ringway_wire::flow::Flow;
@@ -88,31 +87,6 @@ impl Lookup for Hash {
             };
         }
         0
-    }
-
-    fn lookup_in(
-        &self,
-        burst: &Burst<'_>,
-        (from, now): (PortId, u64),
-        vlans: &FrameVlans<'_>,
-        verdicts: &mut Verdicts,
-    ) -> u32 {
-        let before = *verdicts;
-        let moved = self.lookup(burst, from, now, verdicts);
-        vlans.keep_refused(&before, verdicts);
-        moved
-    }
-
-    fn preview_in(
-        &self,
-        burst: &Burst<'_>,
-        at: (PortId, u64),
-        vlans: &FrameVlans<'_>,
-        verdicts: &mut Verdicts,
-    ) -> Option<Learned> {
-        // A lookup changes nothing.
-        self.lookup_in(burst, at, vlans, verdicts);
-        None
     }
 
     fn remove_port(&self, _port: PortId) {

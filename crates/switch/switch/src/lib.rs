@@ -77,14 +77,20 @@ pub trait Lookup: Send + Sync {
     /// number of addresses that the frames came from although they were known at other ports.
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32;
 
-    /// As [`Lookup::lookup`] of frames with VLANs of their own. `at`: where and when they arrived.
+    /// As [`Lookup::lookup`] of frames with VLANs of their own, for which a lookup without addresses does the same. `at`:
+    /// where and when they arrived.
     fn lookup_in(
         &self,
         burst: &Burst<'_>,
         at: (PortId, u64),
         vlans: &FrameVlans<'_>,
         verdicts: &mut Verdicts,
-    ) -> u32;
+    ) -> u32 {
+        let before = *verdicts;
+        let moved = self.lookup(burst, at.0, at.1, verdicts);
+        vlans.keep_refused(&before, verdicts);
+        moved
+    }
 
     /// As [`Lookup::lookup_in`] of a burst of one frame, without a change of what is known. Returns what would become
     /// of the frame's source address, if the lookup learns addresses.
@@ -94,7 +100,11 @@ pub trait Lookup: Send + Sync {
         at: (PortId, u64),
         vlans: &FrameVlans<'_>,
         verdicts: &mut Verdicts,
-    ) -> Option<Learned>;
+    ) -> Option<Learned> {
+        // A lookup that learns nothing changes nothing.
+        self.lookup_in(burst, at, vlans, verdicts);
+        None
+    }
 
     /// As [`Lookup::lookup`] of a burst of one frame, without a change of what is known.
     fn preview(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> Option<Learned> {
