@@ -1,7 +1,7 @@
 //! A socket that stores descriptors for whoever has it.
 
 use crate::error::{HostError, Named};
-use crate::socket::{peek_with, send_with};
+use crate::unix_socket::{peek_with, send_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -23,7 +23,7 @@ pub fn descriptor_store(closes_on_exec: bool) -> Result<OwnedFd, HostError> {
 
 /// Takes the oldest message; its descriptors are closed. `false`: there is none.
 fn receive_one(socket: BorrowedFd<'_>) -> Result<bool, HostError> {
-    Ok(crate::socket::try_receive_with(socket, &mut [0; 1], 0)?.is_some())
+    Ok(crate::unix_socket::try_receive_with(socket, &mut [0; 1], 0)?.is_some())
 }
 
 /// Stores bytes with descriptors, in place of what is there. A reader finds the old message or the new one at any time,

@@ -1,7 +1,7 @@
 //! Files mapped for reading.
 
 use crate::error::{HostError, Named};
-use crate::fault::{Watched, catch_sigbus};
+use crate::sigbus::{Watched, catch_sigbus};
 use ringway_mem::Span;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ops::Range;

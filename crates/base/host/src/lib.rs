@@ -4,21 +4,17 @@
 //! [`Mapping`] is shared memory, [`Epoll`] and [`EventFd`] are events, [`Signal`] wakes a peer without
 //! blocking, and [`grace`] waits for the turns of all workers. Read `memory.rs` first, then `signal.rs`.
 
-mod account;
 mod aio;
 mod allocator;
 mod background_close;
-mod budget;
 mod child;
 mod clock;
-mod datagram;
 mod descriptor_store;
 mod devices;
 mod end_notice;
 mod error;
 mod event;
 mod exec_in_place;
-mod fault;
 mod file;
 mod file_mapping;
 mod first_process;
@@ -26,6 +22,7 @@ mod fixed_mapping;
 mod foreign;
 mod futex;
 mod grace;
+mod inet_socket;
 #[cfg(target_arch = "x86_64")]
 mod interface_query;
 pub mod jail;
@@ -34,51 +31,46 @@ mod launch;
 pub mod listener;
 mod machine;
 mod memory;
+mod memory_limit;
 mod namespace;
 mod network_interface;
 mod own_file;
 mod packet_ring;
 mod packet_socket;
 mod pci_device;
+mod peer_descriptor;
 mod poll;
 mod preload;
-mod process_end;
 mod process_setup;
 mod program_pages;
 mod raw_socket;
 mod robust_lock;
 mod sandbox;
 mod seccomp;
-mod signal;
-mod socket;
+mod seccomp_notify;
+mod sigbus;
+mod signals;
 mod socket_file;
-mod stall;
 mod tap;
 mod thread;
-mod trapped;
+mod thread_times;
+mod time_limit;
 mod tun;
+mod unix_socket;
 mod unmap;
 mod window;
 mod xdp;
 
-pub use account::Account;
 pub use allocator::{give_memory_back, keep_little_memory};
 pub use background_close::{BackgroundClose, Duplicates};
-pub use budget::Budget;
 pub use child::start_child;
 pub use clock::{Clock, since_1970, ticks, ticks_per_second};
-pub use datagram::{
-    DATAGRAM_SEGMENTS, DATAGRAMS, DatagramFault, Datagrams, Received, SenderSettings, is_writable,
-    open_datagram_receiver, open_datagram_sender, path_mtu, prepare_stream, receive_datagrams,
-    send_datagrams, stream_receive, stream_send,
-};
 pub use descriptor_store::{descriptor_store, store_descriptors, stored_descriptors};
 pub use devices::{NetworkDevice, network_devices};
 pub use end_notice::{EndNotice, exiting};
 pub use error::HostError;
 pub use event::{Epoll, EventFd, set_nonblocking, wait_readable};
 pub use exec_in_place::{exec_in_place, take_inherited};
-pub use fault::{catch_sigbus, losses};
 pub use file::{read_argument, read_file, read_whole};
 pub use file_mapping::FileMapping;
 pub use first_process::{
@@ -89,6 +81,11 @@ pub use fixed_mapping::{FixedAccess, FixedMapping, constant_memfd};
 pub use foreign::{ForeignError, memory_of};
 pub use futex::{wait_word, wake_word};
 pub use grace::{DeferredReclaim, TurnsInProgress, grace, graces, reclaim, reclaim_after, reclaim_all};
+pub use inet_socket::{
+    DATAGRAM_SEGMENTS, DATAGRAMS, DatagramFault, Datagrams, Received, SenderSettings, is_writable,
+    open_datagram_receiver, open_datagram_sender, path_mtu, prepare_stream, receive_datagrams,
+    send_datagrams, stream_receive, stream_send,
+};
 pub use interface_query::{INTERFACE_REQUEST, ask_interface, list_interfaces};
 pub use launch::{Inside, Launch, LaunchError, Launched, launch, numbers};
 pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};
@@ -96,6 +93,7 @@ pub use memory::{
     FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_sealed, map_region, map_region_for, memfd,
     memfd_in, memfd_of, resident, stitch,
 };
+pub use memory_limit::Account;
 pub use namespace::{
     create_namespace, end_processes, enter_namespace, is_in_namespace, remove_namespace, within_namespace,
 };
@@ -109,34 +107,38 @@ pub use packet_socket::{
     PACKET_HEADER, PacketReceived, PacketSettings, open_packet, packet_receive, packet_send,
 };
 pub use pci_device::PciDevice;
+pub use peer_descriptor::{
+    FdKind, Signal, SignalError, prepare_signals, signal_once, time_signals, timed_signals,
+};
 pub use poll::{PollFd, poll};
 pub use preload::{extended_state, ptrace_library, uml_needs_ptrace_library};
-pub use process_end::{
-    Arrived, SignalFd, become_subreaper, children, children_of, collect_children, end_by_signal,
-    end_children, pass_signal, unblock_signals,
-};
 pub use program_pages::forget_program_pages;
 pub use raw_socket::open_raw;
 pub use robust_lock::{LockError, RobustGuard, RobustLock};
 pub use sandbox::{
     Confinement, MonitorFence, PluginFences, confine_data, confine_function, pass_on, withhold_descriptors,
 };
-pub use signal::{FdKind, Signal, SignalError, prepare_signals, signal_once, time_signals, timed_signals};
-pub use socket::{
-    DESCRIPTORS, Peer, ask_socket, ask_socket_for_descriptor, only_send, peer, receive_with, send_with,
-    set_peek_offset, try_receive_with, try_write,
+pub use seccomp_notify::{
+    Call, MEMORY_PIECES, Piece, Threads, Trap, read_memory, read_pieces, write_memory, write_pieces,
+};
+pub use sigbus::{catch_sigbus, losses};
+pub use signals::{
+    Arrived, SignalFd, become_subreaper, children, children_of, collect_children, end_by_signal,
+    end_children, pass_signal, unblock_signals,
 };
 pub use socket_file::{SocketFile, SocketFileError, SocketRights};
-pub use stall::{ThreadFiles, ThreadTimes, open_thread_files, thread_number};
 pub use tap::{
     TAP_HEAD, TAP_HEADER, TAP_PIECES, TapAddresses, TapFault, TapSettings, namespace_path, open_tap,
     open_tap_with, tap_knows_uso, tap_read, tap_write,
 };
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
-pub use trapped::{
-    Call, MEMORY_PIECES, Piece, Threads, Trap, read_memory, read_pieces, write_memory, write_pieces,
-};
+pub use thread_times::{ThreadFiles, ThreadTimes, open_thread_files, thread_number};
+pub use time_limit::Budget;
 pub use tun::{TunSettings, open_tun};
+pub use unix_socket::{
+    DESCRIPTORS, Peer, ask_socket, ask_socket_for_descriptor, only_send, peer, receive_with, send_with,
+    set_peek_offset, try_receive_with, try_write,
+};
 pub use unmap::close_memory;
 pub use window::Window;
 pub use xdp::{

@@ -1,8 +1,8 @@
 //! Shared memory: creating it, and mapping our own or a peer's.
 
-use crate::account::{Account, Share};
 use crate::error::{HostError, Named};
-use crate::fault::Watched;
+use crate::memory_limit::{Account, Share};
+use crate::sigbus::Watched;
 use crate::unmap::{Leaving, later};
 use ringway_mem::Region;
 use rustix::fs::{MemfdFlags, SealFlags};

@@ -2,8 +2,8 @@
 //! has the whole range as memory from its start, and the kernel notices what is mapped there later.
 
 use crate::error::{HostError, Named};
-use crate::fault::Watched;
 use crate::memory::{Reservation, memfd_size};
+use crate::sigbus::Watched;
 use ringway_mem::Region;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::collections::BTreeMap;

@@ -1,18 +1,18 @@
 //! Placement as a service: the engine on a store in the run directory, its paths of the API, measurements of this
 //! host, plugins, kube-scheduler's extender, and Kubernetes. Read `service.rs` first.
 
+mod apply;
 mod body;
 mod clock;
 mod connections;
-mod described;
 mod drains;
 mod error_body;
 mod extender;
 mod fabric;
 pub mod kubernetes;
+mod lazy_store;
 mod measure;
 mod metrics;
-mod opened;
 mod operators;
 mod periodic;
 mod placement;
@@ -32,7 +32,7 @@ pub use drains::MOST_AT_ONCE;
 pub use error_body::{ErrorBody, ProblemView};
 pub use extender::{BindingResult, ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult, HostPriority};
 pub use fabric::{Fabric, Machine, Traffic};
-pub use opened::Placer;
+pub use lazy_store::Placer;
 pub use operators::kind_and_name;
 pub use periodic::keep;
 pub use placement::Placement;

@@ -22,7 +22,7 @@ mod trace;
 mod wait;
 
 use crate::instances::InstanceSide;
-use crate::meter::{Access, Meter};
+use crate::memory_access::{Access, Meter};
 use crate::profile::Stage;
 use crate::topology::{Port, RxSlot, Switch, Target, Topology, is_closed};
 use arrayvec::ArrayVec;

@@ -14,7 +14,7 @@ mod forward;
 mod function;
 mod instances;
 mod log_limit;
-mod meter;
+mod memory_access;
 mod mirror;
 mod page;
 mod policy;

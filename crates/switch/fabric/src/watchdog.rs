@@ -1,6 +1,6 @@
 //! A thread that checks whether the workers make progress, and reports whose memory blocks one.
 
-use crate::meter::Access;
+use crate::memory_access::Access;
 use crate::worker::Gauges;
 use ringway_host::{Clock, EventFd, HostError, ThreadFiles, wait_readable};
 use ringway_switch::PortId;

@@ -6,7 +6,7 @@ use crate::page::{SERVED, serving};
 use crate::trace;
 use crate::wakeup::Wakeup;
 
-use crate::meter::{Access, Meter};
+use crate::memory_access::{Access, Meter};
 use crate::profile::{ProfileGauges, Stage};
 use crate::topology::{RxSlot, Topology, is_closed};
 use ringway_click_driver::click::resident::Build;

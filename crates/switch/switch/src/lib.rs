@@ -77,8 +77,8 @@ pub trait Lookup: Send + Sync {
     /// number of addresses that the frames came from although they were known at other ports.
     fn lookup(&self, burst: &Burst<'_>, from: PortId, now: u64, verdicts: &mut Verdicts) -> u32;
 
-    /// As [`Lookup::lookup`] of frames with VLANs of their own, for which a lookup without addresses does the same. `at`:
-    /// where and when they arrived.
+    /// As [`Lookup::lookup`] of frames with VLANs of their own, for which a lookup without addresses does the same.
+    /// `at`: where and when they arrived.
     fn lookup_in(
         &self,
         burst: &Burst<'_>,

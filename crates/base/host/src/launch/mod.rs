@@ -10,7 +10,7 @@ mod prepare;
 
 use crate::error::{HostError, Named};
 use crate::process_setup::{Forked, fork};
-use crate::trapped::{Trap, duplicate};
+use crate::seccomp_notify::{Trap, duplicate};
 use crate::{TapAddresses, TapSettings, receive_with};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -124,9 +124,9 @@ pub fn function(mut section: Section<'_>) -> Option<Function> {
     }
     let parameters = section.pairs("parameters", "{ NAME = \"value\" }");
     let devices = section.pairs("devices", "{ eth0 = \"a\" }");
-    let program = super::program::program(&mut section);
+    let program = super::image::program(&mut section);
     let isolation = match has_program {
-        true => super::program::isolation(&mut section),
+        true => super::image::isolation(&mut section),
         false => section.word("isolation", Isolation::ALL).unwrap_or_default(),
     };
     let fallback = section.word("fallback", &[("process", Isolation::Process)]);
@@ -259,7 +259,7 @@ fn start(section: &mut Section<'_>) -> (bool, bool) {
 pub fn configurations(fabric: &mut Fabric, text: &str, outside: &Outside<'_>, diagnostics: &Diagnostics) {
     for function in fabric.functions.iter_mut().filter(|function| !function.is_further_instance()) {
         if function.program.is_some() {
-            super::program::load(function, outside, diagnostics);
+            super::image::load(function, outside, diagnostics);
             continue;
         }
         let path = format!("function.{}", function.name);

@@ -4,11 +4,11 @@
 mod chain;
 mod cross_checks;
 mod desired;
-mod exec_program;
 mod external_names;
 mod function;
 mod guest;
 mod host;
+mod image;
 mod instances;
 mod link;
 mod mirror;
@@ -24,7 +24,6 @@ mod save;
 mod unique;
 
 pub use desired::Fabric;
-pub(crate) use exec_program::account;
 pub(crate) use external_names::number;
 pub use function::{Complaint, KEYS as FUNCTION_KEYS};
 pub(crate) use objects::{RemoveError, with_port, with_switch, without_port, without_switch};
@@ -34,6 +33,7 @@ pub use opening::OpenAccess;
 pub use policy::keys as policy_keys;
 pub(crate) use policy::{SetError, texts as policy_texts, with_port_keys};
 pub use port::{SLOT_SIZE, SLOTS, shape, socket, station};
+pub(crate) use program::account;
 pub(crate) use request::{
     Described, check as check_function, describe as describe_function, load as load_function,
     read as read_function, source,
@@ -202,7 +202,7 @@ fn whole(
         host::host(section, (outside, diagnostics), &mut fabric, &mut links);
     }
     for section in named(top, "program", diagnostics) {
-        exec_program::program(section, diagnostics, &mut fabric);
+        program::program(section, diagnostics, &mut fabric);
     }
     for section in named(top, "guest", diagnostics) {
         fabric.guests.extend(guest::guest(section));

@@ -1,118 +1,217 @@
-//! `image` in `[function.NAME]`: a program of its own in a virtual machine.
+//! `[program.NAME]`.
 
-use super::Outside;
-use super::port::station;
+use super::{Fabric, external_names};
+use crate::kinds::ring;
 use ringway_spec::file::{Diagnostics, Section};
-use ringway_spec::{Function, Image, Isolation, Program, addresses};
-use std::io::ErrorKind;
+use ringway_spec::{ExecProgram, ProgramStack, Restart, Socket, To, addresses, names};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-/// Keys that only a program has.
-const OWN: [&str; 6] = ["address", "addresses", "gateway", "gateways", "mac", "arguments"];
-/// Keys that only a configuration has.
-const OTHERS: [&str; 7] = ["config", "click", "devices", "fallback", "snapshots", "burst", "instances"];
-/// Most bytes of settings and parameters, with their names and lengths: an image is checked with room for them.
-const SETTINGS: usize = 64 << 10;
-/// Bytes of the lengths of a name and a value.
-const LENGTHS: usize = 16;
-/// The address that a DHCP server gives.
-const DHCP: &str = "dhcp";
+/// The controllers of the native stack.
+const CONTROLLERS: &[(&str, &str)] =
+    &[("bbr", "bbr"), ("bbr3", "bbr3"), ("cubic", "cubic"), ("reno", "reno"), ("dctcp", "dctcp")];
+/// Most words of a command, and settings and variables.
+const WORDS: usize = 1024;
 
-/// Reads the keys of a program; none if the function has a configuration.
-pub fn program(section: &mut Section<'_>) -> Option<Program> {
-    let file = section.string("image", "web.tiny").map(PathBuf::from);
-    let mut settings = Vec::new();
-    let addresses = addresses(section);
-    let gateways = gateways(section, &addresses);
-    let mac = station(section, "mac").map(|mac| mac.to_string());
-    let arguments = section.words("arguments", "[\"one\", \"two\"]").unwrap_or_default();
-    let mut set = |name: &str, values: Vec<String>| {
-        settings.extend(values.into_iter().map(|value| (name.to_string(), value)));
+/// Reads a program. On a switch it has a port of its own, of the program's name.
+pub fn program(mut section: Section<'_>, diagnostics: &Diagnostics, fabric: &mut Fabric) {
+    let Some(name) = section.path.strip_prefix("program.").map(String::from) else { return };
+    let command = command(&mut section);
+    let port = section.string("port", "a");
+    let switch = section.string("switch", "main");
+    let own: Vec<_> = addresses_of(&mut section);
+    let gateways = gateways_of(&mut section, &own);
+    let dns = section.strings("dns", "[\"10.0.0.1\"]").unwrap_or_default();
+    let dns = dns
+        .iter()
+        .enumerate()
+        .filter_map(|(at, text)| section.checked(&format!("dns.{at}"), addresses::server(text)));
+    let dns = dns.collect();
+    let stack = section.word("stack", ProgramStack::ALL).unwrap_or_default();
+    let cc = match stack {
+        ProgramStack::Native => section.word("cc", CONTROLLERS).map(String::from),
+        ProgramStack::Kernel | ProgramStack::Linux => section.string("cc", "cubic"),
     };
-    set("address", addresses);
-    set("gateway", gateways);
-    set("mac", mac.into_iter().collect());
-    set("argument", arguments);
-    if !section.has("image") {
-        for key in OWN.into_iter().filter(|key| section.has(key)) {
-            let what = format!("only a program has `{key}`, and {} has no `image`", section.path);
-            section.error(key, what, "add image = \"FILE\", made by `ringway tiny build`, or remove it");
+    let writable = section.strings("writable", "[\"/srv/www\"]").unwrap_or_default();
+    if !writable.is_empty() && stack != ProgramStack::Linux {
+        let what = "`writable` is for programs with stack = \"linux\", whose files are read-only otherwise";
+        section.error("writable", what, "take it out, or write stack = \"linux\"");
+    }
+    let direct = section.boolean("direct").unwrap_or_default();
+    if direct && stack != ProgramStack::Native {
+        let what = "`direct` is for programs with stack = \"native\"";
+        section.error("direct", what, "take it out, or write stack = \"native\"");
+    }
+    let user = section.parsed("user", "www-data", |text| names::account(text).map(String::from));
+    let program = ExecProgram {
+        command,
+        addresses: own,
+        gateways,
+        dns,
+        mtu: section.number("mtu", 1280..=65_521).unwrap_or(1500) as u16,
+        stack,
+        direct,
+        writable: writable.into_iter().map(PathBuf::from).collect(),
+        cc,
+        sysctls: sysctls(&mut section),
+        folder: section.string("folder", "/srv/www").map(PathBuf::from),
+        environment: environment(&mut section),
+        restart: section.word("restart", Restart::ALL).unwrap_or_default(),
+        nofile: section.number("nofile", 16..=1 << 20),
+        memory: section.size("memory", 1 << 20..=1 << 40),
+        cpu: section.number("cpu", 1..=1 << 30),
+        start: section.boolean("start").unwrap_or(true),
+        port: port.clone().unwrap_or_else(|| name.clone()),
+        name,
+        user,
+    };
+    match (section.has("port"), section.has("switch")) {
+        (true, true) => {
+            let what = format!("{} has a `port`, and a `switch`", section.path);
+            section.error("switch", what, "keep one: the port says where it leads");
         }
-        return None;
+        (false, false) => section.missing("port", "add port = \"NAME\" of a ring port, or switch = \"NAME\""),
+        _ => {}
     }
-    for key in OTHERS.into_iter().filter(|key| section.has(key)) {
-        let what = format!("{} has an `image`, and `{key}`", section.path);
-        section.error(key, what, "keep one: a program has no configuration");
-    }
-    Some(Program { file: file?, image: Image::default(), settings })
+    add(&section, diagnostics, fabric, (program, port.is_some(), switch));
+    section.finish(|key| match key {
+        "run" | "program" | "exec" | "arguments" => {
+            Some("write command = [\"nginx\", \"-g\", \"daemon off;\"]".into())
+        }
+        "env" => Some("write environment = { NAME = \"value\" }".into()),
+        "directory" | "cwd" | "workdir" => Some("write folder = \"/srv/www\"".into()),
+        "image" | "click" | "config" => Some("that is a function: [function.NAME]".into()),
+        _ => None,
+    });
 }
 
-/// The addresses of a program: those of an interface, or `dhcp`.
-fn addresses(section: &mut Section<'_>) -> Vec<String> {
+/// Adds a program, and the port that it has of its own on a switch.
+fn add(
+    section: &Section<'_>,
+    diagnostics: &Diagnostics,
+    fabric: &mut Fabric,
+    (program, has_port, switch): (ExecProgram, bool, Option<String>),
+) {
+    match switch {
+        _ if has_port => fabric.programs.push(program),
+        Some(_) if fabric.port(&program.name).is_some() => {
+            let what = format!("there is a port {} too, and a program's own port has its name", program.name);
+            diagnostics.error(&section.at, what, "rename one, or write `port` in place of `switch`");
+        }
+        Some(switch) => {
+            let path = PathBuf::from(format!("{}.sock", program.name));
+            let socket = Socket { path, owner: program.user.clone(), group: None, mode: None };
+            fabric.ports.push(ring::of_function(&program.name, Some(socket), To::Switch(switch)));
+            fabric.programs.push(program);
+        }
+        // The missing key was reported.
+        None => {}
+    }
+}
+
+fn command(section: &mut Section<'_>) -> Vec<String> {
+    let example = "[\"nginx\", \"-g\", \"daemon off;\"]";
+    let words = section.words("command", example);
+    match words.as_ref().map(|words| words.first()) {
+        None if section.has("command") => {}
+        None => section.missing("command", &format!("add command = {example}")),
+        Some(None) => {
+            section.error("command", "a command without a program", format!("write command = {example}"));
+        }
+        Some(Some(first)) if first.is_empty() => section.error("command.0", "\"\" is no program", "name one"),
+        Some(Some(_)) => {}
+    }
+    let words = words.unwrap_or_default();
+    if words.len() > WORDS {
+        section.error(
+            "command",
+            format!("a command of {} words", words.len()),
+            format!("use {WORDS} at most"),
+        );
+    }
+    for (at, _) in words.iter().enumerate().filter(|(_, word)| word.contains('\0')) {
+        section.error(&format!("command.{at}"), "a word with a zero byte", "take it out");
+    }
+    words
+}
+
+fn addresses_of(section: &mut Section<'_>) -> Vec<ringway_spec::IpNet> {
     let texts = section.one_or_many("address", "addresses", "10.0.0.2/24");
-    let key = if section.has("addresses") { "addresses." } else { "address." };
-    for (at, text) in texts.iter().enumerate().filter(|(_, text)| *text != DHCP) {
-        let place = format!("{key}{at}");
-        let read =
-            addresses::interface_address(text).map_err(|(what, fix)| (what, format!("{fix}; or \"{DHCP}\"")));
-        section.checked(&place, read);
+    if texts.is_empty() && !section.has("address") && !section.has("addresses") {
+        section.missing("address", "add address = \"10.0.0.2/24\"");
     }
-    texts
+    let key = if section.has("addresses") { "addresses." } else { "address." };
+    let read = |(at, text): (usize, &String)| {
+        section.checked(&format!("{key}{at}"), addresses::interface_address(text))
+    };
+    texts.iter().enumerate().filter_map(read).collect()
 }
 
-/// The next hops of a program with these addresses.
-fn gateways(section: &mut Section<'_>, own: &[String]) -> Vec<String> {
+fn gateways_of(section: &mut Section<'_>, own: &[ringway_spec::IpNet]) -> Vec<std::net::IpAddr> {
     let texts = section.one_or_many("gateway", "gateways", "10.0.0.1");
     let key = if section.has("gateways") { "gateways." } else { "gateway." };
-    // With an address from a DHCP server, or a wrong one, its network is not known.
-    let nets: Option<Vec<_>> = own.iter().map(|text| addresses::interface_address(text).ok()).collect();
-    for (at, text) in texts.iter().enumerate() {
-        section.checked(&format!("{key}{at}"), addresses::gateway(text, nets.as_deref()));
-    }
-    texts
+    // With a wrong address, its network is not known.
+    let nets = (!own.is_empty()).then_some(own);
+    let read =
+        |(at, text): (usize, &String)| section.checked(&format!("{key}{at}"), addresses::gateway(text, nets));
+    texts.iter().enumerate().filter_map(read).collect()
 }
 
-/// What separates a program from the rest of the fabric.
-pub fn isolation(section: &mut Section<'_>) -> Isolation {
-    let isolation = section.word("isolation", Isolation::ALL).unwrap_or(Isolation::Vm);
-    if isolation != Isolation::Vm {
-        let what = format!("{} has an `image`, which runs in a VM", section.path);
-        section.error("isolation", what, "leave `isolation` out");
-    }
-    Isolation::Vm
-}
-
-/// Bytes of settings in the order that a program gets.
-fn bytes(settings: &[(String, String)]) -> usize {
-    settings.iter().map(|(name, value)| name.len() + value.len() + LENGTHS).sum()
-}
-
-/// Reads and checks the image of a program.
-pub fn load(function: &mut Function, outside: &Outside<'_>, diagnostics: &Diagnostics) {
-    let key = format!("function.{}.image", function.name);
-    let Some(program) = &mut function.program else { return };
-    let file = program.file.clone();
-    let bytes = bytes(&program.settings) + bytes(&function.parameters);
-    if bytes > SETTINGS {
-        let what =
-            format!("the settings and parameters have {bytes} bytes; a program has at most {SETTINGS}");
-        diagnostics.error(&diagnostics.of(&key), what, "make `arguments` or `parameters` shorter");
-    }
-    match (outside.read)(&outside.folder.join(&file)) {
-        Ok(bytes) => program.image = Image(Arc::new(bytes)),
-        Err(error) => {
-            let fix = match error.kind() {
-                ErrorKind::NotFound => {
-                    "it is relative to the folder of this file; `ringway tiny build` makes it"
-                }
-                _ => "name a file that `ringway tiny build` made",
-            };
-            return diagnostics.error(&diagnostics.of(&key), format!("{}: {error}", file.display()), fix);
+fn sysctls(section: &mut Section<'_>) -> Vec<(String, String)> {
+    let all = section.pairs("sysctl", "{ \"net.ipv4.tcp_sack\" = \"0\" }");
+    for (at, (name, _)) in all.iter().enumerate() {
+        // Attack: a name that leads elsewhere.
+        if !name.starts_with("net.") || name.contains(['/', '=', '\0']) {
+            let what = format!("\"{name}\" is not a setting of the network");
+            section.error(&format!("sysctl.{at}"), what, "use one such as net.ipv4.tcp_sack");
         }
     }
-    for complaint in (outside.check)(function) {
-        let what = format!("{}: {}", file.display(), complaint.what);
-        diagnostics.error(&diagnostics.of(&key), what, "");
+    all
+}
+
+fn environment(section: &mut Section<'_>) -> Vec<(String, String)> {
+    let all = section.pairs("environment", "{ NAME = \"value\" }");
+    for (at, (name, value)) in all.iter().enumerate() {
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            let what = format!("\"{}\" can't be a variable", name.escape_debug());
+            section.error(&format!("environment.{at}"), what, "use a name without `=`");
+        }
+    }
+    all
+}
+
+/// The numbers of a user and its group, and its folder.
+pub struct Account {
+    pub user: u32,
+    pub group: u32,
+    pub home: Option<PathBuf>,
+}
+
+/// The account of this name, or number, in a text such as passwd(5).
+pub fn account(name: &str, text: &str) -> Option<Account> {
+    let user = external_names::number(name, text)?;
+    let of = |line: &str| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let is_its = fields.get(2)?.parse() == Ok(user);
+        let home = fields.get(5).map(PathBuf::from);
+        is_its.then(|| Some(Account { user, group: fields.get(3)?.parse().ok()?, home }))?
+    };
+    // A number without a name has a group of its own.
+    Some(text.lines().find_map(of).unwrap_or(Account { user, group: user, home: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_are_found_by_name_and_number() {
+        let text = "root:x:0:0:root:/root:/bin/sh\nweb:x:33:34:www:/var/www:/bin/false\n";
+        let found = |name: &str| {
+            account(name, text).map(|account| (account.user, account.group, account.home.unwrap_or_default()))
+        };
+        assert_eq!(found("web"), Some((33, 34, "/var/www".into())));
+        assert_eq!(found("33"), found("web"));
+        assert_eq!(found("1234"), Some((1234, 1234, PathBuf::new())));
+        assert_eq!(found("nobody"), None);
     }
 }

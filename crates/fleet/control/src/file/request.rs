@@ -5,7 +5,7 @@
 //! when they are configured.
 
 use super::function::{KEYS, function, rules};
-use super::{Fabric, Host, Outside, cross_checks, named, program};
+use super::{Fabric, Host, Outside, cross_checks, image, named};
 use ringway_spec::file::{Diagnostics, Value as Values, parse};
 use ringway_spec::{Function, names};
 use serde_json::{Map, Value};
@@ -180,7 +180,7 @@ fn paths(function: &Function) -> impl Iterator<Item = String> {
 pub fn load(mut function: Function, outside: &Outside<'_>) -> Result<Function, String> {
     let diagnostics = Diagnostics::default();
     if function.program.is_some() {
-        program::load(&mut function, outside, &diagnostics);
+        image::load(&mut function, outside, &diagnostics);
     } else if let Some(file) = &function.configuration.file {
         let text = (outside.read)(&outside.folder.join(file)).map_err(|error| error.to_string());
         let text = text.and_then(|text| String::from_utf8(text).map_err(|error| error.to_string()));

@@ -6,7 +6,7 @@
 //! continues, it completes its burst and ends.
 
 use super::{Fabric, WorkerRecord};
-use crate::meter::{Access, CLOSELY_LEAST};
+use crate::memory_access::{Access, CLOSELY_LEAST};
 use crate::topology::RxSlot;
 use crate::worker::{Command, Handle, Policy, Worker};
 use ringway_host::HostError;

@@ -6,7 +6,7 @@ use super::limits;
 use super::policing::{Frames, rewritten};
 use super::properties::Properties;
 use super::{Copies, Delivery, Missed};
-use crate::meter::Access;
+use crate::memory_access::Access;
 use crate::profile::Stage;
 use crate::topology::{Port, RxSlot, Switch};
 use ringway_frame::{BURST, Burst, Caps, Reason};

@@ -12,7 +12,7 @@ use super::properties::Properties;
 use super::tags::vlan_of;
 use super::{ETHERNET, Source, limits};
 use crate::capture::CaptureEvent;
-use crate::meter::{Access, Meter};
+use crate::memory_access::{Access, Meter};
 use crate::mirror::{MirrorTarget, Missed};
 use crate::topology::{Port, RxSlot, Topology};
 use ringway_frame::{BURST, Burst, Caps, LARGEST, Offload, Reason, Storage};

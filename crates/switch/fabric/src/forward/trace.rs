@@ -8,7 +8,7 @@ use super::policing::rewritten;
 use super::tags::Retag;
 use super::{Forwarder, MirrorPlace, MulticastTrace, mirror, queue_of};
 use crate::forward::properties::Properties;
-use crate::meter::Access;
+use crate::memory_access::Access;
 use crate::topology::{Port, RxSlot, Target, Topology};
 use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
 use ringway_mem::{Published, Span, Turn};

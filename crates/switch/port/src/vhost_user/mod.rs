@@ -8,8 +8,8 @@ mod backend;
 mod config_space;
 mod control;
 mod device;
+mod dirty_log;
 mod iommu;
-mod log;
 mod offer;
 mod peer;
 #[cfg(test)]

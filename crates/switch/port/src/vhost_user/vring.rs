@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use super::dirty_log::{Log, Logging};
 use super::iommu::Granted;
-use super::log::{Log, Logging};
 use super::rarp::Rarp;
 use ringway_frame::{Caps, Counters, CountersRef, LARGEST, Needs, Reason, RingPlace, add};
 use ringway_host::{Account, Budget, Signal, SignalError};

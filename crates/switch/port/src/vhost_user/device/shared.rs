@@ -1,6 +1,6 @@
 //! The memory that a front-end shares: its regions, their files, and the dirty log.
 
-use crate::vhost_user::log::{self, Log};
+use crate::vhost_user::dirty_log::{Log, MOST as LOG_MAPPINGS};
 use crate::vhost_user::usage::Usage;
 use ringway_frame::Counters;
 use ringway_host::{Account, FileId, Keep};
@@ -43,7 +43,7 @@ pub struct SharedMemory {
 impl SharedMemory {
     /// An empty table; the front-end may share `most` bytes.
     pub fn new(most: u64) -> SharedMemory {
-        let account = Account::limited(most.saturating_mul(MEMORIES).saturating_add(LOGS * log::MOST));
+        let account = Account::limited(most.saturating_mul(MEMORIES).saturating_add(LOGS * LOG_MAPPINGS));
         let (memory, usage, log) = (Arc::new(Memory::default()), Usage::default(), Log::default());
         SharedMemory { most, table: Vec::new(), memory, account, usage, log }
     }

@@ -1,7 +1,7 @@
 //! Tests of a queue of the port, with a driver at the other end of the ring.
 
 use super::{Space, Vring, VringState, Which};
-use crate::vhost_user::log::Log;
+use crate::vhost_user::dirty_log::Log;
 use crate::vhost_user::rarp::Rarp;
 use crate::vhost_user::rx::VringRx;
 use crate::vhost_user::tx::VringTx;

@@ -1,6 +1,6 @@
 //! Placement on a store that is created on first use: a fabric that never places anything has no store.
 
-use super::described::{Outcome, follow, words};
+use super::apply::{Outcome, follow, words};
 use super::measure::Measure;
 use super::metrics::Metrics;
 use super::{DecisionView, Fabric, Failed, JoinView, Placement, Service, this_host};

@@ -5,8 +5,8 @@
 //! since each further page would fault again. Attack: a file of many pages that is truncated while a worker
 //! copies from it.
 
-use crate::account::MAPPINGS;
 use crate::error::{HostError, Named};
+use crate::memory_limit::MAPPINGS;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;

@@ -29,7 +29,7 @@ pub fn send_with(
 pub fn try_write(to: impl AsFd, bytes: &[u8]) -> usize {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     match send(to.as_fd(), bytes, &[], flags) {
-        Err(Errno::NOTSOCK) => crate::signal::write_pipe(to.as_fd(), bytes).unwrap_or(0),
+        Err(Errno::NOTSOCK) => crate::peer_descriptor::write_pipe(to.as_fd(), bytes).unwrap_or(0),
         sent => sent.unwrap_or(0),
     }
 }

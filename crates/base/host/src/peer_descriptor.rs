@@ -1,10 +1,10 @@
 //! Descriptors from peers: their kind, and signalling through them.
 
 use crate::aio;
-use crate::budget::Budget;
 use crate::clock::ticks;
 use crate::error::HostError;
 use crate::event::EventFd;
+use crate::time_limit::Budget;
 use rustix::io::Errno;
 use rustix::net::AddressFamily;
 use rustix::pipe::{PipeFlags, SpliceFlags};
@@ -159,7 +159,7 @@ impl Signal {
         let fd = self.fd.as_fd();
         match self.sort {
             FdKind::Pipe => signal_pipe(fd),
-            FdKind::Socket => crate::socket::signal_socket(fd, &ONE),
+            FdKind::Socket => crate::unix_socket::signal_socket(fd, &ONE),
             FdKind::EventFd | FdKind::Memory => {
                 if aio::signal(fd).is_none() {
                     self.helper().into_iter().for_each(Helper::signal);
