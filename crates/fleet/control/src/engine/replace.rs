@@ -106,16 +106,20 @@ impl Engine {
             return tracing::warn!(%error, "frames in links and functions are lost");
         }
         let until = Instant::now() + DRAIN_TIMEOUT;
+        // Links are asked first: a frame that a function hands to a link in between is seen the second time.
+        let mut was_empty = false;
         while Instant::now() < until {
             let Ok(Reply::State(state)) = ask(former, Request::State).await else { return };
             let stored = |port: &ringway_fabric::proto::PortState| -> u64 {
                 STORED_GAUGES.iter().filter_map(|name| port.gauges.get(*name)).sum()
             };
             let is_quiet = ask(former, Request::Quiet { ports: inside.clone() }).await;
-            if matches!(is_quiet, Ok(Reply::Quiet(true))) && state.ports.iter().map(stored).sum::<u64>() == 0
-            {
+            let is_empty = matches!(is_quiet, Ok(Reply::Quiet(true)))
+                && state.ports.iter().map(stored).sum::<u64>() == 0;
+            if is_empty && was_empty {
                 return;
             }
+            was_empty = is_empty;
             sleep(POLL_INTERVAL).await;
         }
         tracing::warn!("frames in links and functions are lost: they take longer");

@@ -52,7 +52,11 @@ impl Reassembly {
         payload: &[u8],
     ) -> Option<Vec<u8>> {
         let end = offset + payload.len();
-        if payload.is_empty() || end > 65_535 || (more && !payload.len().is_multiple_of(8)) {
+        if payload.is_empty()
+            || end > self.most.min(65_535)
+            || (more && !payload.len().is_multiple_of(8))
+            || self.has(&key, offset, payload)
+        {
             return None;
         }
         // Attack: fragments that never end. The oldest of the other packets make room.
@@ -61,13 +65,7 @@ impl Reassembly {
         while self.held + added > self.most || (self.pending.len() >= PACKETS && known.is_none()) {
             let others = self.pending.iter().filter(|(other, _)| **other != key);
             let oldest = others.min_by_key(|(_, pending)| pending.until).map(|(key, _)| *key);
-            match oldest {
-                Some(oldest) => self.drop(&oldest),
-                None => {
-                    self.drop(&key);
-                    return None;
-                }
-            };
+            self.drop(&oldest?);
         }
         let until = now + self.time;
         let fresh = || Pending { bytes: Vec::new(), pieces: BTreeMap::new(), total: None, until };
@@ -97,6 +95,15 @@ impl Reassembly {
             whole = piece;
         }
         (pending.total == Some(whole)).then(|| self.drop(&key))
+    }
+
+    /// Whether a fragment came before, as a whole or within another one (RFC 8200 4.5 permits to ignore it).
+    fn has(&self, key: &Key, offset: usize, payload: &[u8]) -> bool {
+        let end = offset + payload.len();
+        self.pending.get(key).is_some_and(|pending| {
+            let piece = pending.pieces.range(..=offset).next_back();
+            piece.is_some_and(|(_, piece)| end <= *piece) && pending.bytes[offset..end] == *payload
+        })
     }
 
     fn drop(&mut self, key: &Key) -> Vec<u8> {
@@ -138,6 +145,26 @@ mod tests {
         assert_eq!(reassembly.add(0, key(1), 0, true, &[1; 16]), None);
         assert_eq!(reassembly.add(0, key(1), 8, false, &[2; 16]), None);
         assert_eq!((reassembly.held, reassembly.due()), (0, None));
+    }
+
+    #[test]
+    fn a_fragment_that_comes_twice_changes_nothing_and_one_with_other_bytes_discards_the_packet() {
+        let mut reassembly = Reassembly::new(1 << 20, 10);
+        assert_eq!(reassembly.add(0, key(1), 0, true, &[1; 16]), None);
+        assert_eq!(reassembly.add(0, key(1), 0, true, &[1; 16]), None);
+        assert_eq!(reassembly.add(0, key(1), 8, true, &[1; 8]), None);
+        assert_eq!(reassembly.add(0, key(1), 16, false, &[1; 4]), Some(vec![1; 20]));
+        assert_eq!(reassembly.add(0, key(2), 0, true, &[1; 16]), None);
+        assert_eq!(reassembly.add(0, key(2), 0, true, &[2; 16]), None);
+        assert_eq!((reassembly.held, reassembly.due()), (0, None));
+    }
+
+    #[test]
+    fn a_fragment_that_is_too_large_takes_no_others_place() {
+        let mut reassembly = Reassembly::new(100, 10);
+        assert_eq!(reassembly.add(0, key(1), 0, true, &[1; 16]), None);
+        assert_eq!(reassembly.add(0, key(2), 96, true, &[1; 16]), None);
+        assert_eq!(reassembly.add(0, key(1), 16, false, &[1; 4]), Some(vec![1; 20]));
     }
 
     #[test]

@@ -209,15 +209,19 @@ impl Neighbors {
         true
     }
 
-    /// Keeps a packet until its neighbour answers. `false`: it is dropped.
+    /// Keeps a packet until its neighbour answers. `false`: a packet is dropped, the one that has waited longest.
     pub(crate) fn wait(&mut self, address: IpAddr, packet: Vec<u8>) -> bool {
-        match self.entries.get_mut(&address).map(|entry| &mut entry.state) {
-            Some(State::Incomplete { waiting, .. }) if waiting.len() < WAITING => {
-                waiting.push(packet);
-                true
-            }
-            _ => false,
+        let Some(State::Incomplete { waiting, .. }) =
+            self.entries.get_mut(&address).map(|entry| &mut entry.state)
+        else {
+            return false;
+        };
+        let has_room = waiting.len() < WAITING;
+        if !has_room {
+            waiting.remove(0);
         }
+        waiting.push(packet);
+        has_room
     }
 
     /// A neighbour said its address. An address that nobody wants is stored only if the neighbour asks for ours.

@@ -36,8 +36,16 @@ impl Fabric {
                 to: mirror.direction != Mirrored::From,
                 target,
             };
-            for (mirrored, _) in self.ports.iter().filter(|(other, own)| is_mirrored(other, own, mirror)) {
-                rules.entry(mirrored).or_default().push(rule.clone());
+            let is_chosen = |(other, own): &(&String, &Record)| is_mirrored(other, own, mirror);
+            for (mirrored, own) in self.ports.iter().filter(is_chosen) {
+                // What a switch sends to a link goes into the other direction's queue.
+                let receiver = own.spec.receiver.as_ref().filter(|_| rule.to);
+                if let Some(receiver) = receiver {
+                    let to = MirrorRule { from: false, ..rule.clone() };
+                    rules.entry(receiver).or_default().push(to);
+                }
+                let rule = MirrorRule { to: rule.to && receiver.is_none(), ..rule.clone() };
+                rules.entry(mirrored).or_default().push(rule);
             }
         }
         rules.into_iter().map(|(port, rules)| (port.into(), rules.into())).collect()

@@ -1,9 +1,9 @@
 //! Copies of mirrored frames, on their way to the ports that get them.
 //!
 //! Frames are copied into the worker's memory where they pass: before policy where they arrive, in the form in which
-//! their destination gets them where they leave. They go on to the ports that get copies once the burst is delivered
-//! and nothing is locked. So a mirrored port waits for no copy: what its receiver has no room for is dropped, and
-//! counted there.
+//! their destination gets them where they leave. They go on to the ports that get copies at the end of the turn, when
+//! no source is locked, or earlier if there are many. So a mirrored port waits for no copy: what its receiver has no
+//! room for is dropped, and counted there.
 
 use super::capture::numbers;
 use super::destination::{Busy, Destination};
@@ -216,6 +216,12 @@ impl MirrorCopies {
             len: kept + tag,
             time: now,
         });
+    }
+
+    /// Whether a further burst may find no room.
+    #[inline]
+    pub(super) fn is_nearly_full(&self) -> bool {
+        self.copies.len() >= COPIES / 2 || self.bytes.len() >= BYTES / 2
     }
 
     /// Whether there are none.

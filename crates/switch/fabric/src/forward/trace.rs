@@ -143,7 +143,9 @@ impl Forwarder {
             meter.at(Access::of(slot.port));
             let copy = preview.at(slot, &form);
             if copy.verdict == Verdict::Delivered {
-                traced.mirrored.extend(mirror::preview_leaving((to, *member), port, form.burst));
+                // A link's queue is that of its other direction.
+                let receiver = topology.port(slot.port).unwrap_or(to);
+                traced.mirrored.extend(mirror::preview_leaving((receiver, *member), port, form.burst));
             }
             traced.copies.push(TracedCopy { queue: queue - to.first, ..copy });
         }
