@@ -220,7 +220,7 @@ fn deliver(
     Ok(())
 }
 
-/// Medians of both ways, and of their ratio.
+/// Nanoseconds of the switch for each frame, by one way.
 fn measured(plan: &Plan, bench: &mut Bench, way: Way) -> Result<Slices, Failure> {
     let mut slices = Slices::default();
     for _ in 0..plan.slices(SLICE) {

@@ -1,4 +1,5 @@
-//! Programs that send as fast as they can by what the kernel has, beside a program on a ring.
+//! Programs that send as fast as they can by sockets of the kernel, a system call a frame, and by its packet generator,
+//! beside a program on a ring.
 
 use super::ring;
 use crate::Failure;

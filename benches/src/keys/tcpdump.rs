@@ -160,9 +160,10 @@ fn trial(place: &mut impl Place, generator: &Generator, rate: f64) -> Result<Opt
     let (child, mut errors) = start(place)?;
     let time = Some(TRIAL.as_nanos() as u64);
     let load = Load { rate: Rate::Frames(rate), first: 0, frames: None, time };
-    let sent = transmit(place.line(), generator, load, |_, _| true)?;
+    let sent = transmit(place.line(), generator, load, |_, _| true);
     std::thread::sleep(SETTLE);
     signal(&child, Signal::INT)?;
+    let sent = sent?;
     let mut said = String::new();
     errors.read_to_string(&mut said)?;
     finish(child, START_TIMEOUT)?;

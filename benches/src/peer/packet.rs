@@ -21,8 +21,7 @@ impl Line for PacketLine {
     }
 
     fn send(&mut self, frame: &[u8]) -> Result<bool, LineError> {
-        // An interface that is gone has no room: the load's time ends.
-        Ok(packet_send(self.0.as_fd(), &[0; PACKET_HEADER], frame).unwrap_or(false))
+        packet_send(self.0.as_fd(), &[0; PACKET_HEADER], frame).map_err(|error| LineError::Interface(error.into()))
     }
 
     fn flush(&mut self) -> Result<(), LineError> {

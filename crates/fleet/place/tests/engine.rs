@@ -493,8 +493,9 @@ fn overbooking_lets_requests_through_while_many_wait() {
 #[test]
 fn a_clock_set_back_does_not_extend_leases() {
     const YEARS: u64 = 10 * 365 * 86_400_000;
-    let path = std::env::temp_dir().join(format!("rw-place-clock-{}.redb", std::process::id()));
-    let _ = std::fs::remove_file(&path);
+    let folder = std::env::temp_dir().join(format!("rw-place-clock-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("place.redb");
     let engine = Engine::open(Arc::new(Embedded::open(&path, YEARS).unwrap())).unwrap();
     engine.put(vec![host("a", 4, 8192)]).unwrap();
     put(&engine, vm("one", 1, 512));
@@ -522,5 +523,5 @@ fn a_clock_set_back_does_not_extend_leases() {
     engine.expire(1_000 + LEASE).unwrap();
     assert_eq!(engine.hosts(1_000).unwrap()[0].pending, 0);
     drop(engine);
-    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
 }

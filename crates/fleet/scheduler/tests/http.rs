@@ -18,7 +18,7 @@ struct Api {
     service: Service,
     address: SocketAddr,
     extender: SocketAddr,
-    store: PathBuf,
+    folder: PathBuf,
 }
 
 impl Api {
@@ -28,9 +28,10 @@ impl Api {
 
     /// An API whose extender has these time limits.
     fn with(name: &str, timeouts: Timeouts) -> Api {
-        let store = std::env::temp_dir().join(format!("rw-http-{name}-{}.redb", std::process::id()));
-        let _ = std::fs::remove_file(&store);
-        let service = Service::open(&store).unwrap();
+        let folder = std::env::temp_dir().join(format!("rw-http-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let service = Service::open(&folder.join("place.redb")).unwrap();
         let place = Placer::on(service.clone());
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -46,7 +47,7 @@ impl Api {
             });
         });
         let (address, extender) = receiver.recv().unwrap();
-        Api { service, address, extender, store }
+        Api { service, address, extender, folder }
     }
 
     fn hosts(&self, count: usize, cores: u32, memory_mb: u64) {
@@ -59,7 +60,7 @@ impl Api {
 
 impl Drop for Api {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.store);
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -9,6 +9,9 @@ pub enum LineError {
     /// An error of a program's ring.
     #[error(transparent)]
     Ring(#[from] RingError),
+    /// An error of an interface.
+    #[error("the interface: {0}")]
+    Interface(std::io::Error),
 }
 
 /// For what a sender or receiver rests.
