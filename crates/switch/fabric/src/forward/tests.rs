@@ -199,7 +199,10 @@ impl Bench {
 
     pub(super) fn serve(&mut self, port: usize) -> Served {
         let turn = self.reader.turn(self.now);
-        self.forwarder.serve(&turn, &self.topology, &mut self.sources[port])
+        let served = self.forwarder.serve(&turn, &self.topology, &mut self.sources[port]);
+        // At the end of the turn.
+        self.forwarder.deliver_mirrored(&turn, 0);
+        served
     }
 
     pub(super) fn change(&self, port: usize, change: impl FnOnce(&mut Peer)) {
