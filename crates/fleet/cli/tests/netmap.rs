@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
-/// The programs: one handle; handles in several processes; monitors, rings of the host and ports that stay.
+/// The programs: one handle; handles in several processes; monitors, host rings and persistent VALE ports.
 const PROGRAM: &str = "program";
 const SHARING: &str = "sharing";
 const WATCHING: &str = "watching";
