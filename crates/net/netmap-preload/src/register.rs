@@ -75,8 +75,8 @@ impl Wanted {
         Use { number: 0, bound: self.bound(), sends, receives, monitor: None }
     }
 
-    /// What a monitor gets copies of; 0: it is none. One that asks for no copies gets copies at the times of netmap's, of
-    /// both directions.
+    /// What a monitor gets copies of; 0: it is none. One that asks for no copies gets copies of both directions, at the
+    /// times of netmap's.
     fn monitored(&self) -> u32 {
         let is_zero_copy = self.flags & MONITOR_ZERO_COPY != 0;
         let has = |flag| self.flags & flag != 0 || is_zero_copy;

@@ -137,8 +137,8 @@ fn delete(run: &Path, kind: &str, name: &str) -> Result<()> {
     errno_of(request(run, "DELETE", &format!("/v1/{kind}/{name}"), "")?.0)
 }
 
-/// The run directory of the fabric that has a port, and the port, which is changed only if it is persistent and no program
-/// uses it. One that has just closed it is gone soon. `refusal` is the error of another port.
+/// The run directory of the fabric that has a port, and the port, which is changed only if it is persistent and no
+/// program uses it. One that has just closed it is gone soon. `refusal` is the error of another port.
 fn changeable(port: &str, refusal: i32) -> Result<(PathBuf, Seen)> {
     let end = Instant::now() + RELEASE;
     loop {
