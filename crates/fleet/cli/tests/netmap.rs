@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
-/// The programs: one handle; handles in several processes; monitors, rings of the host and ports that stay.
+/// The programs: one handle; handles in several processes; monitors, host rings and persistent VALE ports.
 const PROGRAM: &str = "program";
 const SHARING: &str = "sharing";
 const WATCHING: &str = "watching";
@@ -133,12 +133,12 @@ fn ports_of_switches_and_memory_pools_are_listed() {
     Netmap::new("netmap-list").succeeds(&["rest", "a", "new", "poll", "0"]);
 }
 
-/// By SCM_RIGHTS, by exec, to a process without the library; beside a child of vfork; by fork while a thread syncs; and
-/// in children that are killed while they sync.
+/// By SCM_RIGHTS, by exec, to a process without the library; beside a child of vfork; by fork while a thread syncs, or
+/// opens a port; and in children that are killed while they sync.
 #[test]
 fn handles_go_on_in_other_processes() {
     let netmap = Netmap::new("netmap-passed");
-    for task in ["pass", "exec", "spawn", "stranger", "fork", "kill"] {
+    for task in ["pass", "exec", "spawn", "stranger", "fork", "fork-while-opening", "kill"] {
         let peer = netmap.ready(&["answer", "b", "new", "poll", "3200"]);
         netmap.shares(&[task, "a", "3200"]);
         peer.succeeds();

@@ -10,6 +10,7 @@ use crate::monitor::MONITORS;
 use crate::port::{Identity, Port, Use, Watched, epoll_set, identity, watch};
 use crate::real::syscall;
 use crate::region::Region;
+use arrayvec::ArrayVec;
 use ringway_host::{store_descriptors, stored_descriptors};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ const BYTES: usize = 24;
 #[derive(Debug)]
 pub struct Bound {
     pub port: Arc<Mutex<Port>>,
-    /// The port with the rings of the host, if the handle has those beside the port's.
+    /// The port with the host rings, if the handle has those beside the port's.
     pub host: Option<Arc<Mutex<Port>>>,
     pub own: Use,
     watch: Option<Watch>,
@@ -48,7 +49,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(ports: &[MutexGuard<'_, Port>], of: [Option<Watched>; 2]) -> Result<Watch> {
+    fn new(ports: &Ports<'_>, of: [Option<Watched>; 2]) -> Result<Watch> {
         let ports = ports.iter().map(|port| port.watch()).collect::<Result<Vec<OwnedFd>>>()?;
         let both = match ports.len() {
             2 => {
@@ -68,6 +69,26 @@ impl Watch {
     }
 }
 
+/// A handle's ports, of which there are one or two, for this thread alone.
+type Ports<'p> = ArrayVec<MutexGuard<'p, Port>, 2>;
+
+/// A port, for this thread alone.
+pub fn lock(port: &Mutex<Port>) -> MutexGuard<'_, Port> {
+    // A panic is a fault of this library; what it leaves is checked as everything else.
+    port.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A port and another one, in the order of their addresses: handles may have the same two in either order.
+pub fn lock_both<'p>(
+    port: &'p Mutex<Port>,
+    other: &'p Mutex<Port>,
+) -> (MutexGuard<'p, Port>, MutexGuard<'p, Port>) {
+    let is_first = std::ptr::from_ref(port) < std::ptr::from_ref(other);
+    let early = (!is_first).then(|| lock(other));
+    let port = lock(port);
+    (port, early.unwrap_or_else(|| lock(other)))
+}
+
 impl Bound {
     pub fn new(port: Arc<Mutex<Port>>, own: Use) -> Bound {
         Bound { port, host: None, own, watch: None, csb: None }
@@ -79,15 +100,16 @@ impl Bound {
     }
 
     /// Its ports, of which there are one or two.
-    fn ports(&self) -> Vec<MutexGuard<'_, Port>> {
-        let ports = [Some(&self.port), self.host.as_ref()].into_iter().flatten();
-        ports.map(|port| port.lock().unwrap_or_else(PoisonError::into_inner)).collect()
+    fn ports(&self) -> Ports<'_> {
+        match &self.host {
+            Some(host) => <[_; 2]>::from(lock_both(&self.port, host)).into(),
+            None => [lock(&self.port)].into_iter().collect(),
+        }
     }
 
     /// The port, for this thread alone.
     pub fn port(&self) -> MutexGuard<'_, Port> {
-        // A panic is a fault of this library; what it leaves is checked as everything else.
-        self.port.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.port)
     }
 
     /// The descriptor to wait for, of this process; -1: there is none.
@@ -146,7 +168,7 @@ pub fn ports() -> MutexGuard<'static, Vec<Known>> {
 
 /// Notes a port.
 pub fn note(ports: &mut Vec<Known>, path: Option<PathBuf>, port: &Arc<Mutex<Port>>) {
-    let inner = port.lock().unwrap_or_else(PoisonError::into_inner);
+    let inner = lock(port);
     let region = &inner.rings.region;
     let region = (identity(region.as_fd()), Arc::downgrade(region));
     let (identity, port) = (inner.identity(), Arc::downgrade(port));
@@ -233,6 +255,15 @@ pub fn store(fd: i32, own: Use, port: &Port, host: Option<&Port>) -> Result<()> 
 
 /// What a descriptor stores, if it is a handle that another process, or this one before a fork, has registered.
 fn adopted(fd: i32) -> Result<Bound> {
+    let bound = stored(fd)?;
+    for mut port in bound.ports().into_iter().filter(|_| bound.own.monitor.is_none()) {
+        port.handles += 1;
+    }
+    Ok(bound)
+}
+
+/// The same, for a handle that is none of this process yet.
+pub fn stored(fd: i32) -> Result<Bound> {
     let socket = borrowed(fd).ok_or(libc::EBADF)?;
     let mut bytes = [0; BYTES];
     let (count, fds) = stored_descriptors(socket, &mut bytes, 2).ok_or(libc::EINVAL)?;
@@ -256,26 +287,31 @@ fn adopted(fd: i32) -> Result<Bound> {
     let port = found.next().ok_or(libc::EINVAL)??;
     let host = found.next().transpose()?;
     drop(found);
-    if own.monitor.is_none() {
-        for port in [Some(&port), host.as_ref()].into_iter().flatten() {
-            port.lock().unwrap_or_else(PoisonError::into_inner).handles += 1;
+    if let Some(host) = &host {
+        // Attack: one port twice, whose lock would be taken twice.
+        if Arc::ptr_eq(&port, host) {
+            return Err(libc::EINVAL);
+        }
+        // A handle maps one memory.
+        let (port, host) = lock_both(&port, host);
+        if !Arc::ptr_eq(&port.rings.region, &host.rings.region)
+            || port.rings.place.state == host.rings.place.state
+        {
+            return Err(libc::EINVAL);
         }
     }
     Ok(Bound { host, ..Bound::new(port, own) })
 }
 
 /// Makes a handle of this process, which has no port, a copy of one that another program gave.
-pub fn become_copy(fd: i32, given: &OwnedFd) -> Result<Bound> {
+pub fn become_copy(fd: i32, given: &OwnedFd) -> Result<()> {
     let get = [fd as u64, libc::F_GETFD as u64, 0, 0, 0, 0];
     // SAFETY: the call changes nothing.
     let is_closed_by_exec = unsafe { syscall(libc::SYS_fcntl, get) } & i64::from(libc::FD_CLOEXEC) != 0;
     let flags = if is_closed_by_exec { libc::O_CLOEXEC } else { 0 };
     let arguments = [given.as_raw_fd() as u64, fd as u64, flags as u64, 0, 0, 0];
     // SAFETY: the descriptor is one of this library, and the program's handle stays one.
-    if unsafe { syscall(libc::SYS_dup3, arguments) } < 0 {
-        return Err(libc::EMFILE);
-    }
-    adopted(fd)
+    if unsafe { syscall(libc::SYS_dup3, arguments) } < 0 { Err(libc::EMFILE) } else { Ok(()) }
 }
 
 /// The port of a socket that stores what it needs.
@@ -289,7 +325,9 @@ fn port_of(ports: &mut Vec<Known>, store: OwnedFd) -> Result<Arc<Mutex<Port>>> {
         return Ok(port);
     }
     let same = |known: &&Known, identity| known.region.0 == Some(identity);
-    let region = |identity| ports.iter().find(|known| same(known, identity))?.region.1.upgrade();
+    let region = |identity| {
+        ports.iter().filter(|known| same(known, identity)).find_map(|known| known.region.1.upgrade())
+    };
     let port = Arc::new(Mutex::new(Port::adopt(store, region)?));
     note(ports, None, &port);
     Ok(port)
@@ -392,11 +430,16 @@ fn ended(fd: i32, is_open: bool) -> Option<Bound> {
 
 /// What `before_fork` locks until the fork is over.
 static FORKING: Mutex<Option<Locked>> = Mutex::new(None);
+/// One thread forks at a time.
+static FORK: Mutex<()> = Mutex::new(());
 
 struct Locked {
-    ports: MutexGuard<'static, Vec<Known>>,
-    _sets: crate::sets::Locked,
+    thread: i32,
+    _ports: Option<MutexGuard<'static, Vec<Known>>>,
+    _sets: Option<crate::sets::Locked>,
     held: Held,
+    /// Dropped last.
+    _fork: MutexGuard<'static, ()>,
 }
 
 // SAFETY: the thread that forks puts them there and takes them, in the parent and in the child.
@@ -416,12 +459,12 @@ struct HeldPort {
     _port: Arc<Mutex<Port>>,
 }
 
-/// How long a fork waits for threads that work with a handle or a port, and between two looks.
+/// How long a fork waits for threads that work with a handle or a port, or open one, and between two looks.
 const FORK_WAIT: Duration = Duration::from_millis(200);
 const FORK_PAUSE: Duration = Duration::from_micros(20);
 
 /// A lock, unless its holder keeps it until `end`.
-fn locked_by<T>(lock: &'static Mutex<T>, end: Instant) -> Option<MutexGuard<'static, T>> {
+pub fn locked_by<T>(lock: &'static Mutex<T>, end: Instant) -> Option<MutexGuard<'static, T>> {
     loop {
         match lock.try_lock() {
             Ok(guard) => return Some(guard),
@@ -448,8 +491,22 @@ impl Held {
         held
     }
 
-    fn add_ports(&mut self, ports: &[Known], end: Instant) {
-        for port in ports.iter().filter_map(|known| known.port.upgrade()) {
+    /// The ports of the list, or else those of the handles: a thread that opens a port has the list meanwhile.
+    fn add_ports(&mut self, ports: Option<&[Known]>, end: Instant) {
+        let mut all: Vec<Arc<Mutex<Port>>> = match ports {
+            Some(ports) => ports.iter().filter_map(|known| known.port.upgrade()).collect(),
+            None => {
+                let handles = self.handles.iter().filter_map(|bound| bound.as_ref());
+                handles
+                    .flat_map(|bound| [Some(&bound.port), bound.host.as_ref()])
+                    .flatten()
+                    .cloned()
+                    .collect()
+            }
+        };
+        all.sort_by_key(Arc::as_ptr);
+        all.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        for port in all {
             // SAFETY: the `Arc` is kept beside the guard, which is dropped first.
             let lock: &'static Mutex<Port> = unsafe { &*Arc::as_ptr(&port) };
             if let Some(guard) = locked_by(lock, end) {
@@ -471,14 +528,32 @@ impl Held {
 
 extern "C" fn before_fork() {
     let end = Instant::now() + FORK_WAIT;
+    let Some(fork) = locked_by(&FORK, end) else { return };
     let mut held = Held::of_handles(end);
-    let (ports, _sets) = (ports(), crate::sets::lock());
-    held.add_ports(&ports, end);
-    *FORKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(Locked { ports, _sets, held });
+    let (ports, sets) = (locked_by(&PORTS, end), crate::sets::lock_by(end));
+    held.add_ports(ports.as_deref().map(Vec::as_slice), end);
+    let locked = Locked { thread: thread(), _ports: ports, _sets: sets, held, _fork: fork };
+    *FORKING.lock().unwrap_or_else(PoisonError::into_inner) = Some(locked);
+}
+
+fn thread() -> i32 {
+    // SAFETY: the call takes nothing.
+    unsafe { libc::gettid() }
+}
+
+/// In a child: its value is this from now on, and what was there is not dropped.
+///
+/// # Safety
+/// The child has one thread alone, which holds no reference to the value.
+pub unsafe fn renew<T>(lock: &'static Mutex<T>, value: T) {
+    // SAFETY: the caller's. A `Mutex` has interior mutability, so that writing to it is allowed.
+    unsafe { std::ptr::from_ref(lock).cast_mut().write(Mutex::new(value)) };
 }
 
 extern "C" fn after_fork() {
-    let locked = FORKING.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let own = thread();
+    let is_own = |locked: &mut Locked| locked.thread == own;
+    let locked = FORKING.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_own);
     drop(locked);
 }
 
@@ -486,17 +561,23 @@ extern "C" fn after_fork() {
 /// forgets what they are and finds them again by their descriptors.
 extern "C" fn in_child() {
     PROCESS.store(std::process::id(), SeqCst);
-    if let Some(mut locked) = FORKING.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        std::mem::forget(std::mem::take(&mut *locked.ports));
-        locked.held.abandon();
+    // What was not locked in time may be in the midst of a change.
+    let locked = FORKING.try_lock().ok().and_then(|mut locked| locked.take());
+    if let Some(Locked { held, thread: _, _ports, _sets, _fork }) = locked {
+        held.abandon();
     }
+    // SAFETY: the child has this thread alone, which holds no reference to them.
+    unsafe {
+        renew(&FORKING, None);
+        renew(&FORK, ());
+        renew(&PORTS, Vec::new());
+    }
+    crate::sets::renew_if_locked();
     for handle in &POOL {
         // A free one may be locked by a thread that has just closed it.
         if handle.descriptors.load(SeqCst) > 0 || handle.bound.try_lock().is_err() {
-            let place = (&raw const handle.bound).cast_mut();
-            // SAFETY: the child has this thread alone, which holds no reference to it; what was there is not dropped.
-            // A `Mutex` has interior mutability, so that writing to it is allowed.
-            unsafe { place.write(Mutex::new(None)) };
+            // SAFETY: as above.
+            unsafe { renew(&handle.bound, None) };
             // The thread of its loop is the parent's.
             handle.sync_loop.store(0, SeqCst);
         }

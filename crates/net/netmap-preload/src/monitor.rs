@@ -52,13 +52,24 @@ fn place([_, tx, rx, slots, first, state]: Words) -> Place {
 }
 
 /// The rings of a monitor with so many slots.
-pub fn sizes(slots: u32) -> Sizes {
+fn sizes(slots: u32) -> Sizes {
     Sizes { slots: [IDLE_SLOTS, slots], extra: 0 }
+}
+
+/// The rings of a monitor whose program asks for so many slots. Attack: one that asks for more each time, so that no
+/// room that was taken back fits. Of four sizes, four monitors each are less than what a port's memory has to spare.
+pub fn room(slots: u32) -> Sizes {
+    sizes([64, 256, 1024].into_iter().find(|enough| slots <= *enough).unwrap_or(4096))
+}
+
+/// The number of a monitor that a port with this state has not.
+pub fn free(state: &State) -> Result<usize> {
+    (0..MONITORS).find(|index| !state.has_monitor(*index)).ok_or(libc::EBUSY)
 }
 
 /// Adds a monitor with these rings to a port with this state, whose lock the caller has; its number.
 pub fn add(state: &State, kinds: u32, rings: &Place) -> Result<usize> {
-    let index = (0..MONITORS).find(|index| !state.has_monitor(*index)).ok_or(libc::EBUSY)?;
+    let index = free(state)?;
     state.set_monitor(index, words(kinds, rings)?);
     Ok(index)
 }

@@ -1,11 +1,10 @@
-//! Monitors of ports that another program of the same user has.
+//! Monitors of ports that another program of the same user has opened.
 //!
 //! Whoever has opened a port listens on a socket in the folder of pipes. A program that wants a monitor connects, says
 //! what it wants, and gets a handle, as if it had been passed one. Attack: a program connects and says nothing, or
 //! anything: it is answered within a call of the port's program, and what it says is one message of a fixed size.
 
-use crate::Result;
-use crate::pipe;
+use crate::{Result, names, pipe};
 use ringway_host::{receive_with, send_with, try_receive_with, wait_readable};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -129,13 +128,22 @@ impl Drop for MonitorServer {
     }
 }
 
-/// Asks the program that has a port for a monitor; its handle.
+/// Asks the program that has opened a port for a monitor; its handle. Attack: another user has made the folder, in one
+/// where everybody may, or listens there, and gives a handle of its own.
 ///
 /// # Errors
-/// ENXIO: no program of this user has the port; EBUSY: it does not answer; what it answers.
+/// EINVAL, as netmap's for a port that is not open: no program of this user has opened it; EACCES: the folder or the
+/// program is another user's; EBUSY: it does not answer; what it answers.
 pub fn ask(folder: &Path, key: &Path, request: Request) -> Result<OwnedFd> {
-    let stream = ringway_host::listener::connect_now(&socket(folder, key)).map_err(|_| libc::ENXIO)?;
-    send_with(&stream, &request.bytes(), &[]).map_err(|_| libc::ENXIO)?;
+    match pipe::own_folder(folder) {
+        Err(libc::ENOENT) => return Err(libc::EINVAL),
+        checked => checked?,
+    }
+    let stream = ringway_host::listener::connect_now(&socket(folder, key)).map_err(|_| libc::EINVAL)?;
+    if !ringway_host::peer(&stream).is_ok_and(|peer| peer.user == names::user()) {
+        return Err(libc::EACCES);
+    }
+    send_with(&stream, &request.bytes(), &[]).map_err(|_| libc::EINVAL)?;
     if !wait_readable(&[stream.as_fd()], Some(TIMEOUT.as_nanos() as u64)).is_ok_and(|ready| ready == [true]) {
         return Err(libc::EBUSY);
     }
@@ -153,13 +161,14 @@ pub fn ask(folder: &Path, key: &Path, request: Request) -> Result<OwnedFd> {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::os::unix::fs::PermissionsExt;
 
     /// Attack: programs that say nothing, too little or something else.
     #[test]
     fn one_program_after_the_other_is_served() {
         let base = std::env::temp_dir().join(format!("ringway-netmap-monitors-{}", std::process::id()));
         let (key, request) = (Path::new("/run/a.sock"), Request { kinds: 3, slots: 64 });
-        assert_eq!(ask(&base, key, request).unwrap_err(), libc::ENXIO);
+        assert_eq!(ask(&base, key, request).unwrap_err(), libc::EINVAL);
         let mut server = MonitorServer::bind(&base, key).unwrap();
         let path = server.path.clone();
         let silent = UnixStream::connect(&path).unwrap();
@@ -193,6 +202,22 @@ mod tests {
         });
         drop(server);
         assert!(!path.exists());
+        assert_eq!(ask(&base, key, request).unwrap_err(), libc::EINVAL);
+        std::fs::remove_dir_all(&base).unwrap();
+    }
+
+    /// Attack: a folder where others make files, or that is a link to one.
+    #[test]
+    fn nobody_is_asked_in_a_folder_of_others() {
+        let base = std::env::temp_dir().join(format!("ringway-netmap-others-{}", std::process::id()));
+        let (key, request) = (Path::new("/run/a.sock"), Request { kinds: 3, slots: 64 });
+        let _server = MonitorServer::bind(&base, key).unwrap();
+        let link = base.with_extension("link");
+        std::os::unix::fs::symlink(&base, &link).unwrap();
+        assert_eq!(ask(&link, key, request).unwrap_err(), libc::EACCES);
+        std::fs::set_permissions(&base, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(ask(&base, key, request).unwrap_err(), libc::EACCES);
+        std::fs::remove_file(&link).unwrap();
         std::fs::remove_dir_all(&base).unwrap();
     }
 }

@@ -3,11 +3,16 @@
 use crate::Result;
 use std::path::{Path, PathBuf};
 
+/// The user of this process.
+pub fn user() -> u32 {
+    // SAFETY: the call takes nothing.
+    unsafe { libc::geteuid() }
+}
+
 /// The folders with the run directories of fabrics, as `ringway` finds them.
 fn base() -> PathBuf {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    // SAFETY: the call takes nothing.
-    let user = unsafe { libc::geteuid() };
+    let user = user();
     folder("RINGWAY_RUN").unwrap_or_else(|| match (user, folder("XDG_RUNTIME_DIR")) {
         (0, _) => "/run/ringway".into(),
         (_, Some(runtime)) => runtime.join("ringway"),
@@ -43,7 +48,7 @@ fn within(folder: &Path, switch: Option<&str>, port: &str) -> Option<PathBuf> {
     made.into_iter().find(|path| is_socket(path)).or_else(open)
 }
 
-/// The name of the socket of a port that a program has made to stay (`vale.rs`).
+/// The name of the socket of a persistent VALE port (`vale.rs`).
 pub fn persistent(port: &str) -> String {
     format!("{port}.vale")
 }

@@ -5,7 +5,7 @@
 //! else: each copies between it and its own netmap rings. Attack: one writes anything there. Then the other finds the
 //! ring broken, takes the end for closed and goes on with the next program that opens it.
 
-use crate::Result;
+use crate::{Result, names};
 use ringway_host::wait_readable;
 use ringway_ring_client::{PendingRing, Ring, RingParts};
 use std::cell::RefCell;
@@ -83,13 +83,15 @@ fn errno(error: &std::io::Error) -> i32 {
 /// The folder, which is made if it is missing. Attack: another user has made it, in a folder where everybody may.
 pub fn folder(path: &Path) -> Result<()> {
     match DirBuilder::new().recursive(true).mode(0o700).create(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(errno(&error)),
-        _ => {}
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(errno(&error)),
+        _ => own_folder(path),
     }
+}
+
+/// Whether a folder is this user's, and nobody else makes files there.
+pub fn own_folder(path: &Path) -> Result<()> {
     let data = path.symlink_metadata().map_err(|error| errno(&error))?;
-    // SAFETY: the call takes nothing.
-    let own = unsafe { libc::geteuid() };
-    let is_own = data.is_dir() && data.uid() == own && data.mode() & 0o022 == 0;
+    let is_own = data.is_dir() && data.uid() == names::user() && data.mode() & 0o022 == 0;
     if is_own { Ok(()) } else { Err(libc::EACCES) }
 }
 

@@ -5,7 +5,7 @@
 //! that it was passed to, where a `Port` is made again from the stored descriptors.
 
 use crate::Result;
-use crate::monitor::{self, Monitors};
+use crate::monitor::{self, MONITORS, Monitors};
 use crate::monitor_server::{MonitorServer, Request};
 use crate::pipe::{Files, PipeEnd};
 use crate::real::syscall;
@@ -14,9 +14,10 @@ use crate::rings::Rings;
 use crate::shared::GONE;
 use crate::side::Side;
 use crate::transfer::{self, RX, TX};
-use ringway_host::{descriptor_store, store_descriptors, stored_descriptors};
+use ringway_host::{FdKind, Signal, descriptor_store, store_descriptors, stored_descriptors};
 use ringway_ring_client::{FRAGMENTS, Ring, RingParts, Wait};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// Events of poll that ask for room to send, and for frames.
@@ -62,17 +63,18 @@ const HAS_WAKE: u64 = 8;
 /// A port in this process.
 #[derive(Debug)]
 pub struct Port {
+    /// Serves monitors of other programs, in the process that has opened the port. It is dropped first: it removes its
+    /// socket by its path, which is the next program's as soon as that can open the port.
+    pub monitor_server: Option<MonitorServer>,
     store: OwnedFd,
     pub rings: Rings,
     /// The ring to the fabric, or to the other end of a pipe if a program has it.
     ring: Option<Ring>,
     pipe: Option<PipeEnd>,
     /// Wakes whoever waits for the port or one of its monitors, if it has had one.
-    wake: Option<OwnedFd>,
+    wake: Option<Signal>,
     /// Those of the sync that takes place.
     monitors: Monitors,
-    /// Serves monitors of other programs, in the process that has opened the port.
-    pub monitor_server: Option<MonitorServer>,
     /// They are removed after the descriptors above are closed.
     _files: Option<Files>,
     /// Another process made it.
@@ -100,6 +102,7 @@ impl Port {
         let token = ringway_host::random().map_err(|_| libc::EIO)? as u32 | 1;
         let sides = [TX, RX].map(|dir| Side { slots: rings.slots(dir), ..Side::default() });
         Ok(Port {
+            monitor_server: None,
             store,
             rings,
             ring: None,
@@ -107,7 +110,6 @@ impl Port {
             pipe,
             wake: None,
             monitors: Monitors::default(),
-            monitor_server: None,
             is_adopted: false,
             version: 0,
             token,
@@ -188,10 +190,7 @@ impl Port {
 
     /// The port of a socket with stored descriptors. Attack: a program passes another something that looks like a
     /// handle; every number is checked, and the descriptors must be what they are said to be.
-    pub fn adopt(
-        store: OwnedFd,
-        region: impl Fn(Identity) -> Option<std::sync::Arc<Region>>,
-    ) -> Result<Port> {
+    pub fn adopt(store: OwnedFd, region: impl Fn(Identity) -> Option<Arc<Region>>) -> Result<Port> {
         let (words, mut fds) = looked_up(&store)?;
         let [_, has, tx, rx, version, buffers, tx_slots, rx_slots, extra, first, state, _] = words;
         let number = |word: u64| u32::try_from(word).map_err(|_| libc::EINVAL);
@@ -242,7 +241,8 @@ impl Port {
 
     /// Stores an eventfd beside what is stored.
     fn add_wake(&mut self) -> Result<()> {
-        let wake = ringway_host::EventFd::new().map_err(|_| libc::EMFILE)?.into_fd();
+        let wake = Arc::new(ringway_host::EventFd::new().map_err(|_| libc::EMFILE)?.into_fd());
+        let signal = Signal::of(wake.clone()).map_err(|_| libc::EMFILE)?;
         let (mut words, fds) = looked_up(&self.store)?;
         let version = self.version.wrapping_add(1);
         words[1] |= HAS_WAKE;
@@ -252,7 +252,7 @@ impl Port {
         let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
         store_descriptors(&self.store, &bytes_of(&words), &fds).map_err(|_| libc::EMFILE)?;
         self.rings.state.set_version(version);
-        (self.version, self.wake) = (version, Some(wake));
+        (self.version, self.wake) = (version, Some(signal));
         Ok(())
     }
 
@@ -286,11 +286,7 @@ impl Port {
 
     /// Wakes all that wait for the port or its monitors.
     fn wake(&self) {
-        let Some(wake) = &self.wake else { return };
-        let one = 1_u64.to_ne_bytes();
-        let arguments = [wake.as_raw_fd() as u64, one.as_ptr().addr() as u64, 8, 0, 0, 0];
-        // SAFETY: the call reads eight bytes.
-        unsafe { syscall(libc::SYS_write, arguments) };
+        self.wake.iter().for_each(Signal::send);
     }
 
     /// The socket that stores its descriptors.
@@ -398,7 +394,11 @@ impl Port {
 
     /// Gives programs that have connected the handle of a monitor.
     fn serve_monitors(&mut self) {
-        while let Some((client, request)) = self.monitor_server.as_mut().and_then(MonitorServer::accept) {
+        // Attack: programs that connect all the time, so that the port's program does nothing else.
+        for _ in 0..MONITORS {
+            let Some((client, request)) = self.monitor_server.as_mut().and_then(MonitorServer::accept) else {
+                break;
+            };
             client.answer(self.monitor_handle(request));
         }
     }
@@ -411,25 +411,49 @@ impl Port {
     }
 
     fn monitor_handle(&mut self, request: Request) -> Result<OwnedFd> {
-        let (own, _) = self.make_monitor(request, b"monitor")?;
         let handle = descriptor_store(true).map_err(|_| libc::EMFILE)?;
-        crate::handles::store(handle.as_raw_fd(), own, self, None)?;
+        let (own, _) = self.store_monitor(handle.as_raw_fd(), request, b"monitor")?;
         // It is taken back when the program, to which it is sent, has closed it.
         let monitor = own.monitor.map(|index| (self.rings.place.state, index));
         self.rings.region.take_handle_back(own.number, monitor, handle.as_fd());
         Ok(handle)
     }
 
+    /// Makes a monitor, and stores it in a handle.
+    pub fn store_monitor(&mut self, handle: i32, request: Request, name: &[u8]) -> Result<(Use, Place)> {
+        let (own, place) = self.make_monitor(request, name)?;
+        crate::handles::store(handle, own, self, None).inspect_err(|_| self.remove_monitor(own))?;
+        Ok((own, place))
+    }
+
+    /// Removes a monitor that nobody has got to know.
+    pub fn remove_monitor(&mut self, own: Use) {
+        let region = self.rings.region.clone();
+        region.take_interface_back(own.number);
+        let Some(index) = own.monitor else { return };
+        let removed = self.within(|port| {
+            port.rings.state.remove_monitor(index);
+            Ok(())
+        });
+        // Another process may copy frames there, if it still has the lock.
+        if removed.is_ok() {
+            region.take_monitor_back((self.rings.place.state, index));
+        }
+    }
+
     /// Makes a monitor, and a `netmap_if` for its handle with this name.
     pub fn make_monitor(&mut self, request: Request, name: &[u8]) -> Result<(Use, Place)> {
         let region = self.rings.region.clone();
+        // This takes back what monitors had that are closed.
         let number = region.give_interface()?;
         // Before the port's lock is taken, which the region takes, too.
-        let made = region.give(monitor::sizes(request.slots.clamp(64, 4096))).and_then(|rings| {
+        let made = monitor::free(&self.rings.state).and_then(|_| {
+            let rings = region.give(monitor::room(request.slots))?;
             let added = self.add_monitor(request.kinds, &rings.place);
             Ok((added.inspect_err(|_| region.take_unused_back(rings.place))?, rings))
         });
         let (index, rings) = made.inspect_err(|_| region.take_interface_back(number))?;
+        region.note_monitor((self.rings.place.state, index), rings.place);
         rings.fill_interface(number, name, [1, 1], [true; 2], false);
         Ok((Use { number, bound: [true; 2], monitor: Some(index), ..Use::default() }, rings.place))
     }
@@ -691,14 +715,16 @@ fn looked_up(store: &OwnedFd) -> Result<Looked> {
 }
 
 /// The eventfd of monitors, the last descriptor, if there is one.
-fn wake_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Option<OwnedFd>> {
+fn wake_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Option<Signal>> {
     if has & HAS_WAKE == 0 {
         return Ok(None);
     }
     let wake = fds.next().ok_or(libc::EINVAL)?;
-    // Attack: it is something that blocks whoever writes to it.
-    ringway_host::set_nonblocking(wake.as_fd()).map_err(|_| libc::EINVAL)?;
-    Ok(Some(wake))
+    // Attack: it is something else, or a full eventfd that blocks whoever writes to it, which a `Signal` never does.
+    if FdKind::of(wake.as_fd()) != Some(FdKind::EventFd) {
+        return Err(libc::EINVAL);
+    }
+    Signal::of(Arc::new(wake)).map(Some).map_err(|_| libc::EINVAL)
 }
 
 /// The ring of the descriptors that are left, if there is one.

@@ -2,7 +2,6 @@
 //! that only this library maps (`shared.rs`).
 
 use crate::Result;
-use crate::monitor;
 use crate::port::{epoll_set, watch};
 use crate::real::syscall;
 use crate::rings::Rings;
@@ -92,7 +91,20 @@ struct Given {
     interfaces: u64,
     /// Places that nobody has.
     free: Vec<Place>,
+    /// Those of the monitors of all ports.
+    monitors: Vec<(MonitorKey, Place)>,
     left: Left,
+}
+
+/// The number of a port's state, and that of a monitor of the port.
+pub type MonitorKey = (u32, usize);
+
+impl Given {
+    /// The place of a monitor that its port does not have any more is free.
+    fn end_monitor(&mut self, key: MonitorKey) {
+        let ended = self.monitors.extract_if(.., |(other, _)| *other == key);
+        self.free.extend(ended.map(|(_, place)| place));
+    }
 }
 
 /// What this process does not have any more. Another one has it as long as there is the socket that stores it.
@@ -109,8 +121,8 @@ struct Left {
 enum Part {
     Place(Place),
     Interface(u32),
-    /// The monitor of a port with this state.
-    Monitor(u32, usize),
+    /// A monitor. Its place is known here: what the port's state says of it others may have written.
+    Monitor(MonitorKey, Place),
 }
 
 /// The number of a socket that is gone.
@@ -179,8 +191,9 @@ impl Region {
             if is_taken(region.id) {
                 continue;
             }
-            let (free, left) = (Vec::new(), Left::default());
-            let given = Given { rings: RINGS_AT, first: RESERVED, states: 0, interfaces: 0, free, left };
+            let (free, monitors, left) = (Vec::new(), Vec::new(), Left::default());
+            let (rings, first, states, interfaces) = (RINGS_AT, RESERVED, 0, 0);
+            let given = Given { rings, first, states, interfaces, free, monitors, left };
             region.given = Some(Mutex::new(given));
             return Ok(Arc::new(region));
         }
@@ -287,18 +300,17 @@ impl Region {
             match part {
                 Part::Place(place) => given.free.push(place),
                 Part::Interface(number) => given.interfaces &= !(1 << number),
-                Part::Monitor(state, index) => {
-                    let Some(state) = self.state(state) else { continue };
-                    let Ok(rings) = monitor::rings(self, &state, index) else { continue };
+                Part::Monitor(key, _) => {
+                    let Some(state) = self.state(key.0) else { continue };
                     // Until the lock is free, its room is not given to another one.
                     match state.lock() {
-                        Ok(_guard) => state.remove_monitor(index),
+                        Ok(_guard) => state.remove_monitor(key.1),
                         Err(_) => {
                             given.left.parts.push((GONE, part));
                             continue;
                         }
                     }
-                    given.free.push(rings.place);
+                    given.end_monitor(key);
                 }
             }
         }
@@ -337,6 +349,20 @@ impl Region {
         }
     }
 
+    /// A monitor has this place.
+    pub fn note_monitor(&self, key: MonitorKey, place: Place) {
+        if let Ok(mut given) = self.given() {
+            given.monitors.push((key, place));
+        }
+    }
+
+    /// Takes back the room of a monitor that the port does not have any more.
+    pub fn take_monitor_back(&self, key: MonitorKey) {
+        if let Ok(mut given) = self.given() {
+            given.end_monitor(key);
+        }
+    }
+
     /// Takes a port's room back, as soon as nobody has the port's socket.
     pub fn take_back(&self, place: Place, socket: BorrowedFd<'_>) {
         if let Ok(mut given) = self.given() {
@@ -370,10 +396,11 @@ impl Region {
         }
     }
 
-    /// Takes back a handle's `netmap_if`, and its monitor of a port with a state, as soon as nobody has the handle.
-    pub fn take_handle_back(&self, number: u32, monitor: Option<(u32, usize)>, handle: BorrowedFd<'_>) {
+    /// Takes back a handle's `netmap_if`, and its monitor, as soon as nobody has the handle.
+    pub fn take_handle_back(&self, number: u32, monitor: Option<MonitorKey>, handle: BorrowedFd<'_>) {
         if let Ok(mut given) = self.given() {
-            let monitor = monitor.map(|(state, index)| Part::Monitor(state, index));
+            let found = given.monitors.iter().find(|(key, _)| Some(*key) == monitor);
+            let monitor = found.map(|(key, place)| Part::Monitor(*key, *place));
             let _ = given.left.add([Part::Interface(number)].into_iter().chain(monitor), handle);
         }
     }

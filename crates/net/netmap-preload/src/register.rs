@@ -13,9 +13,9 @@ use libc::c_int;
 use ringway_host::Mapping;
 use ringway_ring_client::{PendingRing, Ring, RingError, RingOptions};
 use std::cell::RefCell;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Slots of a ring if the program names no number, and the numbers that it may name.
@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Modes.
 pub const ALL: u32 = 1;
 const HOST: u32 = 2;
-const ALL_AND_HOST: u32 = 3;
+pub const ALL_AND_HOST: u32 = 3;
 pub const ONE: u32 = 4;
 pub const FIRST_END: u32 = 5;
 pub const SECOND_END: u32 = 6;
@@ -75,11 +75,11 @@ impl Wanted {
         Use { number: 0, bound: self.bound(), sends, receives, monitor: None }
     }
 
-    /// What a monitor gets copies of; 0: it is none. One that asks for no copies gets copies at the times of netmap's.
+    /// What a monitor gets copies of; 0: it is none. One that asks for no copies gets copies of both directions, at the
+    /// times of netmap's.
     fn monitored(&self) -> u32 {
         let is_zero_copy = self.flags & MONITOR_ZERO_COPY != 0;
-        let has_kind = self.flags & (MONITOR_SENT | MONITOR_RECEIVED) != 0;
-        let has = |flag| self.flags & flag != 0 || is_zero_copy && !has_kind;
+        let has = |flag| self.flags & flag != 0 || is_zero_copy;
         let received = if is_zero_copy { monitor::RECEIVED | monitor::RETURNED } else { monitor::RECEIVED };
         [(MONITOR_SENT, monitor::SENT), (MONITOR_RECEIVED, received)]
             .into_iter()
@@ -182,7 +182,7 @@ pub fn register(fd: c_int, handle: &Handle, wanted: &Wanted) -> Result<Answer> {
     let (port, is_known) = find(&mut ports, name, wanted, wanted.memory)?;
     let host = match host.filter(|_| wanted.mode == ALL_AND_HOST) {
         Some(host) => {
-            let memory = port.lock().unwrap_or_else(PoisonError::into_inner).rings.region.id();
+            let memory = handles::lock(&port).rings.region.id();
             Some(find(&mut ports, &host, wanted, memory)?)
         }
         None => None,
@@ -237,27 +237,33 @@ fn observe(fd: c_int, wanted: &Wanted) -> Result<(Bound, Answer)> {
     let request = Request { kinds: wanted.monitored(), slots };
     let same = |known: &&Known| known.path.as_ref() == Some(&key);
     let port = handles::ports().iter().filter(same).find_map(|known| known.port.upgrade());
-    let bound = match port {
+    match port {
         Some(port) => {
-            let own = {
-                let mut port = port.lock().unwrap_or_else(PoisonError::into_inner);
-                let (own, _) = port.make_monitor(request, wanted.name.as_bytes())?;
-                handles::store(fd, own, &port, None)?;
-                own
-            };
-            Bound::new(port, own)
+            let (own, place) = handles::lock(&port).store_monitor(fd, request, wanted.name.as_bytes())?;
+            let bound = Bound::new(port, own);
+            let answer = monitor_answer(&bound, place.sizes.slots);
+            Ok((bound, answer))
         }
-        None => handles::become_copy(fd, &monitor_server::ask(&names::pipes(), &key, request)?)?,
-    };
-    let answer = {
-        let port = bound.port();
-        let (region, state) = (&port.rings.region, &port.rings.state);
-        let index = bound.own.monitor.ok_or(libc::EIO)?;
-        let slots = monitor::rings(region, state, index)?.place.sizes.slots;
-        let offset = Region::interface_at(bound.own.number);
-        Answer { offset, bytes: region.bytes(), slots, rings: [1, 1], extra: 0, id: region.id() }
-    };
-    Ok((bound, answer))
+        None => {
+            let given = monitor_server::ask(&names::pipes(), &key, request)?;
+            let bound = handles::stored(given.as_raw_fd())?;
+            let slots = {
+                let port = bound.port();
+                let index = bound.own.monitor.ok_or(libc::EIO)?;
+                monitor::rings(&port.rings.region, &port.rings.state, index)?.place.sizes.slots
+            };
+            let answer = monitor_answer(&bound, slots);
+            // Until here the program's handle is as it was.
+            handles::become_copy(fd, &given)?;
+            Ok((bound, answer))
+        }
+    }
+}
+
+fn monitor_answer(bound: &Bound, slots: [u32; 2]) -> Answer {
+    let region = bound.port().rings.region.clone();
+    let offset = Region::interface_at(bound.own.number);
+    Answer { offset, bytes: region.bytes(), slots, rings: [1, 1], extra: 0, id: region.id() }
 }
 
 /// Lets a handle have a port, and the one of its host beside it.
@@ -268,9 +274,13 @@ fn share(
     wanted: &Wanted,
     own: &mut Use,
 ) -> Result<Answer> {
-    let mut port = port.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut host =
-        host.map(|(host, is_known)| (host.lock().unwrap_or_else(PoisonError::into_inner), *is_known));
+    let (mut port, mut host) = match host {
+        Some((host, is_known)) => {
+            let (port, host) = handles::lock_both(port, host);
+            (port, Some((host, *is_known)))
+        }
+        None => (handles::lock(port), None),
+    };
     let is_exclusive = wanted.flags & EXCLUSIVE != 0;
     let is_taken =
         |port: &Port, is_known| is_known && port.handles > 0 && (port.is_exclusive || is_exclusive);
@@ -392,4 +402,19 @@ pub fn about(wanted: &Wanted) -> Result<Answer> {
     let all = Wanted { mode: ALL, slots: wanted.slots, ..Wanted::default() };
     let sizes = all.sizes()?;
     Ok(Answer { offset: 0, bytes: sizes.bytes(), slots: sizes.slots, rings: [1, 1], extra: 0, id })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use monitor::{RECEIVED, RETURNED, SENT};
+
+    #[test]
+    fn a_monitor_without_a_copy_has_both_directions() {
+        let kinds = |flags| Wanted { flags, ..Wanted::default() }.monitored();
+        assert_eq!((kinds(0), kinds(MONITOR_SENT), kinds(MONITOR_RECEIVED)), (0, SENT, RECEIVED));
+        for flags in [0, MONITOR_SENT, MONITOR_RECEIVED] {
+            assert_eq!(kinds(MONITOR_ZERO_COPY | flags), SENT | RECEIVED | RETURNED);
+        }
+    }
 }

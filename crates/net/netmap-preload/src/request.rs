@@ -6,7 +6,7 @@ use crate::handles::Handle;
 use crate::options::{self, Options};
 use crate::region::{Region, Sizes};
 use crate::register::{
-    ALL, Answer, DO_RX_POLL, FIRST_END, NO_TX_POLL, ONE, SECOND_END, Wanted, about, register,
+    ALL, ALL_AND_HOST, Answer, DO_RX_POLL, FIRST_END, NO_TX_POLL, ONE, SECOND_END, Wanted, about, register,
 };
 use crate::{Result, handles, names, vale};
 use libc::{c_int, c_ulong, c_void};
@@ -43,8 +43,8 @@ pub unsafe fn old(fd: c_int, handle: &Handle, at: *mut c_void, is_info: bool) ->
     let name = fields.name::<16>(0)?;
     match fields.u16(42) {
         0 => {}
-        // Not with rings of the host, which have a port of their own.
-        1 if !is_info && fields.u16(44) == 0 => return vale::attach(&name),
+        // A persistent port has no host rings, so that `NETMAP_BDG_HOST` adds none.
+        1 if !is_info => return vale::attach(&name),
         2 if !is_info => return vale::detach(&name),
         6 if !is_info => return vale::create(&name),
         7 if !is_info => return vale::remove(&name),
@@ -128,8 +128,7 @@ fn with_port<T>(
     let ports = handles::ports();
     let known = ports.iter().find(|known| known.path.as_ref() == Some(&path));
     let port = known.and_then(|known| known.port.upgrade()).ok_or(libc::ENXIO)?;
-    let mut port = port.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    work(&mut port)
+    work(&mut handles::lock(&port))
 }
 
 /// NIOCCTRL.
@@ -183,8 +182,8 @@ pub unsafe fn control(fd: c_int, handle: &Handle, at: *mut c_void) -> Result<()>
 
 /// Puts a port on a switch. It has memory when a program registers it; the number that is answered is that of none.
 fn vale_attach(body: Fields, name: &str) -> Result<()> {
-    // The rings of the host, which have a port of their own, or a part of the rings.
-    if body.u32(36) != ALL {
+    // All rings, or those and the host rings, of which a persistent port has none.
+    if ![ALL, ALL_AND_HOST].contains(&body.u32(36)) || body.u16(34) != 0 {
         return Err(libc::EINVAL);
     }
     vale::attach(name)?;
@@ -226,7 +225,7 @@ fn port_info(body: Fields, name: String) -> Result<()> {
     Ok(())
 }
 
-/// Slots, rings, rings of the host and the number of the memory, which two requests have in this order.
+/// Slots, rings, host rings and the number of the memory, which two requests have in this order.
 fn answer_rings(body: Fields, at: usize, answer: &Answer) {
     body.put(at, answer.slots[0].to_ne_bytes());
     body.put(at + 4, answer.slots[1].to_ne_bytes());

@@ -75,7 +75,7 @@ impl Rings {
         let name = name.get(..name.len().min(15)).unwrap_or_default();
         region.put(place, [0; INTERFACE as usize]);
         region.span(place, 16).write(name);
-        // The version, flags (memory of its own), rings to send and to receive, extra buffers, rings of the host.
+        // The version, flags (memory of its own), rings to send and to receive, extra buffers, host rings.
         let ([tx, rx], extra) = (counts, if has_extra { self.first_extra() } else { 0 });
         for (at, value) in [(16, 14), (20, 1), (24, tx), (28, rx), (32, extra), (36, 1), (40, 1)] {
             region.store(place + at, value);

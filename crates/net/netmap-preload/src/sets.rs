@@ -7,7 +7,7 @@ use crate::{Result, real};
 use libc::{c_int, epoll_event, pollfd, sigset_t};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
@@ -26,9 +26,17 @@ pub struct Locked {
     _members: MutexGuard<'static, Vec<Member>>,
 }
 
-/// Before a fork.
-pub fn lock() -> Locked {
-    Locked { _members: members() }
+/// Before a fork; `None`: another thread has them until `end`.
+pub fn lock_by(end: Instant) -> Option<Locked> {
+    handles::locked_by(&MEMBERS, end).map(|members| Locked { _members: members })
+}
+
+/// In a child: if a thread of its parent had them, its sets have no handles.
+pub fn renew_if_locked() {
+    if MEMBERS.try_lock().is_err() {
+        // SAFETY: the child has one thread alone, which holds no reference to them.
+        unsafe { handles::renew(&MEMBERS, Vec::new()) };
+    }
 }
 
 fn members() -> MutexGuard<'static, Vec<Member>> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use crate::handles::{store, stored};
 use crate::monitor::{RECEIVED, RETURNED, SENT};
 use crate::monitor_server::Request;
 use crate::port::{Port, Use};
@@ -10,10 +11,12 @@ use crate::rings::{Rings, Slot};
 use crate::shared::STATE;
 use crate::transfer::{RX, TX};
 use proptest::prelude::*;
-use ringway_host::{Mapping, descriptor_store, memfd, store_descriptors};
+use ringway_host::{Mapping, descriptor_store, memfd, store_descriptors, stored_descriptors};
 use ringway_ring_client::{PendingRing, Ring, RingParts};
 use std::cell::RefCell;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -144,6 +147,98 @@ fn a_monitor_gets_each_frame_at_its_time_and_room_is_taken_back() {
     assert_eq!((own.monitor, own.number), (Some(2), rest[0].0.number));
 }
 
+/// The descriptors that a port stores.
+fn stored_of(port: &Port) -> (Vec<u8>, Vec<OwnedFd>) {
+    let mut bytes = vec![0; 96];
+    let (count, fds) = stored_descriptors(port.store(), &mut bytes, 8).unwrap();
+    assert_eq!(count, 96);
+    (bytes, fds)
+}
+
+/// Attack: a process makes the eventfd of monitors blocking, and fills it; or stores a pipe that nobody reads.
+#[test]
+fn whoever_wakes_monitors_does_not_wait() {
+    let (mut port, _other, _) = port();
+    let (own, _) = port.make_monitor(Request { kinds: SENT, slots: 64 }, b"a").unwrap();
+    let (mut bytes, mut fds) = stored_of(&port);
+    let mut wake = File::from(fds.pop().unwrap());
+    // SAFETY: the call changes flags of the eventfd alone.
+    assert_eq!(unsafe { libc::fcntl(wake.as_raw_fd(), libc::F_SETFL, 0) }, 0);
+    wake.write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
+    for turn in 0..20 {
+        assert!(port.arm(own, libc::POLLIN));
+        give(&port.rings, turn, 7);
+        assert_eq!(port.sync(TX), Ok(true));
+        assert_eq!(port.poll(own, libc::POLLIN), libc::POLLIN);
+        let rings = Rings::adopt(port.rings.region.clone(), monitor_place(&port)).unwrap();
+        rings.set_position(RX, (turn + 1, turn + 1));
+        assert_eq!(port.poll(own, libc::POLLIN), 0);
+    }
+    let mut count = [0; 8];
+    wake.read_exact(&mut count).unwrap();
+    assert_eq!(u64::from_ne_bytes(count), u64::MAX);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    bytes[88] ^= 1;
+    let all = fds.iter().map(AsFd::as_fd).chain([writer.as_fd()]).collect::<Vec<_>>();
+    store_descriptors(port.store(), &bytes, &all).unwrap();
+    let adopted = Port::adopt(port.store().try_clone_to_owned().unwrap(), |_| None);
+    assert_eq!(adopted.err(), Some(libc::EINVAL));
+    // One that has the port already looks there, too, when it has changed.
+    port.rings.state.set_version(port.rings.state.version() + 1);
+    assert_eq!(port.sync(TX), Err(libc::ENXIO));
+}
+
+fn monitor_place(port: &Port) -> Place {
+    crate::monitor::rings(&port.rings.region, &port.rings.state, 0).unwrap().place
+}
+
+#[test]
+fn room_of_monitors_is_taken_back_whatever_their_size() {
+    let (mut port, _other, _) = port();
+    // A handle that can't store it.
+    for _ in 0..6 {
+        let stored = port.store_monitor(-1, Request { kinds: SENT, slots: 64 }, b"a");
+        assert_eq!(stored.unwrap_err(), libc::EBADF);
+    }
+    for slots in [0, 65, 70, 256, 300, 400, 1000, 2000, 3000, u32::MAX] {
+        let request = Request { kinds: SENT, slots };
+        let all: Vec<_> = (0..4).map(|_| port.make_monitor(request, b"a").unwrap()).collect();
+        assert!(all.iter().all(|(_, place)| place.sizes.slots[RX] >= slots.min(4096)));
+        for _ in 0..100 {
+            assert_eq!(port.make_monitor(request, b"a").unwrap_err(), libc::EBUSY);
+        }
+        // Attack: another process writes that a monitor has the port's own rings.
+        let words = port.rings.state.monitor(0).unwrap();
+        let own = port.rings.place;
+        let at = own.rings.map(|at| at as u32);
+        port.rings
+            .state
+            .set_monitor(0, [words[0], at[TX], at[RX], own.sizes.slots[RX], own.first, own.state]);
+        all.iter().for_each(|(own, _)| port.remove_monitor(*own));
+    }
+    let next = port.rings.region.give(Sizes { slots: [64, 128], extra: 0 }).unwrap();
+    assert_ne!(next.place.rings, port.rings.place.rings);
+}
+
+/// Attack: a handle whose port and host port are one.
+#[test]
+fn a_handle_does_not_have_one_port_twice() {
+    let (port, other) = (port().0, port().0);
+    let handle = descriptor_store(true).unwrap();
+    let fd = handle.as_raw_fd();
+    store(fd, BOTH, &port, Some(&port)).unwrap();
+    assert_eq!(stored(fd).unwrap_err(), libc::EINVAL);
+    // In two memories.
+    store(fd, BOTH, &port, Some(&other)).unwrap();
+    assert_eq!(stored(fd).unwrap_err(), libc::EINVAL);
+    let host = Port::of_nothing(port.rings.region.give(SIZES).unwrap()).unwrap();
+    store(fd, BOTH, &port, Some(&host)).unwrap();
+    assert!(stored(fd).is_ok());
+    store(fd, BOTH, &host, Some(&port)).unwrap();
+    assert!(stored(fd).is_ok());
+}
+
 #[test]
 fn programs_map_no_page_of_the_states() {
     for extra in 0..3 {
@@ -232,7 +327,7 @@ proptest! {
     #[test]
     fn anything_may_be_stored(
         words in prop::collection::vec(prop_oneof![0..20_u64, 8192..9000_u64, any::<u64>()], 11),
-        kinds in prop::collection::vec(0..3_u8, 0..8),
+        kinds in prop::collection::vec(0..3_u8, 0..8), number in 0..70_u64,
     ) {
         let store = descriptor_store(true).unwrap();
         let region = Region::new(SIZES, |_| false).unwrap();
@@ -246,6 +341,11 @@ proptest! {
         let magic = u64::from_le_bytes(*b"rw-port1");
         let bytes: Vec<u8> = [magic].into_iter().chain(words).flat_map(u64::to_ne_bytes).collect();
         store_descriptors(&store, &bytes, &fds).unwrap();
+        let handle = descriptor_store(true).unwrap();
+        let [magic, both] = [u64::from_le_bytes(*b"rw-hand1"), 3];
+        let bytes: Vec<u8> = [magic, number, both].into_iter().flat_map(u64::to_ne_bytes).collect();
+        store_descriptors(&handle, &bytes, &[store.as_fd(), store.as_fd()]).unwrap();
+        prop_assert!(stored(handle.as_raw_fd()).is_err());
         if let Ok(mut port) = Port::adopt(store, |_| None) {
             let _ = (port.sync(TX), port.sync(RX), port.poll(BOTH, libc::POLLIN), port.watch());
         }

@@ -1,7 +1,7 @@
-//! The ports of switches, which programs list as those of VALE, and ports that they make to stay (`vale-ctl -n`), put
-//! on a switch and take off it. The fabrics are asked, by their API.
+//! The ports of switches, which programs list as those of VALE, and persistent VALE ports (`vale-ctl -n`), which they
+//! attach to a switch and detach. The fabrics are asked, by their API.
 //!
-//! A port that stays is one of kind `ring` with a socket of a name of its own, by which it is known: no other port is
+//! A persistent port is one of kind `ring` with a socket of a name of its own, by which it is known: no other port is
 //! changed. While it is on no switch for programs, it is on one of its own, which is not listed.
 
 use crate::{Result, names};
@@ -88,7 +88,7 @@ impl Seen {
         self.to.strip_prefix("switch ").filter(|switch| *switch != own_switch(&self.name))
     }
 
-    /// Whether a program has made it to stay.
+    /// Whether it is a persistent VALE port.
     fn is_persistent(&self) -> bool {
         Path::new(&self.peer).file_name().is_some_and(|name| *name == *names::persistent(&self.name))
     }
@@ -115,7 +115,7 @@ fn errno_of(status: u16) -> Result<()> {
     }
 }
 
-/// Adds a port that stays, on a switch or on its own.
+/// Adds a persistent port, on a switch or on its own.
 fn add(run: &Path, port: &str, switch: Option<&str>) -> Result<()> {
     let own = own_switch(port);
     let new_switch = serde_json::json!({"name": own}).to_string();
@@ -137,12 +137,12 @@ fn delete(run: &Path, kind: &str, name: &str) -> Result<()> {
     errno_of(request(run, "DELETE", &format!("/v1/{kind}/{name}"), "")?.0)
 }
 
-/// The run directory of the fabric that has a port, and the port, which is changed only if a program made it and none
-/// uses it. One that has just closed it is gone soon.
-fn changeable(port: &str) -> Result<(PathBuf, Seen)> {
+/// The run directory of the fabric that has a port, and the port, which is changed only if it is persistent and no
+/// program uses it. One that has just closed it is gone soon. `refusal` is the error of another port.
+fn changeable(port: &str, refusal: i32) -> Result<(PathBuf, Seen)> {
     let end = Instant::now() + RELEASE;
     loop {
-        match changeable_now(port)? {
+        match changeable_now(port, refusal)? {
             (_, seen) if seen.state != WITHOUT_PROGRAM && Instant::now() >= end => return Err(libc::EBUSY),
             (_, seen) if seen.state != WITHOUT_PROGRAM => std::thread::sleep(PAUSE),
             found => return Ok(found),
@@ -150,13 +150,13 @@ fn changeable(port: &str) -> Result<(PathBuf, Seen)> {
     }
 }
 
-fn changeable_now(port: &str) -> Result<(PathBuf, Seen)> {
+fn changeable_now(port: &str, refusal: i32) -> Result<(PathBuf, Seen)> {
     let mut error = libc::ENXIO;
     for run in names::runs() {
         match seen(&run) {
             Ok(ports) => match ports.into_iter().find(|seen| seen.name == port) {
                 Some(seen) if seen.is_persistent() => return Ok((run, seen)),
-                Some(_) => error = libc::EBUSY,
+                Some(_) => error = refusal,
                 None => {}
             },
             Err(libc::EACCES) if error == libc::ENXIO => error = libc::EACCES,
@@ -166,7 +166,7 @@ fn changeable_now(port: &str) -> Result<(PathBuf, Seen)> {
     Err(error)
 }
 
-/// Makes a port that stays (`NETMAP_REQ_VALE_NEWIF`), on no switch.
+/// Makes a persistent port (`NETMAP_REQ_VALE_NEWIF`), on no switch.
 pub fn create(port: &str) -> Result<()> {
     if !names::is_name(port) || port.starts_with("vale") {
         return Err(libc::EINVAL);
@@ -186,7 +186,7 @@ pub fn create(port: &str) -> Result<()> {
 
 /// Removes such a port (`NETMAP_REQ_VALE_DELIF`), if it is on no switch.
 pub fn remove(port: &str) -> Result<()> {
-    let (run, seen) = changeable(port)?;
+    let (run, seen) = changeable(port, libc::EINVAL)?;
     if seen.switch().is_some() {
         return Err(libc::EBUSY);
     }
@@ -203,7 +203,7 @@ fn parts(name: &str) -> Result<(&str, &str)> {
 /// Puts such a port on a switch (`NETMAP_REQ_VALE_ATTACH`). Its ring is a new one.
 pub fn attach(name: &str) -> Result<()> {
     let (switch, port) = parts(name)?;
-    let (run, seen) = changeable(port)?;
+    let (run, seen) = changeable(port, libc::EBUSY)?;
     if seen.switch().is_some() {
         return Err(libc::EBUSY);
     }
@@ -214,7 +214,7 @@ pub fn attach(name: &str) -> Result<()> {
 /// Takes such a port off its switch (`NETMAP_REQ_VALE_DETACH`).
 pub fn detach(name: &str) -> Result<()> {
     let (switch, port) = parts(name)?;
-    let (run, seen) = changeable(port)?;
+    let (run, seen) = changeable(port, libc::EBUSY)?;
     if seen.switch() != Some(switch) {
         return Err(libc::ENXIO);
     }
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_that_stay_are_known_by_their_socket() {
+    fn persistent_ports_are_known_by_their_socket() {
         let ports: Vec<Seen> = serde_json::from_str(
             r#"[{"name":"v0","peer":"/run/f/v0.vale","to":"switch s"},{"name":"v1","peer":"/run/f/v1.sock"},
                 {"name":"v2","peer":"/run/f/v0.vale","to":"switch v2-alone"}]"#,

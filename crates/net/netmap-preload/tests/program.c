@@ -93,7 +93,8 @@ static void be_refused(const char *name, const char *busy)
 	expect(name, (struct reg){ .mode = 2 }, NULL, EINVAL);
 	expect(name, (struct reg){ .mode = 3 }, NULL, EINVAL);
 	expect(name, (struct reg){ .mode = 4, .ringid = 1 }, NULL, EINVAL);
-	expect(name, (struct reg){ .mode = 1, .flags = 0x100 }, NULL, ENXIO);
+	expect(name, (struct reg){ .mode = 1, .flags = 0x100 }, NULL, EINVAL);
+	expect("nothing", (struct reg){ .mode = 1, .flags = 0x100 }, NULL, ENXIO);
 	expect("a{", (struct reg){ .mode = 1 }, NULL, ENXIO);
 	expect("a{../1", (struct reg){ .mode = 1 }, NULL, ENXIO);
 	expect("a{1", (struct reg){ .mode = 3 }, NULL, EINVAL);

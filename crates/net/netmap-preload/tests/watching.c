@@ -1,4 +1,4 @@
-/* A netmap program for the tests: monitors, rings of the host, and ports that stay on a switch. */
+/* A netmap program for the tests: monitors, host rings, and persistent VALE ports. */
 #include "netmap.h"
 
 #define MONITOR_SENT 0x100
@@ -27,7 +27,10 @@ static struct port monitor(const char *name, uint64_t flags)
 {
 	struct reg reg = { .mode = 1, .flags = flags };
 	int fd = open("/dev/netmap", O_RDWR);
-	CHECK(fd >= 0 && new_request(fd, name, &reg, NULL) == 0 && reg.tx_rings == 1 && reg.rx_rings == 1);
+	/* A program that has the port may not have run for two seconds. */
+	for (int turn = 0; fd >= 0 && new_request(fd, name, &reg, NULL) != 0; turn++)
+		CHECK(errno == EBUSY && turn < 10);
+	CHECK(fd >= 0 && reg.tx_rings == 1 && reg.rx_rings == 1);
 	struct port port = mapped(fd, &reg);
 	CHECK(port.tx->tail == port.tx->num_slots - 1 && port.rx->tail == 0);
 	CHECK(ioctl(fd, TXSYNC, NULL) == -1 && errno == EIO && poll_events(&port, POLLIN, 0) == 0);
@@ -49,12 +52,14 @@ static void read_in_child(struct port *port, struct port *both, uint32_t first)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* What a port sends and receives, in the order in which it does; and what it has received and given back. */
+/* What a port sends and receives, in the order in which it does; and without a copy, where both directions are
+ * monitored whatever is asked for, what it has received and given back. */
 static void watch(const char *name, uint32_t frames)
 {
 	int fd = open("/dev/netmap", O_RDWR);
 	struct reg none = { .mode = 1, .flags = MONITOR_SENT };
-	CHECK(new_request(fd, name, &none, NULL) == -1 && errno == ENXIO);
+	CHECK(new_request(fd, name, &none, NULL) == -1 && errno == EINVAL);
+	CHECK(new_request(fd, "nothing", &none, NULL) == -1 && errno == ENXIO);
 	struct port port = opened(name, "new", 0);
 	port.wait = "poll";
 	struct port both = monitor(name, MONITOR_SENT | MONITOR_RECEIVED);
@@ -66,6 +71,7 @@ static void watch(const char *name, uint32_t frames)
 		receive_frames(&both, at, BATCH, 1);
 		/* They arrive at the monitor while the port does not ask for them. */
 		receive_frames(&both, at, BATCH, 2);
+		receive_frames(&returned, at, BATCH, 1);
 		CHECK(poll_events(&returned, POLLIN, 0) == 0);
 		receive_frames(&port, at, BATCH, 2);
 		CHECK(poll_events(&returned, POLLIN, 0) == 0);
@@ -149,7 +155,7 @@ static void host(const char *name, const char *other)
 		receive_frames(from, turn, 1, 2);
 		CHECK(not_from->rx->head == not_from->rx->tail);
 	}
-	/* A second handle has the rings of the host alone. */
+	/* A second handle has the host rings alone. */
 	CHECK(new_request(second, name, &alone, NULL) == 0 && alone.mem_id == all.mem_id);
 	struct interface *interface = (struct interface *)((char *)both.interface - all.offset + alone.offset);
 	CHECK(interface->ring_ofs[0] == 0 && interface->ring_ofs[2] == 0);
@@ -170,7 +176,7 @@ struct made { uint32_t tx_slots, rx_slots; uint16_t tx_rings, rx_rings, mem_id, 
 
 static int old_command(int fd, uint16_t command, const char *name)
 {
-	struct old old = { .version = 14, .cmd = command };
+	struct old old = { .version = 14, .cmd = command, .arg1 = command == 1 };
 	return old_request(fd, name, &old);
 }
 
@@ -189,7 +195,7 @@ static void stay(void)
 	/* A port of the file stays as the file has it. */
 	CHECK(control(fd, 3, "valemain:a", &attached) == -1 && errno == EBUSY);
 	CHECK(control(fd, 4, "valemain:a", NULL) == -1 && errno == EBUSY);
-	CHECK(control(fd, 9, "a", NULL) == -1 && errno == EBUSY);
+	CHECK(control(fd, 9, "a", NULL) == -1 && errno == EINVAL);
 	struct port one = opened("valemain:v0", "new", 0), other = opened("a", "new", 0);
 	one.wait = other.wait = "poll";
 	meet(&one, &other);
@@ -200,8 +206,11 @@ static void stay(void)
 	for (int turn = 0; control(fd, 4, "valemain:v0", NULL) != 0; turn++)
 		CHECK(errno == EBUSY && turn < 2000 && usleep(10000) == 0);
 	CHECK(control(fd, 4, "valemain:v0", NULL) == -1 && errno == ENXIO);
-	attached.reg.mode = 3;
+	attached.reg.mode = 4;
 	CHECK(control(fd, 3, "valemain:v0", &attached) == -1 && errno == EINVAL);
+	/* With host rings, which it does not have. */
+	attached.reg.mode = 3;
+	CHECK(control(fd, 3, "valemain:v0", &attached) == 0 && control(fd, 4, "valemain:v0", NULL) == 0);
 	CHECK(control(fd, 9, "v0", NULL) == 0 && control(fd, 9, "v0", NULL) == -1 && errno == ENXIO);
 	CHECK(old_command(fd, 6, "v1") == 0 && old_command(fd, 1, "valemain:v1") == 0);
 	CHECK(old_command(fd, 7, "v1") == -1 && errno == EBUSY);
