@@ -184,7 +184,8 @@ if [ -n "$tests" ] && ! lacks functional && ! lacks vale-ctl; then
         [ -z "${VERBOSE:-}" ] || { echo "-- $functional $test"; cat "$work/test"; } >&2
       fi
     done
-    row "randomized_tests, $functional" "open switch, pipes, persistent ports" "$passed of $all; fails:$failed"
+    row "randomized_tests, $functional" "open switch, pipes, persistent ports" \
+      "$passed of $all; fails:$failed"
     least "randomized_tests, $functional" "$passed" 22
   done
 fi

@@ -21,7 +21,8 @@ impl Line for PacketLine {
     }
 
     fn send(&mut self, frame: &[u8]) -> Result<bool, LineError> {
-        packet_send(self.0.as_fd(), &[0; PACKET_HEADER], frame).map_err(|error| LineError::Interface(error.into()))
+        let sent = packet_send(self.0.as_fd(), &[0; PACKET_HEADER], frame);
+        sent.map_err(|error| LineError::Interface(error.into()))
     }
 
     fn flush(&mut self) -> Result<(), LineError> {

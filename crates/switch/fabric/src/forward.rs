@@ -156,15 +156,21 @@ impl Forwarder {
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
         let left = if done == count { bytes } else { bytes_of(&burst, 0, done) };
         source.count(done, decided.policing.map_or(left, |policing| policing.arrived(left, done)));
-        // Otherwise at the end of the turn. Attack: a receiver whose memory blocks would hold this source.
-        if self.features.mirrored.get_mut().is_nearly_full() {
-            self.deliver_mirrored(turn, source.worker);
-        }
+        self.make_room_for_copies(turn, source.worker);
         if done > 0 {
             source.waiting = None;
             return Served::Moved(done);
         }
         Served::Waiting
+    }
+
+    /// Delivers copies for the ports that mirror others if there are so many that the next burst's may find no room;
+    /// others wait for the end of the turn. Attack: a receiver whose memory blocks would hold a source.
+    #[inline]
+    fn make_room_for_copies(&mut self, turn: &Turn<'_>, worker: usize) {
+        if self.features.mirrored.get_mut().is_nearly_full() {
+            self.deliver_mirrored(turn, worker);
+        }
     }
 
     /// Delivers copies for the ports that mirror others, if there are any.

@@ -97,9 +97,7 @@ impl Forwarder {
         };
         traced.held = port.held.is_some();
         let mut storage = Storage::new(1);
-        let mut burst = Burst::begin(&mut storage);
-        // A single frame fits.
-        let _ = burst.push(offload, Span::of(frame));
+        let mut burst = one(&mut storage, frame, offload);
         traced.mirrored = mirror::preview_arriving((port, source), &burst);
         let (flooded, retag) =
             self.find((topology, port), source, &mut burst, (turn.now, learned), &mut traced);
@@ -110,8 +108,8 @@ impl Forwarder {
         let is_flood = verdict == FLOOD;
         let single = [verdict];
         let to = if is_flood { flooded } else { &single };
-        let own = burst.meta(0).len;
-        if !is_flood && let Some(reason) = without_destination(topology, source, verdict, own) {
+        let len = burst.meta(0).len;
+        if !is_flood && let Some(reason) = without_destination(topology, source, verdict, len) {
             return Traced { dropped: Some(reason), ..traced };
         }
         let mut preview = Preview { turn, port, is_flood, completer };
@@ -144,8 +142,8 @@ impl Forwarder {
             let copy = preview.at(slot, &form);
             if copy.verdict == Verdict::Delivered {
                 // A link's queue is that of its other direction.
-                let receiver = topology.port(slot.port).unwrap_or(to);
-                traced.mirrored.extend(mirror::preview_leaving((receiver, *member), port, form.burst));
+                let to = topology.port(slot.port).unwrap_or(to);
+                traced.mirrored.extend(mirror::preview_leaving((to, *member), port, form.burst));
             }
             traced.copies.push(TracedCopy { queue: queue - to.first, ..copy });
         }
@@ -155,6 +153,14 @@ impl Forwarder {
         meter.at(Access::NONE);
         traced
     }
+}
+
+/// A burst of a frame.
+fn one<'t>(storage: &'t mut Storage, frame: &'t [u8], offload: Offload) -> Burst<'t> {
+    let mut burst = Burst::begin(storage);
+    // A single frame fits.
+    let _ = burst.push(offload, Span::of(frame));
+    burst
 }
 
 impl Forwarder {
