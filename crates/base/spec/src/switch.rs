@@ -13,7 +13,7 @@ pub struct Switch {
     /// Whether it forwards frames of protocols between neighbours, to 01:80:C2:00:00:00 to 01:80:C2:00:00:0F.
     #[serde(default)]
     pub forward_reserved: bool,
-    /// Whether groups go to their members only, and how members are told; otherwise they go to all.
+    /// Whether groups go to their members only, which are learned by IGMP and MLD; otherwise they go to all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snooping: Option<Snooping>,
 }

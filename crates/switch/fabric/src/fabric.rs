@@ -359,7 +359,8 @@ impl Fabric {
             reported,
             log,
         };
-        self.ports.insert(name, record);
+        self.ports.insert(name.clone(), record);
+        self.snooping_of(&name).iter().for_each(|snooping| snooping.attach_port(id));
         self.publish();
         for slot in self.ports.values().filter(|record| record.id == id).flat_map(|record| &record.slots) {
             let (bit, source) = (slot.bit, slot.source.clone());

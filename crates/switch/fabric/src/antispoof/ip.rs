@@ -10,6 +10,9 @@ const CLIENT_PORT_V6: u16 = 546;
 const SERVER_PORT_V6: u16 = 547;
 /// Length of a UDP header.
 const UDP: usize = 8;
+/// The type of IGMP queries, and bytes of a message before its checksum (RFC 3376, 4).
+const IGMP_QUERY: u8 = 0x11;
+const IGMP_CHECKSUM: usize = 2;
 /// Extension headers at most, as `ringway_wire` reads them.
 const EXTENSIONS: usize = ipv6::EXTENSIONS;
 /// The option of a destination header that gives another source address (RFC 6275, 6.3).
@@ -99,6 +102,9 @@ impl SenderRules {
         if upper.protocol == Protocol::ICMP && offset == 0 {
             self.icmp_v4(&upper)?;
         }
+        if upper.protocol == Protocol::IGMP && offset == 0 {
+            igmp(&upper)?;
+        }
         let is_request =
             upper.protocol == Protocol::UDP && offset == 0 && self.udp_v4(&upper, source == 0)?;
         if source == 0 && !is_request {
@@ -106,7 +112,12 @@ impl SenderRules {
                 "its IPv4 source is 0.0.0.0, and it is no request of a DHCP client",
             ));
         }
-        upper.keeps(if upper.protocol == Protocol::UDP { 4 } else { 0 })
+        upper.keeps(match upper.protocol {
+            Protocol::UDP => 4,
+            // Attack: a checksum that is written over the type.
+            Protocol::IGMP => IGMP_CHECKSUM,
+            _ => 0,
+        })
     }
 
     /// Checks an ICMP message: a guest is no router (RFC 792, RFC 1256).
@@ -191,6 +202,16 @@ impl SenderRules {
             }
         }
         upper.keeps(if protocol == Protocol::UDP { 4 } else { 0 })
+    }
+}
+
+/// Checks an IGMP message: a guest is no querier. Attack: queries with which it wins the election of the querier, and
+/// then sends no others, so that all members expire (RFC 3376, 6.6.2).
+fn igmp(upper: &Upper<'_>) -> Checked {
+    // Attack: a fragment that ends before the type, which a second one has.
+    match upper.packet.array(upper.at)? {
+        [IGMP_QUERY] => Err(Refusal::Rogue("it is a query of IGMP")),
+        _ => Ok(()),
     }
 }
 

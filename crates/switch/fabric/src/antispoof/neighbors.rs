@@ -12,6 +12,8 @@ const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 const REDIRECT: u8 = 137;
 /// Inverse discovery (RFC 3122): solicitation and advertisement.
 const INVERSE: [u8; 2] = [141, 142];
+/// A query which groups have members (RFC 2710, RFC 3810).
+const MEMBERSHIP_QUERY: u8 = 130;
 /// Reports and ends of memberships of groups (RFC 2710, RFC 3810), which are sent before there is an address.
 const MEMBERSHIP: [u8; 3] = [131, 132, 143];
 /// Options: the link-layer addresses of the source and of the target.
@@ -40,6 +42,9 @@ impl SenderRules {
         }
         if matches!(kind, ROUTER_ADVERTISEMENT | REDIRECT) {
             return Err(Refusal::Rogue("it is a message of a router"));
+        }
+        if kind == MEMBERSHIP_QUERY {
+            return Err(Refusal::Rogue("it is a query of MLD"));
         }
         if !is_discovery {
             return upper.keeps(CHECKSUM);

@@ -119,6 +119,7 @@ pub(crate) fn honest() -> Vec<(&'static str, Vec<u8>)> {
         ("padded", [ethernet(0x800, &ipv4(V4, 0, 0, 17, &udp(1000, 53, b"x"))), vec![0; 14]].concat()),
         ("first fragment", ethernet(0x800, &ipv4(V4, 0x2000, 0, 17, &udp(1000, 53, &[0; 30])))),
         ("later fragment", ethernet(0x800, &ipv4(V4, 3, 0, 17, &[0, 67, 0, 68, 0, 0, 0, 0]))),
+        ("a report of IGMP", ethernet(0x800, &ipv4(V4, 0, 4, 2, &[0x16, 0, 0, 0, 239, 1, 1, 1]))),
         ("DHCP without an address", ethernet(0x800, &request([0; 4]))),
         ("DHCP with one", ethernet(0x800, &request(V4))),
         ("ARP request", ethernet(0x806, &arp_packet(1, OWN, V4, OTHER_V4))),
@@ -220,6 +221,8 @@ fn hostile_v4() -> Vec<Hostile> {
         ("a fragment without ports", first(&[0]), "unreadable"),
         ("a redirect of IPv4", v4(V4, 1, &[5, 1, 0, 0, 10, 0, 0, 2, 0x45]), "rogue"),
         ("a router of IPv4", v4(V4, 1, &[9, 0, 0, 0, 1, 2, 0, 60]), "rogue"),
+        ("a query of IGMP", v4(V4, 2, &[0x11, 100, 0, 0, 0, 0, 0, 0]), "rogue"),
+        ("with options", ethernet(0x800, &ipv4(V4, 0, 4, 2, &[0x11, 100, 0, 0, 0, 0, 0, 0])), "rogue"),
         ("a fragment without a type", ethernet(0x800, &ipv4(V4, 0x2000, 0, 1, &[])), "unreadable"),
         ("another version", ethernet(0x800, &ipv6(OTHER_V6, &[], 6, &tcp)), "unreadable"),
         ("a packet that ends early", v4(V4, 6, &tcp)[..50].to_vec(), "unreadable"),
@@ -250,6 +253,7 @@ fn hostile_v6() -> Vec<Hostile> {
     let mut other_link_local = LINK_LOCAL_V6;
     other_link_local[15] = 1;
     let router = [134, 0, 0, 0, 64, 0, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
+    let query_options = (0, vec![0, 0, 5, 2, 0, 0, 1, 0]);
     let jumbo = [&[0x60, 0, 0, 0, 0, 0, 0, 255][..], &V6, &ROUTERS, &[58, 0, 0xc2, 4, 0, 1, 0, 0], &router];
     let long = (60, [&[0, 30, 1, 244][..], &[0; 244]].concat());
     let home = (60, [&[0, 2, 201, 16][..], &OTHER_V6, &[1, 2, 0, 0]].concat());
@@ -262,6 +266,11 @@ fn hostile_v6() -> Vec<Hostile> {
         ("an echo of nobody", v6([0; 16], &[], 58, &[128; 8]), "spoofed"),
         ("a jumbogram", ethernet(0x86dd, &jumbo.concat()), "unreadable"),
         ("a router", v6(LINK_LOCAL_V6, &[], 58, &router), "rogue"),
+        (
+            "a query of MLD",
+            v6(LINK_LOCAL_V6, &[query_options], 58, &[&[130, 0][..], &[0; 22]].concat()),
+            "rogue",
+        ),
         ("behind an extension", behind(&[padded(60)]), "rogue"),
         ("behind authentication", behind(&[(51, vec![0; 8])]), "rogue"),
         ("in a fragment", behind(&[fragment(1)]), "rogue"),
@@ -334,6 +343,7 @@ fn what_is_pending_changes_nothing_that_was_checked() {
     let plain = ethernet(0x800, &ipv4(V4, 0, 0, 17, &udp(1000, 53, &[0; 500])));
     let request = ethernet(0x800, &ipv4(V4, 0, 0, 17, &udp(68, 67, &dhcp(1, OWN))));
     let advertisement = ethernet(0x86dd, &ipv6(V6, &[], 58, &discovery(136, Some(V6), &[(2, OWN)])));
+    let report = ethernet(0x800, &ipv4(V4, 0, 0, 2, &[0x16, 0, 0, 0, 239, 1, 1, 1]));
     let arp = ethernet(0x806, &arp_packet(1, OWN, V4, OTHER_V4));
     let later = ethernet(0x800, &ipv4(V4, 1, 0, 17, &[0; 40]));
     for (frame, offload, passes) in [
@@ -344,10 +354,12 @@ fn what_is_pending_changes_nothing_that_was_checked() {
         (&plain, Offload::checksum(34, 6), true),
         (&request, Offload::checksum(34, 6), true),
         (&advertisement, Offload::checksum(54, 2), true),
-        // A checksum over the source address, the ports, the target, and a message in segments.
+        (&report, Offload::checksum(34, 2), true),
+        // A checksum over the source address, the type, the ports, the target, and a message in segments.
         (&tcp, Offload::checksum(14, 12), false),
         (&tcp, Offload::checksum(0, 6), false),
         (&plain, Offload::checksum(34, 2), false),
+        (&report, Offload::checksum(34, 0), false),
         (&request, Offload::checksum(34, 36), false),
         (&advertisement, Offload::checksum(54, 8), false),
         (&arp, Offload::checksum(14, 14), false),

@@ -87,7 +87,8 @@ impl Work {
     pub fn run(&mut self) {
         let received = self.peer.receiving() > 0;
         // A peer that was attached just now may not have been reported.
-        let was_up = self.before == State::Up || self.peer.state().0 == State::Up;
+        let (was_reported, was_here) = (self.before == State::Up, self.peer.state().0 == State::Up);
+        let was_up = was_reported || was_here;
         self.do_job();
         // Attack: addresses that stay when their station is gone, or continues elsewhere: a guest that was migrated
         // to another port does not get frames there before it sends. It takes some time, since tables can be large.
@@ -98,6 +99,11 @@ impl Work {
         }
         if is_down && let Some(snooping) = &self.snooping {
             snooping.forget_port(self.id);
+        }
+        let (receives, is_here) = (self.peer.receiving() > 0, self.peer.state().0 == State::Up);
+        let is_new = receives && !received || is_here && !(was_reported && was_here);
+        if is_new && let Some(snooping) = &self.snooping {
+            snooping.attach_port(self.id);
         }
     }
 
@@ -183,7 +189,8 @@ impl Fabric {
 
     fn prepare(&mut self, name: &str, peer: Box<dyn Peer>, job: Job, call: Option<u64>) -> Work {
         let port = name.to_string();
-        let (mut budget, mut taken, mut lookup, mut snooping) = (None, Vec::new(), None, None);
+        let (mut budget, mut taken, mut lookup) = (None, Vec::new(), None);
+        let snooping = self.snooping_of(name);
         let (mut id, mut before) = (0, State::Waiting);
         if let Some(record) = self.ports.get_mut(name) {
             (id, before) = (record.id, record.reported.0);
@@ -191,7 +198,6 @@ impl Fabric {
             if let Some(To::Switch(name)) = &record.spec.to {
                 let made = self.switches.get(name).and_then(|switch| switch.made.as_ref());
                 lookup = made.map(|made| made.lookup.clone());
-                snooping = made.and_then(|made| made.snooping.clone());
             }
             record.leaving = matches!(job, Job::Remove | Job::Renew);
         }
@@ -426,6 +432,7 @@ impl Fabric {
         };
         let before = &record.spec.policy;
         let has_moved = before.vlans != policy.vlans || before.allow_mac != policy.allow_mac;
+        let has_other_rules = has_moved || before.allow != policy.allow || before.isolated != policy.isolated;
         (record.policy, record.spec.policy) = (PortPolicy::of(&policy), policy);
         let (id, to) = (record.id, record.spec.to.clone());
         self.publish();
@@ -434,6 +441,18 @@ impl Fabric {
             && let Some(made) = self.switches.get(&switch).and_then(|record| record.made.as_ref())
         {
             made.lookup.forget_port(id);
+        }
+        // Attack: a guest that has claimed to be a router, and may not be one any more.
+        if let Some(snooping) = self.snooping_of(name).filter(|_| has_other_rules) {
+            snooping.forget_port(id);
+        }
+    }
+
+    /// What a port's switch knows of groups, if it snoops.
+    pub(super) fn snooping_of(&self, port: &str) -> Option<Arc<Snooping>> {
+        match &self.ports.get(port)?.spec.to {
+            Some(To::Switch(switch)) => self.switches.get(switch)?.snooping.clone(),
+            _ => None,
         }
     }
 
@@ -481,5 +500,48 @@ impl Fabric {
         let (mut events, jobs) = self.due();
         events.extend(jobs.into_iter().filter_map(|(name, job)| self.now(&name, job).ok().flatten()));
         events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::tests::{page, started};
+    use ringway_spec::{Kind, Policy};
+    use ringway_switch::learning;
+    use ringway_switch::snooping::{Packet, Query};
+
+    #[test]
+    fn what_a_port_said_of_groups_goes_with_its_policy() {
+        let mut fabric = started(&["w"], page());
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 64, refuse_moves: false });
+        let snooping = Some(spec::Snooping { fast_leave: false });
+        fabric
+            .add_switch(spec::Switch { name: "s".into(), lookup, forward_reserved: false, snooping })
+            .unwrap();
+        let port = Port::new("p", Kind::new("null", &()), Some(To::Switch("s".into())));
+        fabric.add_port(port.clone(), 0).unwrap();
+        let (id, snooping) = (fabric.ports["p"].id, fabric.snooping_of("p").unwrap());
+        let query = Packet::Query(Query {
+            group: None,
+            response: 1,
+            is_router: true,
+            is_v6: false,
+            lowers_timers: true,
+            robustness: 2,
+            interval: 1,
+        });
+        let now = fabric.clock.now();
+        let routers = |fabric: &Fabric| fabric.groups("s").unwrap().unwrap().len();
+        let stays = Policy { storm: Some(9), ..Policy::default() };
+        let guarded = Policy { allow: vec!["10.0.0.2/32".parse().unwrap()], ..Policy::default() };
+        let moved = Policy { vlans: Some(spec::Vlans::Access(7)), ..guarded.clone() };
+        for (policy, left) in [(stays, 1), (guarded, 0), (moved, 0)] {
+            snooping.learn((&query, &Vec::new()), (0, id), now, &mut Vec::new());
+            assert_eq!(routers(&fabric), 1);
+            fabric.change_port(Port { policy, ..port.clone() }).unwrap();
+            assert_eq!(routers(&fabric), left);
+        }
     }
 }

@@ -1,24 +1,34 @@
 //! Which ports get the packets to groups of a burst, on a switch that snoops.
 
 use super::ETHERNET;
-use super::policing::{Frames, Policing, guards_senders};
+use super::policing::{Frames, Policing, is_isolated};
 use super::tags::TAGGED;
 use crate::topology::{Port, Switch};
 use arrayvec::ArrayVec;
 use ringway_frame::{BURST, Burst, HEAD};
-use ringway_switch::snooping::{Packet, Scope, Snooping};
+use ringway_switch::snooping::{Packet, Records, Scope, Snooping};
 use ringway_switch::{FLOOD, PortId, Verdicts, vlan};
 use ringway_wire::EtherType;
 use std::net::IpAddr;
 
-/// Bytes of a message that are read: those of a report with as many groups as fit in a frame.
-const LONGEST: usize = 1_600;
+/// Most bytes of a message that are read. Attack: frames of 64 KB that seem to be messages; those are of one frame each
+/// (RFC 3376, 4.2.16), which are no longer on a network.
+const LONGEST: usize = 9_216;
 
 /// The ports that get flooded frames, of one burst.
 #[derive(Default)]
 pub(super) struct Scopes {
     scopes: ArrayVec<Scope, BURST>,
+    /// The ports of which the scopes are parts.
+    ports: Vec<PortId>,
+    message: Message,
+}
+
+/// Memory for a message that is read.
+#[derive(Default)]
+struct Message {
     bytes: Vec<u8>,
+    records: Records,
 }
 
 impl Scopes {
@@ -50,35 +60,39 @@ impl Scopes {
         (now, verdicts): (u64, &Verdicts),
         is_traced: bool,
     ) {
-        self.scopes.clear();
+        let Scopes { scopes, ports, message } = self;
+        scopes.clear();
+        ports.clear();
+        // What is known is looked at once, and not each time.
+        let mut view = None;
+        let mut last = None;
         for frame in 0..burst.len().min(BURST) {
             let is_flooded = verdicts.get(frame) == Some(&FLOOD);
             let is_customers = policing.is_some_and(|policing| policing.has_customers_tag(burst, frame));
-            let packet = if is_flooded && !is_customers { self.packet(burst, frame) } else { Packet::Other };
+            let packet = if is_flooded && !is_customers { message.read(burst, frame) } else { Packet::Other };
+            if packet == Packet::Other {
+                scopes.push(Scope::All);
+                continue;
+            }
             let vlan = match policing {
                 Some(policing) => policing.vlan(frame),
                 None => vlan(burst.head(frame)).unwrap_or(0),
             };
-            // Attack: a guest that claims to be a router, to get what others send.
-            let is_claim = matches!(packet, Packet::Query { .. }) && guards_senders(port);
-            let scope = match packet {
-                Packet::Other => Scope::All,
-                packet => snooping.scope(&packet, (vlan, from), now, !is_traced && !is_claim),
+            let is_query = matches!(packet, Packet::Query(_));
+            let is_message = is_query || matches!(packet, Packet::Report { .. });
+            // Attack: queries from an isolated port, which other isolated ports do not get and so do not answer.
+            let is_ignored = is_traced || is_query && is_isolated(port);
+            let scope = match &last {
+                Some((key, scope)) if *key == (vlan, packet) && !is_message => Scope::clone(scope),
+                _ if is_message && !is_ignored => {
+                    view = None;
+                    snooping.learn((&packet, &message.records), (vlan, from), now, ports)
+                }
+                _ => view.get_or_insert_with(|| snooping.view()).scope(&packet, vlan, now, ports),
             };
-            self.scopes.push(scope);
+            last = (!is_message).then(|| ((vlan, packet), scope.clone()));
+            scopes.push(scope);
         }
-    }
-
-    /// What a flooded frame is. A frame with two tags is a customer's, whose groups are not the switch's.
-    fn packet(&mut self, burst: &Burst<'_>, frame: usize) -> Packet {
-        let (head, len) = (burst.head(frame), burst.meta(frame).len);
-        let Some(ip) = ip_offset(head).filter(|_| is_ip_group(head) && len > TAGGED) else {
-            return Packet::Other;
-        };
-        self.bytes.resize(LONGEST.min(len as usize), 0);
-        let count = burst.read(frame, 0, &mut self.bytes);
-        let ethertype = EtherType::new(u16::from_be_bytes([head[ip - 2], head[ip - 1]]));
-        Packet::parse(ethertype, self.bytes.get(ip..count).unwrap_or_default())
     }
 
     /// Whether all ports get every frame.
@@ -88,12 +102,31 @@ impl Scopes {
 
     /// Whether a port gets a frame.
     pub(super) fn has(&self, frame: u16, port: PortId) -> bool {
-        self.scopes.get(usize::from(frame)).is_none_or(|scope| scope.has(port))
+        self.scopes.get(usize::from(frame)).is_none_or(|scope| scope.has(&self.ports, port))
     }
 
     /// The frames that a port gets.
     pub(super) fn within(&self, frames: &Frames, port: PortId) -> Frames {
         frames.iter().copied().filter(|frame| self.has(*frame, port)).collect()
+    }
+}
+
+impl Message {
+    /// What a flooded frame is. A frame with two tags is a customer's, whose groups are not the switch's.
+    fn read(&mut self, burst: &Burst<'_>, frame: usize) -> Packet {
+        let (head, len) = (burst.head(frame), burst.meta(frame).len as usize);
+        let Some(ip) = ip_offset(head).filter(|_| is_ip_group(head) && len > TAGGED as usize) else {
+            return Packet::Other;
+        };
+        let ethertype = EtherType::new(u16::from_be_bytes([head[ip - 2], head[ip - 1]]));
+        if let Some(packet) = Packet::of_head(ethertype, head.get(ip..len.min(HEAD)).unwrap_or_default()) {
+            return packet;
+        }
+        self.bytes.resize(LONGEST.min(len), 0);
+        let count = burst.read(frame, 0, &mut self.bytes);
+        let [a, b, c, d, e, f, ..] = *head;
+        let bytes = self.bytes.get(ip..count).unwrap_or_default();
+        Packet::parse(ethertype, [a, b, c, d, e, f], bytes, &mut self.records)
     }
 }
 
@@ -117,14 +150,14 @@ impl Scopes {
     ) -> Option<MulticastTrace> {
         let snooping = switch.snooping.as_ref()?;
         self.find(snooping, port, (burst, policing), at, true);
-        let group = match self.packet(burst, 0) {
+        let group = match self.message.read(burst, 0) {
             Packet::Other => return None,
             Packet::Data(group) => Some(group),
-            Packet::Query { .. } | Packet::Report(_) => None,
+            Packet::Query(_) | Packet::Report { .. } => None,
         };
         let ports = match self.scopes.first()? {
             Scope::All => None,
-            Scope::Ports(ports) => Some(ports.to_vec()),
+            Scope::Ports(range) => Some(self.ports.get(range.clone()).unwrap_or_default().to_vec()),
         };
         (at.1.first() == Some(&FLOOD)).then_some(MulticastTrace { group, ports })
     }
@@ -145,7 +178,7 @@ fn ip_offset(head: &[u8; HEAD]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::super::Served;
-    use super::super::policing::tests::{access, customer, got, trunk};
+    use super::super::policing::tests::{access, customer, dropped, got, trunk};
     use super::super::tests::{Bench, frame};
     use proptest::prelude::*;
     use ringway_frame::Reason;
@@ -159,8 +192,8 @@ mod tests {
         sum.add(&message);
         let checksum = sum.finish().to_be_bytes();
         message[2..4].copy_from_slice(&checksum);
-        let len = 20 + message.len() as u8;
-        let mut ip = vec![0x45, 0, 0, len, 0, 0, 0, 0, 1, protocol, 0, 0, 10, 0, 0, from];
+        let [high, low] = (20 + message.len() as u16).to_be_bytes();
+        let mut ip = vec![0x45, 0, high, low, 0, 0, 0, 0, 1, protocol, 0, 0, 10, 0, 0, from];
         ip.extend(group);
         let mut sum = Sum::new();
         sum.add(&ip);
@@ -173,6 +206,8 @@ mod tests {
     }
 
     const GROUP: [u8; 4] = [239, 1, 1, 1];
+    /// The maximum response time of queries.
+    const RESPONSE: u64 = 10_000_000_000;
 
     fn query(from: u8) -> &'static [u8] {
         to_group(from, [224, 0, 0, 1], 2, &[0x11, 100, 0, 0, 0, 0, 0, 0])
@@ -206,6 +241,8 @@ mod tests {
         assert_eq!(reached(&mut bench, 1, data(1, GROUP)), [0, 2, 3, 4]);
         assert_eq!(reached(&mut bench, 3, query(3)), [0, 1, 2, 4]);
         assert_eq!(reached(&mut bench, 0, report(0, GROUP)), [3]);
+        assert_eq!(reached(&mut bench, 1, data(1, GROUP)), [0, 2, 3, 4], "hosts may answer still");
+        bench.now += RESPONSE;
         assert_eq!(reached(&mut bench, 1, data(1, GROUP)), [0, 3]);
         assert_eq!(reached(&mut bench, 0, data(0, GROUP)), [3], "not back to the member");
         assert_eq!(reached(&mut bench, 1, data(1, [239, 9, 9, 9])), [3]);
@@ -228,6 +265,7 @@ mod tests {
         let q = [0x81, 0];
         reached(&mut bench, 2, tagged(query(2), q, 10));
         reached(&mut bench, 0, report(0, GROUP));
+        bench.now += RESPONSE;
         assert_eq!(reached(&mut bench, 1, data(1, GROUP)), [0, 2]);
         assert_eq!(reached(&mut bench, 2, tagged(data(9, GROUP), q, 10)), [0]);
         assert_eq!(reached(&mut bench, 2, tagged(data(9, GROUP), q, 20)), [3], "no router in this VLAN");
@@ -236,11 +274,12 @@ mod tests {
         bench.set_policies(&[customer(10), customer(10), customer(10)]);
         reached(&mut bench, 2, query(2));
         reached(&mut bench, 0, tagged(report(0, GROUP), q, 7));
+        bench.now += RESPONSE;
         assert_eq!(reached(&mut bench, 1, tagged(data(1, GROUP), q, 7)), [0, 2]);
         assert_eq!(reached(&mut bench, 1, data(1, GROUP)), [2]);
     }
 
-    /// Attack: a guest that says that it is a router gets what is for others.
+    /// Attack: a guest that claims to be a router gets what is for others, and wins the election of the querier.
     #[test]
     fn a_guarded_port_is_no_router() {
         let mut bench = Bench::new(4);
@@ -248,11 +287,39 @@ mod tests {
         let free = Policy::default;
         let guarded = Policy { allow: vec!["10.0.0.2/32".parse().unwrap()], ..free() };
         bench.set_policies(&[free(), free(), guarded, free()]);
-        assert_eq!(reached(&mut bench, 2, query(2)), [0, 1, 3]);
+        assert_eq!(dropped(&mut bench, 2, query(2)), [Reason::Rogue]);
+        bench.now += RESPONSE;
         assert_eq!(reached(&mut bench, 1, data(1, GROUP)), [0, 2, 3], "nobody has asked");
         reached(&mut bench, 2, report(2, GROUP));
         reached(&mut bench, 3, query(3));
+        bench.now += RESPONSE;
         assert_eq!(reached(&mut bench, 1, data(1, GROUP)), [2, 3], "it may be a member");
+    }
+
+    /// Attack: queries that other isolated ports do not get, so that they do not answer.
+    #[test]
+    fn queries_of_isolated_ports_teach_nothing() {
+        let mut bench = Bench::new(4);
+        bench.snoop();
+        let isolated = || Policy { isolated: true, ..Policy::default() };
+        bench.set_policies(&[Policy::default(), isolated(), isolated(), Policy::default()]);
+        assert_eq!(reached(&mut bench, 1, query(1)), [0, 3]);
+        bench.now += RESPONSE;
+        assert_eq!(reached(&mut bench, 0, data(0, GROUP)), [1, 2, 3]);
+    }
+
+    #[test]
+    fn groups_at_the_end_of_a_long_report_are_learned() {
+        let mut bench = Bench::new(3);
+        bench.snoop();
+        reached(&mut bench, 2, query(2));
+        let mut message = vec![0x22, 0, 0, 0, 0, 0, 1, 1];
+        // 257 would be more than a port may have, so the others are one group.
+        (0..256).for_each(|_| message.extend([4, 0, 0, 0, 239, 9, 9, 9]));
+        message.extend([4, 0, 0, 0, 239, 1, 1, 1]);
+        assert_eq!(reached(&mut bench, 0, to_group(0, [224, 0, 0, 22], 2, &message)), [2]);
+        bench.now += RESPONSE;
+        assert_eq!(reached(&mut bench, 1, data(1, GROUP)), [0, 2]);
     }
 
     proptest! {

@@ -286,12 +286,8 @@ fn verdict_on(refusal: Refusal, len: u32) -> PortId {
     }
 }
 
-/// Whether a port may not send from every address.
-pub(super) fn guards_senders(port: &Port) -> bool {
-    sender_rules(port).is_some()
-}
-
-fn is_isolated(port: &Port) -> bool {
+/// Whether a port exchanges no frames with others that are isolated.
+pub(super) fn is_isolated(port: &Port) -> bool {
     port.policy.as_deref().is_some_and(|policy: &PortPolicy| policy.is_isolated)
 }
 
