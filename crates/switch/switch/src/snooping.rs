@@ -1,10 +1,10 @@
 //! Multicast snooping (RFC 4541): which ports have members of a group, and behind which there are routers, from what
 //! IGMP and MLD messages say.
 //!
-//! Groups are forwarded by their IP address, in each VLAN for itself. Until hosts have answered a general query, members
-//! are unknown, and all groups are flooded; so a switch that has just started, or has no querier, loses no packet. A port
-//! that was attached since the last general query that was answered gets all groups, and so does one whose reports found
-//! no room.
+//! Groups are forwarded by their IP address, in each VLAN for itself. Until hosts have answered a general query,
+//! members are unknown, and all groups are flooded; so a switch that has just started, or has no querier, loses no
+//! packet. A port that was attached since the last general query that was answered gets all groups, and so does one
+//! whose reports found no room.
 //!
 //! Workers never wait for each other here: while another thread changes what is known, groups are flooded, and messages
 //! are queued.

@@ -80,7 +80,7 @@ impl Scopes {
             };
             let is_query = matches!(packet, Packet::Query(_));
             let is_message = is_query || matches!(packet, Packet::Report { .. });
-            // Attack: queries from a port of which other isolated ones hear nothing, so that their silence says nothing.
+            // Attack: queries from an isolated port, which other isolated ports do not get and so do not answer.
             let is_ignored = is_traced || is_query && is_isolated(port);
             let scope = match &last {
                 Some((key, scope)) if *key == (vlan, packet) && !is_message => Scope::clone(scope),
