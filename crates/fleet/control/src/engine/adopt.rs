@@ -63,6 +63,12 @@ impl KeptFabric {
         let fabric = Fabric { placement: described.placement, warnings: described.warnings, ..self.fabric };
         Ok((fabric, self.text))
     }
+
+    /// The ports, without reading the text.
+    #[cfg(test)]
+    pub fn ports(&self) -> &[ringway_spec::Port] {
+        &self.fabric.ports
+    }
 }
 
 impl Engine {
