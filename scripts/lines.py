@@ -35,7 +35,8 @@ def begins(trace):
     for line in trace:
         if line.startswith("=="):
             pid = line.split("==")[1]
-        if line.startswith("second core: "):
+        # The trace is written in pieces: the program's line may begin within one of valgrind's.
+        if "second core: " in line:
             # The program goes on, but waits soon until this trace is read.
             return f"{int(line.split()[-1], 16):08x},", shared(pid)
     sys.exit("lines: the program names no function of the second core")
