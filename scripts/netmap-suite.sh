@@ -14,12 +14,12 @@ target=${CARGO_TARGET_DIR:-target}/release
 ringway=$(realpath "${RINGWAY:-$target/ringway}")
 library=$(realpath "${LIBRARY:-$target/libringway-netmap.so}")
 
-work=$(mktemp -d /tmp/rw-netmap.XXXXXX)
+work=$(mktemp -d)
 export RINGWAY_RUN=$work/run
 cleanup() {
   kill $(jobs -p) 2>/dev/null || true
   "$ringway" down >/dev/null 2>&1 || true
-  rm -rf "$work" "$work-netmap"
+  rm -rf "$work"
 }
 trap cleanup EXIT
 for port in a:s b:s c:t d:t a-host:s eph0:u; do

@@ -5,7 +5,7 @@ use super::ring;
 use crate::Failure;
 use crate::entry::{Better, Entry, Slices, median};
 use crate::harness::{LOAD, Pinned};
-use crate::peer::net::{Space, ip};
+use crate::peer::net::{Veth, ip};
 use crate::peer::packet::PacketLine;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -31,27 +31,21 @@ const UDP: &str = "UDP socket";
 const PACKET: &str = "packet socket";
 const KERNEL: &str = "kernel's pktgen";
 
-/// A veth pair whose other end, in a namespace of its own, counts frames and drops them.
-struct Wire {
-    space: Space,
-}
+/// A veth pair whose other end counts frames and drops them.
+struct Wire(Veth);
 
 impl Wire {
     fn new() -> Result<Wire, Failure> {
-        let space = Space::new()?;
-        ip(&format!("link add {SENDER} type veth peer name {SINK}"))?;
-        space.take_silently(SINK)?;
-        space.ip(&format!("link set {SINK} up"))?;
+        let veth = Veth::new(SENDER, SINK)?;
         ip(&format!("addr add 10.98.0.1/24 dev {SENDER}"))?;
-        ip(&format!("link set {SENDER} addrgenmode none up"))?;
         // Not the other end's address: IP drops what is for another host before it looks at it.
         ip(&format!("neigh add 10.98.0.2 lladdr 02:00:00:00:00:99 dev {SENDER}"))?;
-        Ok(Wire { space })
+        Ok(Wire(veth))
     }
 
     /// Frames that arrived at the other end so far.
     fn arrived(&self) -> Result<u64, Failure> {
-        let output = self.space.command("cat").arg("/proc/net/dev").output()?;
+        let output = self.0.space.command("cat").arg("/proc/net/dev").output()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let row = text.lines().find_map(|line| line.trim_start().strip_prefix(SINK)?.split_once(':'));
         let count = row.and_then(|(_, figures)| figures.split_whitespace().nth(1)?.parse().ok());
@@ -71,13 +65,6 @@ impl Wire {
             0 => Err("no frame arrives".into()),
             frames => Ok(frames as f64 / seconds / 1e6),
         }
-    }
-}
-
-impl Drop for Wire {
-    fn drop(&mut self) {
-        // Deleting one end deletes the other one.
-        let _ = ip(&format!("link del {SENDER}"));
     }
 }
 

@@ -6,7 +6,7 @@ use crate::entry::{Better, Entry, Slices};
 use crate::exec::lab::{Running, program};
 use crate::harness::{LOAD, Pinned};
 use crate::keys::Folder;
-use crate::peer::net::{Space, ip};
+use crate::peer::net::Veth;
 use crate::peer::packet::PacketLine;
 use crate::peer::{self, finish, signal};
 use crate::plan::Plan;
@@ -96,42 +96,31 @@ impl Place for Port {
     }
 }
 
-/// A veth pair, whose other end is in a namespace of its own.
-struct Veth {
-    space: Space,
+/// A veth pair, whose other end tcpdump captures.
+struct Wire {
     line: PacketLine,
+    veth: Veth,
 }
 
-impl Veth {
-    fn new() -> Result<Veth, Failure> {
-        let space = Space::new()?;
-        ip(&format!("link add {SENDER} type veth peer name {SINK}"))?;
-        space.take_silently(SINK)?;
-        space.ip(&format!("link set {SINK} up"))?;
-        ip(&format!("link set {SENDER} addrgenmode none up"))?;
-        Ok(Veth { space, line: PacketLine::open(SENDER)? })
+impl Wire {
+    fn new() -> Result<Wire, Failure> {
+        let veth = Veth::new(SENDER, SINK)?;
+        Ok(Wire { line: PacketLine::open(SENDER)?, veth })
     }
 }
 
-impl Place for Veth {
+impl Place for Wire {
     type Line = PacketLine;
 
     fn tcpdump(&self) -> Result<Command, Failure> {
         let path = peer::program("tcpdump")?;
-        let mut command = self.space.command(path.to_str().ok_or("tcpdump's path")?);
+        let mut command = self.veth.space.command(path.to_str().ok_or("tcpdump's path")?);
         command.args(["-i", SINK]);
         Ok(command)
     }
 
     fn line(&mut self) -> &mut PacketLine {
         &mut self.line
-    }
-}
-
-impl Drop for Veth {
-    fn drop(&mut self) {
-        // Deleting one end deletes the other one.
-        let _ = ip(&format!("link del {SENDER}"));
     }
 }
 
@@ -188,7 +177,7 @@ fn highest(place: &mut impl Place, generator: &Generator) -> Result<f64, Failure
 /// Both sides take turns; a search has 5 or 6 trials.
 pub fn captured(plan: &Plan) -> Result<Entry, Failure> {
     let generator = Generator::new(&Sizes::all(SIZE)?, &Flows::default())?;
-    let (mut port, mut veth) = (Port::new()?, Veth::new()?);
+    let (mut port, mut veth) = (Port::new()?, Wire::new()?);
     let _pinned = Pinned::to(LOAD)?;
     let mut slices = Slices::default();
     for _ in 0..plan.slices(12 * TRIAL) {

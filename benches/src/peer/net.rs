@@ -27,6 +27,33 @@ pub fn bridge(name: &str) -> Result<(), Failure> {
     ip(&format!("link set {name} addrgenmode none up"))
 }
 
+/// A veth pair, one end of which is in a namespace of its own, where nobody takes frames.
+pub struct Veth {
+    /// The namespace of the other end.
+    pub space: Space,
+    own: &'static str,
+}
+
+impl Veth {
+    /// One with these names of its ends.
+    pub fn new(own: &'static str, other: &str) -> Result<Veth, Failure> {
+        let space = Space::new()?;
+        ip(&format!("link add {own} type veth peer name {other}"))?;
+        let veth = Veth { space, own };
+        veth.space.take_silently(other)?;
+        veth.space.ip(&format!("link set {other} up"))?;
+        ip(&format!("link set {own} addrgenmode none up"))?;
+        Ok(veth)
+    }
+}
+
+impl Drop for Veth {
+    fn drop(&mut self) {
+        // Deleting one end deletes the other one.
+        let _ = ip(&format!("link del {}", self.own));
+    }
+}
+
 /// A network namespace, kept by a process that sleeps.
 pub struct Space {
     keeper: Child,

@@ -22,6 +22,7 @@
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![cfg_attr(test, allow(dead_code, reason = "the tests' own C functions are not replaced"))]
 
+mod clients;
 mod csb;
 mod fields;
 mod handles;

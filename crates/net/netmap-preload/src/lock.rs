@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 const FUTEX_LOCK_PI: u64 = 6;
 const FUTEX_UNLOCK_PI: u64 = 7;
 /// Seconds after which a thread gives up.
-const PATIENCE: i64 = 5;
+const LOCK_TIMEOUT: i64 = 5;
 
 /// The lock is held until this is dropped.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ fn wait(word: &AtomicU32, own: u32) -> Result<()> {
     let mut end = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes the time.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut end) };
-    end.tv_sec += PATIENCE;
+    end.tv_sec += LOCK_TIMEOUT;
     // Attack: a word that changes all the time.
     for _ in 0..1000 {
         let seen = word.load(SeqCst);

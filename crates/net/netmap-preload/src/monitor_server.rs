@@ -4,10 +4,11 @@
 //! what it wants, and gets a handle, as if it had been passed one. Attack: a program connects and says nothing, or
 //! anything: it is answered within a call of the port's program, and what it says is one message of a fixed size.
 
+use crate::clients::Clients;
 use crate::{Result, names, pipe};
 use ringway_host::{receive_with, send_with, try_receive_with, wait_readable};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,11 +16,11 @@ const MAGIC: u64 = u64::from_le_bytes(*b"rw-moni1");
 /// A request: the number above, kinds, slots.
 const REQUEST: usize = 16;
 /// How long a program that has connected may take to say what it wants.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the port's program may take to answer: until its next call, or its wait is over.
-const TIMEOUT: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// At most so often is it looked whether a program has connected, by a port's program that does not wait.
-const PAUSE: Duration = Duration::from_millis(20);
+const ACCEPT_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a program wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,9 +64,8 @@ impl Client {
 /// The socket of a port.
 #[derive(Debug)]
 pub struct MonitorServer {
-    listener: UnixListener,
+    clients: Clients,
     path: PathBuf,
-    pending: Option<(UnixStream, Instant)>,
     looked: Instant,
 }
 
@@ -82,22 +82,18 @@ impl MonitorServer {
     pub fn bind(folder: &Path, key: &Path) -> Result<MonitorServer> {
         pipe::folder(folder)?;
         let path = socket(folder, key);
-        // What a program left that had the port before.
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path).map_err(|_| libc::EACCES)?;
-        listener.set_nonblocking(true).map_err(|_| libc::EIO)?;
-        Ok(MonitorServer { listener, path, pending: None, looked: Instant::now() })
+        let clients = Clients::bind(&path, REQUEST_TIMEOUT).map_err(|_| libc::EACCES)?;
+        Ok(MonitorServer { clients, path, looked: Instant::now() })
     }
 
     /// Its descriptors.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let pending = self.pending.as_ref().map(|(stream, _)| stream.as_fd());
-        [self.listener.as_fd()].into_iter().chain(pending)
+        [self.clients.listener()].into_iter().chain(self.clients.pending())
     }
 
     /// Whether it is time to look again.
     pub fn is_due(&mut self) -> bool {
-        let is_due = self.looked.elapsed() >= PAUSE;
+        let is_due = self.looked.elapsed() >= ACCEPT_INTERVAL;
         if is_due {
             self.looked = Instant::now();
         }
@@ -106,18 +102,11 @@ impl MonitorServer {
 
     /// A program, and what it wants, if there is one. It does not block.
     pub fn accept(&mut self) -> Option<(Client, Request)> {
-        if self.pending.is_none() {
-            self.pending = self.listener.accept().ok().map(|(stream, _)| (stream, Instant::now()));
-        }
-        let (stream, since) = self.pending.take()?;
+        let stream = self.clients.next()?;
         let mut bytes = [0; REQUEST];
         match try_receive_with(&stream, &mut bytes, 0) {
-            Ok(None) => {
-                self.pending = (since.elapsed() < PATIENCE).then_some((stream, since));
-                None
-            }
             Ok(Some((REQUEST, _))) => Some((Client(stream), Request::of(bytes)?)),
-            Ok(Some(_)) | Err(_) => None,
+            Ok(_) | Err(_) => None,
         }
     }
 }
@@ -144,7 +133,9 @@ pub fn ask(folder: &Path, key: &Path, request: Request) -> Result<OwnedFd> {
         return Err(libc::EACCES);
     }
     send_with(&stream, &request.bytes(), &[]).map_err(|_| libc::EINVAL)?;
-    if !wait_readable(&[stream.as_fd()], Some(TIMEOUT.as_nanos() as u64)).is_ok_and(|ready| ready == [true]) {
+    if !wait_readable(&[stream.as_fd()], Some(ANSWER_TIMEOUT.as_nanos() as u64))
+        .is_ok_and(|ready| ready == [true])
+    {
         return Err(libc::EBUSY);
     }
     let mut error = [0; 4];

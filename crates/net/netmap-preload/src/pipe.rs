@@ -5,32 +5,30 @@
 //! else: each copies between it and its own netmap rings. Attack: one writes anything there. Then the other finds the
 //! ring broken, takes the end for closed and goes on with the next program that opens it.
 
+use crate::clients::Clients;
 use crate::{Result, names};
-use ringway_host::wait_readable;
 use ringway_ring_client::{PendingRing, Ring, RingParts};
 use std::cell::RefCell;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Slots of the ring between two programs, and bytes of each.
 const SLOTS: u32 = 1024;
 const SLOT_SIZE: u32 = 2048;
 /// How long a program that has connected may take to offer a ring.
-const PATIENCE: Duration = Duration::from_secs(2);
+const OFFER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One end.
 #[derive(Debug)]
 pub struct PipeEnd {
-    listener: UnixListener,
+    /// Programs that open the other one.
+    clients: Clients,
     /// A file that is locked as long as a process has this end.
     lock: File,
-    /// A program that has connected, since when, and whose ring has not arrived.
-    pending: Option<(UnixStream, Instant)>,
     /// Where it is, if this process has opened it.
     path: Option<PathBuf>,
 }
@@ -129,11 +127,8 @@ impl PipeEnd {
             Err(TryLockError::WouldBlock) => return Err(libc::EBUSY),
             Err(TryLockError::Error(error)) => return Err(errno(&error)),
         }
-        // What a program left.
-        let _ = std::fs::remove_file(socket(&own));
-        let listener = UnixListener::bind(socket(&own)).map_err(|error| errno(&error))?;
-        listener.set_nonblocking(true).map_err(|error| errno(&error))?;
-        let end = PipeEnd { listener, lock, pending: None, path: Some(own) };
+        let clients = Clients::bind(&socket(&own), OFFER_TIMEOUT).map_err(|error| errno(&error))?;
+        let end = PipeEnd { clients, lock, path: Some(own) };
         let Ok(stream) = ringway_host::listener::connect_now(&socket(&other)) else { return Ok((end, None)) };
         let parts = RingParts::offer(stream.into(), SLOTS, SLOT_SIZE).map_err(|_| libc::ENOMEM)?;
         Ok((end, Some(parts)))
@@ -141,7 +136,7 @@ impl PipeEnd {
 
     /// An end that another process has opened.
     pub fn adopt(listener: OwnedFd, lock: OwnedFd) -> PipeEnd {
-        PipeEnd { listener: listener.into(), lock: lock.into(), pending: None, path: None }
+        PipeEnd { clients: Clients::of(listener.into(), OFFER_TIMEOUT), lock: lock.into(), path: None }
     }
 
     /// Its files, if this process has opened it.
@@ -151,25 +146,17 @@ impl PipeEnd {
 
     /// Its descriptors, in the order of `adopt`.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
-        [self.listener.as_fd(), self.lock.as_fd()]
+        [self.clients.listener(), self.lock.as_fd()]
     }
 
     /// The program that has connected.
     pub fn pending(&self) -> Option<BorrowedFd<'_>> {
-        self.pending.as_ref().map(|(stream, _)| stream.as_fd())
+        self.clients.pending()
     }
 
     /// The ring of a program that has opened the other end, and its memory, if there is one. It does not block.
     pub fn accept(&mut self) -> Option<(Ring, OwnedFd)> {
-        if self.pending.is_none() {
-            self.pending = self.listener.accept().ok().map(|(stream, _)| (stream, Instant::now()));
-        }
-        let (stream, since) = self.pending.take()?;
-        // Attack: a program that connects and offers nothing, so that no other one is served.
-        if !wait_readable(&[stream.as_fd()], Some(0)).is_ok_and(|ready| ready.contains(&true)) {
-            self.pending = (since.elapsed() < PATIENCE).then_some((stream, since));
-            return None;
-        }
+        let stream = self.clients.next()?;
         let _ = stream.set_nonblocking(false);
         let file = RefCell::new(None);
         let map = |memory: &OwnedFd| {
@@ -187,6 +174,7 @@ impl PipeEnd {
 mod tests {
     use super::*;
     use std::io::Write;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn files_are_removed_when_nobody_has_the_end() {
@@ -218,11 +206,11 @@ mod tests {
         UnixStream::connect(&path).unwrap().write_all(b"x").unwrap();
         let (other, parts) = PipeEnd::open(second, base.clone()).unwrap();
         assert!(parts.is_some() && end.accept().is_none());
-        let since = end.pending.as_ref().unwrap().1;
-        assert!(end.accept().is_none() && end.pending.as_ref().is_some_and(|(_, of)| *of == since));
-        end.pending.as_mut().unwrap().1 = since.checked_sub(PATIENCE).unwrap();
-        assert!(end.accept().is_none() && end.pending.is_none());
-        assert!(end.accept().is_none() && end.pending.is_none());
+        let since = end.clients.since().unwrap();
+        assert!(end.accept().is_none() && end.clients.since() == Some(since));
+        end.clients.age();
+        assert!(end.accept().is_none() && end.pending().is_none());
+        assert!(end.accept().is_none() && end.pending().is_none());
         assert!(end.accept().is_some());
         drop((end, other));
         std::fs::remove_dir_all(&base).unwrap();

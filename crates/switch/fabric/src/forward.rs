@@ -24,7 +24,7 @@ mod wait;
 use crate::instances::InstanceSide;
 use crate::memory_access::{Access, Meter};
 use crate::profile::Stage;
-use crate::topology::{Port, RxSlot, Switch, Target, Topology, is_closed};
+use crate::topology::{Port, RxSlot, Steer, Switch, Target, Topology, is_closed};
 use arrayvec::ArrayVec;
 use backlog::Backlog;
 use capture::Captured;
@@ -460,10 +460,7 @@ fn bytes_of(burst: &Burst<'_>, from: usize, to: usize) -> u64 {
 /// The RX queue of a port for a frame, whose flow has the hash that `hash` computes.
 #[inline]
 fn queue_of(port: &Port, hash: impl FnOnce() -> u32) -> u32 {
-    match &port.steer {
-        Some(steer) if port.queues > 1 => port.first + steer.pick(hash(), port.queues),
-        _ => port.first,
-    }
+    port.first + Steer::queue(port.steer.as_ref(), port.queues, hash)
 }
 
 /// The delivery of one burst.

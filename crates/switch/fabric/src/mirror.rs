@@ -34,12 +34,7 @@ impl MirrorTarget {
     /// The queue for a flow, whose hash `hash` computes.
     #[inline]
     pub fn slot(&self, hash: impl FnOnce() -> u32) -> Option<&Arc<RxSlot>> {
-        match &self.steer {
-            Some(steer) if self.slots.len() > 1 => {
-                self.slots.get(steer.pick(hash(), self.slots.len() as u32) as usize)
-            }
-            _ => self.slots.first(),
-        }
+        self.slots.get(Steer::queue(self.steer.as_ref(), self.slots.len() as u32, hash) as usize)
     }
 
     /// Whether it gets a frame whose VLAN `vlan` finds, unless its port does not carry it.

@@ -189,6 +189,12 @@ impl Default for Steer {
 }
 
 impl Steer {
+    /// The number of the queue for a flow, whose hash `hash` computes, of a port with so many.
+    #[inline]
+    pub fn queue(steer: Option<&Arc<Steer>>, queues: u32, hash: impl FnOnce() -> u32) -> u32 {
+        steer.filter(|_| queues > 1).map_or(0, |steer| steer.pick(hash(), queues))
+    }
+
     /// Records that flow `hash` arrived on `queue`.
     #[inline]
     pub fn record_flow(&self, hash: u32, queue: u16) {

@@ -22,8 +22,11 @@ use state::State;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
 
+const SECOND: u64 = 1_000_000_000;
 /// Attempts to lock, before what was heard is queued.
 const TRIES: usize = 100;
 /// Groups that are changed before others get at the table.
@@ -235,29 +238,16 @@ impl Snooping {
     }
 
     fn try_read(&self) -> Option<RwLockReadGuard<'_, State>> {
-        match self.state.try_read() {
-            Ok(state) => Some(state),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        unless_locked(self.state.try_read())
     }
 
     fn try_queue(&self) -> Option<MutexGuard<'_, Vec<Queued>>> {
-        match self.queue.try_lock() {
-            Ok(queue) => Some(queue),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        unless_locked(self.queue.try_lock())
     }
 
     /// The state, once it knows all that was heard, unless others use it.
     fn try_write(&self) -> Option<RwLockWriteGuard<'_, State>> {
-        let state = match self.state.try_write() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(self.with_queue(state))
+        unless_locked(self.state.try_write()).map(|state| self.with_queue(state))
     }
 
     /// As [`Snooping::try_write`]; blocks, so no worker calls it.
@@ -273,6 +263,15 @@ impl Snooping {
             queue.drain(..).for_each(|(at, heard, now)| self.apply(&mut state, at, &heard, now));
         }
         state
+    }
+}
+
+/// What a lock guards, unless another thread has it.
+fn unless_locked<T>(attempt: TryLockResult<T>) -> Option<T> {
+    match attempt {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

@@ -9,7 +9,7 @@ use super::capture::numbers;
 use super::destination::{Busy, Destination};
 use super::policing::Frames;
 use super::properties::Properties;
-use super::tags::vlan_of;
+use super::tags::{TagType, vlan_of};
 use super::{ETHERNET, Source, limits};
 use crate::capture::CaptureEvent;
 use crate::memory_access::{Access, Meter};
@@ -205,8 +205,7 @@ impl MirrorCopies {
         burst.read(frame, 0, &mut bytes[tag..]);
         if let Some(vlan) = target.tag {
             bytes.copy_within(TAG..TAG + ADDRESSES, 0);
-            let [high, low] = vlan.to_be_bytes();
-            bytes[ADDRESSES..ADDRESSES + TAG].copy_from_slice(&[0x81, 0, high, low]);
+            bytes[ADDRESSES..ADDRESSES + TAG].copy_from_slice(&TagType::Vlan.tag(vlan));
         }
         self.copies.push(Copied {
             target: target.clone(),

@@ -42,6 +42,12 @@ impl TagType {
             TagType::Service => SERVICE_TAG,
         }
     }
+
+    /// A tag of a VLAN, with priority 0.
+    pub(super) fn tag(self, vlan: u16) -> [u8; 4] {
+        let ([first, second], [high, low]) = (self.ether_type(), vlan.to_be_bytes());
+        [first, second, high, low]
+    }
 }
 
 /// What a frame's first tag is for the switch.
@@ -61,10 +67,7 @@ pub(super) enum First {
 pub(super) fn rewrite(burst: &mut Burst<'_>, frame: usize, retag: Retag) -> Option<i8> {
     match retag {
         Retag::Keep => Some(0),
-        Retag::Insert(vlan, of) => {
-            let ([first, second], [high, low]) = (of.ether_type(), vlan.to_be_bytes());
-            burst.insert_tag(frame, [first, second, high, low]).ok().map(|()| 4)
-        }
+        Retag::Insert(vlan, of) => burst.insert_tag(frame, of.tag(vlan)).ok().map(|()| 4),
         Retag::Set(vlan, of) => {
             let [high, low] = vlan.to_be_bytes();
             let head = burst.head_mut(frame)?;

@@ -1,5 +1,6 @@
 //! What IGMP (RFC 1112, 2236, 3376) and MLD (RFC 2710, 3810) messages say.
 
+use super::SECOND;
 use ringway_wire::{EtherType, Header, Ipv4, Ipv6, Protocol, Sum};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,7 +10,6 @@ const INTERVAL: u64 = 125;
 const ROBUSTNESS: u64 = 2;
 /// Maximum response time of a query of IGMPv1, in tenths of a second (RFC 2236, 4).
 const FIRST_VERSION: u64 = 100;
-const SECOND: u64 = 1_000_000_000;
 /// Length of a message of IGMPv2 and of MLDv1; queries of the next versions are longer.
 const IGMP: usize = 8;
 const MLD: usize = 24;

@@ -1,11 +1,10 @@
 //! What is known of groups, queriers and routers.
 
 use super::message::Query;
-use super::{Group, Membership, Scope};
+use super::{Group, Membership, SECOND, Scope};
 use crate::PortId;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-pub(super) const SECOND: u64 = 1_000_000_000;
 /// The group membership interval: how long a member is one after its report (RFC 3376, 8.4), with the default values of
 /// the protocol. A querier with a longer query interval has a longer one.
 pub(super) const MEMBERSHIP_INTERVAL: u64 = 260 * SECOND;

@@ -1,6 +1,7 @@
 //! Tests of snooping, in virtual time.
 
-use super::state::{LONGEST_INTERVAL, MEMBERSHIP_INTERVAL, QUERIER_INTERVAL, SECOND};
+use super::SECOND;
+use super::state::{LONGEST_INTERVAL, MEMBERSHIP_INTERVAL, QUERIER_INTERVAL};
 use super::*;
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
