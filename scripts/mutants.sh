@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs cargo-mutants on crates (PACKAGE..., `ring` by default), each with its own tests only. Fails if a mutant is
 # missed that scripts/mutants.txt does not list. Tests of other crates (ring-client, port) catch many of those listed.
+# MUTANTS_SHARD=K/N runs the K-th of N parts; MUTANTS_SHARD=day/N another part each day, so that N days run all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v cargo-mutants >/dev/null || cargo install --locked cargo-mutants
@@ -11,6 +12,12 @@ trap 'rm -rf "$output"' EXIT
 # Models of loom are compiled for loom only.
 options=(--no-shuffle --timeout 120 --output "$output" --colors never --cap-lints true)
 options+=(--exclude "**/models.rs")
+shard=${MUTANTS_SHARD:-}
+if [ -n "$shard" ]; then
+  [[ $shard != day/* ]] || shard=$(($(date +%s) / 86400 % ${shard#day/}))/${shard#day/}
+  options+=(--shard "$shard" --sharding round-robin)
+  echo "mutants: part $shard of ${packages[*]}"
+fi
 for package in "${packages[@]}"; do options+=(--package "ringway-$package"); done
 code=0
 cargo mutants "${options[@]}" || code=$?

@@ -59,6 +59,10 @@ pub fn function(target: &Target, json: bool, command: FunctionCommand) -> Result
         FunctionCommand::Stop { names } => {
             FUNCTION.order::<FunctionView>(target, json, &names, ("stop", "stopping"))
         }
+        FunctionCommand::Restart { names } => {
+            FUNCTION.send_orders(&mut Client::connect(target)?, json, &names, ("stop", "stopping"))?;
+            FUNCTION.order::<FunctionView>(target, json, &names, ("start", "starting"))
+        }
         FunctionCommand::Create(new) => create(target, new),
         FunctionCommand::Snapshot { name, snapshot } => Client::connect(target)?
             .post_only(&FUNCTION.path(&name, "snapshot")?, &NewSnapshot { name: snapshot }),

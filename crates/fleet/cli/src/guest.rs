@@ -57,6 +57,21 @@ pub fn start(target: &Target, json: bool, names: &[String]) -> Result<(), Comman
 
 /// Stops guests, and waits until they have stopped.
 pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), CommandError> {
+    let guests = stopped(target, json, names)?;
+    if json {
+        text::json(&guests);
+    }
+    Ok(())
+}
+
+/// Stops guests, and starts them when they have stopped.
+pub fn restart(target: &Target, json: bool, names: &[String]) -> Result<(), CommandError> {
+    stopped(target, json, names)?;
+    start(target, json, names)
+}
+
+/// Stops guests; returns all guests when these have stopped.
+fn stopped(target: &Target, json: bool, names: &[String]) -> Result<Vec<GuestView>, CommandError> {
     let mut client = Client::connect(target)?;
     GUEST.send_orders(&mut client, json, names, ("stop", "stopping"))?;
     let end = Instant::now() + STOP_TIMEOUT;
@@ -64,12 +79,7 @@ pub fn stop(target: &Target, json: bool, names: &[String]) -> Result<(), Command
         let guests: Vec<GuestView> = client.get("/v1/guests")?;
         let mut left = guests.iter().filter(|guest| names.contains(&guest.name) && guest.state == "stopping");
         match left.next() {
-            None => {
-                if json {
-                    text::json(&guests);
-                }
-                return Ok(());
-            }
+            None => return Ok(guests),
             Some(guest) if Instant::now() >= end => {
                 return Err(CommandError::Late(format!("guest {} is stopping still", guest.name)));
             }

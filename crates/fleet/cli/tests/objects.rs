@@ -202,7 +202,7 @@ fn a_wrong_request_changes_nothing_and_says_where_it_is_wrong() {
     assert_eq!(lab.fails(&["switch", "remove", "none"]).0, 5);
     assert_eq!(objects(&lab), before);
     passes(&mut rings, 2);
-    lab.ok(&["function", "destroy", "wall"]);
+    lab.ok(&["function", "remove", "wall"]);
     lab.ok(&["port", "remove", "in"]);
     lab.ok(&["down"]);
 }

@@ -126,6 +126,10 @@ fn a_guest_outlives_control_and_its_console_and_commands_go_on() {
     assert!(find(&lab, "guest", "left")["reason"].to_string().contains("signal: 9"));
     run(&lab, &["guest", "start", "left"]);
     await_state(&lab, "guest", "left", "running");
+    let before = pid(&lab, "guest", "left");
+    run(&lab, &["guest", "restart", "left"]);
+    await_state(&lab, "guest", "left", "running");
+    assert_ne!(pid(&lab, "guest", "left"), before, "another process");
     lab.ok(&["guest", "stop", "left"]);
     await_state(&lab, "guest", "left", "stopped");
     kill(&lab, false, || {});
@@ -245,6 +249,12 @@ fn functions_outlive_control_with_what_they_have() {
         kill(&lab, false, || {});
         assert_eq!(find(&lab, "function", "one")["state"], "stopped");
         lab.ok(&["function", "start", "one"]);
+        exchange(&mut far);
+        let before = pid(&lab, "function", "one");
+        lab.ok(&["function", "restart", "one"]);
+        until("another process runs", || {
+            find(&lab, "function", "one")["state"] == "running" && pid(&lab, "function", "one") != before
+        });
         exchange(&mut far);
         lab.ok(&["down"]);
     }
