@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the clients of the control API from its OpenAPI document.
 
-    ringway openapi | scripts/clients.py            writes those in python/ringway and clients/typescript
+    ringway openapi | scripts/clients.py            writes those in python/ringway and clients
     ringway openapi | scripts/clients.py --check    exit code 1 if one of them differs
 
 A schema becomes a type, an operation a method named after its operation ID: path parameters in order, then
@@ -15,75 +15,12 @@ import keyword
 import re
 import sys
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from ocaml_client import ocaml
+from openapi import Operation, Schema, bases, is_object, operations, properties, reference, sentence
 
 ROOT = Path(__file__).resolve().parent.parent
-JSON = "application/json"
-Schema = dict[str, Any]
-
-
-@dataclass
-class Operation:
-    """A method of the API."""
-
-    name: str
-    method: str
-    path: str
-    text: str
-    in_path: list[tuple[str, Schema]]
-    query: list[tuple[str, Schema]]
-    body: Schema | None
-    result: Schema | None
-    is_text: bool
-
-
-def operations(document: Schema) -> list[Operation]:
-    """Every operation, in the order of the paths. The names must differ."""
-    found: dict[str, Operation] = {}
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            name = operation["operationId"]
-            if name in found:
-                sys.exit(f"{method} {path}: the operation ID {name} is also that of {found[name].path}")
-            parameters = operation.get("parameters", [])
-            named = re.findall(r"{\*?(\w+)}", path)
-            in_path = [(each["name"], each["schema"]) for each in parameters if each["in"] == "path"]
-            if [one for one, _ in in_path] != named:
-                sys.exit(f"{method} {path}: its parameters in the path are described as {in_path}")
-            good = next(answer for status, answer in operation["responses"].items() if status < "300")
-            [(kind, content)] = good.get("content", {"": {}}).items()
-            request = operation.get("requestBody", {}).get("content", {})
-            found[name] = Operation(
-                name=name,
-                method=method.upper(),
-                path=path.replace("{*", "{"),
-                text=operation.get("summary") or operation.get("description", ""),
-                in_path=in_path,
-                query=[(each["name"], each["schema"]) for each in parameters if each["in"] == "query"],
-                body=request[JSON]["schema"] if request else None,
-                result=content.get("schema"),
-                is_text=kind not in ("", JSON),
-            )
-    return list(found.values())
-
-
-def bases(schema: Schema) -> list[str]:
-    """The types whose properties an object has too."""
-    return [part["$ref"].rsplit("/", 1)[1] for part in schema.get("allOf", []) if "$ref" in part]
-
-
-def properties(schema: Schema) -> list[tuple[str, Schema, bool]]:
-    """Names, schemas of an object's own properties, and whether they are always there."""
-    parts = [one for part in schema.get("allOf", []) for one in properties(part)]
-    always = schema.get("required", [])
-    return parts + [(name, one, name in always) for name, one in schema.get("properties", {}).items()]
-
-
-def is_object(schema: Schema) -> bool:
-    """Whether a schema has named properties."""
-    return "properties" in schema or "allOf" in schema
 
 
 class Language:
@@ -111,7 +48,9 @@ class Language:
     def type(self, schema: Schema) -> str:
         """The type of a schema."""
         if "$ref" in schema:
-            return str(schema["$ref"].rsplit("/", 1)[1])
+            return reference(schema)
+        if "oneOf" in schema:
+            return self.union.join(self.type(one) for one in schema["oneOf"])
         if "enum" in schema:
             return self.literal(schema["enum"])
         kinds = schema.get("type", "any")
@@ -179,11 +118,6 @@ class TypeScript(Language):
 
     def literal(self, values: list[str]) -> str:
         return " | ".join(json.dumps(value) for value in values)
-
-
-def sentence(text: str) -> str:
-    """A description in one paragraph."""
-    return " ".join(text.split())
 
 
 def python(document: Schema) -> str:
@@ -371,6 +305,7 @@ def main() -> int:
         ROOT / "python/ringway/api.py": python(document),
         ROOT / "clients/typescript/api.d.ts": declarations(document),
         ROOT / "clients/typescript/api.js": javascript(document),
+        ROOT / "clients/ocaml/api.ml": ocaml(document),
     }
     differ = [file for file, text in files.items() if not file.exists() or file.read_text("utf-8") != text]
     if "--check" in sys.argv[1:]:

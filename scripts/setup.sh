@@ -12,7 +12,7 @@ needed=(
 wanted=(
   linux.uml:user-mode-linux dpdk-testpmd:dpdk-dev tcpdump:tcpdump tshark:tshark
   /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk:openvswitch-switch-dpdk
-  valgrind:valgrind pppd:ppp freeradius:freeradius nginx:nginx-light nfcapd:nfdump tsc:node-typescript
+  valgrind:valgrind pppd:ppp freeradius:freeradius nginx:nginx-light nfcapd:nfdump tsc:node-typescript dune:ocaml-dune
   redis-server:redis-server redis-benchmark:redis-tools wget:wget wrk:wrk ssh:openssh-client
   sshd:openssh-server pgbench:postgresql musl-gcc:musl-tools sockperf:sockperf nc:netcat-openbsd
   flex:flex bison:bison prometheus:prometheus
@@ -44,6 +44,8 @@ for pair in "${needed[@]}"; do command -v "${pair%%:*}" >/dev/null || missing+=(
 for pair in "${wanted[@]}"; do command -v "${pair%%:*}" >/dev/null || optional+=("${pair#*:}"); done
 # A driver of ours is built for the kernel of guests with emulated cards.
 [ -d /usr/share/doc/linux-headers-amd64 ] || optional+=(linux-headers-amd64)
+# Of the client in OCaml.
+[ -d /usr/lib/ocaml/yojson ] || optional+=(libyojson-ocaml-dev)
 # The C library of programs for tiny VMs.
 [ -e /usr/lib/klibc/lib/libc.a ] || optional+=(libklibc-dev)
 [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing+=(busybox-static)
@@ -69,9 +71,14 @@ if [ ${#missing[@]} -gt 0 ] || [ ${#optional[@]} -gt 0 ]; then
   else
     as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >/dev/null
     if [ ${#missing[@]} -gt 0 ]; then echo "setup: installing ${missing[*]}"; install "${missing[@]}"; fi
+    # All at once, which is faster; one by one if a package is not available.
+    if [ ${#optional[@]} -gt 0 ]; then
+      echo "setup: installing ${optional[*]}"
+      install "${optional[@]}" 2>/dev/null || for package in "${optional[@]}"; do
+        install "$package" || echo "setup: $package is not available here; what needs it is left out" >&2
+      done
+    fi
     for package in "${optional[@]}"; do
-      echo "setup: installing $package"
-      install "$package" || echo "setup: $package is not available here; what needs it is left out" >&2
       service=${services[$package]:-}
       if [ -n "$service" ] && [ -d /run/systemd/system ]; then
         as_root systemctl disable --now --quiet "$service" || true

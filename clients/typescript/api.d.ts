@@ -258,13 +258,13 @@ export interface Departure {
 
 /** A copy of a frame at its destination. */
 export interface DestinationView {
-  completion?: unknown;
-  function?: unknown;
+  completion?: CompletionView | null;
+  function?: FunctionTraceView | null;
   /** Nanoseconds that it waits at most. */
   hold: number;
   /** Its kind. */
   kind: string;
-  link?: unknown;
+  link?: LinkTraceView | null;
   /** The numbers of the hops that follow. */
   next: number[];
   /** The port. */
@@ -771,7 +771,7 @@ export interface HopView {
   lookup: string;
   /** Copies for ports that mirror others. */
   mirrored?: MirroredView[];
-  multicast?: unknown;
+  multicast?: MulticastView | null;
   /** Why the frame was not followed here; empty if it was. */
   note: string;
   /** Its number, from 1. */

@@ -317,13 +317,13 @@ class Departure(TypedDict):
 class DestinationView(TypedDict):
     """A copy of a frame at its destination."""
 
-    completion: NotRequired[Any]
-    function: NotRequired[Any]
+    completion: NotRequired[CompletionView | None]
+    function: NotRequired[FunctionTraceView | None]
     hold: int
     """Nanoseconds that it waits at most."""
     kind: str
     """Its kind."""
-    link: NotRequired[Any]
+    link: NotRequired[LinkTraceView | None]
     next: list[int]
     """The numbers of the hops that follow."""
     port: str
@@ -831,7 +831,7 @@ class HopView(TypedDict):
     """
     mirrored: NotRequired[list[MirroredView]]
     """Copies for ports that mirror others."""
-    multicast: NotRequired[Any]
+    multicast: NotRequired[MulticastView | None]
     note: str
     """Why the frame was not followed here; empty if it was."""
     number: int

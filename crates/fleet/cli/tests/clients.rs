@@ -109,6 +109,56 @@ const COMPILER: &str = r#"{ "compilerOptions": {
   "moduleResolution": "node16", "lib": ["es2022"], "types": []
 }, "files": ["typed.mts"] }"#;
 
+/// A program in OCaml, which uses what that in JavaScript uses.
+const OCAML: &str = r#"
+open Ringway
+
+let fabric = Control_socket.make Sys.argv.(1)
+
+let rec becomes state =
+  if List.exists (fun (one : Api.FunctionView.t) -> one.state = state) (Api.functions fabric) then ()
+  else (
+    Unix.sleepf 0.005;
+    becomes state)
+
+let refused status part work =
+  match work () with
+  | () -> failwith "not refused"
+  | exception Control_socket.Fabric_error (found, why) ->
+      let length = String.length part in
+      let rec has at = at + length <= String.length why && (String.sub why at length = part || has (at + 1)) in
+      if not (found = status && has 0) then failwith (Printf.sprintf "%d: %s" found why)
+
+let () =
+  assert ((Api.fabric fabric).name = "lab");
+  assert (List.map (fun (port : Api.PortView.t) -> port.name) (Api.ports fabric) = [ "a" ]);
+  let configuration = "FromPort(a) -> EtherMirror -> c :: Counter -> ToPort(a)" in
+  Api.create_function fabric (Api.NewFunction.make ~name:"mirror" ~configuration ~ports:[ "a" ] ());
+  becomes "running";
+  assert ((Api.read_handler fabric "mirror" "c.count").value = "0");
+  Api.write_handler fabric "mirror" "c.reset" (Api.HandlerValue.make ~value:"" ());
+  let graph = Api.function_graph ~seconds:0.01 fabric "mirror" in
+  assert (List.length graph.elements = 4);
+  assert (String.sub (Api.fabric_svg ~seconds:0. fabric) 0 5 = "<svg ");
+  assert (Api.decisions ~count:3 fabric = []);
+  Api.suspend_function fabric "mirror";
+  becomes "suspended";
+  Api.resume_function fabric "mirror";
+  becomes "running";
+  (* Null is a port's default, and what is left out stays as it is. *)
+  let set change = Api.set_port fabric "a" change in
+  let tag value = set (Api.PortChange.make ~tag:value ()) in
+  assert ((set (Api.PortChange.make ~tag:(`Int 10) ~isolated:(`Bool true) ())).name = "a");
+  assert ((tag `Null).name = "a");
+  refused 404 "no/such" (fun () -> Api.destroy_function fabric "no/such");
+  refused 422 "tag" (fun () -> ignore (tag (`Int 5000)));
+  Api.destroy_function fabric "mirror";
+  assert (Api.functions fabric = []);
+  match Api.fabric (Control_socket.make "no.sock") with
+  | _ -> failwith "answered"
+  | exception Control_socket.Unanswered why -> assert (String.length why > 8)
+"#;
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
@@ -155,5 +205,35 @@ fn a_program_in_typescript_is_compiled_and_reaches_a_running_fabric() {
     lab.ok(&["up", "lab.toml", "--detach"]);
     let mut node = Command::new("node");
     let ran = node.arg(lab.folder.join("typed.mjs")).arg(lab.socket("api.sock")).output().unwrap();
+    assert!(ran.status.success(), "{}{}", String::from_utf8_lossy(&ran.stderr), lab.log());
+}
+
+#[test]
+fn a_program_in_ocaml_is_compiled_and_reaches_a_running_fabric() {
+    let has_dune = Command::new("dune").arg("--version").output().is_ok();
+    if !has_dune || !PathBuf::from("/usr/lib/ocaml/yojson").exists() {
+        eprintln!("not run: there is no dune (ocaml-dune) or no Yojson (libyojson-ocaml-dev)");
+        return;
+    }
+    let lab = Lab::new("ocaml", FILE);
+    let client = lab.folder.join("ringway");
+    std::fs::create_dir(&client).unwrap();
+    for file in std::fs::read_dir(root().join("clients/ocaml")).unwrap().map(Result::unwrap) {
+        std::fs::copy(file.path(), client.join(file.file_name())).unwrap();
+    }
+    for (name, text) in [
+        ("program.ml", OCAML),
+        ("dune", "(executable (name program) (libraries ringway unix))"),
+        ("dune-project", "(lang dune 2.9)"),
+    ] {
+        std::fs::write(lab.folder.join(name), text).unwrap();
+    }
+    let mut dune = Command::new("dune");
+    let compiled =
+        dune.args(["build", "--root", ".", "./program.exe"]).current_dir(&lab.folder).output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let mut program = Command::new(lab.folder.join("_build/default/program.exe"));
+    let ran = program.arg(lab.socket("api.sock")).output().unwrap();
     assert!(ran.status.success(), "{}{}", String::from_utf8_lossy(&ran.stderr), lab.log());
 }
