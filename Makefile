@@ -7,7 +7,7 @@ export GUEST ?= uml
 export NIC ?= virtio
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build stack-library netmap-library netmap-suite pcap-library check fmt deny msrv clean
+.PHONY: help setup bless demo demo-functions demo-vms test bench bench-bbr bench-click bench-exec bench-functions bench-iommu bench-nic bench-place bench-tcp bench-vms counts soak fuzz click-conf click-tools build stack-library netmap-library netmap-suite pcap-library check fmt deny msrv package clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +98,10 @@ netmap-library: setup ## build target/release/libringway-netmap.so, which netmap
 
 netmap-suite: build netmap-library ## run netmap's own programs on ports, and print a table; NETMAP=folder with a build of netmap
 	@./scripts/netmap-suite.sh "$(NETMAP)"
+
+package: setup ## write packages into target/package: Debian, archive, wheel, npm; as root, also install, upgrade and remove the first in a copy of this system
+	@./scripts/package.sh
+	@./scripts/package-test.sh
 
 check: setup ## tidy, formatting, lints; no tests
 	@$(CARGO) xtask tidy && $(CARGO) fmt --check && $(CARGO) clippy --workspace --all-targets -- -D warnings

@@ -35,6 +35,7 @@ mod input;
 mod link;
 mod log;
 mod logs;
+mod man;
 mod migrate;
 mod object_kind;
 mod pktgen;
@@ -189,6 +190,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
             GuestCommand::Logs { name, logs } => logs::guest(&target, json, &name, &logs),
             GuestCommand::Start { names } => guest::start(&target, json, &names),
             GuestCommand::Stop { names } => guest::stop(&target, json, &names),
+            GuestCommand::Restart { names } => guest::restart(&target, json, &names),
             GuestCommand::Exec { name, timeout, command } => {
                 guest::exec(&target, json, &name, timeout, &command.join(" "))
             }
@@ -210,6 +212,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
                 written => written.map_err(CommandError::because),
             }
         }
+        Command::Man { folder } => man::write(&folder),
         Command::Openapi => {
             text::json(&ringway_control::api::description());
             Ok(())

@@ -130,6 +130,8 @@ impl process::Programs for Programs {
         );
         let mut command = Command::new(path);
         command.arg0("ringway").args(self.with(["--kept".into()])).stdin(socket);
+        // Only the keeper tells the service manager something: it is the service's main process.
+        command.env_remove("NOTIFY_SOCKET");
         if !std::mem::replace(&mut self.is_first, false) {
             command.stdout(Stdio::null());
         }
@@ -138,6 +140,13 @@ impl process::Programs for Programs {
 
     fn started(&mut self) {
         close_output();
+    }
+
+    fn serving(&mut self) {
+        // Does nothing unless a service manager started this process.
+        if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+            tracing::warn!(%error, "the service manager could not be told that the fabric is up");
+        }
     }
 
     fn keeper(&self, image: i32) -> Vec<OsString> {

@@ -3,7 +3,9 @@
 
 use crate::lab::Lab;
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixDatagram;
 use std::process::Command;
+use std::time::Duration;
 
 const FABRIC: &str = "[switch.s]\n[port.a]\nkind = \"ring\"\nsocket = \"a.sock\"\nswitch = \"s\"\n";
 
@@ -78,4 +80,25 @@ fn a_full_disk_is_the_reason_that_is_told() {
     let output = command.current_dir(&lab.folder).output().unwrap();
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && why.contains("run/lab: No space left on device"), "{why}");
+}
+
+/// A service of systemd with `Type=notify` is started once its fabric is up. Nothing below the keeper may tell systemd
+/// something.
+#[test]
+fn the_service_manager_is_told_when_the_fabric_is_up() {
+    let lab = Lab::new("notify", FABRIC);
+    let socket = UnixDatagram::bind(lab.folder.join("notify")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut command = lab.command(&["up", "lab.toml"]);
+    let mut keeper = command.env("NOTIFY_SOCKET", lab.folder.join("notify")).spawn().unwrap();
+    let mut text = [0; 100];
+    let length = socket.recv(&mut text).unwrap();
+    assert_eq!(std::str::from_utf8(&text[..length]).unwrap().trim_end(), "READY=1");
+    assert_eq!(lab.state("a"), "waiting", "the fabric is up");
+    let control = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", keeper.id())).unwrap();
+    let control = control.split_whitespace().next().unwrap();
+    let environment = std::fs::read(format!("/proc/{control}/environ")).unwrap();
+    assert!(!environment.windows(13).any(|part| part == b"NOTIFY_SOCKET"));
+    lab.ok(&["down"]);
+    assert!(keeper.wait().unwrap().success());
 }

@@ -170,7 +170,14 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     let place = place::Placer::at(file_of_places, fabric.placement.clone(), Box::new(here));
     let file = options.file.display().to_string();
     let (host, program) = (options.host, options.program);
-    let own = EngineParts { host, run, program, inbox: inbox.clone(), place: place.clone(), keeper };
+    let own = EngineParts {
+        host,
+        run,
+        program,
+        inbox: inbox.clone(),
+        place: place.clone(),
+        keeper: keeper.clone(),
+    };
     let mut engine = Engine::start(&fabric, (file, options.text), own).await?;
     if let Err(error) = engine.move_to(&fabric).await {
         engine.down().await;
@@ -178,6 +185,10 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     }
     let tcp = (extender, for_metrics);
     let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: for_upgrades, tcp };
+    let ready = || {
+        ready();
+        keeper.serving(Vec::new());
+    };
     attend((engine, messages), sockets, (inbox, place), audit, ready).await
 }
 
@@ -256,9 +267,7 @@ async fn serve_again(
     let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: Some(upgrades), tcp };
     let ready = || {
         ready();
-        if let Some(notes) = notes {
-            keeper.serving(notes);
-        }
+        keeper.serving(notes.unwrap_or_default());
     };
     attend((engine, messages), sockets, (inbox, place), audit, ready).await
 }

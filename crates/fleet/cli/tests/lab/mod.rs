@@ -32,9 +32,15 @@ impl Lab {
     }
 
     pub fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// A command in the folder, for this run directory.
+    pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ringway"));
         command.args(words).current_dir(&self.folder).env("RINGWAY_RUN", self.folder.join("run"));
-        command.env_remove("RINGWAY_LOG").output().unwrap()
+        command.env_remove("RINGWAY_LOG");
+        command
     }
 
     /// The output of a command that must succeed.

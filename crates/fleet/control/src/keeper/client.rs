@@ -180,7 +180,7 @@ impl Keeper {
         self.request(Request::Upgrade, &[binary.as_fd(), client.as_fd()]);
     }
 
-    /// Tells that this process, which found [`super::TRIAL`], serves the fabric.
+    /// Tells that this process serves the fabric, and that a trial ([`super::TRIAL`]) has succeeded.
     pub fn serving(&self, notes: Vec<String>) {
         self.request(Request::Serving { notes }, &[]);
     }

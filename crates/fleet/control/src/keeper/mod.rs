@@ -46,7 +46,7 @@ enum Request {
     /// Start the next `control` from the program in the first descriptor, once this one has ended, and tell the second
     /// how that went.
     Upgrade,
-    /// A `control` that was started with [`TRIAL`] serves the fabric. The notes are for people.
+    /// The `control` that sends this serves the fabric; a trial ([`TRIAL`]) has succeeded. The notes are for people.
     Serving { notes: Vec<String> },
     /// Leave this process, which outlives `control`, to [`Request::Status`] when it has ended.
     Watch { process: i32 },

@@ -35,6 +35,9 @@ pub trait Programs {
     /// Called once, when the first `control` was started.
     fn started(&mut self);
 
+    /// Called when a `control` serves the fabric: at first, and each time that another one goes on with it.
+    fn serving(&mut self);
+
     /// The arguments with which a program goes on as the keeper ([`resume`]), for the number of a descriptor.
     fn keeper(&self, image: i32) -> Vec<OsString>;
 }
@@ -207,6 +210,9 @@ impl<P: Programs> KeeperProcess<P> {
             kill();
         }
         let notes = self.store.serving.take();
+        if notes.is_some() {
+            self.programs.serving();
+        }
         let Some(trial) = self.trial.as_mut().filter(|trial| !trial.has_failed()) else { return };
         if let (Some(notes), Some(stream)) = (notes, stream) {
             let words = |image| self.programs.keeper(image);
