@@ -1,7 +1,7 @@
 """Writes the client of the control API in OCaml: a module for each schema, a function for each operation.
 
-`clients.py` runs it. A schema's module has the type `t`, `of_json` and `to_json`; modules come before those that use
-them, since OCaml's names must be known.
+`clients.py` runs it. A schema's module has the type `t`, `of_json` and `to_json`; modules come before those
+that use them, since OCaml's names must be known.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from openapi import Operation, Schema, is_object, operations, properties, refere
 HEAD = "(* Written by scripts/clients.py from the OpenAPI document (`ringway openapi`). *)\n"
 # Words of the language that properties of the API have, or may get.
 WORDS = set(
-    "and as assert class constraint do done downto else end exception external false for fun function functor if in "
-    "include inherit initializer lazy let match method module mutable new nonrec object of open or private rec sig "
-    "struct then to true try type val virtual when while with".split()
+    "and as assert class constraint do done downto else end exception external false for fun "
+    "function functor if in include inherit initializer lazy let match method module mutable new "
+    "nonrec object of open or private rec sig struct then to true try type val virtual when while "
+    "with".split()
 )
 JSON = "Yojson.Safe.t"
 SIMPLE = {"string": "string", "integer": "int", "number": "float", "boolean": "bool"}
@@ -184,8 +185,9 @@ class Field:
 
 
 def filled(before: str, text: str, after: str) -> list[str]:
-    """Words in lines of at most 110 columns; lines after the first are indented below what is before them."""
-    return textwrap.wrap(before + text + after, 110, subsequent_indent=" " * len(before), break_on_hyphens=False)
+    """Words in lines of at most 110 columns; those after the first are indented below what is before them."""
+    indent = " " * len(before)
+    return textwrap.wrap(before + text + after, 110, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def record(name: str, schema: Schema, schemas: dict[str, Schema], roles: Roles) -> list[str]:
@@ -199,7 +201,8 @@ def record(name: str, schema: Schema, schemas: dict[str, Schema], roles: Roles) 
         out += [f"    {field.name} : {field.type};", *comment(field.text, "        ")]
     out.append("  }")
     if name in roles.received:
-        out += ["", "  let of_json json =", "    {", *(f"      {one.name} = {one.read};" for one in fields), "    }"]
+        read = (f"      {one.name} = {one.read};" for one in fields)
+        out += ["", "  let of_json json =", "    {", *read, "    }"]
     if name in roles.sent:
         out += ["", "  let to_json it =", "    Codec.record", "      ["]
         out += [*(f"        {one.write};" for one in fields), "      ]", ""]
@@ -285,7 +288,8 @@ def ocaml(document: Schema) -> str:
             out += record(name, schema, schemas, roles)
         else:
             shape = Shape(schema)
-            out += [f"  type t = {shape.type}", "", f"  let of_json = {shape.read}", f"  let to_json = {shape.write}"]
+            out += [f"  type t = {shape.type}", ""]
+            out += [f"  let of_json = {shape.read}", f"  let to_json = {shape.write}"]
         out += ["end", ""]
     for operation in operations(document):
         out += operation_lines(operation)

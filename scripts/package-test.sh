@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the Debian packages of target/package in a copy of this system that is thrown away: installed, upgraded while a
-# fabric's hosts ping each other, removed, purged. Needs root.
+# Tests the Debian package of target/package in a copy of this system that is thrown away: installed, upgraded
+# while a fabric's hosts ping each other, removed, purged. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 first=$(ls target/package/ringway_*-1_*.deb)
@@ -55,7 +55,8 @@ FILE
 in_root ringway up /etc/ringway/lab.toml --detach
 in_root ringway host exec near -- ping -c 20 -i 0.25 -W 2 10.99.0.2 >"$PACKAGE_TEST/pings" &
 pings=$!
-in_root dpkg -i /tmp/second.deb >"$PACKAGE_TEST/upgrade" 2>&1 || { cat "$PACKAGE_TEST/upgrade"; fail "not upgraded"; }
+in_root dpkg -i /tmp/second.deb >"$PACKAGE_TEST/upgrade" 2>&1 ||
+  { cat "$PACKAGE_TEST/upgrade"; fail "not upgraded"; }
 ! grep "stays with its program" "$PACKAGE_TEST/upgrade" || fail "the fabric was not moved"
 wait "$pings" || { cat "$PACKAGE_TEST/pings"; fail "the ping failed"; }
 grep -q "20 received" "$PACKAGE_TEST/pings" || { cat "$PACKAGE_TEST/pings"; fail "the upgrade lost packets"; }

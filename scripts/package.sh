@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Writes packages of this version into target/package: a Debian package, an archive with the same files and a list of
-# what it was built from (SBOM), the Python package as a wheel, and the npm package of the client. The same commit gives
-# the same bytes, but for the wheel. RINGWAY names a program to pack instead of a release build, REVISION the Debian
-# revision.
+# Writes packages of this version into target/package: a Debian package, an archive with the same files and a
+# list of what it was built from (SBOM), the Python package as a wheel, and the npm package of the client. The same
+# commit gives the same bytes, but for the wheel. RINGWAY names a program to pack instead of a release build,
+# REVISION the Debian revision.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -56,16 +56,18 @@ cp "$files/completions/ringway" "$tree/share/bash-completion/completions/"
 cp "$files/completions/_ringway" "$tree/share/zsh/site-functions/"
 cp "$files/completions/ringway.fish" "$tree/share/fish/vendor_completions.d/"
 cp -r "$files/doc/." "$tree/share/doc/ringway/"
-sed 's,/usr/bin/,/usr/local/bin/,' "contrib/systemd/ringway@.service" >"$tree/lib/systemd/system/ringway@.service"
-tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$out/tree" -cf - "$name" |
+unit=ringway@.service
+sed 's,/usr/bin/,/usr/local/bin/,' "contrib/systemd/$unit" >"$tree/lib/systemd/system/$unit"
+same=(--sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner)
+tar "${same[@]}" -C "$out/tree" -cf - "$name" |
   gzip -9n >"$out/$name.tar.gz"
 rm -rf "$out/tree"
 
 # npm's packages are archives with the folder `package`.
 client=$(python3 -c 'import json; print(json.load(open("clients/typescript/package.json"))["version"])')
 (cd clients/typescript && git ls-files -z) |
-  tar --null -T - --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
-    --transform 's,^,package/,' -C clients/typescript -cf - | gzip -9n >"$out/ringway-client-$client.tgz"
+  tar --null -T - "${same[@]}" --transform 's,^,package/,' -C clients/typescript -cf - |
+  gzip -9n >"$out/ringway-client-$client.tgz"
 
 # setuptools leaves files beside the sources.
 wheel=$(mktemp -d)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Prints a bill of materials of the program `ringway` (CycloneDX 1.5, JSON): the crates that it is built from, with
-versions, licences and checksums, and which of them need which.
+"""Prints a bill of materials of the program `ringway` (CycloneDX 1.5, JSON): the crates that it is built of,
+with versions, licences and checksums, and which of them need which.
 
 Usage: scripts/sbom.py >FILE, in the folder of the sources
 """
@@ -28,7 +28,7 @@ def metadata() -> dict[str, Any]:
 
 
 def needed(nodes: dict[str, Any], first: str) -> dict[str, list[str]]:
-    """Which crates the crate `first` is built from, each with those that it needs itself; tests' are left out."""
+    """Which crates the crate `first` is built of, each with those that it needs itself, without tests'."""
     found: dict[str, list[str]] = {}
     left = [first]
     while left:

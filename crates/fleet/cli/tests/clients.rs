@@ -126,7 +126,9 @@ let refused status part work =
   | () -> failwith "not refused"
   | exception Control_socket.Fabric_error (found, why) ->
       let length = String.length part in
-      let rec has at = at + length <= String.length why && (String.sub why at length = part || has (at + 1)) in
+      let rec has at =
+        at + length <= String.length why && (String.sub why at length = part || has (at + 1))
+      in
       if not (found = status && has 0) then failwith (Printf.sprintf "%d: %s" found why)
 
 let () =
