@@ -332,7 +332,10 @@ Examples:
 `ringway guest migrate --to ssh://HOST` runs it on HOST. It takes requests for the arrival of guests and
 their memory, and nothing else.
 
-Example, a line of ~/.ssh/authorized_keys for a key that may only bring guests:
+Examples:
+  ringway --fabric other guest receive
+
+A line of ~/.ssh/authorized_keys for a key that may only bring guests:
   restrict,command=\"ringway --fabric other guest receive\" ssh-ed25519 AAAA... root@host1")]
     Receive,
     /// Wait until guests have booted and their network is up.
