@@ -21,8 +21,15 @@ export type ActionKind = "stop" | "deactivate" | "activate";
 
 /** A guest is to go on where it has arrived. */
 export interface Activation {
-  /** When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known. */
+  /**
+   * When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are on one host.
+   */
   stopped?: number | null;
+  /**
+   * Nanoseconds between the stop and this request, if that is known and the fabrics are on two hosts. The time that the
+   * request takes makes the stop later, so that no frame comes twice.
+   */
+  stopped_ago?: number | null;
 }
 
 /** State of a guest that arrives. */
@@ -985,7 +992,7 @@ export interface MigrationView {
    * end `done`, `failed` or `cancelled`.
    */
   stage: string;
-  /** The control socket of the other fabric. */
+  /** The control socket or the address of the other fabric. */
   to: string;
   /** Bytes of memory of the guest. */
   total: number;
@@ -1103,7 +1110,7 @@ export interface NewFunction {
 export interface NewMigration {
   /** Most bytes of memory that are copied in a second while the guest runs; without it, as many as possible. */
   bandwidth?: number | null;
-  /** The control socket of the other fabric. */
+  /** The control socket of another fabric of this host, or `ssh://[USER@]HOST[:PORT][/FABRIC]`. */
   to: string;
 }
 
@@ -1944,8 +1951,8 @@ export class Api {
   /** Runs a shell command in a guest. The answer comes when the command has ended. */
   exec(name: string, body: Exec): Promise<ExecView>;
   /**
-   * Moves a running QEMU guest to another fabric of this host, whose file describes the same guest. The answer comes
-   * once that fabric has checked and prepared it; a refused migration changes nothing.
+   * Moves a running QEMU guest to another fabric, whose file describes the same guest. The answer comes once that
+   * fabric has checked and prepared it; a refused migration changes nothing.
    */
   migrateGuest(name: string, body: NewMigration): Promise<MigrationView>;
   /** How far the last migration of a guest from here is. */

@@ -65,7 +65,13 @@ class Activation(TypedDict):
     """A guest is to go on where it has arrived."""
 
     stopped: NotRequired[int | None]
-    """When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known."""
+    """When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are on
+    one host.
+    """
+    stopped_ago: NotRequired[int | None]
+    """Nanoseconds between the stop and this request, if that is known and the fabrics are on two hosts. The
+    time that the request takes makes the stop later, so that no frame comes twice.
+    """
 
 
 class ArrivalView(TypedDict):
@@ -1037,7 +1043,7 @@ class MigrationView(TypedDict):
     and at the end `done`, `failed` or `cancelled`.
     """
     to: str
-    """The control socket of the other fabric."""
+    """The control socket or the address of the other fabric."""
     total: int
     """Bytes of memory of the guest."""
     transferred: int
@@ -1165,7 +1171,7 @@ class NewMigration(TypedDict):
     """Most bytes of memory that are copied in a second while the guest runs; without it, as many as possible.
     """
     to: str
-    """The control socket of the other fabric."""
+    """The control socket of another fabric of this host, or `ssh://[USER@]HOST[:PORT][/FABRIC]`."""
 
 
 NewPort = TypedDict(
@@ -2117,8 +2123,8 @@ class Api:
         return found
 
     def migrate_guest(self, name: str, body: NewMigration) -> MigrationView:
-        """Moves a running QEMU guest to another fabric of this host, whose file describes the same guest. The
-        answer comes once that fabric has checked and prepared it; a refused migration changes nothing.
+        """Moves a running QEMU guest to another fabric, whose file describes the same guest. The answer comes
+        once that fabric has checked and prepared it; a refused migration changes nothing.
         """
         found: MigrationView = self._socket.json("POST", "/v1/guests/{}/migrate", [name], body=body)
         return found

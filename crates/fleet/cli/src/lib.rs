@@ -195,6 +195,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
                 guest::exec(&target, json, &name, timeout, &command.join(" "))
             }
             GuestCommand::Migrate(arguments) => migrate::migrate(&target, json, arguments),
+            GuestCommand::Receive => migrate::receive(&target),
             GuestCommand::Wait { names, timeout } => guest::wait(&target, json, &names, timeout),
         },
         Command::Function { command } => function::function(&target, json, command),

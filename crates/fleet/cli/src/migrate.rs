@@ -1,4 +1,5 @@
-//! `ringway guest migrate`: asks the guest's fabric to move it, and shows how far it is.
+//! `ringway guest migrate`: asks the guest's fabric to move it, and shows how far it is. `ringway guest receive`: the
+//! other end of a migration to another host.
 
 use crate::arguments::{Move, Target};
 use crate::client::Client;
@@ -7,8 +8,8 @@ use crate::object_kind::GUEST;
 use crate::text;
 use anstream::eprintln;
 use ringway_control::api::{MigrationView, NewMigration};
+use ringway_control::{SSH, SshAddress, receive_guest};
 use ringway_spec::printable;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How often the fabric is asked.
@@ -23,7 +24,7 @@ pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), Comma
     let path = GUEST.path(&name, "migration")?;
     match to {
         Some(to) => {
-            let to = socket(&to)?;
+            let to = destination(&to)?;
             let new = NewMigration { to, bandwidth: bandwidth.map(|megabytes| megabytes << 20) };
             let begun = client.ask(&GUEST.path(&name, "migrate")?, &new);
             let stays = |why| format!("{why}\nguest {name} runs on as before");
@@ -57,14 +58,22 @@ pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), Comma
     }
 }
 
-/// The absolute path of a control socket.
-fn socket(to: &Path) -> Result<String, CommandError> {
+/// Receives a guest from another host.
+pub fn receive(target: &Target) -> Result<(), CommandError> {
+    receive_guest(&target.find()?).map_err(|error| CommandError::Failed(format!("the source: {error}")))
+}
+
+/// An address of another host, or the absolute path of a control socket.
+fn destination(to: &str) -> Result<String, CommandError> {
+    if to.starts_with(SSH) {
+        return SshAddress::parse(to).map(|address| address.to_string()).map_err(CommandError::because);
+    }
     let path = std::path::absolute(to).map_err(CommandError::because)?;
     if !path.exists() {
-        let name = to.display();
+        let name = path.display();
         return Err(CommandError::NotUp(format!(
-            "there is no control socket {name}; a guest moves between fabrics of one host, since the API has \
-             no address in the network: name api.sock of the other fabric's run directory"
+            "there is no control socket {name}: name api.sock of the other fabric's run directory, or \
+             another host as {SSH}HOST/FABRIC"
         )));
     }
     path.to_str()
@@ -128,7 +137,11 @@ mod tests {
             "guest vm: copying memory: 30 MB sent, 10 of 200 MB left, round 2"
         );
         assert!(line(&view("asking")).contains("it stands still"));
-        let none = socket(Path::new("/no/such.sock"));
-        assert!(matches!(none, Err(CommandError::NotUp(why)) if why.contains("one host")));
+        let none = destination("/no/such.sock");
+        assert!(matches!(none, Err(CommandError::NotUp(why)) if why.contains("ssh://HOST")));
+        assert_eq!(destination("ssh://b:22/lab").unwrap(), "ssh://b:22/lab");
+        assert!(
+            matches!(destination("ssh://-b"), Err(CommandError::Failed(why)) if why.contains("no address"))
+        );
     }
 }

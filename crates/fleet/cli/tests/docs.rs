@@ -178,6 +178,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("tiny-programs.md", "c", "crates/fleet/cli/tests/tiny"),
     ("placement.md", "yaml", "tests/tests/kubernetes"),
     ("metrics.md", "yaml", "crates/fleet/cli/tests/metrics"),
+    ("migration.md", "bash", "crates/fleet/cli/tests/host_migration"),
     ("tiny-guests.md", "rust,no_run", "crates/machines/vmm/src/lib"),
 ];
 

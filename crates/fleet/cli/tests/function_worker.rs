@@ -108,34 +108,52 @@ fn a_change_under_load_loses_no_frame() {
 fn change_under_load(isolation: &str) {
     let lab = lab_of(isolation, "change", WIRE, "memory = \"64MB\"\n");
     until("it runs", || runs(&lab) && lab.state("in") == "up" && lab.state("out") == "up");
-    let (mut one, mut two) = (program(&lab, "one"), program(&lab, "two"));
-    let (mut sent, mut got, mut changes) = (0, 0, 0);
-    while changes < 5 || got < sent {
-        if changes < 5 && sent == got + 100 {
-            changes += 1;
-            write(&lab, &WIRE.replace("c ::", &format!("Counter -> x{changes} :: Counter -> c ::")));
-            let mut apply = std::process::Command::new(env!("CARGO_BIN_EXE_ringway"));
-            apply.args(["apply", "lab.toml"]).current_dir(&lab.folder);
-            apply.env("RINGWAY_RUN", lab.folder.join("run")).stdout(std::process::Stdio::null());
-            let mut apply = apply.spawn().unwrap();
-            while apply.try_wait().unwrap().is_none() {
+    let sent = pass_during(&lab, 5, |change| {
+        write(&lab, &WIRE.replace("c ::", &format!("Counter -> x{change} :: Counter -> c ::")));
+        vec!["apply", "lab.toml"]
+    });
+    assert_eq!(read(&lab, "c.count"), u64::from(sent), "elements hand over what they know");
+}
+
+/// Passes numbered frames through the function, in order and without loss, while commands run; returns how many.
+fn pass_during(lab: &Lab, commands: usize, words: impl Fn(usize) -> Vec<&'static str>) -> u32 {
+    let (mut one, mut two) = (program(lab, "one"), program(lab, "two"));
+    let (mut sent, mut got, mut begun) = (0, 0, 0);
+    while begun < commands || got < sent {
+        if begun < commands && sent == got + 100 {
+            begun += 1;
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_ringway"));
+            command.args(words(begun)).current_dir(&lab.folder);
+            command.env("RINGWAY_RUN", lab.folder.join("run")).stdout(std::process::Stdio::null());
+            let mut command = command.spawn().unwrap();
+            while command.try_wait().unwrap().is_none() {
                 if sent < got + 100 && send(&mut one, sent) {
                     sent += 1;
                 }
                 while let Some(number) = next(&mut two, Duration::ZERO) {
-                    assert_eq!(number, got);
+                    assert_eq!(number, got, "{}", lab.log());
                     got += 1;
                 }
             }
-            assert!(apply.wait().unwrap().success());
-        } else if changes < 5 && send(&mut one, sent) {
+            assert!(command.wait().unwrap().success(), "{}", lab.log());
+        } else if begun < commands && send(&mut one, sent) {
             sent += 1;
         } else {
-            assert_eq!(next(&mut two, LONG), Some(got));
+            assert_eq!(next(&mut two, LONG), Some(got), "{}", lab.log());
             got += 1;
         }
     }
-    assert_eq!(read(&lab, "c.count"), u64::from(sent), "elements hand over what they know");
+    sent
+}
+
+/// The next process runs the function before it gets the frames, which wait meanwhile.
+#[test]
+fn an_upgrade_loses_no_frame_for_a_function() {
+    let lab = lab("upgrade", WIRE, "");
+    until("it runs", || runs(&lab) && lab.state("in") == "up" && lab.state("out") == "up");
+    pass_during(&lab, 3, |_| vec!["upgrade"]);
+    assert_eq!(lab.json(&["ps"])["fabric"]["restarts"], 3);
+    until("it runs", || runs(&lab));
 }
 
 #[test]

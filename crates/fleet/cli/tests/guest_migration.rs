@@ -21,7 +21,7 @@ const PEER: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const GUEST_IP: [u8; 4] = [10, 77, 0, 1];
 
 /// The fenced blocks of the page in `language`.
-fn blocks(language: &str) -> Vec<String> {
+pub fn blocks(language: &str) -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/migration.md");
     let text = std::fs::read_to_string(page).unwrap();
     let fence = format!("```{language}\n");
@@ -271,7 +271,7 @@ fn a_guest_moves_as_the_page_says_and_is_refused_where_it_differs() {
     assert_eq!(moves, 2);
     // The source says why, too.
     let (_, why) = fabrics.lab.fails(&["--fabric", "other", "guest", "migrate", "vm", "--to", "x.sock"]);
-    assert!(why.contains("no control socket") && why.contains("one host"), "{why}");
+    assert!(why.contains("no control socket") && why.contains("ssh://HOST/FABRIC"), "{why}");
     let to = fabrics.socket("other");
     let (_, why) = fabrics.lab.fails(&["--fabric", "other", "guest", "migrate", "vm", "--to", &to]);
     assert!(why.contains("guest vm does not run"), "{why}");

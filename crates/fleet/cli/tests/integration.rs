@@ -24,6 +24,7 @@ mod function_vm;
 mod function_worker;
 mod guest_migration;
 mod guests;
+mod host_migration;
 mod hosts;
 mod kept_tables;
 mod lab;

@@ -239,7 +239,7 @@ async fn serve_again(
     options.keeper.put(UPGRADES, "", [&upgrades]);
     let [extender, for_metrics] =
         [EXTENDER, METRICS].map(|name| descriptor(&mut found, name).ok().map(TcpListener::from));
-    let (inbox, messages) = inbox();
+    let (inbox, mut messages) = inbox();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
     let (fabric, file_of_places) = (options.fabric, run.path().join("placement.redb"));
@@ -255,7 +255,8 @@ async fn serve_again(
         place: place.clone(),
         keeper: keeper.clone(),
     };
-    let (engine, notes) = match Engine::adopt(&fabric, (file, options.text), found, own).await {
+    let adopted = Engine::adopt(&fabric, (file, options.text), found, (own, &mut messages)).await;
+    let (engine, notes) = match adopted {
         Ok(adopted) => adopted,
         Err(error) => {
             tracing::error!(%error, "this program can't go on with the fabric");

@@ -37,3 +37,5 @@ pub mod upgrade;
 
 pub use control::{ControlError, Options, Program, run};
 pub use engine::KeptFabric;
+pub use migration::receiver::serve as receive_guest;
+pub use migration::ssh::{AddressError, SCHEME as SSH, SshAddress};

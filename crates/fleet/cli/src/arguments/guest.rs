@@ -3,16 +3,15 @@
 use super::LogOptions;
 use crate::values::whole;
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
 
 /// A guest to migrate.
 #[derive(Args)]
 pub struct Move {
     /// The guest.
     pub name: String,
-    /// The control socket of the other fabric.
-    #[arg(long, value_name = "SOCKET")]
-    pub to: Option<PathBuf>,
+    /// The control socket of another fabric of this host, or another host: ssh://[USER@]HOST[:PORT][/FABRIC].
+    #[arg(long, value_name = "SOCKET|HOST")]
+    pub to: Option<String>,
     /// Most megabytes of memory that are copied in a second while the guest runs; by default, as many as possible.
     #[arg(long, value_name = "MB", requires = "to",
         value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -98,17 +97,29 @@ Examples:
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
-    /// Move a running QEMU guest to another fabric of this host.
+    /// Move a running QEMU guest to another fabric, of this host or another one.
     #[command(after_help = "\
 The other fabric's file must describe the same guest, with start = false. It is checked before anything
 changes. The command shows how far it is; without --to and --cancel, it shows that of one that runs. It goes
-on if the command is interrupted. If it fails, the guest goes on where it was.
+on if the command is interrupted. If it fails, the guest goes on where it was. Another host is reached by
+ssh, with the keys of the user that runs this fabric.
 
 Examples:
   ringway guest migrate left --to /run/ringway/other/api.sock
-  ringway guest migrate left --to /run/ringway/other/api.sock --bandwidth 100
+  ringway guest migrate left --to ssh://host2/other --bandwidth 100
   ringway guest migrate left --cancel")]
     Migrate(Move),
+    /// Receive a guest from another host, on standard input and output; ssh runs this.
+    #[command(after_help = "\
+`ringway guest migrate --to ssh://HOST` runs it on HOST. It takes requests for the arrival of guests and
+their memory, and nothing else.
+
+Examples:
+  ringway --fabric other guest receive
+
+A line of ~/.ssh/authorized_keys for a key that may only bring guests:
+  restrict,command=\"ringway --fabric other guest receive\" ssh-ed25519 AAAA... root@host1")]
+    Receive,
     /// Wait until guests have booted and their network is up.
     #[command(after_help = "\
 Examples:

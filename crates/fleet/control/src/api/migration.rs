@@ -4,6 +4,7 @@ use super::ErrorBody;
 use super::routes::{ask, error_body, unread};
 use crate::engine::{Answer, EngineRequest, Failure, Inbox, MigrationRequest};
 use crate::guests::Started;
+use crate::migration::remote::Remote;
 use crate::migration::source::Source;
 use crate::migration::{
     Activation, ArrivalView, GuestArrival, MigrationError, MigrationView, NewMigration, arrival,
@@ -15,7 +16,6 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ringway_linux_guests::Guest;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -55,14 +55,15 @@ async fn ask_about<T>(inbox: &Inbox, make: impl FnOnce(Answer<T>) -> MigrationRe
     ask(inbox, |answer| EngineRequest::Migration(make(answer))).await
 }
 
-/// Moves a running QEMU guest to another fabric of this host, whose file describes the same guest. The answer comes
-/// once that fabric has checked and prepared it; a refused migration changes nothing.
+/// Moves a running QEMU guest to another fabric, whose file describes the same guest. The answer comes once that fabric
+/// has checked and prepared it; a refused migration changes nothing.
 #[utoipa::path(post, path = "/v1/guests/{name}/migrate",
     params(("name" = String, Path, description = "The guest")),
     request_body = NewMigration,
     responses((status = 202, body = MigrationView, description = "It has begun"),
         (status = 404, body = ErrorBody),
-        (status = 409, body = ErrorBody, description = "The guest or the other fabric can't")))]
+        (status = 409, body = ErrorBody, description = "The guest or the other fabric can't"),
+        (status = 422, body = ErrorBody, description = "The other fabric is not named as one")))]
 async fn migrate_guest(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
@@ -70,20 +71,20 @@ async fn migrate_guest(
 ) -> Result<(StatusCode, Json<MigrationView>), Failure> {
     let Json(new) = new.map_err(unread)?;
     let begun = tokio::spawn(async move {
-        let to = PathBuf::from(&new.to);
+        let to = Remote::find(&new.to).map_err(|error| Failure::Wrong(error_body(error)))?;
         let departing = ask_about(&inbox, |answer| MigrationRequest::Depart(name, new, answer)).await?;
         let progress = departing.progress.clone();
         let source = Source::new(departing, to, inbox);
         let prepared = tokio::task::spawn_blocking(move || match source.prepare() {
-            Ok(stream) => Ok((source, stream)),
+            Ok(arrival) => Ok((source, arrival)),
             Err(error) => {
                 source.abandon(&error);
                 Err(error)
             }
         });
         let prepared = prepared.await.unwrap_or(Err(MigrationError::Down));
-        let (source, stream) = prepared.map_err(|error| Failure::Conflict(error_body(error)))?;
-        tokio::task::spawn_blocking(move || source.run(stream));
+        let (source, arrival) = prepared.map_err(|error| Failure::Conflict(error_body(error)))?;
+        tokio::task::spawn_blocking(move || source.run(&arrival));
         Ok::<_, Failure>(progress.view())
     });
     // The guest is prepared, and migrated, even if the client is gone.
@@ -142,14 +143,11 @@ async fn prepare_guest(
     let Some(arriving) = arriving else {
         return Err(Failure::Conflict(error_body("it has arrived already")));
     };
-    let stream = match arrival::receive(guest, arriving.clone(), &folder, inbox.clone()) {
-        Ok(stream) => stream,
-        Err(error) => {
-            give_up(&inbox, &name, &ticket).await;
-            return Err(Failure::Conflict(error_body(error)));
-        }
-    };
-    Ok((StatusCode::CREATED, Json(arriving.view(&stream))))
+    if let Err(error) = arrival::receive(guest, arriving.clone(), &folder, inbox.clone()) {
+        give_up(&inbox, &name, &ticket).await;
+        return Err(Failure::Conflict(error_body(error)));
+    }
+    Ok((StatusCode::CREATED, Json(arriving.view())))
 }
 
 /// The guest, once its QEMU answers.
@@ -182,7 +180,7 @@ async fn arriving_guest(
     Path((name, ticket)): Path<(String, String)>,
 ) -> Result<Json<ArrivalView>, Failure> {
     let view = match find(&inbox, &name, &ticket).await? {
-        Some(arriving) => arriving.view(std::path::Path::new("")),
+        Some(arriving) => arriving.view(),
         None => {
             let (state, empty) = ("active".into(), String::new());
             ArrivalView { guest: name, ticket, state, stream: empty.clone(), reason: empty }

@@ -1,7 +1,7 @@
 //! Going on with the fabric of a `control` process that crashed: what it had comes from the keeper.
 
 use super::running_port::{KeptPort, RunningPort, kept_port};
-use super::{Engine, EngineError, EngineParts};
+use super::{Engine, EngineError, EngineParts, Messages};
 use crate::data::{self, Data, KeptData, Page};
 use crate::events::EventKind;
 use crate::file::{self, Added, Fabric, Host};
@@ -84,7 +84,8 @@ impl Engine {
     }
 
     /// Goes on with a fabric that a former `control` process had: `data`, ports and their peers, guests, programs,
-    /// functions with processes and hosts stay; functions on workers and what can't stay are started again.
+    /// functions with processes and hosts stay; functions on workers and what can't stay are started again. `messages`
+    /// are those to the engine.
     ///
     /// If it was another program's, `data` is replaced; returns notes about that for people. An error means that the
     /// fabric must go back to the former program; it comes only if that is possible.
@@ -92,7 +93,7 @@ impl Engine {
         fabric: &Fabric,
         file: (String, String),
         mut found: BTreeMap<String, StoredEntry>,
-        own: EngineParts,
+        (own, messages): (EngineParts, &mut Messages),
     ) -> Result<(Engine, Option<Vec<String>>), EngineError> {
         let trial = found.remove(TRIAL).map(|entry| entry.text);
         let (is_other, is_new) = (trial.is_some(), trial.as_deref() == Some(NEW));
@@ -111,11 +112,12 @@ impl Engine {
         engine.adopt_hosts(fabric, &mut found);
         engine.adopt_switches(&fabric.openings, &mut found);
         engine.adopt_ports(fabric, &mut found, state.as_ref()).await;
+        let has_other_data = is_other && state.is_some();
         match state {
-            Some(_) if is_other => match engine.replace_data(fabric).await {
-                Err(error) if is_new => return Err(error),
-                replaced => _ = replaced.inspect_err(|error| tracing::error!(%error, "{OTHER_DATA_STAYS}")),
-            },
+            Some(_) if is_other => {
+                engine.adopt_functions(fabric, &mut found);
+                engine.take_other_data(fabric, messages, is_new).await?;
+            }
             Some(state) => engine.remove_unknown(&state).await,
             None => {
                 // What was served is not known to be the reason.
@@ -125,7 +127,9 @@ impl Engine {
         }
         engine.adopt_guests(fabric, &mut found);
         engine.adopt_programs(fabric, &mut found);
-        engine.adopt_functions(fabric, &mut found);
+        if !has_other_data {
+            engine.adopt_functions(fabric, &mut found);
+        }
         engine.end_strays();
         // Of processes that nobody goes on with.
         found.keys().filter(|name| name.contains("-process/")).for_each(|name| engine.keeper.remove(name));
@@ -154,6 +158,26 @@ impl Engine {
         }
         let notes = std::mem::take(&mut engine.notes);
         Ok((engine, is_other.then_some(notes)))
+    }
+
+    /// Replaces `data`, which is another program's, and starts functions on workers, which were adopted before, in the
+    /// other process before it gets the frames for them. If that fails, the fabric must go back to the former program
+    /// if this one is new; otherwise that `data` goes on.
+    async fn take_other_data(
+        &mut self,
+        fabric: &Fabric,
+        messages: &mut Messages,
+        is_new: bool,
+    ) -> Result<(), EngineError> {
+        match self.replace_data(fabric, messages).await {
+            Err(error) if !is_new => {
+                tracing::error!(%error, "{OTHER_DATA_STAYS}");
+                let gone = self.functions.data_ended();
+                self.forget_functions(gone);
+                Ok(())
+            }
+            replaced => replaced,
+        }
     }
 
     /// Goes on with the `data` process; returns its state if it still runs.

@@ -89,7 +89,7 @@ impl Engine {
 
     fn depart_guest(&mut self, name: &str, new: NewMigration) -> Result<Departing, Failure> {
         let ports = self.moving_ports(name).map_err(guest_failure)?;
-        self.guests.depart(name, new.to.into(), (ports, new.bandwidth)).map_err(guest_failure)
+        self.guests.depart(name, new.to, (ports, new.bandwidth)).map_err(guest_failure)
     }
 
     /// Checks a guest that is to arrive, and starts its QEMU. Its ports send nothing until it has arrived.

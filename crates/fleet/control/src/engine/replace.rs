@@ -1,17 +1,21 @@
 //! Another `data` process in place of one that runs: of another program.
 
-use super::{Engine, EngineError};
+use super::{Engine, EngineError, Envelope, Message, Messages};
 use crate::data::{Data, DataError, Unregistered};
 use crate::file::Fabric;
-use ringway_fabric::proto::{Reply, Request, State};
+use crate::functions::Phase;
+use ringway_fabric::proto::{Event, Reply, Request, State};
 use ringway_spec::{Function, Isolation};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 /// How long frames may take to leave links and functions on workers before `data` is replaced. Those that take longer
 /// are lost.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
+/// How long functions on workers may take until they run in the other process. Frames for one that takes longer are
+/// dropped until it does.
+const START_TIMEOUT: Duration = Duration::from_secs(1);
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// How long `data` may take to end its turns.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -20,12 +24,17 @@ const STORED_GAUGES: [&str; 2] = ["queued", "in-flight"];
 const SUBJECT: &str = "the data process that is replaced";
 
 impl Engine {
-    /// Replaces `data`, which runs functions of `fabric`: another process gets all ports, this one ends its turns and
-    /// ends, and the other one goes on with the peers. If it fails, `data` is still there, or is started again later.
+    /// Replaces `data`, which runs functions of `fabric`: another process gets all ports, and the functions that
+    /// `messages` ask to start; this one ends its turns and ends, and the other one goes on with the peers. If it
+    /// fails, `data` is still there, or is started again later.
     ///
     /// # Errors
     /// The other process can't be started, or ended again.
-    pub(super) async fn replace_data(&mut self, fabric: &Fabric) -> Result<(), EngineError> {
+    pub(super) async fn replace_data(
+        &mut self,
+        fabric: &Fabric,
+        messages: &mut Messages,
+    ) -> Result<(), EngineError> {
         let Some(mut former) = self.data.take() else {
             self.restart_data().await;
             return Ok(());
@@ -34,7 +43,7 @@ impl Engine {
         let began = Instant::now();
         let here = |function: &&Function| function.isolation == Isolation::Worker;
         let inside = fabric.functions.iter().filter(here).flat_map(Function::fabric_ports).collect();
-        match self.switch_data(&mut former, inside).await {
+        match self.switch_data(&mut former, inside, messages).await {
             Ok(silence) => {
                 let silence = silence.as_millis() as u64;
                 tracing::info!(
@@ -53,7 +62,12 @@ impl Engine {
     }
 
     /// Returns how long no frames moved. `inside` are the ports of functions on workers.
-    async fn switch_data(&mut self, former: &mut Data, inside: Vec<String>) -> Result<Duration, EngineError> {
+    async fn switch_data(
+        &mut self,
+        former: &mut Data,
+        inside: Vec<String>,
+        messages: &mut Messages,
+    ) -> Result<Duration, EngineError> {
         let (data, own, new): (Data, _, Unregistered) = self.spawn_data(former.generation + 1)?;
         self.data = Some(self.begin_data(data, own).await?);
         for switch in self.fabric.switches.clone() {
@@ -64,6 +78,7 @@ impl Engine {
             lost.map(|port| format!("port {}: its peer must connect again", port.name)).collect();
         self.notes.extend(lost);
         let resuming = self.add_ports_again();
+        self.start_functions(messages).await;
         self.drain_data(former, inside).await;
         let since = Instant::now();
         let left = match former.call(Request::Leave, Vec::new()) {
@@ -81,6 +96,28 @@ impl Engine {
         self.resume_captures().await;
         self.call("the data process", Request::State).await?;
         Ok(silence)
+    }
+
+    /// Waits until functions on workers, whose start `messages` ask for, run in the new process. The former one still
+    /// runs them, and gets all frames: those of the new one's ports are held.
+    async fn start_functions(&mut self, messages: &mut Messages) {
+        let until = Instant::now() + START_TIMEOUT;
+        while self.starts_functions() {
+            let Ok(Some(envelope)) = timeout_at(until, messages.recv()).await else {
+                return tracing::warn!("frames for functions on workers are dropped: they start slowly");
+            };
+            match is_about_functions(&envelope) {
+                true => self.handle_message(envelope.into_message()).await,
+                false => self.backlog.push_back(envelope),
+            }
+        }
+    }
+
+    /// Whether functions on workers start.
+    fn starts_functions(&self) -> bool {
+        let mut here =
+            self.fabric.functions.iter().filter(|function| function.isolation == Isolation::Worker);
+        here.any(|function| self.functions.phase(&function.name) == Phase::Starting)
     }
 
     /// Waits until links and functions on workers, which have the ports `inside`, have passed their frames on, while
@@ -124,6 +161,13 @@ impl Engine {
         }
         tracing::warn!("frames in links and functions are lost: they take longer");
     }
+}
+
+fn is_about_functions(envelope: &Envelope) -> bool {
+    matches!(
+        envelope.message(),
+        Message::ForFunction { .. } | Message::Function(_) | Message::FromData(Event::Function { .. })
+    )
 }
 
 async fn ask(data: &mut Data, request: Request) -> Result<Reply, EngineError> {

@@ -2,6 +2,7 @@
 
 use super::{GuestError, Guests, Life, NO_DESCRIPTORS, Record, kept};
 use crate::migration::arrival::{self, Arriving};
+use crate::migration::remote::Remote;
 use crate::migration::source::{Departing, Outcome, Source};
 use crate::migration::{MigrationError, MovingPort, Progress};
 use ringway_linux_guests::{Arrival, Guest, Runner, Spec};
@@ -23,7 +24,8 @@ pub(super) enum Moving {
 /// What the keeper has of a guest that leaves.
 #[derive(Debug, Serialize, Deserialize)]
 struct KeptDeparture {
-    to: PathBuf,
+    /// As the operator named the other fabric.
+    to: String,
     ticket: String,
 }
 
@@ -31,11 +33,11 @@ struct KeptDeparture {
 pub type Started = oneshot::Receiver<Result<Arc<Guest>, String>>;
 
 impl Guests {
-    /// Begins to migrate a running guest, whose ports are `ports`, to the fabric with the control socket `to`.
+    /// Begins to migrate a running guest, whose ports are `ports`, to the fabric that `to` names.
     pub fn depart(
         &mut self,
         name: &str,
-        to: PathBuf,
+        to: String,
         (ports, bandwidth): (Vec<MovingPort>, Option<u64>),
     ) -> Result<Departing, GuestError> {
         let guest = self.running(name)?;
@@ -48,7 +50,7 @@ impl Guests {
             (true, 0) => return Err(GuestError::Starting(name.into())),
             _ => {}
         }
-        let progress = Arc::new(Progress::new(name, &to.display().to_string()));
+        let progress = Arc::new(Progress::new(name, &to));
         let ticket = crate::migration::ticket();
         record.moving = Some(Moving::Leaves(ticket.clone()));
         record.progress = Some(progress.clone());
@@ -169,11 +171,15 @@ impl Guests {
         else {
             return;
         };
-        let progress = Arc::new(Progress::new(name, &to.display().to_string()));
+        let progress = Arc::new(Progress::new(name, &to));
         record.moving = Some(Moving::Leaves(ticket.clone()));
         record.progress = Some(progress.clone());
         let departing = Departing { guest, ports: Vec::new(), progress, ticket, bandwidth: None };
-        let source = Source::new(departing, to, self.inbox.clone());
+        let there = match Remote::find(&to) {
+            Ok(there) => there,
+            Err(error) => return tracing::error!(guest = name, %error, "where it was migrated to"),
+        };
+        let source = Source::new(departing, there, self.inbox.clone());
         tokio::task::spawn_blocking(move || {
             let why = MigrationError::Ended("the control process of the source was replaced".into());
             source.resolve(&why);

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -61,6 +61,8 @@ pub struct Arriving {
     started: Mutex<Option<Starter>>,
     /// When it stopped, in nanoseconds of CLOCK_MONOTONIC; 0 if that is not known.
     stopped: AtomicU64,
+    /// The socket for its memory, once there is one.
+    stream: OnceLock<PathBuf>,
 }
 
 impl Arriving {
@@ -73,6 +75,7 @@ impl Arriving {
             changed: Condvar::new(),
             started: Mutex::new(Some(started)),
             stopped: AtomicU64::new(0),
+            stream: OnceLock::new(),
         }
     }
 
@@ -123,7 +126,7 @@ impl Arriving {
     }
 
     /// How far it is.
-    pub fn view(&self, stream: &Path) -> ArrivalView {
+    pub fn view(&self) -> ArrivalView {
         let (state, reason) = match &*self.lock() {
             Stage::Receiving => ("receiving", String::new()),
             Stage::Loaded => ("loaded", String::new()),
@@ -131,7 +134,7 @@ impl Arriving {
             Stage::Active => ("active", String::new()),
             Stage::Failed(why) => ("failed", why.clone()),
         };
-        let stream = stream.display().to_string();
+        let stream = self.stream.get().map_or(String::new(), |path| path.display().to_string());
         ArrivalView {
             guest: self.name.clone(),
             ticket: self.ticket.clone(),
@@ -196,17 +199,12 @@ pub fn ready(guest: &Guest) -> Result<(), String> {
     }
 }
 
-/// Receives the memory of a guest whose QEMU waits for it, through a socket in `folder`; returns the socket's path. It
-/// goes on by a thread. Called by a task of the engine's runtime.
+/// Receives the memory of a guest whose QEMU waits for it, through a socket in `folder`. It goes on by a thread. Called
+/// by a task of the engine's runtime.
 ///
 /// # Errors
 /// The socket can't be made.
-pub fn receive(
-    guest: Arc<Guest>,
-    arriving: Arc<Arriving>,
-    folder: &Path,
-    inbox: Inbox,
-) -> io::Result<PathBuf> {
+pub fn receive(guest: Arc<Guest>, arriving: Arc<Arriving>, folder: &Path, inbox: Inbox) -> io::Result<()> {
     let path = folder.join("arrival.sock");
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -214,7 +212,9 @@ pub fn receive(
     }
     let listener = UnixListener::bind(&path)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
-    let (engine, socket) = (Handle::current(), path.clone());
+    // There is one attempt to receive it.
+    let _ = arriving.stream.set(path.clone());
+    let (engine, socket) = (Handle::current(), path);
     tokio::task::spawn_blocking(move || {
         match load(&guest, &arriving, &listener) {
             Ok(()) => arriving.decided(),
@@ -235,7 +235,7 @@ pub fn receive(
             let _ = engine.block_on(inbox.ask(ask));
         }
     });
-    Ok(path)
+    Ok(())
 }
 
 /// Loads a guest.
@@ -284,10 +284,12 @@ pub fn activate(
     activation: Activation,
     (inbox, engine): (&Inbox, &Handle),
 ) -> Result<(), String> {
+    // Before the rest is waited for.
+    let stopped = activation.stopped_at(steady_now());
     arriving.loaded()?;
     let begun = arriving.enter(&[Stage::Loaded], Stage::Activating);
     begun.map_err(|stage| format!("it is {stage:?} already"))?;
-    arriving.stopped.store(activation.stopped.unwrap_or_default(), Ordering::Release);
+    arriving.stopped.store(stopped, Ordering::Release);
     let ask = |make: fn(String, String, crate::engine::Answer<()>) -> MigrationRequest| {
         let (name, ticket) = (arriving.name.clone(), arriving.ticket.clone());
         engine.block_on(inbox.ask(|answer| EngineRequest::Migration(make(name, ticket, answer))))
@@ -345,7 +347,7 @@ mod tests {
     fn a_guest_is_either_activated_or_given_up() {
         let arriving = || Arriving::new("vm", "t", oneshot::channel().0);
         let one = arriving();
-        assert_eq!(one.view(Path::new("/s")).state, "receiving");
+        assert_eq!(one.view().state, "receiving");
         one.enter(&[Stage::Receiving], Stage::Loaded).unwrap();
         one.loaded().unwrap();
         one.enter(&[Stage::Loaded], Stage::Activating).unwrap();
@@ -365,6 +367,6 @@ mod tests {
         let arriving = Arriving::new("vm", "t", sender);
         arriving.started(Err("no QEMU".into()));
         assert_eq!(started.await.unwrap().unwrap_err(), "no QEMU");
-        assert_eq!(arriving.view(Path::new("")).reason, "no QEMU");
+        assert_eq!(arriving.view().reason, "no QEMU");
     }
 }

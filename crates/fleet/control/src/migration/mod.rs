@@ -4,11 +4,15 @@
 //! to QEMU, stops its own guest, and asks the destination to activate the other one. Both name the attempt by a ticket.
 //! Only the source asks to activate, once, after its guest has stopped; and it lets its own guest go on only if it has
 //! not asked, or if the destination says that it neither has activated the ticket nor ever will.
+//!
+//! Fabrics of one host reach each other by the control socket, those of two hosts by ssh ([`ssh`], [`receiver`]).
 
 pub mod arrival;
 pub mod check;
+pub mod receiver;
 pub mod remote;
 pub mod source;
+pub mod ssh;
 
 use remote::RemoteError;
 use ringway_linux_guests::MonitorError;
@@ -36,6 +40,9 @@ pub enum MigrationError {
     /// The way for its memory broke.
     #[error("the connection for its memory: {0}")]
     Way(#[source] io::Error),
+    /// The destination is not named as one.
+    #[error(transparent)]
+    Address(#[from] ssh::AddressError),
     /// QEMU gave up.
     #[error("QEMU ended the migration: {0}")]
     Ended(String),
@@ -50,7 +57,7 @@ pub enum MigrationError {
 /// A guest to migrate.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NewMigration {
-    /// The control socket of the other fabric.
+    /// The control socket of another fabric of this host, or `ssh://[USER@]HOST[:PORT][/FABRIC]`.
     pub to: String,
     /// Most bytes of memory that are copied in a second while the guest runs; without it, as many as possible.
     #[serde(default)]
@@ -62,7 +69,7 @@ pub struct NewMigration {
 pub struct MigrationView {
     /// The guest.
     pub guest: String,
-    /// The control socket of the other fabric.
+    /// The control socket or the address of the other fabric.
     pub to: String,
     /// `preparing`, `copying`, `stopping`, `activating`, `asking` (whether the other fabric has activated it), and at
     /// the end `done`, `failed` or `cancelled`.
@@ -130,9 +137,23 @@ pub struct GuestArrival {
 /// A guest is to go on where it has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Activation {
-    /// When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known.
+    /// When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are on one
+    /// host.
     #[serde(default)]
     pub stopped: Option<u64>,
+    /// Nanoseconds between the stop and this request, if that is known and the fabrics are on two hosts. The time that
+    /// the request takes makes the stop later, so that no frame comes twice.
+    #[serde(default)]
+    pub stopped_ago: Option<u64>,
+}
+
+impl Activation {
+    /// When it stopped, in nanoseconds of this host's CLOCK_MONOTONIC, if the request came at `now`; 0 if that is not
+    /// known.
+    fn stopped_at(self, now: u64) -> u64 {
+        let ago = |ago| now.saturating_sub(ago).max(1);
+        self.stopped.or(self.stopped_ago.map(ago)).unwrap_or_default()
+    }
 }
 
 /// State of a guest that arrives.
@@ -203,4 +224,21 @@ impl Progress {
 pub fn ticket() -> String {
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
     uuid.trim().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stop_on_another_host_is_counted_from_the_request() {
+        let at = |stopped, stopped_ago| Activation { stopped, stopped_ago }.stopped_at(1000);
+        assert_eq!(
+            [at(Some(7), None), at(None, Some(30)), at(None, Some(5000)), at(None, None)],
+            [7, 970, 1, 0]
+        );
+        // An older version sends less, and reads less.
+        let empty: Activation = serde_json::from_str("{}").unwrap();
+        assert_eq!(empty, Activation::default());
+    }
 }

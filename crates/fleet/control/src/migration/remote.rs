@@ -1,15 +1,24 @@
 //! The other fabric's API. Requests are few, and made by threads that may block.
 
+use super::receiver::{Call, Reply};
+use super::ssh::{SCHEME, Session, Ssh, SshAddress};
+use super::{ArrivalView, MigrationError};
 use crate::api::ErrorBody;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Attack: an answer without end.
 const LARGEST: u64 = 1 << 20;
+/// How long a connection to another host may be silent: well below the time after which the program there ends.
+const SILENCE: Duration = Duration::from_secs(20);
+/// How long the program there may take to connect to the socket for memory.
+const CONNECT: Duration = Duration::from_secs(30);
 
 /// Why the other fabric did not do something.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +32,7 @@ pub enum RemoteError {
     /// It refuses.
     #[error("the fabric of {to} refuses it: {reason}")]
     Refused {
-        /// Its socket.
+        /// Its socket or address.
         to: String,
         /// HTTP's status.
         status: u16,
@@ -44,21 +53,71 @@ impl RemoteError {
     }
 }
 
+/// How the other fabric is reached.
+#[derive(Debug)]
+enum Way {
+    /// The control socket of a fabric of this host.
+    Socket(PathBuf),
+    /// Another host.
+    Ssh(SshAddress, Mutex<Connection>),
+}
+
+/// A connection to another host.
+#[derive(Debug)]
+struct Connection {
+    /// What the last call was made by, if that did not fail.
+    session: Option<Session>,
+    /// When it was used, or tried, last.
+    used: Instant,
+}
+
 /// The other fabric.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Remote {
-    socket: PathBuf,
+    way: Way,
+}
+
+/// The connection for a guest's memory.
+#[derive(Debug)]
+pub struct MemoryStream {
+    /// Its end here, for QEMU.
+    pub descriptor: OwnedFd,
+    /// What carries the memory to another host. Nothing is lost if this is dropped once the guest is loaded there.
+    pub carrier: Option<Ssh>,
 }
 
 impl Remote {
-    /// The fabric with this control socket.
-    pub fn new(socket: &Path) -> Remote {
-        Remote { socket: socket.into() }
+    /// The fabric of this host with this control socket.
+    pub fn socket(socket: &Path) -> Remote {
+        Remote { way: Way::Socket(socket.into()) }
     }
 
-    /// Its socket, for people.
+    /// The fabric that an operator names: a control socket of this host, or an address of another host.
+    ///
+    /// # Errors
+    /// It is an address that is wrong.
+    pub fn find(to: &str) -> Result<Remote, MigrationError> {
+        let way = match to.starts_with(SCHEME) {
+            true => {
+                let none = Connection { session: None, used: Instant::now() };
+                Way::Ssh(SshAddress::parse(to)?, Mutex::new(none))
+            }
+            false => Way::Socket(to.into()),
+        };
+        Ok(Remote { way })
+    }
+
+    /// Its socket or address, for people.
     pub fn name(&self) -> String {
-        self.socket.display().to_string()
+        match &self.way {
+            Way::Socket(path) => path.display().to_string(),
+            Way::Ssh(address, _) => address.to_string(),
+        }
+    }
+
+    /// Whether its clock is this host's.
+    pub fn is_here(&self) -> bool {
+        matches!(self.way, Way::Socket(_))
     }
 
     /// Sends a request, with a body unless it is null, and returns the answer; null if it has none.
@@ -72,38 +131,120 @@ impl Remote {
         limit: Duration,
     ) -> Result<T, RemoteError> {
         let failed = |error| RemoteError::Unreachable(self.name(), error);
-        let text = self.exchange((method, path), body, limit).map_err(failed)?;
         let foreign = || RemoteError::Foreign(self.name());
-        let (head, body) = text.split_once("\r\n\r\n").ok_or_else(foreign)?;
-        let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
-        let status: u16 = status.and_then(|status| status.parse().ok()).ok_or_else(foreign)?;
+        let (status, body) = match &self.way {
+            Way::Socket(socket) => {
+                http(socket, (method, path), body, limit).map_err(failed)?.ok_or_else(foreign)?
+            }
+            Way::Ssh(address, kept) => {
+                let call = Call::Request {
+                    method: method.into(),
+                    path: path.into(),
+                    body: body.clone(),
+                    limit: limit.as_secs(),
+                };
+                // The program there notices first that there is no answer.
+                let limit = limit + Duration::from_secs(1);
+                match call_by(lock(kept), address, &call, limit).map_err(failed)? {
+                    Reply::Answered { status, body } => (status, body),
+                    Reply::Failed(why) => return Err(failed(io::Error::other(why))),
+                    Reply::Ready => return Err(foreign()),
+                }
+            }
+        };
         if !(200..300).contains(&status) {
-            let reason = serde_json::from_str::<ErrorBody>(body);
+            let reason = serde_json::from_str::<ErrorBody>(&body);
             let reason = reason.map_or_else(|_| format!("it answers {status}"), |body| body.error);
             return Err(RemoteError::Refused { to: self.name(), status, reason });
         }
-        let body = if body.is_empty() { "null" } else { body };
+        let body = if body.is_empty() { "null" } else { &body };
         serde_json::from_str(body).map_err(|_| foreign())
     }
 
-    fn exchange(&self, (method, path): (&str, &str), body: &Value, limit: Duration) -> io::Result<String> {
-        let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_write_timeout(Some(limit))?;
-        let body = if body.is_null() { String::new() } else { body.to_string() };
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: ringway\r\ncontent-type: application/json\r\n\
-             connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-        );
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(LARGEST).read_to_end(&mut answer)?;
-        if answer.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+    /// Connects to the socket for the memory of a guest that arrives there.
+    ///
+    /// # Errors
+    /// It can't be reached.
+    pub fn memory(&self, arrival: &ArrivalView) -> io::Result<MemoryStream> {
+        let Way::Ssh(address, _) = &self.way else {
+            let stream = UnixStream::connect(&arrival.stream)?;
+            return Ok(MemoryStream { descriptor: stream.into(), carrier: None });
+        };
+        let mut session = Session::open(address)?;
+        let call = Call::Memory { guest: arrival.guest.clone(), ticket: arrival.ticket.clone() };
+        match session.call(&call, CONNECT)? {
+            Reply::Ready => {
+                let (descriptor, ssh) = session.into_stream();
+                Ok(MemoryStream { descriptor, carrier: Some(ssh) })
+            }
+            Reply::Failed(why) => Err(io::Error::other(why)),
+            Reply::Answered { .. } => Err(io::ErrorKind::InvalidData.into()),
         }
-        Ok(String::from_utf8_lossy(&answer).into_owned())
     }
+
+    /// Uses the connection to another host if it was silent for a while, by the request for `path`; what comes of it
+    /// does not matter. So the next request does not wait for a new connection.
+    pub fn keep(&self, path: &str, limit: Duration) {
+        let Way::Ssh(_, kept) = &self.way else { return };
+        if lock(kept).used.elapsed() > SILENCE {
+            let _ = self.ask::<Value>(("GET", path), &Value::Null, limit);
+        }
+    }
+}
+
+fn lock(kept: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Makes a call by the connection that is there, or by a new one. A connection whose call failed is closed: it is not
+/// known what became of the call, and it is not made again.
+fn call_by(
+    mut kept: MutexGuard<'_, Connection>,
+    address: &SshAddress,
+    call: &Call,
+    limit: Duration,
+) -> io::Result<Reply> {
+    kept.used = Instant::now();
+    let mut session = match kept.session.take() {
+        Some(session) => session,
+        None => Session::open(address)?,
+    };
+    let reply = session.call(call, limit)?;
+    kept.session = Some(session);
+    Ok(reply)
+}
+
+/// Sends a request to the API on a control socket, with a body unless it is null, and returns the status and the body
+/// of the answer; `None` if it is not HTTP's.
+///
+/// # Errors
+/// There is no answer in time.
+pub fn http(
+    socket: &Path,
+    (method, path): (&str, &str),
+    body: &Value,
+    limit: Duration,
+) -> io::Result<Option<(u16, String)>> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: ringway\r\ncontent-type: application/json\r\n\
+         connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(LARGEST).read_to_end(&mut answer)?;
+    if answer.is_empty() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let text = String::from_utf8_lossy(&answer);
+    Ok(text.split_once("\r\n\r\n").and_then(|(head, body)| {
+        let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3))?;
+        Some((status.parse().ok()?, body.to_string()))
+    }))
 }
 
 #[cfg(test)]
@@ -122,7 +263,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
             String::from_utf8_lossy(&bytes[..read]).into_owned()
         });
-        let answered = Remote::new(&path).ask(("POST", "/v1/x"), &Value::from(7), Duration::from_secs(30));
+        let answered = Remote::socket(&path).ask(("POST", "/v1/x"), &Value::from(7), Duration::from_secs(30));
         let request = server.join().unwrap();
         assert!(
             request.starts_with("POST /v1/x HTTP/1.1\r\n") && request.ends_with("\r\n\r\n7"),

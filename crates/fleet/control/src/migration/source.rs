@@ -1,13 +1,13 @@
 //! The side of a migration that leads it: where the guest runs. Its thread blocks.
 
 use super::check;
-use super::remote::{Remote, RemoteError};
+use super::remote::{MemoryStream, Remote, RemoteError};
+use super::ssh::Ssh;
 use super::{Activation, ArrivalView, GuestArrival, MigrationError, MovingPort, Progress};
 use crate::engine::{EngineRequest, Inbox, MigrationRequest};
-use ringway_linux_guests::{Facts, Guest, Monitor};
+use ringway_linux_guests::{Facts, Guest, Monitor, steady_now};
 use serde_json::{Value, json};
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ const POLL: Duration = Duration::from_millis(4);
 const PREPARE: Duration = Duration::from_secs(90);
 const ACTIVATE: Duration = Duration::from_secs(90);
 const ANSWER: Duration = Duration::from_secs(10);
+/// How long another host may take to answer while memory is copied.
+const KEEP: Duration = Duration::from_secs(2);
 /// How long the source's QEMU may take to let its guest go on.
 const RECOVER: Duration = Duration::from_secs(30);
 /// How often the other fabric is asked whether it has activated the guest, while it does not answer.
@@ -64,8 +66,8 @@ pub struct Source {
 
 impl Source {
     /// A leader for a guest, which has not begun. Called by a task of the engine's runtime.
-    pub fn new(departing: Departing, to: PathBuf, inbox: Inbox) -> Source {
-        Source { departing, there: Remote::new(&to), inbox, engine: Handle::current() }
+    pub fn new(departing: Departing, there: Remote, inbox: Inbox) -> Source {
+        Source { departing, there, inbox, engine: Handle::current() }
     }
 
     fn name(&self) -> &str {
@@ -76,9 +78,8 @@ impl Source {
         format!("/v1/guest-arrivals/{}/{}{what}", self.name(), self.departing.ticket)
     }
 
-    /// Lets the other fabric check and prepare the guest; returns the socket for its memory. Nothing has changed here
-    /// if it fails.
-    pub fn prepare(&self) -> Result<PathBuf, MigrationError> {
+    /// Lets the other fabric check and prepare the guest. Nothing has changed here if it fails.
+    pub fn prepare(&self) -> Result<ArrivalView, MigrationError> {
         let Departing { guest, ports, ticket, .. } = &self.departing;
         if let Some(why) = ports.iter().find_map(check::stays) {
             return Err(MigrationError::Ended(why));
@@ -106,19 +107,21 @@ impl Source {
             ports: ports.clone(),
         };
         let body = serde_json::to_value(&arrival).unwrap_or_default();
-        let view: ArrivalView = self.there.ask(("POST", "/v1/guest-arrivals"), &body, PREPARE)?;
-        Ok(view.stream.into())
+        Ok(self.there.ask(("POST", "/v1/guest-arrivals"), &body, PREPARE)?)
     }
 
     /// Migrates a guest that the other fabric has prepared, and records the outcome.
-    pub fn run(self, stream: PathBuf) {
-        let outcome = match self.copy(stream) {
+    pub fn run(self, arrival: &ArrivalView) {
+        let mut carrier = None;
+        let outcome = match self.copy(arrival, &mut carrier) {
             Ok(stopped) => self.activate(stopped),
             Err(error) => {
                 self.give_up(&error);
                 Outcome::Stays
             }
         };
+        // Only now: it may have memory that is on its way.
+        drop(carrier);
         self.end(outcome);
     }
 
@@ -144,13 +147,16 @@ impl Source {
         let _ = self.engine.block_on(self.inbox.ask(ask));
     }
 
-    /// Copies the guest's memory, and stops the guest; returns when, if that is known.
-    fn copy(&self, stream: PathBuf) -> Result<Option<u64>, MigrationError> {
+    /// Copies the guest's memory, and stops the guest; returns when, if that is known. `carrier` is what brings the
+    /// memory to another host.
+    fn copy(&self, arrival: &ArrivalView, carrier: &mut Option<Ssh>) -> Result<Option<u64>, MigrationError> {
         let Departing { guest, progress, bandwidth, .. } = &self.departing;
         let mut monitor = guest.monitor()?;
-        let way = UnixStream::connect(stream).map_err(MigrationError::Way)?;
-        monitor.give(WAY, way.as_fd())?;
-        drop(way);
+        let way = self.there.memory(arrival).map_err(MigrationError::Way)?;
+        let MemoryStream { descriptor, carrier: by } = way;
+        *carrier = by;
+        monitor.give(WAY, descriptor.as_fd())?;
+        drop(descriptor);
         let on = |name: &str| json!({ "capability": name, "state": true });
         let capabilities = [on("pause-before-switchover"), on("auto-converge")];
         monitor.ask("migrate-set-capabilities", &json!({ "capabilities": capabilities }))?;
@@ -200,6 +206,9 @@ impl Source {
                 }
                 _ => std::thread::sleep(POLL),
             }
+            if wanted == "pre-switchover" {
+                self.there.keep(&self.path(""), KEEP);
+            }
         }
     }
 
@@ -207,7 +216,15 @@ impl Source {
     fn activate(&self, stopped: Option<u64>) -> Outcome {
         self.departing.progress.enter("activating");
         let path = self.path("/activate");
-        let body = serde_json::to_value(Activation { stopped }).unwrap_or_default();
+        let activation = match self.there.is_here() {
+            true => Activation { stopped, stopped_ago: None },
+            // The other host's clock is another one.
+            false => {
+                let ago = stopped.map(|stopped| steady_now().saturating_sub(stopped));
+                Activation { stopped: None, stopped_ago: ago }
+            }
+        };
+        let body = serde_json::to_value(activation).unwrap_or_default();
         match self.there.ask::<Value>(("POST", &path), &body, ACTIVATE) {
             Ok(_) => {
                 self.departing.progress.enter("done");
@@ -297,3 +314,6 @@ impl Source {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;
