@@ -3,7 +3,7 @@
 use super::Fabric;
 use super::cross_checks::unknown;
 use super::policy::{VLANS, list_of_ranges};
-use crate::kinds;
+use crate::kinds::{self, link};
 use ringway_spec::file::units::Wrong;
 use ringway_spec::file::{Diagnostics, Section};
 use ringway_spec::{Mirror, Mirrored, Policy, Port, To};
@@ -88,10 +88,13 @@ fn check_port(fabric: &Fabric, port: &Port, mirror: &Mirror, diagnostics: &Diagn
         let fix = "a port that gets copies is on a switch, without `link`, or on nothing";
         diagnostics.error(&at, what, fix);
     }
+    // Those of links have no tables in the file.
+    let of_file = |port: &&Port| link::of(port).is_none();
     for own in &mirror.ports {
-        match fabric.port(own) {
+        match fabric.port(own).filter(of_file) {
             None => {
-                unknown(&place, "port", own, fabric.ports.iter().map(|port| &*port.name), diagnostics);
+                let known = fabric.ports.iter().filter(of_file).map(|port| &*port.name);
+                unknown(&place, "port", own, known, diagnostics);
             }
             Some(_) if own == name => {
                 diagnostics.error(&at, format!("port {name} mirrors itself"), "name other ports");
