@@ -125,7 +125,7 @@ impl Stack {
     }
 
     fn packet(&mut self, arrival: Arrival, packet: &Packet<'_>) {
-        if !self.is_for_us(arrival, packet.destination) {
+        if !self.is_for_us(arrival, packet.destination) && !self.is_for_another(arrival, packet) {
             self.statistics.not_for_us += 1;
             return;
         }
@@ -200,6 +200,27 @@ impl Stack {
                     port.addresses.iter().any(|cidr| super::icmp::solicited(cidr.address) == Some(address));
                 group && (all_nodes || solicited || port.is_probing(address))
             }
+        }
+    }
+
+    /// Whether our sockets serve a packet in place of the host that it is for.
+    pub(super) fn is_for_another(&self, arrival: Arrival, packet: &Packet<'_>) -> bool {
+        let has_sockets = matches!(packet.protocol, Protocol::TCP | Protocol::UDP);
+        let serves = self.interfaces[arrival.interface].serves_all && has_sockets;
+        serves && !arrival.group && !arrival.looped && self.is_host(arrival.interface, packet.destination)
+    }
+
+    /// Answers a packet for another host, to which there is no way, as a router does: host or address unreachable.
+    pub fn reject(&mut self, now: u64, frame: &[u8]) {
+        self.advance(now);
+        let Some((ethernet, bytes)) = Ethernet::split(frame) else { return };
+        let packet = match ethernet.ethertype {
+            EtherType::IPV4 => Packet::parse_v4(bytes),
+            EtherType::IPV6 => Packet::parse_v6(bytes),
+            _ => None,
+        };
+        if let Some(packet) = packet.filter(|packet| packet.fragment.is_none()) {
+            self.unreachable(&packet, super::icmp::HOST_UNREACHABLE);
         }
     }
 
