@@ -111,6 +111,35 @@ fn a_program_reaches_the_host_over_an_emulated_link() {
 }
 
 #[test]
+fn a_program_reaches_the_host_without_an_interface_of_it() {
+    if !may_create_namespaces() {
+        return;
+    }
+    let lab = Lab::new("exec-user", "");
+    for stack in ["native", "kernel"] {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port().to_string();
+        // The gateway stands for the host, and answers questions for names.
+        let script = "set -- $(ip route | grep default); exec 3<>/dev/tcp/$3/$PORT; echo hello >&3; cat <&3; \
+                      grep -c \"^nameserver $3$\" /etc/resolv.conf";
+        let script = script.replace("$PORT", &port);
+        let served = std::thread::spawn(move || {
+            let (mut stream, peer) = server.accept().unwrap();
+            let mut bytes = [0; 6];
+            std::io::Read::read_exact(&mut stream, &mut bytes).unwrap();
+            std::io::Write::write_all(&mut stream, b"bye\n").unwrap();
+            (bytes, peer.ip().to_string())
+        });
+        let words = ["exec", "--user-network", "--stack", stack, "--link", "delay=5ms,rate=10Mbit"];
+        let text = lab.ok(&[&words[..], &["--cc", "reno", "--", "bash", "-c", &script]].concat());
+        assert_eq!(text, "bye\n1\n", "{stack}");
+        assert_eq!(served.join().unwrap(), (*b"hello\n", "127.0.0.1".to_string()), "{stack}");
+    }
+    let (status, text) = lab.fails(&["exec", "--user-network", "--port", "a", "--", "true"]);
+    assert!(status == 2 && text.contains("cannot be used with"), "{text}");
+}
+
+#[test]
 fn programs_in_user_mode_linux_use_both_kinds_of_ports() {
     if !may_create_namespaces() || !std::path::Path::new("/usr/bin/linux.uml").exists() {
         return;

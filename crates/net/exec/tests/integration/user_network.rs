@@ -1,0 +1,143 @@
+//! Programs whose network with the host is made of sockets, as a user without rights.
+
+use crate::lab::{Lab, NOBODY, Running, is_root};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+use std::net::{TcpListener, UdpSocket};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Runs a script of a user without rights in a mode; what it printed.
+fn run(mode: &str, script: &str) -> String {
+    let lab = Lab { user: is_root().then_some(NOBODY), ..Lab::new() };
+    let (status, text) = Running::of(lab.command_on("user", 2, mode, &[PYTHON, "-c", script])).end();
+    assert_eq!(status, Some(0), "{mode}: {text}");
+    text
+}
+
+/// Python that names the error of a call, and the host's address.
+const TELL: &str = "\
+import errno, socket
+HOST = '10.0.0.254'
+def tell(what):
+    try: return what()
+    except OSError as error: return errno.errorcode[error.errno]
+";
+
+#[test]
+fn connections_and_datagrams_reach_the_host_and_errors_come_back() {
+    for mode in ["kernel", "native", "direct"] {
+        let (listener, echo) =
+            (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let ports = [listener.local_addr().unwrap().port(), echo.local_addr().unwrap().port()];
+        // Nobody listens there any more.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).unwrap();
+            stream.write_all(&got).unwrap();
+            drop(stream);
+            let mut bytes = [0; 5000];
+            let (len, from) = echo.recv_from(&mut bytes).unwrap();
+            echo.send_to(&bytes[..len], from).unwrap();
+        });
+        let script = format!(
+            "{TELL}
+sent = bytes(range(250)) * 4000
+s = socket.create_connection((HOST, {}))
+peer = s.getpeername()
+s.sendall(sent)
+s.shutdown(socket.SHUT_WR)
+got = b''
+while data := s.recv(65536): got += data
+print(got == sent, peer == (HOST, {}))
+print(tell(lambda: socket.create_connection((HOST, {free}))))
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.sendto(sent[:4000], (HOST, {}))
+data, peer = u.recvfrom(5000)
+print(data == sent[:4000], peer == (HOST, {}))",
+            ports[0], ports[0], ports[1], ports[1]
+        );
+        assert_eq!(run(mode, &script), "True True\nECONNREFUSED\nTrue True\n", "{mode}");
+        served.join().unwrap();
+    }
+}
+
+#[test]
+fn what_a_program_wrote_before_its_end_reaches_the_host() {
+    for mode in ["kernel", "native"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).unwrap();
+            got.len()
+        });
+        let script = format!("{TELL}socket.create_connection((HOST, {port})).sendall(bytes(3_000_000))");
+        run(mode, &script);
+        assert_eq!(served.join().unwrap(), 3_000_000, "{mode}");
+    }
+}
+
+/// A program that loses its agent: its connection, a listening socket on which a thread waits, one that is polled, and
+/// new connections.
+const SURVIVES: &str = "
+import select, threading
+waited = socket.create_server(('10.0.0.2', 9))
+polled = socket.create_server(('', 10), reuse_port=True)
+poll = select.epoll()
+poll.register(polled, select.EPOLLIN)
+accepted = []
+waits = threading.Thread(target=lambda: accepted.append(waited.accept()))
+waits.start()
+while open('/proc/self/task/%d/stat' % waits.native_id).read().split()[2] != 'S': pass
+old = socket.create_connection((HOST, PORT))
+print('ready', flush=True)
+print(tell(lambda: old.recv(9)))
+new = socket.create_connection((HOST, PORT))
+new.sendall(b'again')
+print(new.recv(9))
+own = socket.create_connection(('10.0.0.2', 9))
+waits.join()
+print(accepted[0][1] == own.getsockname())
+own.sendall(b'own')
+print(accepted[0][0].recv(9))
+second = socket.create_connection(('10.0.0.2', 10))
+print(len(poll.poll(20)))
+third, peer = polled.accept()
+print(peer == second.getsockname(), polled.getsockname(), waited.getsockname())
+second.close()
+print(third.recv(9))
+polled.close()
+print(tell(lambda: socket.create_connection(('10.0.0.2', 10))))
+";
+
+#[test]
+fn a_program_whose_agent_is_killed_gets_another_one() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let served = std::thread::spawn(move || {
+        let (_first, _) = listener.accept().unwrap();
+        let (mut second, _) = listener.accept().unwrap();
+        let mut got = [0; 5];
+        second.read_exact(&mut got).unwrap();
+        second.write_all(&got).unwrap();
+        second.read_to_end(&mut Vec::new()).unwrap();
+    });
+    let lab = Lab { user: is_root().then_some(NOBODY), ..Lab::new() };
+    let script = format!("{TELL}PORT = {port}\n{SURVIVES}");
+    let mut running = Running::of(lab.command_on("user", 2, "native", &[PYTHON, "-c", &script]));
+    assert_eq!(running.line(), "ready");
+    kill_process(Pid::from_child(&running.child), Signal::KILL).unwrap();
+    let ((_, text), errors) = running.end_with_errors();
+    let expected =
+        "ECONNRESET\nb'again'\nTrue\nb'own'\n1\nTrue ('0.0.0.0', 10) ('10.0.0.2', 9)\nb''\nECONNREFUSED\n";
+    assert_eq!(text, expected, "{errors}");
+    assert_eq!(
+        errors,
+        "ringway: the agent was killed; another one serves new connections, and listening sockets\n"
+    );
+    served.join().unwrap();
+}
