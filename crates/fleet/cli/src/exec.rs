@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The first of the networks for programs and the host, of four addresses each (RFC 2544, C.2.2), and their number.
@@ -36,9 +37,9 @@ enum Network {
     /// An interface of the host.
     Host {
         tap: TapSettings,
-        /// Holds the network's number, so that no other program gets it.
-        _number: UnixListener,
         link: Option<Link>,
+        /// Holds the network's number, so that no other program gets it.
+        number: Arc<OwnedFd>,
     },
     /// Sockets of this process.
     User {
@@ -115,8 +116,9 @@ fn attachment(network: &Network) -> Option<Attachment> {
     match network {
         Network::Port(path) => Some(Attachment::Ring(path.clone())),
         Network::VhostUser(_) => None,
-        Network::Host { tap, link, .. } => {
-            Some(Attachment::Interface { tap: tap.clone(), link: link.clone() })
+        Network::Host { tap, link, number } => {
+            let (tap, link, number) = (tap.clone(), link.clone(), number.clone());
+            Some(Attachment::Interface { tap, link, number })
         }
         Network::User { config, link } => {
             Some(Attachment::User { config: config.clone(), link: link.clone() })
@@ -160,7 +162,7 @@ fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Comman
             drop(signals);
             prepared.run(asked.device().map_err(failed)?)
         }
-        Network::Host { tap, link, _number } => {
+        Network::Host { tap, link, number: _number } => {
             let device = TapDevice::open(&tap).map_err(|error| {
                 CommandError::Failed(format!(
                     "{error}; an interface of the host needs root, --user-network does not"
@@ -171,7 +173,7 @@ fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Comman
         Network::User { config, link } => {
             let (network, device) = UserNetwork::start(*config).map_err(CommandError::because)?;
             let ended = run_over(prepared, device, link);
-            network.finish();
+            network.finish().map_err(CommandError::because)?;
             return ended;
         }
     };
@@ -243,7 +245,11 @@ fn network(target: &Target, exec: &Exec, settings: &Settings) -> Result<Placed, 
     }
     let mut dns = exec.dns.clone();
     let link = exec.link.as_deref().map(profile).transpose()?.map(Box::new);
-    let network = if exec.user_network || !geteuid().is_root() {
+    let is_user = exec.user_network || !geteuid().is_root();
+    if exec.host_loopback && !is_user {
+        return Err(CommandError::Failed("--host-loopback is for --user-network".into()));
+    }
+    let network = if is_user {
         // The gateway passes questions on.
         if dns.is_empty() {
             dns.extend(gateways.first());
@@ -254,6 +260,7 @@ fn network(target: &Target, exec: &Exec, settings: &Settings) -> Result<Placed, 
             offloads: link.is_none() && exec.stack != StackKind::Linux,
             settings: far_settings(exec, settings),
             name_server: name_server(),
+            host_loopback: exec.host_loopback,
         };
         Network::User { config: Box::new(config), link }
     } else {
@@ -266,7 +273,7 @@ fn network(target: &Target, exec: &Exec, settings: &Settings) -> Result<Placed, 
             address: hosts.first().map(|host| (host.address, host.prefix)),
             namespace: None,
         };
-        Network::Host { tap, link, _number: held }
+        Network::Host { tap, link, number: Arc::new(held.into()) }
     };
     Ok(Placed { network, addresses, gateways, dns })
 }
@@ -274,24 +281,27 @@ fn network(target: &Target, exec: &Exec, settings: &Settings) -> Result<Placed, 
 /// The program's addresses in a network with the host, and those of the host, which are its gateways.
 fn host_addresses(exec: &Exec, number: u32) -> Result<(Vec<Cidr>, Vec<Cidr>), CommandError> {
     if exec.address.is_empty() {
+        if let Some(gateway) = exec.gateway.first() {
+            let what = "needs the program's address in its network: --address 10.0.0.2/24";
+            return Err(CommandError::Failed(format!("--gateway {gateway} {what}")));
+        }
         let first = FIRST_NETWORK + 4 * number;
         let (host, own) = (Ipv4Addr::from(first + 1), Ipv4Addr::from(first + 2));
         return Ok((vec![Cidr::new(own, 30)], vec![Cidr::new(host, 30)]));
     }
-    let Some(gateway) = exec.gateway.first() else {
+    if exec.gateway.is_empty() {
         let what = "--address without --port needs the host's address: --gateway 10.0.0.1";
         return Err(CommandError::Failed(what.into()));
-    };
+    }
     // The network that they share.
     let near = |gateway: &IpAddr| {
-        let near = exec.address.iter().find(|cidr| cidr.address.is_ipv4() == gateway.is_ipv4());
-        near.map(|near| Cidr::new(*gateway, near.prefix))
+        let near = exec.address.iter().find(|cidr| cidr.contains(*gateway));
+        near.map(|near| Cidr::new(*gateway, near.prefix)).ok_or_else(|| {
+            let what = "is in no network of --address: give an address of its network";
+            CommandError::Failed(format!("--gateway {gateway} {what}"))
+        })
     };
-    if near(gateway).is_none() {
-        let what = "is in no network of --address: give an address of its kind";
-        return Err(CommandError::Failed(format!("--gateway {gateway} {what}")));
-    }
-    Ok((exec.address.clone(), exec.gateway.iter().filter_map(near).collect()))
+    Ok((exec.address.clone(), exec.gateway.iter().map(near).collect::<Result<_, _>>()?))
 }
 
 /// Settings of the stack at the far end of the link, which sends what the program receives: those of the program, and

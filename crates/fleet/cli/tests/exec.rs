@@ -131,9 +131,26 @@ fn a_program_reaches_the_host_without_an_interface_of_it() {
             (bytes, peer.ip().to_string())
         });
         let words = ["exec", "--user-network", "--stack", stack, "--link", "delay=5ms,rate=10Mbit"];
-        let text = lab.ok(&[&words[..], &["--cc", "reno", "--", "bash", "-c", &script]].concat());
+        // Without the option, the gateway leads to no service of the host.
+        let closed = format!(
+            "set -- $(ip route | grep default); (exec 3<>/dev/tcp/$3/{port}) 2>/dev/null || echo closed"
+        );
+        assert_eq!(lab.ok(&[&words[..], &["--", "bash", "-c", &closed]].concat()), "closed\n", "{stack}");
+        let text =
+            lab.ok(&[&words[..], &["--host-loopback", "--cc", "reno", "--", "bash", "-c", &script]].concat());
         assert_eq!(text, "bye\n1\n", "{stack}");
         assert_eq!(served.join().unwrap(), (*b"hello\n", "127.0.0.1".to_string()), "{stack}");
+    }
+    for (words, what) in [
+        (&["--gateway", "10.9.0.1"][..], "--gateway 10.9.0.1 needs"),
+        (
+            &["--address", "10.9.0.2/24", "--gateway", "10.9.0.1", "--gateway", "fd00::1"][..],
+            "--gateway fd00::1 is in",
+        ),
+        (&["--address", "10.9.0.2/24", "--gateway", "10.8.0.1"][..], "--gateway 10.8.0.1 is in"),
+    ] {
+        let (status, text) = lab.fails(&[&["exec", "--user-network"], words, &["--", "true"]].concat());
+        assert!(status == 1 && text.contains(what), "{text}");
     }
     let (status, text) = lab.fails(&["exec", "--user-network", "--port", "a", "--", "true"]);
     assert!(status == 2 && text.contains("cannot be used with"), "{text}");

@@ -1,6 +1,6 @@
 //! A program from its start to its end.
 
-use crate::agent::{Agent, Journal, Served};
+use crate::agent::{Agent, Interim, Journal, Served};
 use crate::bridge::bridge;
 use crate::direct::device::Switch;
 use crate::direct::{self, Made, attendant};
@@ -374,10 +374,11 @@ impl Prepared {
                 let (journal, file) = Journal::create()?;
                 if let Some(standby) = &standby {
                     let program = &launched.end;
-                    standby.give(Parts { trap: &trap, inside: &inside, journal: &file, program })?;
+                    let number = options.attachment.as_ref().and_then(Attachment::number);
+                    standby.give(Parts { trap: &trap, inside: &inside, journal: &file, program, number })?;
                 }
-                let former = Former { journal, is_taken_over: false };
-                (Some(serve(&options, (trap, inside), host, sharing, former)?), interface)
+                let notes = Notes { journal, is_taken_over: false, has_next: standby.is_some() };
+                (Some(serve(&options, (trap, inside), host, sharing, notes)?), interface)
             }
         };
         let sockets = KernelSockets::of(launched.process);
@@ -448,7 +449,7 @@ pub(crate) struct Serving {
 }
 
 /// Signals when it is dropped, also by a panic.
-struct AtEnd(Arc<EventFd>);
+pub(crate) struct AtEnd(pub Arc<EventFd>);
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
@@ -503,11 +504,24 @@ fn await_loss(lent: &LentRing, wakes: &EventFd, switch: &Switch) -> Result<(), D
     }
 }
 
-/// The journal of an agent.
-pub(crate) struct Former {
+/// The journal that an agent writes.
+pub(crate) struct Notes {
     pub journal: Arc<Journal>,
-    /// Whether it is that of an agent that was killed.
+    /// Whether an agent that was killed has written it before.
     pub is_taken_over: bool,
+    /// Whether a process waits to be the next agent.
+    pub has_next: bool,
+}
+
+/// Ends this process if the agent panics, so that the next one serves: it has the calls too, which would wait for ever.
+struct AbortAtPanic;
+
+impl Drop for AbortAtPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
 }
 
 /// Starts the agent.
@@ -516,13 +530,15 @@ pub(crate) fn serve(
     (trap, inside): (Trap, Inside),
     host: Host,
     sharing: Option<direct::Shared>,
-    Former { journal, is_taken_over }: Former,
+    Notes { journal, is_taken_over, has_next }: Notes,
 ) -> Result<Serving, ExecError> {
     let (stop, ended) = (Arc::new(EventFd::new()?), Arc::new(EventFd::new()?));
     let addresses = options.addresses.iter().map(|cidr| cidr.address).collect();
     let congestion = options.settings.tcp_congestion_control;
     let served = Served { trap, inside, addresses, congestion, explain: options.explain };
-    let mut agent = Agent::new(host, served, journal, stop.clone())?;
+    let network = options.attachment.as_ref().map_or(0, Attachment::descriptors);
+    let mut interim = Interim::new(served.trap.as_fd(), journal.clone())?;
+    let mut agent = Agent::new(host, served, (journal, network), stop.clone())?;
     if is_taken_over {
         agent.take_over();
     }
@@ -537,13 +553,17 @@ pub(crate) fn serve(
         }
     }
     let at_end = AtEnd(ended.clone());
+    let stopped = stop.clone();
     let thread = spawn("exec-agent", None, move || {
         let _at_end = at_end;
+        let _panics = has_next.then_some(AbortAtPanic);
         if let Err(error) = agent.run() {
             // Of a device behind the bridge, the bridge tells.
             if !is_told {
                 tell(&error);
             }
+            // The next agent's process has the calls too: nobody else answers them.
+            interim.serve_until(&stopped);
         }
     })?;
     Ok(Serving { thread, stop, ended })
@@ -553,16 +573,23 @@ impl Serving {
     /// Stops it, and waits until peers have acknowledged what the program wrote; a signal ends that.
     pub(crate) fn finish(self, signals: &SignalFd) -> Result<(), ExecError> {
         self.stop.signal();
-        while !self.ended.clear() {
-            wait(&[self.ended.as_fd(), signals.as_fd()], None)?;
-            if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
-                return Ok(());
-            }
+        if wait_for_end(&self.ended, signals)? {
+            // Of a panic the reason is printed.
+            let _ = self.thread.join();
         }
-        // Of a panic the reason is printed.
-        let _ = self.thread.join();
         Ok(())
     }
+}
+
+/// Waits until a thread has signaled its end; whether it has, and no signal came before that asks this process to end.
+pub(crate) fn wait_for_end(ended: &EventFd, signals: &SignalFd) -> Result<bool, Errno> {
+    while !ended.clear() {
+        wait(&[ended.as_fd(), signals.as_fd()], None)?;
+        if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn about(options: &Options) -> About {

@@ -3,34 +3,40 @@
 //! It is started with the program's, waits, and has the trapped calls too, so that they wait for it and do not fail.
 //! When the first agent's process ends before its program, it starts another one like itself, and serves.
 //! Connections of the first agent are reset; listening sockets, and calls that waited on them, go on
-//! (`agent/journal.rs`).
+//! (`agent/journal.rs`). Without a network, or after the third end within a minute, calls fail (`agent/interim.rs`).
 
-use crate::agent::{Journal, has_no_callers};
+use crate::agent::{Interim, Journal, has_no_callers};
 use crate::emulated::Emulated;
-use crate::run::{ENDING, ExecError, Former, Options, TAKEN, host, raise_descriptors, serve, wait};
-use crate::user_network::{UserNetwork, UserNetworkConfig};
+use crate::run::{ENDING, ExecError, Notes, Options, TAKEN, host, raise_descriptors, serve, wait};
+use crate::user_network::{Limits, UserNetwork, UserNetworkConfig};
 use ringway_host::{HostError, Inside, SignalFd, Trap, receive_with, send_with, start_child};
 use ringway_link::Profile;
 use ringway_sockets::{Device, DeviceError, Host, RingDevice, TapDevice, TapSettings};
 use rustix::io::Errno;
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::{Resource, Signal, getrlimit, pidfd_send_signal};
+use rustix::time::{ClockId, clock_gettime};
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Descriptors that a standby gets: trapped calls, a socket and a folder of the program's namespaces, the journal, the
-/// program.
+/// program; and one more if the network has a number.
 const DESCRIPTORS: usize = 5;
 /// What the agent's process says at its program's end.
 const END: &[u8] = b"end";
 /// How long to wait between two attempts to have the network; the port may still be the former agent's.
 const RETRY: Duration = Duration::from_millis(50);
+/// How long calls wait for the network before they fail, and how long to wait between two attempts then.
+const NETWORK_TIMEOUT: Duration = Duration::from_secs(5);
+const LATER_RETRY: Duration = Duration::from_secs(1);
 
 /// An emulated link, and the seed of its random decisions.
 pub type Link = Box<(Profile, u64)>;
 
-/// What a program's network is attached to.
+/// What a program's network is attached to: the first agent's process attaches it there by the same settings, and any
+/// next one by these.
 #[derive(Clone, Debug)]
 pub enum Attachment {
     /// A ring port or a pipe, with the path of its socket.
@@ -41,6 +47,9 @@ pub enum Attachment {
         tap: TapSettings,
         /// The link between.
         link: Option<Link>,
+        /// Holds the number of the network while a process has it, so that no other program gets the number. Only the
+        /// process that has made it has the descriptor; a next agent gets another one.
+        number: Arc<OwnedFd>,
     },
     /// Sockets of the host.
     User {
@@ -56,13 +65,31 @@ impl Attachment {
     fn host(&self, options: &Options) -> Result<(Host, Option<UserNetwork>), DeviceError> {
         match self {
             Attachment::Ring(path) => Ok((host(options, RingDevice::connect(path)?)?, None)),
-            Attachment::Interface { tap, link } => {
+            Attachment::Interface { tap, link, .. } => {
                 Ok((host_over(options, TapDevice::open(tap)?, link.as_deref())?, None))
             }
             Attachment::User { config, link } => {
                 let (network, device) = UserNetwork::start((**config).clone())?;
                 Ok((host_over(options, device, link.as_deref())?, Some(network)))
             }
+        }
+    }
+}
+
+impl Attachment {
+    /// The descriptors that the network needs in the agent's process.
+    pub(crate) fn descriptors(&self) -> usize {
+        match self {
+            Attachment::Ring(_) | Attachment::Interface { .. } => 0,
+            Attachment::User { .. } => Limits::of(getrlimit(Resource::Nofile).current).descriptors(),
+        }
+    }
+
+    /// What holds the number of the network, in the process that has made it.
+    pub(crate) fn number(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Attachment::Interface { number, .. } => Some(number.as_fd()),
+            Attachment::Ring(_) | Attachment::User { .. } => None,
         }
     }
 }
@@ -86,7 +113,7 @@ fn host_over(
 #[derive(Debug)]
 pub struct Standby(OwnedFd);
 
-/// What an agent has of its program's processes.
+/// What an agent's process has of its program, and gives the process that waits behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
     pub trap: &'a Trap,
@@ -94,6 +121,8 @@ pub struct Parts<'a> {
     pub journal: &'a OwnedFd,
     /// The program's pidfd.
     pub program: &'a OwnedFd,
+    /// What holds the number of the network.
+    pub number: Option<BorrowedFd<'a>>,
 }
 
 impl Standby {
@@ -111,9 +140,10 @@ impl Standby {
     /// # Errors
     /// It has ended.
     pub fn give(&self, parts: Parts<'_>) -> Result<(), HostError> {
-        let Parts { trap, inside, journal, program } = parts;
-        let descriptors =
-            [trap.as_fd(), inside.control.as_fd(), inside.folder.as_fd(), journal.as_fd(), program.as_fd()];
+        let Parts { trap, inside, journal, program, number } = parts;
+        let (control, folder) = (inside.control.as_fd(), inside.folder.as_fd());
+        let mut descriptors = vec![trap.as_fd(), control, folder, journal.as_fd(), program.as_fd()];
+        descriptors.extend(number);
         send_with(&self.0, b"parts", &descriptors).map(drop)
     }
 }
@@ -131,9 +161,9 @@ fn run(socket: &OwnedFd, options: &Options, attachment: &Attachment) -> Result<(
     // Those of a terminal are the program's, and this process ends with it.
     let signals = SignalFd::new(&TAKEN)?;
     let mut message = [0; 16];
-    let (_, descriptors) = receive_with(socket, &mut message, DESCRIPTORS)?;
-    let Ok([trap, control, folder, journal, program]) = <[OwnedFd; DESCRIPTORS]>::try_from(descriptors)
-    else {
+    let (_, mut descriptors) = receive_with(socket, &mut message, DESCRIPTORS + 1)?;
+    let number = if descriptors.len() > DESCRIPTORS { descriptors.pop() } else { None };
+    let Ok([trap, control, folder, file, program]) = <[OwnedFd; DESCRIPTORS]>::try_from(descriptors) else {
         return Ok(());
     };
     let (trap, inside) = (Trap::from(trap), Inside { control, folder });
@@ -141,36 +171,91 @@ fn run(socket: &OwnedFd, options: &Options, attachment: &Attachment) -> Result<(
     if len > 0 || has_ended(&trap) {
         return Ok(());
     }
+    let journal = Journal::open(&file)?;
+    let mut waiting =
+        Waiting { interim: Interim::new(trap.as_fd(), journal.clone())?, trap: &trap, signals, program };
+    if !journal.take_over(now()) {
+        say("the agent was killed three times within a minute; no other one serves, and connections fail");
+        waiting.interim.fail();
+        while !waiting.is_over(Duration::MAX)? {}
+        return Ok(());
+    }
     // This process has one thread still.
     let next = Standby::start(options, attachment)?;
-    next.give(Parts { trap: &trap, inside: &inside, journal: &journal, program: &program })?;
+    let (program, number) = (&waiting.program, number.as_ref().map(AsFd::as_fd));
+    next.give(Parts { trap: &trap, inside: &inside, journal: &file, program, number })?;
     raise_descriptors();
-    let network = loop {
-        match attachment.host(options) {
-            Ok(network) => break network,
-            Err(_) if has_ended(&trap) => return Ok(()),
-            Err(_) => wait(&[signals.as_fd()], Some(RETRY))?,
-        }
-        if pass(&signals, &program) {
-            return Ok(());
-        }
-    };
-    let (host, user_network) = network;
-    // The program may have closed standard error.
-    let _ = writeln!(
-        std::io::stderr(),
-        "ringway: the agent was killed; another one serves new connections, and listening sockets"
-    );
+    let Some((host, user_network)) = waiting.attach(options, attachment)? else { return Ok(()) };
+    let Waiting { signals, program, .. } = waiting;
     let watched = Trap::from(trap.as_fd().try_clone_to_owned().map_err(|_| Errno::MFILE)?);
-    let former = Former { journal: Journal::open(&journal)?, is_taken_over: true };
-    let serving = serve(options, (trap, inside), host, None, former)?;
+    let notes = Notes { journal, is_taken_over: true, has_next: true };
+    let serving = serve(options, (trap, inside), host, None, notes)?;
+    say("the agent was killed; another one serves new connections, and listening sockets");
     while !has_ended(&watched) && !pass(&signals, &program) {
         wait(&[watched.as_fd(), signals.as_fd()], Some(Duration::from_secs(1)))?;
     }
-    serving.finish(&signals)?;
-    user_network.into_iter().for_each(UserNetwork::finish);
     drop(next);
-    Ok(())
+    serving.finish(&signals)?;
+    user_network.map_or(Ok(()), UserNetwork::finish)
+}
+
+/// The wait for a network, in which calls are answered.
+struct Waiting<'a> {
+    interim: Interim,
+    trap: &'a Trap,
+    signals: SignalFd,
+    program: OwnedFd,
+}
+
+impl Waiting<'_> {
+    /// The program's stack in its network; none: the program has ended.
+    fn attach(
+        &mut self,
+        options: &Options,
+        attachment: &Attachment,
+    ) -> Result<Option<(Host, Option<UserNetwork>)>, ExecError> {
+        let (begin, mut retry) = (Instant::now(), RETRY);
+        loop {
+            let error = match attachment.host(options) {
+                Ok(network) => return Ok(Some(network)),
+                Err(error) => error,
+            };
+            if retry == RETRY && begin.elapsed() >= NETWORK_TIMEOUT {
+                retry = LATER_RETRY;
+                let what = "the agent was killed; connections fail until another one has a network";
+                say(&format!("{what}: {error}"));
+                self.interim.fail();
+            }
+            if self.is_over(retry)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Answers calls for a time; whether the program has ended.
+    fn is_over(&mut self, time: Duration) -> Result<bool, ExecError> {
+        let begin = Instant::now();
+        while begin.elapsed() < time {
+            let left = time.saturating_sub(begin.elapsed());
+            wait(&[self.trap.as_fd(), self.signals.as_fd()], Some(left).filter(|left| *left < LATER_RETRY))?;
+            if has_ended(self.trap) || pass(&self.signals, &self.program) {
+                return Ok(true);
+            }
+            self.interim.serve();
+        }
+        Ok(false)
+    }
+}
+
+/// Seconds since the machine started, and 1 more.
+fn now() -> u64 {
+    u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or(0) + 1
+}
+
+/// Tells the user.
+fn say(what: &str) {
+    // The program may have closed standard error.
+    let _ = writeln!(std::io::stderr(), "ringway: {what}");
 }
 
 /// Whether the last process of the program has ended.

@@ -21,7 +21,7 @@ fn carry(now: &mut u64, hosts: &mut [Stack; 2], rejects: impl Fn(&[u8]) -> bool)
             hosts[from].transmit(*now, 0, &mut frames);
             for (frame, offload) in frames.iter() {
                 if from == 0 && rejects(frame) {
-                    hosts[1].reject(*now, frame);
+                    hosts[1].reject(*now, 0, frame);
                 } else {
                     hosts[1 - from].receive(*now, 0, frame, offload);
                 }
@@ -113,5 +113,36 @@ fn a_rejected_connection_is_told_that_the_host_is_unreachable() {
     // TCP to 192.0.2.7.
     carry(&mut now, &mut hosts, |frame| frame.get(23) == Some(&6) && frame.get(30) == Some(&192));
     assert_eq!(hosts[0].error(socket).unwrap(), Some(ConnectionError::Unreachable));
-    hosts[1].reject(now, b"no frame");
+    hosts[1].reject(now, 0, b"no frame");
+}
+
+#[test]
+fn frames_that_no_socket_would_get_are_not_admitted() {
+    let mut hosts = hosts();
+    let mut now = 0;
+    hosts[1].serve_all_addresses(0);
+    let udp = hosts[0].bind("10.0.0.1:5000".parse().unwrap()).unwrap();
+    let send = |now: u64, hosts: &mut [Stack; 2], to: &str| {
+        hosts[0].send_to(now, udp, b"question", to.parse().unwrap()).unwrap();
+        let mut frames = Frames::default();
+        hosts[0].transmit(now, 0, &mut frames);
+        let all: Vec<_> = frames.iter().map(|(frame, offload)| (frame.to_vec(), offload)).collect();
+        all
+    };
+    // Until the gateway's link-layer address is known.
+    hosts[0].connect(now, "192.0.2.7:80".parse().unwrap()).unwrap();
+    carry(&mut now, &mut hosts, |_| false);
+    for (to, admits) in [("192.0.2.7:53", true), ("10.0.0.2:53", true)] {
+        let (frame, offload) = send(now, &mut hosts, to).pop().unwrap();
+        assert_eq!(hosts[1].admits(0, &frame, offload), admits, "{to}");
+        // Another host's link-layer address, a group's as the source, no host as the source, and a wrong checksum.
+        for (at, bits) in [(5, 0xff), (6, 1), (26, 10 ^ 127), (frame.len() - 1, 1)] {
+            let mut wrong = frame.clone();
+            wrong[at] ^= bits;
+            assert!(!hosts[1].admits(0, &wrong, offload), "{to} {at}");
+        }
+        for len in 0..frame.len() {
+            assert!(!hosts[1].admits(0, &frame[..len], offload), "{len}");
+        }
+    }
 }

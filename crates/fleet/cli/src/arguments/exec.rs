@@ -67,6 +67,10 @@ pub struct Exec {
     /// which needs root. The default for other users.
     #[arg(long, conflicts_with = "port")]
     pub user_network: bool,
+    /// Let the gateway's address stand for the host's loopback interface, if the network is one by sockets of
+    /// `ringway exec`: the program reaches services that only this machine reaches.
+    #[arg(long, conflicts_with = "port")]
+    pub host_loopback: bool,
     /// Let the user be root in the program's user namespace.
     #[arg(long)]
     pub map_root: bool,

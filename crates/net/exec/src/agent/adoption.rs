@@ -2,43 +2,47 @@
 //! Its connections are lost, and reset.
 
 use super::Agent;
-use super::journal::ListenerEntry;
-use super::local;
+use super::journal::{ListenerEntry, Record};
 use super::table::{Key, Kind, Listening, Socket};
-use ringway_host::Call;
+use super::{interim, local};
+use ringway_host::{Call, numbers as sys};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 
 impl Agent {
     /// Takes over what the journal says, which was the former agent's.
     pub fn take_over(&mut self) {
-        let (listeners, calls) = (self.journal.listeners(), self.journal.calls());
-        self.journal.clear();
-        for entry in &listeners {
+        // What is written stays there, for the next agent.
+        for (record, entry) in self.journal.take_listeners() {
             // One that can't listen again is as one that its program has shut down.
-            let _ = self.listen_again(entry);
+            let _ = self.listen_again(record, &entry);
         }
-        for call in calls {
+        let last = self.journal.begin_call(0);
+        for (record, call) in self.journal.take_calls() {
             if self.trap.is_waiting(call.id) {
-                self.serve_again(call);
+                self.serve_again(record, call, last);
             }
         }
     }
 
     /// Serves a call that the former agent had received. Whatever it was about has ended, but for listening sockets.
-    fn serve_again(&mut self, call: Call) {
-        let record = self.journal.record_call(&call);
-        match self.find(&call) {
-            Ok(None) if call.number != ringway_host::numbers::SOCKET => {
-                // As the end of a connection is told; of a call on another program's socket, it says to try again.
-                _ = self.trap.answer(call.id, Err(Errno::CONNRESET));
-            }
-            _ => self.serve(call, record, None),
+    /// `last`: the call that the former agent was at when it ended, maybe by that call.
+    fn serve_again(&mut self, record: Record, call: Call, last: u64) {
+        let is_lost = call.id == last
+            || match self.find(&call) {
+                Ok(None) => call.number != sys::SOCKET && interim::is_ours(&mut self.threads, &call),
+                _ => false,
+            };
+        if is_lost {
+            // As the end of a connection is told.
+            _ = self.trap.answer(call.id, Err(Errno::CONNRESET));
+        } else {
+            self.serve(call, Some(record), None);
         }
     }
 
     /// Listens at a former agent's address. The program's socket is known when a call is about it.
-    fn listen_again(&mut self, entry: &ListenerEntry) -> Result<(), Errno> {
+    fn listen_again(&mut self, record: Record, entry: &ListenerEntry) -> Result<(), Errno> {
         let (v6, options) = entry.options();
         let path = self.names.listen_path(entry.path)?;
         let addresses = options.addresses(entry.local, v6);
@@ -54,9 +58,8 @@ impl Agent {
         })?;
         let listeners = self.listen_at_all(key, &addresses, options.socket_options(), entry.backlog);
         let listeners = listeners.inspect_err(|_| _ = self.table.remove(key))?;
-        let record = self.journal.record_listener(entry);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind =
-            Kind::Listening(Listening { path, listeners, record });
+            Kind::Listening(Listening { path, listeners, record: Some(record) });
         self.adopted.insert(entry.path, key);
         Ok(())
     }

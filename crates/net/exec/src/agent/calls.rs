@@ -88,8 +88,15 @@ const LEAVE_CALL_TIMEOUT: Duration = Duration::from_millis(5);
 const BRIEF_WAIT: u64 = 2 * ringway_netstack::MS;
 
 impl Agent {
-    /// Answers a call, or parks it.
+    /// Answers a call, or parks it. If this process ends by it, the next agent does not serve it.
     pub(super) fn serve(&mut self, call: Call, record: Option<Record>, until: Option<u64>) {
+        // One call may wake others.
+        let before = self.journal.begin_call(call.id);
+        self.serve_call(call, record, until);
+        self.journal.begin_call(before);
+    }
+
+    fn serve_call(&mut self, call: Call, record: Option<Record>, until: Option<u64>) {
         self.received.clear();
         let delivered = self.last_delivered.take_if(|delivered| delivered.call.thread == call.thread);
         // Any other call shows that the thread has its result.

@@ -22,7 +22,12 @@ const CALL: usize = 8;
 const LISTENERS: usize = 1024;
 /// Words of a listener: its path (0: there is none), its flags, its port and backlog, and its address.
 const LISTENER: usize = 4;
-const WORDS: usize = CALLS * CALL + LISTENERS * LISTENER;
+/// Words before the places: the number of the call that the agent is at, and the times at which agents took over.
+const TAKEOVERS: usize = 2;
+const PLACES: usize = 1 + TAKEOVERS;
+const WORDS: usize = PLACES + CALLS * CALL + LISTENERS * LISTENER;
+/// How far apart the first and the third end of agents are at least, if another one is to take over.
+const TAKEOVERS_TIME: u64 = 60;
 /// The bit of a listener's flags for IPv4's address in place of IPv6's. The others are those of its options.
 const IS_V4: u64 = 1 << 63;
 
@@ -39,6 +44,14 @@ pub struct Journal {
 pub struct Record {
     journal: Arc<Journal>,
     word: usize,
+}
+
+impl Record {
+    /// Leaves it written, for an agent that finds it in the journal.
+    pub fn leave(mut self) {
+        // The stand-in for a word outside is not in the journal.
+        self.word = usize::MAX;
+    }
 }
 
 impl Drop for Record {
@@ -78,7 +91,7 @@ impl Journal {
     }
 
     fn word(&self, at: usize) -> &AtomicU64 {
-        /// Stands in for a word outside. The memory has them all, so it is never used.
+        /// Stands in for a word outside: that of a record that was left.
         static NONE: AtomicU64 = AtomicU64::new(0);
         self.memory.words().get(at).unwrap_or(&NONE)
     }
@@ -86,7 +99,7 @@ impl Journal {
     /// Writes values to the first free place of `count` places; the first value, which is not 0, last.
     fn write(self: &Arc<Journal>, kind: usize, values: &[u64]) -> Option<Record> {
         let (begin, count, size) =
-            if kind == 0 { (0, CALLS, CALL) } else { (CALLS * CALL, LISTENERS, LISTENER) };
+            if kind == 0 { (PLACES, CALLS, CALL) } else { (PLACES + CALLS * CALL, LISTENERS, LISTENER) };
         let next = self.next.get(kind)?;
         let from = next.load(Relaxed);
         let mut places = (0..count).map(|step| (from + step) % count);
@@ -120,21 +133,49 @@ impl Journal {
         self.write(1, &[entry.path, flags | number, high, low])
     }
 
-    /// The calls that were not answered.
-    pub fn calls(&self) -> Vec<Call> {
+    /// Writes the number of the call that the agent is at (0: none), and returns the one that was written before.
+    pub fn begin_call(&self, id: u64) -> u64 {
+        let at = self.word(0);
+        let before = at.load(Relaxed);
+        at.store(id, Relaxed);
+        before
+    }
+
+    /// Writes that an agent takes over, `now` seconds after some moment, which is never 0; whether one may. Attack: a
+    /// program, or a peer, that has found out how to end an agent, and does it again and again.
+    pub fn take_over(&self, now: u64) -> bool {
+        let [oldest, newest] = [self.word(1), self.word(2)];
+        let first = oldest.load(Relaxed);
+        if first != 0 && now < first + TAKEOVERS_TIME {
+            return false;
+        }
+        oldest.store(newest.load(Relaxed), Relaxed);
+        newest.store(now, Relaxed);
+        true
+    }
+
+    /// A place that is written, for an agent that goes on with what it says.
+    fn record(self: &Arc<Journal>, word: usize) -> Record {
+        Record { journal: self.clone(), word }
+    }
+
+    /// The calls that were not answered; their places are free when the records are dropped.
+    pub fn take_calls(self: &Arc<Journal>) -> Vec<(Record, Call)> {
         let read = |place: usize| {
-            let words: [u64; CALL] = std::array::from_fn(|at| self.word(place * CALL + at).load(Acquire));
+            let words: [u64; CALL] =
+                std::array::from_fn(|at| self.word(PLACES + place * CALL + at).load(Acquire));
             let [id, what, arguments @ ..] = words;
             let (thread, number) = (((what >> 32) as u32).cast_signed(), (what as u32).cast_signed());
-            (id != 0).then_some(Call { id, thread, number: number.into(), arguments })
+            let call = Call { id, thread, number: number.into(), arguments };
+            (id != 0).then(|| (self.record(PLACES + place * CALL), call))
         };
         (0..CALLS).filter_map(read).collect()
     }
 
-    /// The sockets that listen.
-    pub fn listeners(&self) -> Vec<ListenerEntry> {
+    /// The sockets that listen, in the same way.
+    pub fn take_listeners(self: &Arc<Journal>) -> Vec<(Record, ListenerEntry)> {
         let read = |place: usize| {
-            let word = CALLS * CALL + place * LISTENER;
+            let word = PLACES + CALLS * CALL + place * LISTENER;
             let words: [u64; LISTENER] = std::array::from_fn(|at| self.word(word + at).load(Acquire));
             let [path, number, high, low] = words;
             let ip: IpAddr = match number & IS_V4 {
@@ -144,14 +185,10 @@ impl Journal {
             let local = SocketAddr::new(ip, number as u16);
             let backlog = ((number >> 16) as u32).cast_signed();
             let flags = number >> 48 & 0x7fff;
-            (path != 0).then_some(ListenerEntry { path, local, backlog, flags })
+            let entry = ListenerEntry { path, local, backlog, flags };
+            (path != 0).then(|| (self.record(word), entry))
         };
         (0..LISTENERS).filter_map(read).collect()
-    }
-
-    /// Forgets all, for the next agent.
-    pub fn clear(&self) {
-        self.memory.words().iter().for_each(|word| word.store(0, Relaxed));
     }
 }
 
@@ -187,10 +224,27 @@ mod tests {
         let mut records: Vec<_> = (1..5).map(|id| journal.record_call(&call(id)).unwrap()).collect();
         records.remove(1);
         let next = Journal::open(&file).unwrap();
-        assert_eq!(next.calls(), [1, 3, 4].map(call));
-        assert_eq!(next.listeners(), entries);
-        drop((kept, records));
-        assert_eq!((next.calls().len(), next.listeners().len()), (0, 0));
+        let (calls, listeners) = (next.take_calls(), next.take_listeners());
+        assert!(calls.iter().map(|(_, call)| *call).eq([1, 3, 4].map(call)));
+        assert!(listeners.iter().map(|(_, entry)| entry).eq(&entries));
+        // The next agent's records are those of the places, which stay written until it is done with them.
+        std::mem::forget((kept, records));
+        calls.into_iter().next().unwrap().0.leave();
+        assert_eq!(journal.take_calls().len(), 1);
+        assert_eq!(next.take_calls().len(), 0);
+        drop(listeners);
+        assert_eq!(next.take_listeners().len(), 0);
+    }
+
+    #[test]
+    fn the_call_that_an_agent_is_at_and_the_ends_of_agents_are_written() {
+        let (journal, file) = Journal::create().unwrap();
+        assert_eq!((journal.begin_call(7), journal.begin_call(8)), (0, 7));
+        let next = Journal::open(&file).unwrap();
+        assert_eq!((next.begin_call(0), next.take_calls().len()), (8, 0));
+        // Two within a minute, and none more; later again.
+        let taken = [100, 130, 150, 159, 160, 189, 190].map(|now| next.take_over(now));
+        assert_eq!(taken, [true, true, false, false, true, false, true]);
     }
 
     #[test]
@@ -200,9 +254,8 @@ mod tests {
         assert!(records.iter().all(Option::is_some) && journal.record_call(&call(9)).is_none());
         records.truncate(CALLS / 2);
         assert!(journal.record_call(&call(9)).is_some());
-        assert_eq!(journal.calls().len(), CALLS / 2);
-        journal.clear();
-        assert!(journal.calls().is_empty());
+        drop(records);
+        assert!(journal.take_calls().is_empty());
     }
 
     #[test]

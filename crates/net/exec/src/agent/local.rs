@@ -25,7 +25,9 @@ const BACKLOG: i32 = 4096;
 const FILLER: usize = 108 << 10;
 /// Most times that they fit into a send buffer.
 const MAX_FILLERS: usize = 10;
-/// Bytes that are read at once of what a program's socket has.
+/// How the abstract names of our sockets that connect begin.
+const CLIENTS: &str = "ringway-exec/";
+/// Bytes that are read at once of what a program's socket has, or copied to it.
 const DRAINED: usize = 36 << 10;
 
 /// The kernel's number of a socket, which no other one ever has, and by which the agent knows it; `None`: it is no
@@ -124,7 +126,7 @@ impl Names {
     }
 
     fn text(&self) -> String {
-        format!("ringway-exec/{:016x}/", self.group)
+        format!("{CLIENTS}{:016x}/", self.group)
     }
 
     /// The number in the name of the socket that a socket is connected to. `None`: it is not one of ours.
@@ -137,10 +139,35 @@ impl Names {
 
 /// The number in the path that a socket listens at. `None`: it has no path that [`Names::new_listen_path`] makes.
 pub fn listen_number(socket: BorrowedFd<'_>) -> Option<u64> {
-    let address = SocketAddrUnix::try_from(getsockname(socket).ok()?).ok()?;
+    number_in_path(&SocketAddrUnix::try_from(getsockname(socket).ok()?).ok()?)
+}
+
+fn number_in_path(address: &SocketAddrUnix) -> Option<u64> {
     let path = std::str::from_utf8(address.path_bytes()?).ok()?;
     let (_, name) = path.strip_prefix("/proc/self/fd/")?.split_once('/')?;
     u64::from_str_radix(name, 16).ok()
+}
+
+/// Whether a socket is a UNIX socket.
+pub fn is_unix(socket: BorrowedFd<'_>) -> bool {
+    sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX)
+}
+
+/// Whether a socket is one that an agent has made, whichever it was: it listens or is connected by a name of
+/// [`Names`], or its end for datagrams was closed. One that has neither been bound nor connected can't be told from a
+/// program's own.
+pub fn stands_in(socket: BorrowedFd<'_>) -> bool {
+    if !is_unix(socket) {
+        return false;
+    }
+    if sockopt::socket_type(socket) == Ok(SocketType::SEQPACKET) {
+        return ready(socket, PollFlags::empty()).contains(PollFlags::HUP);
+    }
+    let is_of_client =
+        |peer: &SocketAddrUnix| peer.abstract_name().is_some_and(|name| name.starts_with(CLIENTS.as_bytes()));
+    let peer = getpeername(socket).ok().flatten().and_then(|peer| SocketAddrUnix::try_from(peer).ok());
+    listen_number(socket).is_some()
+        || peer.is_some_and(|peer| is_of_client(&peer) || number_in_path(&peer).is_some())
 }
 
 /// Connects programs' sockets with ours.
@@ -240,9 +267,27 @@ impl Filler {
         let mut filled = 0;
         // The limit of the system may be another one (`net.core.wmem_max`).
         for most in [FILLER; MAX_FILLERS] {
-            filled += sendfile(program_socket, &self.0, Some(&mut 0), most).unwrap_or(0);
+            filled += self.fill_once(program_socket, most);
             if !ready(program_socket, PollFlags::OUT).contains(PollFlags::OUT) {
                 break;
+            }
+        }
+        filled
+    }
+
+    /// As much as there is room for. Attack: a program whose other threads write to the socket, or whose buffer is
+    /// smaller: `sendfile` would wait for room in a socket that blocks, so bytes are copied to that one.
+    fn fill_once(&self, program_socket: BorrowedFd<'_>, most: usize) -> usize {
+        if is_nonblocking(program_socket) {
+            return sendfile(program_socket, &self.0, Some(&mut 0), most).unwrap_or(0);
+        }
+        let bytes = [0; DRAINED];
+        let mut filled = 0;
+        while filled < most {
+            let piece = &bytes[..bytes.len().min(most - filled)];
+            match send(program_socket, piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) if count > 0 => filled += count,
+                _ => break,
             }
         }
         filled
@@ -437,6 +482,50 @@ mod tests {
         consume(&end, filled, filled);
         assert!(ready(program_socket.as_fd(), PollFlags::OUT).contains(PollFlags::OUT));
         assert_eq!(end.unread_bytes(), 0);
+    }
+
+    #[test]
+    fn a_socket_that_blocks_and_has_little_room_is_filled_without_a_wait() {
+        let folder = Folder::new();
+        let mut names = folder.names();
+        let mut connector = Connector::new(&mut names).unwrap();
+        let (told, tells) = std::sync::mpsc::channel();
+        let program_socket = stream(false).unwrap();
+        sockopt::set_socket_send_buffer_size(&program_socket, 1).unwrap();
+        let _agent_socket = connector.join(program_socket.as_fd()).unwrap();
+        let filling = program_socket.try_clone().unwrap();
+        let thread = std::thread::spawn(move || {
+            told.send(Filler::new().unwrap().fill(filling.as_fd())).unwrap();
+        });
+        let filled = tells.recv_timeout(std::time::Duration::from_secs(20));
+        // A thread that waits for room ends with its socket.
+        rustix::net::shutdown(&program_socket, rustix::net::Shutdown::Both).unwrap();
+        thread.join().unwrap();
+        assert!(filled.is_ok_and(|filled| (1..FILLER).contains(&filled)));
+    }
+
+    #[test]
+    fn sockets_of_agents_are_told_from_others() {
+        let folder = Folder::new();
+        let mut names = folder.names();
+        let (joined, _end) = joined();
+        let listener = stream(true).unwrap();
+        let at = names.new_listen_path().unwrap();
+        listen_at(listener.as_fd(), &at, 1).unwrap();
+        let _ours = connect_to_listener(&names.next_client().unwrap().1, &at.address).unwrap();
+        let accepted = accept_with(&listener, SocketFlags::empty()).unwrap();
+        let (datagrams, ours) = datagrams(true).unwrap();
+        assert!(!stands_in(datagrams.as_fd()));
+        drop(ours);
+        for own in [&joined, &listener, &accepted, &datagrams] {
+            assert!(stands_in(own.as_fd()));
+        }
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for other in [one.as_fd(), tcp.as_fd(), stream(true).unwrap().as_fd(), folder.names().folder.as_fd()]
+        {
+            assert!(!stands_in(other));
+        }
     }
 
     #[test]

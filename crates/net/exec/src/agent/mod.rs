@@ -11,6 +11,7 @@ mod datagram;
 mod direct;
 mod info;
 mod interface;
+mod interim;
 mod journal;
 mod local;
 mod message;
@@ -20,6 +21,7 @@ mod report;
 mod stream;
 mod table;
 
+pub use interim::Interim;
 pub use journal::Journal;
 pub use options::algorithm;
 
@@ -103,7 +105,7 @@ impl Activity {
     }
 }
 
-/// The processes that an agent serves.
+/// The processes that an agent serves: what the agent's process has of them.
 #[derive(Debug)]
 pub struct Served {
     /// Their calls.
@@ -172,15 +174,15 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent for processes. `journal`: what the next agent is to know. `stop` ends it when the last process has
-    /// ended.
+    /// An agent for processes. `journal`: what the next agent is to know; with it, the descriptors that its network
+    /// needs in this process. `stop` ends it when the last process has ended.
     ///
     /// # Errors
     /// The process has no descriptors left.
     pub fn new(
         host: Host,
         served: Served,
-        journal: Arc<Journal>,
+        (journal, network): (Arc<Journal>, usize),
         stop: Arc<EventFd>,
     ) -> Result<Agent, Errno> {
         let Served { trap, inside, addresses, congestion, explain } = served;
@@ -207,7 +209,7 @@ impl Agent {
             names,
             connector,
             filler: Filler::new()?,
-            table: Table::new(getrlimit(Resource::Nofile).current),
+            table: Table::new(getrlimit(Resource::Nofile).current, network),
             addresses,
             congestion,
             parked: Vec::new(),
@@ -247,6 +249,16 @@ impl Agent {
     /// # Errors
     /// The device can't be used any more.
     pub fn run(mut self) -> Result<(), DeviceError> {
+        let result = self.serve_all();
+        if result.is_err() {
+            for parked in std::mem::take(&mut self.parked) {
+                self.trap.answer(parked.call.id, Err(Errno::NETDOWN));
+            }
+        }
+        result
+    }
+
+    fn serve_all(&mut self) -> Result<(), DeviceError> {
         let (mut until, mut silent_until) = (None, 0);
         loop {
             let busy = self.turn()?;

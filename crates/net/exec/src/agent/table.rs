@@ -175,12 +175,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of as many sockets as a process with that many descriptors can serve. What it needs besides must be
-    /// left: a call whose socket can't be looked at would be left to the kernel.
-    pub fn new(descriptors: Option<u64>) -> Table {
-        let most = descriptors.map_or(MAX_SOCKETS, |most| usize::try_from(most).unwrap_or(MAX_SOCKETS));
+    /// A table of as many sockets as a process with that many descriptors can serve, of which its network needs
+    /// `network`. What it needs besides must be left: a call whose socket can't be looked at would be left to the
+    /// kernel.
+    pub fn new(descriptors: Option<u64>, network: usize) -> Table {
+        let most = descriptors.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         Table {
-            capacity: most.saturating_sub(RESERVED_DESCRIPTORS).min(MAX_SOCKETS),
+            capacity: most.saturating_sub(RESERVED_DESCRIPTORS + network).min(MAX_SOCKETS),
             slots: Vec::new(),
             free: Vec::new(),
             by_cookie: HashMap::new(),
@@ -292,7 +293,7 @@ impl Table {
         Some(socket)
     }
 
-    /// The socket whose UNIX socket has an cookie.
+    /// The socket whose UNIX socket has a cookie.
     pub fn find_by_cookie(&self, cookie: u64) -> Option<Key> {
         self.by_cookie.get(&cookie).copied()
     }
@@ -423,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_removed_socket_leaves_nothing() {
-        let mut table = Table::new(None);
+        let mut table = Table::new(None, 0);
         let local = "10.0.0.1:80".parse().unwrap();
         let key = table.add(socket(Some(1), Some(local))).unwrap();
         table.set_pending(7, key);
@@ -435,13 +436,13 @@ mod tests {
 
     #[test]
     fn sockets_and_those_that_are_watched_are_limited() {
-        let mut table = Table::new(None);
+        let mut table = Table::new(None, 0);
         for watch in 0..MAX_WATCHES as i32 {
             table.add(socket(Some(watch), None)).unwrap();
         }
         assert_eq!(table.add(socket(Some(-1), None)), Err(Errno::NFILE));
         table.add(socket(None, None)).unwrap();
-        let mut small = Table::new(Some(RESERVED_DESCRIPTORS as u64 + 2));
+        let mut small = Table::new(Some(RESERVED_DESCRIPTORS as u64 + 2), 0);
         let keys = [(); 2].map(|()| small.add(socket(None, None)).unwrap());
         assert_eq!((small.add(socket(None, None)), small.is_full()), (Err(Errno::NFILE), true));
         small.remove(keys[0]).unwrap();

@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Most pairs of addresses, and most addresses that were sent to. Attack: a program that scans ports.
-const MAX_PAIRS: usize = 1024;
+/// Most addresses that were sent to. Attack: a program that scans ports; the one that was used last the longest ago is
+/// forgotten.
 const MAX_BOUND: usize = 2048;
 /// How long neither side may send, until the pair is forgotten (RFC 4787, REQ-5).
 const IDLE_TIMEOUT: u64 = 120 * SECOND;
@@ -44,11 +44,23 @@ impl Datagrams {
         let now = shared.clock.now();
         if let Some((_, used)) = self.bound.get_mut(&to) {
             *used = now;
-        } else if self.bound.len() < MAX_BOUND
-            && let Ok(id) = shared.stack.bind(to)
-        {
+            return;
+        }
+        if self.bound.len() >= MAX_BOUND {
+            let oldest = self.bound.iter().min_by_key(|(_, (_, used))| *used).map(|(to, _)| *to);
+            if let Some((id, _)) = oldest.and_then(|oldest| self.bound.remove(&oldest)) {
+                // It is open.
+                let _ = shared.stack.close(now, id);
+            }
+        }
+        if let Ok(id) = shared.stack.bind(to) {
             self.bound.insert(to, (id, now));
         }
+    }
+
+    #[cfg(test)]
+    pub fn is_bound(&self, to: SocketAddr) -> bool {
+        self.bound.contains_key(&to)
     }
 
     /// Sends what has arrived at a socket of the stack.
@@ -75,10 +87,11 @@ impl Datagrams {
         let key = match self.by_ends.get(&(to, from)) {
             Some(key) => *key,
             None => {
-                if self.all.len() >= MAX_PAIRS {
+                let address = shared.host_address(to)?;
+                if self.all.len() >= shared.limits.pairs {
                     self.forget_oldest();
                 }
-                let socket = open(shared.host_address(to)).ok()?;
+                let socket = open(address).ok()?;
                 let key = shared.watch(socket.as_fd()).ok()?;
                 self.all.insert(key, Pair { socket, to, from, used: now });
                 self.by_ends.insert((to, from), key);

@@ -13,7 +13,7 @@ pub enum Kind {
     Datagram,
 }
 
-/// A frame to a socket of a host.
+/// A frame to a socket of a host, by its headers alone: whether it is right, [`ringway_netstack::Stack::admits`] tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     pub kind: Kind,
@@ -22,8 +22,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// `None`: the frame begins nothing, or its addresses are of no hosts. Checksums are the stack's to check: a frame
-    /// with a wrong one may only connect a socket that is not accepted.
+    /// `None`: the frame begins nothing, or its addresses are of no hosts.
     pub fn of(frame: &[u8]) -> Option<Ends> {
         let (ethernet, bytes) = Ethernet::split(frame)?;
         let (from, to, protocol, payload): (IpAddr, IpAddr, _, _) = match ethernet.ethertype {

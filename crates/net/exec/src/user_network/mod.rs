@@ -7,8 +7,8 @@
 //! The stack at the far end of the link is the program's gateway, and answers in place of all hosts behind it
 //! ([`Stack::serve_all_addresses`]). A connection of the program is accepted when the host's socket is connected, and
 //! refused if that is; its bytes are then moved between the two, and the end of each direction with them
-//! (`streams.rs`). Datagrams go by a socket for each pair of addresses (`datagrams.rs`). The gateway's own address
-//! leads to the host's loopback interface, and its port 53 to the host's name server.
+//! (`streams.rs`). Datagrams go by a socket for each pair of addresses (`datagrams.rs`). Port 53 of the gateway's own
+//! address leads to the host's name server, and the others to the host's loopback interface if that is permitted.
 //!
 //! Attack: a program that opens connections without an end, or scans ports. Its sockets here are limited, and have the
 //! user's rights, which the program has too.
@@ -17,15 +17,17 @@ mod datagrams;
 mod frame;
 mod streams;
 
+use crate::run::{AtEnd, ENDING, ExecError, wait_for_end};
 use datagrams::Datagrams;
 use frame::{Ends, Kind};
 use ringway_frame::{BURST, LARGEST, Needs, Offload};
-use ringway_host::{Clock, EventFd, random, spawn};
+use ringway_host::{Clock, EventFd, SignalFd, random, spawn};
 use ringway_mem::Span;
 use ringway_netstack::{Cidr, InterfaceConfig, SECOND, Settings, SocketOptions, Stack, Transmit};
 use ringway_sockets::{Device, DeviceError, Pair, pair};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -46,6 +48,11 @@ const SWEEP_INTERVAL: u64 = 5 * SECOND;
 /// How long the host's sockets may take nothing of what the program has sent before it ended, and all of it.
 const SILENCE_TIMEOUT: u64 = 5 * SECOND;
 const DRAIN_TIMEOUT: u64 = 60 * SECOND;
+/// Most connections, and most pairs of addresses that exchange datagrams, if the process may have the descriptors.
+const MAX_STREAMS: usize = 4096;
+const MAX_PAIRS: usize = 1024;
+/// Descriptors that it has for other things than sockets of the host.
+const OWN_DESCRIPTORS: usize = 8;
 /// The port of name servers.
 const DOMAIN: u16 = 53;
 
@@ -62,6 +69,31 @@ pub struct UserNetworkConfig {
     pub settings: Settings,
     /// The host's name server, which port 53 of the gateways leads to.
     pub name_server: Option<IpAddr>,
+    /// Whether the other ports of the gateways lead to the host's loopback interface. Attack: a program that the user
+    /// does not trust with services that have no password, since only the machine itself reaches them.
+    pub host_loopback: bool,
+}
+
+/// How much of the descriptors of its process a network may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most connections.
+    pub streams: usize,
+    /// Most pairs of addresses that exchange datagrams.
+    pub pairs: usize,
+}
+
+impl Limits {
+    /// Those of a process that may have so many descriptors: at most a quarter of them.
+    pub fn of(descriptors: Option<u64>) -> Limits {
+        let most = descriptors.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX)) / 4;
+        Limits { streams: (most - most / 5).min(MAX_STREAMS), pairs: (most / 5).min(MAX_PAIRS) }
+    }
+
+    /// The descriptors that a network needs at most.
+    pub fn descriptors(self) -> usize {
+        self.streams + self.pairs + OWN_DESCRIPTORS
+    }
 }
 
 /// A network with the host by sockets of this process.
@@ -69,6 +101,7 @@ pub struct UserNetworkConfig {
 pub struct UserNetwork {
     thread: JoinHandle<()>,
     stop: Arc<EventFd>,
+    ended: Arc<EventFd>,
 }
 
 impl UserNetwork {
@@ -80,16 +113,27 @@ impl UserNetwork {
         let (device, own) = pair()?;
         let stop = Arc::new(EventFd::new()?);
         let gateway = Gateway::new(own, config, stop.clone())?;
-        let thread = spawn("user-network", None, move || gateway.run())?;
-        Ok((UserNetwork { thread, stop }, device))
+        let ended = Arc::new(EventFd::new()?);
+        let at_end = AtEnd(ended.clone());
+        let thread = spawn("user-network", None, move || {
+            let _at_end = at_end;
+            gateway.run();
+        })?;
+        Ok((UserNetwork { thread, stop, ended }, device))
     }
 
     /// Ends the network after its program: waits until the host's sockets have taken what the program had sent, five
-    /// seconds at most while they take nothing.
-    pub fn finish(self) {
+    /// seconds at most while they take nothing. SIGHUP, SIGINT and SIGTERM, which this thread takes, end that.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
+    pub fn finish(self) -> Result<(), ExecError> {
         self.stop.signal();
-        // Of a panic the reason is printed.
-        let _ = self.thread.join();
+        if wait_for_end(&self.ended, &SignalFd::new(&ENDING)?)? {
+            // Of a panic the reason is printed.
+            let _ = self.thread.join();
+        }
+        Ok(())
     }
 }
 
@@ -112,21 +156,24 @@ struct Shared {
     next_key: u64,
     own: Vec<IpAddr>,
     name_server: Option<IpAddr>,
+    host_loopback: bool,
+    limits: Limits,
     buffer: Vec<u8>,
 }
 
 impl Shared {
-    /// The address of the host's sockets that an address of the program's network stands for.
-    fn host_address(&self, address: SocketAddr) -> SocketAddr {
+    /// The address of the host's sockets that an address of the program's network stands for. `None`: it is closed.
+    fn host_address(&self, address: SocketAddr) -> Option<SocketAddr> {
         if !self.own.contains(&address.ip()) {
-            return address;
+            return Some(address);
         }
         let loopback: IpAddr = match address {
             SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
             SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         };
-        let ip = self.name_server.filter(|_| address.port() == DOMAIN).unwrap_or(loopback);
-        SocketAddr::new(ip, address.port())
+        let server = self.name_server.filter(|_| address.port() == DOMAIN);
+        let ip = server.or(self.host_loopback.then_some(loopback))?;
+        Some(SocketAddr::new(ip, address.port()))
     }
 
     /// Watches a socket of the host; its number.
@@ -196,6 +243,8 @@ impl Gateway {
             next_key: FIRST_SOCKET,
             own,
             name_server: config.name_server,
+            host_loopback: config.host_loopback,
+            limits: Limits::of(getrlimit(Resource::Nofile).current),
             buffer: vec![0; BUFFER],
         };
         Ok(Gateway {
@@ -270,14 +319,17 @@ impl Gateway {
 
     fn receive(&mut self, frame: &[u8], offload: Offload) {
         let now = self.shared.clock.now();
-        match Ends::of(frame) {
+        // Attack: a frame that the stack would drop makes no socket of the host.
+        match Ends::of(frame).filter(|_| self.shared.stack.admits(0, frame, offload)) {
             Some(ends) if ends.kind == Kind::Syn && !self.streams.has(&ends) => {
                 self.streams.connect(&mut self.shared, ends, frame, offload);
             }
             // The host's socket is being connected still, and this frame came again.
-            Some(ends) if ends.kind == Kind::Syn && self.streams.is_connecting(&ends) => {}
+            Some(ends) if ends.kind == Kind::Syn && self.streams.is_connecting(&ends, now) => {}
             Some(ends) if ends.kind == Kind::Datagram => {
-                self.datagrams.bind(&mut self.shared, ends.to);
+                if self.shared.host_address(ends.to).is_some() {
+                    self.datagrams.bind(&mut self.shared, ends.to);
+                }
                 self.shared.stack.receive(now, 0, frame, offload);
             }
             _ => self.shared.stack.receive(now, 0, frame, offload),

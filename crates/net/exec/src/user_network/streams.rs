@@ -14,12 +14,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Most connections at once. Attack: a program that opens them without an end.
-const MAX_STREAMS: usize = 4096;
 /// Connections of a listener that were not accepted yet.
 const BACKLOG: usize = 256;
 /// How long a program may take to answer the SYN-ACK of a connection that it began.
 const OPENING_TIMEOUT: u64 = 75 * SECOND;
+/// How long the host's socket is connected after the program's last SYN, which come at most 32 s apart while it waits.
+const CONNECTING_TIMEOUT: u64 = 40 * SECOND;
+/// Bytes of a frame with a SYN that is kept. Attack: SYNs with 64 KB of data each. The program sends a longer one
+/// again, and in the end without data.
+const MAX_SYN: usize = 2048;
 
 /// The program's end of a connection.
 #[derive(Debug)]
@@ -37,6 +40,7 @@ struct Stream {
     socket: OwnedFd,
     ends: Ends,
     state: State,
+    /// When the state began, or the SYN of a connection that is being connected came last.
     since: u64,
     /// Bytes of the host that the stack had no room for.
     held: Vec<u8>,
@@ -75,22 +79,43 @@ impl Streams {
         self.by_ends.contains_key(&(ends.to, ends.from))
     }
 
-    /// Whether its host's socket is being connected.
-    pub fn is_connecting(&self, ends: &Ends) -> bool {
-        let stream = self.by_ends.get(&(ends.to, ends.from)).and_then(|key| self.all.get(key));
-        stream.is_some_and(|stream| matches!(stream.state, State::Connecting { .. }))
+    /// Whether its host's socket is being connected, for which the program has asked again.
+    pub fn is_connecting(&mut self, ends: &Ends, now: u64) -> bool {
+        let stream = self.by_ends.get(&(ends.to, ends.from)).and_then(|key| self.all.get_mut(key));
+        let stream = stream.filter(|stream| matches!(stream.state, State::Connecting { .. }));
+        stream.map(|stream| stream.since = now).is_some()
+    }
+
+    /// Makes room for one more connection: gives up the one that is being connected, and was asked for the longest ago.
+    /// Whether there is room.
+    fn make_room(&mut self, most: usize) -> bool {
+        if self.all.len() < most {
+            return true;
+        }
+        let connecting =
+            self.all.iter().filter(|(_, stream)| matches!(stream.state, State::Connecting { .. }));
+        let oldest = connecting.min_by_key(|(_, stream)| stream.since).map(|(key, _)| *key);
+        oldest.map(|key| self.forget(key)).is_some()
     }
 
     /// Connects a socket of the host for the program's first segment.
     pub fn connect(&mut self, shared: &mut Shared, ends: Ends, syn: &[u8], offload: Offload) {
-        if self.all.len() >= MAX_STREAMS {
-            // The program sends it again.
+        if syn.len() > MAX_SYN {
             return;
         }
-        let to = shared.host_address(ends.to);
+        let Some(to) = shared.host_address(ends.to) else {
+            return refuse(shared, Errno::CONNREFUSED, syn, offload);
+        };
+        // Attack: a program that scans ports, or opens connections without an end.
+        if !self.make_room(shared.limits.streams) {
+            return refuse(shared, Errno::MFILE, syn, offload);
+        }
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let Ok(socket) = socket_with(family, SocketType::STREAM, flags, None) else { return };
+        let socket = match socket_with(family, SocketType::STREAM, flags, None) {
+            Ok(socket) => socket,
+            Err(error) => return refuse(shared, error, syn, offload),
+        };
         // Bytes go on as they come.
         let _ = sockopt::set_tcp_nodelay(&socket, true);
         match connect(&socket, &to) {
@@ -98,7 +123,10 @@ impl Streams {
             Err(error) => return refuse(shared, error, syn, offload),
         }
         // A socket that is connected already is told of too.
-        let Ok(key) = shared.watch(socket.as_fd()) else { return };
+        let key = match shared.watch(socket.as_fd()) {
+            Ok(key) => key,
+            Err(error) => return refuse(shared, error, syn, offload),
+        };
         let stream = Stream {
             socket,
             ends,
@@ -135,6 +163,7 @@ impl Streams {
         let State::Connecting { syn, offload } = std::mem::replace(&mut stream.state, State::Opening) else {
             return;
         };
+        stream.since = shared.clock.now();
         let to = stream.ends.to;
         match result.and_then(|()| self.listen(shared, to)) {
             Ok(()) => {
@@ -232,20 +261,25 @@ impl Streams {
         }
     }
 
-    /// Gives connections up that their program has left while they were opened.
+    /// Gives connections up that their program has left while they were connected or opened.
     pub fn sweep(&mut self, shared: &mut Shared) {
         let now = shared.clock.now();
-        let is_late =
-            |stream: &Stream| matches!(stream.state, State::Opening) && stream.since + OPENING_TIMEOUT <= now;
-        let late: Vec<(u64, SocketAddr)> = self
+        let is_late = |stream: &Stream| match stream.state {
+            State::Connecting { .. } => stream.since + CONNECTING_TIMEOUT <= now,
+            State::Opening => stream.since + OPENING_TIMEOUT <= now,
+            State::Open(_) => false,
+        };
+        let late: Vec<(u64, bool, SocketAddr)> = self
             .all
             .iter()
             .filter(|(_, stream)| is_late(stream))
-            .map(|(key, stream)| (*key, stream.ends.to))
+            .map(|(key, stream)| (*key, matches!(stream.state, State::Opening), stream.ends.to))
             .collect();
-        for (key, to) in late {
+        for (key, is_opening, to) in late {
             self.forget(key);
-            self.release_listener(shared, to);
+            if is_opening {
+                self.release_listener(shared, to);
+            }
         }
     }
 
@@ -346,6 +380,6 @@ fn refuse(shared: &mut Shared, error: Errno, syn: &[u8], offload: Offload) {
         Errno::CONNREFUSED | Errno::CONNRESET => shared.stack.receive(now, 0, syn, offload),
         // The program's own time is over about now.
         Errno::TIMEDOUT => {}
-        _ => shared.stack.reject(now, syn),
+        _ => shared.stack.reject(now, 0, syn),
     }
 }

@@ -16,6 +16,7 @@ fn config() -> UserNetworkConfig {
         offloads: true,
         settings: Settings { tcp_congestion_control: Algorithm::Bbr1, ..Settings::default() },
         name_server: Some([192, 0, 2, 53].into()),
+        host_loopback: true,
     }
 }
 
@@ -65,7 +66,7 @@ fn bytes_pass_in_both_directions_and_each_direction_s_end_with_them() {
         assert_eq!(served.join().unwrap(), bytes(1_000_000));
     }
     drop(network);
-    user_network.finish();
+    user_network.finish().unwrap();
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn what_a_program_has_sent_is_delivered_although_it_has_ended() {
     });
     go.send(()).unwrap();
     let sent = writer.join().unwrap();
-    user_network.finish();
+    user_network.finish().unwrap();
     assert!(served.join().unwrap() == sent);
 }
 
@@ -212,11 +213,23 @@ fn addresses_of_the_gateway_lead_to_the_host() {
         ("192.0.2.7:53", "192.0.2.7:53"),
     ] {
         let host = gateway.shared.host_address(of_program.parse().unwrap());
-        assert_eq!(host, of_host.parse().unwrap());
+        assert_eq!(host, of_host.parse().ok());
+    }
+    gateway.shared.host_loopback = false;
+    for (of_program, of_host) in [
+        ("198.18.0.1:80", None),
+        ("[fd00::1]:80", None),
+        ("198.18.0.1:53", Some("192.0.2.53:53")),
+        ("192.0.2.7:80", Some("192.0.2.7:80")),
+    ] {
+        let host = gateway.shared.host_address(of_program.parse().unwrap());
+        assert_eq!(host, of_host.map(|host| host.parse().unwrap()));
     }
     gateway.shared.name_server = None;
-    let host = gateway.shared.host_address("198.18.0.1:53".parse().unwrap());
-    assert_eq!(host, "127.0.0.1:53".parse().unwrap());
+    let server = "198.18.0.1:53".parse().unwrap();
+    assert_eq!(gateway.shared.host_address(server), None);
+    gateway.shared.host_loopback = true;
+    assert_eq!(gateway.shared.host_address(server), "127.0.0.1:53".parse().ok());
     let text =
         "# a comment\nsearch example.org\nnameserver fe80::1%eth0\nnameserver  192.0.2.1 # the first\n";
     assert_eq!(name_server_in(text), Some([192, 0, 2, 1].into()));
@@ -243,4 +256,87 @@ fn any_bytes_are_a_frame() {
             assert!(!ends.to.ip().is_multicast() && !ends.to.ip().is_loopback());
         }
     }
+}
+
+/// As [`network`], with other limits, and without the host's loopback interface if that is not `open`.
+fn limited_network(limits: Limits, open: bool) -> (Network, Arc<EventFd>) {
+    let (device, own) = pair().unwrap();
+    let stop = Arc::new(EventFd::new().unwrap());
+    let config_of = UserNetworkConfig { host_loopback: open, ..config() };
+    let mut gateway = Gateway::new(own, config_of, stop.clone()).unwrap();
+    gateway.shared.limits = limits;
+    std::thread::spawn(move || gateway.run());
+    let own: Cidr = "198.18.0.2/30".parse().unwrap();
+    let gateways = vec![HOST.parse().unwrap()];
+    let network =
+        Network::new(device, Config { addresses: vec![own], gateways, ..Config::new(own) }).unwrap();
+    (network, stop)
+}
+
+#[test]
+fn the_host_s_loopback_interface_is_closed_unless_it_is_permitted() {
+    let (network, stop) = limited_network(Limits::of(None), false);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to: SocketAddr = format!("{HOST}:{}", listener.local_addr().unwrap().port()).parse().unwrap();
+    let refused = TcpStream::connect(&network, to).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    let socket = UdpSocket::bind(&network, "0.0.0.0:0").unwrap();
+    socket.connect(to).unwrap();
+    socket.set_read_timeout(LONG).unwrap();
+    socket.send(b"question").unwrap();
+    assert_eq!(socket.recv(&mut [0; 9]).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+    stop.signal();
+}
+
+#[test]
+fn a_connection_that_nobody_answers_makes_room_and_an_open_one_does_not() {
+    let (network, stop) = limited_network(Limits { streams: 1, pairs: 1 }, true);
+    // One connection that is not accepted fills the queue of this one, which then answers nobody.
+    let silent =
+        rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&silent, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    rustix::net::listen(&silent, 0).unwrap();
+    let port = SocketAddr::try_from(rustix::net::getsockname(&silent).unwrap()).unwrap().port();
+    let _filling = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let late = TcpStream::connect_timeout(
+        &network,
+        &(HOST.parse::<IpAddr>().unwrap(), port).into(),
+        Duration::from_millis(200),
+    );
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("{HOST}:{}", listener.local_addr().unwrap().port());
+    let open = TcpStream::connect(&network, address.as_str()).unwrap();
+    let error = TcpStream::connect(&network, address.as_str()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::HostUnreachable);
+    drop(open);
+    stop.signal();
+}
+
+#[test]
+fn limits_are_a_part_of_the_descriptors() {
+    assert_eq!(Limits::of(None), Limits { streams: MAX_STREAMS, pairs: MAX_PAIRS });
+    for descriptors in [0, 64, 1024, 20_000, 1 << 20] {
+        let limits = Limits::of(Some(descriptors));
+        assert!((limits.streams + limits.pairs) as u64 <= descriptors / 4);
+        assert!(descriptors < 1024 || limits.streams >= 200 && limits.pairs >= 50);
+    }
+}
+
+#[test]
+fn the_address_that_was_used_last_the_longest_ago_is_forgotten() {
+    let (own, _device) = pair().unwrap();
+    let mut gateway = Gateway::new(own, config(), Arc::new(EventFd::new().unwrap())).unwrap();
+    let to = |number: u32| {
+        SocketAddr::from((Ipv4Addr::from(0xc000_0200 + (number >> 8)), 1 + number as u16 % 256))
+    };
+    let Gateway { datagrams, shared, .. } = &mut gateway;
+    (0..3000).for_each(|number| {
+        datagrams.bind(shared, to(0));
+        datagrams.bind(shared, to(number));
+    });
+    assert!(datagrams.is_bound(to(0)) && datagrams.is_bound(to(2999)) && !datagrams.is_bound(to(1)));
 }

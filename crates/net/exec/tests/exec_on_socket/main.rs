@@ -68,7 +68,7 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     if is_user {
         let (network, device) = UserNetwork::start(config)?;
         let ended = prepared.run(Emulated::new(device, &Profile::default(), 1)?)?;
-        network.finish();
+        network.finish()?;
         return Ok(ended.repeat());
     }
     let device = match descriptor.strip_prefix("tap:") {
@@ -93,7 +93,8 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
 /// A network with the host by sockets.
 fn user_network(gateways: &[Cidr], settings: &Settings) -> UserNetworkConfig {
     let (gateways, settings) = (gateways.to_vec(), settings.clone());
-    UserNetworkConfig { gateways, mtu: 1500, offloads: false, settings, name_server: None }
+    let (name_server, host_loopback) = (None, true);
+    UserNetworkConfig { gateways, mtu: 1500, offloads: false, settings, name_server, host_loopback }
 }
 
 fn sysctls() -> Result<Vec<(String, String)>, Box<dyn Error>> {

@@ -1,9 +1,11 @@
 //! Programs whose network with the host is made of sockets, as a user without rights.
 
 use crate::lab::{Lab, NOBODY, Running, is_root};
+use ringway_host::children_of;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -140,4 +142,57 @@ fn a_program_whose_agent_is_killed_gets_another_one() {
         "ringway: the agent was killed; another one serves new connections, and listening sockets\n"
     );
     served.join().unwrap();
+}
+
+/// Python that makes the calls of a program without a network, and those that need none, until it may.
+const GOES_ON: &str = "
+import os, sys
+print('ready', flush=True)
+for line in sys.stdin:
+    print(tell(lambda: socket.socket().close()))
+    u = socket.socket(socket.AF_UNIX)
+    u.bind('\\0ringway-test-%d' % os.getpid())
+    u.listen()
+    c = socket.socket(socket.AF_UNIX)
+    c.connect(u.getsockname())
+    print(u.accept()[0].getsockname() == u.getsockname(), flush=True)
+    u.close()
+";
+
+/// The process that is to be the next agent after another one, once it is there and knows its program.
+fn next_agent(agent: Pid) -> Pid {
+    let knows = |process: &i32| {
+        let Ok(folder) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+        let mut links = folder.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        links.any(|link| link.to_string_lossy().contains("ringway-journal"))
+    };
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(process) = children_of(agent).into_iter().find(knows) {
+            return Pid::from_raw(process).unwrap();
+        }
+        assert!(Instant::now() < end, "no process waits");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn agents_that_end_again_and_again_are_replaced_twice_and_other_sockets_go_on() {
+    let lab = Lab { user: is_root().then_some(NOBODY), ..Lab::new() };
+    let script = format!("{TELL}{GOES_ON}");
+    let mut running = Running::of(lab.command_on("user", 2, "native", &[PYTHON, "-c", &script]));
+    assert_eq!(running.line(), "ready");
+    let mut input = running.child.stdin.take().unwrap();
+    let mut agent = Pid::from_child(&running.child);
+    for (number, works) in [(1, "None"), (2, "None"), (3, "ENETDOWN")] {
+        let next = next_agent(agent);
+        kill_process(agent, Signal::KILL).unwrap();
+        agent = next;
+        writeln!(input, "{number}").unwrap();
+        assert_eq!((running.line().as_str(), running.line().as_str()), (works, "True"), "{number}");
+    }
+    drop(input);
+    let (_, errors) = running.end_with_errors();
+    let lines: Vec<&str> = errors.lines().collect();
+    assert!(lines.len() == 3 && lines[2].contains("three times within a minute"), "{errors}");
 }
