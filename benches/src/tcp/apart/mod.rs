@@ -393,6 +393,7 @@ fn exec(socket: &str, own: &str, program: &[&str]) -> Result<(), Failure> {
         query: Vec::new(),
         limits: Vec::new(),
         kill_after: None,
+        attachment: None,
         direct: Direct::Off,
         linux: Linux::default(),
     })?;

@@ -6,18 +6,20 @@ use crate::ring_wait;
 use crate::target::peer_socket;
 use crate::text;
 use ringway_exec::{
-    Cidr, Direct, Emulated, Ended, ExecError, LaunchError, Linux, Mode, Options, Prepared, RingRequest,
-    Settings, TapDevice, TapSettings, algorithm, prepare, sysctl,
+    Attachment, Cidr, Device, Direct, Emulated, Ended, ExecError, LaunchError, Link, Linux, Mode, Options,
+    Prepared, RingRequest, Settings, TapDevice, TapSettings, UserNetwork, UserNetworkConfig, algorithm,
+    name_server, prepare, sysctl,
 };
 use ringway_host::wait_readable;
 use ringway_port::link;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, geteuid, getpid, kill_process};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The first of the networks for programs and the host, of four addresses each (RFC 2544, C.2.2), and their number.
@@ -35,10 +37,23 @@ enum Network {
     /// An interface of the host.
     Host {
         tap: TapSettings,
+        link: Option<Link>,
         /// Holds the network's number, so that no other program gets it.
-        _number: UnixListener,
-        link: Option<Box<(ringway_exec::Profile, u64)>>,
+        number: Arc<OwnedFd>,
     },
+    /// Sockets of this process.
+    User {
+        config: Box<UserNetworkConfig>,
+        link: Option<Link>,
+    },
+}
+
+/// The network, and a program's place there.
+struct Placed {
+    network: Network,
+    addresses: Vec<Cidr>,
+    gateways: Vec<IpAddr>,
+    dns: Vec<IpAddr>,
 }
 
 /// Runs `ringway exec`.
@@ -54,7 +69,7 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), CommandError> {
         return Err(CommandError::Failed("--direct is for --stack native".into()));
     }
     let (settings, sysctls) = settings(&exec)?;
-    let (network, addresses, gateways) = network(target, &exec)?;
+    let Placed { network, addresses, gateways, dns } = network(target, &exec, &settings)?;
     let mode = match exec.stack {
         StackKind::Native => Mode::Native,
         StackKind::Kernel => Mode::Kernel,
@@ -62,13 +77,15 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), CommandError> {
     };
     let linux = linux(&exec, &network)?;
     let query = query(&exec)?;
-    let offloads = mode != Mode::Linux && !matches!(network, Network::Host { link: Some(_), .. });
+    let has_link =
+        matches!(network, Network::Host { link: Some(_), .. } | Network::User { link: Some(_), .. });
+    let offloads = mode != Mode::Linux && !has_link;
     let prepared = prepare(Options {
         program: exec.program,
         mode,
         addresses,
         gateways,
-        dns: exec.dns,
+        dns,
         mtu: exec.mtu,
         offloads,
         map_root: exec.map_root,
@@ -81,6 +98,8 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), CommandError> {
         direct: if exec.direct { Direct::PRELOADED } else { Direct::Off },
         linux,
         kill_after: exec.kill_after.map(|seconds| Duration::from_secs(seconds.into())),
+        // A program of a fabric is started again.
+        attachment: attachment(&network).filter(|_| exec.supervised.is_none()),
     });
     let prepared = prepared.map_err(failed)?;
     if let Some(fabric) = fabric {
@@ -89,6 +108,21 @@ pub fn exec(target: &Target, exec: Exec) -> Result<(), CommandError> {
     match run(prepared, network, mode)?.repeat() {
         0 => Ok(()),
         status => Err(CommandError::Status(status)),
+    }
+}
+
+/// What another agent attaches the program to, if the first one is killed.
+fn attachment(network: &Network) -> Option<Attachment> {
+    match network {
+        Network::Port(path) => Some(Attachment::Ring(path.clone())),
+        Network::VhostUser(_) => None,
+        Network::Host { tap, link, number } => {
+            let (tap, link, number) = (tap.clone(), link.clone(), number.clone());
+            Some(Attachment::Interface { tap, link, number })
+        }
+        Network::User { config, link } => {
+            Some(Attachment::User { config: config.clone(), link: link.clone() })
+        }
     }
 }
 
@@ -128,19 +162,35 @@ fn run(prepared: Prepared, network: Network, mode: Mode) -> Result<Ended, Comman
             drop(signals);
             prepared.run(asked.device().map_err(failed)?)
         }
-        Network::Host { tap, link, _number } => {
+        Network::Host { tap, link, number: _number } => {
             let device = TapDevice::open(&tap).map_err(|error| {
                 CommandError::Failed(format!(
-                    "{error}; a network with the host needs root, one on a fabric's port (--port) does not"
+                    "{error}; an interface of the host needs root, --user-network does not"
                 ))
             })?;
-            match link {
-                None => prepared.run(device),
-                Some(link) => {
-                    let (profile, seed) = *link;
-                    prepared.run(Emulated::new(device, &profile, seed).map_err(CommandError::because)?)
-                }
-            }
+            return run_over(prepared, device, link);
+        }
+        Network::User { config, link } => {
+            let (network, device) = UserNetwork::start(*config).map_err(CommandError::because)?;
+            let ended = run_over(prepared, device, link);
+            network.finish().map_err(CommandError::because)?;
+            return ended;
+        }
+    };
+    ended.map_err(failed)
+}
+
+/// Runs the program on a device, behind a link if there is one.
+fn run_over(
+    prepared: Prepared,
+    device: impl Device + 'static,
+    link: Option<Link>,
+) -> Result<Ended, CommandError> {
+    let ended = match link {
+        None => prepared.run(device),
+        Some(link) => {
+            let (profile, seed) = *link;
+            prepared.run(Emulated::new(device, &profile, seed).map_err(CommandError::because)?)
         }
     };
     ended.map_err(failed)
@@ -178,49 +228,90 @@ fn query(exec: &Exec) -> Result<Vec<PathBuf>, CommandError> {
 }
 
 /// The network, and the program's addresses and gateways there.
-fn network(target: &Target, exec: &Exec) -> Result<(Network, Vec<Cidr>, Vec<IpAddr>), CommandError> {
+fn network(target: &Target, exec: &Exec, settings: &Settings) -> Result<Placed, CommandError> {
     if let Some(port) = &exec.port {
         if exec.address.is_empty() {
             return Err(CommandError::Failed("--port needs an address: --address 10.0.0.2/24".into()));
         }
         let network = port_of(target, port, exec.stack)?;
-        return Ok((network, exec.address.clone(), exec.gateway.clone()));
+        let (addresses, gateways) = (exec.address.clone(), exec.gateway.clone());
+        return Ok(Placed { network, addresses, gateways, dns: exec.dns.clone() });
     }
     let (number, held) = own_network()?;
-    let first = FIRST_NETWORK + 4 * number;
-    let (host, own) = (Ipv4Addr::from(first + 1), Ipv4Addr::from(first + 2));
-    let mut gateways = exec.gateway.clone();
-    let (address, addresses) = match exec.address.as_slice() {
-        [] => {
-            gateways.insert(0, host.into());
-            ((host.into(), 30), vec![Cidr::new(own, 30)])
-        }
-        given => {
-            let Some(gateway) = exec.gateway.first() else {
-                let what = "--address without --port needs the host's address: --gateway 10.0.0.1";
-                return Err(CommandError::Failed(what.into()));
-            };
-            // The network that they share.
-            let near = given.iter().find(|cidr| cidr.address.is_ipv4() == gateway.is_ipv4());
-            let Some(near) = near else {
-                let what =
-                    format!("--gateway {gateway} is in no network of --address: give an address of its kind");
-                return Err(CommandError::Failed(what));
-            };
-            ((*gateway, near.prefix), given.to_vec())
-        }
-    };
+    let (addresses, hosts) = host_addresses(exec, number)?;
+    let mut gateways: Vec<IpAddr> = exec.gateway.clone();
+    if exec.address.is_empty() {
+        gateways.splice(..0, hosts.iter().map(|host| host.address));
+    }
+    let mut dns = exec.dns.clone();
     let link = exec.link.as_deref().map(profile).transpose()?.map(Box::new);
-    let tap = TapSettings {
-        name: format!("rwx{number}"),
-        queues: 1,
-        mtu: exec.mtu,
-        offloads: link.is_none() && exec.stack != StackKind::Linux,
-        mac: None,
-        address: Some(address),
-        namespace: None,
+    let is_user = exec.user_network || !geteuid().is_root();
+    if exec.host_loopback && !is_user {
+        return Err(CommandError::Failed("--host-loopback is for --user-network".into()));
+    }
+    let network = if is_user {
+        // The gateway passes questions on.
+        if dns.is_empty() {
+            dns.extend(gateways.first());
+        }
+        let config = UserNetworkConfig {
+            gateways: hosts,
+            mtu: exec.mtu,
+            offloads: link.is_none() && exec.stack != StackKind::Linux,
+            settings: far_settings(exec, settings),
+            name_server: name_server(),
+            host_loopback: exec.host_loopback,
+        };
+        Network::User { config: Box::new(config), link }
+    } else {
+        let tap = TapSettings {
+            name: format!("rwx{number}"),
+            queues: 1,
+            mtu: exec.mtu,
+            offloads: link.is_none() && exec.stack != StackKind::Linux,
+            mac: None,
+            address: hosts.first().map(|host| (host.address, host.prefix)),
+            namespace: None,
+        };
+        Network::Host { tap, link, number: Arc::new(held.into()) }
     };
-    Ok((Network::Host { tap, link, _number: held }, addresses, gateways))
+    Ok(Placed { network, addresses, gateways, dns })
+}
+
+/// The program's addresses in a network with the host, and those of the host, which are its gateways.
+fn host_addresses(exec: &Exec, number: u32) -> Result<(Vec<Cidr>, Vec<Cidr>), CommandError> {
+    if exec.address.is_empty() {
+        if let Some(gateway) = exec.gateway.first() {
+            let what = "needs the program's address in its network: --address 10.0.0.2/24";
+            return Err(CommandError::Failed(format!("--gateway {gateway} {what}")));
+        }
+        let first = FIRST_NETWORK + 4 * number;
+        let (host, own) = (Ipv4Addr::from(first + 1), Ipv4Addr::from(first + 2));
+        return Ok((vec![Cidr::new(own, 30)], vec![Cidr::new(host, 30)]));
+    }
+    if exec.gateway.is_empty() {
+        let what = "--address without --port needs the host's address: --gateway 10.0.0.1";
+        return Err(CommandError::Failed(what.into()));
+    }
+    // The network that they share.
+    let near = |gateway: &IpAddr| {
+        let near = exec.address.iter().find(|cidr| cidr.contains(*gateway));
+        near.map(|near| Cidr::new(*gateway, near.prefix)).ok_or_else(|| {
+            let what = "is in no network of --address: give an address of its network";
+            CommandError::Failed(format!("--gateway {gateway} {what}"))
+        })
+    };
+    Ok((exec.address.clone(), exec.gateway.iter().map(near).collect::<Result<_, _>>()?))
+}
+
+/// Settings of the stack at the far end of the link, which sends what the program receives: those of the program, and
+/// its congestion controller if our stack has it.
+fn far_settings(exec: &Exec, settings: &Settings) -> Settings {
+    let mut settings = settings.clone();
+    if let Some(algorithm) = exec.cc.as_ref().and_then(|name| algorithm(name.as_bytes())) {
+        settings.tcp_congestion_control = algorithm;
+    }
+    settings
 }
 
 /// A number for a network that no other program has: while it is held, a name is taken in the host's network namespace.
@@ -252,7 +343,7 @@ fn linux(exec: &Exec, network: &Network) -> Result<Linux, CommandError> {
     }
     let port = match network {
         Network::VhostUser(socket) => Some(socket.clone()),
-        Network::Port(_) | Network::Host { .. } => None,
+        Network::Port(_) | Network::Host { .. } | Network::User { .. } => None,
     };
     let (kernel, writable) = (exec.kernel.clone(), exec.writable.clone());
     let memory = exec.memory.unwrap_or(Linux::default().memory);

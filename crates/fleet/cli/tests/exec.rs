@@ -111,6 +111,52 @@ fn a_program_reaches_the_host_over_an_emulated_link() {
 }
 
 #[test]
+fn a_program_reaches_the_host_without_an_interface_of_it() {
+    if !may_create_namespaces() {
+        return;
+    }
+    let lab = Lab::new("exec-user", "");
+    for stack in ["native", "kernel"] {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port().to_string();
+        // The gateway stands for the host, and answers questions for names.
+        let script = "set -- $(ip route | grep default); exec 3<>/dev/tcp/$3/$PORT; echo hello >&3; cat <&3; \
+                      grep -c \"^nameserver $3$\" /etc/resolv.conf";
+        let script = script.replace("$PORT", &port);
+        let served = std::thread::spawn(move || {
+            let (mut stream, peer) = server.accept().unwrap();
+            let mut bytes = [0; 6];
+            std::io::Read::read_exact(&mut stream, &mut bytes).unwrap();
+            std::io::Write::write_all(&mut stream, b"bye\n").unwrap();
+            (bytes, peer.ip().to_string())
+        });
+        let words = ["exec", "--user-network", "--stack", stack, "--link", "delay=5ms,rate=10Mbit"];
+        // Without the option, the gateway leads to no service of the host.
+        let closed = format!(
+            "set -- $(ip route | grep default); (exec 3<>/dev/tcp/$3/{port}) 2>/dev/null || echo closed"
+        );
+        assert_eq!(lab.ok(&[&words[..], &["--", "bash", "-c", &closed]].concat()), "closed\n", "{stack}");
+        let text =
+            lab.ok(&[&words[..], &["--host-loopback", "--cc", "reno", "--", "bash", "-c", &script]].concat());
+        assert_eq!(text, "bye\n1\n", "{stack}");
+        assert_eq!(served.join().unwrap(), (*b"hello\n", "127.0.0.1".to_string()), "{stack}");
+    }
+    for (words, what) in [
+        (&["--gateway", "10.9.0.1"][..], "--gateway 10.9.0.1 needs"),
+        (
+            &["--address", "10.9.0.2/24", "--gateway", "10.9.0.1", "--gateway", "fd00::1"][..],
+            "--gateway fd00::1 is in",
+        ),
+        (&["--address", "10.9.0.2/24", "--gateway", "10.8.0.1"][..], "--gateway 10.8.0.1 is in"),
+    ] {
+        let (status, text) = lab.fails(&[&["exec", "--user-network"], words, &["--", "true"]].concat());
+        assert!(status == 1 && text.contains(what), "{text}");
+    }
+    let (status, text) = lab.fails(&["exec", "--user-network", "--port", "a", "--", "true"]);
+    assert!(status == 2 && text.contains("cannot be used with"), "{text}");
+}
+
+#[test]
 fn programs_in_user_mode_linux_use_both_kinds_of_ports() {
     if !may_create_namespaces() || !std::path::Path::new("/usr/bin/linux.uml").exists() {
         return;

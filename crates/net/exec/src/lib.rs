@@ -19,7 +19,9 @@ mod kernel_sockets;
 mod limits;
 mod linux;
 mod run;
+mod standby;
 pub mod sysctl;
+mod user_network;
 
 pub use agent::algorithm;
 pub use emulated::Emulated;
@@ -31,3 +33,5 @@ pub use ringway_netstack::{Cidr, Settings};
 pub use ringway_sockets::query;
 pub use ringway_sockets::{Device, RingDevice, RingRequest, TapDevice, TapSettings};
 pub use run::{Direct, Ended, ExecError, Mode, Options, Prepared, prepare};
+pub use standby::{Attachment, Link};
+pub use user_network::{UserNetwork, UserNetworkConfig, name_server};

@@ -1,12 +1,13 @@
 //! A program from its start to its end.
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Interim, Journal, Served};
 use crate::bridge::bridge;
 use crate::direct::device::Switch;
 use crate::direct::{self, Made, attendant};
 use crate::kernel_sockets::KernelSockets;
 use crate::limits::{self, Limit};
 use crate::linux::{self, Linux, Machine};
+use crate::standby::{Attachment, Parts, Standby};
 use ringway_host::{
     Clock, EventFd, HostError, Inside, Launch, LaunchError, Launched, SignalFd, TapAddresses, TapSettings,
     Trap, become_subreaper, collect_children, end_by_signal, end_children, launch, pass_signal, random,
@@ -34,7 +35,7 @@ use std::time::{Duration, Instant};
 const INTERFACE: &str = "eth0";
 /// Signals that this process takes. It passes those on to the program that another process has sent; those of a
 /// terminal reach the program anyway.
-const TAKEN: [i32; 10] = [
+pub(crate) const TAKEN: [i32; 10] = [
     signals::HUP,
     signals::INT,
     signals::QUIT,
@@ -148,6 +149,9 @@ pub struct Options {
     pub kill_after: Option<Duration>,
     /// The guest that the program runs in, with [`Mode::Linux`].
     pub linux: Linux,
+    /// What the network is attached to, so that another agent can serve the program if the first one is killed, with
+    /// [`Mode::Native`]; none: no other one does.
+    pub attachment: Option<Attachment>,
 }
 
 /// Why a program could not be run.
@@ -227,6 +231,7 @@ enum Started {
         launched: Launched,
         /// The process of the shared stack, and its socket.
         attendant: Option<(Pid, OwnedFd)>,
+        standby: Option<Standby>,
     },
     Machine(Box<Machine>),
 }
@@ -279,6 +284,8 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
         let _ = std::fs::remove_dir(&folder);
     }
     let launched = launched?;
+    let attachment = options.attachment.as_ref().filter(|_| options.mode == Mode::Native);
+    let standby = attachment.map(|attachment| Standby::start(&options, attachment)).transpose()?;
     become_subreaper()?;
     raise_descriptors();
     let signals = SignalFd::new(&TAKEN)?;
@@ -290,12 +297,12 @@ pub fn prepare(options: Options) -> Result<Prepared, ExecError> {
     } else {
         None
     };
-    Ok(Prepared { options, started: Started::Process { launched, attendant }, signals })
+    Ok(Prepared { options, started: Started::Process { launched, attendant, standby }, signals })
 }
 
 /// The agent has an end of each of the program's sockets, and a guest each of its open files. Root may have more than
 /// the limit of its session.
-fn raise_descriptors() {
+pub(crate) fn raise_descriptors() {
     let most = getrlimit(Resource::Nofile).maximum;
     let limit = |most| setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
     let _ = limit(most.map(|most| most.max(DESCRIPTORS))).or_else(|_| limit(most));
@@ -340,14 +347,14 @@ impl Prepared {
     /// The kernel does not permit namespaces, there is no such program, or the network can't be used.
     pub fn run(self, device: impl Device + 'static) -> Result<Ended, ExecError> {
         let Prepared { options, started, signals } = self;
-        let (launched, attendant) = match started {
+        let (launched, attendant, standby) = match started {
             Started::Machine(mut machine) => {
                 if let Some(interface) = machine.take_interface() {
                     carry(interface, device)?;
                 }
                 return machine.attend(&options, &signals);
             }
-            Started::Process { launched, attendant } => (launched, attendant),
+            Started::Process { launched, attendant, standby } => (launched, attendant, standby),
         };
         let (process, attendant) = attendant.unzip();
         let program = options.program.first().cloned().unwrap_or_default();
@@ -363,14 +370,22 @@ impl Prepared {
                     None => (host(&options, device)?, None),
                 };
                 let (interface, trap) = launched.prepared()?;
-                let trap = trap.ok_or(Errno::PROTO)?;
-                (Some(serve(&options, trap, host, sharing)?), interface)
+                let (trap, inside) = trap.ok_or(Errno::PROTO)?;
+                let (journal, file) = Journal::create()?;
+                if let Some(standby) = &standby {
+                    let program = &launched.end;
+                    let number = options.attachment.as_ref().and_then(Attachment::number);
+                    standby.give(Parts { trap: &trap, inside: &inside, journal: &file, program, number })?;
+                }
+                let notes = Notes { journal, is_taken_over: false, has_next: standby.is_some() };
+                (Some(serve(&options, (trap, inside), host, sharing, notes)?), interface)
             }
         };
         let sockets = KernelSockets::of(launched.process);
         limits::set(launched.process, &options.limits)?;
         launched.start(&program)?;
         let ended = attend(&launched, &signals, options.kill_after)?;
+        drop(standby);
         end_children(KILL_TIMEOUT, process);
         match agent {
             Some(agent) => agent.finish(&signals)?,
@@ -409,7 +424,7 @@ fn tell(error: &DeviceError) {
 }
 
 /// The stack on a device.
-fn host(options: &Options, device: impl Device + 'static) -> Result<Host, DeviceError> {
+pub(crate) fn host(options: &Options, device: impl Device + 'static) -> Result<Host, DeviceError> {
     Host::new(
         device,
         Config {
@@ -426,7 +441,7 @@ fn host(options: &Options, device: impl Device + 'static) -> Result<Host, Device
 }
 
 /// An agent's thread.
-struct Serving {
+pub(crate) struct Serving {
     thread: JoinHandle<()>,
     stop: Arc<EventFd>,
     /// Readable when the thread ends.
@@ -434,7 +449,7 @@ struct Serving {
 }
 
 /// Signals when it is dropped, also by a panic.
-struct AtEnd(Arc<EventFd>);
+pub(crate) struct AtEnd(pub Arc<EventFd>);
 
 impl Drop for AtEnd {
     fn drop(&mut self) {
@@ -489,17 +504,44 @@ fn await_loss(lent: &LentRing, wakes: &EventFd, switch: &Switch) -> Result<(), D
     }
 }
 
+/// The journal that an agent writes.
+pub(crate) struct Notes {
+    pub journal: Arc<Journal>,
+    /// Whether an agent that was killed has written it before.
+    pub is_taken_over: bool,
+    /// Whether a process waits to be the next agent.
+    pub has_next: bool,
+}
+
+/// Ends this process if the agent panics, so that the next one serves: it has the calls too, which would wait for ever.
+struct AbortAtPanic;
+
+impl Drop for AbortAtPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 /// Starts the agent.
-fn serve(
+pub(crate) fn serve(
     options: &Options,
     (trap, inside): (Trap, Inside),
     host: Host,
     sharing: Option<direct::Shared>,
+    Notes { journal, is_taken_over, has_next }: Notes,
 ) -> Result<Serving, ExecError> {
     let (stop, ended) = (Arc::new(EventFd::new()?), Arc::new(EventFd::new()?));
     let addresses = options.addresses.iter().map(|cidr| cidr.address).collect();
     let congestion = options.settings.tcp_congestion_control;
-    let mut agent = Agent::new(host, trap, inside, addresses, congestion, options.explain, stop.clone())?;
+    let served = Served { trap, inside, addresses, congestion, explain: options.explain };
+    let network = options.attachment.as_ref().map_or(0, Attachment::descriptors);
+    let mut interim = Interim::new(served.trap.as_fd(), journal.clone())?;
+    let mut agent = Agent::new(host, served, (journal, network), stop.clone())?;
+    if is_taken_over {
+        agent.take_over();
+    }
     let is_told = sharing.is_some();
     sharing.map(|shared| agent.share(shared)).transpose()?;
     let mut paths = options.query.iter().peekable();
@@ -511,13 +553,17 @@ fn serve(
         }
     }
     let at_end = AtEnd(ended.clone());
+    let stopped = stop.clone();
     let thread = spawn("exec-agent", None, move || {
         let _at_end = at_end;
+        let _panics = has_next.then_some(AbortAtPanic);
         if let Err(error) = agent.run() {
             // Of a device behind the bridge, the bridge tells.
             if !is_told {
                 tell(&error);
             }
+            // The next agent's process has the calls too: nobody else answers them.
+            interim.serve_until(&stopped);
         }
     })?;
     Ok(Serving { thread, stop, ended })
@@ -525,18 +571,25 @@ fn serve(
 
 impl Serving {
     /// Stops it, and waits until peers have acknowledged what the program wrote; a signal ends that.
-    fn finish(self, signals: &SignalFd) -> Result<(), ExecError> {
+    pub(crate) fn finish(self, signals: &SignalFd) -> Result<(), ExecError> {
         self.stop.signal();
-        while !self.ended.clear() {
-            wait(&[self.ended.as_fd(), signals.as_fd()], None)?;
-            if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
-                return Ok(());
-            }
+        if wait_for_end(&self.ended, signals)? {
+            // Of a panic the reason is printed.
+            let _ = self.thread.join();
         }
-        // Of a panic the reason is printed.
-        let _ = self.thread.join();
         Ok(())
     }
+}
+
+/// Waits until a thread has signaled its end; whether it has, and no signal came before that asks this process to end.
+pub(crate) fn wait_for_end(ended: &EventFd, signals: &SignalFd) -> Result<bool, Errno> {
+    while !ended.clear() {
+        wait(&[ended.as_fd(), signals.as_fd()], None)?;
+        if signals.next().is_some_and(|signal| ENDING.contains(&signal.number)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn about(options: &Options) -> About {
@@ -552,7 +605,11 @@ fn about(options: &Options) -> About {
 /// Moves the frames of the program's interface to the device, and back, until this process ends.
 fn carry(mut interface: impl Device + 'static, mut device: impl Device + 'static) -> Result<(), ExecError> {
     spawn("exec-bridge", None, move || {
-        tell(&bridge(&mut interface, &mut device));
+        let error = bridge(&mut interface, &mut device);
+        // A network that was ended after the program.
+        if !matches!(error, DeviceError::Closed) {
+            tell(&error);
+        }
     })?;
     Ok(())
 }
@@ -585,7 +642,7 @@ fn attend(launched: &Launched, signals: &SignalFd, kill_after: Option<Duration>)
     }
 }
 
-fn wait(descriptors: &[BorrowedFd<'_>], limit: Option<Duration>) -> Result<(), Errno> {
+pub(crate) fn wait(descriptors: &[BorrowedFd<'_>], limit: Option<Duration>) -> Result<(), Errno> {
     let mut polled: Vec<PollFd<'_>> =
         descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());

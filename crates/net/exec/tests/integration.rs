@@ -28,3 +28,5 @@ mod programs;
 mod servers;
 #[path = "integration/signals.rs"]
 mod signals;
+#[path = "integration/user_network.rs"]
+mod user_network;

@@ -1,6 +1,7 @@
 //! Tests of the stack as its users see it, in virtual time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod all_addresses;
 mod autoconfiguration;
 mod common;
 mod in_place;

@@ -28,11 +28,11 @@ Examples:
   ringway exec --port web --address 10.0.0.2/24 -- curl http://10.0.0.1/
   ringway exec --port web --address 10.0.0.2/24 --stack kernel -- nginx -g 'daemon off;'
   ringway exec --stack linux --writable . -- sh -c 'ss -tin >sockets'
-  ringway exec --cc bbr --link loss=1%,delay=100ms -- curl http://198.18.0.1:8000/
+  ringway exec --cc bbr --link loss=1%,delay=100ms -- curl -o /dev/null http://example.org/
   ringway exec --port a --address fd00::2/64 --sysctl net.ipv4.tcp_rmem='4096 65536 1000000' -- iperf3 -s")]
 pub struct Exec {
-    /// The ring port or pipe of the running fabric, or the path of its socket; by default, a network with the host,
-    /// which needs root. With --stack linux also a vhost-user port, which is faster.
+    /// The ring port or pipe of the running fabric, or the path of its socket; by default, a network with the host.
+    /// With --stack linux also a vhost-user port, which is faster.
     #[arg(long, value_name = "PORT")]
     pub port: Option<String>,
     /// An address and the length of its prefix; may be given several times. Required with --port.
@@ -63,6 +63,14 @@ pub struct Exec {
     /// An emulated link to the host, in both directions; docs/link.md has the keys.
     #[arg(long, value_name = "KEY=VALUE,...", conflicts_with = "port")]
     pub link: Option<String>,
+    /// Reach the host, and all that it reaches, by sockets of `ringway exec`, and not by an interface of the host,
+    /// which needs root. The default for other users.
+    #[arg(long, conflicts_with = "port")]
+    pub user_network: bool,
+    /// Let the gateway's address stand for the host's loopback interface, if the network is one by sockets of
+    /// `ringway exec`: the program reaches services that only this machine reaches.
+    #[arg(long, conflicts_with = "port")]
+    pub host_loopback: bool,
     /// Let the user be root in the program's user namespace.
     #[arg(long)]
     pub map_root: bool,

@@ -1,6 +1,6 @@
 //! Socket addresses in programs' memory.
 
-use ringway_host::{read_memory, write_memory};
+use ringway_host::{read_memory, write_pieces};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -86,8 +86,9 @@ pub fn write(thread: i32, at: u64, len_at: u64, address: &[u8]) -> Result<(), Er
         return Err(Errno::FAULT);
     }
     let room = usize::try_from(i32::from_ne_bytes(room)).map_err(|_| Errno::INVAL)?;
-    write_memory(thread, at, &address[..room.min(address.len())])?;
-    write_memory(thread, len_at, &(address.len() as u32).to_ne_bytes())
+    let given = &address[..room.min(address.len())];
+    let bytes = [given, &(address.len() as u32).to_ne_bytes()].concat();
+    write_pieces(thread, &[(at, given.len()), (len_at, 4)], &bytes)
 }
 
 #[cfg(test)]

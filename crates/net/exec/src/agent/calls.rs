@@ -1,5 +1,6 @@
 //! The trapped system calls: which socket each is about, and what answers it.
 
+use super::journal::Record;
 use super::table::{Key, Kind};
 use super::{Agent, address, local};
 use ringway_host::{Call, numbers as sys};
@@ -43,6 +44,8 @@ pub enum Reply {
 #[derive(Debug)]
 pub struct Parked {
     pub call: Call,
+    /// What the next agent knows of it.
+    pub record: Option<Record>,
     pub key: Key,
     /// When its socket's timeout ends it.
     pub until: Option<u64>,
@@ -74,6 +77,8 @@ impl UndeliveredResult {
 
 /// Calls that fail when they are made a second time.
 const BIND_CONNECT: [i64; 2] = [sys::BIND, sys::CONNECT];
+/// Calls that do the same when they are made a second time, so that a result which the kernel drops is no loss.
+const REPEATABLE: [i64; 4] = [sys::GETSOCKNAME, sys::GETPEERNAME, sys::SETSOCKOPT, sys::LISTEN];
 /// How long a result is kept, and the most that are. The caller may have to wait for a processor.
 const RESULT_LIFETIME: u64 = 2 * ringway_netstack::SECOND;
 const MAX_UNDELIVERED: usize = 64;
@@ -83,8 +88,15 @@ const LEAVE_CALL_TIMEOUT: Duration = Duration::from_millis(5);
 const BRIEF_WAIT: u64 = 2 * ringway_netstack::MS;
 
 impl Agent {
-    /// Answers a call, or parks it.
-    pub(super) fn serve(&mut self, call: Call, until: Option<u64>) {
+    /// Answers a call, or parks it. If this process ends by it, the next agent does not serve it.
+    pub(super) fn serve(&mut self, call: Call, record: Option<Record>, until: Option<u64>) {
+        // One call may wake others.
+        let before = self.journal.begin_call(call.id);
+        self.serve_call(call, record, until);
+        self.journal.begin_call(before);
+    }
+
+    fn serve_call(&mut self, call: Call, record: Option<Record>, until: Option<u64>) {
         self.received.clear();
         let delivered = self.last_delivered.take_if(|delivered| delivered.call.thread == call.thread);
         // Any other call shows that the thread has its result.
@@ -99,14 +111,16 @@ impl Agent {
             Ok(Reply::Value(value)) => Ok(value),
             Ok(Reply::Resume) => return self.trap.resume(call.id),
             Ok(Reply::Done) => return,
-            Ok(Reply::WaitForMove(key)) => return self.parked.push(Parked { call, key, until: None }),
+            Ok(Reply::WaitForMove(key)) => {
+                return self.parked.push(Parked { call, record, key, until: None });
+            }
             Ok(reply @ (Reply::Wait(key) | Reply::WaitBriefly(key))) => {
                 let now = self.host.now();
                 let is_brief = matches!(reply, Reply::WaitBriefly(_));
                 let mut most = || if is_brief { Some(BRIEF_WAIT) } else { self.timeout(&call) };
                 let until = until.or_else(|| most().map(|time| now.saturating_add(time)));
                 if until.is_none_or(|until| until > now) {
-                    return self.parked.push(Parked { call, key, until });
+                    return self.parked.push(Parked { call, record, key, until });
                 }
                 Err(if call.number == sys::CONNECT { Errno::INPROGRESS } else { Errno::AGAIN })
             }
@@ -136,7 +150,7 @@ impl Agent {
     /// gives once may be lost or come twice.
     fn deliver(&mut self, call: &Call, result: Result<i64, Errno>) -> bool {
         let begin = Instant::now();
-        while self.threads.is_awake(call.thread) {
+        while !REPEATABLE.contains(&call.number) && self.threads.is_awake(call.thread) {
             if !self.trap.is_waiting(call.id) {
                 return false;
             }
@@ -183,7 +197,7 @@ impl Agent {
     }
 
     /// The socket that a call is about; `None`: it is none of ours.
-    fn find(&mut self, call: &Call) -> Result<Option<(Key, OwnedFd)>, Errno> {
+    pub(super) fn find(&mut self, call: &Call) -> Result<Option<(Key, OwnedFd)>, Errno> {
         if call.number == sys::SOCKET {
             return Ok(None);
         }
@@ -194,7 +208,10 @@ impl Agent {
             Err(_) => return Ok(None),
             Ok(socket) => socket,
         };
-        let key = local::inode(socket.as_fd()).and_then(|number| self.table.find_by_inode(number));
+        let cookie = local::cookie(socket.as_fd());
+        let key = cookie.and_then(|cookie| {
+            self.table.find_by_cookie(cookie).or_else(|| self.find_adopted(cookie, socket.as_fd()))
+        });
         let Some(key) = key else { return Ok(None) };
         self.trap.check_waiting(call.id)?;
         Ok(Some((key, socket)))

@@ -47,7 +47,7 @@ fn is_shut(end: BorrowedFd<'_>) -> bool {
 impl Agent {
     pub(super) fn open_datagrams(&mut self, v6: bool, nonblocking: bool) -> Result<(OwnedFd, Key), Errno> {
         let (program_socket, agent_socket) = local::datagrams(nonblocking)?;
-        let inode = local::inode(program_socket.as_fd()).ok_or(Errno::NOTSOCK)?;
+        let cookie = local::cookie(program_socket.as_fd()).ok_or(Errno::NOTSOCK)?;
         let datagrams = Datagrams {
             udp: Vec::new(),
             agent_socket,
@@ -57,7 +57,7 @@ impl Agent {
             undelivered: None,
         };
         let key = self.table.add(Socket {
-            inode,
+            cookie,
             watch: None,
             v6,
             pending_client: None,

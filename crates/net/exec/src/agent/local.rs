@@ -2,16 +2,18 @@
 
 use ringway_host::random;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, sendfile};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, accept_with, bind, connect, getpeername, listen, recv, recvmsg, send, socket_with,
-    socketpair, sockopt,
+    SocketType, accept_with, bind, connect, getpeername, getsockname, listen, recv, recvmsg, send,
+    socket_with, socketpair, sockopt,
 };
+use rustix::process::Pid;
 use std::hash::{BuildHasher, RandomState};
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::LazyLock;
 
 /// Send buffer of a program's socket: bytes that a program has written and that are not in the stack yet. A byte that
 /// stays unread keeps a buffer of up to 64 KB, and a socket is writable only while a quarter of this is unused at
@@ -19,16 +21,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 const SEND_BUFFER: usize = 212_992;
 /// Connections of a listening UNIX socket that wait at most (`somaxconn`).
 const BACKLOG: i32 = 4096;
-/// Bytes of one write that fills a send buffer.
-const FILLER_LEN: usize = 36 << 10;
-/// Most writes that fit into a send buffer.
-const MAX_FILLERS: usize = 32;
+/// Bytes that fill a send buffer: more than a quarter of what the kernel makes of [`SEND_BUFFER`], in whole pages.
+const FILLER: usize = 108 << 10;
+/// Most times that they fit into a send buffer.
+const MAX_FILLERS: usize = 10;
+/// How the abstract names of our sockets that connect begin.
+const CLIENTS: &str = "ringway-exec/";
+/// Bytes that are read at once of what a program's socket has, or copied to it.
+const DRAINED: usize = 36 << 10;
 
-/// The inode number of a UNIX socket, by which the agent knows it; `None`: it is no UNIX socket.
-pub fn inode(socket: BorrowedFd<'_>) -> Option<u64> {
-    // Attack: a file of a file system that the program serves itself, which would be asked for the number.
-    let is_unix = sockopt::socket_domain(socket).is_ok_and(|family| family == AddressFamily::UNIX);
-    is_unix.then(|| rustix::fs::fstat(socket).map(|stat| stat.st_ino).ok())?
+/// The kernel's number of a socket, which no other one ever has, and by which the agent knows it; `None`: it is no
+/// socket. Attack: a file of a file system that the program serves itself; it is not asked for anything.
+pub fn cookie(socket: BorrowedFd<'_>) -> Option<u64> {
+    sockopt::socket_cookie(socket).ok()
 }
 
 /// A stream socket that is not connected.
@@ -78,6 +83,8 @@ pub struct Names {
 #[derive(Debug)]
 pub struct ListenPath {
     pub address: SocketAddrUnix,
+    /// The number in its name.
+    pub number: u64,
     name: String,
 }
 
@@ -94,9 +101,15 @@ impl Names {
 
     /// A new path for a listening socket.
     pub fn new_listen_path(&mut self) -> Result<ListenPath, Errno> {
-        let name = format!("{:016x}", self.number());
+        let number = self.number();
+        self.listen_path(number)
+    }
+
+    /// The path with a number, which another agent may have made in the same folder.
+    pub fn listen_path(&self, number: u64) -> Result<ListenPath, Errno> {
+        let name = format!("{number:016x}");
         let path = format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd());
-        Ok(ListenPath { address: SocketAddrUnix::new(path)?, name })
+        Ok(ListenPath { address: SocketAddrUnix::new(path)?, number, name })
     }
 
     /// Removes the path of a socket that listens no more.
@@ -113,7 +126,7 @@ impl Names {
     }
 
     fn text(&self) -> String {
-        format!("ringway-exec/{:016x}/", self.group)
+        format!("{CLIENTS}{:016x}/", self.group)
     }
 
     /// The number in the name of the socket that a socket is connected to. `None`: it is not one of ours.
@@ -122,6 +135,39 @@ impl Names {
         let name = std::str::from_utf8(name.abstract_name()?).ok()?;
         u64::from_str_radix(name.strip_prefix(&self.text())?, 16).ok()
     }
+}
+
+/// The number in the path that a socket listens at. `None`: it has no path that [`Names::new_listen_path`] makes.
+pub fn listen_number(socket: BorrowedFd<'_>) -> Option<u64> {
+    number_in_path(&SocketAddrUnix::try_from(getsockname(socket).ok()?).ok()?)
+}
+
+fn number_in_path(address: &SocketAddrUnix) -> Option<u64> {
+    let path = std::str::from_utf8(address.path_bytes()?).ok()?;
+    let (_, name) = path.strip_prefix("/proc/self/fd/")?.split_once('/')?;
+    u64::from_str_radix(name, 16).ok()
+}
+
+/// Whether a socket is a UNIX socket.
+pub fn is_unix(socket: BorrowedFd<'_>) -> bool {
+    sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX)
+}
+
+/// Whether a socket is one that an agent has made, whichever it was: it listens or is connected by a name of
+/// [`Names`], or its end for datagrams was closed. One that has neither been bound nor connected can't be told from a
+/// program's own.
+pub fn stands_in(socket: BorrowedFd<'_>) -> bool {
+    if !is_unix(socket) {
+        return false;
+    }
+    if sockopt::socket_type(socket) == Ok(SocketType::SEQPACKET) {
+        return ready(socket, PollFlags::empty()).contains(PollFlags::HUP);
+    }
+    let is_of_client =
+        |peer: &SocketAddrUnix| peer.abstract_name().is_some_and(|name| name.starts_with(CLIENTS.as_bytes()));
+    let peer = getpeername(socket).ok().flatten().and_then(|peer| SocketAddrUnix::try_from(peer).ok());
+    listen_number(socket).is_some()
+        || peer.is_some_and(|peer| is_of_client(&peer) || number_in_path(&peer).is_some())
 }
 
 /// Connects programs' sockets with ours.
@@ -169,7 +215,9 @@ impl Connector {
 
 /// Whether this process made the socket at the other end.
 pub fn is_peer_self(socket: BorrowedFd<'_>) -> bool {
-    let own = rustix::process::getpid();
+    // The agent's process never changes.
+    static OWN: LazyLock<Pid> = LazyLock::new(rustix::process::getpid);
+    let own = *OWN;
     sockopt::socket_peercred(socket).is_ok_and(|peer| peer.pid == own)
 }
 
@@ -183,7 +231,7 @@ pub fn listen_at(program_socket: BorrowedFd<'_>, path: &ListenPath, backlog: i32
 pub fn drain(program_socket: BorrowedFd<'_>) -> Vec<u8> {
     let (mut bytes, mut filled) = (Vec::new(), 0);
     loop {
-        bytes.resize(filled + FILLER_LEN, 0);
+        bytes.resize(filled + DRAINED, 0);
         match recv(program_socket, &mut bytes[filled..], RecvFlags::DONTWAIT) {
             Ok((count, _)) if count > 0 => filled += count,
             _ => break,
@@ -204,17 +252,46 @@ pub fn connect_to_listener(own: &SocketAddrUnix, listener: &SocketAddrUnix) -> R
     Ok(agent_socket)
 }
 
-/// Fills the send buffer of a program's socket, so that it is not writable. Returns the number of bytes.
-pub fn fill_send_buffer(program_socket: BorrowedFd<'_>) -> usize {
-    let piece = [0; FILLER_LEN];
-    let mut filled = 0;
-    for _ in 0..MAX_FILLERS {
-        if !ready(program_socket, PollFlags::OUT).contains(PollFlags::OUT) {
-            break;
-        }
-        filled += send(program_socket, &piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).unwrap_or(0);
+/// Fills the send buffers of programs' sockets, so that they are not writable.
+#[derive(Debug)]
+pub struct Filler(OwnedFd);
+
+impl Filler {
+    pub fn new() -> Result<Filler, Errno> {
+        Ok(Filler(ringway_host::memfd("ringway-filler", FILLER).map_err(|_| Errno::NOMEM)?))
     }
-    filled
+
+    /// Fills the send buffer of a program's socket; the number of bytes. The pages of a file are lent to the socket
+    /// once for all: nothing is copied, and no memory is taken.
+    pub fn fill(&self, program_socket: BorrowedFd<'_>) -> usize {
+        let mut filled = 0;
+        // The limit of the system may be another one (`net.core.wmem_max`).
+        for most in [FILLER; MAX_FILLERS] {
+            filled += self.fill_once(program_socket, most);
+            if !ready(program_socket, PollFlags::OUT).contains(PollFlags::OUT) {
+                break;
+            }
+        }
+        filled
+    }
+
+    /// As much as there is room for. Attack: a program whose other threads write to the socket, or whose buffer is
+    /// smaller: `sendfile` would wait for room in a socket that blocks, so bytes are copied to that one.
+    fn fill_once(&self, program_socket: BorrowedFd<'_>, most: usize) -> usize {
+        if is_nonblocking(program_socket) {
+            return sendfile(program_socket, &self.0, Some(&mut 0), most).unwrap_or(0);
+        }
+        let bytes = [0; DRAINED];
+        let mut filled = 0;
+        while filled < most {
+            let piece = &bytes[..bytes.len().min(most - filled)];
+            match send(program_socket, piece, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(count) if count > 0 => filled += count,
+                _ => break,
+            }
+        }
+        filled
+    }
 }
 
 /// The agent's end of a program's stream socket.
@@ -397,7 +474,7 @@ mod tests {
     #[test]
     fn a_filled_socket_is_not_writable_until_it_is_drained() {
         let (program_socket, end) = joined();
-        let filled = fill_send_buffer(program_socket.as_fd());
+        let filled = Filler::new().unwrap().fill(program_socket.as_fd());
         assert!(filled > 0);
         assert!(!ready(program_socket.as_fd(), PollFlags::OUT).contains(PollFlags::OUT));
         let mut peeked = vec![0; filled];
@@ -405,6 +482,50 @@ mod tests {
         consume(&end, filled, filled);
         assert!(ready(program_socket.as_fd(), PollFlags::OUT).contains(PollFlags::OUT));
         assert_eq!(end.unread_bytes(), 0);
+    }
+
+    #[test]
+    fn a_socket_that_blocks_and_has_little_room_is_filled_without_a_wait() {
+        let folder = Folder::new();
+        let mut names = folder.names();
+        let mut connector = Connector::new(&mut names).unwrap();
+        let (told, tells) = std::sync::mpsc::channel();
+        let program_socket = stream(false).unwrap();
+        sockopt::set_socket_send_buffer_size(&program_socket, 1).unwrap();
+        let _agent_socket = connector.join(program_socket.as_fd()).unwrap();
+        let filling = program_socket.try_clone().unwrap();
+        let thread = std::thread::spawn(move || {
+            told.send(Filler::new().unwrap().fill(filling.as_fd())).unwrap();
+        });
+        let filled = tells.recv_timeout(std::time::Duration::from_secs(20));
+        // A thread that waits for room ends with its socket.
+        rustix::net::shutdown(&program_socket, rustix::net::Shutdown::Both).unwrap();
+        thread.join().unwrap();
+        assert!(filled.is_ok_and(|filled| (1..FILLER).contains(&filled)));
+    }
+
+    #[test]
+    fn sockets_of_agents_are_told_from_others() {
+        let folder = Folder::new();
+        let mut names = folder.names();
+        let (joined, _end) = joined();
+        let listener = stream(true).unwrap();
+        let at = names.new_listen_path().unwrap();
+        listen_at(listener.as_fd(), &at, 1).unwrap();
+        let _ours = connect_to_listener(&names.next_client().unwrap().1, &at.address).unwrap();
+        let accepted = accept_with(&listener, SocketFlags::empty()).unwrap();
+        let (datagrams, ours) = datagrams(true).unwrap();
+        assert!(!stands_in(datagrams.as_fd()));
+        drop(ours);
+        for own in [&joined, &listener, &accepted, &datagrams] {
+            assert!(stands_in(own.as_fd()));
+        }
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for other in [one.as_fd(), tcp.as_fd(), stream(true).unwrap().as_fd(), folder.names().folder.as_fd()]
+        {
+            assert!(!stands_in(other));
+        }
     }
 
     #[test]

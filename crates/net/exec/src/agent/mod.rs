@@ -5,11 +5,14 @@
 //! blocks: a call that must wait is parked, and served again when something has happened to its socket.
 
 mod address;
+mod adoption;
 mod calls;
 mod datagram;
 mod direct;
 mod info;
 mod interface;
+mod interim;
+mod journal;
 mod local;
 mod message;
 mod options;
@@ -18,11 +21,13 @@ mod report;
 mod stream;
 mod table;
 
+pub use interim::Interim;
+pub use journal::Journal;
 pub use options::algorithm;
 
 use calls::{Parked, UndeliveredResult};
 use direct::Direct;
-use local::{Connector, Names};
+use local::{Connector, Filler, Names};
 use query::Queries;
 use report::Report;
 use ringway_host::{EventFd, Inside, Threads, Trap};
@@ -30,11 +35,11 @@ use ringway_netstack::congestion::Algorithm;
 use ringway_netstack::{MS, SECOND, SocketId};
 use ringway_sockets::query::About;
 use ringway_sockets::{DeviceError, Host};
-use rustix::event::{Timespec, epoll};
+use rustix::event::{PollFlags, Timespec, epoll};
 use rustix::fs::inotify;
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
@@ -100,6 +105,26 @@ impl Activity {
     }
 }
 
+/// The processes that an agent serves: what the agent's process has of them.
+#[derive(Debug)]
+pub struct Served {
+    /// Their calls.
+    pub trap: Trap,
+    /// What is in their namespaces.
+    pub inside: Inside,
+    /// Their addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Their congestion controller.
+    pub congestion: Algorithm,
+    /// Whether to print how each socket is served.
+    pub explain: bool,
+}
+
+/// Whether the last process whose calls are trapped has ended.
+pub fn has_no_callers(trap: BorrowedFd<'_>) -> bool {
+    local::ready(trap, PollFlags::empty()).contains(PollFlags::HUP)
+}
+
 /// Serves the sockets of a group of processes.
 #[derive(Debug)]
 pub struct Agent {
@@ -113,10 +138,15 @@ pub struct Agent {
     control: OwnedFd,
     names: Names,
     connector: Connector,
+    filler: Filler,
     table: Table,
     addresses: Vec<IpAddr>,
     congestion: Algorithm,
     parked: Vec<Parked>,
+    /// What the next agent is to know.
+    journal: Arc<Journal>,
+    /// Listening sockets of the agent before this one, by the numbers in their paths, until a call is about them.
+    adopted: HashMap<u64, Key>,
     /// Results that did not reach their calls, for the calls that are made again.
     undelivered: Vec<UndeliveredResult>,
     /// The last result of a call that can't be made twice, by a thread that may have been interrupted.
@@ -144,20 +174,18 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent for the processes whose calls `trap` has, and that are `inside`. `stop` ends it when the last one has
-    /// ended.
+    /// An agent for processes. `journal`: what the next agent is to know; with it, the descriptors that its network
+    /// needs in this process. `stop` ends it when the last process has ended.
     ///
     /// # Errors
     /// The process has no descriptors left.
     pub fn new(
         host: Host,
-        trap: Trap,
-        inside: Inside,
-        addresses: Vec<IpAddr>,
-        congestion: Algorithm,
-        explain: bool,
+        served: Served,
+        (journal, network): (Arc<Journal>, usize),
         stop: Arc<EventFd>,
     ) -> Result<Agent, Errno> {
+        let Served { trap, inside, addresses, congestion, explain } = served;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let watches = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         let level = epoll::EventFlags::IN;
@@ -180,10 +208,13 @@ impl Agent {
             control: inside.control,
             names,
             connector,
-            table: Table::new(getrlimit(Resource::Nofile).current),
+            filler: Filler::new()?,
+            table: Table::new(getrlimit(Resource::Nofile).current, network),
             addresses,
             congestion,
             parked: Vec::new(),
+            journal,
+            adopted: HashMap::new(),
             undelivered: Vec::new(),
             last_delivered: None,
             signals_until: 0,
@@ -218,6 +249,16 @@ impl Agent {
     /// # Errors
     /// The device can't be used any more.
     pub fn run(mut self) -> Result<(), DeviceError> {
+        let result = self.serve_all();
+        if result.is_err() {
+            for parked in std::mem::take(&mut self.parked) {
+                self.trap.answer(parked.call.id, Err(Errno::NETDOWN));
+            }
+        }
+        result
+    }
+
+    fn serve_all(&mut self) -> Result<(), DeviceError> {
         let (mut until, mut silent_until) = (None, 0);
         loop {
             let busy = self.turn()?;
@@ -237,7 +278,7 @@ impl Agent {
             for (event, flags) in events {
                 match event {
                     HOST => self.is_signaled = true,
-                    TRAP => self.receive_calls(),
+                    TRAP => self.receive_calls(flags),
                     WATCHES => self.handle_closed(),
                     STOP => {
                         self.stop.clear();
@@ -310,24 +351,22 @@ impl Agent {
         Ok(events)
     }
 
-    fn receive_calls(&mut self) {
+    fn receive_calls(&mut self, flags: epoll::EventFlags) {
         let end = self.host.now() + CALLS_TIME;
+        if flags.contains(epoll::EventFlags::HUP) {
+            // The last process has ended; the one who started it says when to stop.
+            _ = epoll::delete(&self.epoll, self.trap.as_fd());
+            return;
+        }
         for number in 0..CALLS {
-            if number > 0 && self.host.now() > end {
-                return;
-            }
-            // Receiving would block without one.
-            let ready = local::ready(self.trap.as_fd(), rustix::event::PollFlags::IN);
-            if ready.contains(rustix::event::PollFlags::HUP) {
-                // The last process has ended; the one who started it says when to stop.
-                _ = epoll::delete(&self.epoll, self.trap.as_fd());
-                return;
-            }
-            if ready.is_empty() {
+            // Receiving would block without one. The first was announced.
+            let is_ready = |trap: &Trap| local::ready(trap.as_fd(), PollFlags::IN) == PollFlags::IN;
+            if number > 0 && (self.host.now() > end || !is_ready(&self.trap)) {
                 return;
             }
             if let Ok(Some(call)) = self.trap.next() {
-                self.serve(call, None);
+                let record = self.journal.record_call(&call);
+                self.serve(call, record, None);
             }
         }
     }
@@ -385,7 +424,7 @@ impl Agent {
         let woken: Vec<Parked> = woken;
         for parked in woken {
             if self.trap.is_waiting(parked.call.id) {
-                self.serve(parked.call, parked.until);
+                self.serve(parked.call, parked.record, parked.until);
             }
         }
     }
@@ -410,7 +449,7 @@ impl Agent {
             .filter(|parked| !looks || self.trap.is_waiting(parked.call.id))
             .partition(is_over);
         self.parked = rest;
-        late.into_iter().for_each(|parked| self.serve(parked.call, parked.until));
+        late.into_iter().for_each(|parked| self.serve(parked.call, parked.record, parked.until));
     }
 
     /// Removes a socket that its program has closed or can't have.

@@ -97,6 +97,9 @@ const STORED: &[((i32, i32), i32)] = &[
     ((IPV6, 67), 0),
 ];
 
+/// Options that say who else may listen at an address.
+const LISTENING: [(i32, i32); 3] = [SO_REUSEADDR, SO_REUSEPORT, IPV6_V6ONLY];
+
 /// The options that a program has set.
 #[derive(Clone, Debug, Default)]
 pub struct OptionValues(BTreeMap<(i32, i32), Vec<u8>>);
@@ -126,6 +129,19 @@ impl OptionValues {
     /// Whether a socket of IPv6 does not serve IPv4.
     pub fn is_v6_only(&self) -> bool {
         self.is_on(IPV6_V6ONLY)
+    }
+
+    /// The options that say who else may listen at an address, as bits.
+    pub fn listen_flags(&self) -> u64 {
+        let bit = |(number, option): (usize, &(i32, i32))| u64::from(self.is_on(*option)) << number;
+        LISTENING.iter().enumerate().map(bit).sum()
+    }
+
+    /// The options with such bits.
+    pub fn of_listen_flags(flags: u64) -> OptionValues {
+        let is_on = |(number, _): &(usize, _)| flags >> number & 1 != 0;
+        let set = LISTENING.iter().enumerate().filter(is_on);
+        OptionValues(set.map(|(_, option)| (*option, 1_i32.to_ne_bytes().to_vec())).collect())
     }
 
     /// `SO_LINGER` with no time: a close resets.

@@ -1,13 +1,14 @@
 //! TCP sockets: connecting, listening, accepting, and the bytes between programs and the stack.
 
 use super::calls::{CLOEXEC, DONTWAIT, NONBLOCK, Parked, Reply};
+use super::journal::{self, ListenerEntry};
 use super::local::{self, AgentEnd};
 use super::message::Message;
 use super::options::OptionValues;
 use super::table::{Key, Kind, Listening, Owner, Socket, Stream};
 use super::{Activity, Agent, OBSERVED, ROOM, address, event_data};
 use ringway_host::{Call, numbers, read_memory, write_memory};
-use ringway_netstack::{ConnectionError, SocketError, SocketId, State};
+use ringway_netstack::{ConnectionError, SocketError, SocketId, SocketOptions, State};
 use rustix::event::PollFlags;
 use rustix::event::epoll::modify;
 use rustix::io::Errno;
@@ -67,7 +68,7 @@ impl Agent {
         let socket = local::stream(nonblocking)?;
         let watch = self.watch(socket.as_fd())?;
         let key = self.table.add(Socket {
-            inode: local::inode(socket.as_fd()).ok_or(Errno::NOTSOCK)?,
+            cookie: local::cookie(socket.as_fd()).ok_or(Errno::NOTSOCK)?,
             watch: Some(watch),
             v6,
             pending_client: None,
@@ -237,7 +238,7 @@ impl Agent {
         let filled = if is_established {
             send(socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?
         } else {
-            local::fill_send_buffer(socket.as_fd())
+            self.filler.fill(socket.as_fd())
         };
         let end = AgentEnd::new(agent_socket)?;
         self.observe(end.as_fd(), key, OBSERVED)?;
@@ -279,23 +280,38 @@ impl Agent {
         let addresses = own.options.addresses(local, v6);
         let options = own.options.socket_options();
         let path = self.names.new_listen_path()?;
+        let listeners = self.listen_at_all(key, &addresses, options, backlog)?;
+        if let Err(error) = local::listen_at(socket.as_fd(), &path, backlog) {
+            self.names.remove(&path);
+            self.stop_listening(&listeners, key);
+            return Err(error);
+        }
+        let own = self.table.get_mut(key).ok_or(Errno::BADF)?;
+        let flags = journal::flags(v6, &own.options);
+        let record =
+            self.journal.record_listener(&ListenerEntry { path: path.number, local, backlog, flags });
+        own.kind = Kind::Listening(Listening { path, listeners, record });
+        Ok(Reply::Value(0))
+    }
+
+    /// Listeners of the stack for a socket.
+    pub(super) fn listen_at_all(
+        &mut self,
+        key: Key,
+        addresses: &[SocketAddr],
+        options: SocketOptions,
+        backlog: i32,
+    ) -> Result<Vec<SocketId>, Errno> {
         let mut listeners = Vec::new();
         for address in addresses {
-            let id = self.listen_at(address, backlog);
+            let id = self.listen_at(*address, backlog);
             let id = id.inspect_err(|_| self.stop_listening(&listeners, key))?;
             self.table.add_stack_socket(id, key);
             listeners.push(id);
             let now = self.host.now();
             self.host.stack().set_options(now, id, options).map_err(errno)?;
         }
-        if let Err(error) = local::listen_at(socket.as_fd(), &path, backlog) {
-            self.names.remove(&path);
-            self.stop_listening(&listeners, key);
-            return Err(error);
-        }
-        let kind = Kind::Listening(Listening { path, listeners });
-        self.table.get_mut(key).ok_or(Errno::BADF)?.kind = kind;
-        Ok(Reply::Value(0))
+        Ok(listeners)
     }
 
     /// Whether another socket listens at an address, and they don't share it.
@@ -394,7 +410,7 @@ impl Agent {
             may_reenter: false,
         };
         let key = self.table.add(Socket {
-            inode: 0,
+            cookie: 0,
             watch: None,
             v6: of.v6,
             pending_client: None,
@@ -436,7 +452,7 @@ impl Agent {
             // Attack: another process that has found the name.
             let name =
                 self.names.client_of(accepted.as_fd()).filter(|_| local::is_peer_self(accepted.as_fd()));
-            let number = local::inode(accepted.as_fd());
+            let number = local::cookie(accepted.as_fd());
             let Some(connection) =
                 name.zip(number).and_then(|(name, number)| self.table.accept(name, number))
             else {
@@ -756,6 +772,7 @@ impl Agent {
         // As in Linux, it listens no more, and who waits in `accept` is told.
         if let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) {
             let listeners = std::mem::take(&mut listening.listeners);
+            listening.record = None;
             self.stop_listening(&listeners, key);
         }
         self.wake(key);

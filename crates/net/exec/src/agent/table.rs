@@ -1,5 +1,6 @@
 //! The sockets of a group of programs, and how each is found.
 
+use super::journal::Record;
 use super::local::{AgentEnd, ListenPath};
 use super::options::OptionValues;
 use ringway_netstack::{Diverted, SocketId};
@@ -43,8 +44,8 @@ impl From<Key> for u64 {
 /// A program's socket.
 #[derive(Debug)]
 pub struct Socket {
-    /// The inode number of the program's socket; 0: the program has not accepted it yet.
-    pub inode: u64,
+    /// The cookie of the program's socket (`SO_COOKIE`); 0: the program has not accepted it yet.
+    pub cookie: u64,
     /// The inotify watch that tells when the program closes the socket. A socket with an end of ours needs none.
     pub watch: Option<i32>,
     /// Whether the socket is one of IPv6.
@@ -83,6 +84,8 @@ pub struct Listening {
     pub path: ListenPath,
     /// Listeners of the stack: one for each version of IP.
     pub listeners: Vec<SocketId>,
+    /// What the next agent knows of it.
+    pub record: Option<Record>,
 }
 
 /// A TCP connection.
@@ -163,7 +166,7 @@ pub struct Table {
     capacity: usize,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    by_inode: HashMap<u64, Key>,
+    by_cookie: HashMap<u64, Key>,
     by_watch: HashMap<i32, Key>,
     by_client: HashMap<u64, Key>,
     by_stack_socket: HashMap<SocketId, Vec<Key>>,
@@ -172,15 +175,16 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of as many sockets as a process with that many descriptors can serve. What it needs besides must be
-    /// left: a call whose socket can't be looked at would be left to the kernel.
-    pub fn new(descriptors: Option<u64>) -> Table {
-        let most = descriptors.map_or(MAX_SOCKETS, |most| usize::try_from(most).unwrap_or(MAX_SOCKETS));
+    /// A table of as many sockets as a process with that many descriptors can serve, of which its network needs
+    /// `network`. What it needs besides must be left: a call whose socket can't be looked at would be left to the
+    /// kernel.
+    pub fn new(descriptors: Option<u64>, network: usize) -> Table {
+        let most = descriptors.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         Table {
-            capacity: most.saturating_sub(RESERVED_DESCRIPTORS).min(MAX_SOCKETS),
+            capacity: most.saturating_sub(RESERVED_DESCRIPTORS + network).min(MAX_SOCKETS),
             slots: Vec::new(),
             free: Vec::new(),
-            by_inode: HashMap::new(),
+            by_cookie: HashMap::new(),
             by_watch: HashMap::new(),
             by_client: HashMap::new(),
             by_stack_socket: HashMap::new(),
@@ -207,8 +211,8 @@ impl Table {
         };
         let slot = &mut self.slots[index as usize];
         let key = Key { index, generation: slot.generation };
-        if socket.inode != 0 {
-            self.by_inode.insert(socket.inode, key);
+        if socket.cookie != 0 {
+            self.by_cookie.insert(socket.cookie, key);
         }
         if let Some(watch) = socket.watch {
             self.by_watch.insert(watch, key);
@@ -269,8 +273,8 @@ impl Table {
         let socket = slot.socket.take()?;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(key.index);
-        if self.by_inode.get(&socket.inode) == Some(&key) {
-            self.by_inode.remove(&socket.inode);
+        if self.by_cookie.get(&socket.cookie) == Some(&key) {
+            self.by_cookie.remove(&socket.cookie);
         }
         if let Some(watch) = socket.watch {
             self.by_watch.remove(&watch);
@@ -289,14 +293,22 @@ impl Table {
         Some(socket)
     }
 
-    /// The socket whose UNIX socket has an inode number.
-    pub fn find_by_inode(&self, inode: u64) -> Option<Key> {
-        self.by_inode.get(&inode).copied()
+    /// The socket whose UNIX socket has a cookie.
+    pub fn find_by_cookie(&self, cookie: u64) -> Option<Key> {
+        self.by_cookie.get(&cookie).copied()
     }
 
     /// The socket that an inotify watch is for.
     pub fn find_by_watch(&self, watch: i32) -> Option<Key> {
         self.by_watch.get(&watch).copied()
+    }
+
+    /// Gives a socket that another agent served its cookie, and its watch.
+    pub fn adopt(&mut self, key: Key, cookie: u64, watch: i32) {
+        let Some(socket) = self.get_mut(key) else { return };
+        (socket.cookie, socket.watch) = (cookie, Some(watch));
+        self.by_cookie.insert(cookie, key);
+        self.by_watch.insert(watch, key);
     }
 
     /// Removes the watch of a socket, which does not need one any more.
@@ -309,20 +321,20 @@ impl Table {
     /// Makes a connection one that waits to be accepted, by the number in the name of its UNIX socket.
     pub fn set_pending(&mut self, client: u64, key: Key) {
         let Some(socket) = self.get_mut(key) else { return };
-        let inode = std::mem::take(&mut socket.inode);
+        let cookie = std::mem::take(&mut socket.cookie);
         socket.pending_client = Some(client);
-        if self.by_inode.get(&inode) == Some(&key) {
-            self.by_inode.remove(&inode);
+        if self.by_cookie.get(&cookie) == Some(&key) {
+            self.by_cookie.remove(&cookie);
         }
         self.by_client.insert(client, key);
     }
 
-    /// A program has accepted the connection with this number, as the UNIX socket with this inode number.
-    pub fn accept(&mut self, client: u64, inode: u64) -> Option<Key> {
+    /// A program has accepted the connection with this number, as the UNIX socket with this cookie.
+    pub fn accept(&mut self, client: u64, cookie: u64) -> Option<Key> {
         let key = self.by_client.remove(&client)?;
         let socket = self.get_mut(key)?;
-        (socket.inode, socket.pending_client) = (inode, None);
-        self.by_inode.insert(inode, key);
+        (socket.cookie, socket.pending_client) = (cookie, None);
+        self.by_cookie.insert(cookie, key);
         Some(key)
     }
 
@@ -407,12 +419,12 @@ mod tests {
 
     fn socket(watch: Option<i32>, local: Option<SocketAddr>) -> Socket {
         let (options, kind) = (OptionValues::default(), Kind::Unconnected);
-        Socket { inode: 0, watch, v6: false, pending_client: None, local, options, error: None, kind }
+        Socket { cookie: 0, watch, v6: false, pending_client: None, local, options, error: None, kind }
     }
 
     #[test]
     fn a_removed_socket_leaves_nothing() {
-        let mut table = Table::new(None);
+        let mut table = Table::new(None, 0);
         let local = "10.0.0.1:80".parse().unwrap();
         let key = table.add(socket(Some(1), Some(local))).unwrap();
         table.set_pending(7, key);
@@ -424,13 +436,13 @@ mod tests {
 
     #[test]
     fn sockets_and_those_that_are_watched_are_limited() {
-        let mut table = Table::new(None);
+        let mut table = Table::new(None, 0);
         for watch in 0..MAX_WATCHES as i32 {
             table.add(socket(Some(watch), None)).unwrap();
         }
         assert_eq!(table.add(socket(Some(-1), None)), Err(Errno::NFILE));
         table.add(socket(None, None)).unwrap();
-        let mut small = Table::new(Some(RESERVED_DESCRIPTORS as u64 + 2));
+        let mut small = Table::new(Some(RESERVED_DESCRIPTORS as u64 + 2), 0);
         let keys = [(); 2].map(|()| small.add(socket(None, None)).unwrap());
         assert_eq!((small.add(socket(None, None)), small.is_full()), (Err(Errno::NFILE), true));
         small.remove(keys[0]).unwrap();

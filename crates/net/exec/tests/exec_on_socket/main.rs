@@ -1,11 +1,14 @@
 //! Runs a program whose network is a datagram socket that this process inherits, a frame a datagram; for tests.
 //!
-//! `exec-on-socket DESCRIPTOR|tap:NAME native|kernel|linux ADDRESS/PREFIX,... PROGRAM ARGUMENTS`
+//! `exec-on-socket DESCRIPTOR|tap:NAME|user native|kernel|linux ADDRESS/PREFIX,... PROGRAM ARGUMENTS`
 //!
 //! Variables: `CC`, `DNS`, `EXPLAIN`, `QUERY`, `DIRECT`; with `linux` `CC` is one of the guest's, `SYSCTL` a setting,
 //! `WRITABLE` a folder, `KERNEL` a file.
 
-use ringway_exec::{Direct, Emulated, Linux, Mode, Options, algorithm, be_first_process, prepare};
+use ringway_exec::{
+    Attachment, Cidr, Direct, Emulated, Linux, Mode, Options, UserNetwork, UserNetworkConfig, algorithm,
+    be_first_process, prepare,
+};
 use ringway_link::Profile;
 use ringway_netstack::Settings;
 use ringway_sockets::{TapDevice, TapSettings};
@@ -27,6 +30,10 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     let descriptor = text(descriptor)?;
     let congestion = std::env::var("CC").ok().and_then(|name| algorithm(name.as_bytes()));
     let congestion = congestion.unwrap_or_default();
+    let is_user = descriptor == "user";
+    let gateways: Vec<Cidr> = if is_user { vec!["10.0.0.254/24".parse()?] } else { Vec::new() };
+    let settings = Settings { tcp_congestion_control: congestion, ..Settings::default() };
+    let config = user_network(&gateways, &settings);
     let prepared = prepare(Options {
         program: program.to_vec(),
         mode: match mode.to_str() {
@@ -35,12 +42,12 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
             _ => Mode::Kernel,
         },
         addresses: text(address)?.split(',').map(str::parse).collect::<Result<_, _>>()?,
-        gateways: Vec::new(),
+        gateways: gateways.iter().map(|gateway| gateway.address).collect(),
         dns: std::env::var("DNS").ok().map(|server| server.parse()).transpose()?.into_iter().collect(),
         mtu: 1500,
         offloads: false,
         map_root: false,
-        settings: Settings { tcp_congestion_control: congestion, ..Settings::default() },
+        settings,
         sequence_secret: None,
         explain: std::env::var_os("EXPLAIN").is_some(),
         sysctls: if mode == "linux" { sysctls()? } else { Vec::new() },
@@ -53,7 +60,17 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
         limits: Vec::new(),
         direct: direct()?,
         kill_after: None,
+        attachment: is_user.then(|| {
+            let link = Some(Box::new((Profile::default(), 1)));
+            Attachment::User { config: Box::new(config.clone()), link }
+        }),
     })?;
+    if is_user {
+        let (network, device) = UserNetwork::start(config)?;
+        let ended = prepared.run(Emulated::new(device, &Profile::default(), 1)?)?;
+        network.finish()?;
+        return Ok(ended.repeat());
+    }
     let device = match descriptor.strip_prefix("tap:") {
         Some(name) => TapDevice::open(&TapSettings {
             name: name.into(),
@@ -71,6 +88,13 @@ fn run(words: &[std::ffi::OsString]) -> Result<u8, Box<dyn Error>> {
     };
     let device = Emulated::new(device, &Profile::default(), 1)?;
     Ok(prepared.run(device)?.repeat())
+}
+
+/// A network with the host by sockets.
+fn user_network(gateways: &[Cidr], settings: &Settings) -> UserNetworkConfig {
+    let (gateways, settings) = (gateways.to_vec(), settings.clone());
+    let (name_server, host_loopback) = (None, true);
+    UserNetworkConfig { gateways, mtu: 1500, offloads: false, settings, name_server, host_loopback }
 }
 
 fn sysctls() -> Result<Vec<(String, String)>, Box<dyn Error>> {

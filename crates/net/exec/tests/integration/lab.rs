@@ -53,6 +53,11 @@ impl Lab {
         // Every started program gets both ends, and uses one.
         let end = &self.ends[number - 1];
         rustix::io::fcntl_setfd(end, rustix::io::FdFlags::empty()).unwrap();
+        self.command_on(&end.as_raw_fd().to_string(), number, mode, program)
+    }
+
+    /// The command that runs a program on the network that `device` says.
+    pub fn command_on(&self, device: &str, number: usize, mode: &str, program: &[&str]) -> Command {
         let driver = env!("CARGO_BIN_EXE_exec-on-socket");
         let mut command = match self.user {
             None => Command::new(driver),
@@ -71,7 +76,7 @@ impl Lab {
         if is_direct {
             command.env("DIRECT", "0");
         }
-        command.arg(end.as_raw_fd().to_string()).arg(if is_direct { "native" } else { mode });
+        command.arg(device).arg(if is_direct { "native" } else { mode });
         command.arg(format!("10.0.0.{number}/24,fd00::{number}/64"));
         if self.names && number == 2 {
             command.env("DNS", "10.0.0.1");

@@ -15,6 +15,7 @@ use ringway_wire::tcp::HEADER_LEN;
 use ringway_wire::{Ethernet, Header, Icmp, MacAddress, Protocol, Sum, U16, U128, ipv6};
 
 /// Codes of unreachable destinations, for IPv4 and IPv6.
+pub(super) const HOST_UNREACHABLE: (u8, u8) = (1, 3);
 pub(super) const PROTOCOL_UNREACHABLE: (u8, u8) = (2, 1);
 pub(super) const PORT_UNREACHABLE: (u8, u8) = (3, 4);
 /// Bytes of a packet that an IPv4 error quotes: within 576 bytes in all (RFC 1812, 4.3.2.3).

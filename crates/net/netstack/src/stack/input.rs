@@ -125,7 +125,7 @@ impl Stack {
     }
 
     fn packet(&mut self, arrival: Arrival, packet: &Packet<'_>) {
-        if !self.is_for_us(arrival, packet.destination) {
+        if !self.is_for_us(arrival, packet.destination) && !self.is_for_another(arrival, packet) {
             self.statistics.not_for_us += 1;
             return;
         }
@@ -200,6 +200,63 @@ impl Stack {
                     port.addresses.iter().any(|cidr| super::icmp::solicited(cidr.address) == Some(address));
                 group && (all_nodes || solicited || port.is_probing(address))
             }
+        }
+    }
+
+    /// Whether our sockets serve a packet in place of the host that it is for.
+    pub(super) fn is_for_another(&self, arrival: Arrival, packet: &Packet<'_>) -> bool {
+        let has_sockets = matches!(packet.protocol, Protocol::TCP | Protocol::UDP);
+        let serves = self.interfaces[arrival.interface].serves_all && has_sockets;
+        serves && !arrival.group && !arrival.looped && self.is_host(arrival.interface, packet.destination)
+    }
+
+    /// Whether [`Stack::receive`] would give a TCP or UDP packet to a socket at its destination: link-layer address,
+    /// source, destination and checksum are right. Of a fragment the checksum is unknown: it is one of UDP.
+    #[must_use]
+    pub fn admits(&self, interface: usize, frame: &[u8], offload: Offload) -> bool {
+        let trusted = offload.needs_checksum() || offload.is_checked();
+        self.packet_to_socket(interface, frame).is_some_and(|packet| {
+            let is_udp = packet.protocol == Protocol::UDP;
+            if packet.fragment.is_some() {
+                return is_udp;
+            }
+            let unsummed = is_udp
+                && packet.source.is_ipv4()
+                && Udp::of(packet.payload).is_some_and(|udp| udp.checksum.get() == 0);
+            let mut sum = pseudo(packet.source, packet.destination, packet.protocol, packet.payload.len());
+            trusted || unsummed || {
+                sum.add(packet.payload);
+                sum.is_valid()
+            }
+        })
+    }
+
+    /// The packet in a frame if it is of TCP or UDP, is for a socket here, and may have its source.
+    fn packet_to_socket<'a>(&self, interface: usize, frame: &'a [u8]) -> Option<Packet<'a>> {
+        let port = self.interfaces.get(interface)?;
+        let (ethernet, bytes) = Ethernet::split(frame)?;
+        let packet = match ethernet.ethertype {
+            EtherType::IPV4 => Packet::parse_v4(bytes)?,
+            EtherType::IPV6 => Packet::parse_v6(bytes)?,
+            _ => return None,
+        };
+        let arrival = Arrival { interface, group: false, trusted: false, looped: false, fragmented: false };
+        let is_ours = self.is_for_us(arrival, packet.destination) || self.is_for_another(arrival, &packet);
+        let is_right = ethernet.destination == port.mac
+            && !ethernet.source.is_group()
+            && matches!(packet.protocol, Protocol::TCP | Protocol::UDP)
+            && is_ours
+            && self.may_come_from(arrival, &packet);
+        is_right.then_some(packet)
+    }
+
+    /// Answers a packet for another host, to which there is no way, as a router does: host or address unreachable. It
+    /// is answered only if it could have been received.
+    pub fn reject(&mut self, now: u64, interface: usize, frame: &[u8]) {
+        self.advance(now);
+        let packet = self.packet_to_socket(interface, frame);
+        if let Some(packet) = packet.filter(|packet| packet.fragment.is_none()) {
+            self.unreachable(&packet, super::icmp::HOST_UNREACHABLE);
         }
     }
 

@@ -149,6 +149,8 @@ pub(crate) struct Interface {
     announcements: Vec<announce::Announcement>,
     slaac: Option<Box<Slaac>>,
     dhcp: Option<Box<Dhcp>>,
+    /// See [`Stack::serve_all_addresses`].
+    pub serves_all: bool,
 }
 
 impl Interface {
@@ -289,6 +291,7 @@ impl Stack {
             announcements: Vec::new(),
             slaac: None,
             dhcp: None,
+            serves_all: false,
         });
         config.addresses.into_iter().for_each(|address| self.assign(number, address));
         number
@@ -298,6 +301,16 @@ impl Stack {
     pub fn set_offloads(&mut self, interface: usize, offloads: Needs) {
         if let Some(port) = self.interfaces.get_mut(interface) {
             port.offloads = offloads;
+        }
+    }
+
+    /// Lets sockets serve TCP and UDP packets to any host that arrive on an interface, as a gateway that answers in
+    /// place of the hosts behind it (Linux: `ip route add local 0.0.0.0/0`). A listener or a UDP socket of an
+    /// unspecified address serves all hosts; the local address of an accepted connection is that of the host which was
+    /// meant. ARP, neighbour discovery and ICMP are answered for own addresses only.
+    pub fn serve_all_addresses(&mut self, interface: usize) {
+        if let Some(port) = self.interfaces.get_mut(interface) {
+            port.serves_all = true;
         }
     }
 

@@ -279,8 +279,8 @@ impl Stack {
             _ => return None,
         };
         let arrival = Arrival { interface, group: false, trusted: true, looped: false, fragmented: false };
-        let is_ours = packet.protocol == Protocol::TCP && self.is_for_us(arrival, packet.destination);
-        if !is_ours || !self.is_host(interface, packet.source) {
+        let is_ours = self.is_for_us(arrival, packet.destination) || self.is_for_another(arrival, &packet);
+        if packet.protocol != Protocol::TCP || !is_ours || !self.is_host(interface, packet.source) {
             return None;
         }
         let (tcp, _, _) = Tcp::parse(packet.payload)?;
