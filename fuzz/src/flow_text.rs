@@ -41,12 +41,13 @@ pub fn run(data: &[u8]) {
 
 fn forward(tables: &Tables, frame: &[u8]) {
     let mut worker = Worker::default();
-    for (in_port, is_partial) in [(1, false), (2, true)] {
-        let arrival = Arrival { in_port, len: frame.len() as u32, is_partial };
+    for (in_port, pending) in [(1, None), (2, Some(50))] {
+        let arrival = Arrival { in_port, ports: 4, len: frame.len() as u32, pending };
         let mut batch = tables.current().begin(&mut worker, 1_000_000_000);
-        let verdict = batch.run(arrival, |into| {
-            let count = into.len().min(frame.len());
-            into[..count].copy_from_slice(&frame[..count]);
+        let verdict = batch.run(arrival, |from, into| {
+            let rest = frame.get(from..).unwrap_or_default();
+            let count = into.len().min(rest.len());
+            into[..count].copy_from_slice(&rest[..count]);
             count
         });
         assert_eq!(verdict.dropped.is_some(), verdict.outputs.is_empty());

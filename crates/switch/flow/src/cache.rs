@@ -9,45 +9,66 @@ use std::sync::Arc;
 /// Most frames' headers that a worker's cache has. Attack: frames that are all different displace each other, so that
 /// each costs what it does without a cache.
 pub const CACHE: usize = 1024;
+/// Places that an entry may have. Attack: few frames, whose senders know that they have the same place.
+const WAYS: usize = 2;
 /// Masks of a table up to which a look-up costs less than a look into the cache.
 const FEW: usize = 2;
 /// Instead of a subtable's number: no flow matches.
-const NONE: u32 = u32::MAX;
+const NONE: u16 = u16::MAX;
+
+const _: () = assert!(crate::MASKS < NONE as usize);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     /// That of the snapshot; 0: there is no entry.
     version: u64,
     table: u8,
-    subtable: u32,
+    subtable: u16,
+    /// How many subtables were looked into.
+    looked: u16,
     key: Key,
 }
 
 /// The cache of one worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Cache {
-    entries: Vec<Entry>,
+    entries: Box<[[Entry; WAYS]]>,
+}
+
+impl Default for Cache {
+    fn default() -> Cache {
+        Cache { entries: vec![[Entry::default(); WAYS]; CACHE / WAYS].into() }
+    }
 }
 
 impl Cache {
-    /// The flow of a frame in a table.
+    /// The flow of a frame in a table; and how many subtables a look-up without the cache looks into.
     #[inline]
-    pub(crate) fn find<'p>(&mut self, pipeline: &'p Pipeline, table: u8, key: &Key) -> Option<&'p Arc<Flow>> {
-        let own = pipeline.table(table)?;
+    pub(crate) fn find<'p>(
+        &mut self,
+        pipeline: &'p Pipeline,
+        table: u8,
+        key: &Key,
+    ) -> (Option<&'p Arc<Flow>>, usize) {
+        let Some(own) = pipeline.table(table) else { return (None, 0) };
         if own.masks() <= FEW {
-            return own.find(key).map(|(_, flow)| flow);
+            let (found, looked) = own.search(key);
+            return (found.map(|(_, flow)| flow), looked);
         }
-        if self.entries.is_empty() {
-            self.entries = vec![Entry::default(); CACHE];
+        let hash = key.0.iter().fold(pipeline.seed ^ u64::from(table), |hash, word| mix(hash, *word));
+        let count = self.entries.len();
+        let Some(ways) = self.entries.get_mut(hash as usize % count) else { return (None, 0) };
+        let is_it =
+            |entry: &&Entry| entry.version == pipeline.version() && entry.table == table && entry.key == *key;
+        if let Some(entry) = ways.iter().find(is_it) {
+            let subtable = Some(usize::from(entry.subtable)).filter(|_| entry.subtable != NONE);
+            return (subtable.and_then(|subtable| own.find_in(subtable, key)), entry.looked.into());
         }
-        let hash = key.0.iter().fold(u64::from(table), |hash, word| mix(hash, *word));
-        let entry = self.entries.get_mut(hash as usize % CACHE)?;
-        if entry.version == pipeline.version() && entry.table == table && entry.key == *key {
-            return if entry.subtable == NONE { None } else { own.find_in(entry.subtable as usize, key) };
-        }
-        let found = own.find(key);
-        let subtable = found.map_or(NONE, |(subtable, _)| subtable as u32);
-        *entry = Entry { version: pipeline.version(), table, subtable, key: *key };
-        found.map(|(_, flow)| flow)
+        let (found, looked) = own.search(key);
+        let subtable = found.map_or(NONE, |(subtable, _)| subtable as u16);
+        // The newest is the first one.
+        ways.rotate_right(1);
+        ways[0] = Entry { version: pipeline.version(), table, subtable, looked: looked as u16, key: *key };
+        (found.map(|(_, flow)| flow), looked)
     }
 }

@@ -178,19 +178,26 @@ impl Table {
     }
 
     /// The flow of a frame: of those that match it, one with the highest priority; and the number of its subtable.
-    #[inline]
     pub fn find(&self, key: &Key) -> Option<(usize, &Arc<Flow>)> {
+        self.search(key).0
+    }
+
+    /// As [`Table::find`], and how many subtables were looked into.
+    #[inline]
+    pub(crate) fn search(&self, key: &Key) -> (Option<(usize, &Arc<Flow>)>, usize) {
+        let mut looked = 0;
         let mut best: Option<(usize, &Arc<Flow>)> = None;
         for (number, subtable) in self.subtables.iter().enumerate() {
             if best.is_some_and(|(_, best)| best.flow.priority >= subtable.highest) {
                 break;
             }
+            looked += 1;
             let Some(found) = subtable.find(key).and_then(<[_]>::first) else { continue };
             if best.is_none_or(|(_, best)| found.flow.priority > best.flow.priority) {
                 best = Some((number, found));
             }
         }
-        best
+        (best, looked)
     }
 
     /// The flow of a frame, which is known to be in this subtable.

@@ -33,12 +33,14 @@ pub use classifier::{MASKS, Table, TooManyMasks};
 pub use field::{FIELDS, Field, Needs};
 pub use flow::{Counters, Flow, FlowFilter, FlowMod, PRIORITY};
 pub use group::{BUCKETS, Bucket, GROUPS, Group, GroupKind};
-pub use headers::{Headers, READ};
+pub use headers::{Headers, LONGEST_HEADERS, TooLong};
 pub use key::{Key, Place, REGISTERS, WORDS, place};
 pub use matching::Match;
 pub use meter::{METERS, Meter, MeterMod, Unit};
 pub use pipeline::{Pipeline, Published};
-pub use run::{Arrival, Batch, DEPTH, Dropped, LOOKUPS, OUTPUTS, Output, Step, To, Verdict, Worker};
+pub use run::{
+    Arrival, Batch, COPIES, DEPTH, Dropped, LOOKUPS, NESTED, OUTPUTS, Output, Step, To, Verdict, WORK, Worker,
+};
 pub use tables::{Change, Difference, FLOWS, FileError, Rules, Tables, TablesError};
 pub use text::{FlowError, Form, LONGEST};
 

@@ -11,12 +11,21 @@ use crate::pipeline::Pipeline;
 use arrayvec::ArrayVec;
 use std::sync::Arc;
 
-/// Most look-ups of a frame. Attack: flows that resubmit frames to each other without end, or as a tree.
-pub const LOOKUPS: usize = 256;
-/// How deep tables and groups may be within each other.
+/// Most look-ups of a frame, as in Open vSwitch. Attack: flows that resubmit frames to each other without end, or as a
+/// tree.
+pub const LOOKUPS: usize = 4096;
+/// Most steps of a frame: subtables that are looked into, actions and buckets. Attack: groups that send frames to each
+/// other as a tree, or look-ups of many masks each, by which a worker has one frame for seconds.
+pub const WORK: usize = 1 << 14;
+/// How deep tables, if they are not later ones, and groups may be within each other.
 pub const DEPTH: usize = 64;
-/// Most copies of a frame. Attack: a frame whose copies fill the memory.
+/// How deep tables, groups and `clone` may be within each other. Attack: a worker whose stack is too small.
+pub const NESTED: usize = 320;
+/// Most outputs of a frame. Attack: a frame whose headers, as they were at each, fill the memory.
 pub const OUTPUTS: usize = 256;
+/// Most copies of a frame, if it has more than one output: `all`, `flood` and `normal` count as one to each port. Attack:
+/// a frame that fills the memory, and every port, by outputs that are all `flood`.
+pub const COPIES: usize = 4096;
 /// Flows whose frames are counted at once.
 const TALLY: usize = 16;
 /// A mask of all bits.
@@ -51,8 +60,11 @@ pub enum Dropped {
     NoOutput,
     /// It is beyond a meter's rate.
     Metered,
-    /// Its flows have no end within [`LOOKUPS`], [`DEPTH`] and [`OUTPUTS`], or add too many tags.
+    /// Its flows have no end within [`LOOKUPS`], [`WORK`], [`DEPTH`], [`NESTED`], [`OUTPUTS`] and [`COPIES`], or add too
+    /// many tags.
     Limit,
+    /// Its headers are longer than [`LONGEST_HEADERS`](crate::LONGEST_HEADERS), or has too many extension headers.
+    Headers,
 }
 
 /// What becomes of a frame.
@@ -78,10 +90,12 @@ impl Verdict<'_> {
 pub struct Arrival {
     /// Number of the port that it came from.
     pub in_port: u16,
+    /// Number of the switch's ports, which is that of the copies of a flooded frame.
+    pub ports: u16,
     /// Its length.
     pub len: u32,
-    /// Whether its checksum behind IP is pending.
-    pub is_partial: bool,
+    /// Offset of a checksum that is pending.
+    pub pending: Option<u16>,
 }
 
 /// What a worker keeps between frames: no frame needs memory.
@@ -183,7 +197,7 @@ impl Pipeline {
         &'p self,
         worker: &'w mut Worker,
         (arrival, now): (Arrival, u64),
-        read: impl FnOnce(&mut [u8]) -> usize,
+        read: impl FnMut(usize, &mut [u8]) -> usize,
     ) -> (Vec<Step<'p>>, Verdict<'w>) {
         let mut trace = Trace(Vec::new());
         let verdict = run(self, worker, &mut trace, (arrival, now), read);
@@ -192,9 +206,9 @@ impl Pipeline {
 }
 
 impl Batch<'_, '_> {
-    /// Runs a frame, whose first bytes `read` writes to a slice; it returns their number.
+    /// Runs a frame, whose bytes from an offset on `read` writes to a slice; it returns their number.
     #[inline]
-    pub fn run(&mut self, arrival: Arrival, read: impl FnOnce(&mut [u8]) -> usize) -> Verdict<'_> {
+    pub fn run(&mut self, arrival: Arrival, read: impl FnMut(usize, &mut [u8]) -> usize) -> Verdict<'_> {
         let now = self.tally.now;
         run(self.pipeline, self.worker, &mut self.tally, (arrival, now), read)
     }
@@ -212,12 +226,14 @@ fn run<'p, 'w, W: Watch<'p>>(
     worker: &'w mut Worker,
     watch: &mut W,
     (arrival, now): (Arrival, u64),
-    read: impl FnOnce(&mut [u8]) -> usize,
+    read: impl FnMut(usize, &mut [u8]) -> usize,
 ) -> Verdict<'w> {
     let Worker { cache, headers, outputs, versions } = worker;
     outputs.clear();
     versions.clear();
-    let key = headers.read((arrival.len, arrival.is_partial), arrival.in_port, read);
+    let Ok(key) = headers.read((arrival.len, arrival.pending), arrival.in_port, read) else {
+        return Verdict { outputs, dropped: Some(Dropped::Headers), versions };
+    };
     let state = State { key, is_edited: false, saved: None };
     let mut run = Run {
         pipeline,
@@ -230,9 +246,11 @@ fn run<'p, 'w, W: Watch<'p>>(
         now,
         state,
         lookups: 0,
+        work: 0,
+        copies: 0,
         lost: None,
     };
-    let end = run.table(0, None, 0);
+    let end = run.table(0, None, Depth::default());
     let lost = run.lost;
     if let Next::Fail = end {
         outputs.clear();
@@ -262,6 +280,8 @@ enum Next {
     Goto(u8),
     /// Nothing follows.
     Exit,
+    /// This copy of the frame is dropped, by a meter.
+    Metered,
     /// The frame is dropped, with all its copies.
     Fail,
 }
@@ -277,21 +297,42 @@ struct Run<'p, 'r, W> {
     now: u64,
     state: State,
     lookups: usize,
+    work: usize,
+    copies: usize,
     lost: Option<Dropped>,
 }
 
+/// How deep a list of actions is within others.
+#[derive(Clone, Copy, Default)]
+struct Depth {
+    /// Those that [`DEPTH`] bounds.
+    counted: usize,
+    /// All of them.
+    nested: usize,
+}
+
+impl Depth {
+    /// One deeper, unless that is too deep.
+    fn deeper(self, counts: bool) -> Option<Depth> {
+        let deeper = Depth { counted: self.counted + usize::from(counts), nested: self.nested + 1 };
+        Some(deeper).filter(|deeper| deeper.counted <= DEPTH && deeper.nested <= NESTED)
+    }
+}
+
 impl<'p, W: Watch<'p>> Run<'p, '_, W> {
+    /// Whether so many steps more are not too many.
+    #[inline]
+    fn works(&mut self, steps: usize) -> bool {
+        self.work += steps;
+        self.work <= WORK
+    }
+
     /// Looks the frame up in a table, as if it came from `port`, and runs the actions of its flow.
-    fn table(&mut self, mut table: u8, port: Option<u16>, depth: usize) -> Next {
-        if depth >= DEPTH {
-            return Next::Fail;
-        }
+    fn table(&mut self, mut table: u8, mut port: Option<u16>, depth: Depth) -> Next {
         loop {
             self.lookups += 1;
-            if self.lookups > LOOKUPS {
-                return Next::Fail;
-            }
-            let flow = match port {
+            // The actions, and the tables behind this one, have the port from which the frame came.
+            let (flow, looked) = match port.take() {
                 None => self.cache.find(self.pipeline, table, &self.state.key),
                 Some(port) => {
                     let mut key = self.state.key;
@@ -299,6 +340,9 @@ impl<'p, W: Watch<'p>> Run<'p, '_, W> {
                     self.cache.find(self.pipeline, table, &key)
                 }
             };
+            if self.lookups > LOOKUPS || !self.works(looked) {
+                return Next::Fail;
+            }
             self.watch.looked_up(table, flow, self.arrival.len);
             let Some(flow) = flow else {
                 self.lost.get_or_insert(Dropped::NoMatch);
@@ -311,8 +355,19 @@ impl<'p, W: Watch<'p>> Run<'p, '_, W> {
         }
     }
 
-    fn list(&mut self, actions: &'p [Action], table: u8, depth: usize) -> Next {
+    fn resubmit(&mut self, port: Option<u16>, (from, to): (u8, u8), depth: Depth) -> Next {
+        // As in Open vSwitch, a later table is not deeper: there are few of them.
+        match depth.deeper(to <= from) {
+            Some(depth) => self.table(to, port, depth),
+            None => Next::Fail,
+        }
+    }
+
+    fn list(&mut self, actions: &'p [Action], table: u8, depth: Depth) -> Next {
         for action in actions {
+            if !self.works(1) {
+                return Next::Fail;
+            }
             let next = match action {
                 Action::Output(port) if *port == self.arrival.in_port => Next::On,
                 Action::Output(port) => self.emit(To::Port(*port)),
@@ -323,11 +378,14 @@ impl<'p, W: Watch<'p>> Run<'p, '_, W> {
                 Action::InPort => self.emit(To::Port(self.arrival.in_port)),
                 Action::All | Action::Flood => self.emit(To::Others),
                 Action::Normal => self.emit(To::Normal),
-                Action::Resubmit(port, to) => self.table(to.unwrap_or(table), *port, depth + 1),
+                Action::Resubmit(port, to) => self.resubmit(*port, (table, to.unwrap_or(table)), depth),
                 Action::Goto(table) => Next::Goto(*table),
                 Action::Group(id) => self.group(*id, table, depth),
                 Action::Meter(id) => self.meter(*id),
-                Action::Clone(actions) => self.copy(actions, table, depth),
+                Action::Clone(actions) => match depth.deeper(false) {
+                    Some(depth) => self.copy(actions, table, depth),
+                    None => Next::Fail,
+                },
                 Action::Exit => Next::Exit,
                 // Those behind are not run, and the caller goes on.
                 Action::DecTtl if !self.dec_ttl() => return Next::On,
@@ -341,7 +399,12 @@ impl<'p, W: Watch<'p>> Run<'p, '_, W> {
     }
 
     fn emit(&mut self, to: To) -> Next {
-        if self.outputs.len() >= OUTPUTS {
+        self.copies += match to {
+            To::Port(_) => 1,
+            To::Others | To::Normal => usize::from(self.arrival.ports).max(1),
+        };
+        let has_others = !self.outputs.is_empty();
+        if self.outputs.len() >= OUTPUTS || has_others && self.copies > COPIES {
             return Next::Fail;
         }
         let state = &mut self.state;
@@ -353,38 +416,43 @@ impl<'p, W: Watch<'p>> Run<'p, '_, W> {
         Next::On
     }
 
-    /// Runs actions, and undoes what they change.
-    fn copy(&mut self, actions: &'p [Action], table: u8, depth: usize) -> Next {
-        if depth >= DEPTH {
-            return Next::Fail;
-        }
+    /// Runs actions, and undoes what they change. A meter ends this copy of the frame only.
+    fn copy(&mut self, actions: &'p [Action], table: u8, depth: Depth) -> Next {
         let before = (self.headers.clone(), self.state);
-        let end = self.list(actions, table, depth + 1);
+        let end = self.list(actions, table, depth);
         (*self.headers, self.state) = before;
-        end
+        if let Next::Metered = end { Next::On } else { end }
     }
 
-    fn group(&mut self, id: u32, table: u8, depth: usize) -> Next {
+    fn group(&mut self, id: u32, table: u8, depth: Depth) -> Next {
         let Some(group) = self.pipeline.group(id) else { return Next::On };
+        let Some(depth) = depth.deeper(true) else { return Next::Fail };
         if group.kind == GroupKind::Select {
+            // Each bucket has a score.
             let bucket = group.select(&self.state.key, self.pipeline.seed);
-            return bucket.map_or(Next::On, |bucket| self.bucket((id, bucket), table, depth));
+            return match (self.works(group.buckets.len()), bucket) {
+                (true, Some(bucket)) => self.bucket((id, bucket), table, depth),
+                (true, None) => Next::On,
+                (false, _) => Next::Fail,
+            };
         }
         for bucket in &group.buckets {
-            match self.bucket((id, bucket), table, depth) {
-                Next::On => {}
-                end => return end,
+            if !self.works(1) {
+                return Next::Fail;
+            }
+            if let Next::Fail = self.bucket((id, bucket), table, depth) {
+                return Next::Fail;
             }
         }
         Next::On
     }
 
-    fn bucket(&mut self, (id, bucket): (u32, &'p Bucket), table: u8, depth: usize) -> Next {
+    /// Runs a bucket, with a copy of the frame, which ends with it.
+    fn bucket(&mut self, (id, bucket): (u32, &'p Bucket), table: u8, depth: Depth) -> Next {
         self.watch.grouped(id, bucket.id);
         match self.copy(&bucket.actions, table, depth) {
-            // A bucket has no table that others are behind.
-            Next::Goto(_) => Next::On,
-            end => end,
+            Next::Fail => Next::Fail,
+            _ => Next::On,
         }
     }
 
@@ -396,7 +464,7 @@ impl<'p, W: Watch<'p>> Run<'p, '_, W> {
             return Next::On;
         }
         self.lost = Some(Dropped::Metered);
-        Next::Exit
+        Next::Metered
     }
 
     /// Whether the frame's time has not ended, which is a time less now.

@@ -238,11 +238,12 @@ pub fn frame(random: &mut Random) -> Vec<u8> {
 
 /// The copies of a frame: the ports that get them, and the bytes; 0 stands for all others.
 pub fn copies(pipeline: &Pipeline, worker: &mut Worker, in_port: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
-    let arrival = Arrival { in_port, len: frame.len() as u32, is_partial: false };
+    let arrival = Arrival { in_port, ports: 4, len: frame.len() as u32, pending: None };
     let mut batch = pipeline.begin(worker, 5_000_000_000);
-    let verdict = batch.run(arrival, |into| {
-        let count = into.len().min(frame.len());
-        into[..count].copy_from_slice(&frame[..count]);
+    let verdict = batch.run(arrival, |from, into| {
+        let rest = frame.get(from..).unwrap_or_default();
+        let count = into.len().min(rest.len());
+        into[..count].copy_from_slice(&rest[..count]);
         count
     });
     assert_eq!(verdict.dropped.is_some(), verdict.outputs.is_empty());

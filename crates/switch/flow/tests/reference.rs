@@ -6,11 +6,14 @@ use ringway_flow::{Change, FlowFilter, FlowMod, Headers, Key, Numbers, Rules, Ta
 use std::sync::atomic::Ordering::Relaxed;
 
 fn key(in_port: u16, frame: &[u8]) -> Key {
-    Headers::default().read((frame.len() as u32, false), in_port, |into| {
-        let count = into.len().min(frame.len());
-        into[..count].copy_from_slice(&frame[..count]);
-        count
-    })
+    Headers::default()
+        .read((frame.len() as u32, None), in_port, |from, into| {
+            let rest = frame.get(from..).unwrap_or_default();
+            let count = into.len().min(rest.len());
+            into[..count].copy_from_slice(&rest[..count]);
+            count
+        })
+        .unwrap()
 }
 
 /// The flow of a table with the highest priority, found by a look at all of them.

@@ -1,6 +1,6 @@
 //! Changes headers, and the key with them.
 
-use super::{Headers, TAG};
+use super::{ETHERNET, Headers, TAG};
 use crate::field::Needs;
 use crate::key::{Key, Place, TAGGED, WORDS, place};
 use ringway_wire::checksum::update;
@@ -59,6 +59,10 @@ impl Headers {
     /// Sets bits of a field, where the frame has the field.
     pub fn set(&mut self, key: &mut Key, needs: Needs, at: Place, value: u128, mask: u128) {
         if !needs.is_met(key, &ALL) || self.lacks(needs) {
+            return;
+        }
+        // The checksum of SCTP is another one, of the whole packet.
+        if needs == Needs::Ports && Needs::Sctp.is_met(key, &ALL) {
             return;
         }
         let new = key.get(at) & !mask | value & mask;
@@ -197,10 +201,12 @@ impl Headers {
             return;
         }
         let own = self.word(sum_at);
+        // That of an inner packet may be pending instead.
+        let is_partial = self.pending.is_some_and(|at| usize::from(at) == sum_at);
         let sum = match protocol {
             // The sum of the pseudo header, in which ports are not.
-            _ if self.is_partial && at >= l4 => return,
-            _ if self.is_partial => !update(!own, old, new),
+            _ if is_partial && at >= l4 => return,
+            _ if is_partial => !update(!own, old, new),
             Protocol::UDP if own == 0 => return,
             Protocol::UDP => match update(own, old, new) {
                 0 => 0xffff,
@@ -216,13 +222,15 @@ impl Headers {
     /// # Errors
     /// The frame has had as many as there is room for. Attack: flows that add tags without end.
     pub fn push_tag(&mut self, key: &mut Key, of: EtherType) -> Result<(), NoRoom> {
+        if self.bytes().len() < ETHERNET {
+            return Ok(());
+        }
         let start = usize::from(self.start);
         let Some(new) = start.checked_sub(TAG) else { return Err(NoRoom) };
         self.bytes.copy_within(start..start + TAG_AT, new);
         self.copy(new + TAG_AT, &of.get().to_be_bytes());
         self.copy(new + TAG_AT + 2, &[0, 0]);
-        self.start = new as u8;
-        self.len += TAG as u32;
+        self.start = new as u16;
         self.layout.tags += 1;
         key.set(place::VLAN_TCI, TAGGED);
         Ok(())
@@ -235,8 +243,7 @@ impl Headers {
         }
         let start = usize::from(self.start);
         self.bytes.copy_within(start..start + TAG_AT, start + TAG);
-        self.start += TAG as u8;
-        self.len -= TAG as u32;
+        self.start += TAG as u16;
         self.layout.tags -= 1;
         let tci = self.word(usize::from(self.start) + TAG_AT + 2) | TAGGED;
         key.set(place::VLAN_TCI, if self.layout.tags > 0 { tci } else { 0 });
@@ -249,6 +256,10 @@ impl Headers {
     pub fn set_tag(&mut self, key: &mut Key, at: Place, value: u16) -> Result<(), NoRoom> {
         if self.layout.tags == 0 {
             self.push_tag(key, EtherType::VLAN)?;
+        }
+        if self.layout.tags == 0 {
+            // It is no whole frame.
+            return Ok(());
         }
         key.set(at, value);
         self.write_tag(key);

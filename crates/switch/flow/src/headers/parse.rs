@@ -2,12 +2,11 @@
 
 use super::{ETHERNET, Layout, ROOM, TAG};
 use crate::key::{FRAGMENT, Key, LATER, LENGTH, TAGGED, place};
+use core::cell::Cell;
 use ringway_wire::arp::Arp;
 use ringway_wire::ipv6::{self, Fragment};
 use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, Ipv6, Protocol, Tcp, Udp, Vlan, icmp, tcp, udp};
 
-/// Most bytes behind an IP packet; a frame with more is not one of IP.
-const PADDING: usize = 255;
 /// Length of the header of SCTP.
 const SCTP: usize = 12;
 
@@ -20,16 +19,33 @@ struct Rest<'b> {
     at: usize,
     /// How many bytes of the frame follow, read or not.
     len: usize,
+    /// Becomes `true` if a header is in the frame, but not in the bytes that were read.
+    is_cut: &'b Cell<bool>,
 }
 
 impl<'b> Rest<'b> {
     fn header<H: Header>(&self) -> Option<&'b H> {
-        H::of(self.bytes).filter(|_| self.len >= H::LEN)
+        H::of(self.first_bytes(H::LEN)?)
+    }
+
+    /// Its first bytes, if the frame has so many.
+    fn first_bytes(&self, count: usize) -> Option<&'b [u8]> {
+        if count > self.len {
+            return None;
+        }
+        let bytes = self.bytes.get(..count);
+        self.is_cut.set(self.is_cut.get() || bytes.is_none());
+        bytes
+    }
+
+    fn chunk<const N: usize>(&self) -> Option<&'b [u8; N]> {
+        self.first_bytes(N)?.first_chunk()
     }
 
     fn skip(self, count: usize) -> Option<Rest<'b>> {
         let len = self.len.checked_sub(count)?;
-        Some(Rest { bytes: self.bytes.get(count..)?, at: self.at + count, len })
+        let bytes = self.bytes.get(count..).unwrap_or_default();
+        Some(Rest { bytes, at: self.at + count, len, ..self })
     }
 
     /// Without what is behind the first `len` bytes.
@@ -40,8 +56,14 @@ impl<'b> Rest<'b> {
 
 /// Reads a frame of `len` bytes, of which `bytes` has the first behind [`ROOM`].
 pub(super) fn parse(bytes: &[u8], len: usize, key: &mut Key) -> Layout {
+    let is_cut = Cell::new(false);
+    let rest = Rest { bytes: bytes.get(ROOM..).unwrap_or_default(), at: ROOM, len, is_cut: &is_cut };
+    let layout = headers(rest, key);
+    Layout { is_cut: is_cut.get(), ..layout }
+}
+
+fn headers(rest: Rest<'_>, key: &mut Key) -> Layout {
     let mut layout = Layout::default();
-    let rest = Rest { bytes: bytes.get(ROOM..).unwrap_or_default(), at: ROOM, len };
     let Some(ethernet) = rest.header::<Ethernet>() else { return layout };
     key.set(place::ETH_DST, ethernet.destination.to_u64());
     key.set(place::ETH_SRC, ethernet.source.to_u64());
@@ -72,7 +94,7 @@ pub(super) fn parse(bytes: &[u8], len: usize, key: &mut Key) -> Layout {
 
 /// The EtherType of a frame whose EtherType is a length: that of a SNAP header (IEEE 802, 9.5), if there is one.
 fn of_length(rest: Rest<'_>) -> (EtherType, Rest<'_>) {
-    if let Some(&[0xaa, 0xaa, 3, 0, 0, 0, high, low]) = rest.bytes.first_chunk::<8>()
+    if let Some(&[0xaa, 0xaa, 3, 0, 0, 0, high, low]) = rest.chunk::<8>()
         && u16::from_be_bytes([high, low]) >= 0x600
         && let Some(behind) = rest.skip(8)
     {
@@ -84,9 +106,9 @@ fn of_length(rest: Rest<'_>) -> (EtherType, Rest<'_>) {
 fn ipv4(rest: Rest<'_>, key: &mut Key, layout: &mut Layout) -> Option<()> {
     let ip = rest.header::<Ipv4>()?;
     let (header, total) = (usize::from(ip.version_ihl & 0xf) * 4, usize::from(ip.total_length.get()));
-    let is_valid = header >= Ipv4::LEN && total >= header && total <= rest.len && rest.len - total <= PADDING;
+    let is_valid = header >= Ipv4::LEN && total >= header && total <= rest.len;
     let behind = rest.first(total).skip(header).filter(|_| is_valid)?;
-    layout.l3 = rest.at as u8;
+    layout.l3 = rest.at as u16;
     key.set(place::NW_SRC, ip.source.get());
     key.set(place::NW_DST, ip.destination.get());
     key.set(place::NW_PROTO, ip.protocol.0);
@@ -104,14 +126,14 @@ fn ipv6(rest: Rest<'_>, key: &mut Key, layout: &mut Layout) -> Option<()> {
     let ip = rest.header::<Ipv6>()?;
     let behind = rest.skip(Ipv6::LEN)?;
     let payload = usize::from(ip.payload_length.get());
-    if payload > behind.len || behind.len - payload > PADDING {
+    if payload > behind.len {
         return None;
     }
     key.set(place::IPV6_SRC, ip.source.get());
     key.set(place::IPV6_DST, ip.destination.get());
     let mut extensions = Extensions { fragment: 0, is_routed: false };
     let (protocol, behind) = extensions.skip(ip.next_header, behind.first(payload))?;
-    (layout.l3, layout.is_routed) = (rest.at as u8, extensions.is_routed);
+    (layout.l3, layout.is_routed) = (rest.at as u16, extensions.is_routed);
     key.set(place::NW_PROTO, protocol.0);
     key.set(place::TOS, ip.traffic_class());
     key.set(place::TTL, ip.hop_limit);
@@ -136,8 +158,9 @@ impl Extensions {
                 | Protocol::ROUTING
                 | Protocol::DESTINATION
                 | Protocol::AUTHENTICATION => {
-                    let [following, length] = *rest.bytes.first_chunk::<2>()?;
-                    self.is_routed |= next == Protocol::ROUTING;
+                    let [following, length, _, segments_left] = *rest.chunk::<4>()?;
+                    // Without segments left, the destination is the final one.
+                    self.is_routed |= next == Protocol::ROUTING && segments_left != 0;
                     let length = usize::from(length);
                     let length =
                         if next == Protocol::AUTHENTICATION { (length + 2) * 4 } else { (length + 1) * 8 };
@@ -150,13 +173,16 @@ impl Extensions {
                     if header.offset() != 0 || header.more() {
                         self.fragment = FRAGMENT | if header.offset() != 0 { LATER } else { 0 };
                         if header.offset() != 0 {
-                            return Some((next, rest));
+                            // As in Open vSwitch: what follows is known of the first fragment only.
+                            return Some((Protocol::FRAGMENT, rest));
                         }
                     }
                 }
                 _ => return Some((next, rest)),
             }
         }
+        // Attack: a frame whose headers behind the chain filters do not see.
+        rest.is_cut.set(true);
         None
     }
 }
@@ -182,7 +208,7 @@ fn transport(
             (udp.source_port.get(), udp.destination_port.get())
         }
         Protocol::SCTP if rest.len >= SCTP => {
-            let &[a, b, c, d] = rest.bytes.first_chunk::<4>()?;
+            let &[a, b, c, d] = rest.chunk::<4>()?;
             (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
         }
         Protocol::ICMP if !is_v6(key) => {
@@ -196,7 +222,7 @@ fn transport(
         }
         _ => return None,
     };
-    layout.l4 = rest.at as u8;
+    layout.l4 = rest.at as u16;
     key.set(place::TP_SRC, source);
     key.set(place::TP_DST, destination);
     Some(())
@@ -211,12 +237,11 @@ fn neighbor(rest: Rest<'_>, message: &Icmp, key: &mut Key) {
     let is_neighbor =
         matches!(message.kind, icmp::v6::NEIGHBOR_SOLICITATION | icmp::v6::NEIGHBOR_ADVERTISEMENT);
     let Some(behind) = rest.skip(Icmp::LEN).filter(|_| is_neighbor && message.code == 0) else { return };
-    let Some(target) = behind.bytes.first_chunk::<16>().filter(|_| behind.len >= 16) else { return };
+    let Some(target) = behind.chunk::<16>() else { return };
     let mut addresses = [None; 2];
     let mut options = behind.skip(16);
     while let Some(rest) = options
-        && let Some(&[kind, units, a, b, c, d, e, f]) =
-            rest.bytes.first_chunk::<8>().filter(|_| rest.len >= 8)
+        && let Some(&[kind, units, a, b, c, d, e, f]) = rest.chunk::<8>()
         && units != 0
         && rest.len >= usize::from(units) * 8
     {
@@ -243,7 +268,7 @@ fn neighbor(rest: Rest<'_>, message: &Icmp, key: &mut Key) {
 fn arp(rest: Rest<'_>, key: &mut Key, layout: &mut Layout) -> Option<()> {
     let bytes = rest.header::<Arp>()?.bytes();
     let arp = Arp::parse(bytes)?;
-    layout.l3 = rest.at as u8;
+    layout.l3 = rest.at as u16;
     let operation = arp.operation.get();
     key.set(place::NW_PROTO, if operation <= 0xff { operation } else { 0 });
     key.set(place::NW_SRC, arp.sender_protocol.get());

@@ -11,15 +11,16 @@ fn tables(file: &str) -> Tables {
 
 /// The copies of a frame from port 1, and why there is none.
 fn run_frame(tables: &Tables, frame: &[u8]) -> (Vec<(To, Vec<u8>)>, Option<Dropped>) {
-    run_from(tables, frame, Arrival { in_port: 1, len: frame.len() as u32, is_partial: false })
+    run_from(tables, frame, Arrival { in_port: 1, ports: 4, len: frame.len() as u32, pending: None })
 }
 
 fn run_from(tables: &Tables, frame: &[u8], arrival: Arrival) -> (Vec<(To, Vec<u8>)>, Option<Dropped>) {
     let mut worker = Worker::default();
     let mut batch = tables.current().begin(&mut worker, 1_000_000_000);
-    let verdict = batch.run(arrival, |into| {
-        let count = into.len().min(frame.len());
-        into[..count].copy_from_slice(&frame[..count]);
+    let verdict = batch.run(arrival, |from, into| {
+        let rest = frame.get(from..).unwrap_or_default();
+        let count = into.len().min(rest.len());
+        into[..count].copy_from_slice(&rest[..count]);
         count
     });
     let bytes = |output| match verdict.headers(output) {
@@ -103,7 +104,7 @@ fn a_pending_checksum_is_that_of_the_changed_pseudo_header() {
     let own = tables("tcp,actions=mod_nw_src:192.0.2.1,mod_tp_dst:8080,output:2");
     let mut frame = frame("tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=80");
     frame[50..52].copy_from_slice(&pseudo(0x0a00_0001).to_be_bytes());
-    let arrival = Arrival { in_port: 1, len: frame.len() as u32, is_partial: true };
+    let arrival = Arrival { in_port: 1, ports: 4, len: frame.len() as u32, pending: Some(50) };
     let (copies, _) = run_from(&own, &frame, arrival);
     assert_eq!(copies[0].1[50..52], pseudo(0xc000_0201).to_be_bytes());
     assert_eq!(copies[0].1[36..38], 8080u16.to_be_bytes());
@@ -202,9 +203,9 @@ fn a_trace_says_what_happens_and_counts_nothing() {
     let frame = frame("tcp");
     let mut worker = Worker::default();
     for _ in 0..3 {
-        let arrival = Arrival { in_port: 1, len: frame.len() as u32, is_partial: false };
-        let read = |into: &mut [u8]| {
-            into.copy_from_slice(&frame[..into.len()]);
+        let arrival = Arrival { in_port: 1, ports: 4, len: frame.len() as u32, pending: None };
+        let read = |from: usize, into: &mut [u8]| {
+            into.copy_from_slice(&frame[from..from + into.len()]);
             into.len()
         };
         let (steps, verdict) = own.current().trace(&mut worker, (arrival, 1_000_000_000), read);
@@ -236,4 +237,186 @@ fn a_worker_has_the_new_flows_with_its_next_burst() {
     published.refresh(&mut held);
     assert!(held.version() != former && held.group(1).is_some() && held.meter(1).is_some());
     assert_eq!(held.flows().count(), 1);
+}
+
+#[test]
+fn what_a_frame_costs_is_bounded() {
+    let reason = |file: &str| run_frame(&tables(file), &frame("tcp")).1;
+    // Attack: a tree of groups, which no look-up counts.
+    let tree = |leaf: &str| -> String {
+        let groups = (1..=60).map(|id| {
+            let bucket = if id == 60 { leaf.to_string() } else { format!("group:{}", id + 1) };
+            format!("group_id={id},type=all,bucket={bucket},bucket={bucket}\n")
+        });
+        groups.collect()
+    };
+    assert_eq!(reason(&(tree("set_field:1->reg0") + "actions=group:1")), Some(Dropped::Limit));
+    let select = "group_id=1,type=select".to_string() + &",bucket=output:2".repeat(256) + "\n";
+    let flow = |count: usize| format!("actions={}output:2", "group:1,".repeat(count));
+    assert_eq!(reason(&(select.clone() + &flow(70))), Some(Dropped::Limit));
+    assert_eq!(reason(&(select + &flow(60))), None);
+    // Attack: many look-ups of many masks each.
+    let masks: String = (0..1000)
+        .map(|mask| format!("table=1,priority=5,metadata={0:#x}/{0:#x},actions=drop\n", mask + 1))
+        .collect();
+    let flow =
+        |count: usize| format!("{masks}actions=set_field:0->reg1,{}output:2", "resubmit(,1),".repeat(count));
+    assert_eq!(reason(&flow(20)), Some(Dropped::Limit), "also if the cache has them");
+    assert_eq!(reason(&flow(16)), None);
+}
+
+#[test]
+fn floods_count_as_copies_to_all_ports() {
+    let own = tables("tcp,actions=all,set_field:1->reg0,flood,normal\nudp,actions=flood");
+    let dropped = |text: &str, ports: u16| {
+        let frame = frame(text);
+        let arrival = Arrival { in_port: 1, ports, len: frame.len() as u32, pending: None };
+        run_from(&own, &frame, arrival).1
+    };
+    assert_eq!(dropped("tcp", 1365), None);
+    assert_eq!(dropped("tcp", 1366), Some(Dropped::Limit));
+    assert_eq!(dropped("udp", 60_000), None, "one flood goes to any number of ports");
+}
+
+#[test]
+fn later_tables_are_not_deeper() {
+    let chain: String =
+        (0..254).map(|table| format!("table={table},actions=resubmit(,{})\n", table + 1)).collect();
+    let own = tables(&(chain.clone() + "table=254,actions=output:2"));
+    assert_eq!(ports(&own, "tcp"), [To::Port(2)]);
+    // Attack: a stack that is too small for what is within each other.
+    let deepest = chain.replace("resubmit(,254)", "clone(clone(clone(clone(resubmit(,0)))))");
+    let limit = std::thread::Builder::new().stack_size(1 << 20);
+    let dropped = limit.spawn(move || run_frame(&tables(&deepest), &frame("tcp")).1).unwrap().join().unwrap();
+    assert_eq!(dropped, Some(Dropped::Limit));
+}
+
+#[test]
+fn the_port_of_resubmit_is_that_of_one_look_up() {
+    let own = tables(
+        "table=0,actions=resubmit(9,3)\ntable=3,in_port=9,actions=goto_table:4\n\
+         table=4,in_port=9,actions=output:2\ntable=4,in_port=1,actions=output:3",
+    );
+    assert_eq!(ports(&own, "tcp"), [To::Port(3)]);
+}
+
+#[test]
+fn a_bucket_ends_alone() {
+    let own = tables(
+        "meter=1,pktps,burst,bands=type=drop,rate=1,burst_size=1\n\
+         group_id=1,type=all,bucket=output:2,exit,output:3,bucket=output:4\n\
+         group_id=2,type=all,bucket=meter:1,meter:1,output:3,bucket=output:4\n\
+         tcp,actions=group:1,output:5\nudp,actions=group:2,clone(meter:1,output:6),output:5\n\
+         icmp,actions=meter:1,output:5",
+    );
+    assert_eq!(ports(&own, "tcp"), [To::Port(2), To::Port(4), To::Port(5)]);
+    assert_eq!(ports(&own, "udp"), [To::Port(4), To::Port(5)]);
+    assert_eq!(run_frame(&own, &frame("icmp")).1, Some(Dropped::Metered));
+}
+
+/// A TCP packet of IPv6 behind extension headers: their kinds and their bytes.
+fn extended(extensions: &[(u8, Vec<u8>)], behind: &[u8]) -> Vec<u8> {
+    let mut own = frame("tcp6,ipv6_src=fd00::1,ipv6_dst=fd00::2,tp_dst=80");
+    let tcp = own.split_off(54);
+    let kinds: Vec<u8> = extensions.iter().map(|(kind, _)| *kind).chain([6]).collect();
+    own[20] = kinds[0];
+    for ((_, bytes), next) in extensions.iter().zip(&kinds[1..]) {
+        own.push(*next);
+        own.extend_from_slice(&bytes[1..]);
+    }
+    own.extend_from_slice(&tcp[..20]);
+    let len = (own.len() - 54) as u16;
+    own[18..20].copy_from_slice(&len.to_be_bytes());
+    [&own, behind].concat()
+}
+
+fn options(bytes: usize) -> (u8, Vec<u8>) {
+    let mut header = vec![0; bytes];
+    header[1] = (bytes / 8 - 1) as u8;
+    (60, header)
+}
+
+#[test]
+fn filters_see_what_is_behind_long_headers_or_before_long_padding() {
+    let own = tables("priority=9,tcp6,tp_dst=80,actions=output:2\npriority=1,actions=output:3");
+    let of = |frame: &[u8]| {
+        let (copies, dropped) = run_frame(&own, frame);
+        (copies.first().map(|(to, _)| *to), dropped)
+    };
+    assert_eq!(of(&extended(&[options(8)], &[])), (Some(To::Port(2)), None));
+    assert_eq!(of(&extended(&[options(8)], &[0; 1000])), (Some(To::Port(2)), None));
+    // Beyond what is read at first, and at its edge.
+    for bytes in [104, 112, 120, 128, 136, 144, 152, 400] {
+        assert_eq!(of(&extended(&[options(bytes)], &[0; 300])), (Some(To::Port(2)), None), "{bytes}");
+    }
+    // Attack: headers so long, or so many, that what is behind them is not seen.
+    assert_eq!(of(&extended(&[options(448)], &[])), (None, Some(Dropped::Headers)));
+    assert_eq!(of(&extended(&[options(1024), options(8)], &[0; 100])), (None, Some(Dropped::Headers)));
+    assert_eq!(of(&extended(&vec![options(8); 8], &[])), (Some(To::Port(2)), None));
+    assert_eq!(of(&extended(&vec![options(8); 9], &[])), (None, Some(Dropped::Headers)));
+    // A frame that ends before its headers do has none of them, as in Open vSwitch.
+    assert_eq!(of(&extended(&[options(48)], &[])[..80]), (Some(To::Port(3)), None));
+    let v4 = tables("priority=9,tcp,tp_dst=80,actions=output:2\npriority=1,actions=output:3");
+    let padded = [frame("tcp,tp_dst=80"), vec![0; 1300]].concat();
+    assert_eq!(run_frame(&v4, &padded).0[0].0, To::Port(2));
+}
+
+#[test]
+fn the_final_destination_is_in_the_checksum() {
+    let own = tables("tcp6,actions=set_field:fd00::99->ipv6_dst,output:2");
+    let mut header = vec![0; 24];
+    header[1] = 2;
+    let sum = |segments_left: u8, bytes: usize| {
+        let mut header = header.clone();
+        header[3] = segments_left;
+        let frame = extended(&[options(bytes), (43, header)], &[]);
+        let at = frame.len() - 4..frame.len() - 2;
+        let (copies, _) = run_frame(&own, &frame);
+        assert_eq!(copies[0].1[38..54], "fd00::99".parse::<std::net::Ipv6Addr>().unwrap().octets());
+        (frame[at.clone()].to_vec(), copies[0].1[at].to_vec())
+    };
+    let plain = frame("tcp6,ipv6_src=fd00::1,ipv6_dst=fd00::99,tp_dst=80")[70..72].to_vec();
+    for bytes in [8, 200] {
+        assert_eq!(sum(0, bytes).1, plain, "the destination is the final one");
+        let (before, after) = sum(1, bytes);
+        assert_eq!(before, after, "the final destination is in the routing header");
+    }
+}
+
+#[test]
+fn later_fragments_of_ipv6_are_of_protocol_44() {
+    let own = tables(
+        "priority=9,tcp6,actions=output:2\npriority=1,ipv6,nw_proto=44,nw_frag=later,actions=output:3",
+    );
+    let fragment = |offset: u8| extended(&[(44, vec![0, 0, 0, offset, 0, 0, 0, 1])], &[]);
+    assert_eq!(run_frame(&own, &fragment(1)).0[0].0, To::Port(2), "the first one");
+    assert_eq!(run_frame(&own, &fragment(8)).0[0].0, To::Port(3));
+}
+
+#[test]
+fn only_the_checksum_that_is_pending_is_pending() {
+    let own = tables("udp,actions=mod_nw_src:192.0.2.1,output:2");
+    let frame = frame("udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_dst=4789");
+    let sum = |pending: Option<u16>| {
+        let arrival = Arrival { in_port: 1, ports: 4, len: frame.len() as u32, pending };
+        run_from(&own, &frame, arrival).0[0].1[40..42].to_vec()
+    };
+    // That of an inner packet is behind; then the outer one is whole.
+    assert_eq!(sum(Some(80)), sum(None));
+    assert_ne!(sum(Some(40)), sum(None));
+}
+
+#[test]
+fn ports_of_sctp_are_not_written_in_buckets() {
+    let own = tables("group_id=1,type=all,bucket=mod_tp_dst:5,output:2\nsctp,actions=group:1");
+    let mut sctp = frame("tcp,tp_dst=80");
+    sctp[23] = 132;
+    assert_eq!(run_frame(&own, &sctp).0, [(To::Port(2), sctp.clone())]);
+}
+
+#[test]
+fn a_frame_without_a_whole_ethernet_header_gets_no_tag() {
+    let own = tables("actions=push_vlan:0x8100,mod_vlan_vid:5,output:2");
+    let short = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0];
+    assert_eq!(run_frame(&own, &short).0, [(To::Port(2), short.to_vec())]);
 }
