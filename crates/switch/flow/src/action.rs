@@ -459,6 +459,12 @@ fn read_bits(text: Piece<'_>) -> Result<Bits, FlowError> {
     }
 }
 
+/// Number of actions, those in `clone` included.
+pub(crate) fn count_all(actions: &[Action]) -> usize {
+    let inner = |action: &Action| if let Action::Clone(inner) = action { count_all(inner) } else { 0 };
+    actions.iter().map(|action| 1 + inner(action)).sum()
+}
+
 /// Shows a list of actions.
 pub fn show_all(actions: &[Action], ports: &dyn Ports) -> String {
     match actions {

@@ -61,7 +61,7 @@ impl Cache {
         let is_it =
             |entry: &&Entry| entry.version == pipeline.version() && entry.table == table && entry.key == *key;
         if let Some(entry) = ways.iter().find(is_it) {
-            let subtable = Some(usize::from(entry.subtable)).filter(|_| entry.subtable != NONE);
+            let subtable = (entry.subtable != NONE).then(|| usize::from(entry.subtable));
             return (subtable.and_then(|subtable| own.find_in(subtable, key)), entry.looked.into());
         }
         let (found, looked) = own.search(key);

@@ -12,8 +12,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The priority of a flow that gives none.
 pub const PRIORITY: u16 = 0x8000;
 
-/// A flow as its text says it: what `add` and `mod` take.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A flow as its text says it: what `add` and `mod` take. Flows are equal that differ by `reset_counts` only, which says
+/// how one is added.
+#[derive(Clone, Debug)]
 pub struct FlowMod {
     /// Its table.
     pub table: u8,
@@ -29,9 +30,20 @@ pub struct FlowMod {
     pub hard_timeout: u16,
     /// What becomes of frames; without actions they are dropped.
     pub actions: Box<[Action]>,
-    /// Whether `mod` sets the counters to 0.
+    /// Whether `add` and `mod` set the counters to 0.
     pub reset_counts: bool,
 }
+
+impl PartialEq for FlowMod {
+    fn eq(&self, other: &FlowMod) -> bool {
+        let all = |flow: &FlowMod| {
+            (flow.table, flow.priority, flow.of, flow.cookie, flow.idle_timeout, flow.hard_timeout)
+        };
+        all(self) == all(other) && self.actions == other.actions
+    }
+}
+
+impl Eq for FlowMod {}
 
 /// Which flows `mod`, `del` and `dump` mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,6 +74,9 @@ struct Read<'t> {
     reset_counts: bool,
     of: Match,
 }
+
+/// Without `--strict`, flows of all priorities are meant.
+const NOT_STRICT: &str = "`priority` chooses flows with --strict only";
 
 /// Words of a dump that say nothing of the flow itself.
 const IGNORED: [&str; 5] = ["duration", "n_packets", "n_bytes", "idle_age", "hard_age"];
@@ -135,7 +150,8 @@ impl FlowMod {
     /// # Errors
     /// A word is unknown, a value is wrong, a field is not one of the frames that are matched, or there are no actions.
     pub fn read(text: &str, ports: &dyn Ports) -> Result<FlowMod, FlowError> {
-        let (flow, filter) = FlowMod::read_mod(text, ports)?;
+        let (flow, read) = FlowMod::read_both(text, ports)?;
+        let filter = read.filter(None);
         if filter.out_port.is_some() || filter.out_group.is_some() {
             return Err(FlowError::new(
                 1,
@@ -151,11 +167,30 @@ impl FlowMod {
         Ok(flow)
     }
 
-    /// Reads what `mod` takes: flows, chosen by a match, and by a cookie with a mask, and their new actions.
+    /// Reads what `mod` takes: flows, chosen by a match, and by a cookie with a mask, and their new actions; with
+    /// `is_strict` those with exactly this match and priority.
     ///
     /// # Errors
-    /// As of [`FlowMod::read`].
-    pub fn read_mod(text: &str, ports: &dyn Ports) -> Result<(FlowMod, FlowFilter), FlowError> {
+    /// As of [`FlowMod::read`]; or there is a priority without `is_strict`.
+    pub fn read_mod(
+        text: &str,
+        is_strict: bool,
+        ports: &dyn Ports,
+    ) -> Result<(FlowMod, FlowFilter), FlowError> {
+        let (flow, read) = FlowMod::read_both(text, ports)?;
+        if !is_strict && read.priority.is_some() {
+            return Err(FlowError::new(1, NOT_STRICT));
+        }
+        let filter = read.filter(is_strict.then_some(flow.priority));
+        Ok((flow, filter))
+    }
+
+    /// Whether its time may end.
+    pub fn is_timed(&self) -> bool {
+        (self.idle_timeout, self.hard_timeout) != (0, 0)
+    }
+
+    fn read_both<'t>(text: &'t str, ports: &dyn Ports) -> Result<(FlowMod, Read<'t>), FlowError> {
         let (before, actions) = split(text)?;
         let Some(actions) = actions else {
             let column = text.chars().count() + 1;
@@ -170,7 +205,6 @@ impl FlowMod {
             let what = format!("goto_table:{to} does not go on in a later table than {table}");
             return Err(FlowError::new(actions_at, what));
         }
-        let filter = read.filter(None);
         let flow = FlowMod {
             table,
             priority: read.priority.unwrap_or(PRIORITY),
@@ -181,7 +215,7 @@ impl FlowMod {
             actions,
             reset_counts: read.reset_counts,
         };
-        Ok((flow, filter))
+        Ok((flow, read))
     }
 
     /// As it is read again, in `ovs-ofctl`'s order.
@@ -245,7 +279,7 @@ impl FlowFilter {
         }
         let strict = is_strict.then(|| read.priority.unwrap_or(PRIORITY));
         if strict.is_none() && read.priority.is_some() {
-            return Err(before.error("`priority` chooses flows with --strict only"));
+            return Err(before.error(NOT_STRICT));
         }
         Ok(read.filter(strict))
     }
@@ -288,7 +322,7 @@ impl Counters {
     pub(crate) fn add(&self, frames: u64, bytes: u64, now: u64) {
         self.frames.fetch_add(frames, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
-        self.used.store(now, Relaxed);
+        self.used.fetch_max(now, Relaxed);
     }
 }
 
@@ -329,7 +363,8 @@ impl Flow {
             seconds != 0 && now.saturating_sub(since) >= u64::from(seconds) * 1_000_000_000
         };
         let FlowMod { idle_timeout, hard_timeout, .. } = self.flow;
-        is_over(hard_timeout, self.created) || is_over(idle_timeout, self.counters.used.load(Relaxed))
+        let used = self.counters.used.load(Relaxed).max(self.created);
+        is_over(hard_timeout, self.created) || is_over(idle_timeout, used)
     }
 }
 

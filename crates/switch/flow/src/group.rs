@@ -1,11 +1,12 @@
 //! Groups: several lists of actions, of which a frame gets one or all.
 
 use crate::Ports;
-use crate::action::{Action, read_all, show_all};
+use crate::action::{Action, count_all, read_all, show_all};
 use crate::classifier::mix;
 use crate::key::{Key, place};
 use crate::text::{FlowError, LONGEST, Piece};
 use core::fmt::Write as _;
+use ringway_wire::{EtherType, Protocol};
 
 /// The greatest number of a group, as in OpenFlow.
 pub const LARGEST: u32 = 0xffff_ff00;
@@ -59,7 +60,7 @@ impl Group {
         if text.len() > LONGEST {
             return Err(FlowError::new(1, format!("a group has more than {LONGEST} bytes")));
         }
-        let (mut id, mut kind, mut buckets) = (None, None, Vec::new());
+        let (mut id, mut kind, mut buckets, mut weighted) = (None, None, Vec::new(), None);
         let mut rest = Piece::new(text);
         let first = rest.text.find("bucket=").unwrap_or(rest.text.len());
         let (before, behind) = rest.split_at(first);
@@ -78,12 +79,20 @@ impl Group {
             if buckets.len() >= BUCKETS {
                 return Err(bucket.error(format!("a group has more than {BUCKETS} buckets")));
             }
-            buckets.push(read_bucket(bucket, buckets.len() as u32, ports)?);
+            let (new, weight) = read_bucket(bucket, buckets.len() as u32, ports)?;
+            if buckets.iter().any(|own: &Bucket| own.id == new.id) {
+                return Err(bucket.error(format!("a bucket before has the bucket_id {} too", new.id)));
+            }
+            buckets.push(new);
+            weighted = weighted.or(weight);
             rest = next;
         }
         let id = id.ok_or_else(|| FlowError::new(1, "a group needs group_id=NUMBER"))?;
         let kind =
             kind.ok_or_else(|| FlowError::new(1, "a group needs type=all, type=select or type=indirect"))?;
+        if let Some(weight) = weighted.filter(|_| kind != GroupKind::Select) {
+            return Err(weight.error("only groups of type select have weights"));
+        }
         if kind == GroupKind::Indirect && buckets.len() != 1 {
             return Err(FlowError::new(1, "a group of type indirect has one bucket"));
         }
@@ -105,26 +114,52 @@ impl Group {
         text
     }
 
+    /// Number of its actions.
+    pub(crate) fn actions(&self) -> usize {
+        self.buckets.iter().map(|bucket| count_all(&bucket.actions)).sum()
+    }
+
     /// The bucket of `select` for a frame: that with the highest score, so that few flows move if buckets change.
     pub(crate) fn select(&self, key: &Key, seed: u64) -> Option<&Bucket> {
         let hash = hash(key, seed);
-        let score =
-            |bucket: &&Bucket| (mix(hash, u64::from(bucket.id) + 1) & 0xffff) * u64::from(bucket.weight);
         let weighted = self.buckets.iter().filter(|bucket| bucket.weight > 0);
-        weighted.max_by_key(score)
+        let scored = weighted.map(|bucket| (score(hash, bucket), bucket));
+        scored.max_by(|one, other| one.0.total_cmp(&other.0)).map(|(_, bucket)| bucket)
     }
 }
 
-/// A hash of a frame's flow, the same for both directions.
+/// A score whose greatest one is that of each bucket by its weight: an exponential distribution of that rate (weighted
+/// rendezvous hashing).
+fn score(hash: u64, bucket: &Bucket) -> f64 {
+    let hash = mix(mix(hash, u64::from(bucket.id) + 1), 1);
+    // Between 0 and 1, and neither of them.
+    let uniform = ((hash >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
+    f64::from(bucket.weight) / -uniform.ln()
+}
+
+/// A hash of a frame's flow, the same for both directions, for requests and their replies, and for all fragments of IPv4.
 fn hash(key: &Key, seed: u64) -> u64 {
     let end = |eth: u128, v4: u128, v6: u128, port: u128| {
         let words = [(eth << 16 | port) as u64, v4 as u64, (v6 >> 64) as u64, v6 as u64];
         words.into_iter().fold(seed, mix)
     };
     let get = |at| key.get(at);
-    let source = end(get(place::ETH_SRC), get(place::NW_SRC), get(place::IPV6_SRC), get(place::TP_SRC));
-    let destination = end(get(place::ETH_DST), get(place::NW_DST), get(place::IPV6_DST), get(place::TP_DST));
-    let rest = get(place::ETH_TYPE) << 32 | get(place::NW_PROTO) << 16 | get(place::VLAN_TCI);
+    let (ether_type, protocol) =
+        (EtherType::new(key.get16(place::ETH_TYPE)), Protocol(key.get8(place::NW_PROTO)));
+    if matches!(ether_type, EtherType::ARP | EtherType::RARP) {
+        // Requests go to all, and an operation is no protocol.
+        let ends = [get(place::NW_SRC), get(place::NW_DST)].map(|address| mix(seed, address as u64));
+        return mix(ends[0].wrapping_add(ends[1]), u64::from(ether_type.get()));
+    }
+    let is_fragment = key.get8(place::FRAG) != 0;
+    // ICMP's type is where ports are.
+    let has_ports = protocol.has_ports() && !is_fragment;
+    let port = |at| if has_ports { get(at) } else { 0 };
+    let source = end(get(place::ETH_SRC), get(place::NW_SRC), get(place::IPV6_SRC), port(place::TP_SRC));
+    let destination = end(get(place::ETH_DST), get(place::NW_DST), get(place::IPV6_DST), port(place::TP_DST));
+    // Later fragments of IPv6 do not say what they are.
+    let protocol = if is_fragment && ether_type == EtherType::IPV6 { Protocol::FRAGMENT } else { protocol };
+    let rest = get(place::ETH_TYPE) << 32 | u128::from(protocol.0) << 16 | get(place::VLAN_VID);
     mix(source.wrapping_add(destination), rest as u64)
 }
 
@@ -142,8 +177,13 @@ fn unknown(word: Piece<'_>) -> FlowError {
     word.error(format!("unknown word `{}`; a group has group_id, type and bucket", word.shown()))
 }
 
-fn read_bucket(text: Piece<'_>, number: u32, ports: &dyn Ports) -> Result<Bucket, FlowError> {
-    let (mut id, mut weight, mut rest) = (number, 1, text);
+/// Reads a bucket; returns also where its weight is, if it has one.
+fn read_bucket<'t>(
+    text: Piece<'t>,
+    number: u32,
+    ports: &dyn Ports,
+) -> Result<(Bucket, Option<Piece<'t>>), FlowError> {
+    let (mut id, mut weight, mut weighted, mut rest) = (number, 1, None, text);
     loop {
         let start = rest.text.find(|letter: char| letter != ',' && !letter.is_whitespace());
         rest = rest.split_at(start.unwrap_or(rest.text.len())).1;
@@ -155,7 +195,9 @@ fn read_bucket(text: Piece<'_>, number: u32, ports: &dyn Ports) -> Result<Bucket
         let split = item.split_once(":").or_else(|| item.split_once("="));
         match split.map(|(name, value)| (name.text, value)) {
             Some(("bucket_id", value)) => id = value.number(u64::from(LARGEST))? as u32,
-            Some(("weight", value)) => weight = value.number(0xffff)? as u16,
+            Some(("weight", value)) => {
+                (weight, weighted) = (value.number(0xffff)? as u16, Some(item));
+            }
             Some(("watch_port" | "watch_group", _)) => {
                 return Err(
                     item.error("`watch_port` and `watch_group` are not supported: groups do not watch ports")
@@ -165,7 +207,11 @@ fn read_bucket(text: Piece<'_>, number: u32, ports: &dyn Ports) -> Result<Bucket
         }
         rest = rest.split_at(item.text.len()).1;
     }
-    Ok(Bucket { id, weight, actions: read_all(rest, None, ports)? })
+    let actions = read_all(rest, None, ports)?;
+    if let Some(Action::Goto(_)) = actions.last() {
+        return Err(rest.error("a bucket has no `goto_table`; write resubmit(,TABLE)"));
+    }
+    Ok((Bucket { id, weight, actions }, weighted))
 }
 
 #[cfg(test)]
@@ -212,6 +258,11 @@ mod tests {
         assert!(refused("group_id=1,type=all,bucket=watch_port:1,output:1").contains("watch_port"));
         assert!(refused("group_id=1,type=all,bucket=foo:1").contains("column 28: unknown action `foo`"));
         assert!(refused("group_id=1,type=all,bucket=").contains("an action is missing"));
+        assert!(
+            refused("group_id=1,type=all,bucket=weight:3,output:1").contains("column 28: only groups of")
+        );
+        assert!(refused("group_id=1,type=all,bucket=1,bucket=bucket_id:0,2").contains("bucket_id 0 too"));
+        assert!(refused("group_id=1,type=all,bucket=1,goto_table:3").contains("resubmit(,TABLE)"));
     }
 
     #[test]
@@ -222,20 +273,64 @@ mod tests {
              output:3");
         let two = of("group_id=1,type=select,bucket=weight:1,output:1");
         let mut counts = [0; 3];
-        for port in 0..3000u16 {
-            let mut key = Key::EMPTY;
-            key.set(place::TP_SRC, port);
-            key.set(place::TP_DST, 80u16);
-            let mut back = Key::EMPTY;
-            back.set(place::TP_DST, port);
-            back.set(place::TP_SRC, 80u16);
+        for port in 0..30_000u16 {
+            let key = key(&[(place::NW_PROTO, 6), (place::TP_SRC, port.into()), (place::TP_DST, 80)]);
+            let back = key_back(&key);
             let own = three.select(&key, 7).unwrap();
             assert_eq!(Some(own), three.select(&back, 7), "both directions");
             counts[own.id as usize] += 1;
             assert_eq!(two.select(&key, 7).unwrap().id, 0);
         }
         assert_eq!(counts[2], 0);
-        assert!(counts[0] > 500 && counts[1] > counts[0], "{counts:?}");
+        assert!((9_500..10_500).contains(&counts[0]) && counts[0] + counts[1] == 30_000, "{counts:?}");
         assert!(of("group_id=1,type=select").select(&Key::EMPTY, 7).is_none());
+    }
+
+    fn key(fields: &[(crate::Place, u128)]) -> Key {
+        let mut key = Key::EMPTY;
+        key.set(place::ETH_TYPE, EtherType::IPV4.get());
+        fields.iter().for_each(|(place, value)| key.set(*place, *value));
+        key
+    }
+
+    fn key_back(key: &Key) -> Key {
+        let mut back = *key;
+        let pairs = [
+            (place::ETH_SRC, place::ETH_DST),
+            (place::NW_SRC, place::NW_DST),
+            (place::TP_SRC, place::TP_DST),
+        ];
+        for (one, other) in pairs {
+            back.set(one, key.get(other));
+            back.set(other, key.get(one));
+        }
+        back
+    }
+
+    #[test]
+    fn requests_and_replies_and_fragments_stay_together() {
+        let id = |number: u128, fields: &[(crate::Place, u128)]| {
+            let base = [(place::NW_SRC, number), (place::NW_DST, 99)];
+            hash(&key(&[&base, fields].concat()), 7)
+        };
+        for number in 0..64 {
+            let echo = |kind: u128| id(number, &[(place::NW_PROTO, 1), (place::TP_SRC, kind)]);
+            assert_eq!(echo(8), echo(0));
+            let arp = |operation: u128, to: u128| {
+                let own = (place::ETH_TYPE, u128::from(EtherType::ARP.get()));
+                id(number, &[own, (place::NW_PROTO, operation), (place::ETH_DST, to)])
+            };
+            assert_eq!(arp(1, 0xffff_ffff_ffff), arp(2, 5));
+            let fragment = |bits: u128, port: u128| {
+                id(number, &[(place::NW_PROTO, 17), (place::FRAG, bits), (place::TP_DST, port)])
+            };
+            assert_eq!(fragment(1, 53), fragment(3, 0));
+            assert_ne!(fragment(0, 53), fragment(0, 54));
+            let v6 = |protocol: u128, bits: u128| {
+                let own = (place::ETH_TYPE, u128::from(EtherType::IPV6.get()));
+                id(number, &[own, (place::NW_PROTO, protocol), (place::FRAG, bits)])
+            };
+            assert_eq!(v6(17, 1), v6(44, 3));
+        }
     }
 }

@@ -23,6 +23,7 @@ mod key;
 mod matching;
 mod meter;
 mod pipeline;
+mod rules;
 mod run;
 mod tables;
 mod text;
@@ -36,12 +37,13 @@ pub use group::{BUCKETS, Bucket, GROUPS, Group, GroupKind};
 pub use headers::{Headers, LONGEST_HEADERS, TooLong};
 pub use key::{Key, Place, REGISTERS, WORDS, place};
 pub use matching::Match;
-pub use meter::{METERS, Meter, MeterMod, Unit};
+pub use meter::{METERS, Meter, MeterCounters, MeterMod, Unit};
 pub use pipeline::{Pipeline, Published};
+pub use rules::{FileError, LONGEST_FILE, Rules};
 pub use run::{
     Arrival, Batch, COPIES, DEPTH, Dropped, LOOKUPS, NESTED, OUTPUTS, Output, Step, To, Verdict, WORK, Worker,
 };
-pub use tables::{Change, Difference, FLOWS, FileError, Rules, Tables, TablesError};
+pub use tables::{ALL_ACTIONS, Change, Difference, FLOWS, Tables, TablesError};
 pub use text::{FlowError, Form, LONGEST};
 
 /// Number of tables.

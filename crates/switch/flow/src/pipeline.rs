@@ -1,5 +1,6 @@
 //! A snapshot of a switch's tables, groups and meters, as workers see it: it never changes, but for what is counted.
 
+use crate::action::count_all;
 use crate::classifier::{Table, TooManyMasks};
 use crate::flow::{Flow, FlowMod};
 use crate::group::Group;
@@ -19,6 +20,10 @@ pub struct Pipeline {
     tables: Vec<Arc<Table>>,
     groups: Arc<BTreeMap<u32, Arc<Group>>>,
     meters: Arc<BTreeMap<u32, Arc<Meter>>>,
+    /// Number of all actions.
+    actions: usize,
+    /// Number of the flows whose time may end.
+    timed: usize,
 }
 
 impl Pipeline {
@@ -26,7 +31,8 @@ impl Pipeline {
     /// place of the hash tables, or in one bucket.
     pub fn new(seed: u64) -> Pipeline {
         let (groups, meters) = (Arc::default(), Arc::default());
-        Pipeline { version: VERSIONS.fetch_add(1, Relaxed), seed, tables: Vec::new(), groups, meters }
+        let version = VERSIONS.fetch_add(1, Relaxed);
+        Pipeline { version, seed, tables: Vec::new(), groups, meters, actions: 0, timed: 0 }
     }
 
     /// Its version, which no other snapshot of the process has that workers see.
@@ -77,8 +83,31 @@ impl Pipeline {
         &self.meters
     }
 
-    pub(crate) fn groups_mut(&mut self) -> &mut BTreeMap<u32, Arc<Group>> {
-        Arc::make_mut(&mut self.groups)
+    /// Number of the actions of all flows and groups.
+    pub(crate) fn actions(&self) -> usize {
+        self.actions
+    }
+
+    /// Number of the flows whose time may end.
+    pub(crate) fn timed(&self) -> usize {
+        self.timed
+    }
+
+    /// Adds a group, in place of that with the same number.
+    pub(crate) fn put_group(&mut self, group: Arc<Group>) {
+        self.actions += group.actions();
+        let former = Arc::make_mut(&mut self.groups).insert(group.id, group);
+        self.actions -= former.map_or(0, |former| former.actions());
+    }
+
+    /// Removes the other groups.
+    pub(crate) fn retain_groups(&mut self, stays: impl Fn(u32) -> bool) {
+        let actions = &mut self.actions;
+        Arc::make_mut(&mut self.groups).retain(|id, group| {
+            let stays = stays(*id);
+            *actions -= if stays { 0 } else { group.actions() };
+            stays
+        });
     }
 
     pub(crate) fn meters_mut(&mut self) -> &mut BTreeMap<u32, Arc<Meter>> {
@@ -95,16 +124,26 @@ impl Pipeline {
         if self.tables.len() <= table {
             self.tables.resize_with(table + 1, Arc::default);
         }
-        let seed = self.seed;
-        match self.tables.get_mut(table) {
-            Some(table) => Arc::make_mut(table).insert(flow, seed).map(|_| ()),
-            None => Ok(()),
-        }
+        let (seed, new) = (self.seed, flow.clone());
+        let Some(table) = self.tables.get_mut(table) else { return Ok(()) };
+        let former = Arc::make_mut(table).insert(flow, seed)?;
+        self.count(&new, true);
+        former.iter().for_each(|former| self.count(former, false));
+        Ok(())
     }
 
     pub(crate) fn remove(&mut self, of: &FlowMod) {
         if let Some(table) = self.tables.get_mut(usize::from(of.table)) {
-            Arc::make_mut(table).remove(&of.of, of.priority);
+            let removed = Arc::make_mut(table).remove(&of.of, of.priority);
+            removed.iter().for_each(|removed| self.count(removed, false));
+        }
+    }
+
+    fn count(&mut self, flow: &Flow, is_added: bool) {
+        let (actions, timed) = (count_all(&flow.flow.actions), usize::from(flow.flow.is_timed()));
+        match is_added {
+            true => (self.actions, self.timed) = (self.actions + actions, self.timed + timed),
+            false => (self.actions, self.timed) = (self.actions - actions, self.timed - timed),
         }
     }
 
