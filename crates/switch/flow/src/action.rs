@@ -4,7 +4,7 @@ use crate::Ports;
 use crate::field::{self, Field, Needs};
 use crate::key::{Place, TAGGED, place};
 use crate::matching::Match;
-use crate::text::{FlowError, Form, Piece, port};
+use crate::text::{FlowError, Form, Piece, port, show_port};
 use ringway_wire::EtherType;
 
 /// Most actions of a flow or of a bucket, those in `clone` counted. Attack: a flow that makes a worker edit each frame
@@ -12,6 +12,8 @@ use ringway_wire::EtherType;
 pub const ACTIONS: usize = 256;
 /// How deep `clone` may be within `clone`.
 const NESTED: usize = 8;
+/// The bits of a VLAN's number.
+const VLAN: u16 = 0xfff;
 
 /// Bits of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +29,11 @@ pub struct Bits {
 impl Bits {
     /// Where they are in a key.
     pub fn place(&self) -> Place {
-        self.field.place.part(self.first, self.count)
+        self.field.bits().part(self.first, self.count)
     }
 
     fn is_whole(&self) -> bool {
-        self.first == 0 && self.count == self.field.place.bits()
+        self.first == 0 && self.count == self.field.bits().bits()
     }
 }
 
@@ -65,7 +67,7 @@ pub enum Action {
     ModVlanVid(u16),
     /// Sets the priority, in a new tag if there is none.
     ModVlanPcp(u8),
-    /// Adds a tag of this type in front of the others, with the number and the priority of the first one.
+    /// Adds a tag of this type in front of the others, with the number 0 and the priority 0.
     PushVlan(EtherType),
     /// Removes the first tag.
     StripVlan,
@@ -201,6 +203,9 @@ impl Reader<'_> {
         let inside = inside.split_at(length).0;
         match word {
             "resubmit" => {
+                if inside.text.trim() == "," || inside.text.trim().is_empty() {
+                    return Err(name.error("`resubmit` needs a port or a table, as in resubmit(,TABLE)"));
+                }
                 let (port, table) = inside.split_once(",").unwrap_or((inside, inside.split_at(length).1));
                 let port = match port.trim() {
                     none if none.text.is_empty() => None,
@@ -254,14 +259,7 @@ impl Reader<'_> {
             "mod_nw_ttl" => set(self, "nw_ttl"),
             "mod_tp_src" => set(self, "tp_src"),
             "mod_tp_dst" => set(self, "tp_dst"),
-            "mod_nw_tos" => {
-                let tos = value.number(0xff)?;
-                if tos & 3 != 0 {
-                    return Err(value.error("the lowest two bits are mod_nw_ecn's, and must be 0"));
-                }
-                let value = u128::from(tos >> 2);
-                self.checked(Action::Set { field: named("ip_dscp", name)?, value, mask: 0x3f }, name)
-            }
+            "mod_nw_tos" => self.tos(name, value),
             "mod_vlan_vid" => {
                 let number = value.number(0xfff)? as u16;
                 self.tag(true);
@@ -312,13 +310,44 @@ impl Reader<'_> {
         let Some((value, field)) = value.split_once("->") else {
             return Err(value.error("`set_field` needs VALUE->FIELD"));
         };
-        self.set(field.text, field, value)
+        match field.text {
+            "nw_tos" => self.tos(field, value),
+            name => self.set(name, field, value),
+        }
+    }
+
+    /// DSCP as the upper bits of a type of service.
+    fn tos(&self, name: Piece<'_>, value: Piece<'_>) -> Result<Action, FlowError> {
+        let tos = value.number(0xff)?;
+        if tos & 3 != 0 {
+            return Err(value.error("the lowest two bits are nw_ecn's, and must be 0"));
+        }
+        let field = named("ip_dscp", name)?;
+        self.checked(Action::Set { field, value: u128::from(tos >> 2), mask: 0x3f }, name)
     }
 
     fn set(&self, field: &str, name: Piece<'_>, value: Piece<'_>) -> Result<Action, FlowError> {
         let field = named(field, name)?;
+        if field.form == Form::Vlan {
+            return self.set_vlan(field, name, value);
+        }
         let (value, mask) = field.read(value.text, self.ports).map_err(|what| value.error(what))?;
         self.checked(Action::Set { field, value, mask }, name)
+    }
+
+    /// A VLAN's number with the bit 0x1000, or a part of one with a mask.
+    fn set_vlan(&self, field: &'static Field, name: Piece<'_>, text: Piece<'_>) -> Result<Action, FlowError> {
+        let most = u64::from(TAGGED | VLAN);
+        let (value, mask) = match text.split_once("/") {
+            Some((value, mask)) => (value.number(most)?, mask.number(most)?),
+            None => (text.number(most)?, most),
+        };
+        if mask & u64::from(TAGGED) & !value != 0 {
+            let what = format!("a tag stays; write {}, or strip_vlan", value | u64::from(TAGGED));
+            return Err(text.error(what));
+        }
+        let mask = u128::from(mask) & u128::from(VLAN);
+        self.checked(Action::Set { field, value: u128::from(value) & mask, mask }, name)
     }
 
     /// `NUMBER->FIELD[FIRST..LAST]`.
@@ -437,7 +466,7 @@ pub(crate) fn read_table(text: Piece<'_>) -> Result<u8, FlowError> {
 fn read_bits(text: Piece<'_>) -> Result<Bits, FlowError> {
     let (name, rest) = text.split_at(text.text.find('[').unwrap_or(text.text.len()));
     let field = named(name.text, name)?;
-    let width = field.place.bits();
+    let width = field.bits().bits();
     let inside = match (rest.text, rest.text.strip_prefix('[').and_then(|text| text.strip_suffix(']'))) {
         ("", _) | (_, Some("")) => return Ok(Bits { field, first: 0, count: width }),
         (_, Some(inside)) => rest.split_at(1).1.split_at(inside.len()).0,
@@ -485,7 +514,7 @@ fn show_bits(bits: &Bits) -> String {
 impl Action {
     /// As `ovs-ofctl` shows it, except that fields are always set by `set_field`.
     pub fn show(&self, ports: &dyn Ports) -> String {
-        let name = |number: u16| ports.name(number).unwrap_or_else(|| number.to_string());
+        let name = |number: u16| show_port(number, ports);
         match self {
             Action::Output(port) => format!("output:{}", name(*port)),
             Action::OutputBits(bits) => format!("output:{}", show_bits(bits)),
@@ -497,8 +526,8 @@ impl Action {
                 let (form, all) = (field.form, field.all());
                 // Other forms would take a part of a value for a whole one.
                 let shown = match form {
+                    Form::Vlan if *mask == u128::from(VLAN) => (value | u128::from(TAGGED)).to_string(),
                     Form::Vlan | Form::Flags if *mask != all => format!("{value:#x}/{mask:#x}"),
-                    Form::Vlan => value.to_string(),
                     _ => form.show(*value, *mask, all, ports),
                 };
                 format!("set_field:{shown}->{}", field.name())
@@ -570,6 +599,21 @@ mod tests {
                 "actions=push_vlan:0x8100,set_field:4101->vlan_vid,set_field:3->vlan_pcp,strip_vlan",
                 "push_vlan:0x8100,set_field:4101->vlan_vid,set_field:3->vlan_pcp,pop_vlan",
             ),
+            (
+                "dl_vlan=5,actions=load:5->OXM_OF_VLAN_VID[],load:1->vlan_vid[4..7],\
+                 set_field:0x5/0xfff->vlan_vid,set_field:0x5/0xf0f->vlan_vid",
+                "set_field:4101->vlan_vid,set_field:0x10/0xf0->vlan_vid,set_field:4101->vlan_vid,\
+                 set_field:0x5/0xf0f->vlan_vid",
+            ),
+            (
+                "dl_vlan=5,actions=move:NXM_NX_REG0[0..11]->OXM_OF_VLAN_VID[]",
+                "move:NXM_NX_REG0[0..11]->OXM_OF_VLAN_VID[]",
+            ),
+            (
+                "icmp,actions=move:NXM_OF_ICMP_TYPE[]->NXM_NX_REG0[0..7]",
+                "move:NXM_OF_ICMP_TYPE[]->NXM_NX_REG0[0..7]",
+            ),
+            ("tcp,action=set_field:32->nw_tos", "set_field:8->ip_dscp"),
             ("actions=mod_vlan_vid:7,mod_vlan_pcp:2", "mod_vlan_vid:7,mod_vlan_pcp:2"),
             (
                 "actions=resubmit(,3),resubmit:4,resubmit(7,8),resubmit(1,)",
@@ -591,8 +635,34 @@ mod tests {
         ];
         for (text, shown) in texts {
             assert_eq!(actions(text).as_deref(), Ok(shown), "{text}");
-            let of = text.split_once("actions=").unwrap().0;
+            let of = text.split_once("action").unwrap().0;
             assert_eq!(actions(&format!("{of}actions={shown}")).as_deref(), Ok(shown));
+        }
+    }
+
+    /// Ports with names that are words or numbers.
+    struct Named;
+
+    const NAMES: [&str; 5] = ["all", "Normal", "7", "a b", "eth0"];
+
+    impl Ports for Named {
+        fn number(&self, word: &str) -> Option<u16> {
+            NAMES.iter().position(|name| *name == word).map(|at| at as u16 + 10)
+        }
+
+        fn name(&self, number: u16) -> Option<String> {
+            NAMES.get(usize::from(number).checked_sub(10)?).map(|name| name.to_string())
+        }
+    }
+
+    #[test]
+    fn names_of_ports_that_are_words_are_quoted() {
+        let actions: Vec<Action> = (10..15).map(Action::Output).collect();
+        let shown = show_all(&actions, &Named);
+        assert_eq!(shown, "output:\"all\",output:\"Normal\",output:\"7\",output:\"a b\",output:eth0");
+        for action in &actions {
+            let text = format!("actions={}", show_all(std::slice::from_ref(action), &Named));
+            assert_eq!(*FlowMod::read(&text, &Named).unwrap().actions, [action.clone()], "{text}");
         }
     }
 
@@ -613,6 +683,10 @@ mod tests {
         assert!(refused("actions=set_field:5->in_port").contains("`in_port` can't be written"));
         assert!(refused("actions=set_field:3->vlan_pcp").contains("`vlan_pcp` needs a VLAN"));
         assert!(refused("actions=strip_vlan,set_field:3->vlan_pcp").contains("`vlan_pcp` needs"));
+        assert!(refused("dl_vlan=5,actions=set_field:5->vlan_vid").contains("write 4101"));
+        assert!(refused("dl_vlan=5,actions=load:0x1005->OXM_OF_VLAN_VID[]").contains("0 to 4095"));
+        assert!(refused("dl_vlan=5,actions=move:reg0[0..12]->OXM_OF_VLAN_VID[]").contains("13 bits"));
+        assert!(refused("actions=resubmit(,)").contains("needs a port or a table"));
         assert!(refused("sctp,actions=mod_tp_src:5").contains("SCTP"));
         assert!(refused("actions=goto_table:3,output:1").contains("last"));
         assert!(refused("actions=output").contains("`output` needs a value"));

@@ -144,6 +144,21 @@ impl Field {
         }
     }
 
+    /// The bits of it that actions read and write.
+    pub fn bits(&self) -> Place {
+        match self.form {
+            // Who writes a number does not take the tag away.
+            Form::Vlan => place::VLAN_NUMBER,
+            Form::Byte => self.place.part(0, 8),
+            _ => self.place,
+        }
+    }
+
+    /// Whether a match may have a mask of it.
+    pub fn is_maskable(&self) -> bool {
+        !matches!(self.form, Form::Number | Form::Byte | Form::Port) && self.place != place::ETH_TYPE
+    }
+
     /// Reads a value, and its mask if it has one.
     ///
     /// # Errors

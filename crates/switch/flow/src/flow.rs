@@ -131,15 +131,19 @@ fn split(text: &str) -> Result<(Piece<'_>, Option<Piece<'_>>), FlowError> {
     }
     let whole = Piece::new(text);
     // The word may be part of no other one.
-    let start = text.match_indices("actions=").map(|(at, _)| at).find(|at| {
-        let before = text[..*at].chars().next_back();
-        before.is_none_or(|letter| letter == ',' || letter.is_whitespace())
+    let starts = ["actions=", "action="].into_iter().filter_map(|word| {
+        let mut places = text.match_indices(word).map(|(at, _)| at);
+        let place = places.find(|at| {
+            let before = text[..*at].chars().next_back();
+            before.is_none_or(|letter| letter == ',' || letter.is_whitespace())
+        })?;
+        Some((place, word.len()))
     });
-    Ok(match start {
+    Ok(match starts.min() {
         None => (whole, None),
-        Some(at) => {
+        Some((at, length)) => {
             let (before, behind) = whole.split_at(at);
-            (before, Some(behind.split_at("actions=".len()).1))
+            (before, Some(behind.split_at(length).1))
         }
     })
 }

@@ -79,6 +79,8 @@ pub mod place {
     pub const VLAN_TCI: Place = Place::new(2, 48, 16);
     /// The number of the first tag's VLAN, with [`super::TAGGED`].
     pub const VLAN_VID: Place = Place::new(2, 48, 13);
+    /// As [`VLAN_VID`], without [`super::TAGGED`]: what actions write.
+    pub const VLAN_NUMBER: Place = Place::new(2, 48, 12);
     /// The first tag's priority.
     pub const VLAN_PCP: Place = Place::new(2, 61, 3);
     /// IP's protocol, or ARP's operation.

@@ -3,7 +3,7 @@
 use crate::Ports;
 use crate::field::{self, Field, Needs, PROTOCOLS};
 use crate::key::{Key, Place, TAGGED, place};
-use crate::text::{FlowError, Form, Piece};
+use crate::text::{FlowError, Piece};
 use core::fmt::Write as _;
 use ringway_wire::{EtherType, Protocol};
 
@@ -80,6 +80,9 @@ impl MatchReader {
             }
             other => {
                 let Some(field) = field::find(other) else { return Ok(false) };
+                if value.text.contains('/') && !field.is_maskable() {
+                    return Err(value.error(format!("`{}` has no mask", name.text)));
+                }
                 let (number, mask) = field.read(value.text, ports).map_err(|what| value.error(what))?;
                 self.given.push((field, name.column));
                 // Types and codes of ICMP are compared by all bits of the ports' place, whose others are 0.
@@ -106,14 +109,17 @@ impl MatchReader {
 
     /// The match.
     pub(crate) fn end(self) -> Result<Match, FlowError> {
-        let MatchReader { found: Match { key, mask }, given } = self;
+        let MatchReader { found: Match { mut key, mut mask }, given } = self;
         for (field, column) in given {
             let is_met = match field.needs {
                 // As in Open vSwitch, these are ARP's addresses too, and its operation.
                 Needs::Ipv4 | Needs::Ip => {
                     field.needs.is_met(&key, &mask)
-                        || field.form != Form::Fragment && Needs::Arp.is_met(&key, &mask)
+                        || matches!(field.place, place::NW_SRC | place::NW_DST | place::NW_PROTO)
+                            && Needs::Arp.is_met(&key, &mask)
                 }
+                // As there, a type and a code may be called ports.
+                Needs::Ports => field.needs.is_met(&key, &mask) || Needs::AnyIcmp.is_met(&key, &mask),
                 // `vlan_vid` says itself that there is a tag.
                 Needs::Tag => true,
                 needs => needs.is_met(&key, &mask),
@@ -121,6 +127,15 @@ impl MatchReader {
             if !is_met {
                 let what = format!("`{}` needs {} in the match", field.name(), field.needs.words());
                 return Err(FlowError::new(column, what));
+            }
+        }
+        if Needs::AnyIcmp.is_met(&key, &mask) {
+            for at in [place::TP_SRC, place::TP_DST] {
+                if key.get(at) > 0xff {
+                    return Err(FlowError::new(1, "a type or a code of ICMP is a number from 0 to 255"));
+                }
+                mask.set(at, mask.get(at) & 0xff);
+                key.set(at, key.get(at) & 0xff);
             }
         }
         Ok(Match { key, mask })
@@ -281,6 +296,11 @@ mod tests {
             ),
             ("vlan_tci=0x1005/0x1fff", "dl_vlan=5"),
             ("vlan_tci=0", "vlan_tci=0x0000"),
+            ("vlan_vid=0", "vlan_tci=0x0000/0x1fff"),
+            ("vlan_vid=0x0/0x1000", "vlan_tci=0x0000/0x1000"),
+            ("icmp,tp_src=8", "icmp,icmp_type=8"),
+            ("icmp6,tp_src=8,tp_dst=0", "icmp6,icmp_type=8,icmp_code=0"),
+            ("arp,nw_proto=1,nw_src=10.0.0.1", "arp,arp_spa=10.0.0.1,arp_op=1"),
             ("dl_vlan=0xffff", "vlan_tci=0x0000"),
             ("vlan_tci=0x1000/0x1000", "vlan_tci=0x1000/0x1000"),
             (
@@ -332,7 +352,14 @@ mod tests {
         assert!(refused("dl_vlan=5,dl_vlan=6").contains("column 11: `dl_vlan` contradicts"));
         assert!(refused("ip,nw_tos=3").contains("nw_ecn"));
         assert!(refused("icmp6,nd_target=fd00::1").contains("`nd_target` needs icmp6"));
-        assert!(refused("arp,nw_frag=yes").contains("`nw_frag`"));
+        for text in ["arp,nw_frag=yes", "arp,nw_ttl=5", "arp,nw_tos=4", "arp,nw_ecn=1"] {
+            assert!(refused(text).contains("needs ip or ipv6"), "{text}");
+        }
+        for text in ["ip,nw_proto=6/7", "dl_type=0x800/0xff00", "ip,nw_ttl=4/4", "icmp,icmp_type=8/8"] {
+            assert!(refused(text).contains("has no mask"), "{text}");
+        }
+        assert!(refused("icmp,tp_src=256").contains("0 to 255"));
+        assert!(refused("vlan_vid=5").contains("0x1000"));
         assert!(refused("ip,nw_src=10.0.0").contains("column 11"));
     }
 

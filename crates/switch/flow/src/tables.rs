@@ -128,6 +128,8 @@ pub struct Tables {
     published: Arc<Published>,
     /// Former snapshots that workers may still have. They are freed here, not by a worker.
     retired: Vec<Arc<Pipeline>>,
+    /// Most actions: [`ALL_ACTIONS`].
+    most_actions: usize,
 }
 
 impl Tables {
@@ -135,7 +137,7 @@ impl Tables {
     pub fn new(seed: u64) -> Tables {
         let current = Arc::new(Pipeline::new(seed));
         let published = Arc::new(Published::new(current.clone()));
-        Tables { current, published, retired: Vec::new() }
+        Tables { current, published, retired: Vec::new(), most_actions: ALL_ACTIONS }
     }
 
     /// Where workers find the current snapshot.
@@ -159,6 +161,9 @@ impl Tables {
         for (number, change) in changes.iter().enumerate() {
             let (flows, is_change) = apply(&mut next, change, now).map_err(|error| (number, error))?;
             (count, is_changed) = (count + flows, is_changed || is_change);
+            if next.actions() > self.most_actions {
+                return Err((number, TablesError::TooManyActions));
+            }
         }
         // Otherwise workers' caches would be forgotten for nothing.
         if is_changed {
@@ -240,7 +245,7 @@ impl Tables {
         added.meters.iter().for_each(|meter| put_meter(&mut next, meter, now));
         added.groups.iter().for_each(|group| next.put_group(Arc::new(group.clone())));
         added.flows.iter().try_for_each(|flow| add(&mut next, flow, now).map(|_| ()))?;
-        if next.actions() > ALL_ACTIONS {
+        if next.actions() > self.most_actions {
             return Err(TablesError::TooManyActions);
         }
         self.publish(next);
@@ -385,10 +390,7 @@ fn apply(next: &mut Pipeline, change: &Change, now: u64) -> Result<(usize, bool)
         }
         Change::DeleteMeter(id) => delete_meter(next, *id)?,
     };
-    match next.actions() > ALL_ACTIONS {
-        true => Err(TablesError::TooManyActions),
-        false => Ok((count, is_change)),
-    }
+    Ok((count, is_change))
 }
 
 /// Adds a flow. One that it replaces is the same flow with other actions: what was counted stays, unless it says otherwise.

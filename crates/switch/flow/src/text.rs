@@ -63,16 +63,18 @@ impl<'t> Piece<'t> {
         Some((before, rest.split_at(separator.len()).1))
     }
 
-    /// The items of a list, which commas or white space separate; parentheses hold an item together.
+    /// The items of a list, which commas or white space separate; parentheses and quotes hold an item together.
     pub(crate) fn items(self) -> impl Iterator<Item = Piece<'t>> {
         let mut rest = self;
         std::iter::from_fn(move || {
             let is_separator = |letter: char| letter == ',' || letter.is_whitespace();
             let start = rest.text.find(|letter| !is_separator(letter))?;
             rest = rest.split_at(start).1;
-            let (mut depth, mut end) = (0_usize, rest.text.len());
+            let (mut depth, mut is_quoted, mut end) = (0_usize, false, rest.text.len());
             for (at, letter) in rest.text.char_indices() {
                 match letter {
+                    '"' => is_quoted = !is_quoted,
+                    _ if is_quoted => {}
                     '(' => depth += 1,
                     ')' => depth = depth.saturating_sub(1),
                     _ if depth == 0 && is_separator(letter) => {
@@ -172,7 +174,8 @@ impl Form {
             Form::Vlan => {
                 let (value, mask) = (number(value, all)?, mask.map_or(Ok(all), |mask| number(mask, all))?);
                 let is_present = value & mask & u128::from(TAGGED) != 0;
-                if !is_present {
+                let is_absent = value & mask == 0 && mask & u128::from(TAGGED) != 0;
+                if !is_present && !is_absent {
                     return Err(format!(
                         "`{}` lacks the bit 0x1000, which says that there is a tag; write vlan_vid={}, \
                          or dl_vlan",
@@ -193,7 +196,7 @@ impl Form {
     pub fn show(self, value: u128, mask: u128, all: u128, ports: &dyn Ports) -> String {
         let is_exact = mask == all;
         match self {
-            Form::Port => ports.name(value as u16).unwrap_or_else(|| value.to_string()),
+            Form::Port => show_port(value as u16, ports),
             Form::Fragment => {
                 let is_it = |row: &&(&str, u8, u8)| (u128::from(row.1), u128::from(row.2)) == (value, mask);
                 FRAGMENTS
@@ -244,6 +247,20 @@ fn hexadecimal(value: u128) -> String {
 pub(crate) fn port(text: &str, ports: &dyn Ports) -> Result<u16, Problem> {
     let word = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
     ports.number(word).ok_or_else(|| format!("there is no port `{}`", shown(word)))
+}
+
+/// A port's name or number, as it is read again: quoted if it would be taken for another word.
+pub(crate) fn show_port(number: u16, ports: &dyn Ports) -> String {
+    const WORDS: [&str; 9] =
+        ["in_port", "all", "flood", "normal", "local", "controller", "table", "none", "any"];
+    let Some(name) = ports.name(number) else { return number.to_string() };
+    let is_word = WORDS.iter().any(|word| name.eq_ignore_ascii_case(word));
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
+    let is_number = name.starts_with(|first: char| first.is_ascii_digit());
+    match is_word || is_number || !name.chars().all(is_plain) {
+        true => format!("\"{name}\""),
+        false => name,
+    }
 }
 
 fn mac(text: &str) -> Result<u128, Problem> {

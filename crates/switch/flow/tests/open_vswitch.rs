@@ -230,7 +230,7 @@ fn maybe_broken(random: &mut Random) -> Vec<u8> {
 fn random_tables_give_the_same_copies_and_counters() {
     let Some(peer) = Peer::start() else { return };
     let mut sent = [0; PORTS as usize];
-    for seed in 1..=10 {
+    for seed in 1..=6 {
         compare(&peer, seed, &mut sent);
     }
 }
