@@ -609,10 +609,6 @@ mod tests {
                 "dl_vlan=5,actions=move:NXM_NX_REG0[0..11]->OXM_OF_VLAN_VID[]",
                 "move:NXM_NX_REG0[0..11]->OXM_OF_VLAN_VID[]",
             ),
-            (
-                "icmp,actions=move:NXM_OF_ICMP_TYPE[]->NXM_NX_REG0[0..7]",
-                "move:NXM_OF_ICMP_TYPE[]->NXM_NX_REG0[0..7]",
-            ),
             ("tcp,action=set_field:32->nw_tos", "set_field:8->ip_dscp"),
             ("actions=mod_vlan_vid:7,mod_vlan_pcp:2", "mod_vlan_vid:7,mod_vlan_pcp:2"),
             (
@@ -640,6 +636,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_type_of_icmp_has_8_bits() {
+        let text = "move:NXM_OF_ICMP_TYPE[]->NXM_NX_REG0[0..7]";
+        assert_eq!(actions(&format!("icmp,actions={text}")).as_deref(), Ok(text));
+    }
+
     /// Ports with names that are words or numbers.
     struct Named;
 
@@ -662,7 +664,7 @@ mod tests {
         assert_eq!(shown, "output:\"all\",output:\"Normal\",output:\"7\",output:\"a b\",output:eth0");
         for action in &actions {
             let text = format!("actions={}", show_all(std::slice::from_ref(action), &Named));
-            assert_eq!(*FlowMod::read(&text, &Named).unwrap().actions, [action.clone()], "{text}");
+            assert_eq!(FlowMod::read(&text, &Named).unwrap().actions.first(), Some(action), "{text}");
         }
     }
 

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The priority of a flow that gives none.
 pub const PRIORITY: u16 = 0x8000;
 
-/// A flow as its text says it: what `add` and `mod` take. Flows are equal that differ by `reset_counts` only, which says
-/// how one is added.
+/// A flow as its text says it: what `add` and `mod` take. Flows are equal that differ by `reset_counts` only, which
+/// says how one is added.
 #[derive(Clone, Debug)]
 pub struct FlowMod {
     /// Its table.

@@ -137,7 +137,8 @@ fn score(hash: u64, bucket: &Bucket) -> f64 {
     f64::from(bucket.weight) / -uniform.ln()
 }
 
-/// A hash of a frame's flow, the same for both directions, for requests and their replies, and for all fragments of IPv4.
+/// A hash of a frame's flow, the same for both directions, for requests and their replies, and for all fragments of
+/// IPv4.
 fn hash(key: &Key, seed: u64) -> u64 {
     let end = |eth: u128, v4: u128, v6: u128, port: u128| {
         let words = [(eth << 16 | port) as u64, v4 as u64, (v6 >> 64) as u64, v6 as u64];

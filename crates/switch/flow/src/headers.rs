@@ -11,9 +11,9 @@ use crate::key::{Key, place};
 
 /// Bytes of a frame that are read at first: the headers of nearly all frames.
 const FIRST: usize = 192;
-/// Most bytes of a frame that are read: headers with options, extensions and neighbor discovery's options. A frame whose
-/// headers end behind them is dropped. Attack: long extension headers, by which a guest passes filters of what is behind
-/// them.
+/// Most bytes of a frame that are read: headers with options, extensions and neighbor discovery's options. A frame
+/// whose headers end behind them is dropped. Attack: long extension headers, by which a guest passes filters of what is
+/// behind them.
 pub const LONGEST_HEADERS: usize = 512;
 /// Room for tags in front.
 const ROOM: usize = 32;
@@ -74,9 +74,9 @@ impl Clone for Headers {
 pub struct TooLong;
 
 impl Headers {
-    /// Reads the first bytes of a frame of `len` bytes: `read` writes those from an offset on to a slice, and returns their
-    /// number. `pending`: offset of a checksum that is pending, so that it is that of the pseudo header. Returns the key,
-    /// whose port is `in_port`.
+    /// Reads the first bytes of a frame of `len` bytes: `read` writes those from an offset on to a slice, and returns
+    /// their number. `pending`: offset of a checksum that is pending, so that it is that of the pseudo header. Returns
+    /// the key, whose port is `in_port`.
     ///
     /// # Errors
     /// There are headers that are not read.

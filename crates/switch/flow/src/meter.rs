@@ -13,8 +13,8 @@ pub const METERS: usize = 4096;
 /// How often a frame tries to pass a meter that other workers pass at the same time; then it passes without being
 /// counted by the rate, which it has not exceeded.
 const TRIES: usize = 16;
-/// Parts of a nanosecond, so that the time of a frame is exact to a part: at 100 million frames a second, to 0.2 percent.
-/// The clock may be 9 years old.
+/// Parts of a nanosecond, so that the time of a frame is exact to a part: at 100 million frames a second, to 0.2
+/// percent. The clock may be 9 years old.
 const PARTS: u64 = 64;
 
 /// What a rate counts.
@@ -140,7 +140,8 @@ impl Meter {
         Meter { meter, counters: Arc::default(), full_until: AtomicU64::new(0) }
     }
 
-    /// This meter with another rate from `now` on. As much of its burst is gone as was, or each change would be a burst.
+    /// This meter with another rate from `now` on. As much of its burst is gone as was, or each change would be a
+    /// burst.
     pub(crate) fn changed(&self, meter: MeterMod, now: u64) -> Meter {
         let (now, own) = (now.saturating_mul(PARTS), self.meter.most().max(1));
         let gone = self.full_until.load(Relaxed).saturating_sub(now).min(own);

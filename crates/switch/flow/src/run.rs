@@ -23,8 +23,8 @@ pub const DEPTH: usize = 64;
 pub const NESTED: usize = 320;
 /// Most outputs of a frame. Attack: a frame whose headers, as they were at each, fill the memory.
 pub const OUTPUTS: usize = 256;
-/// Most copies of a frame, if it has more than one output: `all`, `flood` and `normal` count as one to each port. Attack:
-/// a frame that fills the memory, and every port, by outputs that are all `flood`.
+/// Most copies of a frame, if it has more than one output: `all`, `flood` and `normal` count as one to each port.
+/// Attack: a frame that fills the memory, and every port, by outputs that are all `flood`.
 pub const COPIES: usize = 4096;
 /// Flows whose frames are counted at once.
 const TALLY: usize = 16;
@@ -60,8 +60,8 @@ pub enum Dropped {
     NoOutput,
     /// It is beyond a meter's rate.
     Metered,
-    /// Its flows have no end within [`LOOKUPS`], [`WORK`], [`DEPTH`], [`NESTED`], [`OUTPUTS`] and [`COPIES`], or add too
-    /// many tags.
+    /// Its flows have no end within [`LOOKUPS`], [`WORK`], [`DEPTH`], [`NESTED`], [`OUTPUTS`] and [`COPIES`], or add
+    /// too many tags.
     Limit,
     /// Its headers are longer than [`LONGEST_HEADERS`](crate::LONGEST_HEADERS), or has too many extension headers.
     Headers,

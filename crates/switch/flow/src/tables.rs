@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// Most flows of a switch. Attack: a client of the API that adds flows until there is no memory.
 pub const FLOWS: usize = 1 << 20;
-/// Most actions of a switch, those of its groups counted. Attack: as of [`FLOWS`], by flows and groups that have as many
-/// actions as they may.
+/// Most actions of a switch, those of its groups counted. Attack: as of [`FLOWS`], by flows and groups that have as
+/// many actions as they may.
 pub const ALL_ACTIONS: usize = 1 << 22;
 
 /// A change.
@@ -221,8 +221,8 @@ impl Tables {
         difference
     }
 
-    /// Makes these rules those that are there, at once. What stays keeps what was counted of it, and so do flows that get
-    /// other actions and meters that get another rate. Returns what has changed.
+    /// Makes these rules those that are there, at once. What stays keeps what was counted of it, and so do flows that
+    /// get other actions and meters that get another rate. Returns what has changed.
     ///
     /// # Errors
     /// A rule is refused; then nothing has changed.
@@ -393,7 +393,8 @@ fn apply(next: &mut Pipeline, change: &Change, now: u64) -> Result<(usize, bool)
     Ok((count, is_change))
 }
 
-/// Adds a flow. One that it replaces is the same flow with other actions: what was counted stays, unless it says otherwise.
+/// Adds a flow. One that it replaces is the same flow with other actions: what was counted stays, unless it says
+/// otherwise.
 fn add(next: &mut Pipeline, flow: &FlowMod, now: u64) -> Result<usize, TablesError> {
     let former = next.same(flow);
     if former.is_none() && next.len() >= FLOWS {

@@ -233,7 +233,36 @@ pub fn frame(random: &mut Random) -> Vec<u8> {
     if text.contains("dl_vlan=") && random.maybe(50) {
         text += ",dl_vlan_pcp=3";
     }
-    Described::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}")).frame
+    let mut frame = Described::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}")).frame;
+    if frame[12..14] == [0x86, 0xdd] && random.maybe(40) {
+        extend(random, &mut frame);
+    }
+    if random.maybe(10) {
+        frame.resize(frame.len() + 300, 0);
+    }
+    frame
+}
+
+/// Adds an extension header to a packet of IPv6 without a tag.
+fn extend(random: &mut Random, frame: &mut Vec<u8>) {
+    let next = frame[20];
+    let (kind, length) = match random.below(3) {
+        0 => (44, 8),
+        1 => (43, 24),
+        _ => (random.one(&[0, 60]), 8 * (1 + random.below(24))),
+    };
+    let mut header = vec![0; length];
+    (header[0], header[1]) = (next, (length / 8 - 1) as u8);
+    match kind {
+        44 => (header[1], header[3]) = (0, random.one(&[0, 1, 8, 9])),
+        43 => header[3] = random.one(&[0, 1]),
+        // One option of padding.
+        _ => (header[2], header[3]) = (1, (length - 4).min(255) as u8),
+    }
+    frame[20] = kind;
+    frame.splice(54..54, header);
+    let payload = u16::from_be_bytes([frame[18], frame[19]]) + length as u16;
+    frame[18..20].copy_from_slice(&payload.to_be_bytes());
 }
 
 /// The copies of a frame: the ports that get them, and the bytes; 0 stands for all others.

@@ -259,7 +259,7 @@ fn all_actions_are_bounded() {
     own.apply(&full, 0).unwrap();
     assert_eq!(own.apply(&[add("udp,actions=output:1")], 0), Err((0, TablesError::TooManyActions)));
     let more = group("group_id=2,type=all,bucket=1");
-    assert_eq!(own.apply(&[more.clone()], 0), Err((0, TablesError::TooManyActions)));
+    assert_eq!(own.apply(std::slice::from_ref(&more), 0), Err((0, TablesError::TooManyActions)));
     let file = "udp,actions=1,2,3,4,5,6";
     assert_eq!(own.replace(&rules(file), 0), Err(TablesError::TooManyActions));
     own.apply(&[add("tcp,actions=output:1"), more], 0).unwrap();
