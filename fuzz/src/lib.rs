@@ -7,6 +7,7 @@ pub mod click_language;
 pub mod control_socket;
 pub mod corpus;
 pub mod fabric_file;
+pub mod flow_text;
 pub mod headers;
 pub mod iotlb;
 pub mod ip_filter;
@@ -54,7 +55,7 @@ pub struct Target {
 macro_rules! each_target {
     ($macro:ident) => {
         $macro! {
-            capture_filter click_language control_socket fabric_file headers iotlb ip_filter
+            capture_filter click_language control_socket fabric_file flow_text headers iotlb ip_filter
             moved_connection nic_pcnet nic_registers nic_rtl8139 offload pcap pcap_replay pcapng
             place_expression place_inventory place_policy place_trace pppoe_server ring ring_device
             stack_frames stock_machine summary_dump tcp_segments trace_frame vfio_user_session vhost_user

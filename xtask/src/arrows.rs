@@ -21,6 +21,7 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("vhost-user", &[]),
     ("vfio-user", &[]),
     ("switch", &["frame", "spec", "wire"]),
+    ("flow", &["wire"]),
     ("host", &["mem"]),
     ("port", &["host", "vhost-user", "vfio-user", "nic", "link", "virtq", "frame", "wire", "spec"]),
     ("ring-client", &["ring", "host"]),

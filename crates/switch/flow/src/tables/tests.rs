@@ -1,0 +1,267 @@
+use super::*;
+use crate::{Numbers, PRIORITY};
+use std::sync::atomic::Ordering::Relaxed;
+
+fn rules(text: &str) -> Rules {
+    Rules::read(text, &Numbers).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn tables(text: &str) -> Tables {
+    let mut tables = Tables::new(7);
+    tables.replace(&rules(text), 0).unwrap();
+    tables
+}
+
+fn add(text: &str) -> Change {
+    Change::Add(FlowMod::read(text, &Numbers).unwrap())
+}
+
+fn delete(text: &str) -> Change {
+    Change::Delete(FlowFilter::read(text, false, &Numbers).unwrap())
+}
+
+fn modify(text: &str) -> Change {
+    Change::Modify(Box::new(FlowMod::read_mod(text, false, &Numbers).unwrap()))
+}
+
+#[test]
+fn a_bundle_is_whole_or_not_at_all() {
+    let mut own = tables("arp,actions=output:1");
+    let before = own.rules();
+    let bundle = [add("tcp,actions=output:2"), delete("arp"), add("udp,actions=group:9")];
+    assert_eq!(own.apply(&bundle, 0), Err((2, TablesError::NoGroup(9))));
+    assert_eq!(own.rules(), before);
+    let version = own.current().version();
+    assert_eq!(own.apply(&bundle[..2], 0), Ok(2));
+    assert_eq!(own.rules(), rules("tcp,actions=output:2"));
+    assert_ne!(own.current().version(), version);
+}
+
+#[test]
+fn changes_keep_what_was_counted() {
+    let mut own =
+        tables("cookie=0x5,tcp,tp_dst=80,actions=output:1\ncookie=0x6,tcp,tp_dst=81,actions=output:1");
+    own.current().flows().for_each(|flow| flow.counters.add(3, 180, 9));
+    assert_eq!(own.apply(&[modify("cookie=0x5/0xff,tcp,actions=output:3")], 0), Ok(1));
+    assert_eq!(own.apply(&[modify("reset_counts,tcp,tp_dst=81,actions=drop")], 0), Ok(1));
+    assert_eq!(own.apply(&[modify("udp,actions=drop")], 0), Ok(0), "nothing is meant");
+    let dump: Vec<_> = own.select(&FlowFilter::default()).iter().map(|flow| flow.show(&Numbers, 0)).collect();
+    let expected = [
+        "cookie=0x5, duration=0.000s, table=0, n_packets=3, n_bytes=180, tcp,tp_dst=80 actions=output:3",
+        "cookie=0x6, duration=0.000s, table=0, n_packets=0, n_bytes=0, tcp,tp_dst=81 actions=drop",
+    ];
+    assert_eq!(dump, expected);
+    assert_eq!(own.apply(&[modify("table=0,actions=goto_table:1")], 0), Ok(2));
+}
+
+#[test]
+fn replacing_changes_what_differs_only() {
+    let mut own = tables(
+        "tcp,actions=output:1\nudp,actions=output:1\nmeter=1,bands=type=drop,rate=5\narp,\
+         actions=meter:1,output:1",
+    );
+    own.current().flows().for_each(|flow| flow.counters.add(1, 60, 9));
+    let wanted = rules(
+        "udp,actions=output:2\ntcp,actions=output:1\ngroup_id=2,type=all,bucket=group:1\ngroup_id=1,\
+         type=all,bucket=output:4\nicmp,actions=group:2",
+    );
+    let found = own.replace(&wanted, 5).unwrap().show(&Numbers);
+    let expected = "\
+        -meter=1,kbps,bands=type=drop,rate=5\n\
+        -cookie=0x0,table=0,arp actions=meter:1,output:1\n\
+        -cookie=0x0,table=0,udp actions=output:1\n\
+        +group_id=2,type=all,bucket=bucket_id:0,actions=group:1\n\
+        +group_id=1,type=all,bucket=bucket_id:0,actions=output:4\n\
+        +cookie=0x0,table=0,icmp actions=group:2\n\
+        +cookie=0x0,table=0,udp actions=output:2\n";
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&found), sorted(expected));
+    let counted = |text: &str| {
+        let flow = FlowMod::read(text, &Numbers).unwrap();
+        own.current().same(&flow).map(|flow| flow.counters.frames.load(Relaxed))
+    };
+    assert_eq!(counted("tcp,actions=drop"), Some(1), "it stays");
+    assert_eq!(counted("udp,actions=drop"), Some(1), "it has other actions");
+    assert_eq!(counted("icmp,actions=drop"), Some(0));
+    assert!(own.difference(&wanted).is_empty());
+    let version = own.current().version();
+    assert!(own.replace(&wanted, 6).unwrap().is_empty());
+    assert_eq!(own.current().version(), version, "workers see no change");
+    assert_eq!(own.replace(&rules("actions=meter:8,output:1"), 6), Err(TablesError::NoMeter(8)));
+    assert!(own.difference(&wanted).is_empty());
+}
+
+#[test]
+fn groups_are_added_behind_those_that_they_name() {
+    let own = tables(
+        "group_id=1,type=all,bucket=group:2,bucket=group:3\n\
+         group_id=2,type=all,bucket=clone(group:3)\n\
+         group_id=3,type=all,bucket=output:1",
+    );
+    assert_eq!(own.current().groups().len(), 3);
+    let around = rules("group_id=1,type=all,bucket=group:2\ngroup_id=2,type=all,bucket=group:1");
+    assert_eq!(Tables::new(7).replace(&around, 0), Err(TablesError::InCircle(1)));
+}
+
+#[test]
+fn what_uses_a_group_or_a_meter_goes_with_it() {
+    let mut own = tables(
+        "group_id=1,type=all,bucket=output:1\nmeter=1,bands=type=drop,rate=5\ntcp,\
+         actions=clone(group:1)\nudp,actions=meter:1,output:1\narp,actions=output:1",
+    );
+    let group = Group::read("group_id=1,type=all", &Numbers).unwrap();
+    assert_eq!(own.apply(&[Change::AddGroup(group.clone())], 0), Err((0, TablesError::HasGroup(1))));
+    assert_eq!(own.apply(&[Change::ModifyGroup(group)], 0), Ok(0));
+    let meter = MeterMod::read("meter=2,bands=type=drop,rate=5").unwrap();
+    assert_eq!(own.apply(&[Change::ModifyMeter(meter)], 0), Err((0, TablesError::NoMeter(2))));
+    assert_eq!(own.apply(&[Change::DeleteGroup(Some(1)), Change::DeleteMeter(None)], 0), Ok(2));
+    assert_eq!(own.rules(), rules("arp,actions=output:1"));
+}
+
+#[test]
+fn flows_whose_time_has_ended_are_removed() {
+    let mut own = tables(
+        "idle_timeout=3,tcp,actions=output:1\nhard_timeout=5,udp,actions=output:1\narp,actions=output:1",
+    );
+    let second = 1_000_000_000;
+    assert!(own.expire(2 * second).is_empty());
+    assert_eq!(own.expire(3 * second).len(), 1);
+    assert_eq!(own.expire(5 * second).len(), 1);
+    assert_eq!(own.rules(), rules("arp,actions=output:1"));
+}
+
+#[test]
+fn snapshots_that_workers_have_are_kept() {
+    let mut own = tables("actions=drop");
+    let held = own.published().current();
+    own.apply(&[add("arp,actions=drop")], 0).unwrap();
+    assert_eq!(own.retired.len(), 1);
+    drop(held);
+    own.apply(&[add("tcp,actions=drop")], 0).unwrap();
+    assert!(own.retired.is_empty());
+}
+
+#[test]
+fn a_file_has_comments_and_errors_with_their_place() {
+    let file = "# all\n\n  meter=1,bands=type=drop,rate=5\n tcp actions=meter:1,output:1 # \
+    web\ngroup_id=4,type=all\n";
+    let found = rules(file);
+    assert_eq!((found.flows.len(), found.groups.len(), found.meters.len()), (1, 1, 1));
+    assert_eq!(found.flows[0].priority, PRIORITY);
+    let refused = |text: &str| Rules::read(text, &Numbers).unwrap_err().to_string();
+    assert!(
+        refused("arp,actions=drop\n  foo,actions=drop").starts_with("line 2, column 3: unknown word `foo`")
+    );
+    assert!(refused("arp,actions=drop\narp actions=output:1").starts_with("line 2, column 1: a line above"));
+}
+
+#[test]
+fn a_file_that_names_what_is_not_there_changes_nothing() {
+    let mut own = tables(
+        "group_id=5,type=all,bucket=output:1\nmeter=5,bands=type=drop,rate=5\ntcp,actions=group:5\n\
+         udp,actions=meter:5,output:1",
+    );
+    let before = own.rules();
+    for (file, error) in [
+        ("tcp,actions=group:5\narp,actions=output:1", TablesError::NoGroup(5)),
+        ("udp,actions=clone(meter:5,output:1)", TablesError::NoMeter(5)),
+        ("group_id=1,type=all,bucket=group:5", TablesError::NoGroup(5)),
+        ("group_id=1,type=all,bucket=meter:5,output:2", TablesError::NoMeter(5)),
+    ] {
+        assert_eq!(own.replace(&rules(file), 0), Err(error), "{file}");
+        assert_eq!(own.rules(), before);
+    }
+}
+
+#[test]
+fn buckets_name_what_is_there_and_not_each_other() {
+    let group = |text: &str| Group::read(text, &Numbers).unwrap();
+    let mut own = tables(
+        "meter=1,bands=type=drop,rate=5\ngroup_id=1,type=all,bucket=output:1\n\
+         group_id=2,type=all,bucket=clone(group:1),meter:1\ngroup_id=3,type=all,bucket=group:2\n\
+         tcp,actions=group:3",
+    );
+    let before = own.rules();
+    let mut refused = |change: Change| own.apply(&[change], 0).unwrap_err().1;
+    assert_eq!(refused(Change::DeleteGroup(Some(1))), TablesError::GroupIsUsed { id: 1, by: 2 });
+    assert_eq!(refused(Change::DeleteMeter(Some(1))), TablesError::MeterIsUsed { by: 2 });
+    assert_eq!(refused(Change::DeleteMeter(None)), TablesError::MeterIsUsed { by: 2 });
+    for bucket in ["group:3", "group:2", "group:1", "clone(clone(group:3))"] {
+        let change = Change::ModifyGroup(group(&format!("group_id=1,type=all,bucket=1,bucket={bucket}")));
+        assert_eq!(refused(change), TablesError::InCircle(1), "{bucket}");
+    }
+    assert_eq!(own.rules(), before);
+    let free = Change::ModifyGroup(group("group_id=2,type=all,bucket=output:4"));
+    let all = [free, Change::DeleteGroup(Some(1)), Change::DeleteMeter(Some(1)), Change::DeleteGroup(None)];
+    assert_eq!(own.apply(&all, 0), Ok(1));
+    assert_eq!(own.rules(), Rules::default());
+    assert_eq!(own.current().actions(), 0);
+}
+
+#[test]
+fn an_added_flow_keeps_the_counters_of_the_former_one() {
+    let mut own = tables("idle_timeout=5,tcp,actions=output:1");
+    own.current().flows().for_each(|flow| flow.counters.add(3, 180, 9));
+    let second = 1_000_000_000;
+    let count = |own: &Tables| own.current().flows().next().unwrap().counters.frames.load(Relaxed);
+    own.apply(&[add("idle_timeout=5,tcp,actions=output:2")], 7 * second).unwrap();
+    assert_eq!(count(&own), 3);
+    assert!(own.expire(11 * second).is_empty(), "it is used as of then");
+    own.apply(&[add("reset_counts,tcp,actions=output:2")], 7 * second).unwrap();
+    assert_eq!(count(&own), 0);
+    assert_eq!((own.current().timed(), own.expire(100 * second).len()), (0, 0));
+    assert!(own.difference(&rules("reset_counts,tcp,actions=output:2")).is_empty());
+}
+
+#[test]
+fn modifying_strictly_means_one_priority() {
+    let mut own = tables("priority=5,tcp,actions=output:1\npriority=6,tcp,actions=output:1");
+    let strict = FlowMod::read_mod("priority=5,tcp,actions=output:2", true, &Numbers).unwrap();
+    assert_eq!(own.apply(&[Change::Modify(Box::new(strict))], 0), Ok(1));
+    assert_eq!(own.rules(), rules("priority=6,tcp,actions=output:1\npriority=5,tcp,actions=output:2"));
+    let refused = FlowMod::read_mod("priority=5,tcp,actions=output:2", false, &Numbers).unwrap_err();
+    assert!(refused.what.contains("--strict"));
+}
+
+#[test]
+fn workers_see_only_changes() {
+    let mut own = tables("tcp,actions=output:1");
+    let version = own.current().version();
+    let changes =
+        [delete("udp"), modify("udp,actions=drop"), Change::DeleteGroup(None), Change::DeleteMeter(None)];
+    assert_eq!(own.apply(&changes, 0), Ok(0));
+    assert_eq!(own.current().version(), version);
+}
+
+#[test]
+fn what_goes_makes_room_for_what_comes() {
+    let all = |first: usize| -> String {
+        let ids = first..first + METERS;
+        ids.map(|id| format!("meter={id},bands=type=drop,rate=5\ngroup_id={id},type=all\n")).collect()
+    };
+    let mut own = tables(&all(1));
+    own.replace(&rules(&all(1 + METERS)), 0).unwrap();
+    assert_eq!(own.current().groups().len(), GROUPS);
+    let one = Group::read("group_id=1,type=all", &Numbers).unwrap();
+    assert_eq!(own.apply(&[Change::AddGroup(one)], 0), Err((0, TablesError::TooManyGroups)));
+}
+
+#[test]
+fn all_actions_are_bounded() {
+    let mut own = Tables::new(7);
+    own.most_actions = 5;
+    let group = |text: &str| Change::AddGroup(Group::read(text, &Numbers).unwrap());
+    let full = [group("group_id=1,type=all,bucket=1,clone(2)"), add("tcp,actions=output:1,output:2")];
+    own.apply(&full, 0).unwrap();
+    assert_eq!(own.apply(&[add("udp,actions=output:1")], 0), Err((0, TablesError::TooManyActions)));
+    let more = group("group_id=2,type=all,bucket=1");
+    assert_eq!(own.apply(std::slice::from_ref(&more), 0), Err((0, TablesError::TooManyActions)));
+    let file = "udp,actions=1,2,3,4,5,6";
+    assert_eq!(own.replace(&rules(file), 0), Err(TablesError::TooManyActions));
+    own.apply(&[add("tcp,actions=output:1"), more], 0).unwrap();
+    own.replace(&rules("udp,actions=1,2,3,4,5"), 0).unwrap();
+}
