@@ -100,11 +100,8 @@ impl Engine {
         let page = descriptor(&mut found, "page").map_err(|error| EngineError::Page(error.into()))?;
         let mut engine = Engine::bare(fabric, file, Page::adopt(page), own);
         let state = engine.adopt_data(&mut found).await;
-        let in_data = state.as_ref().map_or(&[][..], |state| &state.functions);
-        engine.functions.adopt_turns(&found, in_data);
-        if let Some(state) = &state {
-            engine.stop_rest(state, is_other).await;
-        }
+        engine.functions.adopt_turns(&found, state.as_ref().map_or(&[], |state| &state.functions));
+        engine.stop_rest(state.as_ref(), is_other).await;
         engine.added = found
             .get(FABRIC)
             .and_then(|kept| serde_json::from_str(&kept.text).ok())
@@ -213,7 +210,8 @@ impl Engine {
 
     /// Ends what `data` has of captures, and of functions unless `data` is replaced, and lets frames go on that were
     /// held.
-    async fn stop_rest(&mut self, state: &State, is_replaced: bool) {
+    async fn stop_rest(&mut self, state: Option<&State>, is_replaced: bool) {
+        let Some(state) = state else { return };
         if !is_replaced {
             self.stop_former(state).await;
         }

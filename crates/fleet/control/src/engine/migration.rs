@@ -17,6 +17,10 @@ use std::sync::Arc;
 pub enum MigrationRequest {
     /// Begin to migrate a guest.
     Depart(String, NewMigration, Answer<Departing>),
+    /// The other fabric is about to be asked to activate the guest with this ticket.
+    Asking(String, String, Answer<()>),
+    /// Cancel a guest's migration from here or to here. The answer comes when the QEMU of one that arrives has ended.
+    Cancel(String, Answer<()>),
     /// A guest has left with this ticket, or stays.
     Departed(String, String, Outcome, Answer<()>),
     /// How far a guest's migration is.
@@ -40,6 +44,14 @@ impl Engine {
         // The client may have disconnected before its answer is ready.
         match ask {
             MigrationRequest::Depart(name, new, answer) => drop(answer.send(self.depart_guest(&name, new))),
+            MigrationRequest::Asking(name, ticket, answer) => {
+                drop(answer.send(self.guests.asking(&name, &ticket).map_err(guest_failure)));
+            }
+            MigrationRequest::Cancel(name, answer) => match self.guests.cancel(&name) {
+                Ok(Some(ticket)) => self.abandon_guest(name, &ticket, answer),
+                Ok(None) => drop(answer.send(Ok(()))),
+                Err(error) => drop(answer.send(Err(guest_failure(error)))),
+            },
             MigrationRequest::Departed(name, ticket, outcome, answer) => {
                 self.guests.departed(&name, &ticket, outcome);
                 drop(answer.send(Ok(())));

@@ -146,9 +146,14 @@ impl Source {
         self.end(Outcome::Stays);
     }
 
-    /// Ends a migration that a former process led.
-    pub fn resolve(self, error: &MigrationError) {
-        let outcome = self.settle(error);
+    /// Ends a migration that a former process led, which may have asked the other fabric to activate the guest.
+    pub fn resolve(self, error: &MigrationError, asked: bool) {
+        let outcome = if asked {
+            self.settle(error)
+        } else {
+            self.give_up(error);
+            Outcome::Stays
+        };
         self.end(outcome);
     }
 
@@ -248,6 +253,13 @@ impl Source {
     fn activate(&self, stopped: Option<u64>) -> Outcome {
         self.departing.progress.enter("activating");
         let path = self.path("/activate");
+        let (name, ticket) = (self.name().to_string(), self.departing.ticket.clone());
+        let ask = |answer| EngineRequest::Migration(MigrationRequest::Asking(name, ticket, answer));
+        if self.engine.block_on(self.inbox.ask(ask)).is_err() {
+            // No successor would know that it may run there.
+            self.give_up(&MigrationError::Down);
+            return Outcome::Stays;
+        }
         let activation = match self.there.is_here() {
             true => Activation { stopped, stopped_ago: None },
             // The other host's clock is another one.

@@ -216,8 +216,8 @@ impl Session {
             false => {
                 let said: String = line.chars().take(SHOWN).collect();
                 let why = format!(
-                    "it says {said:?}, not {GREETING:?}: another version of ringway, or a start-up file of the \
-                     shell there that prints"
+                    "it says {said:?}, not {GREETING:?}: another version of ringway, or a start-up file of \
+                     the shell there that prints"
                 );
                 Err(io::Error::other(why))
             }
