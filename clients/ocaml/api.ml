@@ -70,17 +70,22 @@ end
 module Activation = struct
   type t = {
     stopped : int option;
-        (** When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known. *)
+        (** When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are
+            on one host. *)
+    stopped_ago : int option;
+        (** Nanoseconds between the stop and this request, if that is known and the fabrics are on two hosts.
+            The time that the request takes makes the stop later, so that no frame comes twice. *)
   }
 
   let to_json it =
     Codec.record
       [
         Codec.given "stopped" Codec.of_int it.stopped;
+        Codec.given "stopped_ago" Codec.of_int it.stopped_ago;
       ]
 
-  let make ?stopped () =
-    { stopped }
+  let make ?stopped ?stopped_ago () =
+    { stopped; stopped_ago }
 end
 
 (** State of a guest that arrives. *)
@@ -2113,7 +2118,7 @@ module MigrationView = struct
         (** `preparing`, `copying`, `stopping`, `activating`, `asking` (whether the other fabric has activated
             it), and at the end `done`, `failed` or `cancelled`. *)
     to_ : string;
-        (** The control socket of the other fabric. *)
+        (** The control socket or the address of the other fabric. *)
     total : int;
         (** Bytes of memory of the guest. *)
     transferred : int;
@@ -2287,7 +2292,7 @@ module NewMigration = struct
         (** Most bytes of memory that are copied in a second while the guest runs; without it, as many as
             possible. *)
     to_ : string;
-        (** The control socket of the other fabric. *)
+        (** The control socket of another fabric of this host, or `ssh://\[USER\@\]HOST\[:PORT\]\[/FABRIC\]`. *)
   }
 
   let to_json it =
@@ -3920,8 +3925,8 @@ let guests socket =
 let exec socket name body =
   ExecView.of_json (Codec.parsed (Control_socket.call socket "POST" "/v1/guests/{}/exec" ~body:(Exec.to_json body) [ name ]))
 
-(** Moves a running QEMU guest to another fabric of this host, whose file describes the same guest. The answer
-    comes once that fabric has checked and prepared it; a refused migration changes nothing. *)
+(** Moves a running QEMU guest to another fabric, whose file describes the same guest. The answer comes once
+    that fabric has checked and prepared it; a refused migration changes nothing. *)
 let migrate_guest socket name body =
   MigrationView.of_json (Codec.parsed (Control_socket.call socket "POST" "/v1/guests/{}/migrate" ~body:(NewMigration.to_json body) [ name ]))
 
@@ -3929,7 +3934,8 @@ let migrate_guest socket name body =
 let guest_migration socket name =
   MigrationView.of_json (Codec.parsed (Control_socket.call socket "GET" "/v1/guests/{}/migration" [ name ]))
 
-(** Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too late. *)
+(** Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too late. A
+    guest that arrives here, and was not activated, is given up. *)
 let cancel_guest_migration socket name =
   ignore (Control_socket.call socket "DELETE" "/v1/guests/{}/migration" [ name ])
 

@@ -1957,7 +1957,10 @@ export class Api {
   migrateGuest(name: string, body: NewMigration): Promise<MigrationView>;
   /** How far the last migration of a guest from here is. */
   guestMigration(name: string): Promise<MigrationView>;
-  /** Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too late. */
+  /**
+   * Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too late. A guest
+   * that arrives here, and was not activated, is given up.
+   */
   cancelGuestMigration(name: string): Promise<void>;
   /** Starts a guest. It boots after the answer. */
   startGuest(name: string): Promise<void>;

@@ -2136,7 +2136,7 @@ class Api:
 
     def cancel_guest_migration(self, name: str) -> None:
         """Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too
-        late.
+        late. A guest that arrives here, and was not activated, is given up.
         """
         self._socket.call("DELETE", "/v1/guests/{}/migration", [name])
 

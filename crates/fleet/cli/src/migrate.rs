@@ -30,7 +30,16 @@ pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), Comma
             let stays = |why| format!("{why}\nguest {name} runs on as before");
             let _: MigrationView = begun.map_err(|fail: CommandError| fail.map(stays))?;
         }
-        None if cancel => client.delete(&path)?,
+        None if cancel => {
+            client.delete(&path)?;
+            // Of one that arrived, there is none.
+            if client.get::<MigrationView>(&path).is_err() {
+                if !json {
+                    println!("cancelled: guest {name} does not arrive");
+                }
+                return Ok(());
+            }
+        }
         None => {}
     }
     let view = watch(&mut client, &path)?;

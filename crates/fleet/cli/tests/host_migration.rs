@@ -236,7 +236,7 @@ fn public(key: &Path) -> String {
 fn a_guest_moves_to_another_host_and_back() {
     let Some(hosts) = Hosts::new("two-hosts") else { return };
     hosts.up();
-    // A key that nobody has let in, a host that is another one, and one that does not answer.
+    // A key that nobody has let in, and a host that is another one.
     let [authorized, known] = [hosts.hosts[1].folder.join("authorized"), hosts.hosts[0].folder.join("known")];
     for (file, said) in [(&authorized, "Permission denied"), (&known, "Host key verification failed")] {
         let right = fs::read_to_string(file).unwrap();
@@ -265,6 +265,13 @@ fn a_guest_moves_to_another_host_and_back() {
 fn a_guest_runs_on_if_the_other_host_is_gone() {
     let Some(hosts) = Hosts::new("host-gone") else { return };
     hosts.up();
+    // The other host's operator gives it up first.
+    let child = hosts.migrate(0, &["--bandwidth", "1"]);
+    until("it arrives", || hosts.hosts[1].state() == "arriving");
+    let said = hosts.hosts[1].ok(&["guest", "migrate", "vm", "--cancel"]);
+    assert_eq!(said, "cancelled: guest vm does not arrive\n");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(1));
+    hosts.runs_only(0);
     let mut child = hosts.migrate(0, &["--bandwidth", "1"]);
     until("memory is copied", || {
         let shown = hosts.hosts[0].ringway(&["ps", "--json"]).output().unwrap();

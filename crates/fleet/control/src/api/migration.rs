@@ -105,7 +105,8 @@ async fn guest_migration(
     Ok(Json(progress.view()))
 }
 
-/// Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too late.
+/// Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too late. A guest
+/// that arrives here, and was not activated, is given up.
 #[utoipa::path(delete, path = "/v1/guests/{name}/migration",
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = ErrorBody),
@@ -114,8 +115,7 @@ async fn cancel_guest_migration(
     State(inbox): State<Inbox>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, Failure> {
-    let progress = ask_about(&inbox, |answer| MigrationRequest::Progress(name, answer)).await?;
-    progress.cancel();
+    ask_about(&inbox, |answer| MigrationRequest::Cancel(name, answer)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

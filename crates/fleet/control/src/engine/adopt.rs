@@ -100,9 +100,8 @@ impl Engine {
         let page = descriptor(&mut found, "page").map_err(|error| EngineError::Page(error.into()))?;
         let mut engine = Engine::bare(fabric, file, Page::adopt(page), own);
         let state = engine.adopt_data(&mut found).await;
-        if let Some(state) = &state {
-            engine.stop_rest(state, is_other).await;
-        }
+        engine.functions.adopt_turns(&found, state.as_ref().map_or(&[], |state| &state.functions));
+        engine.stop_rest(state.as_ref(), is_other).await;
         engine.added = found
             .get(FABRIC)
             .and_then(|kept| serde_json::from_str(&kept.text).ok())
@@ -114,9 +113,9 @@ impl Engine {
         engine.adopt_ports(fabric, &mut found, state.as_ref()).await;
         let has_other_data = is_other && state.is_some();
         match state {
-            Some(_) if is_other => {
+            Some(state) if is_other => {
                 engine.adopt_functions(fabric, &mut found);
-                engine.take_other_data(fabric, messages, is_new).await?;
+                engine.take_other_data(fabric, messages, (&state, is_new)).await?;
             }
             Some(state) => engine.remove_unknown(&state).await,
             None => {
@@ -162,16 +161,18 @@ impl Engine {
 
     /// Replaces `data`, which is another program's, and starts functions on workers, which were adopted before, in the
     /// other process before it gets the frames for them. If that fails, the fabric must go back to the former program
-    /// if this one is new; otherwise that `data` goes on.
+    /// if this one is new; otherwise that `data` goes on, whose state was `state`, and what it runs is started there
+    /// again.
     async fn take_other_data(
         &mut self,
         fabric: &Fabric,
         messages: &mut Messages,
-        is_new: bool,
+        (state, is_new): (&State, bool),
     ) -> Result<(), EngineError> {
         match self.replace_data(fabric, messages).await {
             Err(error) if !is_new => {
                 tracing::error!(%error, "{OTHER_DATA_STAYS}");
+                self.stop_former(state).await;
                 let gone = self.functions.data_ended();
                 self.forget_functions(gone);
                 Ok(())
@@ -209,19 +210,29 @@ impl Engine {
 
     /// Ends what `data` has of captures, and of functions unless `data` is replaced, and lets frames go on that were
     /// held.
-    async fn stop_rest(&mut self, state: &State, is_replaced: bool) {
-        let functions = state.functions.iter().filter(|_| !is_replaced);
-        let functions = functions.map(|number| Request::StopFunction { number: *number });
+    async fn stop_rest(&mut self, state: Option<&State>, is_replaced: bool) {
+        let Some(state) = state else { return };
+        if !is_replaced {
+            self.stop_former(state).await;
+        }
         let captures = state.captures.iter().map(|number| Request::EndCapture { number: *number });
         let ports: Vec<String> = state.ports.iter().map(|port| port.name.clone()).collect();
         // A guest that was to arrive does not, or runs here already.
         let arrivals = ports.iter().map(|port| (port.clone(), MacAddress::default())).collect();
         let arrivals = Request::Arrival { ports: arrivals, step: ArrivalStep::Abandon };
         let hold = Request::Hold { ports, held: false, watched: false };
-        for request in functions.chain(captures).chain([arrivals, hold]).collect::<Vec<_>>() {
-            if let Err(error) =
-                self.call("functions and captures of the previous control process", request).await
-            {
+        for request in captures.chain([arrivals, hold]).collect::<Vec<_>>() {
+            if let Err(error) = self.call("captures of the previous control process", request).await {
+                tracing::error!(%error);
+            }
+        }
+    }
+
+    /// Ends the functions that `data` runs for the former `control`.
+    async fn stop_former(&mut self, state: &State) {
+        for number in &state.functions {
+            let request = Request::StopFunction { number: *number };
+            if let Err(error) = self.call("functions of the previous control process", request).await {
                 tracing::error!(%error);
             }
         }

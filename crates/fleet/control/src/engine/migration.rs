@@ -17,6 +17,10 @@ use std::sync::Arc;
 pub enum MigrationRequest {
     /// Begin to migrate a guest.
     Depart(String, NewMigration, Answer<Departing>),
+    /// The other fabric is about to be asked to activate the guest with this ticket.
+    Asking(String, String, Answer<()>),
+    /// Cancel a guest's migration from here or to here. The answer comes when the QEMU of one that arrives has ended.
+    Cancel(String, Answer<()>),
     /// A guest has left with this ticket, or stays.
     Departed(String, String, Outcome, Answer<()>),
     /// How far a guest's migration is.
@@ -40,6 +44,14 @@ impl Engine {
         // The client may have disconnected before its answer is ready.
         match ask {
             MigrationRequest::Depart(name, new, answer) => drop(answer.send(self.depart_guest(&name, new))),
+            MigrationRequest::Asking(name, ticket, answer) => {
+                drop(answer.send(self.guests.asking(&name, &ticket).map_err(guest_failure)));
+            }
+            MigrationRequest::Cancel(name, answer) => match self.guests.cancel(&name) {
+                Ok(Some(ticket)) => self.abandon_guest(name, &ticket, answer),
+                Ok(None) => drop(answer.send(Ok(()))),
+                Err(error) => drop(answer.send(Err(guest_failure(error)))),
+            },
             MigrationRequest::Departed(name, ticket, outcome, answer) => {
                 self.guests.departed(&name, &ticket, outcome);
                 drop(answer.send(Ok(())));
@@ -95,6 +107,8 @@ impl Engine {
     /// Checks a guest that is to arrive, and starts its QEMU. Its ports send nothing until it has arrived.
     async fn arrive_guest(&mut self, arrival: GuestArrival) -> Result<(PathBuf, Started), Failure> {
         let name = &arrival.name;
+        let wrong = |why: String| guest_failure(GuestError::Differs(why));
+        let (machine, macs) = check::taken(&arrival).map_err(wrong)?;
         let (spec, folder) = self.guests.place(name).map_err(arrival_failure)?;
         let ports = self.moving_ports(name).map_err(arrival_failure)?;
         let place = folder.clone();
@@ -105,14 +119,14 @@ impl Engine {
         let facts = facts.map_err(|error| guest_failure(error.into()))?;
         let differences = check::differences(&arrival, &facts, &ports);
         if !differences.is_empty() {
-            return Err(guest_failure(GuestError::Differs(differences.join("; "))));
+            return Err(wrong(differences.join("; ")));
         }
-        let GuestArrival { name, ticket, machine, macs, .. } = arrival;
+        let GuestArrival { name, ticket, .. } = arrival;
         let ports = ports.into_iter().map(|port| port.name);
-        let addresses = macs.iter().filter_map(|mac| mac.parse().ok());
-        self.arriving_ports.insert(name.clone(), ports.zip(addresses).collect());
+        self.arriving_ports.insert(name.clone(), ports.zip(macs.iter().copied()).collect());
         self.block_guest(&name, true);
         self.tell_arrival(&name, ArrivalStep::Keep);
+        let macs = macs.iter().map(ToString::to_string).collect();
         let started = self.guests.arrive(&name, &ticket, Arrival { machine, macs });
         if started.is_err() {
             self.tell_arrival(&name, ArrivalStep::Abandon);

@@ -117,6 +117,16 @@ impl Functions {
         self.snapshots.adopt(found);
     }
 
+    /// Numbers starts from now on above all those of a former `control`: those that `found` has, and those that `data`
+    /// runs, which it may have started after it kept its state last. Otherwise two functions, in two data processes,
+    /// could have one number. Called before any function is adopted.
+    pub fn adopt_turns(&mut self, found: &BTreeMap<String, StoredEntry>, data: &[u64]) {
+        let states = found.iter().filter(|(name, _)| name.starts_with(&kept_state("")));
+        let turns = states.filter_map(|(_, kept)| serde_json::from_str::<KeptFunction>(&kept.text).ok());
+        let most = turns.map(|state| state.turn).chain(data.iter().copied()).max();
+        self.turn = self.turn.max(most.unwrap_or_default());
+    }
+
     /// Goes on with a function of a former `control`, whose ports are in `fabric`; returns whether there was one. One
     /// on a worker is started again, unless it was stopped.
     pub fn adopt(
@@ -140,7 +150,6 @@ impl Functions {
             error: io::Error::other(error),
         })?;
         self.insert(function, fabric, (socket, listener));
-        self.turn = self.turn.max(state.turn);
         let (life, turn, quick) = (state.life, state.turn, state.quick);
         let record = self.record(name)?;
         state.restore(record);

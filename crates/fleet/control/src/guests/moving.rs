@@ -27,6 +27,13 @@ struct KeptDeparture {
     /// As the operator named the other fabric.
     to: String,
     ticket: String,
+    /// Whether the other fabric may have been asked to activate it; not known of an older version's.
+    #[serde(default = "may_be_asked")]
+    asked: bool,
+}
+
+fn may_be_asked() -> bool {
+    true
 }
 
 /// Told the guest once its QEMU runs.
@@ -55,9 +62,34 @@ impl Guests {
         record.moving = Some(Moving::Leaves(ticket.clone()));
         record.progress = Some(progress.clone());
         self.keeper.remove(&kept::arrived(name));
-        let departure = KeptDeparture { to, ticket: ticket.clone() };
+        let departure = KeptDeparture { to, ticket: ticket.clone(), asked: false };
         self.keeper.put_value(&kept::departure(name), &departure, NO_DESCRIPTORS);
         Ok(Departing { guest, ports, progress, ticket, bandwidth })
+    }
+
+    /// The other fabric is about to be asked to activate a guest that leaves. Once this returns, a successor of this
+    /// process lets the guest go on only if the other fabric says that it does not run there.
+    pub fn asking(&mut self, name: &str, ticket: &str) -> Result<(), GuestError> {
+        let to = self.progress(name)?.view().to;
+        let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        if !matches!(&record.moving, Some(Moving::Leaves(own)) if own == ticket) {
+            return Err(GuestError::NotMoving(name.into()));
+        }
+        let departure = KeptDeparture { to, ticket: ticket.into(), asked: true };
+        self.keeper.put_value(&kept::departure(name), &departure, NO_DESCRIPTORS);
+        self.keeper.flush();
+        Ok(())
+    }
+
+    /// Asks to end the migration of a guest that leaves; returns the ticket of one that arrives.
+    pub fn cancel(&self, name: &str) -> Result<Option<String>, GuestError> {
+        match self.records.get(name).and_then(|record| record.moving.as_ref()) {
+            Some(Moving::Arrives(arriving)) => Ok(Some(arriving.ticket.clone())),
+            _ => self.progress(name).map(|progress| {
+                progress.cancel();
+                None
+            }),
+        }
     }
 
     /// A guest has left, or stays after all.
@@ -106,6 +138,8 @@ impl Guests {
         let (sender, started) = oneshot::channel();
         let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         record.moving = Some(Moving::Arrives(Arc::new(Arriving::new(name, ticket, sender))));
+        // Of an earlier move from here.
+        record.progress = None;
         Ok(started)
     }
 
@@ -167,22 +201,24 @@ impl Guests {
             });
             return;
         }
-        let Some(KeptDeparture { to, ticket }) = departure.and_then(|text| serde_json::from_str(text).ok())
+        let Some(KeptDeparture { to, ticket, asked }) =
+            departure.and_then(|text| serde_json::from_str(text).ok())
         else {
             return;
+        };
+        let there = match Remote::find(&to) {
+            Ok(there) => there,
+            // It stands still, and `guest stop` ends it.
+            Err(error) => return tracing::error!(guest = name, %error, "where it was migrated to"),
         };
         let progress = Arc::new(Progress::new(name, &to));
         record.moving = Some(Moving::Leaves(ticket.clone()));
         record.progress = Some(progress.clone());
         let departing = Departing { guest, ports: Vec::new(), progress, ticket, bandwidth: None };
-        let there = match Remote::find(&to) {
-            Ok(there) => there,
-            Err(error) => return tracing::error!(guest = name, %error, "where it was migrated to"),
-        };
         let source = Source::new(departing, there, self.inbox.clone());
         tokio::task::spawn_blocking(move || {
             let why = MigrationError::Ended("the control process of the source was replaced".into());
-            source.resolve(&why);
+            source.resolve(&why, asked);
         });
     }
 }
@@ -203,4 +239,16 @@ fn kill(record: &mut Record) -> JoinHandle<()> {
     };
     // The sender is dropped, which is received as an error.
     tokio::spawn(async move { _ = ended.await })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_departure_of_an_older_version_may_have_been_activated() {
+        let read = |text| serde_json::from_str::<KeptDeparture>(text).unwrap().asked;
+        assert!(read("{\"to\":\"/x\",\"ticket\":\"t\"}"));
+        assert!(!read("{\"to\":\"/x\",\"ticket\":\"t\",\"asked\":false}"));
+    }
 }

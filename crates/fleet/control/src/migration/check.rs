@@ -2,6 +2,7 @@
 
 use super::{GuestArrival, MovingPort};
 use ringway_linux_guests::Facts;
+use ringway_wire::MacAddress;
 
 /// All differences that keep a guest from arriving, for people; nothing if it can. `here` and `ports` are what it would
 /// have here.
@@ -43,6 +44,27 @@ pub fn differences(arrival: &GuestArrival, here: &Facts, ports: &[MovingPort]) -
     all
 }
 
+/// What of a description becomes a part of QEMU's command line: the machine type and an address for each port.
+///
+/// Attack: a source gives QEMU other options in these words. A type has only characters of names, and addresses are
+/// written anew.
+///
+/// # Errors
+/// Why they can't be taken, for people.
+pub fn taken(arrival: &GuestArrival) -> Result<(String, Vec<MacAddress>), String> {
+    let machine = &arrival.machine;
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if !machine.bytes().all(is_good) || !machine.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+        return Err(format!("{machine:?} is no machine type of QEMU"));
+    }
+    if arrival.macs.len() != arrival.ports.len() {
+        return Err("it must have an address (macs) for each of its ports".into());
+    }
+    let read = |mac: &String| mac.parse().map_err(|_| format!("{mac:?} is no MAC address"));
+    let macs = arrival.macs.iter().map(read).collect::<Result<_, _>>()?;
+    Ok((machine.clone(), macs))
+}
+
 /// Features without which QEMU can't log what the port writes while memory is copied.
 pub const LOGGING: [&str; 2] = ["log-all", "log-shmfd"];
 
@@ -62,6 +84,25 @@ pub fn stays(port: &MovingPort) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_else_becomes_an_option_of_qemu() {
+        let (mut arrival, _) = case();
+        arrival.macs = vec!["02:00:00:00:00:0A".into()];
+        arrival.ports.truncate(1);
+        let (machine, macs) = taken(&arrival).unwrap();
+        assert_eq!((&*machine, &*macs[0].to_string()), ("pc-q35-7.2", "02:00:00:00:00:0a"));
+        // Attack: more options.
+        for machine in ["", "q35,dumpdtb=/x", "-M", "q35 ", "q35=x", "q35\n"] {
+            let arrival = GuestArrival { machine: machine.into(), ..arrival.clone() };
+            assert!(taken(&arrival).is_err(), "{machine}");
+        }
+        let good = "02:00:00:00:00:01";
+        for macs in [&[][..], &[""], &["02:00:00:00:00:01,romfile=/x"], &[good, good]] {
+            let macs = macs.iter().map(ToString::to_string).collect();
+            assert!(taken(&GuestArrival { macs, ..arrival.clone() }).is_err());
+        }
+    }
 
     fn port() -> MovingPort {
         MovingPort {

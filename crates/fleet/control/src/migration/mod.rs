@@ -9,6 +9,7 @@
 
 pub mod arrival;
 pub mod check;
+pub mod limit;
 pub mod receiver;
 pub mod remote;
 pub mod source;

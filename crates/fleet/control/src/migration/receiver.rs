@@ -4,25 +4,27 @@
 //! more. Messages are JSON, one a line.
 
 use super::ArrivalView;
+use super::limit::Limit;
 use super::remote::{Remote, http};
-use ringway_host::wait_readable;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, BufReader, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
 /// The first line: who answers, and the version of the messages.
 pub const GREETING: &str = "ringway guest receive 1";
-/// Attack: a line without end. The most bytes of one.
-pub const LARGEST: u64 = 1 << 20;
-/// How long the source may say nothing, or send no memory: longer than it waits itself.
+/// How long the source may take for a line, and to take one: longer than it waits itself. In each such time it sends
+/// [`LEAST`] of memory.
 const IDLE: Duration = Duration::from_secs(90);
 /// Longest time for an answer of the fabric, in seconds.
 const LONGEST: u64 = 120;
+/// Attack: a source that sends a byte now and then, and keeps a guest here from its operator. The least bytes of memory
+/// in [`IDLE`], which any connection takes.
+const LEAST: usize = 1 << 20;
 /// Bytes of memory that are passed on at a time.
 const PIECE: usize = 1 << 20;
 
@@ -97,13 +99,12 @@ pub fn serve(socket: &Path) -> io::Result<()> {
 fn serve_on(socket: &Path, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
     let (mut input, mut output) = (BufReader::new(File::from(input)), File::from(output));
     let there = Remote::socket(socket);
-    writeln!(output, "{GREETING}")?;
+    // Attack: a source that says nothing any more or takes no reply, because its host or the network is gone. Otherwise
+    // this process would stay, and so would a guest whose memory does not come.
+    let limit = || Limit::from(IDLE);
+    limit().write(&mut output, format!("{GREETING}\n").as_bytes())?;
     loop {
-        let mut line = String::new();
-        wait_for(&input)?;
-        if input.by_ref().take(LARGEST).read_line(&mut line)? == 0 {
-            return Ok(());
-        }
+        let Some(line) = limit().read_line(&mut input)? else { return Ok(()) };
         let (reply, memory) = match serde_json::from_str(&line)? {
             Call::Request { method, path, body, limit } => {
                 (request(socket, (&method, &path), &body, limit), None)
@@ -115,31 +116,18 @@ fn serve_on(socket: &Path, input: OwnedFd, output: OwnedFd) -> io::Result<()> {
         };
         let mut line = serde_json::to_string(&reply)?;
         line.push('\n');
-        output.write_all(line.as_bytes())?;
+        limit().write(&mut output, line.as_bytes())?;
         if let Some(to) = memory {
             return pass(&mut input, to);
         }
     }
 }
 
-/// Waits for the source, unless something that it sent is here.
-///
-/// Attack: a source that says nothing any more, because its host or the network is gone. Otherwise this process would
-/// stay, and so would a guest whose memory does not come.
-fn wait_for(input: &BufReader<File>) -> io::Result<()> {
-    let limit = IDLE.as_nanos() as u64;
-    if !input.buffer().is_empty() {
-        return Ok(());
-    }
-    let ready = wait_readable(&[input.get_ref().as_fd()], Some(limit)).map_err(io::Error::other)?;
-    if ready.contains(&true) { Ok(()) } else { Err(io::ErrorKind::TimedOut.into()) }
-}
-
 fn request(socket: &Path, (method, path): (&str, &str), body: &Value, limit: u64) -> Reply {
     if !is_permitted(method, path) {
         return Reply::Failed("only the requests of guests that arrive are permitted".into());
     }
-    match http(socket, (method, path), body, Duration::from_secs(limit.clamp(1, LONGEST))) {
+    match http(socket, (method, path), body, Duration::from_secs(limit.clamp(1, LONGEST)).into()) {
         Ok(Some((status, body))) => Reply::Answered { status, body },
         Ok(None) => Reply::Failed(format!("{} is no control socket", socket.display())),
         Err(error) => Reply::Failed(format!("no fabric answers on {}: {error}", socket.display())),
@@ -163,21 +151,27 @@ fn connect(there: &Remote, guest: &str, ticket: &str) -> Result<UnixStream, Stri
 
 /// Passes memory on until the source has sent all of it. Memory that ends early is noticed by QEMU.
 fn pass(input: &mut BufReader<File>, mut to: UnixStream) -> io::Result<()> {
-    to.set_write_timeout(Some(IDLE))?;
+    to.set_nonblocking(true)?;
     let mut piece = vec![0; PIECE];
     loop {
-        wait_for(input)?;
-        let read = input.read(&mut piece)?;
-        if read == 0 {
-            return Ok(());
+        // The time for the next bytes, and for QEMU to take them.
+        let (limit, mut passed) = (Limit::from(IDLE), 0);
+        while passed < LEAST {
+            limit.readable(input)?;
+            let read = input.read(&mut piece)?;
+            if read == 0 {
+                return Ok(());
+            }
+            limit.write_at_once(&mut to, piece.get(..read).unwrap_or_default())?;
+            passed += read;
         }
-        to.write_all(piece.get(..read).unwrap_or_default())?;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, Write};
     use std::os::unix::net::UnixListener;
 
     #[test]

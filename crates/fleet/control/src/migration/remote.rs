@@ -1,20 +1,19 @@
 //! The other fabric's API. Requests are few, and made by threads that may block.
 
+use super::limit::Limit;
 use super::receiver::{Call, Reply};
 use super::ssh::{SCHEME, Session, Ssh, SshAddress};
-use super::{ArrivalView, MigrationError};
+use super::{ArrivalView, MigrationError, Progress};
 use crate::api::ErrorBody;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Attack: an answer without end.
-const LARGEST: u64 = 1 << 20;
 /// How long a connection to another host may be silent: well below the time after which the program there ends.
 const SILENCE: Duration = Duration::from_secs(20);
 /// How long the program there may take to connect to the socket for memory.
@@ -27,8 +26,11 @@ pub enum RemoteError {
     #[error("no fabric answers on {0}: {1}")]
     Unreachable(String, #[source] io::Error),
     /// The answer is not one.
-    #[error("{0} is no control socket; name api.sock of a run directory")]
+    #[error("what answers on {0} is no fabric; name api.sock of a run directory, or a host that has one")]
     Foreign(String),
+    /// The program on the other host can't ask the fabric there.
+    #[error("{0}: {1}")]
+    There(String, String),
     /// It refuses.
     #[error("the fabric of {to} refuses it: {reason}")]
     Refused {
@@ -69,6 +71,8 @@ struct Connection {
     session: Option<Session>,
     /// When it was used, or tried, last.
     used: Instant,
+    /// Whether there was ever one.
+    has_answered: bool,
 }
 
 /// The other fabric.
@@ -99,7 +103,7 @@ impl Remote {
     pub fn find(to: &str) -> Result<Remote, MigrationError> {
         let way = match to.starts_with(SCHEME) {
             true => {
-                let none = Connection { session: None, used: Instant::now() };
+                let none = Connection { session: None, used: Instant::now(), has_answered: false };
                 Way::Ssh(SshAddress::parse(to)?, Mutex::new(none))
             }
             false => Way::Socket(to.into()),
@@ -115,6 +119,14 @@ impl Remote {
         }
     }
 
+    /// Whether a request may have reached it.
+    pub fn was_reached(&self) -> bool {
+        match &self.way {
+            Way::Socket(_) => true,
+            Way::Ssh(_, kept) => lock(kept).has_answered,
+        }
+    }
+
     /// Whether its clock is this host's.
     pub fn is_here(&self) -> bool {
         matches!(self.way, Way::Socket(_))
@@ -124,12 +136,13 @@ impl Remote {
     ///
     /// # Errors
     /// It is refused, or there is no answer in time.
-    pub fn ask<T: DeserializeOwned>(
+    pub fn ask<'l, T: DeserializeOwned>(
         &self,
         (method, path): (&str, &str),
         body: &Value,
-        limit: Duration,
+        limit: impl Into<Limit<'l>>,
     ) -> Result<T, RemoteError> {
+        let limit = limit.into();
         let failed = |error| RemoteError::Unreachable(self.name(), error);
         let foreign = || RemoteError::Foreign(self.name());
         let (status, body) = match &self.way {
@@ -141,13 +154,13 @@ impl Remote {
                     method: method.into(),
                     path: path.into(),
                     body: body.clone(),
-                    limit: limit.as_secs(),
+                    limit: limit.left().as_secs(),
                 };
                 // The program there notices first that there is no answer.
-                let limit = limit + Duration::from_secs(1);
-                match call_by(lock(kept), address, &call, limit).map_err(failed)? {
+                let limit = limit.and(Duration::from_secs(1));
+                match call_by(kept, address, &call, limit).map_err(failed)? {
                     Reply::Answered { status, body } => (status, body),
-                    Reply::Failed(why) => return Err(failed(io::Error::other(why))),
+                    Reply::Failed(why) => return Err(RemoteError::There(self.name(), why)),
                     Reply::Ready => return Err(foreign()),
                 }
             }
@@ -164,15 +177,16 @@ impl Remote {
     /// Connects to the socket for the memory of a guest that arrives there.
     ///
     /// # Errors
-    /// It can't be reached.
-    pub fn memory(&self, arrival: &ArrivalView) -> io::Result<MemoryStream> {
+    /// It can't be reached in time, or the operator has cancelled.
+    pub fn memory(&self, arrival: &ArrivalView, progress: &Progress) -> io::Result<MemoryStream> {
         let Way::Ssh(address, _) = &self.way else {
             let stream = UnixStream::connect(&arrival.stream)?;
             return Ok(MemoryStream { descriptor: stream.into(), carrier: None });
         };
-        let mut session = Session::open(address)?;
+        let limit = Limit::or_cancelled(CONNECT, progress);
+        let mut session = Session::open(address, limit)?;
         let call = Call::Memory { guest: arrival.guest.clone(), ticket: arrival.ticket.clone() };
-        match session.call(&call, CONNECT)? {
+        match session.call(&call, limit)? {
             Reply::Ready => {
                 let (descriptor, ssh) = session.into_stream();
                 Ok(MemoryStream { descriptor, carrier: Some(ssh) })
@@ -183,11 +197,24 @@ impl Remote {
     }
 
     /// Uses the connection to another host if it was silent for a while, by the request for `path`; what comes of it
-    /// does not matter. So the next request does not wait for a new connection.
+    /// does not matter. So the next request does not wait for a new connection. None is made for it.
     pub fn keep(&self, path: &str, limit: Duration) {
         let Way::Ssh(_, kept) = &self.way else { return };
-        if lock(kept).used.elapsed() > SILENCE {
-            let _ = self.ask::<Value>(("GET", path), &Value::Null, limit);
+        let mut session = {
+            let mut kept = lock(kept);
+            if kept.used.elapsed() <= SILENCE {
+                return;
+            }
+            kept.used = Instant::now();
+            let Some(session) = kept.session.take() else { return };
+            session
+        };
+        let limit = Limit::from(limit);
+        let (method, path, body) = ("GET".into(), path.into(), Value::Null);
+        let call = Call::Request { method, path, body, limit: limit.left().as_secs() };
+        if session.call(&call, limit).is_ok() {
+            // Unless a request that could not wait has made another one.
+            lock(kept).session.get_or_insert(session);
         }
     }
 }
@@ -199,18 +226,23 @@ fn lock(kept: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
 /// Makes a call by the connection that is there, or by a new one. A connection whose call failed is closed: it is not
 /// known what became of the call, and it is not made again.
 fn call_by(
-    mut kept: MutexGuard<'_, Connection>,
+    kept: &Mutex<Connection>,
     address: &SshAddress,
     call: &Call,
-    limit: Duration,
+    limit: Limit<'_>,
 ) -> io::Result<Reply> {
-    kept.used = Instant::now();
-    let mut session = match kept.session.take() {
-        Some(session) => session,
-        None => Session::open(address)?,
+    let session = {
+        let mut kept = lock(kept);
+        kept.used = Instant::now();
+        kept.session.take()
     };
+    let mut session = match session {
+        Some(session) => session,
+        None => Session::open(address, limit)?,
+    };
+    lock(kept).has_answered = true;
     let reply = session.call(call, limit)?;
-    kept.session = Some(session);
+    lock(kept).session = Some(session);
     Ok(reply)
 }
 
@@ -223,20 +255,17 @@ pub fn http(
     socket: &Path,
     (method, path): (&str, &str),
     body: &Value,
-    limit: Duration,
+    limit: Limit<'_>,
 ) -> io::Result<Option<(u16, String)>> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(limit))?;
-    stream.set_write_timeout(Some(limit))?;
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nhost: ringway\r\ncontent-type: application/json\r\n\
          connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     );
-    stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.take(LARGEST).read_to_end(&mut answer)?;
+    limit.write(&mut stream, request.as_bytes())?;
+    let answer = limit.read_all(stream)?;
     if answer.is_empty() {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -250,6 +279,7 @@ pub fn http(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
 
     /// Asks a server that says `answer`.

@@ -1,6 +1,7 @@
 //! The side of a migration that leads it: where the guest runs. Its thread blocks.
 
 use super::check;
+use super::limit::Limit;
 use super::remote::{MemoryStream, Remote, RemoteError};
 use super::ssh::Ssh;
 use super::{Activation, ArrivalView, GuestArrival, MigrationError, MovingPort, Progress};
@@ -9,7 +10,7 @@ use ringway_linux_guests::{Facts, Guest, Monitor, steady_now};
 use serde_json::{Value, json};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
@@ -25,12 +26,15 @@ const POLL: Duration = Duration::from_millis(4);
 const PREPARE: Duration = Duration::from_secs(90);
 const ACTIVATE: Duration = Duration::from_secs(90);
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long another host may take to answer while memory is copied.
+/// How often it is looked whether the connection to another host was silent, and how long that may take to answer.
 const KEEP: Duration = Duration::from_secs(2);
+/// How long the rest of the memory may take, while the guest stands still.
+const STOPPING: Duration = Duration::from_secs(30);
 /// How long the source's QEMU may take to let its guest go on.
 const RECOVER: Duration = Duration::from_secs(30);
-/// How often the other fabric is asked whether it has activated the guest, while it does not answer.
+/// How long it takes at first, and at most, until the other fabric is asked again whether it has activated the guest.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
+const SELDOM: Duration = Duration::from_secs(30);
 
 /// A guest that is migrated.
 #[derive(Debug)]
@@ -59,7 +63,7 @@ pub enum Outcome {
 /// The leader of a migration.
 pub struct Source {
     departing: Departing,
-    there: Remote,
+    there: Arc<Remote>,
     inbox: Inbox,
     engine: Handle,
 }
@@ -67,7 +71,7 @@ pub struct Source {
 impl Source {
     /// A leader for a guest, which has not begun. Called by a task of the engine's runtime.
     pub fn new(departing: Departing, there: Remote, inbox: Inbox) -> Source {
-        Source { departing, there, inbox, engine: Handle::current() }
+        Source { departing, there: Arc::new(there), inbox, engine: Handle::current() }
     }
 
     fn name(&self) -> &str {
@@ -107,13 +111,20 @@ impl Source {
             ports: ports.clone(),
         };
         let body = serde_json::to_value(&arrival).unwrap_or_default();
-        Ok(self.there.ask(("POST", "/v1/guest-arrivals"), &body, PREPARE)?)
+        let progress = &self.departing.progress;
+        let limit = Limit::or_cancelled(PREPARE, progress);
+        self.there
+            .ask(("POST", "/v1/guest-arrivals"), &body, limit)
+            .map_err(|error| if progress.is_cancelled() { MigrationError::Cancelled } else { error.into() })
     }
 
     /// Migrates a guest that the other fabric has prepared, and records the outcome.
     pub fn run(self, arrival: &ArrivalView) {
         let mut carrier = None;
-        let outcome = match self.copy(arrival, &mut carrier) {
+        let keeps = self.keep();
+        let copied = self.copy(arrival, &mut carrier);
+        drop(keeps);
+        let outcome = match copied {
             Ok(stopped) => self.activate(stopped),
             Err(error) => {
                 self.give_up(&error);
@@ -129,14 +140,37 @@ impl Source {
     pub fn abandon(self, error: &MigrationError) {
         self.departing.progress.fail(error);
         // It may have prepared it, and its answer was lost.
-        let _ = self.there.ask::<Value>(("DELETE", &self.path("")), &Value::Null, ANSWER);
+        if self.there.was_reached() {
+            let _ = self.there.ask::<Value>(("DELETE", &self.path("")), &Value::Null, ANSWER);
+        }
         self.end(Outcome::Stays);
     }
 
-    /// Ends a migration that a former process led.
-    pub fn resolve(self, error: &MigrationError) {
-        let outcome = self.settle(error);
+    /// Ends a migration that a former process led, which may have asked the other fabric to activate the guest.
+    pub fn resolve(self, error: &MigrationError, asked: bool) {
+        let outcome = if asked {
+            self.settle(error)
+        } else {
+            self.give_up(error);
+            Outcome::Stays
+        };
         self.end(outcome);
+    }
+
+    /// Keeps the connection for requests to another host, by a thread of its own, until what this returns is dropped:
+    /// the leader looks after a guest that may stand still, and waits for no other host meanwhile.
+    fn keep(&self) -> mpsc::Sender<()> {
+        let (keeps, ended) = mpsc::channel();
+        let (there, path) = (self.there.clone(), self.path(""));
+        if !there.is_here() {
+            // It may wait for an answer for a moment after the end; nobody waits for it.
+            std::thread::spawn(move || {
+                while ended.recv_timeout(KEEP) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    there.keep(&path, KEEP);
+                }
+            });
+        }
+        keeps
     }
 
     fn end(&self, outcome: Outcome) {
@@ -152,7 +186,10 @@ impl Source {
     fn copy(&self, arrival: &ArrivalView, carrier: &mut Option<Ssh>) -> Result<Option<u64>, MigrationError> {
         let Departing { guest, progress, bandwidth, .. } = &self.departing;
         let mut monitor = guest.monitor()?;
-        let way = self.there.memory(arrival).map_err(MigrationError::Way)?;
+        let way = self.there.memory(arrival, progress).map_err(|error| match progress.is_cancelled() {
+            true => MigrationError::Cancelled,
+            false => MigrationError::Way(error),
+        })?;
         let MemoryStream { descriptor, carrier: by } = way;
         *carrier = by;
         monitor.give(WAY, descriptor.as_fd())?;
@@ -183,6 +220,7 @@ impl Source {
     /// Waits until QEMU's migration has this status.
     fn until(&self, monitor: &mut Monitor, wanted: &str) -> Result<(), MigrationError> {
         let progress = &self.departing.progress;
+        let end = Instant::now() + STOPPING;
         loop {
             let state = monitor.ask("query-migrate", &json!({}))?;
             {
@@ -201,13 +239,12 @@ impl Source {
                     let why = state["error-desc"].as_str().unwrap_or("the other QEMU is gone, or refuses it");
                     return Err(MigrationError::Ended(format!("{status}: {why}")));
                 }
-                _ if progress.is_cancelled() && wanted != "completed" => {
-                    return Err(MigrationError::Cancelled);
+                // Also while the rest is sent: the other fabric was not asked to activate it.
+                _ if progress.is_cancelled() => return Err(MigrationError::Cancelled),
+                _ if wanted == "completed" && Instant::now() >= end => {
+                    return Err(MigrationError::Ended("the rest of its memory takes too long".into()));
                 }
                 _ => std::thread::sleep(POLL),
-            }
-            if wanted == "pre-switchover" {
-                self.there.keep(&self.path(""), KEEP);
             }
         }
     }
@@ -216,6 +253,13 @@ impl Source {
     fn activate(&self, stopped: Option<u64>) -> Outcome {
         self.departing.progress.enter("activating");
         let path = self.path("/activate");
+        let (name, ticket) = (self.name().to_string(), self.departing.ticket.clone());
+        let ask = |answer| EngineRequest::Migration(MigrationRequest::Asking(name, ticket, answer));
+        if self.engine.block_on(self.inbox.ask(ask)).is_err() {
+            // No successor would know that it may run there.
+            self.give_up(&MigrationError::Down);
+            return Outcome::Stays;
+        }
         let activation = match self.there.is_here() {
             true => Activation { stopped, stopped_ago: None },
             // The other host's clock is another one.
@@ -239,6 +283,7 @@ impl Source {
     fn settle(&self, error: &MigrationError) -> Outcome {
         let Departing { guest, progress, .. } = &self.departing;
         progress.enter("asking");
+        let mut pause = ASK_AGAIN;
         loop {
             match self.activated() {
                 Ok(true) => {
@@ -251,11 +296,15 @@ impl Source {
                 }
                 Err(unknown) => tracing::warn!(guest = self.name(), %unknown, "whether it runs there"),
             }
-            if guest.ended().is_some() {
-                progress.fail(error);
-                return Outcome::Stays;
+            let until = Instant::now() + pause;
+            while Instant::now() < until {
+                if guest.ended().is_some() {
+                    progress.fail(error);
+                    return Outcome::Stays;
+                }
+                std::thread::sleep(ASK_AGAIN.min(pause));
             }
-            std::thread::sleep(ASK_AGAIN);
+            pause = (pause * 2).min(SELDOM);
         }
     }
 
@@ -279,8 +328,9 @@ impl Source {
             tracing::error!(guest = self.name(), %why, "it does not go on");
         }
         // If it does not answer now, it gives the guest up by itself.
-        let view = self.there.ask::<ArrivalView>(("GET", &self.path("")), &Value::Null, ANSWER);
-        let _ = self.there.ask::<Value>(("DELETE", &self.path("")), &Value::Null, ANSWER);
+        let limit = Limit::from(ANSWER);
+        let view = self.there.ask::<ArrivalView>(("GET", &self.path("")), &Value::Null, limit);
+        let _ = self.there.ask::<Value>(("DELETE", &self.path("")), &Value::Null, limit);
         match (error, view) {
             // The cause may be there, and be seen here as a broken connection.
             (MigrationError::Ended(what), Ok(view)) if !view.reason.is_empty() => {

@@ -4,13 +4,14 @@
 //! for anything, and a host whose key is not known is refused. Requests have one connection, and each guest's memory
 //! has another one.
 
-use super::receiver::{Call, GREETING, LARGEST, Reply};
+use super::limit::Limit;
+use super::receiver::{Call, GREETING, Reply};
 use ringway_linux_guests::image;
 use ringway_spec::names::name;
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fmt;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -22,15 +23,17 @@ use std::time::Duration;
 pub const SCHEME: &str = "ssh://";
 /// How long ssh and the program there may take until they answer.
 const GREET: Duration = Duration::from_secs(30);
-/// Attack: a host that writes errors without end. The bytes of them that are read.
-const ERRORS: usize = 4096;
+/// Attack: a host that writes errors without end. The bytes of them that are read: what a pipe has room for.
+const ERRORS: usize = 1 << 16;
 /// The last lines of them that are shown.
 const LINES: usize = 3;
+/// The characters of a wrong greeting that are shown.
+const SHOWN: usize = 80;
 /// The longest name of a host (RFC 1035).
 const LONGEST_HOST: usize = 253;
-/// Settings that a user's own ones don't change. A host that is not reached any more is given up after 15 s. Memory and
-/// requests have connections of their own, so that none waits for the other.
-const SETTINGS: [&str; 9] = [
+/// Settings that a user's own ones don't change; those for jump hosts are the user's. A host that is not reached any
+/// more is given up after 15 s. Memory and requests have connections of their own, so that none waits for the other.
+const SETTINGS: [&str; 12] = [
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
     "ConnectTimeout=10",
@@ -40,6 +43,9 @@ const SETTINGS: [&str; 9] = [
     "ForwardAgent=no",
     "ForwardX11=no",
     "ControlPath=none",
+    "RemoteCommand=none",
+    "PermitLocalCommand=no",
+    "Tunnel=no",
 ];
 
 /// A text that is no address of another host.
@@ -131,20 +137,23 @@ fn word(text: &str) -> Option<String> {
     is_good.then(|| text.into())
 }
 
-/// A running ssh, which is ended when this is dropped.
+/// A running ssh, which leads a process group and is ended with it when this is dropped.
 #[derive(Debug)]
-pub struct Ssh(Child);
+pub struct Ssh {
+    child: Child,
+    has_ended: bool,
+}
 
 impl Ssh {
     /// The last lines of what it has said, once it has ended.
     fn said(&mut self) -> String {
         self.end();
-        let Some(mut errors) = self.0.stderr.take() else { return String::new() };
+        let Some(mut errors) = self.child.stderr.take() else { return String::new() };
         // A program that it has started may have it open still.
         if rustix::fs::fcntl_setfl(&errors, OFlags::NONBLOCK).is_err() {
             return String::new();
         }
-        let mut bytes = [0; ERRORS];
+        let mut bytes = vec![0; ERRORS];
         let mut len = 0;
         while let Some(free) = bytes.get_mut(len..).filter(|free| !free.is_empty()) {
             match errors.read(free) {
@@ -152,15 +161,20 @@ impl Ssh {
                 _ => break,
             }
         }
-        let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
+        bytes.truncate(len);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         lines[lines.len().saturating_sub(LINES)..].join("; ")
     }
 
     fn end(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        // With what it has started, such as the ssh to a jump host. It may have ended, but nobody has waited for it, so
+        // that the group is its own one still.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
     }
 }
 
@@ -178,29 +192,34 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects. Blocks until the program there answers.
+    /// Connects. Blocks until the program there answers, for 30 s or up to the limit.
     ///
     /// # Errors
-    /// There is no ssh, or what ssh or the program there says.
-    pub fn open(address: &SshAddress) -> io::Result<Session> {
+    /// There is no ssh, no answer in time, or what ssh or the program there says.
+    pub fn open(address: &SshAddress, limit: Limit<'_>) -> io::Result<Session> {
         let none = || io::Error::other("there is no program ssh on this host; install an SSH client");
-        Session::start(image::program("ssh").ok_or_else(none)?, &address.words())
+        Session::start(image::program("ssh").ok_or_else(none)?, &address.words(), limit)
     }
 
-    fn start(program: PathBuf, words: &[String]) -> io::Result<Session> {
+    fn start(program: PathBuf, words: &[String], limit: Limit<'_>) -> io::Result<Session> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program);
-        command.args(words).process_group(0);
+        command.args(words).process_group(0).env("SSH_ASKPASS_REQUIRE", "never");
         command.stdin(OwnedFd::from(theirs.try_clone()?)).stdout(OwnedFd::from(theirs));
         command.stderr(Stdio::piped());
-        let ssh = Ssh(command.spawn()?);
+        let ssh = Ssh { child: command.spawn()?, has_ended: false };
         // It has copies of the other end of the stream, which shall be open as long as ssh runs.
         drop(command);
         let mut session = Session { stream: BufReader::new(ours), ssh };
-        let greeted = session.read(GREET).and_then(|line| match line == GREETING {
+        let greeted = session.read(limit.at_most(GREET)).and_then(|line| match line == GREETING {
             true => Ok(()),
             false => {
-                Err(io::Error::other("the program there is not `ringway guest receive` of this version"))
+                let said: String = line.chars().take(SHOWN).collect();
+                let why = format!(
+                    "it says {said:?}, not {GREETING:?}: another version of ringway, or a start-up file of \
+                     the shell there that prints"
+                );
+                Err(io::Error::other(why))
             }
         });
         greeted.map_err(|error| session.reason(error))?;
@@ -215,37 +234,20 @@ impl Session {
         }
     }
 
-    fn read(&mut self, limit: Duration) -> io::Result<String> {
-        self.stream.get_ref().set_read_timeout(Some(limit))?;
-        let mut line = String::new();
-        // Attack: a line without end.
-        self.stream.by_ref().take(LARGEST).read_line(&mut line).map_err(|error| {
-            if Errno::from_io_error(&error) == Some(Errno::AGAIN) {
-                io::ErrorKind::TimedOut.into()
-            } else {
-                error
-            }
-        })?;
-        match line.strip_suffix('\n') {
-            Some(line) => Ok(line.into()),
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
+    fn read(&mut self, limit: Limit<'_>) -> io::Result<String> {
+        limit.read_line(&mut self.stream)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Makes a call, whose answer takes so long at most. A session whose call fails is of no use any more.
+    /// Makes a call, whose answer comes before `limit`. A session whose call fails is of no use any more.
     ///
     /// # Errors
     /// The connection is gone, or there is no answer in time.
-    pub fn call(&mut self, call: &Call, limit: Duration) -> io::Result<Reply> {
+    pub fn call(&mut self, call: &Call, limit: Limit<'_>) -> io::Result<Reply> {
         let mut line = serde_json::to_string(call).map_err(io::Error::other)?;
         line.push('\n');
-        let stream = self.stream.get_mut();
-        let done = stream
-            .set_write_timeout(Some(limit))
-            .and_then(|()| stream.write_all(line.as_bytes()))
-            .and_then(|()| self.read(limit));
+        let done = limit.write(self.stream.get_mut(), line.as_bytes()).and_then(|()| self.read(limit));
         let line = done.map_err(|error| self.reason(error))?;
-        serde_json::from_str(&line).map_err(io::Error::other)
+        serde_json::from_str(&line).map_err(|error| io::Error::other(format!("its reply is none: {error}")))
     }
 
     /// The stream, on which the program there expects a guest's memory, and the ssh that carries it.
@@ -257,6 +259,9 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::PidfdFlags;
+    use std::io::Write;
+    use std::os::fd::AsFd;
 
     #[test]
     fn an_address_has_only_characters_of_names() {
@@ -302,12 +307,12 @@ mod tests {
         let end = " -p 2222 -l u -- b ringway --fabric other guest receive";
         assert!(words.ends_with(end), "{words}");
         let words = SshAddress::parse("ssh://b").unwrap().words().join(" ");
-        assert!(words.ends_with(" ControlPath=none -- b ringway guest receive"), "{words}");
+        assert!(words.ends_with(" Tunnel=no -- b ringway guest receive"), "{words}");
     }
 
     /// A session with a shell script in ssh's place.
     fn script(text: &str) -> io::Result<Session> {
-        Session::start("/bin/sh".into(), &["-c".into(), text.into()])
+        Session::start("/bin/sh".into(), &["-c".into(), text.into()], GREET.into())
     }
 
     #[test]
@@ -315,7 +320,7 @@ mod tests {
         let text = format!("echo '{GREETING}'; read line; echo '{{\"failed\":\"no\"}}'; exec cat");
         let mut session = script(&text).unwrap();
         let call = Call::Memory { guest: "vm".into(), ticket: "t".into() };
-        let reply = session.call(&call, GREET).unwrap();
+        let reply = session.call(&call, GREET.into()).unwrap();
         assert!(matches!(reply, Reply::Failed(why) if why == "no"));
         let (stream, ssh) = session.into_stream();
         let mut stream = UnixStream::from(stream);
@@ -333,15 +338,35 @@ mod tests {
         assert_eq!(why.unwrap_err().to_string(), "Warning: x; Host key verification failed.");
         assert_eq!(script("exit 1").unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         let other = script("echo hello; exec cat").unwrap_err().to_string();
-        assert!(other.contains("not `ringway guest receive`"), "{other}");
+        assert!(other.starts_with("it says \"hello\", not \"ringway guest receive 1\""), "{other}");
         // Attack: errors without end.
-        let flood = script("yes y | head -c 60000 >&2").unwrap_err().to_string();
-        assert_eq!(flood, "y; y; y");
+        let flood = script("yes y | head -c 60000 >&2; echo last >&2").unwrap_err().to_string();
+        assert_eq!(flood, "y; y; last");
         let mut session = script(&format!("echo '{GREETING}'; read line; echo gone >&2")).unwrap();
         let call = Call::Memory { guest: "vm".into(), ticket: "t".into() };
-        assert_eq!(session.call(&call, GREET).unwrap_err().to_string(), "gone");
+        assert_eq!(session.call(&call, GREET.into()).unwrap_err().to_string(), "gone");
         let mut silent = script(&format!("echo '{GREETING}'; exec sleep 60")).unwrap();
-        let late = silent.call(&call, Duration::from_millis(50)).unwrap_err();
+        let late = silent.call(&call, Duration::from_millis(50).into()).unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn what_ssh_has_started_ends_with_it() {
+        let text = format!("sleep 1000 & echo '{GREETING}'; read line; echo $!; exec cat");
+        let mut session = script(&text).unwrap();
+        let call = Call::Memory { guest: "vm".into(), ticket: "t".into() };
+        let limit = Limit::from(GREET);
+        limit
+            .write(
+                session.stream.get_mut(),
+                format!("{}\n", serde_json::to_string(&call).unwrap()).as_bytes(),
+            )
+            .unwrap();
+        let started: i32 = session.read(limit).unwrap().parse().unwrap();
+        let started =
+            rustix::process::pidfd_open(Pid::from_raw(started).unwrap(), PidfdFlags::empty()).unwrap();
+        drop(session);
+        let ended = ringway_host::wait_readable(&[started.as_fd()], Some(30_000_000_000)).unwrap();
+        assert_eq!(ended, [true]);
     }
 }

@@ -55,8 +55,8 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "processes",
-        number: 2,
-        reads: &[1, 2],
+        number: 3,
+        reads: &[1, 2, 3],
         content: "what is kept of guests, programs, functions and hosts, and functions' messages",
     },
     Format {

@@ -218,18 +218,24 @@ fn migrated(fault: Fault) -> (Option<Outcome>, String, bool, bool) {
             Ok(arrival) => source.run(&arrival),
             Err(error) => source.abandon(&error),
         });
-        let outcome = match messages.recv().await.unwrap().into_message() {
-            Message::EngineRequest(EngineRequest::Migration(MigrationRequest::Departed(
-                _,
-                ticket,
-                outcome,
-                answer,
-            ))) => {
-                assert_eq!(ticket, "t");
-                answer.send(Ok(())).unwrap();
-                Some(outcome)
+        let outcome = loop {
+            match messages.recv().await.unwrap().into_message() {
+                Message::EngineRequest(EngineRequest::Migration(MigrationRequest::Asking(_, _, answer))) => {
+                    assert!(!fs::exists(folder.join("there")).unwrap(), "it is kept first");
+                    answer.send(Ok(())).unwrap();
+                }
+                Message::EngineRequest(EngineRequest::Migration(MigrationRequest::Departed(
+                    _,
+                    ticket,
+                    outcome,
+                    answer,
+                ))) => {
+                    assert_eq!(ticket, "t");
+                    answer.send(Ok(())).unwrap();
+                    break Some(outcome);
+                }
+                _ => break None,
             }
-            _ => None,
         };
         led.await.unwrap();
         outcome
