@@ -52,7 +52,7 @@ address = "10.99.0.1/24"
 switch = "main"
 address = "10.99.0.2/24"
 FILE
-in_root ringway up /etc/ringway/lab.toml --detach
+in_root ringway --fabric lab up /etc/ringway/lab.toml --detach
 in_root ringway host exec near -- ping -c 20 -i 0.25 -W 2 10.99.0.2 >"$PACKAGE_TEST/pings" &
 pings=$!
 in_root dpkg -i /tmp/second.deb >"$PACKAGE_TEST/upgrade" 2>&1 ||
@@ -60,7 +60,10 @@ in_root dpkg -i /tmp/second.deb >"$PACKAGE_TEST/upgrade" 2>&1 ||
 ! grep "stays with its program" "$PACKAGE_TEST/upgrade" || fail "the fabric was not moved"
 wait "$pings" || { cat "$PACKAGE_TEST/pings"; fail "the ping failed"; }
 grep -q "20 received" "$PACKAGE_TEST/pings" || { cat "$PACKAGE_TEST/pings"; fail "the upgrade lost packets"; }
-in_root ringway events --json | grep -q upgrade || fail "no event tells of the upgrade"
+# The kernel marks a program whose file was replaced.
+programs=$(in_root sh -c 'for process in /proc/[0-9]*; do readlink "$process/exe" || true; done')
+grep -q 'ringway$' <<<"$programs" || fail "no process of the fabric is there"
+! grep 'ringway (deleted)' <<<"$programs" || fail "processes run the former program"
 said "upgraded: $(tail -n 2 "$PACKAGE_TEST/pings" | head -n 1)"
 in_root ringway down
 
@@ -70,6 +73,10 @@ in_root test -e /etc/needrestart/conf.d/ringway.conf || fail "a configuration fi
 in_root dpkg -P ringway >/dev/null 2>&1
 in_root test -e /etc/ringway/lab.toml || fail "the administrator's file was removed"
 # What was deleted is a character device there.
-left=$(find "$PACKAGE_TEST/changes" -path '*ringway*' ! -type c ! -path "*/etc/ringway*")
+left=$(find "$PACKAGE_TEST/changes" -path '*ringway*' ! -type c ! -path "*/etc/ringway*" \
+  ! -path "*/var/cache/man/*")
 [ -z "$left" ] || fail "purging left: $left"
 said "removed and purged"
+if command -v lintian >/dev/null; then
+  lintian --fail-on error,warning "$first" || fail "lintian finds faults"
+fi

@@ -30,7 +30,7 @@ ringway=$files/bin/ringway
 "$ringway" completions bash >"$files/completions/ringway"
 "$ringway" completions zsh >"$files/completions/_ringway"
 "$ringway" completions fish >"$files/completions/ringway.fish"
-cp README.md SECURITY.md LICENSE contrib/debian/README.Debian "$files/doc/"
+cp README.md SECURITY.md contrib/debian/README.Debian "$files/doc/"
 gzip -9n <CHANGELOG.md >"$files/doc/changelog.gz"
 cp -r docs "$files/doc/docs"
 git ls-files -z examples | grep -zv /target/ | xargs -0 cp --parents -t "$files/doc"
@@ -56,6 +56,7 @@ cp "$files/completions/ringway" "$tree/share/bash-completion/completions/"
 cp "$files/completions/_ringway" "$tree/share/zsh/site-functions/"
 cp "$files/completions/ringway.fish" "$tree/share/fish/vendor_completions.d/"
 cp -r "$files/doc/." "$tree/share/doc/ringway/"
+cp LICENSE "$tree/share/doc/ringway/"
 unit=ringway@.service
 sed 's,/usr/bin/,/usr/local/bin/,' "contrib/systemd/$unit" >"$tree/lib/systemd/system/$unit"
 same=(--sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner)
@@ -66,7 +67,7 @@ rm -rf "$out/tree"
 # npm's packages are archives with the folder `package`.
 client=$(python3 -c 'import json; print(json.load(open("clients/typescript/package.json"))["version"])')
 (cd clients/typescript && git ls-files -z) |
-  tar --null -T - "${same[@]}" --transform 's,^,package/,' -C clients/typescript -cf - |
+  tar -C clients/typescript "${same[@]}" --transform 's,^,package/,' --null -T - -cf - |
   gzip -9n >"$out/ringway-client-$client.tgz"
 
 # setuptools leaves files beside the sources.

@@ -35,6 +35,7 @@ step "mutation tests" ./scripts/mutants.sh
 # They have about 8,000 mutants: another sixtieth each day.
 step "mutation tests, a part" env MUTANTS_SHARD=day/60 ./scripts/mutants.sh mem virtq switch netstack
 step "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+step "packages" make package
 step "dependencies" make deny
 step "oldest Rust" ./scripts/msrv.sh
 summary
