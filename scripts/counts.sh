@@ -70,7 +70,7 @@ measure() {
     count "ring.$size" "$frames" through::relay "$target/ring-bench" --count "$frames" "$size"
   done
   for case in split.64 packed.64; do
-    lines "vhost.$case.lines" "$target/loop" count "$case.256" FRAMES
+    lines "vhost.$case.lines" "$target/loop" count "$case.256" FRAMES traced
   done
   lines ring.64.lines "$target/ring-bench" --count FRAMES 64
   lines ring.1500.lines "$target/ring-bench" --count FRAMES 1500

@@ -133,7 +133,7 @@ pub use tap::{
 };
 pub use thread::{allowed_cores, pin, random, spawn, thread_cpu};
 pub use thread_times::{ThreadFiles, ThreadTimes, open_thread_files, thread_number};
-pub use time_limit::Budget;
+pub use time_limit::{Budget, permit_slow_wakes};
 pub use tun::{TunSettings, open_tun};
 pub use unix_socket::{
     DESCRIPTORS, Peer, ask_socket, ask_socket_for_descriptor, only_send, peer, receive_with, send_with,

@@ -385,6 +385,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let count = words.first().is_some_and(|word| word == "count");
     let seconds = words.first().and_then(|text| text.parse().ok()).unwrap_or(1.0);
     let frames = words.get(2).and_then(|text| text.parse().ok()).unwrap_or(6400);
+    if words.get(3).is_some_and(|word| word == "traced") {
+        ringway_host::permit_slow_wakes();
+    }
     let only = words.get(1);
     for size in [256, 1024] {
         for len in [64, 1500] {
