@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Writes packages of this version into target/package: a Debian package, an archive with the same files and a
 # list of what it was built from (SBOM), the Python package as a wheel, and the npm package of the client. The same
-# commit gives the same bytes, but for the wheel. RINGWAY names a program to pack instead of a release build,
-# REVISION the Debian revision.
+# commit gives the same bytes, but for the wheel. RINGWAY names a program to pack instead of a release build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
@@ -11,7 +10,7 @@ files=$out/files
 version=$(cargo metadata --no-deps --format-version 1 | python3 -c '
 import json, sys
 print(next(one["version"] for one in json.load(sys.stdin)["packages"] if one["name"] == "ringway-cli"))')
-revision=${REVISION:-1}
+revision=1
 architecture=$(uname -m)
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 umask 022

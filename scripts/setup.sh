@@ -45,7 +45,7 @@ for pair in "${needed[@]}"; do command -v "${pair%%:*}" >/dev/null || missing+=(
 for pair in "${wanted[@]}"; do command -v "${pair%%:*}" >/dev/null || optional+=("${pair#*:}"); done
 # A driver of ours is built for the kernel of guests with emulated cards.
 [ -d /usr/share/doc/linux-headers-amd64 ] || optional+=(linux-headers-amd64)
-# Of the client in OCaml.
+# The JSON library of the client in OCaml.
 [ -d /usr/lib/ocaml/yojson ] || optional+=(libyojson-ocaml-dev)
 # The C library of programs for tiny VMs.
 [ -e /usr/lib/klibc/lib/libc.a ] || optional+=(libklibc-dev)

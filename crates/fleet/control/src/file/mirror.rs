@@ -88,7 +88,7 @@ fn check_port(fabric: &Fabric, port: &Port, mirror: &Mirror, diagnostics: &Diagn
         let fix = "a port that gets copies is on a switch, without `link`, or on nothing";
         diagnostics.error(&at, what, fix);
     }
-    // Those of links have no tables in the file.
+    // Ports of links have no tables in the file.
     let of_file = |port: &&Port| link::of(port).is_none();
     for own in &mirror.ports {
         match fabric.port(own).filter(of_file) {
