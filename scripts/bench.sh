@@ -13,4 +13,8 @@ case " $* " in
     ./scripts/pcap-library.sh || [ $? = 2 ]
     ;;
 esac
+case " $* " in
+  # netmap's programs, if NETMAP names some, run on ports of the program by the library that they preload.
+  "  " | *" netmap"*) cargo build --release -p ringway-cli -p ringway-netmap-preload ;;
+esac
 exec "${CARGO_TARGET_DIR:-target}/release/ringway-bench" "$@"

@@ -32,7 +32,7 @@ enum { REGISTERS = 4096, DOORBELL = 0x0c, RESET = 0x80, STATUS = 0x84 };
 /* The first bytes of the memory. */
 struct header {
 	char magic[8];
-	uint32_t version, features, kind, slots[2], slot_size, stride, buffers, largest, reserved;
+	uint32_t version, features, kind, slots[2], slot_size, stride, buffers, largest, first;
 	uint64_t slots_at[2], buffers_at, bytes;
 };
 

@@ -1,11 +1,13 @@
 //! Every benchmark, by key.
 
 mod ablation;
+mod capture;
 mod document;
 mod fanout;
 mod guest;
 mod iommu;
 mod latency;
+mod netmap;
 mod notify;
 mod pipe;
 mod pktgen;
@@ -243,6 +245,10 @@ const FABRIC: &[Group] = &[
                 "the same, 64 B, between ports with rates; between ports without policy";
             "features.mirror": Row(ring::mirror),
                 "the same, 64 B, between ports that one without a peer mirrors; between ports without mirror";
+            "capture.off": Row(capture::off),
+                "the same, 64 B, while another port is captured; while none is";
+            "capture.all": Row(capture::all),
+                "the same, 64 B, while both ports are captured, whole; while none is";
             "pktgen.tx": Row(pktgen::transmitted),
                 "frames of 64 B sent by the packet generator on one core, each checked by its receiver";
         },
@@ -355,6 +361,19 @@ const FABRIC: &[Group] = &[
         own_network: true,
         // Six searches of each side.
         setup: 200.0,
+        costs: 3.0,
+        ..QUIET
+    },
+    Group {
+        name: "netmap",
+        keys: keys! {
+            "netmap.pktgen": Row(netmap::pktgen),
+                "netmap's pkt-gen, unmodified, to another one through a switch, 60 B";
+            "netmap.bridge": Row(netmap::bridge),
+                "the same through a switch, netmap's bridge and another switch";
+        },
+        // Each slice starts programs that wait a second.
+        setup: 60.0,
         costs: 3.0,
         ..QUIET
     },

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const SLICE: Duration = Duration::from_millis(100);
 /// Default number of slots in a ring.
-const SLOTS: u32 = 512;
+pub(super) const SLOTS: u32 = 512;
 
 fn rates(plan: &Plan, size: usize, slots: u32, payload: Payload) -> Result<(Slices, u64), Failure> {
     let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
@@ -74,7 +74,7 @@ pub fn measure(plan: &Plan, size: usize) -> Result<Entry, Failure> {
 }
 
 /// Frames a second while something is on, which `set` turns on and off, beside those while it is off.
-fn on_and_off(
+pub(super) fn on_and_off(
     plan: &Plan,
     (stream, payload): (&mut Stream<'_>, Payload),
     mut set: impl FnMut(bool) -> Result<(), Failure>,

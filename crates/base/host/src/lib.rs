@@ -90,8 +90,8 @@ pub use interface_query::{INTERFACE_REQUEST, ask_interface, list_interfaces};
 pub use launch::{Inside, Launch, LaunchError, Launched, launch, numbers};
 pub use machine::{Access, Cores, HugePages, Limit, Machine, Transparent};
 pub use memory::{
-    FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_sealed, map_region, map_region_for, memfd,
-    memfd_in, memfd_of, resident, stitch,
+    FileId, Keep, Mapping, PageChoice, Pages, extents, is_lost, is_of_huge_pages, is_sealed, map_region,
+    map_region_for, memfd, memfd_in, memfd_of, memfd_size, resident, stitch,
 };
 pub use memory_limit::Account;
 pub use namespace::{

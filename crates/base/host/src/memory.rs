@@ -31,8 +31,14 @@ pub fn is_sealed(file: &OwnedFd) -> bool {
     rustix::fs::fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::GROW))
 }
 
+/// Whether a file is one of huge pages, of which a hole that its owner makes may be impossible to fill again. One that
+/// can't be asked counts as such.
+pub fn is_of_huge_pages(file: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(file).map_or(true, |data| data.f_type as u64 == HUGETLBFS)
+}
+
 /// The size of a memfd that is sealed against shrinking and growing.
-pub(crate) fn memfd_size(file: &OwnedFd) -> Result<usize, HostError> {
+pub fn memfd_size(file: &OwnedFd) -> Result<usize, HostError> {
     if !is_sealed(file) {
         return Err(HostError::NotSealed);
     }

@@ -21,7 +21,7 @@
 //! | 512 | `closed`: non-zero when this memory is no longer in use |
 //! | 1024 + 256 n | ring n: the producer's line, 128 bytes on the consumer's (`index`, `wake`, `wake_at`: u32 each) |
 //! | 4096 | slots of ring 0, then of ring 1, 16 bytes each ([`Slot`]) |
-//! | the next page | buffers, `stride` bytes apart |
+//! | the next page | buffers, `stride` bytes apart, unless they are in a memory of the program ([`BufferPool`]) |
 
 mod consumer;
 mod geometry;
@@ -34,7 +34,9 @@ mod tests;
 mod transfer;
 
 pub use consumer::Consumer;
-pub use geometry::{FEATURES, Geometry, Header, LayoutError, MAGIC, RingKind, VERSION};
+pub use geometry::{
+    BYTES_MAX, BufferPool, FEATURES, Geometry, Header, LayoutError, MAGIC, RingKind, VERSION,
+};
 pub use handshake::{HandshakeError, Hello, PortName, Welcome};
 pub use memory::{RX, RingMemory, TX};
 pub use producer::Producer;

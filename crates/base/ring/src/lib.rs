@@ -14,8 +14,8 @@ mod models;
 mod notifier;
 
 pub use layout::{
-    Broken, Consumer, FEATURES, FRAGMENTS, Geometry, HandshakeError, Header, Hello, LayoutError, MAGIC,
-    MOREFRAG, Part, PortName, Producer, PushError, RX, Received, RingKind, RingMemory, SLOTS_MAX, SLOTS_MIN,
-    Slot, TX, VERSION, Welcome,
+    BYTES_MAX, Broken, BufferPool, Consumer, FEATURES, FRAGMENTS, Geometry, HandshakeError, Header, Hello,
+    LayoutError, MAGIC, MOREFRAG, Part, PortName, Producer, PushError, RX, Received, RingKind, RingMemory,
+    SLOTS_MAX, SLOTS_MIN, Slot, TX, VERSION, Welcome,
 };
 pub use notifier::{Notifier, Policy, View};

@@ -121,6 +121,24 @@ fn numbered_frames_pass_both_ways() {
     }
 }
 
+/// What one port receives another one sends, by exchanging buffers, with both in one memory.
+#[test]
+fn frames_are_forwarded_by_exchanging_buffers() {
+    let switched = |port: &str, switch: &str| {
+        format!("[port.{port}]\nkind = \"ring\"\nsocket = \"{port}.sock\"\nswitch = \"{switch}\"\n")
+    };
+    let ports = [("a", "one"), ("b", "one"), ("c", "two"), ("d", "two")];
+    let ports: String = ports.iter().map(|(port, switch)| switched(port, switch)).collect();
+    let netmap = Netmap::with("netmap-bridge", &format!("[switch.one]\n[switch.two]\n{ports}"));
+    for wait in ["poll", "select"] {
+        let bridge = netmap.ready(&["bridge", "b", "c", "poll", "6400"]);
+        let peer = netmap.ready(&["answer", "d", "new", wait, "3200"]);
+        netmap.succeeds(&["ask", "a", "new", wait, "3200"]);
+        peer.succeeds();
+        bridge.succeeds();
+    }
+}
+
 #[test]
 fn what_is_not_served_is_refused_as_netmap_does() {
     let netmap = Netmap::new("netmap-refused");

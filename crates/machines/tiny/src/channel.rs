@@ -219,6 +219,7 @@ impl Channel {
         extra: 0,
         features: 0,
         largest: 0,
+        pool: None,
     };
 
     /// Bytes of a channel's memory.

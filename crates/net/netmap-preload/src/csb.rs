@@ -1,5 +1,6 @@
-//! Syncs by a loop (`NETMAP_REQ_SYNC_KLOOP_START`): the program, or its guest, writes positions to a control block, the
-//! CSB, and a thread of it that called `ioctl` syncs until another one stops it.
+//! netmap's sync kloop (`NETMAP_REQ_SYNC_KLOOP_START`): the program, or its guest, writes positions to the control and
+//! status block, the CSB, and a thread of it that called `ioctl` syncs until another one stops it. Names are those of
+//! `struct nm_csb_atok` (application to kernel, here to the kloop) and `struct nm_csb_ktoa`.
 
 use crate::Result;
 use crate::handles::Handle;
@@ -19,26 +20,26 @@ const ENTRY: usize = 64;
 const FUTEX_WAIT: u64 = 128;
 const FUTEX_WAKE_OP: u64 = 128 | 5;
 const FUTEX_ADD_0: u64 = 1 << 28;
-/// States of a handle's loop.
+/// States of a handle's sync kloop.
 const RUNNING: u32 = 1;
 const STOPPING: u32 = 2;
-/// Longest sleep, after which the loop looks whether it is stopped.
+/// Longest sleep, after which the kloop looks whether it is stopped.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// Words of an entry that the program writes: its positions, and whether it wants to be woken.
+/// Words of `nm_csb_atok`, which the program writes: its positions, and whether it wants to be woken.
 const HEAD: usize = 0;
 const CUR: usize = 1;
-const WANTS_WAKE: usize = 2;
-/// Words of an entry that the loop writes.
-const DONE: usize = 0;
-const TAIL: usize = 1;
-const IS_SLEEPING: usize = 2;
+const APPL_NEED_KICK: usize = 2;
+/// Words of `nm_csb_ktoa`, which the kloop writes: the ring's positions, and whether it wants to be woken.
+const HWCUR: usize = 0;
+const HWTAIL: usize = 1;
+const KERN_NEED_KICK: usize = 2;
 
-/// A control block of the program.
+/// A CSB of the program.
 #[derive(Debug)]
 pub struct Csb {
-    to_loop: NonNull<u8>,
-    to_program: NonNull<u8>,
+    atok: NonNull<u8>,
+    ktoa: NonNull<u8>,
     /// The rings, in the order of the entries.
     rings: Vec<usize>,
 }
@@ -53,9 +54,9 @@ impl Csb {
     /// EINVAL: they are not aligned; EFAULT: nothing is mapped there, or it can't be written.
     pub fn new(at: [u64; 2], bound: [bool; 2]) -> Result<Csb> {
         let rings: Vec<usize> = [TX, RX].into_iter().filter(|dir| bound[*dir]).collect();
-        let [to_loop, to_program] = at.map(|at| NonNull::new(at as *mut u8).ok_or(libc::EFAULT));
-        let (to_loop, to_program) = (to_loop?, to_program?);
-        for at in [to_loop, to_program] {
+        let [atok, ktoa] = at.map(|at| NonNull::new(at as *mut u8).ok_or(libc::EFAULT));
+        let (atok, ktoa) = (atok?, ktoa?);
+        for at in [atok, ktoa] {
             let address = at.addr().get();
             if !address.is_multiple_of(ENTRY) {
                 return Err(libc::EINVAL);
@@ -64,10 +65,10 @@ impl Csb {
         }
         // An entry lies within a page.
         for entry in 0..rings.len() {
-            Csb::check(to_loop, entry, false)?;
-            Csb::check(to_program, entry, true)?;
+            Csb::check(atok, entry, false)?;
+            Csb::check(ktoa, entry, true)?;
         }
-        Ok(Csb { to_loop, to_program, rings })
+        Ok(Csb { atok, ktoa, rings })
     }
 
     /// Whether an entry can be read, or written. The kernel accesses its first word: it compares it, or adds 0.
@@ -90,12 +91,12 @@ impl Csb {
         unsafe { AtomicU32::from_ptr(at.as_ptr().add(entry * ENTRY + word * 4).cast()) }
     }
 
-    fn given(&self, entry: usize, word: usize) -> &'static AtomicU32 {
-        Csb::word(self.to_loop, entry, word)
+    fn atok_word(&self, entry: usize, word: usize) -> &'static AtomicU32 {
+        Csb::word(self.atok, entry, word)
     }
 
-    fn told(&self, entry: usize, word: usize) -> &'static AtomicU32 {
-        Csb::word(self.to_program, entry, word)
+    fn ktoa_word(&self, entry: usize, word: usize) -> &'static AtomicU32 {
+        Csb::word(self.ktoa, entry, word)
     }
 
     /// How many rings it has.
@@ -122,18 +123,18 @@ fn turn(handle: &Handle, fd: i32, eventfds: &[[i32; 2]]) -> Result<bool> {
     let mut has_moved = false;
     for (entry, dir) in csb.rings.iter().copied().enumerate() {
         // The program writes `cur` first, so that it is never behind `head`.
-        let head = csb.given(entry, HEAD).load(Acquire);
-        let cur = csb.given(entry, CUR).load(Acquire);
+        let head = csb.atok_word(entry, HEAD).load(Acquire);
+        let cur = csb.atok_word(entry, CUR).load(Acquire);
         port.rings.set_position(dir, (head, cur));
         port.sync(dir)?;
         let side = port.positions(dir);
         let done = if dir == TX { side.next } else { side.head };
-        let tail = csb.told(entry, TAIL);
+        let tail = csb.ktoa_word(entry, HWTAIL);
         let has_news = tail.load(Relaxed) != side.tail;
-        csb.told(entry, DONE).store(done, Release);
+        csb.ktoa_word(entry, HWCUR).store(done, Release);
         tail.store(side.tail, Release);
         fence(SeqCst);
-        if has_news && csb.given(entry, WANTS_WAKE).load(Relaxed) != 0 {
+        if has_news && csb.atok_word(entry, APPL_NEED_KICK).load(Relaxed) != 0 {
             signal(eventfds.get(entry).map_or(-1, |pair| pair[1]));
         }
         has_moved |= has_news;
@@ -141,7 +142,7 @@ fn turn(handle: &Handle, fd: i32, eventfds: &[[i32; 2]]) -> Result<bool> {
     Ok(has_moved)
 }
 
-/// Sleeps until the port or the program wakes the loop, which looks again first.
+/// Sleeps until the port or the program wakes the kloop, which looks again first.
 fn rest(handle: &Handle, fd: i32, eventfds: &[[i32; 2]], pause: Duration) -> Result<()> {
     let wakes: Vec<i32> = eventfds.iter().map(|pair| pair[0]).collect();
     let can_wake = !wakes.is_empty() && wakes.iter().all(|fd| *fd >= 0);
@@ -175,7 +176,7 @@ fn rest(handle: &Handle, fd: i32, eventfds: &[[i32; 2]], pause: Duration) -> Res
 fn set_sleeping(handle: &Handle, fd: i32, value: u32) {
     let bound = handle.bound(fd);
     if let Some(csb) = bound.as_ref().and_then(|bound| bound.csb.as_ref()) {
-        (0..csb.entries()).for_each(|entry| csb.told(entry, IS_SLEEPING).store(value, Release));
+        (0..csb.entries()).for_each(|entry| csb.ktoa_word(entry, KERN_NEED_KICK).store(value, Release));
     }
 }
 
@@ -187,29 +188,29 @@ pub fn run(handle: &Handle, fd: i32, pause: Duration, eventfds: Option<Vec<[i32;
     if !eventfds.is_empty() && eventfds.len() != entries {
         return Err(libc::EINVAL);
     }
-    if handle.sync_loop.fetch_or(RUNNING, SeqCst) & RUNNING != 0 {
+    if handle.sync_kloop.fetch_or(RUNNING, SeqCst) & RUNNING != 0 {
         return Err(libc::EBUSY);
     }
     let mut done = Ok(());
-    while done.is_ok() && handle.sync_loop.load(SeqCst) & STOPPING == 0 {
+    while done.is_ok() && handle.sync_kloop.load(SeqCst) & STOPPING == 0 {
         done = turn(handle, fd, &eventfds).and_then(|has_moved| match has_moved {
             true => Ok(()),
             false => rest(handle, fd, &eventfds, pause),
         });
     }
-    handle.sync_loop.store(0, SeqCst);
+    handle.sync_kloop.store(0, SeqCst);
     done
 }
 
-/// `NETMAP_REQ_SYNC_KLOOP_STOP`: waits until the loop has ended. One that starts later ends at once, as netmap's.
+/// `NETMAP_REQ_SYNC_KLOOP_STOP`: waits until the kloop has ended. One that starts later ends at once, as netmap's.
 pub fn stop(handle: &Handle, fd: i32) -> Result<()> {
     if handle.bound(fd).as_ref().is_none_or(|bound| bound.csb.is_none()) {
         return Err(libc::EINVAL);
     }
-    let mut state = handle.sync_loop.fetch_or(STOPPING, SeqCst);
+    let mut state = handle.sync_kloop.fetch_or(STOPPING, SeqCst);
     while state & RUNNING != 0 {
         let _ = sleep(&mut [], Duration::from_millis(1), std::ptr::null());
-        state = handle.sync_loop.load(SeqCst);
+        state = handle.sync_kloop.load(SeqCst);
     }
     Ok(())
 }

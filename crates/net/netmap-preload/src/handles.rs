@@ -133,12 +133,12 @@ pub struct Handle {
     bound: Mutex<Option<Bound>>,
     /// How many descriptors it has; 0: it is free.
     descriptors: AtomicU32,
-    /// The state of its loop, which syncs for the program (`csb.rs`).
-    pub sync_loop: AtomicU32,
+    /// The state of its sync kloop (`csb.rs`).
+    pub sync_kloop: AtomicU32,
 }
 
 static POOL: [Handle; HANDLES] = [const {
-    Handle { bound: Mutex::new(None), descriptors: AtomicU32::new(0), sync_loop: AtomicU32::new(0) }
+    Handle { bound: Mutex::new(None), descriptors: AtomicU32::new(0), sync_kloop: AtomicU32::new(0) }
 }; HANDLES];
 /// The handle of each descriptor, from 1 on; 0: none.
 static TABLE: [AtomicU16; DESCRIPTORS] = [const { AtomicU16::new(0) }; DESCRIPTORS];
@@ -150,6 +150,8 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct Known {
     pub path: Option<PathBuf>,
+    /// Other ports of this process may have its memory.
+    pub is_common: bool,
     pub identity: Option<Identity>,
     pub port: Weak<Mutex<Port>>,
     /// The identity of its memory, and the memory.
@@ -166,13 +168,13 @@ pub fn ports() -> MutexGuard<'static, Vec<Known>> {
     ports
 }
 
-/// Notes a port.
-pub fn note(ports: &mut Vec<Known>, path: Option<PathBuf>, port: &Arc<Mutex<Port>>) {
+/// Notes a port, and whether others may have its memory.
+pub fn note(ports: &mut Vec<Known>, path: Option<PathBuf>, is_common: bool, port: &Arc<Mutex<Port>>) {
     let inner = lock(port);
     let region = &inner.rings.region;
     let region = (identity(region.as_fd()), Arc::downgrade(region));
     let (identity, port) = (inner.identity(), Arc::downgrade(port));
-    ports.push(Known { path, identity, port, region });
+    ports.push(Known { path, is_common, identity, port, region });
 }
 
 impl Handle {
@@ -191,7 +193,7 @@ impl Handle {
         let bound = self.bound(fd);
         let bound = bound.as_ref().ok_or(libc::ENXIO)?;
         if bound.csb.is_some() {
-            // The loop does it.
+            // The kloop does it.
             return Err(libc::EBUSY);
         }
         if !bound.own.bound[dir] {
@@ -329,7 +331,7 @@ fn port_of(ports: &mut Vec<Known>, store: OwnedFd) -> Result<Arc<Mutex<Port>>> {
         ports.iter().filter(|known| same(known, identity)).find_map(|known| known.region.1.upgrade())
     };
     let port = Arc::new(Mutex::new(Port::adopt(store, region)?));
-    note(ports, None, &port);
+    note(ports, None, false, &port);
     Ok(port)
 }
 
@@ -365,7 +367,7 @@ pub fn begin(fd: i32) -> Result<()> {
     let place = place(fd).ok_or(libc::EMFILE)?;
     let take = |handle: &Handle| handle.descriptors.compare_exchange(0, 1, SeqCst, SeqCst).is_ok();
     let index = POOL.iter().position(take).ok_or(libc::EMFILE)?;
-    POOL[index].sync_loop.store(0, SeqCst);
+    POOL[index].sync_kloop.store(0, SeqCst);
     PROCESS.store(std::process::id(), SeqCst);
     place.store(index as u16 + 1, SeqCst);
     Ok(())
@@ -578,8 +580,8 @@ extern "C" fn in_child() {
         if handle.descriptors.load(SeqCst) > 0 || handle.bound.try_lock().is_err() {
             // SAFETY: as above.
             unsafe { renew(&handle.bound, None) };
-            // The thread of its loop is the parent's.
-            handle.sync_loop.store(0, SeqCst);
+            // The thread of its kloop is the parent's.
+            handle.sync_kloop.store(0, SeqCst);
         }
     }
 }

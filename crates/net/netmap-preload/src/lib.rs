@@ -3,8 +3,9 @@
 //! Its functions come before the C library's of the same names. `open` of `/dev/netmap` makes a handle: a socket that
 //! stores descriptors, and so can be passed to every call that takes one, and to other processes. A request to
 //! register a port connects the handle to the port's ring, and stores there what another process needs to go on with
-//! it. `mmap` of the handle maps a memfd with netmap's layout, and each sync copies frames between that memory and
-//! the ring's slots. What several processes have to agree on is in the same memfd, behind the part that programs map.
+//! it. `mmap` of the handle maps a memfd with netmap's layout, whose buffers are those of the ring, too; each sync
+//! names them in the ring's slots, or copies frames where the ring has others. What several processes have to agree
+//! on is in the same memfd, behind the part that programs map.
 //!
 //! | module | |
 //! |---|---|
@@ -12,9 +13,9 @@
 //! | `handles` | which descriptors are handles |
 //! | `request`, `fields`, `options`, `register`, `names` | netmap's requests; what a name means |
 //! | `region`, `rings`, `shared`, `lock` | netmap's memory; what processes share |
-//! | `port`, `side`, `transfer` | a registered port and its syncs |
+//! | `port`, `side`, `transfer`, `in_place` | a registered port and its syncs |
 //! | `pipe`, `monitor`, `monitor_server` | pipes; monitors, also of another program's port |
-//! | `vale`, `csb` | ports of switches; syncs by a loop |
+//! | `vale`, `csb` | ports of switches; sync kloops |
 //! | `waiting`, `sets` | poll and select; epoll |
 //!
 //! A program can write all of that memory at any time, so every number in it is read once and checked. The library runs
@@ -27,6 +28,9 @@ mod csb;
 mod fields;
 mod handles;
 mod hooks;
+mod in_place;
+#[cfg(test)]
+mod in_place_tests;
 mod lock;
 mod monitor;
 mod monitor_server;

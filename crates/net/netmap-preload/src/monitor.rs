@@ -53,7 +53,7 @@ fn place([_, tx, rx, slots, first, state]: Words) -> Place {
 
 /// The rings of a monitor with so many slots.
 fn sizes(slots: u32) -> Sizes {
-    Sizes { slots: [IDLE_SLOTS, slots], extra: 0 }
+    Sizes { slots: [IDLE_SLOTS, slots], extra: 0, is_in_place: false }
 }
 
 /// The rings of a monitor whose program asks for so many slots. Attack: one that asks for more each time, so that no

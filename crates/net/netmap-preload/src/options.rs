@@ -8,7 +8,7 @@ use libc::c_void;
 const EXTMEM: u32 = 1;
 const EVENTFDS: u32 = 2;
 const CSB: u32 = 3;
-const LOOP_MODE: u32 = 4;
+const SYNC_KLOOP_MODE: u32 = 4;
 const OFFSETS: u32 = 5;
 
 /// Most bytes of all options. Attack: a list without an end.
@@ -17,9 +17,9 @@ const BYTES_MOST: u64 = 4096;
 /// What options say.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Addresses of what the program writes to the loop, and the loop to the program.
+    /// Addresses of `nm_csb_atok` and `nm_csb_ktoa`.
     pub csb: Option<[u64; 2]>,
-    /// For each ring the eventfd that wakes the loop and the one that wakes the program.
+    /// For each ring the eventfd that wakes the kloop and the one that wakes the program.
     pub eventfds: Option<Vec<[i32; 2]>>,
 }
 
@@ -42,7 +42,7 @@ pub unsafe fn read(header: Fields, may: impl Fn(u32) -> bool) -> Result<Options>
             EXTMEM => 112,
             EVENTFDS => option.u64(16).max(24),
             CSB => 40,
-            LOOP_MODE => 32,
+            SYNC_KLOOP_MODE => 32,
             OFFSETS => 56,
             _ => 24,
         };
@@ -83,7 +83,7 @@ pub fn of_register(kind: u32) -> bool {
     kind == CSB
 }
 
-/// Those of a loop. Its mode says where the kernel syncs; here it is always the loop.
-pub fn of_loop(kind: u32) -> bool {
-    matches!(kind, EVENTFDS | LOOP_MODE)
+/// Those of a sync kloop. Its mode says whether the kloop or whoever notifies it syncs; here it is always the kloop.
+pub fn of_kloop(kind: u32) -> bool {
+    matches!(kind, EVENTFDS | SYNC_KLOOP_MODE)
 }

@@ -5,6 +5,7 @@
 //! that it was passed to, where a `Port` is made again from the stored descriptors.
 
 use crate::Result;
+use crate::in_place;
 use crate::monitor::{self, MONITORS, Monitors};
 use crate::monitor_server::{MonitorServer, Request};
 use crate::pipe::{Files, PipeEnd};
@@ -15,7 +16,7 @@ use crate::shared::GONE;
 use crate::side::Side;
 use crate::transfer::{self, RX, TX};
 use ringway_host::{FdKind, Signal, descriptor_store, store_descriptors, stored_descriptors};
-use ringway_ring_client::{FRAGMENTS, Ring, RingParts, Wait};
+use ringway_ring_client::{Closing, FRAGMENTS, Ring, RingParts, Wait};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -59,6 +60,7 @@ const HAS_PIPE: u64 = 1;
 const HAS_RING: u64 = 2;
 const IS_SECOND: u64 = 4;
 const HAS_WAKE: u64 = 8;
+const IS_IN_PLACE: u64 = 16;
 
 /// A port in this process.
 #[derive(Debug)]
@@ -70,6 +72,8 @@ pub struct Port {
     pub rings: Rings,
     /// The ring to the fabric, or to the other end of a pipe if a program has it.
     ring: Option<Ring>,
+    /// When the fabric does not use the ring's buffers any more, if these are here.
+    closing: Option<Closing>,
     pipe: Option<PipeEnd>,
     /// Wakes whoever waits for the port or one of its monitors, if it has had one.
     wake: Option<Signal>,
@@ -106,6 +110,7 @@ impl Port {
             store,
             rings,
             ring: None,
+            closing: None,
             _files: pipe.as_mut().and_then(PipeEnd::take_files),
             pipe,
             wake: None,
@@ -125,7 +130,9 @@ impl Port {
     /// A port whose ring a fabric gave.
     pub fn of_fabric(rings: Rings, ring: Ring, memory: &OwnedFd) -> Result<Port> {
         let store = descriptor_store(true).map_err(|_| libc::EMFILE)?;
+        let closing = ring.has_pool().then(|| ring.closing());
         let mut port = Port::make(store, rings, None)?;
+        port.closing = closing;
         port.publish(Some((ring, memory)))?;
         Ok(port)
     }
@@ -157,12 +164,13 @@ impl Port {
     fn publish(&mut self, ring: Option<(Ring, &OwnedFd)>) -> Result<()> {
         let version = self.rings.state.version().wrapping_add(1);
         let is_second = ring.as_ref().is_some_and(|(ring, _)| ring.is_second());
-        let Place { rings, sizes: Sizes { slots, extra }, first, state } = self.rings.place;
+        let Place { rings, sizes: Sizes { slots, extra, is_in_place }, first, state } = self.rings.place;
         let has = [
             (HAS_PIPE, self.pipe.is_some()),
             (HAS_RING, ring.is_some()),
             (IS_SECOND, is_second),
             (HAS_WAKE, self.wake.is_some()),
+            (IS_IN_PLACE, is_in_place),
         ];
         let has = has.into_iter().filter(|(_, has)| *has).fold(0, |all, (bit, _)| all | bit);
         let numbers = [version, self.rings.region.buffers(), slots[0], slots[1], extra, first, state];
@@ -194,7 +202,8 @@ impl Port {
         let (words, mut fds) = looked_up(&store)?;
         let [_, has, tx, rx, version, buffers, tx_slots, rx_slots, extra, first, state, _] = words;
         let number = |word: u64| u32::try_from(word).map_err(|_| libc::EINVAL);
-        let sizes = Sizes { slots: [number(tx_slots)?, number(rx_slots)?], extra: number(extra)? };
+        let slots = [number(tx_slots)?, number(rx_slots)?];
+        let sizes = Sizes { slots, extra: number(extra)?, is_in_place: has & IS_IN_PLACE != 0 };
         let place = Place { rings: [tx, rx], sizes, first: number(first)?, state: number(state)? };
         let file = fds.next().ok_or(libc::EINVAL)?;
         let region = match identity(file.as_fd()).and_then(region) {
@@ -211,7 +220,7 @@ impl Port {
         };
         let mut port = Port::make(store, rings, pipe)?;
         port.version = number(version)?;
-        port.ring = ring_of(has, &mut fds)?;
+        port.ring = ring_of(has, &mut fds, &port.rings.region)?;
         port.wake = wake_of(has, &mut fds)?;
         port.is_adopted = true;
         Ok(port)
@@ -223,7 +232,7 @@ impl Port {
         for _ in 0..1 + 2 * (words[1] & HAS_PIPE) {
             drop(fds.next());
         }
-        self.ring = ring_of(words[1], &mut fds)?;
+        self.ring = ring_of(words[1], &mut fds, &self.rings.region)?;
         self.wake = wake_of(words[1], &mut fds)?;
         (self.version, self.is_leaving) = (words[4] as u32, false);
         Ok(())
@@ -585,11 +594,13 @@ impl Port {
         let Some(ring) = &mut self.ring else { return Ok(true) };
         let is_awaited = events & OUT != 0 && !tx.is_ready() && !self.is_leaving;
         let slots = ring.tx.slots();
+        let is_in_place = ring.has_pool();
+        let room = if is_in_place && is_awaited { in_place::awaited_room(ring, &tx) } else { slots };
         let wait = Wait {
             rx: u32::from(events & IN != 0 && own.bound[RX] && !rx.is_full),
             tx: match (tx.is_full && (is_awaited || own.sends), is_awaited) {
                 (true, _) => (slots / 4).max(FRAGMENTS as u32),
-                (false, true) if tx.next == tx.head => slots,
+                (false, true) if is_in_place || tx.next == tx.head => room,
                 _ => 0,
             },
         };
@@ -653,7 +664,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         if !self.is_adopted {
-            self.rings.region.take_back(self.rings.place, self.store.as_fd());
+            self.rings.region.take_back(self.rings.place, self.store.as_fd(), self.closing.take());
         }
     }
 }
@@ -728,7 +739,7 @@ fn wake_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Option<S
 }
 
 /// The ring of the descriptors that are left, if there is one.
-fn ring_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Option<Ring>> {
+fn ring_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>, region: &Region) -> Result<Option<Ring>> {
     if has & HAS_RING == 0 {
         return Ok(None);
     }
@@ -738,5 +749,5 @@ fn ring_of(has: u64, fds: &mut impl Iterator<Item = OwnedFd>) -> Result<Option<R
         return Err(libc::EINVAL);
     };
     let parts = RingParts { memory, kick, call, socket: socket.into(), is_second: has & IS_SECOND != 0 };
-    Ring::from_parts(parts).map(Some).map_err(|_| libc::EINVAL)
+    Ring::from_parts_with(parts, region.mapped()).map(Some).map_err(|_| libc::EINVAL)
 }

@@ -8,6 +8,7 @@ use crate::rings::Rings;
 use crate::shared::{STATE, State};
 use ringway_host::{Mapping, memfd};
 use ringway_mem::{Hint, Memory, SpanMut, Words};
+use ringway_ring_client::{BufferPool, Closing, Pool};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,10 +27,14 @@ pub const INTERFACE_RINGS: usize = (INTERFACE as usize - 56) / 8;
 pub const RINGS_AT: u64 = INTERFACE * INTERFACES as u64;
 pub const RINGS_BYTES: u64 = 4 << 20;
 const BUFFERS_AT: u64 = RINGS_AT + RINGS_BYTES;
-/// Buffers for pipes. Those that nobody uses have no pages.
-const SPARE: u32 = 1 << 15;
-/// Most buffers. Attack: the number comes with a descriptor that a program was given.
-const BUFFERS_MOST: u32 = RESERVED + 2 * 4096 + (1 << 16) + SPARE;
+/// Buffers for pipes, monitors and further ports. Those that nobody uses have no pages.
+const SPARE: u32 = 32_766;
+/// Most extra buffers; a program that asks for more gets these.
+pub const EXTRA: u32 = 1 << 14;
+/// Most buffers: slots of a port's ring have 16 bits for a buffer's number. Attack: the number comes with a descriptor
+/// that a program was given.
+const BUFFERS_MOST: u32 = 1 << 16;
+const _: () = assert!(RESERVED + 4 * 4096 + EXTRA + SPARE <= BUFFERS_MOST);
 /// Bytes before the slots of a ring, and bytes of a slot.
 pub const RING_HEADER: u64 = 256;
 pub const SLOT: u64 = 16;
@@ -41,6 +46,8 @@ pub struct Sizes {
     pub slots: [u32; 2],
     /// Buffers in no slot.
     pub extra: u32,
+    /// The slots of the port's own ring have their buffers here, too, so that no frame is copied.
+    pub is_in_place: bool,
 }
 
 impl Sizes {
@@ -49,7 +56,13 @@ impl Sizes {
     }
 
     pub fn buffers(self) -> u32 {
-        self.slots[0] + self.slots[1] + self.extra
+        self.slots[0] + self.slots[1] + self.extra + self.ring_slots().iter().sum::<u32>()
+    }
+
+    /// Slots of the port's own ring whose buffers are here: at least as many as netmap's, so that there is room for
+    /// what those have.
+    pub fn ring_slots(self) -> [u32; 2] {
+        if self.is_in_place { self.slots.map(u32::next_power_of_two) } else { [0; 2] }
     }
 
     /// Bytes that a program maps for a port of these sizes and its pipes.
@@ -81,6 +94,19 @@ pub struct Place {
     pub state: u32,
 }
 
+impl Place {
+    /// The number of the first buffer of the port's own ring.
+    pub fn ring_buffer(self) -> u32 {
+        self.first + self.sizes.slots[0] + self.sizes.slots[1] + self.sizes.extra
+    }
+
+    /// Whether a buffer belongs to this port.
+    #[inline]
+    pub fn has_buffer(self, buf_idx: u32) -> bool {
+        buf_idx.wrapping_sub(self.first) < self.sizes.buffers()
+    }
+}
+
 /// What is given to ports. Only the process that made the memory gives.
 #[derive(Debug)]
 struct Given {
@@ -94,12 +120,20 @@ struct Given {
     /// Those of the monitors of all ports.
     monitors: Vec<(MonitorKey, Place)>,
     left: Left,
+    /// The places of ports that are closed while their fabric may still write received frames there.
+    closing: Vec<(Place, Closing)>,
 }
 
 /// The number of a port's state, and that of a monitor of the port.
 pub type MonitorKey = (u32, usize);
 
 impl Given {
+    /// Whether a fabric may still write to the buffers of a place.
+    fn is_closing(&mut self, place: Place) -> bool {
+        self.closing.retain(|(_, closing)| !closing.is_over());
+        self.closing.iter().any(|(other, _)| *other == place)
+    }
+
     /// The place of a monitor that its port does not have any more is free.
     fn end_monitor(&mut self, key: MonitorKey) {
         let ended = self.monitors.extract_if(.., |(other, _)| *other == key);
@@ -193,7 +227,8 @@ impl Region {
             }
             let (free, monitors, left) = (Vec::new(), Vec::new(), Left::default());
             let (rings, first, states, interfaces) = (RINGS_AT, RESERVED, 0, 0);
-            let given = Given { rings, first, states, interfaces, free, monitors, left };
+            let closing = Vec::new();
+            let given = Given { rings, first, states, interfaces, free, monitors, left, closing };
             region.given = Some(Mutex::new(given));
             return Ok(Arc::new(region));
         }
@@ -254,6 +289,18 @@ impl Region {
         BUFFERS_AT
     }
 
+    /// The whole memory.
+    pub fn mapped(&self) -> Option<ringway_mem::Region> {
+        self.memory.regions().first().cloned()
+    }
+
+    /// The buffers as those of a port's ring at a place.
+    pub fn pool(&self, place: Place) -> Option<Pool<'_>> {
+        let numbers = BufferPool { at: BUFFERS_AT, buffers: self.buffers, first: place.ring_buffer() };
+        let region = self.mapped().filter(|_| place.sizes.is_in_place)?;
+        Some(Pool { file: self.as_fd(), region, place: numbers })
+    }
+
     /// Offset, number and size of each kind of object: `netmap_if`s, rings, buffers.
     pub fn pools(buffers: u32) -> [(u64, u32, u32); 3] {
         let ring = (RING_HEADER + SLOT * 4096) as u32;
@@ -282,11 +329,17 @@ impl Region {
         }
     }
 
+    /// Whether there is a buffer of this length.
+    #[inline]
+    pub fn has_buffer(&self, buf_idx: u32, len: u32) -> bool {
+        (RESERVED..self.buffers).contains(&buf_idx) && len <= BUFFER
+    }
+
     /// The first bytes of a buffer. Attack: `None` for a number or a length that no buffer has.
     #[inline]
     pub fn buffer(&self, buf_idx: u32, len: u32) -> Option<SpanMut<'_>> {
-        let is_there = (RESERVED..self.buffers).contains(&buf_idx) && len <= BUFFER;
-        is_there.then(|| self.span(BUFFERS_AT + u64::from(buf_idx) * u64::from(BUFFER), len))
+        self.has_buffer(buf_idx, len)
+            .then(|| self.span(BUFFERS_AT + u64::from(buf_idx) * u64::from(BUFFER), len))
     }
 
     fn given(&self) -> Result<std::sync::MutexGuard<'_, Given>> {
@@ -298,6 +351,7 @@ impl Region {
     fn settle(self: &Arc<Region>, given: &mut Given) {
         for part in given.left.take() {
             match part {
+                Part::Place(place) if given.is_closing(place) => given.left.parts.push((GONE, part)),
                 Part::Place(place) => given.free.push(place),
                 Part::Interface(number) => given.interfaces &= !(1 << number),
                 Part::Monitor(key, _) => {
@@ -363,9 +417,11 @@ impl Region {
         }
     }
 
-    /// Takes a port's room back, as soon as nobody has the port's socket.
-    pub fn take_back(&self, place: Place, socket: BorrowedFd<'_>) {
+    /// Takes a port's room back, as soon as nobody has the port's socket, and the fabric has closed its ring.
+    pub fn take_back(&self, place: Place, socket: BorrowedFd<'_>, closing: Option<Closing>) {
         if let Ok(mut given) = self.given() {
+            given.closing.retain(|(other, _)| *other != place);
+            given.closing.extend(closing.map(|closing| (place, closing)));
             let _ = given.left.add([Part::Place(place)], socket);
         }
     }
@@ -419,11 +475,11 @@ impl Region {
             let len = RING_HEADER + SLOT * u64::from(place.sizes.slots[dir]);
             (RINGS_AT..end).contains(&at) && at.is_multiple_of(PAGE) && len <= end - at
         };
-        let Sizes { slots, extra } = place.sizes;
-        let is_sane = slots.into_iter().all(|slots| slots <= 4096) && extra <= 1 << 16;
-        let buffers = slots[0].checked_add(slots[1]).and_then(|slots| slots.checked_add(extra));
-        let last = buffers.and_then(|count| count.checked_add(place.first));
-        is_sane && fits(0) && fits(1) && last.is_some_and(|last| last <= self.buffers)
+        let Sizes { slots, extra, .. } = place.sizes;
+        let is_sane = slots.into_iter().all(|slots| slots <= 4096) && extra <= EXTRA;
+        // So small, their sum does not overflow.
+        let last = || place.sizes.buffers().checked_add(place.first);
+        is_sane && fits(0) && fits(1) && last().is_some_and(|last| last <= self.buffers)
     }
 }
 

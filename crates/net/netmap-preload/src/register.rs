@@ -6,7 +6,7 @@ use crate::monitor;
 use crate::monitor_server::{self, MonitorServer, Request};
 use crate::pipe::{self, PipeEnd, PipeName};
 use crate::port::{Port, Use};
-use crate::region::{INTERFACE_RINGS, Region, Sizes};
+use crate::region::{BUFFER, EXTRA, INTERFACE_RINGS, Region, Sizes};
 use crate::rings::Rings;
 use crate::{Result, names};
 use libc::c_int;
@@ -21,8 +21,6 @@ use std::time::Duration;
 /// Slots of a ring if the program names no number, and the numbers that it may name.
 const SLOTS: u32 = 1024;
 const SLOTS_RANGE: (u32, u32) = (64, 4096);
-/// Extra buffers; a program that asks for more gets these.
-const EXTRA: u32 = 1 << 16;
 /// How long a port may need to give its ring.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -101,7 +99,8 @@ impl Wanted {
         if self.bound() == [false; 2] {
             return Err(libc::EINVAL);
         }
-        Ok(Sizes { slots, extra: self.extra.min(EXTRA) })
+        let is_in_place = pipe::name(&self.name).is_none();
+        Ok(Sizes { slots, extra: self.extra.min(EXTRA), is_in_place })
     }
 }
 
@@ -139,6 +138,11 @@ impl Target<'_> {
             Some(name) => Ok(Target::Pipe(name?)),
             None => Ok(Target::Fabric(names::socket(name)?)),
         }
+    }
+
+    /// Whether the port may have the memory of other ports of this process: VALE ports have memory of their own.
+    fn is_common(&self, name: &str) -> bool {
+        matches!(self, Target::Fabric(_)) && !name.starts_with("vale")
     }
 
     fn key(&self, name: &str) -> PathBuf {
@@ -205,11 +209,11 @@ fn find(ports: &mut Vec<Known>, name: &str, wanted: &Wanted, memory: u16) -> Res
     if let Some(port) = ports.iter().filter(same).find_map(|known| known.port.upgrade()) {
         return Ok((port, true));
     }
-    let mut port = open(ports, &target, memory, sizes)?;
+    let mut port = open(ports, (&target, name), memory, sizes)?;
     // Without it other programs have no monitors.
     port.monitor_server = MonitorServer::bind(&names::pipes(), &key).ok();
     let port = Arc::new(Mutex::new(port));
-    handles::note(ports, Some(key), &port);
+    handles::note(ports, Some(key), target.is_common(name), &port);
     Ok((port, false))
 }
 
@@ -319,13 +323,22 @@ fn share(
     Ok(Answer { offset, bytes: region.bytes(), slots: counts, rings, extra, id })
 }
 
-/// Memory that this process has made, by netmap's number of it.
-fn known_region(ports: &[Known], is_it: impl Fn(&Known, &Region) -> bool) -> Option<Arc<Region>> {
-    ports.iter().find_map(|known| known.region.1.upgrade().filter(|region| is_it(known, region)))
+/// Memory that this process has made, of the ports that it is asked of.
+fn known_regions(
+    ports: &[Known],
+    is_it: impl Fn(&Known, &Region) -> bool,
+) -> impl Iterator<Item = Arc<Region>> {
+    ports.iter().filter_map(move |known| known.region.1.upgrade().filter(|region| is_it(known, region)))
 }
 
-/// Room for a port's rings: in the memory that the program names, in that of the port whose pipe it is, or in new one.
-fn room(ports: &[Known], target: &Target<'_>, memory: u16, sizes: Sizes) -> Result<Rings> {
+/// The first of these.
+fn known_region(ports: &[Known], is_it: impl Fn(&Known, &Region) -> bool) -> Option<Arc<Region>> {
+    known_regions(ports, is_it).next()
+}
+
+/// Room for a port's rings: in the memory that the program names, in that of the port whose pipe it is, in that of
+/// another port unless it is a VALE port, as with netmap, or in new one.
+fn room(ports: &[Known], (target, name): (&Target<'_>, &str), memory: u16, sizes: Sizes) -> Result<Rings> {
     let named = known_region(ports, |_, region| region.id() == memory);
     let parent = || {
         let Target::Pipe(name) = target else { return None };
@@ -340,7 +353,16 @@ fn room(ports: &[Known], target: &Target<'_>, memory: u16, sizes: Sizes) -> Resu
         };
         known_region(ports, |known, _| is_parent(known))
     };
-    if let Some(rings) = named.or_else(parent).and_then(|region| region.give(sizes).ok()) {
+    // Former ones may be full.
+    let common = || {
+        let mut all = known_regions(ports, |known, _| known.is_common && target.is_common(name));
+        all.find_map(|region| region.give(sizes).ok())
+    };
+    let given = match named.or_else(parent) {
+        Some(region) => region.give(sizes).ok(),
+        None => common(),
+    };
+    if let Some(rings) = given {
         return Ok(rings);
     }
     new_region(ports, sizes)?.give(sizes)
@@ -351,27 +373,34 @@ fn new_region(ports: &[Known], sizes: Sizes) -> Result<Arc<Region>> {
 }
 
 /// Connects to a port, or opens an end of a pipe.
-fn open(ports: &[Known], target: &Target<'_>, memory: u16, sizes: Sizes) -> Result<Port> {
+fn open(ports: &[Known], (target, name): (&Target<'_>, &str), memory: u16, sizes: Sizes) -> Result<Port> {
+    let room = || room(ports, (target, name), memory, sizes);
     match target {
         Target::Fabric(path) => {
-            let (ring, file) = connect(path)?;
-            Port::of_fabric(room(ports, target, memory, sizes)?, ring, &file)
+            let rings = room()?;
+            let (region, place) = (rings.region.clone(), rings.place);
+            let opened = connect(path, &rings);
+            let (ring, file) = opened.inspect_err(|_| region.take_unused_back(place))?;
+            Port::of_fabric(rings, ring, &file)
         }
         Target::Pipe(name) => {
             let (end, parts) = PipeEnd::open(*name, names::pipes())?;
-            Port::of_pipe(room(ports, target, memory, sizes)?, end, parts)
+            Port::of_pipe(room()?, end, parts)
         }
     }
 }
 
-/// The ring of a socket, and its memory.
-fn connect(path: &Path) -> Result<(Ring, OwnedFd)> {
+/// The ring of a socket, and its memory. Its buffers are those of netmap's rings.
+fn connect(path: &Path, rings: &Rings) -> Result<(Ring, OwnedFd)> {
     let file = RefCell::new(None);
     let map = |memory: &OwnedFd| {
         *file.borrow_mut() = memory.try_clone().ok();
         Ok(Mapping::sealed(memory)?.region())
     };
-    let pending = PendingRing::connect(path, RingOptions::default()).map_err(|error| errno(&error))?;
+    let slots = rings.place.sizes.ring_slots();
+    let options = RingOptions { slots, slot_size: BUFFER, ..RingOptions::default() };
+    let pool = rings.region.pool(rings.place).ok_or(libc::ENOMEM)?;
+    let pending = PendingRing::connect_with_pool(path, options, pool).map_err(|error| errno(&error))?;
     let ring = pending.ring_by(Some(TIMEOUT), &map).map_err(|error| errno(&error))?;
     Ok((ring, file.into_inner().ok_or(libc::EMFILE)?))
 }
@@ -381,7 +410,7 @@ fn nothing(ports: &[Known], wanted: &Wanted) -> Result<Arc<Mutex<Port>>> {
     if wanted.rings.map(usize::from).iter().sum::<usize>() + 2 > INTERFACE_RINGS {
         return Err(libc::ENOMEM);
     }
-    let sizes = Sizes { slots: [0, 0], extra: wanted.extra.min(EXTRA) };
+    let sizes = Sizes { slots: [0, 0], extra: wanted.extra.min(EXTRA), is_in_place: false };
     let named = known_region(ports, |_, region| region.id() == wanted.memory);
     let region = match named {
         Some(region) => region,

@@ -8,7 +8,7 @@ use crate::region::{Region, Sizes};
 use crate::register::{
     ALL, ALL_AND_HOST, Answer, DO_RX_POLL, FIRST_END, NO_TX_POLL, ONE, SECOND_END, Wanted, about, register,
 };
-use crate::{Result, handles, names, vale};
+use crate::{Result, handles, names, pipe, vale};
 use libc::{c_int, c_ulong, c_void};
 use std::time::Duration;
 
@@ -147,7 +147,7 @@ pub unsafe fn control(fd: c_int, handle: &Handle, at: *mut c_void) -> Result<()>
     let kind = header.u16(2);
     let may = |option| match kind {
         1 | 15 => options::of_register(option),
-        13 => options::of_loop(option),
+        13 => options::of_kloop(option),
         _ => false,
     };
     // SAFETY: the caller's.
@@ -265,7 +265,7 @@ fn pools_info(fd: c_int, handle: &Handle, body: Fields, name: &str) -> Result<()
         None if name.is_empty() => return Err(libc::ENXIO),
         None => {
             let answer = about(&Wanted { name: name.into(), mode: ALL, ..Wanted::default() })?;
-            let sizes = Sizes { slots: answer.slots, extra: 0 };
+            let sizes = Sizes { slots: answer.slots, extra: 0, is_in_place: pipe::name(name).is_none() };
             (sizes.bytes(), sizes.all_buffers(), answer.id)
         }
     };

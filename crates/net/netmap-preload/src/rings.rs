@@ -2,7 +2,7 @@
 
 use crate::Result;
 use crate::region::{BUFFER, INTERFACE, Place, RING_HEADER, Region, SLOT};
-use crate::shared::State;
+use crate::shared::{HAS_OTHERS, State};
 use crate::side::Side;
 use std::sync::Arc;
 
@@ -144,11 +144,19 @@ impl Rings {
         self.place.first + slot + if dir == 1 { self.slots(0) } else { 0 }
     }
 
-    /// Whether each slot has a buffer that was of these rings' slots at first, so that no other ring has it.
+    /// Whether all buffers that these rings have were theirs at first, so that no other ring has one of theirs.
     pub fn has_own_buffers(&self) -> bool {
-        let [tx, rx] = self.place.sizes.slots;
-        let own = self.place.first..self.place.first + tx + rx;
-        (0..2).all(|dir| (0..self.slots(dir)).all(|slot| own.contains(&self.slot(dir, slot).buf_idx)))
+        let is_own = |dir, slot| self.place.has_buffer(self.slot(dir, slot).buf_idx);
+        let is_mixed = self.state.has(HAS_OTHERS);
+        !is_mixed && (0..2).all(|dir| (0..self.slots(dir)).all(|slot| is_own(dir, slot)))
+    }
+
+    /// Notes that a buffer is in a ring of this port, which may be another port's.
+    #[inline]
+    pub fn note_buffer(&self, buf_idx: u32) {
+        if !self.place.has_buffer(buf_idx) && !self.state.has(HAS_OTHERS) {
+            self.state.set(HAS_OTHERS);
+        }
     }
 
     fn slot_at(&self, dir: usize, slot: u32) -> u64 {
@@ -167,6 +175,15 @@ impl Rings {
     pub fn set_slot(&self, dir: usize, at: u32, slot: Slot) {
         let word = u64::from(slot.buf_idx) | u64::from(slot.len) << 32 | u64::from(slot.flags) << 48;
         self.region.put(self.slot_at(dir, at), word.to_le_bytes());
+    }
+
+    /// Clears what a program asks about a slot to send, once it is taken.
+    #[inline]
+    pub fn clear_report(&self, dir: usize, at: u32, slot: Slot) {
+        if slot.flags & (REPORT | BUF_CHANGED) != 0 {
+            let flags = slot.flags & !(REPORT | BUF_CHANGED);
+            self.set_slot(dir, at, Slot { flags, ..slot });
+        }
     }
 
     /// Gives a slot the buffer that it had first.

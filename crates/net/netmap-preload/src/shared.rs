@@ -23,6 +23,8 @@ const FLAGS: usize = 3;
 const HEADER: usize = 4;
 /// Of a monitor: its program waits for frames.
 const WAITING: usize = 5;
+/// The buffer that goes from a slot of netmap's to one of the port's ring.
+const MOVING: usize = 6;
 const SIDES: [usize; 2] = [8, 16];
 /// Which monitors a port has, and what is known about each.
 const MONITOR_MASK: usize = 24;
@@ -30,6 +32,8 @@ const MONITOR: usize = 25;
 
 /// The flag of a port that is lost.
 pub const GONE: u32 = 1;
+/// The flag of a port in whose rings are buffers of others.
+pub const HAS_OTHERS: u32 = 2;
 
 /// A state. Attack: a process that has the memory writes anything at any time; each word is read once, and what it
 /// means is checked by its reader.
@@ -81,7 +85,7 @@ impl State {
 
     /// Of a new port.
     pub fn reset(&self) {
-        for word in [LOCK, OWNER, FLAGS, HEADER, WAITING, MONITOR_MASK] {
+        for word in [LOCK, OWNER, FLAGS, HEADER, WAITING, MOVING, MONITOR_MASK] {
             self.word(word).store(0, Release);
         }
     }
@@ -92,6 +96,15 @@ impl State {
 
     pub fn set_header_len(&self, len: u32) {
         self.word(HEADER).store(len, Relaxed);
+    }
+
+    /// The buffer that a process was moving when it was killed, if it was.
+    pub fn moving(&self) -> u32 {
+        self.word(MOVING).load(Acquire)
+    }
+
+    pub fn set_moving(&self, buf_idx: u32) {
+        self.word(MOVING).store(buf_idx, Release);
     }
 
     /// Of a monitor: whether its program waits; whether it did before.

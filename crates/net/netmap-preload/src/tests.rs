@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-const SIZES: Sizes = Sizes { slots: [64, 128], extra: 3 };
+const SIZES: Sizes = Sizes { slots: [64, 128], extra: 3, is_in_place: false };
 const BOTH: Use = Use { number: 0, bound: [true; 2], sends: true, receives: true, monitor: None };
 
 /// A port, and the other side of its ring with the memory that both have.
@@ -74,14 +74,14 @@ fn another_process_goes_on_with_stored_descriptors() {
 #[test]
 fn room_is_given_until_it_ends_and_taken_back() {
     let region = Region::new(SIZES, |_| false).unwrap();
-    let one = Sizes { slots: [64, 64], extra: 0 };
+    let one = Sizes { slots: [64, 64], extra: 0, is_in_place: false };
     let all: Vec<Rings> = std::iter::from_fn(|| region.give(one).ok()).collect();
     assert_eq!(all.len(), 64);
     // Another process, or a message, has its socket.
     let store = descriptor_store(true).unwrap();
     store_descriptors(&store, &[1], &[]).unwrap();
     let copy = store.try_clone().unwrap();
-    region.take_back(all[9].place, store.as_fd());
+    region.take_back(all[9].place, store.as_fd(), None);
     drop(store);
     let handle = descriptor_store(true).unwrap();
     store_descriptors(&handle, &[1], &[copy.as_fd()]).unwrap();
@@ -217,7 +217,7 @@ fn room_of_monitors_is_taken_back_whatever_their_size() {
             .set_monitor(0, [words[0], at[TX], at[RX], own.sizes.slots[RX], own.first, own.state]);
         all.iter().for_each(|(own, _)| port.remove_monitor(*own));
     }
-    let next = port.rings.region.give(Sizes { slots: [64, 128], extra: 0 }).unwrap();
+    let next = port.rings.region.give(Sizes { slots: [64, 128], extra: 0, is_in_place: false }).unwrap();
     assert_ne!(next.place.rings, port.rings.place.rings);
 }
 
@@ -278,6 +278,11 @@ fn step() -> impl Strategy<Value = Step> {
         any::<i16>().prop_map(Step::Poll),
         (0..9000_u16).prop_map(Step::Send),
     ]
+}
+
+/// The kind, size and first words of an option.
+fn option() -> impl Strategy<Value = (u32, u64, [u64; 2])> {
+    (0..8_u32, prop_oneof![0..100_u64, any::<u64>()], any::<[u64; 2]>())
 }
 
 proptest! {
@@ -351,6 +356,60 @@ proptest! {
         }
     }
 
+    /// Whatever a request says, with whatever options and body, it is answered, and what it registers works.
+    #[test]
+    fn anything_may_be_requested(
+        (kind, is_old) in (0..20_u16, any::<bool>()),
+        version in prop_oneof![Just(14_u16), Just(15), any::<u16>()],
+        name in prop::sample::select(vec![&b""[..], b"nothing", b"../x", b"nothing{", &[0xff; 64]]),
+        mut body in prop::collection::vec(number(), 64), mode in 0..10_u32,
+        options in prop::collection::vec(option(), 0..8),
+    ) {
+        // An option has 24 bytes, and as many behind it as it may say.
+        let mut chain = vec![[0_u64; 520]; options.len()];
+        let mut next = 0;
+        for (place, (kind, size, words)) in chain.iter_mut().zip(&options).rev() {
+            // The program promises as many bytes as it says, up to what is refused.
+            let size = if *kind == 2 && *size <= 4096 { *size } else { size % 100 };
+            place[..5].copy_from_slice(&[next, u64::from(*kind), size, words[0], words[1]]);
+            next = place.as_ptr().addr() as u64;
+        }
+        let store = descriptor_store(true).unwrap();
+        let fd = store.as_raw_fd();
+        crate::handles::begin(fd).unwrap();
+        let handle = crate::handles::get(fd).unwrap();
+        let done = if is_old {
+            let at = body.as_mut_ptr();
+            let mut bytes = [0; 16];
+            let len = name.len().min(16);
+            bytes[..len].copy_from_slice(&name[..len]);
+            // SAFETY: the vector has more bytes than a `struct nmreq`.
+            unsafe {
+                at.cast::<[u8; 16]>().write(bytes);
+                crate::request::old(fd, handle, at.cast(), version % 2 == 0)
+            }
+        } else {
+            // The mode of a request to register.
+            body[9] = mode;
+            let mut header = [0_u64; 11];
+            header[0] = u64::from(version) | u64::from(kind) << 16;
+            for (at, byte) in name.iter().enumerate() {
+                header[1 + at / 8] |= u64::from(*byte) << (at % 8 * 8);
+            }
+            (header[9], header[10]) = (next, body.as_mut_ptr().addr() as u64);
+            // SAFETY: header, options and body are as long as they say.
+            unsafe { crate::request::control(fd, handle, header.as_mut_ptr().cast()) }
+        };
+        if done.is_ok() {
+            for dir in [TX, RX] {
+                let _ = handle.sync(fd, dir);
+            }
+            handle.poll(fd, libc::POLLIN | libc::POLLOUT);
+        }
+        prop_assert!(done.is_ok() || done.is_err_and(|error| (1..200).contains(&error)));
+        drop(crate::handles::closed(fd));
+    }
+
     /// Places that are not within the memory are refused.
     #[test]
     fn a_place_is_within_its_memory(
@@ -358,7 +417,7 @@ proptest! {
         extra in number(), first in number(), state in number(),
     ) {
         let region: Arc<Region> = Region::new(SIZES, |_| false).unwrap();
-        let place = Place { rings, sizes: Sizes { slots, extra }, first, state };
+        let place = Place { rings, sizes: Sizes { slots, extra, is_in_place: false }, first, state };
         if region.has(&place) {
             prop_assert!(rings.iter().all(|at| at + 256 <= region.buffers_at()));
         }

@@ -1,8 +1,11 @@
-//! Copying frames between netmap's rings and the port's ring.
+//! Frames between netmap's rings and the port's ring. Copied here are those of pipes and of a fabric of a former
+//! version, and received ones of a port with a header before each frame; where the ring has its buffers in netmap's
+//! memory, the others are exchanged or named (`in_place.rs`).
 
+use crate::in_place::{self, Arrived};
 use crate::monitor::{Monitors, RECEIVED, RETURNED, SENT};
 use crate::region::{BUFFER, Region};
-use crate::rings::{BUF_CHANGED, INDIRECT, MOREFRAG, REPORT, Rings, Slot};
+use crate::rings::{INDIRECT, MOREFRAG, Rings, Slot};
 use crate::side::Side;
 use arrayvec::ArrayVec;
 use ringway_mem::copy;
@@ -22,7 +25,10 @@ fn reset(rings: &Rings, dir: usize, side: &mut Side) {
     side.cur = side.head;
     rings.set_position(dir, (side.head, side.head));
     rings.set_tail(dir, side.tail);
-    for at in 0..side.slots {
+    // Where buffers are exchanged, the one that a slot had first may be in another one: a wrong slot is put right when
+    // its frame is sent, or received (`in_place.rs`).
+    let is_fixed = !rings.place.sizes.is_in_place;
+    for at in (0..side.slots).filter(|_| is_fixed) {
         let slot = rings.slot(dir, at);
         if rings.region.buffer(slot.buf_idx, slot.len.into()).is_none() {
             rings.repair(dir, at);
@@ -59,9 +65,15 @@ pub fn send(
     let mut is_right = accept(rings, TX, side, monitors);
     let first = side.next;
     side.is_full = false;
+    let is_in_place = ring.has_pool();
     while side.next != side.head {
         let begin = side.next;
-        match send_frame(rings, ring, side)? {
+        let sent = if is_in_place {
+            in_place::send_frame(rings, ring, side)?
+        } else {
+            send_frame(rings, ring, side)?
+        };
+        match sent {
             Sent::Yes => monitors.copy(SENT, rings, (begin, side.next)),
             Sent::Wrong => is_right = false,
             Sent::NoRoom => {
@@ -73,16 +85,21 @@ pub fn send(
     }
     ring.tx.sync()?;
     let is_taken = ring.tx.consumed()? == ring.tx.head();
-    // While the port has not taken everything, one more slot stays netmap's, so that the program sees that something
-    // is pending.
-    if side.next != first || is_taken {
-        side.tail = side.after(side.next, side.slots - if is_taken { 1 } else { 2 });
+    let free = match is_in_place {
+        true => in_place::free_slots(ring, side)?,
+        // While the port has not taken everything, one more slot stays netmap's, so that the program sees that
+        // something is pending.
+        false => side.slots - if is_taken { 1 } else { 2 },
+    };
+    if is_in_place || side.next != first || is_taken {
+        side.tail = side.after(side.next, free);
         rings.set_tail(TX, side.tail);
     }
     Ok(is_right)
 }
 
-enum Sent {
+/// What became of a frame to send.
+pub enum Sent {
     Yes,
     /// A slot is impossible; the frame was left out.
     Wrong,
@@ -108,10 +125,7 @@ fn send_frame(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<Sent, R
         match rings.region.buffer(slot.buf_idx, slot.len.into()) {
             Some(span) if slot.flags & INDIRECT == 0 => {
                 is_wrong |= parts.try_push(span.as_span()).is_err();
-                if slot.flags & (REPORT | BUF_CHANGED) != 0 {
-                    let flags = slot.flags & !(REPORT | BUF_CHANGED);
-                    rings.set_slot(TX, at, Slot { flags, ..slot });
-                }
+                rings.clear_report(TX, at, slot);
             }
             _ => {
                 is_wrong = true;
@@ -165,27 +179,43 @@ pub fn arrive(
     side: &mut Side,
     monitors: &mut Monitors,
 ) -> Result<bool, RingError> {
+    let is_in_place = ring.has_pool() && rings.state.header_len() == 0;
     let mut is_right = true;
-    let header = rings.state.header_len() as usize;
     side.is_full = false;
-    while let Some(len) = ring.rx.frame_len()? {
-        let needed = ((len + header) as u32).div_ceil(BUFFER).max(1);
-        let free = side.slots - 1 - side.distance(side.head, side.tail);
-        if needed > free && needed < side.slots {
-            side.is_full = true;
+    loop {
+        let first = side.tail;
+        let arrived = match is_in_place {
+            true => in_place::receive_frame(rings, ring, side)?,
+            false => receive_frame(rings, ring, side)?,
+        };
+        match arrived {
+            Arrived::Yes(is_whole) => is_right &= is_whole,
+            Arrived::NoRoom => side.is_full = true,
+            Arrived::Nothing => {}
+        }
+        if !matches!(arrived, Arrived::Yes(_)) {
             break;
         }
-        let Some(frame) = ring.rx.take()? else { break };
-        // One that no ring of this size can have is dropped.
-        if needed < side.slots {
-            let first = side.tail;
-            is_right &= fill(rings, side, &frame, needed, header);
-            monitors.copy(RECEIVED, rings, (first, side.tail));
-        }
+        monitors.copy(RECEIVED, rings, (first, side.tail));
     }
     ring.rx.sync()?;
     rings.set_tail(RX, side.tail);
     Ok(is_right)
+}
+
+/// Copies the next frame from the ring.
+fn receive_frame(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<Arrived, RingError> {
+    let header = rings.state.header_len() as usize;
+    let Some(len) = ring.rx.frame_len()? else { return Ok(Arrived::Nothing) };
+    let needed = ((len + header) as u32).div_ceil(BUFFER).max(1);
+    let free = side.slots - 1 - side.distance(side.head, side.tail);
+    if needed > free && needed < side.slots {
+        return Ok(Arrived::NoRoom);
+    }
+    let Some(frame) = ring.rx.take()? else { return Ok(Arrived::Nothing) };
+    // One that no ring of this size can have is dropped.
+    let is_right = needed >= side.slots || fill(rings, side, &frame, needed, header);
+    Ok(Arrived::Yes(is_right))
 }
 
 /// Copies a frame, behind its header, to the next `needed` slots. `false`: one of them named no buffer, and was given

@@ -180,6 +180,41 @@ static void use_headers(struct port *port, const char *name, uint32_t count)
 	}
 }
 
+/* As netmap's bridge: what one port has received another one sends, and their slots exchange buffers. */
+static uint32_t forward(struct ring *rx, struct ring *tx)
+{
+	uint32_t count = 0;
+	for (; rx->head != rx->tail && tx->head != tx->tail; count++) {
+		struct slot *from = &rx->slot[rx->head], *to = &tx->slot[tx->head];
+		uint32_t spare = to->buf_idx;
+		to->buf_idx = from->buf_idx, to->len = from->len, to->flags = CHANGED;
+		from->buf_idx = spare, from->flags = CHANGED;
+		rx->head = rx->cur = next(rx, rx->head);
+		tx->head = tx->cur = next(tx, tx->head);
+	}
+	return count;
+}
+
+/* Ports that a program opens as netmap's are in one memory. */
+static void bridge(const char *name, const char *other, uint32_t count)
+{
+	struct port one = opened(name, "new", 0), two = opened(other, "new", 0);
+	struct pools pools[2];
+	CHECK(control(one.fd, 12, "", &pools[0]) == 0 && control(two.fd, 12, "", &pools[1]) == 0);
+	CHECK(pools[0].mem_id == pools[1].mem_id && pools[0].memsize == pools[1].memsize);
+	puts("ready");
+	fflush(stdout);
+	while (count > 0) {
+		struct pollfd both[2] = { { .fd = one.fd, .events = POLLIN }, { .fd = two.fd, .events = POLLIN } };
+		CHECK(poll(both, 2, 20000) > 0);
+		uint32_t done = forward(one.rx, two.tx) + forward(two.rx, one.tx);
+		CHECK(done <= count);
+		count -= done;
+		CHECK(ioctl(one.fd, TXSYNC, NULL) == 0 && ioctl(two.fd, TXSYNC, NULL) == 0);
+	}
+	CHECK(close(one.fd) == 0 && close(two.fd) == 0);
+}
+
 struct entry { volatile uint32_t word[16]; };
 static struct { struct entry given[2], told[2]; } csb __attribute__((aligned(64)));
 static int loop_fd;
@@ -261,6 +296,10 @@ int main(int count, char **words)
 	uint32_t frames = atoi(words[5]);
 	if (strcmp(task, "refused") == 0) {
 		be_refused(name, words[3]);
+		return 0;
+	}
+	if (strcmp(task, "bridge") == 0) {
+		bridge(name, words[3], frames);
 		return 0;
 	}
 	if (strcmp(task, "busy") == 0 || strcmp(task, "absent") == 0) {

@@ -2,13 +2,13 @@
 
 use crate::RingError;
 use crate::shared::Shared;
-use ringway_host::{HostError, Mapping, receive_with};
+use ringway_host::{HostError, Mapping, receive_with, send_with};
 use ringway_mem::Region;
-use ringway_ring::{FEATURES, Hello, PortName, RX, RingKind, RingMemory, TX, Welcome};
+use ringway_ring::{BufferPool, FEATURES, Hello, PortName, RX, RingKind, RingMemory, TX, Welcome};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,17 @@ pub struct RingOptions {
     pub offloads: bool,
     /// Largest frame in bytes that it accepts without segmentation.
     pub largest: u32,
+}
+
+/// Buffers of this program for a ring, instead of those that Ringway makes. Several rings can have the same ones.
+#[derive(Clone, Debug)]
+pub struct Pool<'p> {
+    /// Their memory, a memfd that is sealed against shrinking and growing.
+    pub file: BorrowedFd<'p>,
+    /// The same, mapped as a whole.
+    pub region: Region,
+    /// Where in it they are. They are [`RingOptions::slot_size`] bytes apart, which must not be 0.
+    pub place: BufferPool,
 }
 
 /// A received ring.
@@ -54,16 +65,34 @@ fn opened(path: &Path) -> Option<(PathBuf, PortName)> {
 }
 
 /// Requests a ring.
-pub(crate) fn ask(mut socket: UnixStream, options: RingOptions) -> Result<UnixStream, RingError> {
+pub(crate) fn ask(
+    mut socket: UnixStream,
+    options: RingOptions,
+    pool: Option<&Pool<'_>>,
+) -> Result<UnixStream, RingError> {
     let hello = Hello {
         slots: options.slots,
         slot_size: options.slot_size,
         extra: options.extra,
         features: if options.offloads { FEATURES } else { 0 },
         largest: options.largest,
+        has_pool: pool.is_some(),
     };
     socket.write_all(&hello.to_bytes())?;
+    if let Some(pool) = pool {
+        send_pool(&socket, pool)?;
+    }
     Ok(socket)
+}
+
+/// Says where the program's buffers are.
+fn send_pool(socket: &UnixStream, pool: &Pool<'_>) -> Result<(), RingError> {
+    // The message is far shorter than a socket's buffer.
+    match send_with(socket, &pool.place.to_bytes(), &[pool.file]) {
+        // A fabric of a former version, which does not wait for it, may have answered and closed.
+        Err(HostError::Call { error: Errno::PIPE | Errno::CONNRESET, .. }) => Ok(()),
+        sent => Ok(sent.map(drop)?),
+    }
 }
 
 /// Maps a ring's memory, a sealed memfd.
@@ -89,7 +118,12 @@ fn log_waiting(socket: &UnixStream) {
 }
 
 /// Waits for the ring.
-pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) -> Result<Got, RingError> {
+pub(crate) fn get(
+    socket: &UnixStream,
+    timeout: Option<Duration>,
+    map: Map<'_>,
+    pool: Option<Region>,
+) -> Result<Got, RingError> {
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut bytes = [0; Welcome::SIZE];
     let (mut filled, mut descriptors) = (0, Vec::new());
@@ -116,7 +150,7 @@ pub(crate) fn get(socket: &UnixStream, timeout: Option<Duration>, map: Map<'_>) 
     let count = descriptors.len();
     let [memory, kick, call]: [OwnedFd; Welcome::DESCRIPTORS] =
         descriptors.try_into().map_err(|_| RingError::Descriptors(count))?;
-    let memory = RingMemory::attach(map(&memory)?)?;
+    let memory = RingMemory::attach_with(map(&memory)?, pool)?;
     let rings = match memory.kind() {
         RingKind::Pipe if end == 1 => [RX, TX],
         _ => [TX, RX],
@@ -175,6 +209,21 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         for none in ["a.sock", ":me", "switch:", "/"] {
             assert_eq!(opened(none.as_ref()), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_fabric_that_refuses_before_it_reads_the_pool_is_heard() {
+        let (own, other) = UnixStream::pair().unwrap();
+        (&other).write_all(&Welcome::refused("another program has it").to_bytes()).unwrap();
+        drop(other);
+        let file = ringway_host::memfd("pool", 4096).unwrap();
+        let region = Mapping::sealed(&file).unwrap().region();
+        let place = BufferPool { at: 0, buffers: 2, first: 1 };
+        send_pool(&own, &Pool { file: file.as_fd(), region, place }).unwrap();
+        match get(&own, None, &map_anywhere, None) {
+            Err(RingError::Refused(why)) => assert_eq!(why, "another program has it"),
+            other => panic!("{:?}", other.map(drop)),
         }
     }
 

@@ -35,11 +35,11 @@ mod rx;
 mod shared;
 mod tx;
 
-pub use connect::{Map, RingOptions};
+pub use connect::{Map, Pool, RingOptions};
 pub use error::RingError;
 pub use parts::RingParts;
-pub use ring::{PendingRing, Ring, Wait};
+pub use ring::{Closing, PendingRing, Ring, Wait};
 pub use ringway_mem::{Span, SpanMut};
-pub use ringway_ring::{FRAGMENTS, MOREFRAG, Received, RingKind, Slot};
+pub use ringway_ring::{Broken, BufferPool, FRAGMENTS, MOREFRAG, Received, RingKind, Slot};
 pub use rx::{Rx, Taken};
 pub use tx::{Lent, Tx};

@@ -4,6 +4,7 @@ use crate::ring::Origin;
 use crate::shared::Shared;
 use crate::{PendingRing, Ring, RingError, Rx, Tx};
 use ringway_host::{EventFd, Mapping, memfd, send_with};
+use ringway_mem::Region;
 use ringway_ring::{Geometry, RX, RingKind, RingMemory, TX, Welcome};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -45,15 +46,20 @@ impl RingParts {
 impl PendingRing {
     /// A ring that the program at the other end of `socket` offers without being asked ([`RingParts::offer`]).
     pub fn offered(socket: UnixStream) -> PendingRing {
-        PendingRing { socket }
+        PendingRing { socket, pool: None }
     }
 }
 
 impl Ring {
     /// Goes on with a ring where its last process stopped after a `sync`.
     pub fn from_parts(parts: RingParts) -> Result<Ring, RingError> {
+        Ring::from_parts_with(parts, None)
+    }
+
+    /// As [`Ring::from_parts`]. `pool` is the memory of the program's buffers, if the ring's may be there.
+    pub fn from_parts_with(parts: RingParts, pool: Option<Region>) -> Result<Ring, RingError> {
         let RingParts { memory, kick, call, socket, is_second } = parts;
-        let memory = RingMemory::attach(Mapping::sealed(&memory)?.region())?;
+        let memory = RingMemory::attach_with(Mapping::sealed(&memory)?.region(), pool)?;
         let is_second = is_second && memory.kind() == RingKind::Pipe;
         let shared = Arc::new(Shared::new(memory, kick, call, &socket)?);
         let [tx, rx] = if is_second { [RX, TX] } else { [TX, RX] };

@@ -1,12 +1,12 @@
 //! A ring with both directions, and waiting for it.
 
 use crate::attachment::PAUSES;
-use crate::connect::{Map, RingOptions, UNANNOUNCED, ask, connect, get, map_anywhere};
+use crate::connect::{Map, Pool, RingOptions, UNANNOUNCED, ask, connect, get, map_anywhere};
 use crate::device;
 use crate::shared::Shared;
 use crate::{RingError, Rx, Tx};
 use ringway_mem::Region;
-use ringway_ring::{RX, RingKind, TX};
+use ringway_ring::{RX, RingKind, RingMemory, TX};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ impl Ring {
         options: RingOptions,
         timeout: Option<Duration>,
     ) -> Result<Ring, RingError> {
-        let ring = Ring::over(ask(connect(path)?, options)?, timeout, &map_anywhere)?;
+        let ring = Ring::over(ask(connect(path)?, options, None)?, timeout, &map_anywhere, None)?;
         Ok(Ring { origin: ring.origin.with_port(Some((path.into(), options))), ..ring })
     }
 
@@ -120,8 +120,13 @@ impl Ring {
         }
     }
 
-    fn over(socket: UnixStream, timeout: Option<Duration>, map: Map<'_>) -> Result<Ring, RingError> {
-        let got = get(&socket, timeout, map)?;
+    fn over(
+        socket: UnixStream,
+        timeout: Option<Duration>,
+        map: Map<'_>,
+        pool: Option<Region>,
+    ) -> Result<Ring, RingError> {
+        let got = get(&socket, timeout, map, pool)?;
         let (tx, rx) = (Tx::new(got.shared.clone(), got.rings[0]), Rx::new(got.shared.clone(), got.rings[1]));
         let is_second = got.rings == [RX, TX];
         let origin = Origin::Socket(socket, None);
@@ -143,7 +148,7 @@ impl Ring {
         let new = match origin {
             Origin::Socket(socket, port) => {
                 let next = if is_pipe {
-                    Ring::over(socket, timeout, &map_anywhere)
+                    Ring::over(socket, timeout, &map_anywhere, None)
                 } else {
                     // The port has this program until its socket hangs up.
                     drop(socket);
@@ -169,9 +174,14 @@ impl Ring {
     /// over a socket.
     pub fn another(self) -> Option<PendingRing> {
         match self.origin {
-            Origin::Socket(socket, _) => Some(PendingRing { socket }),
+            Origin::Socket(socket, _) => Some(PendingRing { socket, pool: None }),
             Origin::Device(..) => None,
         }
+    }
+
+    /// Tells when the fabric has ended its use of the ring, also after this program has dropped it.
+    pub fn closing(&self) -> Closing {
+        Closing(self.shared.memory.clone())
     }
 
     /// The kind of ring: to a port, or a pipe.
@@ -197,6 +207,14 @@ impl Ring {
     /// Bytes of a slot's buffer.
     pub fn slot_size(&self) -> u32 {
         self.shared.memory.slot_size()
+    }
+
+    /// Whether its buffers are the program's ([`Pool`]). They are not, although the program has brought them, if the
+    /// fabric is of a former version, if the port is a pipe, and while the port closes what another program has passed
+    /// to it.
+    #[inline]
+    pub fn has_pool(&self) -> bool {
+        self.shared.memory.has_pool()
     }
 
     /// Number of buffers. Buffers beyond the total number of slots are initially in no slot.
@@ -295,6 +313,18 @@ impl Ring {
     }
 }
 
+/// Whether a fabric still uses a ring. It closes the ring a while after the program has hung up, and writes received
+/// frames to its buffers until then: a program that has brought them ([`Pool`]) uses them for nothing else before.
+#[derive(Clone, Debug)]
+pub struct Closing(RingMemory);
+
+impl Closing {
+    /// Whether the fabric has closed the ring. Never, if it ended without doing so.
+    pub fn is_over(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
 /// The eventfd that the other side writes after [`Ring::arm`], or a timer in its place. It stays readable until it is
 /// read, so watch it edge-triggered, or read it.
 impl AsFd for Ring {
@@ -307,6 +337,7 @@ impl AsFd for Ring {
 #[derive(Debug)]
 pub struct PendingRing {
     pub(crate) socket: UnixStream,
+    pub(crate) pool: Option<Region>,
 }
 
 impl PendingRing {
@@ -317,7 +348,17 @@ impl PendingRing {
 
     /// Requests a ring from the port that `socket` is connected to.
     pub fn over(socket: UnixStream, options: RingOptions) -> Result<PendingRing, RingError> {
-        Ok(PendingRing { socket: ask(socket, options)? })
+        Ok(PendingRing { socket: ask(socket, options, None)?, pool: None })
+    }
+
+    /// As [`PendingRing::connect`], with buffers of this program.
+    pub fn connect_with_pool(
+        path: &Path,
+        options: RingOptions,
+        pool: Pool<'_>,
+    ) -> Result<PendingRing, RingError> {
+        let socket = ask(connect(path)?, options, Some(&pool))?;
+        Ok(PendingRing { socket, pool: Some(pool.region) })
     }
 
     /// The ring, once the socket is readable; waits at most `timeout`.
@@ -327,7 +368,7 @@ impl PendingRing {
 
     /// The ring, with its memory mapped by `map`, once the socket is readable; waits at most `timeout`.
     pub fn ring_by(self, timeout: Option<Duration>, map: Map<'_>) -> Result<Ring, RingError> {
-        Ring::over(self.socket, timeout, map)
+        Ring::over(self.socket, timeout, map, self.pool)
     }
 }
 

@@ -65,6 +65,19 @@ impl Rx {
         self.consumer.slot(&self.shared.memory, ahead)
     }
 
+    /// Number of slots of the next frame; `None` if there is none.
+    #[inline]
+    pub fn frame_slots(&mut self) -> Result<Option<u32>, RingError> {
+        Ok(self.consumer.frame_slots(&self.shared.memory)?)
+    }
+
+    /// Writes the slot `ahead` of the next one, `ahead` being less than [`Rx::available`]. It may name a different
+    /// buffer than before, so that the frame's stays this program's.
+    #[inline]
+    pub fn set_slot(&mut self, ahead: u32, slot: Slot) {
+        self.consumer.write(&self.shared.memory, ahead, slot);
+    }
+
     /// Leaves buffer `buf_idx` in the slot `ahead` of the next one, in exchange for the one there; returns that slot.
     #[inline]
     pub fn swap(&mut self, ahead: u32, buf_idx: u16) -> Slot {

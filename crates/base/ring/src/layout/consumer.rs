@@ -73,6 +73,13 @@ impl Consumer {
         slot
     }
 
+    /// Writes the slot `offset` slots after the next one, in which the producer finds the buffer for another frame. A
+    /// length of 0, which no frame's slot has, shows that the buffer is not the frame's any more.
+    #[inline]
+    pub fn write(&self, memory: &RingMemory, offset: u32, slot: Slot) {
+        memory.write_slot(self.ring, self.next.wrapping_add(offset), slot);
+    }
+
     /// Promises to leave each buffer in its slot: [`Consumer::swap`] is not used any more, and was not used before.
     pub fn fix_buffers(&self, memory: &RingMemory) {
         memory.cell(self.ring, Side::Consumer, Word::Fixed).store(1, Ordering::Release);

@@ -16,7 +16,7 @@ const SLOT_SIZE: core::ops::RangeInclusive<u32> = 64..=32_768;
 /// Buffer numbers have 16 bits.
 const BUFFERS_MAX: u32 = 65_536;
 /// Largest memory of a ring. Attack: a program that requests all of the host's memory.
-const BYTES_MAX: u64 = 512 << 20;
+pub const BYTES_MAX: u64 = 512 << 20;
 const LINE: u32 = 64;
 pub(super) const PAGE: u64 = 4096;
 pub(super) const CLOSED: usize = 512;
@@ -52,6 +52,8 @@ pub enum LayoutError {
     Size,
     /// The memory is not aligned to a page.
     Alignment,
+    /// The program's buffers don't begin on a page, are fewer than the rings need, or are not within the memory.
+    Pool,
 }
 
 impl core::fmt::Display for LayoutError {
@@ -82,6 +84,9 @@ impl core::fmt::Display for LayoutError {
             }
             LayoutError::Size => out.write_str("the ring's memory is smaller than its header says"),
             LayoutError::Alignment => out.write_str("the ring's memory is not aligned to a page"),
+            LayoutError::Pool => out.write_str(
+                "the program's buffers don't begin on a page, are too few, or are not within its memory",
+            ),
         }
     }
 }
@@ -109,11 +114,11 @@ pub struct Header {
     pub buffers: u32,
     /// Largest unsegmented frame in bytes that the program receives; 0 means any.
     pub largest: u32,
-    /// Reserved, 0.
-    pub reserved: u32,
+    /// 0 if the buffers are in this memory. Otherwise they are in a [`BufferPool`], and this is its `first`.
+    pub first: u32,
     /// Offset of each ring's slots in bytes.
     pub slots_at: [u64; 2],
-    /// Offset of the buffers in bytes.
+    /// Offset of the buffers in bytes, in this memory or in that of the pool.
     pub buffers_at: u64,
     /// Total size in bytes.
     pub bytes: u64,
@@ -136,7 +141,7 @@ impl Header {
             stride: low(4),
             buffers: high(4),
             largest: low(5),
-            reserved: high(5),
+            first: high(5),
             slots_at: [words[6], words[7]],
             buffers_at: words[8],
             bytes: words[9],
@@ -151,13 +156,27 @@ impl Header {
             pair(self.kind, self.slots[0]),
             pair(self.slots[1], self.slot_size),
             pair(self.stride, self.buffers),
-            pair(self.largest, self.reserved),
+            pair(self.largest, self.first),
             self.slots_at[0],
             self.slots_at[1],
             self.buffers_at,
             self.bytes,
         ]
     }
+}
+
+/// Buffers in a memory that the program brings, instead of in the ring's own: several rings of a program can have the
+/// same ones, so that a frame that was received by one is sent by another without a copy. They are `slot_size` bytes
+/// apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferPool {
+    /// Offset of buffer 0 in the memory in bytes, a multiple of 4096.
+    pub at: u64,
+    /// Number of buffers.
+    pub buffers: u32,
+    /// Number of the buffer that the TX ring's first slot names at first, at least 1. Those of the other slots follow,
+    /// then those of the RX ring's.
+    pub first: u32,
 }
 
 /// The parameters of a ring, from which the header is derived.
@@ -175,6 +194,8 @@ pub struct Geometry {
     pub features: u32,
     /// Largest frame in bytes that the program receives; 0 means any.
     pub largest: u32,
+    /// The program's buffers, instead of `extra` and those of the slots.
+    pub pool: Option<BufferPool>,
 }
 
 impl Default for Geometry {
@@ -186,6 +207,7 @@ impl Default for Geometry {
             extra: 0,
             features: 0,
             largest: 0,
+            pool: None,
         }
     }
 }
@@ -204,19 +226,34 @@ impl Geometry {
         if self.features & !FEATURES != 0 {
             return Err(LayoutError::Features(self.features));
         }
-        let buffers = (self.slots[0] + self.slots[1]).saturating_add(self.extra);
+        let first = PAGE;
+        let second = first + u64::from(self.slots[0]) * Slot::SIZE as u64;
+        let slots_end = (second + u64::from(self.slots[1]) * Slot::SIZE as u64).next_multiple_of(PAGE);
+        // An odd number of cache lines, so that the first lines of buffers spread over all cache sets.
+        let spread = ((self.slot_size / LINE) | 1) * LINE;
+        let (buffers_at, buffers, stride) = match self.pool {
+            Some(pool) => (pool.at, pool.buffers, self.slot_size),
+            None => (slots_end, (self.slots[0] + self.slots[1]).saturating_add(self.extra), spread),
+        };
         if buffers > BUFFERS_MAX {
             return Err(LayoutError::Buffers(buffers));
         }
-        // An odd number of cache lines, so that the first lines of buffers spread over all cache sets.
-        let stride = ((self.slot_size / LINE) | 1) * LINE;
-        let first = PAGE;
-        let second = first + u64::from(self.slots[0]) * Slot::SIZE as u64;
-        let buffers_at = (second + u64::from(self.slots[1]) * Slot::SIZE as u64).next_multiple_of(PAGE);
-        let bytes = (buffers_at + u64::from(buffers) * u64::from(stride)).next_multiple_of(PAGE);
-        if bytes > BYTES_MAX {
-            return Err(LayoutError::Bytes(bytes));
+        let buffers_end = buffers_at.saturating_add(u64::from(buffers) * u64::from(stride));
+        let end = buffers_end.checked_next_multiple_of(PAGE).unwrap_or(buffers_end);
+        if end > BYTES_MAX {
+            return Err(LayoutError::Bytes(end));
         }
+        let bytes = match self.pool {
+            Some(pool) => {
+                let own = pool.first.saturating_add(self.slots[0] + self.slots[1]);
+                let is_right = pool.first > 0 && own <= buffers && pool.at.is_multiple_of(PAGE);
+                if !is_right || self.kind == RingKind::Pipe || self.extra > 0 {
+                    return Err(LayoutError::Pool);
+                }
+                slots_end
+            }
+            None => end,
+        };
         Ok(Header {
             magic: MAGIC,
             version: VERSION,
@@ -227,7 +264,7 @@ impl Geometry {
             stride,
             buffers,
             largest: self.largest,
-            reserved: 0,
+            first: self.pool.map_or(0, |pool| pool.first),
             slots_at: [first, second],
             buffers_at,
             bytes,
@@ -247,7 +284,15 @@ impl Geometry {
         // must equal the computed ones.
         let kind = if header.kind == 0 { RingKind::Port } else { RingKind::Pipe };
         let slots = header.slots[0].saturating_add(header.slots[1]);
-        let extra = header.buffers.checked_sub(slots).ok_or(LayoutError::Buffers(header.buffers))?;
+        let pool = (header.first != 0).then_some(BufferPool {
+            at: header.buffers_at,
+            buffers: header.buffers,
+            first: header.first,
+        });
+        let extra = match pool {
+            Some(_) => 0,
+            None => header.buffers.checked_sub(slots).ok_or(LayoutError::Buffers(header.buffers))?,
+        };
         let geometry = Geometry {
             kind,
             slots: header.slots,
@@ -255,6 +300,7 @@ impl Geometry {
             extra,
             features: header.features,
             largest: header.largest,
+            pool,
         };
         if geometry.header()? != header || header.bytes > bytes {
             return Err(LayoutError::Size);

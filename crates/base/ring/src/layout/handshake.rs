@@ -4,9 +4,10 @@
 //! follows whenever the other end was replaced. Both have a fixed size and little-endian numbers. Three
 //! descriptors are sent with a [`Welcome`] that grants a ring: the memory, the eventfd that the program
 //! writes, and the eventfd that the program reads. On the socket of a switch, where programs open ports, a [`PortName`]
-//! precedes the [`Hello`].
+//! precedes the [`Hello`]. The place of a program's own buffers ([`BufferPool`]) follows it, with the descriptor of
+//! their memory.
 
-use super::geometry::{Geometry, MAGIC, RingKind, VERSION};
+use super::geometry::{BufferPool, Geometry, MAGIC, RingKind, VERSION};
 
 /// A program's request. A number of 0 leaves the choice to Ringway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Hello {
     pub features: u32,
     /// Largest frame in bytes that the program receives; 0 means any.
     pub largest: u32,
+    /// Whether a [`BufferPool`] follows. Ringway of a former version does not read it, and makes the buffers.
+    pub has_pool: bool,
 }
 
 /// An invalid message.
@@ -30,12 +33,15 @@ pub enum HandshakeError {
     Magic,
     /// An unsupported version.
     Version(u32),
+    /// What follows the request is no [`BufferPool`], or comes without a descriptor.
+    Pool,
 }
 
 impl core::fmt::Display for HandshakeError {
     fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             HandshakeError::Magic => out.write_str("the other side doesn't speak the ring protocol"),
+            HandshakeError::Pool => out.write_str("the other side doesn't say where its buffers are"),
             HandshakeError::Version(version) => write!(
                 out,
                 "the other side has protocol version {version}, this one {VERSION}: rebuild the older one"
@@ -54,7 +60,8 @@ impl Hello {
     pub fn to_bytes(&self) -> [u8; Hello::SIZE] {
         let mut bytes = [0; Hello::SIZE];
         put_preamble(&mut bytes);
-        let numbers = [self.slots[0], self.slots[1], self.slot_size, self.extra, self.features, self.largest];
+        let Hello { slots, slot_size, extra, features, largest, has_pool } = *self;
+        let numbers = [slots[0], slots[1], slot_size, extra, features, largest, has_pool.into()];
         for (slot, number) in bytes[12..].as_chunks_mut().0.iter_mut().zip(numbers) {
             *slot = number.to_le_bytes();
         }
@@ -71,10 +78,11 @@ impl Hello {
             extra: number(3),
             features: number(4),
             largest: number(5),
+            has_pool: number(6) == 1,
         })
     }
 
-    /// The requested ring, with values of `defaults` where the program requests none.
+    /// The requested ring, with values of `defaults` where the program requests none, without its buffers.
     pub fn geometry(&self, kind: RingKind, defaults: &Geometry) -> Geometry {
         let or = |requested: u32, defaults: u32| if requested == 0 { defaults } else { requested };
         Geometry {
@@ -84,7 +92,35 @@ impl Hello {
             extra: or(self.extra, defaults.extra),
             features: self.features,
             largest: or(self.largest, defaults.largest),
+            pool: None,
         }
+    }
+}
+
+/// The first bytes of a [`BufferPool`].
+const POOL: &[u8; 8] = b"Ringpool";
+
+impl BufferPool {
+    /// Size of the message in bytes: eight that say what it is, then the fields in their order.
+    pub const SIZE: usize = 24;
+
+    /// Encodes the message.
+    pub fn to_bytes(&self) -> [u8; BufferPool::SIZE] {
+        let mut bytes = [0; BufferPool::SIZE];
+        bytes[..8].copy_from_slice(POOL);
+        bytes[8..16].copy_from_slice(&self.at.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.buffers.to_le_bytes());
+        bytes[20..].copy_from_slice(&self.first.to_le_bytes());
+        bytes
+    }
+
+    /// Decodes the message. The numbers are checked by [`Geometry::header`].
+    pub fn from_bytes(bytes: &[u8; BufferPool::SIZE]) -> Result<BufferPool, HandshakeError> {
+        if bytes.get(..8) != Some(&POOL[..]) {
+            return Err(HandshakeError::Pool);
+        }
+        let at = u64::from(u32_at(bytes, 8)) | u64::from(u32_at(bytes, 12)) << 32;
+        Ok(BufferPool { at, buffers: u32_at(bytes, 16), first: u32_at(bytes, 20) })
     }
 }
 
@@ -248,8 +284,20 @@ mod tests {
 
     #[test]
     fn handshake_messages_round_trip() {
-        let hello = Hello { slots: [64, 128], slot_size: 2048, extra: 3, features: 1, largest: 1518 };
+        let mut hello = Hello {
+            slots: [64, 128],
+            slot_size: 2048,
+            extra: 3,
+            features: 1,
+            largest: 1518,
+            has_pool: false,
+        };
         assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
+        hello.has_pool = true;
+        assert_eq!(Hello::from_bytes(&hello.to_bytes()), Ok(hello));
+        let pool = BufferPool { at: 1 << 32 | 4096, buffers: 300, first: 2 };
+        assert_eq!(BufferPool::from_bytes(&pool.to_bytes()), Ok(pool));
+        assert_eq!(BufferPool::from_bytes(&[0; BufferPool::SIZE]), Err(HandshakeError::Pool));
         assert_eq!(Welcome::from_bytes(&Welcome::ring(1).to_bytes()).unwrap().end(), Ok(1));
         let refused = Welcome::refused("the port is taken");
         assert_eq!(Welcome::from_bytes(&refused.to_bytes()).unwrap().end(), Err("the port is taken"));

@@ -40,10 +40,12 @@ pub struct RingMemory {
     base: NonNull<u8>,
     slots: [NonNull<u8>; 2],
     buffers: NonNull<u8>,
+    /// The memory of the buffers, if it is another one.
+    _pool: Option<Region>,
 }
 
-// SAFETY: the pointers are addresses within `region`, whose contents are accessed only as atomics or through
-// spans.
+// SAFETY: the pointers are addresses within `region` and `_pool`, whose contents are accessed only as atomics or
+// through spans.
 unsafe impl Send for RingMemory {}
 // SAFETY: as above.
 unsafe impl Sync for RingMemory {}
@@ -51,14 +53,27 @@ unsafe impl Sync for RingMemory {}
 impl RingMemory {
     /// Initializes a new ring in zeroed memory.
     pub fn create(region: Region, geometry: &Geometry) -> Result<RingMemory, LayoutError> {
+        RingMemory::create_with(region, None, geometry)
+    }
+
+    /// As [`RingMemory::create`], with the memory of the buffers if the program brings it ([`Geometry::pool`]).
+    ///
+    /// # Errors
+    /// [`LayoutError::Pool`]: it is missing, or the buffers are not within it.
+    pub fn create_with(
+        region: Region,
+        pool: Option<Region>,
+        geometry: &Geometry,
+    ) -> Result<RingMemory, LayoutError> {
         let header = geometry.header()?;
-        let memory = RingMemory::within(region, header, geometry.kind)?;
+        let memory = RingMemory::within(region, pool, header, geometry.kind)?;
         for (index, word) in header.to_words().into_iter().enumerate() {
             memory.word(index).store(word.to_le(), Ordering::Relaxed);
         }
-        for (ring, first) in [(TX, 0), (RX, header.slots[TX])] {
+        for ring in [TX, RX] {
             for index in 0..header.slots[ring] {
-                memory.write_slot(ring, index, Slot { buf_idx: (first + index) as u16, ..Slot::default() });
+                let buf_idx = memory.own_buffer(ring, index);
+                memory.write_slot(ring, index, Slot { buf_idx, ..Slot::default() });
             }
         }
         Ok(memory)
@@ -67,7 +82,7 @@ impl RingMemory {
     /// As [`RingMemory::create`], in memory that had a ring, and that its program may still write. Attack: it writes
     /// meanwhile; then it finds what it wrote.
     pub fn create_again(region: Region, geometry: &Geometry) -> Result<RingMemory, LayoutError> {
-        let memory = RingMemory::within(region, geometry.header()?, geometry.kind)?;
+        let memory = RingMemory::within(region, None, geometry.header()?, geometry.kind)?;
         for index in 0..PAGE as usize / size_of::<u64>() {
             memory.any_word(index).store(0, Ordering::Relaxed);
         }
@@ -76,6 +91,14 @@ impl RingMemory {
 
     /// Attaches to a ring in memory that the other side initialized, and may still write.
     pub fn attach(region: Region) -> Result<RingMemory, LayoutError> {
+        RingMemory::attach_with(region, None)
+    }
+
+    /// As [`RingMemory::attach`], with the memory of the program's buffers, which is used if the ring's are there.
+    ///
+    /// # Errors
+    /// [`LayoutError::Pool`]: the ring's buffers are in such a memory, which is missing or too short.
+    pub fn attach_with(region: Region, pool: Option<Region>) -> Result<RingMemory, LayoutError> {
         if region.len < PAGE {
             return Err(LayoutError::Size);
         }
@@ -89,11 +112,16 @@ impl RingMemory {
         compiler_fence(Ordering::SeqCst);
         let header = Header::from_words(words);
         let geometry = Geometry::check(header, region.len)?;
-        RingMemory::within(region, header, geometry.kind)
+        RingMemory::within(region, pool, header, geometry.kind)
     }
 
     /// The ring in `region`; `header` is, or equals, a result of [`Geometry::header`].
-    fn within(region: Region, header: Header, kind: RingKind) -> Result<RingMemory, LayoutError> {
+    fn within(
+        region: Region,
+        pool: Option<Region>,
+        header: Header,
+        kind: RingKind,
+    ) -> Result<RingMemory, LayoutError> {
         let base = region.base();
         if header.bytes > region.len {
             return Err(LayoutError::Size);
@@ -104,8 +132,20 @@ impl RingMemory {
         // SAFETY: all three offsets are below `header.bytes`, and so within the region.
         let at = |offset: u64| unsafe { base.add(offset as usize) };
         let slots = [at(header.slots_at[TX]), at(header.slots_at[RX])];
-        let buffers = at(header.buffers_at);
-        Ok(RingMemory { region, header, kind, base, slots, buffers })
+        let _pool = if header.first == 0 { None } else { Some(pool.ok_or(LayoutError::Pool)?) };
+        let buffers = match &_pool {
+            None => at(header.buffers_at),
+            Some(pool) => {
+                let bytes = u64::from(header.buffers) * u64::from(header.stride);
+                // Attack: a program's memory that is shorter than it says.
+                if header.buffers_at.checked_add(bytes).is_none_or(|end| end > pool.len) {
+                    return Err(LayoutError::Pool);
+                }
+                // SAFETY: the buffers are within the pool (checked), which stays mapped as long as `_pool`.
+                unsafe { pool.base().add(header.buffers_at as usize) }
+            }
+        };
+        Ok(RingMemory { region, header, kind, base, slots, buffers, _pool })
     }
 
     /// The header.
@@ -148,9 +188,25 @@ impl RingMemory {
         Some(unsafe { SpanMut::new(self.buffers.add(offset), len) })
     }
 
-    /// Buffers that were in no slot at first.
+    /// Whether the buffers are in a memory that the program brought.
+    #[inline]
+    pub fn has_pool(&self) -> bool {
+        self.header.first != 0
+    }
+
+    /// The buffer that slot `index` (taken modulo the ring's slots) of a ring named at first.
+    #[inline]
+    pub(super) fn own_buffer(&self, ring: usize, index: u32) -> u16 {
+        let before = if ring == RX { self.header.slots[TX] } else { 0 };
+        (self.header.first + before + (index & (self.slots(ring) - 1))) as u16
+    }
+
+    /// Buffers that were in no slot at first; of those of a pool, none.
     pub fn extra(&self) -> Range<u16> {
         let end = u16::try_from(self.header.buffers).unwrap_or(u16::MAX);
+        if self.has_pool() {
+            return end..end;
+        }
         let slots = self.header.slots[TX] + self.header.slots[RX];
         u16::try_from(slots).map_or(end..end, |first| first..end.max(first))
     }

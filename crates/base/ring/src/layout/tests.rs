@@ -69,6 +69,70 @@ fn invalid_ring_parameters_are_refused() {
     assert_eq!(refused(Geometry { features: 0x20, ..small() }), LayoutError::Features(0x20));
 }
 
+fn pooled(first: u32) -> Geometry {
+    let pool = BufferPool { at: 8192, buffers: 400, first };
+    Geometry { extra: 0, pool: Some(pool), ..small() }
+}
+
+/// Two rings of a program with one pool: a buffer that one ring's slot names is sent by the other without a copy.
+#[test]
+fn rings_share_the_buffers_of_a_pool() {
+    let pool = region(8192 + 400 * 128);
+    let made = |first| {
+        let geometry = pooled(first);
+        let memory = region(geometry.header().unwrap().bytes);
+        RingMemory::create_with(memory, Some(pool.clone()), &geometry).unwrap()
+    };
+    let (one, two) = (made(2), made(130));
+    assert!(one.has_pool() && one.extra().is_empty());
+    assert_eq!((one.read_slot(TX, 0).buf_idx, one.read_slot(RX, 63).buf_idx), (2, 129));
+    assert_eq!((two.read_slot(TX, 1).buf_idx, two.read_slot(RX, 0).buf_idx), (131, 194));
+    let (mut fabric, mut program) = (Producer::new(&one, RX), Consumer::new(&one, RX));
+    assert_eq!(fabric.push(&one, b"a frame", [0; 10]), Ok(true));
+    fabric.publish(&one);
+    assert_eq!(program.frame_slots(&one), Ok(Some(1)));
+    let slot = program.slot(&one, 0);
+    program.write(&one, 0, Slot { buf_idx: 399, ..Slot::default() });
+    program.advance(1);
+    program.publish(&one);
+    let (mut program, mut fabric) = (Producer::new(&two, TX), Consumer::new(&two, TX));
+    assert!(program.room(&two, 1).unwrap() > 0);
+    program.write(&two, 0, slot);
+    program.advance(1);
+    program.publish(&two);
+    let mut out = [0; 16];
+    assert_eq!(fabric.pop(&two, &mut out).unwrap().map(|frame| frame.len), Some(7));
+    assert_eq!((&out[..7], one.read_slot(RX, 0).buf_idx), (&b"a frame"[..], 399));
+    let found = RingMemory::attach_with(two.region().clone(), Some(pool.clone())).unwrap();
+    assert_eq!(found.header(), two.header());
+    assert_eq!(RingMemory::attach(two.region().clone()).unwrap_err(), LayoutError::Pool);
+}
+
+/// Attack: a pool that is shorter than it says, or whose numbers are those of other buffers.
+#[test]
+fn invalid_pools_are_refused() {
+    let create = |geometry: Geometry, bytes| {
+        let memory = region(1 << 20);
+        RingMemory::create_with(memory, Some(region(bytes)), &geometry).map(drop)
+    };
+    assert_eq!(create(pooled(2), 8192 + 400 * 128), Ok(()));
+    assert_eq!(create(pooled(2), 8192 + 400 * 128 - 1), Err(LayoutError::Pool));
+    assert_eq!(create(pooled(272), 1 << 20), Ok(()));
+    for first in [0, 273, u32::MAX] {
+        assert_eq!(create(pooled(first), 1 << 20), Err(LayoutError::Pool), "{first}");
+    }
+    let pool = pooled(2).pool.unwrap();
+    let with = |pool| Geometry { pool: Some(pool), ..pooled(2) };
+    assert_eq!(create(with(BufferPool { at: 100, ..pool }), 1 << 20), Err(LayoutError::Pool));
+    let far = BufferPool { at: u64::MAX - 4095, ..pool };
+    assert_eq!(create(with(far), 1 << 20), Err(LayoutError::Bytes(u64::MAX)));
+    let many = BufferPool { buffers: 65_537, ..pool };
+    assert_eq!(create(with(many), 1 << 20), Err(LayoutError::Buffers(65_537)));
+    let pipe = Geometry { kind: RingKind::Pipe, ..pooled(2) };
+    assert_eq!(create(pipe, 1 << 20), Err(LayoutError::Pool));
+    assert_eq!(create(Geometry { extra: 1, ..pooled(2) }, 1 << 20), Err(LayoutError::Pool));
+}
+
 #[test]
 fn memory_shorter_than_a_ring_is_refused() {
     let made = ring(small());

@@ -1,6 +1,6 @@
 //! Whole frames: copying them into and out of slots.
 
-use super::memory::{RX, RingMemory, TX};
+use super::memory::RingMemory;
 use super::slot::{MOREFRAG, Slot};
 use super::{Broken, Consumer, FRAGMENTS, Producer};
 use ringway_mem::{Span, copy};
@@ -77,6 +77,23 @@ impl Consumer {
             }
         }
         Ok(Some(length))
+    }
+
+    /// Number of slots of the next frame; `None` if there is none.
+    #[inline]
+    pub fn frame_slots(&mut self, memory: &RingMemory) -> Result<Option<u32>, Broken> {
+        if self.available(memory, 1)? == 0 {
+            return Ok(None);
+        }
+        let mut slots = 1;
+        while self.slot(memory, slots - 1).has_more() {
+            // Attack: an endless frame. The other side publishes only whole frames.
+            if slots >= self.available(memory, slots + 1)?.min(FRAGMENTS as u32) {
+                return Err(Broken::Index);
+            }
+            slots += 1;
+        }
+        Ok(Some(slots))
     }
 
     /// Copies the next frame into `out` and advances; `None` if there is none. A frame longer than `out` is
@@ -267,8 +284,7 @@ impl Producer {
 
     /// The buffer that the slot `ahead` of the next one had at first.
     fn own_buffer(&self, memory: &RingMemory, ahead: u32) -> u16 {
-        let first = if self.ring() == RX { memory.slots(TX) } else { 0 };
-        (first + (self.next().wrapping_add(ahead) & (self.slots() - 1))) as u16
+        memory.own_buffer(self.ring(), self.next().wrapping_add(ahead))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::kinds::PortControl;
 use ringway_fabric::LogLimit;
 use ringway_host::PageChoice;
 use ringway_host::listener::{self, Listener};
-use ringway_port::ring::open::{Newcomer, RingListener};
+use ringway_port::ring::open::{Newcomer, Program, RingListener};
 use ringway_ring::Hello;
 use ringway_spec::Port;
 use serde::de::DeserializeOwned;
@@ -300,6 +300,16 @@ impl EngineHandle {
     fn refused(&mut self, error: &io::Error) {
         if self.log.allows(&self.port) {
             tracing::warn!(port = self.port, %error, "a program gets no ring");
+        }
+    }
+
+    /// Logs that a program's buffers are not used.
+    fn welcomed(&mut self, hello: &Hello, program: &Program) {
+        if hello.has_pool && program.pool().is_none() && self.log.allows(&self.port) {
+            tracing::warn!(
+                port = self.port,
+                "a program's buffers are not used: a descriptor is being closed"
+            );
         }
     }
 

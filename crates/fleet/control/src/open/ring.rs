@@ -53,7 +53,8 @@ pub async fn serve_opener(mut engine: EngineHandle, otherwise: Geometry, pages: 
             Err(error) => engine.left(&error.to_string()),
         }
     } else if let Some((newcomer, hello)) = engine.take_newcomer() {
-        let welcomed = newcomer.welcome_in(pages, &hello, &otherwise).map_err(io::Error::other);
+        let welcomed = newcomer.welcome_in(pages, &hello, &otherwise);
+        let welcomed = welcomed.inspect(|program| engine.welcomed(&hello, program)).map_err(io::Error::other);
         match welcomed.and_then(with_descriptors) {
             Ok((descriptors, program)) => {
                 engine.hold(&program);
@@ -72,7 +73,7 @@ pub async fn serve_opener(mut engine: EngineHandle, otherwise: Geometry, pages: 
 /// A program, and the descriptors for `data`.
 fn with_descriptors(program: Program) -> io::Result<(Vec<OwnedFd>, Watched<Program>)> {
     let descriptors: io::Result<_> =
-        program.descriptors().iter().map(BorrowedFd::try_clone_to_owned).collect();
+        program.descriptors().iter().chain(&program.pool()).map(BorrowedFd::try_clone_to_owned).collect();
     Ok((descriptors?, Watched::new(program)?))
 }
 
@@ -120,7 +121,10 @@ async fn next(
 ) -> io::Result<(Vec<OwnedFd>, Watched<Program>)> {
     loop {
         let welcomed = match pending.next(listener).await? {
-            Ok((newcomer, hello)) => newcomer.welcome_in(pages, &hello, otherwise).map_err(io::Error::other),
+            Ok((newcomer, hello)) => newcomer
+                .welcome_in(pages, &hello, otherwise)
+                .inspect(|program| engine.welcomed(&hello, program))
+                .map_err(io::Error::other),
             Err(error) => Err(error),
         };
         match welcomed {

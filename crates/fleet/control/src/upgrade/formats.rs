@@ -49,9 +49,10 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "rings",
-        number: ringway_ring::VERSION,
-        reads: &[ringway_ring::VERSION],
-        content: "the layout of programs' rings",
+        // 1 is the same without a program's buffers, which a program that reads only 1 would lose.
+        number: 2,
+        reads: &[1, 2],
+        content: "the layout of programs' rings, and the descriptors of a program on a ring port",
     },
     Format {
         name: "processes",

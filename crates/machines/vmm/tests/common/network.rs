@@ -110,7 +110,7 @@ impl Network {
                     };
                     let Some(new) = newcomer.take() else { continue };
                     let new = new.welcome(&hello, &Geometry::default()).unwrap();
-                    let fds = new.descriptors().map(|fd| fd.try_clone_to_owned().unwrap());
+                    let fds = new.descriptors().into_iter().map(|fd| fd.try_clone_to_owned().unwrap());
                     // A port that is closed for a while takes no program.
                     let _ = self.fabric.attach(name, fds.into_iter().collect());
                     *program = Some(Box::new(new));

@@ -1,12 +1,12 @@
 //! Programs as peers of a port.
 
+use super::open::take_pool;
 use super::{Config, Fault, RingPort};
 use crate::frame_queue::Inside;
 use crate::peer::{Alarm, Context, Gone, Peer, PeerError, PortKind, State, exactly};
 use crate::{Doorbell, Queue, Silent};
 use ringway_frame::CountersRef;
-use ringway_host::{Clock, Duplicates, Mapping};
-use ringway_ring::RingMemory;
+use ringway_host::{Clock, Duplicates};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ fn open(context: Context<'_>) -> Result<(Box<dyn Peer>, Vec<Queue>), PeerError> 
 }
 
 impl Peer for Program {
-    fn attach(&mut self, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+    fn attach(&mut self, mut descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+        let pool = take_pool(&mut descriptors);
         let [memory, kick, call] = exactly(KIND.name, descriptors)?;
         if let Some(function) = self.port.function() {
             return Err(PeerError::kind(format!("function {function} has the port")));
@@ -48,7 +49,7 @@ impl Peer for Program {
         for fd in [&kick, &call] {
             self.duplicates.keep(fd.as_fd(), std::iter::empty()).map_err(PeerError::kind)?;
         }
-        let memory = RingMemory::attach(Mapping::sealed(&memory)?.region());
+        let memory = super::open::attach(&memory, pool.as_ref());
         let memory = memory.map_err(|error| PeerError::kind(format!("the ring: {error}")))?;
         let attached = self.port.attach(memory, kick, call);
         attached.map_err(|error| PeerError::kind(format!("the program's eventfd is {error}")))?;

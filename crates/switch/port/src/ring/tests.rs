@@ -1,15 +1,17 @@
 //! Tests of a port with a program on its ring, in one process.
 
-use super::open::RingListener;
-use super::{Config, Fault, RingPort};
+use super::open::{Newcomer, Program, RingListener};
+use super::{Config, Fault, RingPort, Settings};
+use crate::peer::{Context, Peer};
 use crate::{Doorbell, Queue};
 use proptest::prelude::*;
 use ringway_frame::{Burst, Counters, CountersRef, LARGEST, Needs, Offload, Reason, Storage};
-use ringway_host::{Mapping, memfd};
+use ringway_host::{Mapping, memfd, send_with};
 use ringway_mem::{Hint, Memory, Reader, Span};
 use ringway_ring::*;
+use ringway_spec::{Kind, Port};
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -457,4 +459,102 @@ fn invalid_requests_are_answered_with_a_reason() {
     assert!(got.unwrap().is_none());
     drop(stream);
     assert!(newcomer.hello().is_err());
+}
+
+/// Where a program's buffers are in a memory of 400 of them.
+const POOL: BufferPool = BufferPool { at: 4096, buffers: 400, first: 2 };
+const POOL_BYTES: usize = 4096 + 400 * 256;
+
+/// A program that brings its buffers in these files.
+fn with_pool(listener: &RingListener, files: &[&OwnedFd]) -> (UnixStream, Newcomer, Hello) {
+    let mut stream = UnixStream::connect(listener.path()).unwrap();
+    let mut newcomer = listener.accept().unwrap().unwrap();
+    let hello = Hello { slots: [64, 64], slot_size: 256, has_pool: true, ..Hello::default() };
+    stream.write_all(&hello.to_bytes()).unwrap();
+    assert!(newcomer.hello().unwrap().is_none(), "it has not said where they are");
+    let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
+    send_with(&stream, &POOL.to_bytes()[..7], &files).unwrap();
+    stream.write_all(&POOL.to_bytes()[7..]).unwrap();
+    (stream, newcomer, hello)
+}
+
+#[test]
+fn two_programs_bring_the_same_buffers() {
+    let listener = listener("pool");
+    let pool = memfd("pool", POOL_BYTES).unwrap();
+    let rings: Vec<(UnixStream, Program)> = (0..2)
+        .map(|_| {
+            let (stream, mut newcomer, hello) = with_pool(&listener, &[&pool]);
+            assert_eq!(newcomer.hello().unwrap(), Some(hello));
+            (stream, newcomer.welcome(&hello, &Geometry::default()).unwrap())
+        })
+        .collect();
+    let theirs = |program: &Program| {
+        let memory = program.descriptors()[0].try_clone_to_owned().unwrap();
+        let pool = Mapping::sealed(&pool).unwrap().region();
+        RingMemory::attach_with(Mapping::sealed(&memory).unwrap().region(), Some(pool)).unwrap()
+    };
+    let [one, two] = [0, 1].map(|at| theirs(&rings[at].1));
+    one.buffer(399, 5).unwrap().write(b"bytes");
+    assert_eq!(two.buffer(399, 5).unwrap().as_span().read_array(), Some(*b"bytes"));
+    // Another process goes on with it, and the data path gets a fourth descriptor.
+    let descriptors: Vec<OwnedFd> = rings[0]
+        .1
+        .descriptors()
+        .iter()
+        .chain(&rings[0].1.pool())
+        .map(|fd| fd.try_clone_to_owned().unwrap())
+        .collect();
+    assert_eq!(descriptors.len(), 4);
+    let mut peer = opened();
+    let copies = descriptors.iter().map(|fd| fd.try_clone().unwrap()).collect();
+    peer.attach(copies).unwrap();
+    assert!(peer.attach(descriptors.iter().take(3).map(|fd| fd.try_clone().unwrap()).collect()).is_err());
+    let next = Program::adopt(rings[0].0.try_clone().unwrap().into(), descriptors).unwrap();
+    assert!(next.pool().is_some());
+}
+
+fn opened() -> Box<dyn Peer> {
+    let port = Port::new("a", Kind::new("ring", &Settings { slots: 64, slot_size: 256 }), None);
+    let check = Arc::new(event());
+    let context = Context { port: &port, doorbells: Vec::new(), counters: &[], check: &check, keeper: None };
+    (super::KIND.open)(context).unwrap().0
+}
+
+/// Attack: memory that is too short, that could shrink, that is none; no memory, or too much of it.
+#[test]
+fn buffers_that_can_not_be_used_are_refused() {
+    let listener = listener("pools");
+    let good = memfd("pool", POOL_BYTES).unwrap();
+    let short = memfd("pool", POOL_BYTES - 1).unwrap();
+    let shrinks = rustix::fs::memfd_create("pool", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&shrinks, POOL_BYTES as u64).unwrap();
+    let no_memory = event().into_fd();
+    // A hole in huge pages may be impossible to fill again.
+    let flags = rustix::fs::MemfdFlags::ALLOW_SEALING | rustix::fs::MemfdFlags::HUGETLB;
+    let huge = rustix::fs::memfd_create("pool", flags).unwrap();
+    rustix::fs::ftruncate(&huge, 2 << 20).unwrap();
+    rustix::fs::fcntl_add_seals(&huge, rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW).unwrap();
+    let [memory, kick, call] = [memfd("ring", 1 << 20).unwrap(), event().into_fd(), event().into_fd()];
+    let refused = opened().attach(vec![memory, kick, call, huge.try_clone().unwrap()]).unwrap_err();
+    assert!(refused.to_string().contains("buffers"), "the data path refuses it itself: {refused}");
+    let long = memfd("pool", 1 << 40).unwrap();
+    for file in [&short, &long] {
+        let (stream, mut newcomer, hello) = with_pool(&listener, &[file]);
+        newcomer.hello().unwrap().unwrap();
+        assert!(newcomer.welcome(&hello, &Geometry::default()).is_err());
+        assert!(answer(stream).is_final());
+    }
+    for files in [&[&shrinks][..], &[], &[&huge], &[&no_memory]] {
+        let (stream, mut newcomer, _) = with_pool(&listener, files);
+        assert!(newcomer.hello().is_err());
+        assert!(answer(stream).end().unwrap_err().contains("buffers"));
+    }
+    // Descriptors are received again when the one that is no memory is closed. Two are one too many.
+    let is_pool = || {
+        let (_stream, mut newcomer, hello) = with_pool(&listener, &[&good, &good]);
+        newcomer.hello().unwrap().unwrap();
+        newcomer.welcome(&hello, &Geometry::default()).unwrap().pool().is_some()
+    };
+    while !is_pool() {}
 }
