@@ -29,6 +29,8 @@ for seed in 1 2 3; do
   step "faults and changes, seed $seed" env "RINGWAY_SOAK=${RINGWAY_SOAK:-1200}" "RINGWAY_SEED=$seed" \
     cargo test --release -p ringway-cli --test integration frames_are_conserved -- --nocapture
 done
+step "kills and upgrades" env FAULTS=50 \
+  cargo test --release -p ringway-cli --test integration data_kills:: -- --nocapture --test-threads=1
 step "Miri" ./scripts/miri.sh
 step "models of loom" env LOOM_MAX_PREEMPTIONS=4 ./scripts/loom.sh
 step "mutation tests" ./scripts/mutants.sh

@@ -74,7 +74,7 @@ fn mutate(name: &str) {
     seeds.iter().for_each(|seed| (target.run)(seed));
     (target.run)(&[]);
     let cases: u32 =
-        std::env::var("RINGWAY_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(10_000);
+        std::env::var("RINGWAY_FUZZ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(5000);
     // Unlike the others, these targets create a store and make decisions, run a connection, or build two routers that
     // run for minutes of simulated time, in each case.
     let cases = match name {

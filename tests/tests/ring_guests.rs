@@ -8,7 +8,8 @@ use ringway_tests::folder::Folder;
 use ringway_tests::returned::{give_back, send};
 use ringway_tests::talk::{BOUND, ran};
 use ringway_tests::{c_library, eventually, qemu, say};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 /// Modules by which a program gets the device's interrupt, in loading order.
 const VFIO: [&str; 6] = ["irqbypass", "vfio", "vfio_virqfd", "vfio_iommu_type1", "vfio_pci_core", "vfio_pci"];
@@ -188,4 +189,49 @@ fn with_vfio_the_device_interrupts_a_program_and_with_mapped_doorbells_needs_non
     assert!(bench.exits("DOORBELL") <= 2, "{} doorbells", bench.exits("DOORBELL"));
     assert!(bench.counted("interrupts") > 0);
     assert_eq!(bench.counted("faults"), 0);
+}
+
+/// A netmap program of the tests, built in `folder`, and the library that it preloads, which cargo has built beside
+/// this test.
+fn netmap(folder: &Path) -> [PathBuf; 2] {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/net/netmap-preload/tests/program.c");
+    let program = folder.join("netmap");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=gnu11", "-O2", "-pthread", "-o"]).args([&program, &source]);
+    assert!(cc.status().unwrap().success());
+    [program, std::env::current_exe().unwrap().with_file_name("libringway_netmap.so")]
+}
+
+/// An unmodified netmap program in a guest opens the device by `ring0`, and exchanges frames with another one on the
+/// host.
+#[test]
+fn a_netmap_program_of_a_guest_has_its_rings_on_the_device() {
+    let Some(bench) = Bench::new("ring-netmap", "") else { return };
+    let [program, library] = netmap(bench.folder.path());
+    let guest = bench.guest(|spec| spec.carried.extend([program.clone(), library.clone()]));
+    let (program, library) = (program.display().to_string(), library.display().to_string());
+    let sockets = bench.fabric.socket("");
+    let on_host = |words: &str| -> Child {
+        let mut command = Command::new(&program);
+        command.args(words.split(' ')).stdout(Stdio::piped());
+        command.env("LD_PRELOAD", &library).env("RINGWAY_NETMAP", &sockets).spawn().unwrap()
+    };
+    let in_guest = |words: &str| format!("LD_PRELOAD={library} {program} {words}");
+    for wait in ["poll", "select", "epoll"] {
+        let mut host = on_host("answer host new poll 3200");
+        assert!(eventually(BOUND, || bench.is_up("host")), "the host's program has no ring");
+        ran(&guest, &in_guest(&format!("ask ring0 new {wait} 3200")));
+        assert!(host.wait().unwrap().success());
+        assert!(eventually(BOUND, || !bench.is_up("host")), "the former program has not left");
+    }
+    let answering = in_guest("answer ring0 14 poll 3200");
+    let before = bench.opened();
+    ran(&guest, &format!("({answering}; echo $? >/tmp/answered) >/dev/null 2>&1 &"));
+    assert!(eventually(BOUND, || bench.opened() > before), "the program does not open the device");
+    // A device is one program's; there is one.
+    ran(&guest, &in_guest("busy ring0 new poll 0"));
+    ran(&guest, &in_guest("absent ring1 new poll 0"));
+    assert!(on_host("ask host new poll 3200").wait().unwrap().success());
+    assert!(eventually(BOUND, || guest.run("cat /tmp/answered", BOUND).unwrap().text.trim() == "0"));
+    assert_eq!((bench.counted("faults"), bench.exits("MEMORY")), (0, 0));
 }

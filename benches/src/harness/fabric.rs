@@ -58,9 +58,14 @@ impl Harness {
     /// Adds a port; without a `hold` of its own, frames wait for it as long as by default.
     pub fn add_port(&mut self, port: Port) -> Result<(), Failure> {
         let queues = port.queues;
-        self.fabric.add_port(Port { hold: port.hold.or(Some(HOLD)), ..port }, self.next)?;
+        self.fabric.add_port(held(port), self.next)?;
         self.next += u32::from(queues);
         Ok(())
+    }
+
+    /// Gives a port another policy: `port` is as it was added but for that.
+    pub fn change_policy(&mut self, port: Port) -> Result<(), Failure> {
+        Ok(self.fabric.change_port(held(port))?)
     }
 
     /// Adds a port to a TAP interface of the same name, which it creates.
@@ -202,6 +207,11 @@ impl Harness {
     pub fn attach(&mut self, port: &str, descriptors: Vec<OwnedFd>) -> Result<(), Failure> {
         Ok(self.fabric.attach(port, descriptors)?)
     }
+}
+
+/// A port as a fabric of benchmarks has it.
+fn held(port: Port) -> Port {
+    Port { hold: port.hold.or(Some(HOLD)), ..port }
 }
 
 /// A vhost-user port.

@@ -150,7 +150,7 @@ pub fn mirror(plan: &Plan) -> Result<Entry, Failure> {
         let ports = vec!["one".into(), "two".into()];
         let mirror = is_on.then(|| Mirror { ports, ..Mirror::default() });
         let policy = Policy { mirror, ..Policy::default() };
-        Ok(harness.fabric.change_port(Port { policy, ..nobody.clone() })?)
+        harness.change_policy(Port { policy, ..nobody.clone() })
     })?;
     let entry = slices.entry("Mpps", Better::More).ratio_at_least(0.95);
     Ok(entry.note("peer: the same without a mirror").with("frames lost", stream.missing() as f64))
@@ -175,7 +175,7 @@ fn with_policies(plan: &Plan, policies: [Policy; 2], payload: Payload) -> Result
     let slices = on_and_off(plan, (&mut stream, payload), |is_on| {
         for (port, policy) in ports.iter().zip(&policies) {
             let policy = if is_on { policy.clone() } else { Policy::default() };
-            harness.fabric.change_port(Port { policy, ..port.clone() })?;
+            harness.change_policy(Port { policy, ..port.clone() })?;
         }
         Ok(())
     })?;

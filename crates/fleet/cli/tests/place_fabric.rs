@@ -490,7 +490,7 @@ const LONG: &str = "from ringway.placement import Filter\n\n\nclass Long(Filter)
 /// Clients of a flood.
 const CLIENTS: usize = 32;
 /// Times that the fabric is looked at in a flood.
-const LOOKS: usize = 10;
+const LOOKS: usize = 4;
 
 /// Requests that a client of a flood repeats: method, path, body.
 type Requests = Vec<(&'static str, &'static str, String)>;

@@ -1,6 +1,7 @@
 //! The ring port that a name of netmap means.
 
 use crate::Result;
+use ringway_ring_client::devices;
 use std::path::{Path, PathBuf};
 
 /// The user of this process.
@@ -62,6 +63,14 @@ fn is_socket(path: &Path) -> bool {
 pub fn is_name(name: &str) -> bool {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     !name.is_empty() && !name.starts_with('.') && name.chars().all(is_letter)
+}
+
+/// In a guest: the PCI device of a port of kind `ring-pci` with the name `ringN`, by the order of their addresses.
+pub fn device(name: &str) -> Option<PathBuf> {
+    let number = name.strip_prefix("ring")?;
+    // One spelling a device: what is opened twice is known by its name.
+    let index: usize = number.parse().ok().filter(|index: &usize| index.to_string() == number)?;
+    devices().into_iter().nth(index)
 }
 
 /// The socket of the port `name`, as netmap's kernel side gets it: `PORT` or `valeSWITCH:PORT`.

@@ -17,6 +17,7 @@ use crate::side::Side;
 use crate::transfer::{self, RX, TX};
 use ringway_host::{FdKind, Signal, descriptor_store, store_descriptors, stored_descriptors};
 use ringway_ring_client::{Closing, FRAGMENTS, Ring, RingParts, Wait};
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -61,6 +62,7 @@ const HAS_RING: u64 = 2;
 const IS_SECOND: u64 = 4;
 const HAS_WAKE: u64 = 8;
 const IS_IN_PLACE: u64 = 16;
+const IS_DEVICE: u64 = 32;
 
 /// A port in this process.
 #[derive(Debug)]
@@ -75,6 +77,8 @@ pub struct Port {
     /// When the fabric does not use the ring's buffers any more, if these are here.
     closing: Option<Closing>,
     pipe: Option<PipeEnd>,
+    /// The ring is a PCI device's, and this keeps other programs from it.
+    device: Option<File>,
     /// Wakes whoever waits for the port or one of its monitors, if it has had one.
     wake: Option<Signal>,
     /// Those of the sync that takes place.
@@ -113,6 +117,7 @@ impl Port {
             closing: None,
             _files: pipe.as_mut().and_then(PipeEnd::take_files),
             pipe,
+            device: None,
             wake: None,
             monitors: Monitors::default(),
             is_adopted: false,
@@ -134,6 +139,17 @@ impl Port {
         let mut port = Port::make(store, rings, None)?;
         port.closing = closing;
         port.publish(Some((ring, memory)))?;
+        Ok(port)
+    }
+
+    /// A port whose ring is in the memory of a device. Only this process uses it: the memory is mapped from files that a
+    /// handle does not store.
+    pub fn of_device(rings: Rings, (ring, lock): (Ring, File)) -> Result<Port> {
+        let store = descriptor_store(true).map_err(|_| libc::EMFILE)?;
+        let mut port = Port::make(store, rings, None)?;
+        port.device = Some(lock);
+        port.publish(None)?;
+        port.ring = Some(ring);
         Ok(port)
     }
 
@@ -171,6 +187,7 @@ impl Port {
             (IS_SECOND, is_second),
             (HAS_WAKE, self.wake.is_some()),
             (IS_IN_PLACE, is_in_place),
+            (IS_DEVICE, self.device.is_some()),
         ];
         let has = has.into_iter().filter(|(_, has)| *has).fold(0, |all, (bit, _)| all | bit);
         let numbers = [version, self.rings.region.buffers(), slots[0], slots[1], extra, first, state];
@@ -200,6 +217,9 @@ impl Port {
     /// handle; every number is checked, and the descriptors must be what they are said to be.
     pub fn adopt(store: OwnedFd, region: impl Fn(Identity) -> Option<Arc<Region>>) -> Result<Port> {
         let (words, mut fds) = looked_up(&store)?;
+        if words[1] & IS_DEVICE != 0 {
+            return Err(libc::ENODEV);
+        }
         let [_, has, tx, rx, version, buffers, tx_slots, rx_slots, extra, first, state, _] = words;
         let number = |word: u64| u32::try_from(word).map_err(|_| libc::EINVAL);
         let slots = [number(tx_slots)?, number(rx_slots)?];
@@ -309,8 +329,9 @@ impl Port {
         let ring = self.ring.iter().flat_map(Ring::descriptors);
         let pipe = pipe.into_iter().flat_map(|(fds, pending)| fds.into_iter().chain(pending));
         let wake = self.wake.as_ref().map(AsFd::as_fd);
+        let device = self.device.as_ref().map(AsFd::as_fd);
         let server = self.monitor_server.iter().flat_map(MonitorServer::descriptors);
-        let fds = [self.store()].into_iter().chain(ring).chain(pipe).chain(wake).chain(server);
+        let fds = [self.store()].into_iter().chain(ring).chain(pipe).chain(wake).chain(device).chain(server);
         fds.map(|fd| fd.as_raw_fd()).chain(self.rings.region.descriptors()).collect()
     }
 

@@ -13,6 +13,7 @@ use libc::c_int;
 use ringway_host::Mapping;
 use ringway_ring_client::{PendingRing, Ring, RingError, RingOptions};
 use std::cell::RefCell;
+use std::fs::{File, TryLockError};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -99,8 +100,7 @@ impl Wanted {
         if self.bound() == [false; 2] {
             return Err(libc::EINVAL);
         }
-        let is_in_place = pipe::name(&self.name).is_none();
-        Ok(Sizes { slots, extra: self.extra.min(EXTRA), is_in_place })
+        Ok(Sizes { slots, extra: self.extra.min(EXTRA), is_in_place: false })
     }
 }
 
@@ -129,6 +129,7 @@ fn errno(error: &RingError) -> c_int {
 /// What a name means, and what tells it from others in this process.
 enum Target<'n> {
     Fabric(PathBuf),
+    Device(PathBuf),
     Pipe(PipeName<'n>),
 }
 
@@ -136,18 +137,26 @@ impl Target<'_> {
     fn of(name: &str) -> Result<Target<'_>> {
         match pipe::name(name) {
             Some(name) => Ok(Target::Pipe(name?)),
-            None => Ok(Target::Fabric(names::socket(name)?)),
+            None => match (names::socket(name), names::device(name)) {
+                (Err(libc::ENXIO), Some(device)) => Ok(Target::Device(device)),
+                (socket, _) => Ok(Target::Fabric(socket?)),
+            },
         }
+    }
+
+    /// What its rings have in their memory: with a fabric's port these are the buffers of its ring, too.
+    fn sizes(&self, wanted: &Wanted) -> Result<Sizes> {
+        Ok(Sizes { is_in_place: matches!(self, Target::Fabric(_)), ..wanted.sizes()? })
     }
 
     /// Whether the port may have the memory of other ports of this process: VALE ports have memory of their own.
     fn is_common(&self, name: &str) -> bool {
-        matches!(self, Target::Fabric(_)) && !name.starts_with("vale")
+        !matches!(self, Target::Pipe(_)) && !name.starts_with("vale")
     }
 
     fn key(&self, name: &str) -> PathBuf {
         match self {
-            Target::Fabric(path) => path.clone(),
+            Target::Fabric(path) | Target::Device(path) => path.clone(),
             Target::Pipe(_) => name.into(),
         }
     }
@@ -203,7 +212,7 @@ type Found = (Arc<Mutex<Port>>, bool);
 /// The port of a name, which is opened if this process does not have it; its rings are in the memory of this number.
 fn find(ports: &mut Vec<Known>, name: &str, wanted: &Wanted, memory: u16) -> Result<Found> {
     let target = Target::of(name)?;
-    let sizes = wanted.sizes()?;
+    let sizes = target.sizes(wanted)?;
     let key = target.key(name);
     let same = |known: &&Known| known.path.as_ref() == Some(&key);
     if let Some(port) = ports.iter().filter(same).find_map(|known| known.port.upgrade()) {
@@ -383,6 +392,12 @@ fn open(ports: &[Known], (target, name): (&Target<'_>, &str), memory: u16, sizes
             let (ring, file) = opened.inspect_err(|_| region.take_unused_back(place))?;
             Port::of_fabric(rings, ring, &file)
         }
+        Target::Device(path) => {
+            let rings = room()?;
+            let (region, place) = (rings.region.clone(), rings.place);
+            let opened = device(path).inspect_err(|_| region.take_unused_back(place))?;
+            Port::of_device(rings, opened)
+        }
         Target::Pipe(name) => {
             let (end, parts) = PipeEnd::open(*name, names::pipes())?;
             Port::of_pipe(room()?, end, parts)
@@ -405,6 +420,19 @@ fn connect(path: &Path, rings: &Rings) -> Result<(Ring, OwnedFd)> {
     Ok((ring, file.into_inner().ok_or(libc::EMFILE)?))
 }
 
+/// The ring in a device's memory, and what keeps the device from other programs.
+fn device(path: &Path) -> Result<(Ring, File)> {
+    let failed = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+    // A program that opens the device takes it from the one before.
+    let lock = File::open(path.join("config")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(libc::EBUSY),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    Ok((Ring::open_device(path).map_err(|error| errno(&error))?, lock))
+}
+
 /// Memory without a port.
 fn nothing(ports: &[Known], wanted: &Wanted) -> Result<Arc<Mutex<Port>>> {
     if wanted.rings.map(usize::from).iter().sum::<usize>() + 2 > INTERFACE_RINGS {
@@ -422,14 +450,15 @@ fn nothing(ports: &[Known], wanted: &Wanted) -> Result<Arc<Mutex<Port>>> {
 /// What is known about a port that is not registered: its rings are made when it is. Without a name, nothing of a port.
 pub fn about(wanted: &Wanted) -> Result<Answer> {
     let mut id = 0;
+    let all = Wanted { mode: ALL, slots: wanted.slots, ..Wanted::default() };
+    let mut sizes = all.sizes()?;
     if !wanted.name.is_empty() {
         let target = Target::of(&wanted.name)?;
+        sizes = target.sizes(&all)?;
         let (key, ports) = (target.key(&wanted.name), handles::ports());
         id = known_region(&ports, |known, _| known.path.as_ref() == Some(&key))
             .map_or(0, |region| region.id());
     }
-    let all = Wanted { mode: ALL, slots: wanted.slots, ..Wanted::default() };
-    let sizes = all.sizes()?;
     Ok(Answer { offset: 0, bytes: sizes.bytes(), slots: sizes.slots, rings: [1, 1], extra: 0, id })
 }
 

@@ -5,7 +5,7 @@ use crate::shared::Shared;
 use ringway_host::PciDevice;
 use ringway_mem::{Memory, OwnedSpan, Words};
 use ringway_ring::RingMemory;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Vendor and number of the device.
@@ -36,6 +36,18 @@ impl Drop for Registers {
     fn drop(&mut self) {
         self.words().iter().for_each(|words| words.store_release(STATUS / 4, 0));
     }
+}
+
+/// In a guest: the folders of the devices of ports of kind `ring-pci`, in the order of their addresses. Other devices of
+/// their number, QEMU's ivshmem, are among them: opening one says so.
+pub fn devices() -> Vec<PathBuf> {
+    let all = std::fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = all
+        .map(|entry| entry.path())
+        .filter(|path| PciDevice::identity(path).is_ok_and(|identity| identity == IDENTITY))
+        .collect();
+    found.sort();
+    found
 }
 
 /// Resets the device, and maps the ring that it makes.

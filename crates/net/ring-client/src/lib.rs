@@ -36,6 +36,7 @@ mod shared;
 mod tx;
 
 pub use connect::{Map, Pool, RingOptions};
+pub use device::devices;
 pub use error::RingError;
 pub use parts::RingParts;
 pub use ring::{Closing, PendingRing, Ring, Wait};

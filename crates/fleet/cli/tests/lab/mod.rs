@@ -140,10 +140,15 @@ pub fn isolations() -> Vec<&'static str> {
 }
 
 /// Waits until a condition holds, with a time limit for slow machines.
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub fn until(what: &str, so: impl FnMut() -> bool) {
+    until_or_say(|| what.to_string(), so);
+}
+
+/// As `until`; what is said if the condition does not hold is found out then.
+pub fn until_or_say(what: impl Fn() -> String, mut so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !so() {
-        assert!(Instant::now() < end, "{what}");
+        assert!(Instant::now() < end, "{}", what());
         std::thread::yield_now();
     }
 }
