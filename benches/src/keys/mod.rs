@@ -371,6 +371,8 @@ const FABRIC: &[Group] = &[
                 "netmap's pkt-gen, unmodified, to another one through a switch, 60 B";
             "netmap.bridge": Row(netmap::bridge),
                 "the same through a switch, netmap's bridge and another switch";
+            "netmap.guest": Row(netmap::guest),
+                "pkt-gen in a Linux guest, on the memory of a PCI device, to pkt-gen on the host; from the host";
         },
         // Each slice starts programs that wait a second.
         setup: 60.0,

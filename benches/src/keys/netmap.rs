@@ -7,6 +7,7 @@ use crate::exec::lab::{Running, program};
 use crate::keys::Folder;
 use crate::peer::{finish, signal};
 use crate::plan::Plan;
+use ringway_linux_guests::{Attachment, Guest, Interface, Runner, Spec, image};
 use rustix::process::Signal;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -20,9 +21,17 @@ const SLICE: Duration = Duration::from_millis(1500);
 /// After the last frame, until the receiver is told to end.
 const SETTLE: Duration = Duration::from_millis(200);
 const TIMEOUT: Duration = Duration::from_secs(10);
+const BOOT: Duration = Duration::from_secs(60);
+/// A driver of the guest's kernel that lets programs map the device.
+const UIO: &str = "uio_pci_generic";
+/// Seconds after which pkt-gen is ended in a guest. It waits one of them before it sends.
+const IN_GUEST: u64 = 3;
 /// Folders below the named one that are searched.
 const DEPTH: usize = 4;
 const FABRIC: &str = "[fabric]\nname = \"netmap\"\n\n[switch.s]\n\n[switch.t]\n";
+
+/// What a pkt-gen that sends is told beside its port.
+const SENDS: [&str; 8] = ["-f", "tx", "-l", "60", "-S", "02:00:00:00:00:0a", "-D", "02:00:00:00:00:0d"];
 
 /// An executable file below a folder.
 fn find(folder: &Path, name: &str, depth: usize) -> Option<PathBuf> {
@@ -47,7 +56,7 @@ fn of_netmap(name: &str) -> Result<PathBuf, Failure> {
     found.ok_or_else(|| format!("no program {name} below {}", folder.display()).into())
 }
 
-/// A fabric with the ports a and b on one switch, c and d on another.
+/// A fabric with the ports a and b, and that of a guest, g, on one switch, c and d on another.
 struct Ports {
     folder: Folder,
     library: PathBuf,
@@ -66,13 +75,14 @@ impl Ports {
             format!("\n[port.{name}]\nkind = \"ring\"\nsocket = \"{name}\"\nswitch = \"{switch}\"\n")
         };
         let all: String = [("a", "s"), ("b", "s"), ("c", "t"), ("d", "t")].map(port).concat();
+        let of_guest = "\n[port.g]\nkind = \"ring-pci\"\nsocket = \"g\"\nmode = \"0666\"\nswitch = \"s\"\n";
         let file = folder.path().join("netmap.toml");
-        std::fs::write(&file, format!("{FABRIC}{all}"))?;
+        std::fs::write(&file, format!("{FABRIC}{all}{of_guest}"))?;
         let mut command = Command::new(&ringway);
         command.arg("up").arg(&file).env("RINGWAY_RUN", folder.path());
         let fabric = Running::start(&command)?;
         let (sockets, end) = (folder.path().join("netmap"), Instant::now() + TIMEOUT);
-        while !["a", "b", "c", "d"].iter().all(|name| sockets.join(name).exists()) {
+        while !["a", "b", "c", "d", "g"].iter().all(|name| sockets.join(name).exists()) {
             if Instant::now() > end {
                 return Err("the fabric does not come up".into());
             }
@@ -109,8 +119,7 @@ impl Ports {
     fn rates(&self, pkt_gen: &Path, to: &str, time: Duration) -> Result<[f64; 2], Failure> {
         let to = format!("netmap:{to}");
         let receiver = self.pkt_gen(pkt_gen, &["-i", &to, "-f", "rx"])?;
-        let addresses = ["-S", "02:00:00:00:00:0a", "-D", "02:00:00:00:00:0d"];
-        let words = [&["-i", "netmap:a", "-f", "tx", "-l", "60"][..], &addresses[..]].concat();
+        let words = [&["-i", "netmap:a"][..], &SENDS[..]].concat();
         let sender = self.pkt_gen(pkt_gen, &words)?;
         std::thread::sleep(time);
         let (sent, seconds) = sender.end("Sent ")?;
@@ -181,6 +190,43 @@ pub fn bridge(plan: &Plan) -> Result<Entry, Failure> {
     let _bridge = Running::start(&command)?;
     let entry = entry(plan, 8.0, || ports.rates(&pkt_gen, "d", SLICE))?;
     Ok(entry.note("bridge exchanges buffers by their numbers"))
+}
+
+/// pkt-gen in a Linux guest, on the memory of a `ring-pci` port's device, to pkt-gen on the host; the same from the host.
+pub fn guest(plan: &Plan) -> Result<Entry, Failure> {
+    let pkt_gen = of_netmap("pkt-gen")?;
+    let qemu = ringway_tests::qemu::with_cards().ok_or("no QEMU with vfio-user is available")?;
+    image::qemu(&[UIO])?;
+    let ports = Ports::new()?;
+    let socket = ports.folder.path().join("netmap/g");
+    let card = Interface::new(Attachment::VfioUser { socket, driver: UIO.into() });
+    let spec = Spec {
+        program: Some(qemu),
+        drivers: vec!["uio".into()],
+        carried: vec![pkt_gen.clone(), ports.library.clone()],
+        ..Spec::new("netmap", Runner::Qemu, vec![card])
+    };
+    let guest = Guest::start(spec, &ports.folder.path().join("guest"))?;
+    guest.ready(BOOT)?;
+    let (library, program) = (ports.library.display(), pkt_gen.display());
+    let sends = SENDS.join(" ");
+    let command = format!(
+        "LD_PRELOAD={library} timeout -s INT {IN_GUEST} {program} -i netmap:ring0 {sends} -w 1 2>&1; true"
+    );
+    let inside = || -> Result<f64, Failure> {
+        let receiver = ports.pkt_gen(&pkt_gen, &["-i", "netmap:b", "-f", "rx"])?;
+        let said = guest.run(&command, 3 * TIMEOUT)?.text;
+        std::thread::sleep(SETTLE);
+        let (received, _) = receiver.end("Received ")?;
+        let sent = counted(&said, "Sent ").filter(|(sent, _)| received > 0 && received <= *sent);
+        let (_, seconds) =
+            sent.ok_or_else(|| format!("{received} received; pkt-gen says: {}", said.trim()))?;
+        Ok(received as f64 / seconds / 1e6)
+    };
+    let on_host = |_| ports.rates(&pkt_gen, "b", SLICE).map(|[received, _]| received);
+    let slices = plan.pairs(2 * SLICE, |_| inside(), on_host)?;
+    let note = format!("60 B without FCS; the guest runs in {}; peer: the same from the host", guest.note());
+    Ok(slices.entry("Mpps", Better::More).note(note))
 }
 
 #[cfg(test)]
