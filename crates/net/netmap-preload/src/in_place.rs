@@ -53,8 +53,13 @@ pub fn send_frame(rings: &Rings, ring: &mut Ring, side: &mut Side) -> Result<Sen
         if !is_there || slot.flags & INDIRECT != 0 || count >= FRAGMENTS as u32 {
             is_wrong = true;
             if !is_there || slot.flags & INDIRECT != 0 {
-                let buf_idx = missing(rings, ring, TX, at);
-                rings.set_slot(TX, at, Slot { buf_idx, len: 0, flags: 0 });
+                // As netmap does, it keeps its buffer if it has one.
+                let buf_idx = match rings.region.has_buffer(slot.buf_idx, 0) {
+                    true => slot.buf_idx,
+                    false => missing(rings, ring, TX, at),
+                };
+                // If there is no room yet, the frame is found again as long as it was.
+                rings.set_slot(TX, at, Slot { buf_idx, len: 0, flags: slot.flags & MOREFRAG });
             }
         } else {
             rings.note_buffer(slot.buf_idx);

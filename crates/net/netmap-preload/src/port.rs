@@ -77,8 +77,8 @@ pub struct Port {
     /// When the fabric does not use the ring's buffers any more, if these are here.
     closing: Option<Closing>,
     pipe: Option<PipeEnd>,
-    /// The ring is a PCI device's, and this keeps other programs from it.
-    device: Option<File>,
+    /// The ring is a PCI device's, and this keeps other programs from it, if it is needed.
+    device: Option<Option<File>>,
     /// Wakes whoever waits for the port or one of its monitors, if it has had one.
     wake: Option<Signal>,
     /// Those of the sync that takes place.
@@ -144,7 +144,7 @@ impl Port {
 
     /// A port whose ring is in the memory of a device. Only this process uses it: the memory is mapped from files that a
     /// handle does not store.
-    pub fn of_device(rings: Rings, (ring, lock): (Ring, File)) -> Result<Port> {
+    pub fn of_device(rings: Rings, (ring, lock): (Ring, Option<File>)) -> Result<Port> {
         let store = descriptor_store(true).map_err(|_| libc::EMFILE)?;
         let mut port = Port::make(store, rings, None)?;
         port.device = Some(lock);
@@ -329,7 +329,7 @@ impl Port {
         let ring = self.ring.iter().flat_map(Ring::descriptors);
         let pipe = pipe.into_iter().flat_map(|(fds, pending)| fds.into_iter().chain(pending));
         let wake = self.wake.as_ref().map(AsFd::as_fd);
-        let device = self.device.as_ref().map(AsFd::as_fd);
+        let device = self.device.iter().flatten().map(AsFd::as_fd);
         let server = self.monitor_server.iter().flat_map(MonitorServer::descriptors);
         let fds = [self.store()].into_iter().chain(ring).chain(pipe).chain(wake).chain(device).chain(server);
         fds.map(|fd| fd.as_raw_fd()).chain(self.rings.region.descriptors()).collect()

@@ -374,10 +374,10 @@ impl Region {
     pub fn give(self: &Arc<Region>, sizes: Sizes) -> Result<Rings> {
         let mut given = self.given()?;
         self.settle(&mut given);
-        // Buffers that a program has given to slots of other rings are theirs.
+        // Buffers that a program has given to slots of other rings are theirs. Nobody knows where extra ones are.
         let has_buffers =
             |place| Rings::adopt(self.clone(), place).is_ok_and(|rings| rings.has_own_buffers());
-        let is_fit = |place: &Place| place.sizes == sizes && has_buffers(*place);
+        let is_fit = |place: &Place| place.sizes == sizes && sizes.extra == 0 && has_buffers(*place);
         if let Some(at) = given.free.iter().position(is_fit) {
             let place = given.free.swap_remove(at);
             drop(given);

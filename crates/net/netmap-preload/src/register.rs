@@ -149,7 +149,8 @@ impl Target<'_> {
         Ok(Sizes { is_in_place: matches!(self, Target::Fabric(_)), ..wanted.sizes()? })
     }
 
-    /// Whether the port may have the memory of other ports of this process: VALE ports have memory of their own.
+    /// Whether the port may have the memory of other ports of its fabric, or of other devices: a fabric gets the memory.
+    /// VALE ports have memory of their own.
     fn is_common(&self, name: &str) -> bool {
         !matches!(self, Target::Pipe(_)) && !name.starts_with("vale")
     }
@@ -345,6 +346,12 @@ fn known_region(ports: &[Known], is_it: impl Fn(&Known, &Region) -> bool) -> Opt
     known_regions(ports, is_it).next()
 }
 
+/// The run directory of a port's socket, or the folder of devices.
+fn home(path: &Path) -> Option<&Path> {
+    let folder = path.parent()?;
+    if folder.ends_with("switches") { folder.parent() } else { Some(folder) }
+}
+
 /// Room for a port's rings: in the memory that the program names, in that of the port whose pipe it is, in that of
 /// another port unless it is a VALE port, as with netmap, or in new one.
 fn room(ports: &[Known], (target, name): (&Target<'_>, &str), memory: u16, sizes: Sizes) -> Result<Rings> {
@@ -364,7 +371,11 @@ fn room(ports: &[Known], (target, name): (&Target<'_>, &str), memory: u16, sizes
     };
     // Former ones may be full.
     let common = || {
-        let mut all = known_regions(ports, |known, _| known.is_common && target.is_common(name));
+        let key = target.key(name);
+        let has_same_home = |known: &Known| known.path.as_deref().map(home) == Some(home(&key));
+        let may_have =
+            |known: &Known, _: &Region| known.is_common && target.is_common(name) && has_same_home(known);
+        let mut all = known_regions(ports, may_have);
         all.find_map(|region| region.give(sizes).ok())
     };
     let given = match named.or_else(parent) {
@@ -388,8 +399,13 @@ fn open(ports: &[Known], (target, name): (&Target<'_>, &str), memory: u16, sizes
         Target::Fabric(path) => {
             let rings = room()?;
             let (region, place) = (rings.region.clone(), rings.place);
-            let opened = connect(path, &rings);
-            let (ring, file) = opened.inspect_err(|_| region.take_unused_back(place))?;
+            // If the fabric has given a ring that this process can't use, it may still write there: the room is lost.
+            let give_back = |error: &Failed| {
+                if !error.is_given {
+                    region.take_unused_back(place);
+                }
+            };
+            let (ring, file) = connect(path, &rings).inspect_err(give_back).map_err(|error| error.errno)?;
             Port::of_fabric(rings, ring, &file)
         }
         Target::Device(path) => {
@@ -405,30 +421,51 @@ fn open(ports: &[Known], (target, name): (&Target<'_>, &str), memory: u16, sizes
     }
 }
 
+/// Why there is no ring, and whether the fabric may have given one.
+struct Failed {
+    errno: c_int,
+    is_given: bool,
+}
+
 /// The ring of a socket, and its memory. Its buffers are those of netmap's rings.
-fn connect(path: &Path, rings: &Rings) -> Result<(Ring, OwnedFd)> {
+fn connect(path: &Path, rings: &Rings) -> std::result::Result<(Ring, OwnedFd), Failed> {
     let file = RefCell::new(None);
     let map = |memory: &OwnedFd| {
         *file.borrow_mut() = memory.try_clone().ok();
         Ok(Mapping::sealed(memory)?.region())
     };
     let slots = rings.place.sizes.ring_slots();
+    let before = |errno| Failed { errno, is_given: false };
+    let after = |errno| Failed { errno, is_given: true };
     let options = RingOptions { slots, slot_size: BUFFER, ..RingOptions::default() };
-    let pool = rings.region.pool(rings.place).ok_or(libc::ENOMEM)?;
-    let pending = PendingRing::connect_with_pool(path, options, pool).map_err(|error| errno(&error))?;
-    let ring = pending.ring_by(Some(TIMEOUT), &map).map_err(|error| errno(&error))?;
-    Ok((ring, file.into_inner().ok_or(libc::EMFILE)?))
+    let pool = rings.region.pool(rings.place).ok_or(before(libc::ENOMEM))?;
+    let pending =
+        PendingRing::connect_with_pool(path, options, pool).map_err(|error| before(errno(&error)))?;
+    let ring = pending.ring_by(Some(TIMEOUT), &map).map_err(|error| match error {
+        RingError::Refused(_) | RingError::Unsuitable(_) => before(errno(&error)),
+        _ => after(errno(&error)),
+    })?;
+    // A fabric that means other buffers by the same numbers.
+    let is_as_asked = [ring.tx.slots(), ring.rx.slots()] == slots && ring.slot_size() == BUFFER;
+    if ring.has_pool() && !is_as_asked {
+        return Err(after(libc::EIO));
+    }
+    Ok((ring, file.into_inner().ok_or(after(libc::EMFILE))?))
 }
 
 /// The ring in a device's memory, and what keeps the device from other programs.
-fn device(path: &Path) -> Result<(Ring, File)> {
+fn device(path: &Path) -> Result<(Ring, Option<File>)> {
     let failed = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-    // A program that opens the device takes it from the one before.
-    let lock = File::open(path.join("config")).map_err(failed)?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(libc::EBUSY),
-        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    // A program that opens the device takes it from the one before. Only who may use the device can lock this file; who
+    // may not has it by vfio, which one program has at a time.
+    let lock = match File::options().read(true).write(true).open(path.join("resource2")) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => None,
+        lock => Some(lock.map_err(failed)?),
+    };
+    match lock.as_ref().map(File::try_lock) {
+        None | Some(Ok(())) => {}
+        Some(Err(TryLockError::WouldBlock)) => return Err(libc::EBUSY),
+        Some(Err(TryLockError::Error(error))) => return Err(failed(error)),
     }
     Ok((Ring::open_device(path).map_err(|error| errno(&error))?, lock))
 }

@@ -26,6 +26,8 @@ static void write_wrongly(struct port *port)
 	for (int at = 0; at < 5; at++) {
 		uint32_t place = tx->head, own = tx->slot[place].buf_idx;
 		tx->slot[place] = bad[at];
+		if (bad[at].buf_idx == 2)
+			tx->slot[place].buf_idx = own;
 		tx->head = tx->cur = next(tx, place);
 		CHECK(poll_events(port, POLLOUT, 0) & POLLERR);
 		CHECK(tx->slot[place].buf_idx == own && tx->slot[place].len == 0);

@@ -99,6 +99,19 @@ pub enum Message {
         /// The result.
         attached: Result<(), DataError>,
     },
+    /// Result of detaching a port's peer that has left.
+    PeerDetached {
+        /// The port.
+        port: String,
+        /// Number of its opener.
+        epoch: u64,
+        /// Serial number of the peer.
+        serial: u64,
+        /// Why it left.
+        reason: String,
+        /// The result.
+        detached: Result<(), DataError>,
+    },
     /// Result of starting a guest.
     Guest(GuestEvent),
     /// An event from a function's process.
@@ -371,6 +384,9 @@ impl Engine {
             Message::Attached { port, epoch, serial, attached } => {
                 self.attached(&port, epoch, serial, attached);
             }
+            Message::PeerDetached { port, epoch, serial, reason, detached } => {
+                self.peer_detached((&port, epoch, serial), &reason, detached);
+            }
             Message::Guest(event) => self.guests.started(event),
             Message::Function(event) => {
                 let gone = self.functions.handle_event(event);
@@ -418,11 +434,12 @@ impl Engine {
         self.programs.remove_all().await;
         self.functions.stop_all();
         self.guests.stop_all().await;
-        for live in std::mem::take(&mut self.running_ports).into_values() {
-            live.close().await;
-        }
+        // Programs are told that their rings are closed when `data` does not use their buffers any more.
         if let Some(data) = self.data.take() {
             data.stop().await;
+        }
+        for live in std::mem::take(&mut self.running_ports).into_values() {
+            live.close().await;
         }
         self.hosts.remove_all().await;
         drop(self.run);

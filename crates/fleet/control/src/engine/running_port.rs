@@ -444,10 +444,11 @@ impl Engine {
                     tracing::info!(port = name, reason);
                     self.inbox.event_log().note(EventKind::PeerDetached, &name, &reason);
                 }
-                if !is_suspected {
-                    self.detach(&name);
+                if is_suspected {
+                    self.peer_lost(&name, &reason);
+                } else {
+                    self.detach_left((name, epoch, serial), reason);
                 }
-                self.peer_lost(&name, &reason);
             }
             // An earlier peer, which is detached already.
             What::Left { .. } => {}
@@ -507,6 +508,31 @@ impl Engine {
         self.post(Request::Detach { port: port.clone() }, Vec::new(), move |detached| {
             let _ = detached.inspect_err(|error| tracing::warn!(port, %error, "detaching its peer"));
         });
+    }
+
+    /// Detaches a peer that has left. Until `data` has done that, it may write to the peer's buffers: only then is the
+    /// peer told that its ring is closed, and the next one admitted.
+    fn detach_left(&mut self, (port, epoch, serial): (String, u64, u64), reason: String) {
+        let inbox = self.inbox.clone();
+        self.post(Request::Detach { port: port.clone() }, Vec::new(), move |detached| {
+            let _ = inbox.send(Message::PeerDetached { port, epoch, serial, reason, detached });
+        });
+    }
+
+    pub(super) fn peer_detached(
+        &mut self,
+        (port, epoch, serial): (&str, u64, u64),
+        reason: &str,
+        detached: Result<(), DataError>,
+    ) {
+        let is_current = |live: &&mut RunningPort| live.epoch == epoch && live.serial == serial;
+        let Some(live) = self.running_ports.get_mut(port).filter(is_current) else { return };
+        live.peer_gone(reason);
+        if let Err(error) = detached {
+            tracing::warn!(port, %error, "detaching its peer");
+            // Another `data` process may have got the peer meanwhile.
+            self.detach(port);
+        }
     }
 
     fn peer_lost(&mut self, name: &str, reason: &str) {
