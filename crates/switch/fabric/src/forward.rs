@@ -10,6 +10,7 @@ mod limits;
 mod live_trace;
 mod mirror;
 mod multicast;
+mod path_mtu;
 mod policing;
 #[cfg(test)]
 mod pressure;
@@ -41,7 +42,7 @@ use ringway_frame::{BURST, Burst, Caps, CountersRef, Reason, Storage, TxQueue, a
 use ringway_mem::Turn;
 use ringway_port::offload::{Completer, Whole};
 use ringway_switch::{FlowHash, List, NOWHERE, PortId, Run, Sorter, Verdicts};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub use tags::{Retag, TagType};
@@ -156,7 +157,7 @@ impl Forwarder {
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
         let left = if done == count { bytes } else { bytes_of(&burst, 0, done) };
         source.count(done, decided.policing.map_or(left, |policing| policing.arrived(left, done)));
-        self.make_room_for_copies(turn, source.worker);
+        self.end_burst(turn, topology, source.worker);
         if done > 0 {
             source.waiting = None;
             return Served::Moved(done);
@@ -164,12 +165,16 @@ impl Forwarder {
         Served::Waiting
     }
 
-    /// Delivers copies for the ports that mirror others if there are so many that the next burst's may find no room;
-    /// others wait for the end of the turn. Attack: a receiver whose memory blocks would hold a source.
+    /// Sends answers, and delivers copies for the ports that mirror others if there are so many that the next burst's
+    /// may find no room; others wait for the end of the turn. Attack: a receiver whose memory blocks would hold a
+    /// source.
     #[inline]
-    fn make_room_for_copies(&mut self, turn: &Turn<'_>, worker: usize) {
+    fn end_burst(&mut self, turn: &Turn<'_>, topology: &Topology, worker: usize) {
         if self.features.mirrored.get_mut().is_nearly_full() {
             self.deliver_mirrored(turn, worker);
+        }
+        if !self.features.answers.get_mut().is_empty() {
+            self.send_answers(turn, topology);
         }
     }
 
@@ -264,6 +269,8 @@ pub struct Source {
     backlog: Backlog,
     captured: Captured,
     mirrored: Mirrored,
+    /// When a frame of it was answered since it was too long; 0: never.
+    answered: Cell<u64>,
 }
 
 impl Source {
@@ -281,6 +288,7 @@ impl Source {
             backlog: Backlog::default(),
             captured: Captured::default(),
             mirrored: Mirrored::default(),
+            answered: Cell::default(),
         }
     }
 
@@ -621,7 +629,7 @@ impl<'d> Delivery<'d, '_, '_> {
         }
         if let Some(unsuited) = unsuited {
             self.copies_to(unsuited.to.slot);
-            unsuited.put(self, before(lists[unsuited.to.list].frames(), end));
+            unsuited.put(self, before(lists[unsuited.to.list].frames(), end), true);
         }
     }
 
@@ -727,7 +735,8 @@ impl<'d> Delivery<'d, '_, '_> {
         if let Some(&first) = frames.get(completed.outcomes.len()) {
             cut.lower(usize::from(first), None);
         }
-        let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
+        let whole = Whole { inputs: 0, outputs: 0 };
+        let mut unsuited = Unsuited { to, largest: caps.largest, completed, whole };
         unsuited.reserve(self.turn);
         self.see(&mut unsuited.to, list);
         let inputs = unsuited.whole.inputs;

@@ -254,11 +254,12 @@ impl<'d> Delivery<'d, '_, '_> {
         } else {
             self.meter.stopwatch.enter(Stage::Complete, frames.len());
             let completed = completer.complete(burst, names, caps);
-            let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
+            let whole = Whole { inputs: 0, outputs: 0 };
+            let mut unsuited = Unsuited { to, largest: caps.largest, completed, whole };
             unsuited.reserve(self.turn);
             self.copies_to(unsuited.to.slot);
             self.meter.stopwatch.enter(Stage::Copy, unsuited.whole.inputs);
-            unsuited.put(self, frames);
+            unsuited.put(self, frames, false);
             to = unsuited.to;
             unsuited.whole.inputs
         };
