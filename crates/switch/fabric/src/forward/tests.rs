@@ -1,5 +1,7 @@
 //! Tests of forwarding between queues that are plain lists.
 
+mod overload;
+
 use super::wait::{LOCK_HOLD, PEER_HOLD};
 use super::*;
 use crate::capture::{CaptureBuffer, CapturePoint};
