@@ -85,44 +85,7 @@ impl Flow {
         if self.tagged {
             out.extend([0x81, 0, 0, 7]);
         }
-        let ttl = if kind == Kind::OtherTtl { 63 } else { 64 };
-        let tos = u8::from(kind == Kind::Ecn) * 3;
-        let mut sum;
-        if self.ipv6 {
-            let mut ip = Ipv6 {
-                payload_length: (upper.len() as u16).into(),
-                next_header: protocol,
-                hop_limit: ttl,
-                source: (0xfd << 120 | u128::from(self.id)).into(),
-                destination: (0xfd << 120 | 9).into(),
-                ..Ipv6::EMPTY
-            };
-            sum = ip.pseudo_header(protocol, upper.len() as u32);
-            ip.payload_length.set(ip.payload_length.get() + u16::from(kind == Kind::Fragment));
-            out.extend([0x86, 0xdd]);
-            out.extend(ip.bytes());
-            let at = out.len() - Ipv6::LEN;
-            out[at + 1] |= tos << 4;
-        } else {
-            let mut ip = Ipv4 {
-                tos,
-                total_length: ((20 + upper.len()) as u16).into(),
-                identification: self.identification.into(),
-                fragment: (if kind == Kind::Fragment { 0x2000 } else { 0x4000 }).into(),
-                ttl,
-                protocol,
-                source: (0x0a00_0000 | u32::from(self.id)).into(),
-                destination: 0x0a00_0009.into(),
-                ..Ipv4::EMPTY
-            };
-            sum = ip.pseudo_header(upper.len() as u16);
-            ip.fill_checksum(&[]);
-            if kind == Kind::BadHeader {
-                ip.checksum.set(ip.checksum.get() ^ 1);
-            }
-            out.extend([8, 0]);
-            out.extend(ip.bytes());
-        }
+        let mut sum = self.network(kind, upper.len(), &mut out);
         let field = protocol.checksum_at().unwrap();
         let offload = match state {
             State::Filled => Offload::default(),
@@ -141,6 +104,50 @@ impl Flow {
         self.sequence = self.sequence.wrapping_add(len as u32);
         self.identification = self.identification.wrapping_add(1);
         (out, offload)
+    }
+
+    /// Adds the header of an IP packet with so many bytes behind it; returns the sum of the pseudo header.
+    fn network(&self, kind: Kind, len: usize, out: &mut Vec<u8>) -> Sum {
+        let protocol = if self.udp { Protocol::UDP } else { Protocol::TCP };
+        let ttl = if kind == Kind::OtherTtl { 63 } else { 64 };
+        let tos = u8::from(kind == Kind::Ecn) * 3;
+        if self.ipv6 {
+            let mut ip = Ipv6 {
+                payload_length: (len as u16).into(),
+                next_header: protocol,
+                hop_limit: ttl,
+                source: (0xfd << 120 | u128::from(self.id)).into(),
+                destination: (0xfd << 120 | 9).into(),
+                ..Ipv6::EMPTY
+            };
+            let sum = ip.pseudo_header(protocol, len as u32);
+            ip.payload_length.set(ip.payload_length.get() + u16::from(kind == Kind::Fragment));
+            out.extend([0x86, 0xdd]);
+            out.extend(ip.bytes());
+            let at = out.len() - Ipv6::LEN;
+            out[at + 1] |= tos << 4;
+            sum
+        } else {
+            let mut ip = Ipv4 {
+                tos,
+                total_length: ((20 + len) as u16).into(),
+                identification: self.identification.into(),
+                fragment: (if kind == Kind::Fragment { 0x2000 } else { 0x4000 }).into(),
+                ttl,
+                protocol,
+                source: (0x0a00_0000 | u32::from(self.id)).into(),
+                destination: 0x0a00_0009.into(),
+                ..Ipv4::EMPTY
+            };
+            let sum = ip.pseudo_header(len as u16);
+            ip.fill_checksum(&[]);
+            if kind == Kind::BadHeader {
+                ip.checksum.set(ip.checksum.get() ^ 1);
+            }
+            out.extend([8, 0]);
+            out.extend(ip.bytes());
+            sum
+        }
     }
 
     fn upper(&self, kind: Kind, payload: &[u8]) -> Vec<u8> {
