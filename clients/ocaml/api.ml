@@ -474,6 +474,8 @@ module Counts = struct
         (** Invalidations of translations. *)
     iotlb_misses : int option;
         (** Addresses whose translation had to be requested. *)
+    joined : int option;
+        (** Frames for the port that became part of the frame before them: they are not in `rx_frames`. *)
     kicks : int;
         (** Notifications from the peer. *)
     memory_grown : int option;
@@ -510,6 +512,7 @@ module Counts = struct
       iotlb_hits = Codec.optional Codec.int "iotlb_hits" json;
       iotlb_invalidations = Codec.optional Codec.int "iotlb_invalidations" json;
       iotlb_misses = Codec.optional Codec.int "iotlb_misses" json;
+      joined = Codec.optional Codec.int "joined" json;
       kicks = Codec.field Codec.int "kicks" json;
       memory_grown = Codec.optional Codec.int "memory_grown" json;
       memory_resident = Codec.optional Codec.int "memory_resident" json;
@@ -752,6 +755,8 @@ module DestinationView = struct
     function_ : FunctionTraceView.t option;
     hold : int;
         (** Nanoseconds that it waits at most. *)
+    joins : bool option;
+        (** Whether it is joined with segments of its flow that are taken at the same time. *)
     kind : string;
         (** Its kind. *)
     link : LinkTraceView.t option;
@@ -775,6 +780,7 @@ module DestinationView = struct
       completion = Codec.optional CompletionView.of_json "completion" json;
       function_ = Codec.optional FunctionTraceView.of_json "function" json;
       hold = Codec.field Codec.int "hold" json;
+      joins = Codec.optional Codec.bool "joins" json;
       kind = Codec.field Codec.string "kind" json;
       link = Codec.optional LinkTraceView.of_json "link" json;
       next = Codec.field (Codec.list Codec.int) "next" json;
@@ -2363,6 +2369,7 @@ module NewPort = struct
     rate : string option;
     rate_from : Yojson.Safe.t option;
     rate_to : Yojson.Safe.t option;
+    reassembly : Yojson.Safe.t option;
     record : string option;
     role : string option;
     service_tag : Yojson.Safe.t option;
@@ -2440,6 +2447,7 @@ module NewPort = struct
         Codec.given "rate" Codec.of_string it.rate;
         Codec.given "rate-from" Fun.id it.rate_from;
         Codec.given "rate-to" Fun.id it.rate_to;
+        Codec.given "reassembly" Fun.id it.reassembly;
         Codec.given "record" Codec.of_string it.record;
         Codec.given "role" Codec.of_string it.role;
         Codec.given "service-tag" Fun.id it.service_tag;
@@ -2465,16 +2473,16 @@ module NewPort = struct
            ?encapsulation ?file ?from ?gateway ?gateways ?generic ?group ?hold ?host ?interface ?isolated
            ?keep ~kind ?learn_rate ?link ?local ?local_port ?loop ?mac ?memory ?mirror ?mirror_direction
            ?mirror_snap ?mirror_switch ?mirror_tag ?mirror_vlans ?mode ?model ?mtu ~name ?namespace ?native
-           ?notify ?offloads ?owner ?peer ?poll ?port ?promiscuous ?queues ?rate ?rate_from ?rate_to ?record
-           ?role ?service_tag ?size ?slot_size ?slots ?socket ?source_ports ?speed ?storm ?switch ?tag
-           ?techniques ?to_ ?trunks ?ttl ?vlan_protocol ?vni ?without () =
+           ?notify ?offloads ?owner ?peer ?poll ?port ?promiscuous ?queues ?rate ?rate_from ?rate_to
+           ?reassembly ?record ?role ?service_tag ?size ?slot_size ?slots ?socket ?source_ports ?speed ?storm
+           ?switch ?tag ?techniques ?to_ ?trunks ?ttl ?vlan_protocol ?vni ?without () =
     { address; addresses; allow; allow_mac; burst_from; burst_to; carrier; checksum; doorbells; dscp;
       encapsulation; file; from; gateway; gateways; generic; group; hold; host; interface; isolated; keep;
       kind; learn_rate; link; local; local_port; loop; mac; memory; mirror; mirror_direction; mirror_snap;
       mirror_switch; mirror_tag; mirror_vlans; mode; model; mtu; name; namespace; native; notify; offloads;
-      owner; peer; poll; port; promiscuous; queues; rate; rate_from; rate_to; record; role; service_tag; size;
-      slot_size; slots; socket; source_ports; speed; storm; switch; tag; techniques; to_; trunks; ttl;
-      vlan_protocol; vni; without }
+      owner; peer; poll; port; promiscuous; queues; rate; rate_from; rate_to; reassembly; record; role;
+      service_tag; size; slot_size; slots; socket; source_ports; speed; storm; switch; tag; techniques; to_;
+      trunks; ttl; vlan_protocol; vni; without }
 end
 
 (** A snapshot to take. *)
@@ -3098,6 +3106,7 @@ module PortChange = struct
     native : Yojson.Safe.t option;
     rate_from : Yojson.Safe.t option;
     rate_to : Yojson.Safe.t option;
+    reassembly : Yojson.Safe.t option;
     service_tag : Yojson.Safe.t option;
     storm : Yojson.Safe.t option;
     tag : Yojson.Safe.t option;
@@ -3123,6 +3132,7 @@ module PortChange = struct
         Codec.given "native" Fun.id it.native;
         Codec.given "rate-from" Fun.id it.rate_from;
         Codec.given "rate-to" Fun.id it.rate_to;
+        Codec.given "reassembly" Fun.id it.reassembly;
         Codec.given "service-tag" Fun.id it.service_tag;
         Codec.given "storm" Fun.id it.storm;
         Codec.given "tag" Fun.id it.tag;
@@ -3131,11 +3141,11 @@ module PortChange = struct
       ]
 
   let make ?allow ?allow_mac ?burst_from ?burst_to ?isolated ?learn_rate ?mirror ?mirror_direction
-           ?mirror_snap ?mirror_switch ?mirror_tag ?mirror_vlans ?native ?rate_from ?rate_to ?service_tag
-           ?storm ?tag ?trunks ?vlan_protocol () =
+           ?mirror_snap ?mirror_switch ?mirror_tag ?mirror_vlans ?native ?rate_from ?rate_to ?reassembly
+           ?service_tag ?storm ?tag ?trunks ?vlan_protocol () =
     { allow; allow_mac; burst_from; burst_to; isolated; learn_rate; mirror; mirror_direction; mirror_snap;
-      mirror_switch; mirror_tag; mirror_vlans; native; rate_from; rate_to; service_tag; storm; tag; trunks;
-      vlan_protocol }
+      mirror_switch; mirror_tag; mirror_vlans; native; rate_from; rate_to; reassembly; service_tag; storm;
+      tag; trunks; vlan_protocol }
 end
 
 (** Counters of a port. *)

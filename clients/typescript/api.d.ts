@@ -205,6 +205,8 @@ export interface Counts {
   iotlb_invalidations?: number;
   /** Addresses whose translation had to be requested. */
   iotlb_misses?: number;
+  /** Frames for the port that became part of the frame before them: they are not in `rx_frames`. */
+  joined?: number;
   /** Notifications from the peer. */
   kicks: number;
   /** Bytes by which such files grew while the port used them. */
@@ -269,6 +271,8 @@ export interface DestinationView {
   function?: FunctionTraceView | null;
   /** Nanoseconds that it waits at most. */
   hold: number;
+  /** Whether it is joined with segments of its flow that are taken at the same time. */
+  joins?: boolean;
   /** Its kind. */
   kind: string;
   link?: LinkTraceView | null;
@@ -1170,6 +1174,7 @@ export interface NewPort {
   rate?: string;
   "rate-from"?: string | number | boolean | string[] | Record<string, unknown>;
   "rate-to"?: string | number | boolean | string[] | Record<string, unknown>;
+  reassembly?: string | number | boolean | string[] | Record<string, unknown>;
   record?: string;
   role?: string;
   "service-tag"?: string | number | boolean | string[] | Record<string, unknown>;
@@ -1306,6 +1311,7 @@ export interface PortChange {
   native?: string | number | boolean | (string | number)[] | null;
   "rate-from"?: string | number | boolean | (string | number)[] | null;
   "rate-to"?: string | number | boolean | (string | number)[] | null;
+  reassembly?: string | number | boolean | (string | number)[] | null;
   "service-tag"?: string | number | boolean | (string | number)[] | null;
   storm?: string | number | boolean | (string | number)[] | null;
   tag?: string | number | boolean | (string | number)[] | null;

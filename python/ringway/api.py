@@ -258,6 +258,8 @@ class Counts(TypedDict):
     """Invalidations of translations."""
     iotlb_misses: NotRequired[int]
     """Addresses whose translation had to be requested."""
+    joined: NotRequired[int]
+    """Frames for the port that became part of the frame before them: they are not in `rx_frames`."""
     kicks: int
     """Notifications from the peer."""
     memory_grown: NotRequired[int]
@@ -327,6 +329,8 @@ class DestinationView(TypedDict):
     function: NotRequired[FunctionTraceView | None]
     hold: int
     """Nanoseconds that it waits at most."""
+    joins: NotRequired[bool]
+    """Whether it is joined with segments of its flow that are taken at the same time."""
     kind: str
     """Its kind."""
     link: NotRequired[LinkTraceView | None]
@@ -1230,6 +1234,7 @@ NewPort = TypedDict(
         "rate": "NotRequired[str]",
         "rate-from": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "rate-to": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "reassembly": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "record": "NotRequired[str]",
         "role": "NotRequired[str]",
         "service-tag": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
@@ -1363,6 +1368,7 @@ PortChange = TypedDict(
         "native": "NotRequired[str | int | bool | list[str | int] | None]",
         "rate-from": "NotRequired[str | int | bool | list[str | int] | None]",
         "rate-to": "NotRequired[str | int | bool | list[str | int] | None]",
+        "reassembly": "NotRequired[str | int | bool | list[str | int] | None]",
         "service-tag": "NotRequired[str | int | bool | list[str | int] | None]",
         "storm": "NotRequired[str | int | bool | list[str | int] | None]",
         "tag": "NotRequired[str | int | bool | list[str | int] | None]",

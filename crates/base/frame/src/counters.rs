@@ -146,8 +146,10 @@ pub struct Counters {
     pub settings: AtomicU64,
     /// Frames whose source address was not learned, since its port has learned too many.
     pub unlearned: AtomicU64,
+    /// Frames for this queue that became part of the frame before them, which was counted.
+    pub joined: AtomicU64,
     /// Not used yet.
-    pub spare: [AtomicU64; 128 / 8 * 4 - 20 - 2 * FIRST_REASONS],
+    pub spare: [AtomicU64; 128 / 8 * 4 - 21 - 2 * FIRST_REASONS],
     /// Not a counter: where the ring of frames from the peer is.
     pub tx_place: RingPlace,
     /// Not a counter: where the ring of frames to the peer is.

@@ -18,6 +18,6 @@ mod port;
 pub use burst::{BURST, BURST_BYTES, Bounds, Burst, FrameReader, Full, HEAD, Meta, Storage};
 pub use counters::{Counters, CountersPage, CountersRef, FIRST_REASONS, Reason, RingPlace, add};
 pub use hash::fnv1a;
-pub use offload::{Coalesced, Gso, HEADERS, Headers, LARGEST, Needs, Offload, OffloadError, Part};
+pub use offload::{Coalesced, Gso, HEADERS, Headers, LARGEST, Needs, Offload, OffloadError, Part, Segment};
 pub use port::{Caps, Lost, RxQueue, TxQueue};
 pub use ringway_mem::{count_at_most, prefetch_value as prefetch};

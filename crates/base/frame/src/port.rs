@@ -82,6 +82,12 @@ pub trait RxQueue: Send {
     /// The peer's current capabilities; `None` if no peer can receive frames.
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps>;
 
+    /// Whether segments of one flow are joined into large frames for its peer, if [`RxQueue::caps`] has these and
+    /// nothing else is said.
+    fn wants_joined(&self) -> bool {
+        false
+    }
+
     /// Reserves room for the frames of `burst` with the indices `which`, in that order; returns the number of
     /// leading ones that have room. Copies nothing, and makes nothing visible to the peer.
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize;

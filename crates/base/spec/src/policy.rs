@@ -34,6 +34,10 @@ pub struct Policy {
     /// The frames that it gets copies of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mirror: Option<Mirror>,
+    /// Whether segments of one flow are joined into large frames for it, if it takes these; by default, as its kind has
+    /// it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reassembly: Option<bool>,
 }
 
 /// Frames of other ports, of which a port gets copies.
@@ -110,9 +114,11 @@ impl Policy {
         *self == Policy::default()
     }
 
-    /// Whether its switch has nothing to apply: [`Policy::mirror`] is for ports without a switch, too.
+    /// Whether its switch has nothing to apply: [`Policy::mirror`] and [`Policy::reassembly`] are for ports without a
+    /// switch, too.
     pub fn restricts_nothing(&self) -> bool {
-        *self == Policy { mirror: self.mirror.clone(), ..Policy::default() }
+        let Policy { mirror, reassembly, .. } = self;
+        *self == Policy { mirror: mirror.clone(), reassembly: *reassembly, ..Policy::default() }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Ports on interfaces of the host: packet sockets and AF_XDP, on veth pairs in namespaces of their own.
 
-use crate::lab::net::{Script, can_create_taps, can_ping, namespace, shell, stream, tap, within};
+use crate::lab::net::{Script, address, can_create_taps, can_ping, namespace, shell, stream, tap, within};
 use crate::lab::{Lab, Running, api, until};
 use std::path::Path;
 
@@ -337,10 +337,134 @@ fn an_xdp_port_says_what_it_cannot_have() {
     assert!(text.contains("lab.toml:6:") && text.contains("there is no interface no-card"), "{text}");
 }
 
-/// The fenced blocks of the page in `language`.
-fn blocks(page: &str, language: &str) -> Vec<String> {
-    let parts = page.split("```").skip(1).step_by(2);
+/// Frames for the host that became part of the frame before them.
+fn joined(lab: &Lab) -> u64 {
+    let stats = lab.json(&["stats"]);
+    let port = stats["ports"].as_array().unwrap().iter().find(|port| port["name"] == "t").unwrap().clone();
+    port["total"]["joined"].as_u64().unwrap()
+}
+
+#[test]
+fn segments_from_a_card_reach_the_host_joined_unless_that_is_off() {
+    if !can_create_taps() {
+        return;
+    }
+    for kind in ["packet", "xdp"] {
+        let line = Line::new();
+        // The machine's stack sends single segments.
+        within(&line.far, "ip link set eth0 gso_max_segs 1");
+        let lab = line.lab(&format!("joined-{kind}"), kind, "");
+        until("a ping is answered", || line.can_ping(""));
+        stream(&line.far, &line.inside, "10.66.0.1", &lab.folder, BYTES);
+        let count = joined(&lab);
+        assert!(count > 100, "{count} of {} segments", BYTES / 1448);
+        let to = address(&line.inside, "t");
+        let frame = format!("tcp,dl_dst={to},nw_src=10.66.0.9,nw_dst=10.66.0.1,tcp_flags=ack,len=1000");
+        let said = lab.ok(&["trace", "card", &frame]);
+        assert!(said.contains("  reassembly   for t: with segments of its flow"), "{said}");
+        let port = lab.json(&["port", "set", "t", "reassembly=false"]);
+        assert_eq!(port["policy"]["reassembly"], "false", "{port}");
+        let before = joined(&lab);
+        stream(&line.far, &line.inside, "10.66.0.1", &lab.folder, BYTES);
+        assert_eq!(joined(&lab), before);
+        assert!(!lab.ok(&["trace", "card", &frame]).contains("reassembly"));
+        let saved = lab.ok(&["save"]);
+        assert!(saved.contains("reassembly = false\n"), "{saved}");
+        // Frames to the card go on as they are by default.
+        stream(&line.inside, &line.far, "10.66.0.9", &lab.folder, BYTES);
+    }
+}
+
+#[test]
+fn a_packet_that_is_too_long_for_the_host_is_answered() {
+    if !can_create_taps() {
+        return;
+    }
+    let line = Line::new();
+    within(&line.near, "ip link set card0 mtu 9000");
+    within(&line.far, "ip link set eth0 mtu 9000");
+    let lab = line.lab("too-long", "packet", "");
+    until("a ping is answered", || line.can_ping(""));
+    let route = || String::from_utf8(within(&line.far, "ip route get 10.66.0.1")).unwrap();
+    assert!(!route().contains("mtu"), "{}", route());
+    until("the machine knows the path's MTU", || {
+        let passes = line.can_ping("-M do -s 4000");
+        assert!(!passes, "4028 bytes reach an interface of 1500");
+        route().contains("mtu 1500")
+    });
+    assert!(line.can_ping("-M do -s 1472"));
+    let stats = lab.ok(&["stats"]);
+    assert!(stats.lines().any(|line| line.starts_with("t ") && line.contains("long")), "{stats}");
+    // Without DF nothing is told.
+    within(&line.far, "ip route flush cache");
+    assert!(!line.can_ping("-M dont -s 4000") || !route().contains("mtu"));
+}
+
+/// The page on cards.
+fn page() -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/cards.md")).unwrap()
+}
+
+/// The section of the page with this heading.
+fn section<'p>(page: &'p str, heading: &str) -> &'p str {
+    let (_, rest) = page.split_once(&format!("\n## {heading}\n")).unwrap();
+    rest.split("\n## ").next().unwrap()
+}
+
+/// The fenced blocks of a text in `language`.
+fn blocks(text: &str, language: &str) -> Vec<String> {
+    let parts = text.split("```").skip(1).step_by(2);
     parts.filter_map(|part| part.strip_prefix(&format!("{language}\n")).map(String::from)).collect()
+}
+
+/// A namespace with the card of the page, in which its commands run, and another machine on the card's line.
+struct PageLab {
+    lab: Lab,
+    near: String,
+    far: String,
+    _namespaces: (Namespace, Running),
+}
+
+impl PageLab {
+    fn new(name: &str) -> PageLab {
+        let (keeper, near) = namespace();
+        let far = format!("rw-{name}-{}", std::process::id());
+        let lab = Lab::new(&format!("cards-page-{name}"), "");
+        let page_lab = PageLab { lab, near, far: far.clone(), _namespaces: (Namespace(far), keeper) };
+        let page = page();
+        let first = blocks(section(&page, "From a bare interface to a guest, a program and the host"), "sh");
+        within(&page_lab.near, &page_lab.named(&first[0]));
+        page_lab
+    }
+
+    /// Names of other machines are shared by all namespaces.
+    fn named(&self, text: &str) -> String {
+        let far = &self.far;
+        let text = text.replace("netns add far", &format!("netns add {far}"));
+        let text = text.replace("netns far", &format!("netns {far}")).replace("-n far", &format!("-n {far}"));
+        text.replace("exec far", &format!("exec {far}"))
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.lab.folder.join(name), text).unwrap();
+    }
+
+    /// Whether a command of the page succeeds, and what it says.
+    fn run(&self, line: &str) -> (bool, String) {
+        let line = match line.strip_prefix("ringway ") {
+            Some(words) => format!("{} {words}", env!("CARGO_BIN_EXE_ringway")),
+            None => self.named(line),
+        };
+        let mut command = shell(&self.near, &line);
+        command.current_dir(&self.lab.folder).env("RINGWAY_RUN", self.lab.folder.join("run"));
+        let output = command.output().unwrap();
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    }
+
+    /// Runs the commands of a block, each until it succeeds.
+    fn run_all(&self, block: &str) {
+        block.lines().for_each(|line| until(line, || self.run(line).0));
+    }
 }
 
 /// The page's example: a guest, a program and the host answer another machine, by a port of either kind.
@@ -349,42 +473,107 @@ fn the_example_of_the_page_works() {
     if !can_create_taps() {
         return;
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/cards.md");
-    let page = std::fs::read_to_string(page).unwrap();
-    let (shell_blocks, files) = (blocks(&page, "sh"), blocks(&page, "toml"));
+    let page = page();
+    let first = section(&page, "From a bare interface to a guest, a program and the host");
     for kind in ["packet", "xdp"] {
-        let (_keeper, near) = namespace();
-        let far = format!("rw-{kind}-far-{}", std::process::id());
-        let lab = Lab::new(&format!("cards-page-{kind}"), "");
-        // Names of other machines are shared by all namespaces.
-        let named = |text: &str| {
-            let text = text.replace("netns add far", &format!("netns add {far}"));
-            let text =
-                text.replace("netns far", &format!("netns {far}")).replace("-n far", &format!("-n {far}"));
-            text.replace("exec far", &format!("exec {far}"))
-        };
-        let _far = Namespace(far.clone());
-        within(&near, &named(&shell_blocks[0]));
-        let file = files[0].replace("kind = \"packet\"", &format!("kind = \"{kind}\""));
-        std::fs::write(lab.folder.join("cards.toml"), file).unwrap();
-        let run = |line: &str| {
-            let line = match line.strip_prefix("ringway ") {
-                Some(words) => format!("{} {words}", env!("CARGO_BIN_EXE_ringway")),
-                None => named(line),
-            };
-            let mut command = shell(&near, &line);
-            let folder = lab.folder.clone();
-            command.current_dir(&folder).env("RINGWAY_RUN", folder.join("run"));
-            let output = command.output().unwrap();
-            (output.status.success(), String::from_utf8(output.stdout).unwrap())
-        };
-        for line in shell_blocks[1].lines() {
-            until(line, || run(line).0);
-        }
-        let (_, ps) = run("ringway ps");
+        let lab = PageLab::new(kind);
+        let file = blocks(first, "toml")[0].replace("kind = \"packet\"", &format!("kind = \"{kind}\""));
+        lab.write("cards.toml", &file);
+        lab.run_all(&blocks(first, "sh")[1]);
+        let (_, ps) = lab.run("ringway ps");
         assert!(ps.contains("mtu 1500"), "{ps}");
-        run("ringway --fabric cards down");
+        lab.run("ringway --fabric cards down");
     }
+}
+
+#[test]
+fn a_guest_is_straight_on_a_card() {
+    if !can_create_taps() {
+        return;
+    }
+    let page = page();
+    let example = section(&page, "A guest straight onto a card");
+    let lab = PageLab::new("straight");
+    lab.write("straight.toml", &blocks(example, "toml")[0]);
+    lab.run_all(&blocks(example, "sh")[0]);
+    lab.run("ringway --fabric straight down");
+}
+
+#[test]
+fn the_host_gets_what_a_function_on_the_card_does_not_consume() {
+    if !can_create_taps() {
+        return;
+    }
+    let page = page();
+    let example = section(&page, "Transparent mode");
+    let lab = PageLab::new("transparent");
+    lab.write("transparent.toml", &blocks(example, "toml")[0]);
+    let commands = blocks(example, "sh").remove(0);
+    lab.run_all(&commands);
+    let read = "ringway function read filter consumed.count";
+    assert!(commands.contains(read), "{commands}");
+    until("the function consumes its own", || {
+        let count: u32 = lab.run(read).1.trim().parse().unwrap();
+        count == 1
+    });
+    // The host's own stack has the rest, segments and checksums included.
+    let far = format!("/run/netns/{}", lab.far);
+    stream(&far, &lab.near, "10.0.0.1", &lab.lab.folder, BYTES);
+    stream(&lab.near, &far, "10.0.0.9", &lab.lab.folder, BYTES);
+    assert_eq!(lab.run(read).1.trim(), "1");
+    lab.run("ringway --fabric transparent down");
+}
+
+/// Whether a TCP connection is accepted.
+fn can_connect(from: &str, to: &str, port: u16) -> bool {
+    let script = format!("python3 -c 'import socket; socket.create_connection((\"{to}\", {port}), 2)'");
+    shell(from, &script).stderr(std::process::Stdio::null()).status().unwrap().success()
+}
+
+#[test]
+fn a_firewall_is_between_two_cards() {
+    if !can_create_taps() {
+        return;
+    }
+    let [(_a, near), (_b, inside), (_c, outside)] = [namespace(), namespace(), namespace()];
+    for (card, machine, keeper, host) in [("card0", &inside, &_b, 1), ("card1", &outside, &_c, 2)] {
+        let other = keeper.0.id();
+        within(
+            &near,
+            &format!("ip link add {card} type veth peer name eth0 netns {other}; ip link set {card} up"),
+        );
+        within(machine, &format!("ip addr add 10.77.0.{host}/24 dev eth0; ip link set eth0 up"));
+    }
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
+    let lab = Lab::new("card-firewall", "");
+    for file in ["card-firewall.toml", "firewall.click"] {
+        std::fs::copy(examples.join(file), lab.folder.join(file)).unwrap();
+    }
+    let run = |words: &str| {
+        let mut command = shell(&near, &format!("{} {words}", env!("CARGO_BIN_EXE_ringway")));
+        command.current_dir(&lab.folder).env("RINGWAY_RUN", lab.folder.join("run"));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    run("up --detach card-firewall.toml");
+    until("a ping passes", || can_ping(&inside, "10.77.0.2", ""));
+    const SERVERS: &str = r#"
+import socket
+servers = [socket.create_server(("", port), backlog=64) for port in (80, 81)]
+print("ready")
+input()
+"#;
+    let mut servers = [&inside, &outside].map(|at| Script::start(at, &lab.folder, SERVERS, &[]));
+    servers.iter_mut().for_each(|server| assert_eq!(server.line(), "ready"));
+    assert!(can_connect(&inside, "10.77.0.2", 80));
+    let denied = || run("function read wall denied.count").trim().parse::<u32>().unwrap();
+    assert_eq!(denied(), 0);
+    assert!(!can_connect(&inside, "10.77.0.2", 81));
+    until("what is denied is counted", || denied() > 0);
+    // Those outside reach nobody: the answers of those inside are not allowed.
+    assert!(!can_connect(&outside, "10.77.0.1", 81));
+    run("--fabric card-firewall down");
 }
 
 /// A named network namespace, removed when dropped.

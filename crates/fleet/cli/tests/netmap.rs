@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::lab::frames::switched;
+use crate::lab::net::{can_create_taps, can_ping, namespace, stream, tap, within};
 use crate::lab::{Lab, Running, until};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -183,6 +184,34 @@ fn monitors_get_copies_of_what_a_port_sends_and_receives() {
 #[test]
 fn the_rings_of_the_host_are_a_port_beside() {
     Netmap::with("netmap-host", &switched(&["a", "a-host", "b"])).watches(&["host", "a", "b"]);
+}
+
+/// A program between a card and the host's stack passes all, both ways.
+#[test]
+fn a_program_is_between_a_card_and_the_host() {
+    if !can_create_taps() {
+        return;
+    }
+    let [(_near, near), (keeper, far), (_inside, inside)] = [namespace(), namespace(), namespace()];
+    let other = keeper.0.id();
+    within(&near, &format!("ip link add card0 type veth peer name eth0 netns {other}; ip link set card0 up"));
+    within(&far, "ip addr add 10.66.0.9/24 dev eth0; ip link set eth0 up");
+    let ring = |name: &str| format!("[port.{name}]\nkind = \"ring\"\nsocket = \"{name}.sock\"\n");
+    let file = format!(
+        "[port.card]\nkind = \"packet\"\ninterface = \"card0\"\nnamespace = \"{near}\"\n{}{}{}\
+         [patch.line]\nports = [\"card\", \"eth0\"]\n[patch.stack]\nports = [\"eth0-host\", \"t\"]\n",
+        tap("t", &inside, "10.66.0.1/24"),
+        ring("eth0"),
+        ring("eth0-host")
+    );
+    let netmap = Netmap::with("netmap-card", &file);
+    let words = ["bridge", "eth0", ""];
+    let program = Netmap::start(netmap.command_of(WATCHING, &words), &words);
+    until("a ping passes", || can_ping(&far, "10.66.0.1", ""));
+    stream(&far, &inside, "10.66.0.1", &netmap.lab.folder, 1 << 20);
+    stream(&inside, &far, "10.66.0.9", &netmap.lab.folder, 1 << 20);
+    drop(program);
+    assert!(!can_ping(&far, "10.66.0.1", ""), "without it nothing passes");
 }
 
 #[test]

@@ -171,6 +171,37 @@ static void host(const char *name, const char *other)
 	CHECK(close(fd) == 0 && close(second) == 0);
 }
 
+/* Copies the frames of a ring to another one, as far as there is room. */
+static void move(struct ring *from, struct ring *to)
+{
+	while (from->head != from->tail && to->head != to->tail) {
+		struct slot *in = &from->slot[from->head], *out = &to->slot[to->head];
+		memcpy(buffer(to, out->buf_idx), buffer(from, in->buf_idx), in->len);
+		out->len = in->len, out->flags = in->flags & MOREFRAG;
+		from->head = from->cur = next(from, from->head);
+		to->head = to->cur = next(to, to->head);
+	}
+}
+
+/* Passes all frames between a port and the host's stack behind it, until it is killed. */
+static void bridge(const char *name)
+{
+	struct reg all = { .mode = 3 };
+	int fd = open("/dev/netmap", O_RDWR);
+	CHECK(new_request(fd, name, &all, NULL) == 0);
+	struct port both = mapped(fd, &all);
+	struct ring *to_stack = (struct ring *)((char *)both.interface + both.interface->ring_ofs[1]);
+	struct ring *from_stack = (struct ring *)((char *)both.interface + both.interface->ring_ofs[3]);
+	puts("ready");
+	fflush(stdout);
+	for (;;) {
+		CHECK(poll_events(&both, POLLIN, 100) >= 0);
+		move(both.rx, to_stack);
+		move(from_stack, both.tx);
+		CHECK(ioctl(fd, TXSYNC, NULL) == 0);
+	}
+}
+
 struct attached { struct reg reg; uint32_t port, pad; };
 struct made { uint32_t tx_slots, rx_slots; uint16_t tx_rings, rx_rings, mem_id, pad; };
 
@@ -226,6 +257,8 @@ int main(int count, char **words)
 		spy(words[2], atoi(words[3]));
 	else if (strcmp(words[1], "host") == 0)
 		host(words[2], words[3]);
+	else if (strcmp(words[1], "bridge") == 0)
+		bridge(words[2]);
 	else if (strcmp(words[1], "stay") == 0)
 		stay();
 	else

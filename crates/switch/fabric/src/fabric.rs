@@ -575,6 +575,7 @@ impl Fabric {
                 policy: record.policy.clone(),
                 captures: self.captures.of_port(name),
                 mirrors: mirrors.remove(&**name),
+                reassembly: record.spec.policy.reassembly,
             }));
         }
         topology.has_captures = !self.captures.is_empty();

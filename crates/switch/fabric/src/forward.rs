@@ -6,10 +6,12 @@ mod destination;
 mod drops;
 mod features;
 mod flood;
+mod joining;
 mod limits;
 mod live_trace;
 mod mirror;
 mod multicast;
+mod path_mtu;
 mod policing;
 #[cfg(test)]
 mod pressure;
@@ -25,12 +27,12 @@ use crate::instances::InstanceSide;
 use crate::memory_access::{Access, Meter};
 use crate::profile::Stage;
 use crate::topology::{Port, RxSlot, Steer, Switch, Target, Topology, is_closed};
-use arrayvec::ArrayVec;
 use backlog::Backlog;
 use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
 use features::{Decided, Features};
+use joining::{OpenDestinations, Pairs};
 use live_trace::LiveTrace;
 pub use mirror::MirrorPlace;
 use mirror::Mirrored;
@@ -41,7 +43,7 @@ use ringway_frame::{BURST, Burst, Caps, CountersRef, Reason, Storage, TxQueue, a
 use ringway_mem::Turn;
 use ringway_port::offload::{Completer, Whole};
 use ringway_switch::{FlowHash, List, NOWHERE, PortId, Run, Sorter, Verdicts};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 pub use tags::{Retag, TagType};
@@ -56,7 +58,7 @@ pub struct Forwarder {
     storage: Storage,
     verdicts: Verdicts,
     sorter: Sorter,
-    completer: Completer,
+    copies: Copies,
     hash: FlowHash,
     /// RX queues that delay a notification, and until when.
     pub due: Vec<(u64, Arc<RxSlot>)>,
@@ -67,8 +69,6 @@ pub struct Forwarder {
     /// Copies of frames in our own memory, used while accesses are timed.
     own: PrivateCopy,
     features: Features,
-    /// Copies of frames that are flooded with other tags than they came with.
-    retagged: Storage,
 }
 
 impl Forwarder {
@@ -78,14 +78,13 @@ impl Forwarder {
             storage: Storage::default(),
             verdicts: [NOWHERE; BURST],
             sorter: Sorter::default(),
-            completer: Completer::default(),
+            copies: Copies::default(),
             hash,
             due: Vec::new(),
             combining: 0,
             meter,
             own: PrivateCopy::default(),
             features: Features::default(),
-            retagged: Storage::default(),
         }
     }
 
@@ -94,8 +93,8 @@ impl Forwarder {
     /// **publish** them to their destinations. The last five are [`Delivery::unicast`]'s, or `flood`'s for frames that
     /// go to all ports of the switch.
     pub fn serve(&mut self, turn: &Turn<'_>, topology: &Topology, source: &mut Source) -> Served {
-        let Forwarder { storage, verdicts, sorter, hash, due, combining, meter, own, features, .. } = self;
-        let mut copies = Copies { completer: &mut self.completer, retagged: &mut self.retagged };
+        let Forwarder { storage, verdicts, sorter, copies, hash, due, combining, meter, own, features } =
+            self;
         let port = topology.port(source.port);
         if let Some(unserved) = port.and_then(unserved) {
             return unserved;
@@ -146,7 +145,7 @@ impl Forwarder {
             live: live.as_ref(),
             decided,
         };
-        let done = delivery.deliver(flood, sorter, &mut copies, count);
+        let done = delivery.deliver(flood, sorter, copies, count);
         meter.stopwatch.enter(Stage::Rest, 0);
         decided
             .policing
@@ -156,7 +155,7 @@ impl Forwarder {
         live_trace::end(live, done > 0, verdicts[0], (topology, port), source);
         let left = if done == count { bytes } else { bytes_of(&burst, 0, done) };
         source.count(done, decided.policing.map_or(left, |policing| policing.arrived(left, done)));
-        self.make_room_for_copies(turn, source.worker);
+        self.end_burst(turn, topology, source.worker);
         if done > 0 {
             source.waiting = None;
             return Served::Moved(done);
@@ -164,22 +163,26 @@ impl Forwarder {
         Served::Waiting
     }
 
-    /// Delivers copies for the ports that mirror others if there are so many that the next burst's may find no room;
-    /// others wait for the end of the turn. Attack: a receiver whose memory blocks would hold a source.
+    /// Sends answers, and delivers copies for the ports that mirror others if there are so many that the next burst's
+    /// may find no room; others wait for the end of the turn. Attack: a receiver whose memory blocks would hold a
+    /// source.
     #[inline]
-    fn make_room_for_copies(&mut self, turn: &Turn<'_>, worker: usize) {
+    fn end_burst(&mut self, turn: &Turn<'_>, topology: &Topology, worker: usize) {
         if self.features.mirrored.get_mut().is_nearly_full() {
             self.deliver_mirrored(turn, worker);
+        }
+        if !self.features.answers.get_mut().is_empty() {
+            self.send_answers(turn, topology);
         }
     }
 
     /// Delivers copies for the ports that mirror others, if there are any.
     #[inline]
     fn deliver_mirrored(&mut self, turn: &Turn<'_>, worker: usize) {
-        let Forwarder { features, meter, completer, due, combining, .. } = self;
+        let Forwarder { features, meter, copies, due, combining, .. } = self;
         let mirrored = features.mirrored.get_mut();
         if !mirrored.is_empty() {
-            mirrored.deliver(turn, (meter, completer), worker, (due, combining));
+            mirrored.deliver(turn, (meter, &mut copies.completer), worker, (due, combining));
         }
     }
 
@@ -264,6 +267,8 @@ pub struct Source {
     backlog: Backlog,
     captured: Captured,
     mirrored: Mirrored,
+    /// When a frame of it was answered since it was too long; 0: never.
+    answered: Cell<u64>,
 }
 
 impl Source {
@@ -281,6 +286,7 @@ impl Source {
             backlog: Backlog::default(),
             captured: Captured::default(),
             mirrored: Mirrored::default(),
+            answered: Cell::default(),
         }
     }
 
@@ -486,9 +492,12 @@ struct Delivery<'d, 'b, 't> {
 }
 
 /// Memory for frames that their destinations get in another form.
-struct Copies<'w> {
-    completer: &'w mut Completer,
-    retagged: &'w mut Storage,
+#[derive(Default)]
+struct Copies {
+    completer: Completer,
+    /// Copies of frames that are flooded with other tags than they came with.
+    retagged: Storage,
+    joined: Pairs,
 }
 
 impl<'d> Delivery<'d, '_, '_> {
@@ -516,13 +525,13 @@ impl<'d> Delivery<'d, '_, '_> {
         &mut self,
         flood: Option<&Switch>,
         sorter: &mut Sorter,
-        copies: &mut Copies<'_>,
+        copies: &mut Copies,
         count: usize,
     ) -> usize {
         let mut done = 0;
         while done < count {
             let (end, stop) = match Run::at(self.verdicts, done, count) {
-                Run::Unicast(end) => (end, self.unicast(sorter, copies.completer, done, end)),
+                Run::Unicast(end) => (end, self.unicast(sorter, copies, done, end)),
                 Run::Flood(end) => (end, self.flood(flood, copies, done, end)),
             };
             done = stop;
@@ -534,12 +543,12 @@ impl<'d> Delivery<'d, '_, '_> {
     }
 
     /// Delivers the frames `start..end`, each to at most one port; returns the first that must stay.
-    fn unicast(&mut self, sorter: &mut Sorter, completer: &mut Completer, start: usize, end: usize) -> usize {
+    fn unicast(&mut self, sorter: &mut Sorter, copies: &mut Copies, start: usize, end: usize) -> usize {
         self.meter.stopwatch.enter(Stage::Reserve, end - start);
         let lists = self.sort(sorter, start, end);
         let mut cut = Cut { at: end, full: None, busy: 0 };
-        let mut open: ArrayVec<Destination<'d>, BURST> = ArrayVec::new();
-        let mut unsuited = self.reserve(lists, completer, &mut open, &mut cut);
+        let mut open = OpenDestinations::default();
+        self.reserve(lists, copies, &mut open, &mut cut);
         self.source.backlog.block(cut.full.is_some_and(|full| self.is_elsewhere(&full)));
         if cut.at == start {
             self.wait(&cut);
@@ -547,18 +556,16 @@ impl<'d> Delivery<'d, '_, '_> {
         }
         (self.source.flooded, self.source.missed.frames) = (0, 0);
         self.meter.stopwatch.enter(Stage::Copy, cut.at - start);
-        self.copy(lists, &mut open, unsuited.as_mut(), cut.at);
-        self.count_drops(lists, &open, unsuited.as_ref().map(|unsuited| &unsuited.to), start, &cut);
+        self.copy(lists, &mut open, cut.at);
+        self.count_drops(lists, &open, start, &cut);
         // Attack: a peer that takes its rings away. The destinations of a port in quarantine are unlocked before.
         let is_suspect = self.port.is_suspect;
         if !is_suspect {
             self.release(cut.at - start);
         }
-        for to in unsuited.iter_mut().map(|unsuited| &mut unsuited.to).chain(&mut open) {
-            self.publish(to);
-        }
+        open.iter_mut().for_each(|to| self.publish(to));
         if is_suspect {
-            drop((open, unsuited));
+            drop(open);
             self.release(cut.at - start);
         }
         cut.at
@@ -575,53 +582,54 @@ impl<'d> Delivery<'d, '_, '_> {
         }
     }
 
-    /// Locks destinations and reserves room; those that can take frames unmodified are added to `open`. Lowers the
-    /// cut to the first frame that must stay.
+    /// Locks destinations and reserves room. Lowers the cut to the first frame that must stay.
     #[inline]
     fn reserve<'c>(
         &self,
         lists: &[List],
-        completer: &'c mut Completer,
-        open: &mut ArrayVec<Destination<'d>, BURST>,
+        copies: &'c mut Copies,
+        open: &mut OpenDestinations<'d, 'c>,
         cut: &mut Cut,
-    ) -> Option<Unsuited<'d, 'c>>
-    where
+    ) where
         'd: 'c,
     {
-        let mut completer = Some(completer);
-        let mut unsuited = None;
+        let mut completer = Some(&mut copies.completer);
+        let mut memory = copies.joined.iter_mut();
         for (number, list) in lists.iter().enumerate() {
-            let Some((to, caps)) = self.open(number, list, cut) else { continue };
+            let Some((mut to, caps)) = self.open(number, list, cut) else { continue };
             if self.properties.suits(&caps) {
-                open.push(self.reserve_suited(to, list, cut));
+                if self.joins(&to, &caps, list) {
+                    to = match self.reserve_joined(to, caps, list, memory.next(), cut) {
+                        Ok(joined) => {
+                            open.joined.push(joined);
+                            continue;
+                        }
+                        Err(to) => to,
+                    };
+                }
+                open.plain.push(self.reserve_suited(to, list, cut));
             } else if let Some(completer) = completer.take() {
-                unsuited = Some(self.reserve_unsuited(to, caps, list, completer, cut));
+                open.unsuited = Some(self.reserve_unsuited(to, caps, list, completer, cut));
             } else {
                 // A burst is completed for one destination only; frames for a second one are left for the next burst.
                 cut.lower(usize::from(list.frames()[0]), None);
             }
         }
-        unsuited
     }
 
     /// Copies the frames before `end` to the destinations that have room for them.
     #[inline]
-    fn copy(
-        &self,
-        lists: &[List],
-        open: &mut [Destination<'_>],
-        unsuited: Option<&mut Unsuited<'_, '_>>,
-        end: usize,
-    ) {
-        for to in open {
+    fn copy(&self, lists: &[List], open: &mut OpenDestinations<'_, '_>, end: usize) {
+        for to in &mut open.plain {
             let frames = before(lists[to.list].frames(), end);
             self.copies_to(to.slot);
             let fits = frames.len().min(to.fits);
             self.put(to, self.burst, &frames[..fits]);
         }
-        if let Some(unsuited) = unsuited {
+        open.joined.iter_mut().for_each(|joined| joined.put(self, lists, end));
+        if let Some(unsuited) = &mut open.unsuited {
             self.copies_to(unsuited.to.slot);
-            unsuited.put(self, before(lists[unsuited.to.list].frames(), end));
+            unsuited.put(self, before(lists[unsuited.to.list].frames(), end), true);
         }
     }
 
@@ -727,7 +735,8 @@ impl<'d> Delivery<'d, '_, '_> {
         if let Some(&first) = frames.get(completed.outcomes.len()) {
             cut.lower(usize::from(first), None);
         }
-        let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
+        let whole = Whole { inputs: 0, outputs: 0 };
+        let mut unsuited = Unsuited { to, largest: caps.largest, completed, whole };
         unsuited.reserve(self.turn);
         self.see(&mut unsuited.to, list);
         let inputs = unsuited.whole.inputs;

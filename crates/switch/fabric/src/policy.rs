@@ -29,8 +29,7 @@ pub struct PortPolicy {
 impl PortPolicy {
     /// What a description says, if it says anything.
     pub fn of(policy: &Policy) -> Option<Arc<PortPolicy>> {
-        let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror: _ } =
-            policy;
+        let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, .. } = policy;
         let limit = |rate: &Rate| RateLimit::new(rate.bits, rate.burst_or_default().saturating_mul(8));
         let rules = PortPolicy {
             vlans: vlans.as_ref().map(VlanRules::of),

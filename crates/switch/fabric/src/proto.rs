@@ -365,6 +365,9 @@ pub struct TracedCopy {
     /// Number of frames that the destination gets.
     #[serde(default)]
     pub frames: usize,
+    /// Whether it may be joined with segments of its flow.
+    #[serde(default)]
+    pub joins: bool,
 }
 
 /// A message of `data`.

@@ -61,6 +61,8 @@ pub struct Port {
     pub captures: Option<Arc<CapturePoint>>,
     /// Where its frames are mirrored to, if they are.
     pub mirrors: Option<Arc<[MirrorRule]>>,
+    /// Whether segments for it are joined into large frames, if that is said.
+    pub reassembly: Option<bool>,
 }
 
 impl Port {

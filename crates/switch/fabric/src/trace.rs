@@ -130,6 +130,7 @@ impl proto::Traced {
                 },
                 completed: copy.completed.map(|(bytes, offload)| (bytes, offload.to_bytes())),
                 frames: copy.frames,
+                joins: copy.joins,
             }
         };
         let mirrored_by = |(by, place): (PortId, MirrorPlace)| {

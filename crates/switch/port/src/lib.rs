@@ -24,6 +24,7 @@ mod session_loop;
 mod session_socket;
 pub mod source;
 pub mod tap;
+pub mod too_big;
 pub mod vhost_user;
 pub mod wire;
 pub mod xdp;

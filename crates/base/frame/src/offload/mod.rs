@@ -3,7 +3,7 @@
 mod coalesce;
 mod headers;
 
-pub use coalesce::Coalesced;
+pub use coalesce::{Coalesced, Segment};
 pub use headers::{HEADERS, Headers, Part};
 
 /// Size of the largest frame: an IP packet of 64 KB, an Ethernet header and two VLAN tags.

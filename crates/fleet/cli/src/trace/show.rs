@@ -145,6 +145,10 @@ fn add_destination(out: &mut String, to: &DestinationView) {
         };
         stage(out, "offload", &what);
     }
+    if to.joins {
+        let what = format!("for {port}: with segments of its flow that are taken at the same time");
+        stage(out, "reassembly", &what);
+    }
     if let Some(retag) = &to.retag {
         let what = match retag.split_once(' ') {
             Some(("inserted", vlan)) => format!("for {port}: with a tag of VLAN {vlan}"),

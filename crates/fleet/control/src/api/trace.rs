@@ -151,6 +151,9 @@ pub struct DestinationView {
     pub retag: Option<String>,
     /// What is made of the frame, if the destination can't take it as it is.
     pub completion: Option<CompletionView>,
+    /// Whether it is joined with segments of its flow that are taken at the same time.
+    #[serde(default)]
+    pub joins: bool,
     /// The function behind the port, and what it does.
     pub function: Option<FunctionTraceView>,
     /// The link behind the port, and what it does.

@@ -267,6 +267,9 @@ pub struct Counts {
     /// Frames whose source address was not learned, since the port has learned too many.
     #[serde(default)]
     pub unlearned: u64,
+    /// Frames for the port that became part of the frame before them: they are not in `rx_frames`.
+    #[serde(default)]
+    pub joined: u64,
 }
 
 impl Counts {
@@ -294,6 +297,7 @@ impl Counts {
         self.moved += other.moved;
         self.session_pauses += other.session_pauses;
         self.unlearned += other.unlearned;
+        self.joined += other.joined;
         for (reason, count) in &other.tx_drops {
             *self.tx_drops.entry(reason.clone()).or_default() += count;
         }

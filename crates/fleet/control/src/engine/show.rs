@@ -215,6 +215,7 @@ pub(super) fn counts(words: &[u64; Counters::WORDS]) -> Counts {
         session_pauses: peer[1],
         // Behind what is kept of a session.
         unlearned: peer[4],
+        joined: peer[5],
     }
 }
 
@@ -238,6 +239,7 @@ mod tests {
         add(&counters.moved, 11);
         add(&counters.session_pauses, 12);
         add(&counters.unlearned, 15);
+        add(&counters.joined, 16);
         counters.drop_tx(Reason::Short, 3);
         counters.drop_rx(Reason::BadSource, 4);
         counters.drop_tx(Reason::Isolated, 13);
@@ -248,10 +250,10 @@ mod tests {
         let Counters { iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults, iotlb_rx_hits, .. } =
             &counters;
         let Counters { memory_resident, memory_grown, moved, session_pauses, .. } = &counters;
-        let Counters { session, settings, unlearned, .. } = &counters;
+        let Counters { session, settings, unlearned, joined, .. } = &counters;
         let tail = [iotlb_hits, iotlb_misses, iotlb_invalidations, iotlb_faults, iotlb_rx_hits];
         let tail = tail.into_iter().chain([memory_resident, memory_grown, moved, session_pauses]);
-        let tail = tail.chain([session, settings, unlearned]);
+        let tail = tail.chain([session, settings, unlearned, joined]);
         let all = head.into_iter().chain(&counters.tx_drops).chain(&counters.rx_drops).chain(tail);
         let mut words = [0; Counters::WORDS];
         words.iter_mut().zip(all).for_each(|(word, counter)| *word = counter.load(Relaxed));
@@ -265,7 +267,8 @@ mod tests {
         let counts = counts(&words);
         assert_eq!((counts.rx_bytes, counts.faults, counts.drops()), (1500, 2, 34));
         assert_eq!((counts.memory_resident, counts.memory_grown), (10, 9));
-        assert_eq!((counts.moved, counts.session_pauses, counts.unlearned), (11, 12, 15));
+        assert_eq!((counts.moved, counts.session_pauses), (11, 12));
+        assert_eq!((counts.unlearned, counts.joined), (15, 16));
         assert_eq!((counts.iotlb_hits, counts.iotlb_misses, counts.iotlb_faults), (15, 5, 6));
         assert_eq!(counts.tx_drops, BTreeMap::from([("short".to_string(), 3), ("isolated".to_string(), 13)]));
         assert_eq!(

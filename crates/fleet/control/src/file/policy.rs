@@ -1,4 +1,4 @@
-//! Policy on ports: the keys of `[port.NAME]` that say what a switch lets the port send and receive.
+//! Policy on ports: the keys of `[port.NAME]` that say what a switch lets the port send and receive, and in which form.
 
 use super::objects::{RemoveError, request};
 use super::{Fabric, mirror, named};
@@ -65,7 +65,8 @@ pub fn policy(section: &mut Section<'_>) -> Policy {
     let learn_rate = section.number("learn-rate", 1..=1_000_000);
     let allow = allow.unwrap_or_default();
     let mirror = mirror::read(section);
-    Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror }
+    let reassembly = section.boolean("reassembly");
+    Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror, reassembly }
 }
 
 /// Reads the rate of a direction.
@@ -100,7 +101,7 @@ pub fn texts(policy: &Policy) -> BTreeMap<String, String> {
 
 /// The keys of a policy, as values of a request.
 pub(super) fn values(policy: &Policy) -> Map<String, Value> {
-    let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, mirror } = policy;
+    let Policy { vlans, isolated, allow_mac, allow, rate_from, rate_to, storm, learn_rate, .. } = policy;
     let mut values = Map::new();
     let mut add = |key: &str, value: Value| values.insert(key.into(), value);
     match vlans {
@@ -135,7 +136,8 @@ pub(super) fn values(policy: &Policy) -> Map<String, Value> {
     }
     storm.map(|storm| add("storm", units::show_rate(storm).into()));
     learn_rate.map(|addresses| add("learn-rate", addresses.into()));
-    values.extend(mirror.iter().flat_map(mirror::values));
+    policy.reassembly.map(|joins| add("reassembly", joins.into()));
+    values.extend(policy.mirror.iter().flat_map(mirror::values));
     values
 }
 
@@ -291,6 +293,8 @@ mod tests {
         assert_eq!(set("a", json!({ "trunks": "5" })), texts(&[("native", "1"), ("trunks", "5")]));
         assert_eq!(set("b", json!({ "trunks": [5, "7-9"] })), texts(&[("trunks", "5,7-9")]));
         assert_eq!(set("b", json!({ "isolated": false })), texts(&[]));
+        assert_eq!(set("b", json!({ "reassembly": false })), texts(&[("reassembly", "false")]));
+        assert_eq!(set("p", json!({ "reassembly": true })), texts(&[("reassembly", "true")]), "in a patch");
         assert_eq!(set("a", json!({ "service-tag": 7 })), texts(&[("service-tag", "7")]));
         let service = [("native", "1"), ("trunks", "10,20-29"), ("vlan-protocol", "802.1ad")];
         assert_eq!(set("a", json!({ "vlan-protocol": "802.1ad" })), texts(&service));
@@ -363,6 +367,7 @@ mod tests {
         assert!(wrong("b", json!({ "service-tag": 1, "trunks": 2 })).starts_with("/service-tag: "));
         assert!(wrong("b", json!({ "vlan-protocol": "802.1ad" })).starts_with("/vlan-protocol: "));
         assert!(wrong("b", json!({ "isolated": 1 })).starts_with("/isolated: "));
+        assert!(wrong("b", json!({ "reassembly": "on" })).starts_with("/reassembly: "));
         for (key, value) in [
             ("rate-from", json!("100Mbps")),
             ("rate-to", json!("10bit")),

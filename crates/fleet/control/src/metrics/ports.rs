@@ -41,6 +41,11 @@ const OF_PORTS: &[Counter<Counts>] = &[
         "Frames whose source was not learned, since its port has learned too many.",
         |c| c.unlearned,
     ),
+    (
+        "ringway_port_joined_frames_total",
+        "Frames for a port that became part of the frame before them.",
+        |c| c.joined,
+    ),
     ("ringway_port_session_pauses_total", "Pauses of a peer's session that was woken too often.", |c| {
         c.session_pauses
     }),

@@ -235,7 +235,7 @@ impl<'w, T: Traceable> Walk<'w, T> {
 
     /// What happens at a destination, and behind it.
     async fn destination(&mut self, copy: TracedCopy, place: TracePoint<'_>) -> DestinationView {
-        let TracedCopy { port, queue, verdict, reason, hold, retag, completed, frames } = copy;
+        let TracedCopy { port, queue, verdict, reason, hold, retag, completed, frames, joins } = copy;
         let arrives = matches!(&*verdict, "delivered" | "waits");
         let completion = completed
             .as_ref()
@@ -254,6 +254,7 @@ impl<'w, T: Traceable> Walk<'w, T> {
             hold,
             retag,
             completion,
+            joins,
             ..DestinationView::default()
         };
         let Some(NextHop { function, link, .. }) = next_hop.filter(|_| arrives) else { return view };

@@ -28,8 +28,8 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "fabric",
-        number: 6,
-        reads: &[1, 2, 3, 4, 5, 6],
+        number: 7,
+        reads: &[1, 2, 3, 4, 5, 6, 7],
         content: "the description of the fabric",
     },
     Format { name: "port", number: 1, reads: &[1], content: "what is kept of a port" },
@@ -43,8 +43,8 @@ pub const FORMATS: &[Format] = &[
     Format { name: "records", number: 1, reads: &[1], content: "what ports' peers told" },
     Format {
         name: "counters",
-        number: 3,
-        reads: &[1, 2, 3],
+        number: 4,
+        reads: &[1, 2, 3, 4],
         content: "the page of counters and positions of rings",
     },
     Format {
@@ -162,6 +162,7 @@ mod tests {
         fields!(Counters: tx_drops rx_drops);
         fields!(Counters: iotlb_hits iotlb_misses iotlb_invalidations iotlb_faults iotlb_rx_hits);
         fields!(Counters: memory_resident memory_grown moved session_pauses session settings unlearned);
+        fields!(Counters: joined);
         fields!(Counters: tx_place rx_place control_place);
         fields!(RingPlace: position first later_drops);
         Reason::ALL.iter().for_each(|reason| writeln!(text, "{}", reason.name()).unwrap());

@@ -55,6 +55,7 @@ impl Quarantine {
                 // Frames are captured where the port's own queues take them.
                 captures: None,
                 mirrors: None,
+                reassembly: None,
             }))
         };
         let (own, next) = (usize::from(self.id), usize::from(self.id) + 1);

@@ -2,7 +2,7 @@
 
 use super::Delivery;
 use crate::topology::{RxSlot, is_closed};
-use ringway_frame::{Burst, Caps, Lost, RxQueue, add};
+use ringway_frame::{Burst, Caps, Lost, Reason, RxQueue, add};
 use ringway_mem::Turn;
 use ringway_port::offload::{Completed, Outcome, Whole};
 use std::sync::atomic::Ordering::Relaxed;
@@ -85,27 +85,33 @@ impl<'w> Destination<'w> {
 /// A destination that can't take its frames unmodified, and the frames completed for it.
 pub(super) struct Unsuited<'d, 'c> {
     pub(super) to: Destination<'d>,
+    /// The longest frame that it takes.
+    pub(super) largest: u32,
     pub(super) completed: Completed<'c>,
     pub(super) whole: Whole,
 }
 
 impl Unsuited<'_, '_> {
     pub(super) fn reserve(&mut self, turn: &Turn<'_>) {
-        let Unsuited { to, completed, whole } = self;
+        let Unsuited { to, completed, whole, .. } = self;
         to.reserve(turn, &completed.burst, completed.names());
         // Attack: a destination that always has room for some segments of a frame, but never for all. Only
         // whole frames count, or the sender would wait forever.
         *whole = completed.whole(to.fits);
     }
 
-    /// Copies the frames made from `inputs`, and counts those that could not be completed.
-    pub(super) fn put(&mut self, delivery: &Delivery<'_, '_, '_>, inputs: &[u16]) {
-        let Unsuited { to, completed, whole } = self;
+    /// Copies the frames made from `inputs`, and counts those that could not be completed. Those that are too long are
+    /// answered if they are for this destination only.
+    pub(super) fn put(&mut self, delivery: &Delivery<'_, '_, '_>, inputs: &[u16], is_only: bool) {
+        let Unsuited { to, completed, whole, largest } = self;
         let outcomes = &completed.outcomes[..inputs.len().min(whole.inputs)];
         let outputs = outcomes.iter().zip(inputs).map(|(outcome, input)| match outcome {
             Outcome::Frames(frames) => usize::from(*frames),
             Outcome::Dropped(reason) => {
                 to.slot.counters.drop_rx(*reason, 1);
+                if *reason == Reason::Long && is_only {
+                    delivery.answer_long(to.slot.port, usize::from(*input), *largest);
+                }
                 delivery.capture_dropped(to.slot.port, *reason, [usize::from(*input)].into_iter());
                 0
             }

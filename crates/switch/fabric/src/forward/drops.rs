@@ -1,8 +1,9 @@
 //! Counts frames that reach no destination, by reason.
 
 use super::capture::numbers;
+use super::joining::OpenDestinations;
 use super::wait::Cut;
-use super::{Delivery, Destination, ETHERNET};
+use super::{Delivery, ETHERNET};
 use crate::topology::{RxSlot, Topology};
 use ringway_frame::Reason;
 use ringway_switch::{
@@ -32,8 +33,7 @@ impl Delivery<'_, '_, '_> {
     pub(super) fn count_drops(
         &self,
         lists: &[List],
-        open: &[Destination<'_>],
-        unsuited: Option<&Destination<'_>>,
+        open: &OpenDestinations<'_, '_>,
         start: usize,
         cut: &Cut,
     ) {
@@ -47,7 +47,7 @@ impl Delivery<'_, '_, '_> {
                 continue;
             }
             let Some(slot) = self.topology.rx.get(list.destination as usize) else { continue };
-            match open.iter().chain(unsuited).find(|to| to.list == number) {
+            match open.iter().find(|to| to.list == number) {
                 Some(to) if to.fits < frames.len() => {
                     slot.counters.drop_rx(Reason::Full, frames.len() - to.fits);
                     self.capture_dropped(slot.port, Reason::Full, numbers(&frames[to.fits..]));

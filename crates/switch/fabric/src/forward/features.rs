@@ -1,8 +1,9 @@
-//! A worker's state for what only some ports and switches have: policy, snooping and mirrors.
+//! A worker's state for what only some ports and switches have: policy, snooping and mirrors, and for answers.
 
 use super::Source;
 use super::mirror::MirrorCopies;
 use super::multicast::Scopes;
+use super::path_mtu::Answers;
 use super::policing::{Policing, Pulled};
 use crate::topology::{Port, Switch, Topology};
 use ringway_frame::Burst;
@@ -17,6 +18,8 @@ pub(super) struct Features {
     pub(super) scopes: Scopes,
     /// Copies for the ports that mirror others.
     pub(super) mirrored: RefCell<MirrorCopies>,
+    /// Answers to frames that were too long.
+    pub(super) answers: RefCell<Answers>,
 }
 
 /// What they decided on a burst.
@@ -27,6 +30,7 @@ pub(super) struct Decided<'f> {
     /// The ports that get flooded frames, if not all do.
     pub(super) scopes: Option<&'f Scopes>,
     pub(super) mirrored: &'f RefCell<MirrorCopies>,
+    pub(super) answers: &'f RefCell<Answers>,
 }
 
 impl Features {
@@ -53,12 +57,12 @@ impl Features {
         burst: &mut Burst<'f>,
         (now, verdicts): (u64, &mut Verdicts),
     ) -> Decided<'f> {
-        let Features { policing, pulled, scopes, mirrored } = self;
+        let Features { policing, pulled, scopes, mirrored, answers } = self;
         let policed = switch.filter(|switch| switch.has_policies);
         let policing = policed.map(|switch| {
             policing.look_up((topology, switch), (port, source), (burst, pulled), (now, verdicts))
         });
         let scopes = scopes.of(switch, (port, source.port), (burst, policing), (now, verdicts));
-        Decided { policing, scopes, mirrored }
+        Decided { policing, scopes, mirrored, answers }
     }
 }

@@ -60,7 +60,7 @@ impl<'d> Delivery<'d, '_, '_> {
     pub(super) fn flood(
         &mut self,
         switch: Option<&Switch>,
-        copies: &mut Copies<'_>,
+        copies: &mut Copies,
         start: usize,
         end: usize,
     ) -> usize {
@@ -128,7 +128,7 @@ impl<'d> Delivery<'d, '_, '_> {
         &mut self,
         (port, slot): (&Port, &'d Arc<RxSlot>),
         frames: &Frames,
-        copies: &mut Copies<'_>,
+        copies: &mut Copies,
         is_retry: bool,
     ) -> bool {
         let (burst, properties) = (self.burst, self.properties);
@@ -137,7 +137,7 @@ impl<'d> Delivery<'d, '_, '_> {
         }
         let Some(policing) = self.decided.policing else {
             let flooded = Flooded { frames, burst, names: frames, properties };
-            return self.flood_frames(slot, &flooded, copies.completer, is_retry);
+            return self.flood_frames(slot, &flooded, &mut copies.completer, is_retry);
         };
         let (passing, tags, changes) = policing.flooded(self.port, port, burst, frames);
         if passing.is_empty() {
@@ -145,17 +145,17 @@ impl<'d> Delivery<'d, '_, '_> {
         }
         if !changes {
             let flooded = Flooded { frames: &passing, burst, names: &passing, properties };
-            return self.flood_frames(slot, &flooded, copies.completer, is_retry);
+            return self.flood_frames(slot, &flooded, &mut copies.completer, is_retry);
         }
         self.meter.at(Access::of(self.source.port));
-        let burst = rewritten(copies.retagged, burst, &passing, &tags);
+        let burst = rewritten(&mut copies.retagged, burst, &passing, &tags);
         let (names, properties) = (&NAMES[..burst.len().min(BURST)], Properties::of_all(&burst));
         let cut = passing.len() - names.len();
         if cut > 0 {
             self.source.counters.drop_tx(Reason::Full, cut);
         }
         let flooded = Flooded { frames: &passing[..names.len()], burst: &burst, names, properties };
-        self.flood_frames(slot, &flooded, copies.completer, is_retry)
+        self.flood_frames(slot, &flooded, &mut copies.completer, is_retry)
     }
 
     /// As [`Delivery::flood_to`], of frames that pass.
@@ -254,11 +254,12 @@ impl<'d> Delivery<'d, '_, '_> {
         } else {
             self.meter.stopwatch.enter(Stage::Complete, frames.len());
             let completed = completer.complete(burst, names, caps);
-            let mut unsuited = Unsuited { to, completed, whole: Whole { inputs: 0, outputs: 0 } };
+            let whole = Whole { inputs: 0, outputs: 0 };
+            let mut unsuited = Unsuited { to, largest: caps.largest, completed, whole };
             unsuited.reserve(self.turn);
             self.copies_to(unsuited.to.slot);
             self.meter.stopwatch.enter(Stage::Copy, unsuited.whole.inputs);
-            unsuited.put(self, frames);
+            unsuited.put(self, frames, false);
             to = unsuited.to;
             unsuited.whole.inputs
         };

@@ -31,7 +31,8 @@ impl LiveTrace {
             self.traced.omitted += 1;
             return;
         }
-        copies.push(TracedCopy { port, queue: 0, verdict, retag: Retag::Keep, completed: None, frames });
+        let (retag, completed, joins) = (Retag::Keep, None, false);
+        copies.push(TracedCopy { port, queue: 0, verdict, retag, completed, frames, joins });
     }
 
     /// Records that the frame was dropped at a destination, or at its own port.

@@ -1,5 +1,7 @@
 //! Tests of forwarding between queues that are plain lists.
 
+mod overload;
+
 use super::wait::{LOCK_HOLD, PEER_HOLD};
 use super::*;
 use crate::capture::{CaptureBuffer, CapturePoint};
@@ -16,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
-const HOLD: u64 = 100_000;
+pub(super) const HOLD: u64 = 100_000;
 
 /// Frames have static lifetime, so that spans of them are valid during the whole test.
 pub(super) fn frame(to: u8, from: u8, len: usize) -> &'static [u8] {
@@ -48,6 +50,9 @@ pub(super) struct Peer {
     lost: Lost,
     /// Metadata of the frames it sends.
     pub(super) offload: Offload,
+    /// Offloads that it takes, and metadata of the frames that it got.
+    pub(super) takes: Needs,
+    pub(super) got_offloads: Vec<Offload>,
     /// Whether half of its queue is full, if that is known.
     pub(super) half: Option<bool>,
     /// Number of frames that wait, if it is a function on a worker.
@@ -91,8 +96,12 @@ impl TxQueue for Shared {
 
 impl RxQueue for Shared {
     fn caps(&mut self, _turn: &Turn<'_>) -> Option<Caps> {
-        let caps = Caps { offloads: Needs::NONE, largest: 9000 };
-        (!self.0.lock().unwrap().away).then_some(caps)
+        let peer = self.0.lock().unwrap();
+        (!peer.away).then_some(Caps { offloads: peer.takes, largest: 9000 })
+    }
+
+    fn wants_joined(&self) -> bool {
+        true
     }
 
     fn reserve(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, which: &[u16]) -> usize {
@@ -107,6 +116,7 @@ impl RxQueue for Shared {
             let mut bytes = vec![0; burst.meta(usize::from(index)).len as usize];
             burst.read(usize::from(index), 0, &mut bytes);
             peer.got.push(bytes);
+            peer.got_offloads.push(burst.meta(usize::from(index)).offload);
         }
         peer.lost
     }
@@ -183,6 +193,7 @@ impl Bench {
                 policy: None,
                 captures: None,
                 mirrors: None,
+                reassembly: None,
             };
             topology.ports.push(Some(Arc::new(port)));
             sources.push(Source::new(Box::new(peer.clone()), id, 0, counters));
@@ -261,6 +272,12 @@ impl Bench {
             let before = port.mirrors.as_deref().unwrap_or_default();
             port.mirrors = Some(before.iter().chain([&rule]).cloned().collect());
         }
+    }
+
+    /// Says whether segments for a port are joined.
+    pub(super) fn set_reassembly(&mut self, port: usize, reassembly: Option<bool>) {
+        let port = self.topology.ports[port].as_mut().and_then(Arc::get_mut).unwrap();
+        port.reassembly = reassembly;
     }
 
     /// A port's RX queue.

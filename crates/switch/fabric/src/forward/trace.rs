@@ -3,6 +3,7 @@
 use super::destination::{Busy, Destination};
 use super::drops::without_destination;
 use super::features::Features;
+use super::joining::joins;
 use super::limits;
 use super::policing::rewritten;
 use super::tags::Retag;
@@ -12,6 +13,7 @@ use crate::memory_access::Access;
 use crate::topology::{Port, RxSlot, Target, Topology};
 use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
 use ringway_mem::{Published, Span, Turn};
+use ringway_port::offload::reassembly::is_segment;
 use ringway_port::offload::{Completer, Outcome};
 use ringway_switch::{
     BAD_OFFLOAD, FLOOD, FOREIGN, INVALID, ISOLATED, Learned, NOWHERE, PortId, RATE_FROM, RATE_TO, RESERVED,
@@ -65,6 +67,8 @@ pub struct TracedCopy {
     pub completed: Option<(Vec<u8>, Offload)>,
     /// Number of frames that result.
     pub frames: usize,
+    /// Whether it may be joined with segments of its flow.
+    pub joins: bool,
 }
 
 /// What would happen to a copy.
@@ -101,7 +105,7 @@ impl Forwarder {
         traced.mirrored = mirror::preview_arriving((port, source), &burst);
         let (flooded, retag) =
             self.find((topology, port), source, &mut burst, (turn.now, learned), &mut traced);
-        let Forwarder { verdicts, completer, hash, meter, features, retagged, .. } = self;
+        let Forwarder { verdicts, copies: memory, hash, meter, features, .. } = self;
         let Features { policing, scopes, .. } = features;
         let (properties, _) = Properties::of(&burst, verdicts);
         let verdict = verdicts[0];
@@ -112,7 +116,7 @@ impl Forwarder {
         if !is_flood && let Some(reason) = without_destination(topology, source, verdict, len) {
             return Traced { dropped: Some(reason), ..traced };
         }
-        let mut preview = Preview { turn, port, is_flood, completer };
+        let mut preview = Preview { turn, port, is_flood, completer: &mut memory.completer };
         let bits = 8 * policing.arrived_len(&burst, 0);
         let is_to_group = traced.multicast.is_some();
         let gets = |member: PortId| member != source && (!is_to_group || scopes.has(0, member));
@@ -120,13 +124,13 @@ impl Forwarder {
             let Some(to) = topology.port(*member) else { continue };
             let limit = limits::rate_to(to).filter(|_| is_flood && has_policies(&port.target));
             let is_beyond = limit.is_some_and(|limit| !limit.at(turn.now).has(bits));
-            let mut form = Form { burst: &burst, properties, retag, is_beyond };
+            let mut form = Form { burst: &burst, properties, retag, is_beyond, topology };
             let copies;
             if is_flood && has_policies(&port.target) {
                 let (passing, tags, changes) = policing.flooded(port, to, &burst, &[0]);
                 let Some(tag) = tags.first() else { continue };
                 if changes {
-                    copies = rewritten(retagged, &burst, &passing, &tags);
+                    copies = rewritten(&mut memory.retagged, &burst, &passing, &tags);
                     form =
                         Form { burst: &copies, properties: Properties::of_all(&copies), retag: *tag, ..form };
                 }
@@ -259,6 +263,7 @@ struct Form<'f, 'b> {
     retag: Retag,
     /// Whether it exceeds the rate of frames to the destination, to which it is flooded.
     is_beyond: bool,
+    topology: &'f Topology,
 }
 
 /// What would become of a frame at its destinations.
@@ -272,10 +277,11 @@ struct Preview<'l> {
 impl Preview<'_> {
     /// What would become of the frame at a destination. Room is reserved there, and not used.
     fn at(&mut self, slot: &Arc<RxSlot>, form: &Form<'_, '_>) -> TracedCopy {
-        let Form { burst, properties, retag, is_beyond } = form;
+        let Form { burst, properties, retag, is_beyond, topology } = form;
         let copy = |verdict| {
             let completed = (*retag != Retag::Keep).then(|| first_of(burst));
-            TracedCopy { port: slot.port, queue: 0, verdict, retag: *retag, completed, frames: 1 }
+            let joins = false;
+            TracedCopy { port: slot.port, queue: 0, verdict, retag: *retag, completed, frames: 1, joins }
         };
         let opened = (0..TRIES).find_map(|_| match Destination::new(slot, 0, self.turn) {
             Ok(opened) => Some(opened),
@@ -299,11 +305,13 @@ impl Preview<'_> {
         };
         if properties.suits(&caps) {
             to.reserve(self.turn, burst, &[0]);
-            return copy(match to.queue.refusal(0) {
+            let joins = !self.is_flood && joins(topology, &to, &caps) && is_segment(burst, 0, &caps);
+            let copy = copy(match to.queue.refusal(0) {
                 _ if to.fits == 0 => full,
                 Some(reason) => Verdict::Dropped(reason),
                 None => Verdict::Delivered,
             });
+            return TracedCopy { joins, ..copy };
         }
         let completed = self.completer.complete(burst, &[0], caps);
         let frames = match completed.outcomes.first() {

@@ -2,9 +2,11 @@
 //!
 //! A [`Completer`] converts frames of a burst to another burst, in its own memory, that the destination can take:
 //! checksums are filled (virtio 1.3, 5.1.6.2), large TCP and UDP frames are segmented. Only headers are copied; a
-//! segment's payload stays in the sender's memory, and is borrowed as long as the first burst is.
+//! segment's payload stays in the sender's memory, and is borrowed as long as the first burst is. The reverse is
+//! [`reassembly`].
 
 mod pieces;
+pub mod reassembly;
 mod segment;
 #[cfg(test)]
 pub(crate) mod tests;

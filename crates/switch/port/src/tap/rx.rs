@@ -35,6 +35,10 @@ impl RxQueue for TapRx {
         self.shared.fd(turn).map(|_| self.caps)
     }
 
+    fn wants_joined(&self) -> bool {
+        true
+    }
+
     /// The stack accepts all frames, and drops those without room without a report.
     fn reserve(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, which: &[u16]) -> usize {
         which.len()

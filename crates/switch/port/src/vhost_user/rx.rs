@@ -146,6 +146,10 @@ impl RxQueue for VringRx {
         (vring.enabled && !vring.is_broken() && !vring.is_placed()).then_some(vring.caps)
     }
 
+    fn wants_joined(&self) -> bool {
+        true
+    }
+
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize {
         let Some((vring, ring)) = self.vring(turn) else { return 0 };
         if self.seeker.is_blocked(vring.iommu.as_ref()) {

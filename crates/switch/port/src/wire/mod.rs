@@ -12,14 +12,13 @@ mod settings;
 mod stream;
 #[cfg(test)]
 mod tests;
-mod too_big;
 
 pub use codec::Codec;
 pub use peer::KIND;
 pub use settings::{Dscp, Encapsulation, Settings};
 
-use crate::Doorbell;
 use crate::peer::Alarm;
+use crate::{Doorbell, too_big};
 use ringway_frame::{CountersRef, LARGEST};
 use ringway_host::{Epoll, HostError, path_mtu};
 use ringway_mem::{Published, Turn};

@@ -114,7 +114,7 @@ impl Changed {
                     "burst-from": "1MB",
                     "rate-to": "3kbit",
                     "storm": "1500pps",
-                    "learn-rate": 9
+                    "learn-rate": 9, "reassembly": true
                 })
             }
             0 => json!({ "tag": number % 9 + 1 }),

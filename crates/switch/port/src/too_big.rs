@@ -1,27 +1,41 @@
-//! Answers to frames that are too long for the wire: "fragmentation needed" (RFC 1191) and "packet too big" (RFC 4443),
-//! from the address that the packet was for, as Linux's tunnels send them.
+//! Answers to frames that are too long for where they go: "fragmentation needed" (RFC 1191) and "packet too big" (RFC
+//! 4443), from the address that the packet was for, as Linux's tunnels send them.
 
 use ringway_wire::icmp::{v4, v6};
 use ringway_wire::{EtherType, Ethernet, Header, Icmp, Ipv4, Ipv6, Protocol, Sum, ipv4, ipv6, vlan};
 
+/// Length of two VLAN tags.
+const TAGS: usize = 8;
 /// Bytes of the packet that an answer quotes: all answers fit into the smallest MTU (RFC 1812, 4.3.2.3; RFC 4443, 2.4).
 const QUOTED_V4: usize = 576 - Ipv4::LEN - Icmp::LEN;
 const QUOTED_V6: usize = 1280 - Ipv6::LEN - Icmp::LEN;
 /// Longest answer, with two tags.
-pub const LONGEST: usize = Ethernet::LEN + 8 + 1280;
+pub const LONGEST: usize = Ethernet::LEN + TAGS + 1280;
+/// Smallest MTU of a way of IPv4 (RFC 791, 3.2).
+const SMALLEST: usize = 68;
 /// TTL and hop limit of answers.
 const TTL: u8 = 64;
 
-/// The answer to a frame that begins with `frame`, at least [`LONGEST`] bytes of it; the wire carries frames of `most`
-/// bytes. `None` if the packet may be fragmented, or must not be answered.
+/// The answer to a frame that begins with `frame`, at least [`LONGEST`] bytes of it, for a way that carries frames of
+/// `most` bytes. `None` if the packet may be fragmented, or must not be answered.
 pub fn answer(frame: &[u8], most: usize) -> Option<Vec<u8>> {
+    answer_with(frame, |link| most.checked_sub(link))
+}
+
+/// As [`answer`], for a port whose frames may have `largest` bytes with two VLAN tags.
+pub fn answer_for_port(frame: &[u8], largest: usize) -> Option<Vec<u8>> {
+    answer_with(frame, |_| largest.checked_sub(Ethernet::LEN + TAGS).filter(|mtu| *mtu >= SMALLEST))
+}
+
+/// As [`answer`]; `mtu` is that for headers before the packet of so many bytes.
+fn answer_with(frame: &[u8], mtu: impl FnOnce(usize) -> Option<usize>) -> Option<Vec<u8>> {
     let (ethernet, rest) = Ethernet::split(frame)?;
     if ethernet.source.is_group() || ethernet.destination.is_group() {
         return None;
     }
     let inner = vlan::untag(ethernet.ethertype, rest)?;
     let link = frame.len() - inner.payload.len();
-    let mtu = most.checked_sub(link)?;
+    let mtu = mtu(link)?;
     let mut out = frame[..link].to_vec();
     let header = Ethernet::of_mut(&mut out)?;
     (header.source, header.destination) = (ethernet.destination, ethernet.source);
@@ -146,6 +160,17 @@ mod tests {
             assert_eq!(usize::from(icmp.sequence_number.get()), 1450 - 4 * tags);
             assert_eq!(quoted, &packet[..quoted.len()]);
         }
+    }
+
+    #[test]
+    fn a_port_counts_tags_among_the_bytes_of_a_frame() {
+        let packet = packet_v4(Protocol::UDP, ipv4::DONT_FRAGMENT, 0x0a00_0001);
+        for tags in 0..3 {
+            let answer = answer_for_port(&frame(tags, EtherType::IPV4, &packet), 1522).unwrap();
+            let mtu = 14 + 4 * tags + 20 + 6;
+            assert_eq!(answer[mtu..mtu + 2], 1500u16.to_be_bytes());
+        }
+        assert_eq!(answer_for_port(&frame(0, EtherType::IPV4, &packet), 22 + 67), None);
     }
 
     #[test]
