@@ -125,9 +125,12 @@ impl Forwarder {
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let at = (turn.now, &mut *verdicts);
         let decided = features.decide((topology, flood), (port, source), &mut burst, at);
+        source.keep_to_asker(&mut verdicts[..count]);
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
-        record_flows(port, &burst, *hash, source.queue);
+        if source.answers.is_none() {
+            record_flows(port, &burst, *hash, source.queue);
+        }
         let mut delivery = Delivery {
             turn,
             topology,
@@ -269,6 +272,8 @@ pub struct Source {
     mirrored: Mirrored,
     /// When a frame of it was answered since it was too long; 0: never.
     answered: Cell<u64>,
+    /// Its frames are answers to this port alone.
+    answers: Option<PortId>,
 }
 
 impl Source {
@@ -287,6 +292,15 @@ impl Source {
             captured: Captured::default(),
             mirrored: Mirrored::default(),
             answered: Cell::default(),
+            answers: None,
+        }
+    }
+
+    /// Answers go to the sender of what they answer, or nowhere.
+    #[inline]
+    fn keep_to_asker(&self, verdicts: &mut [PortId]) {
+        if let Some(to) = self.answers {
+            verdicts.iter_mut().filter(|verdict| **verdict != to).for_each(|verdict| *verdict = NOWHERE);
         }
     }
 

@@ -13,6 +13,8 @@ const QUOTED_V6: usize = 1280 - Ipv6::LEN - Icmp::LEN;
 pub const LONGEST: usize = Ethernet::LEN + TAGS + 1280;
 /// Smallest MTU of a way of IPv4 (RFC 791, 3.2).
 const SMALLEST: usize = 68;
+/// Smallest MTU of a way of IPv6 (RFC 8200, 5).
+const SMALLEST_V6: usize = 1280;
 /// TTL and hop limit of answers.
 const TTL: u8 = 64;
 
@@ -47,11 +49,12 @@ fn answer_with(frame: &[u8], mtu: impl FnOnce(usize) -> Option<usize>) -> Option
 }
 
 fn answer_v4(packet: &[u8], mtu: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
-    let (ip, _, payload) = Ipv4::parse(packet).filter(|(ip, ..)| ip.version() == 4)?;
+    let (ip, options, payload) = Ipv4::parse(packet).filter(|(ip, ..)| ip.version() == 4)?;
     let is_error = ip.protocol == Protocol::ICMP && payload.first().is_none_or(|kind| v4::is_error(*kind));
     let may_fragment = ip.fragment.get() & ipv4::DONT_FRAGMENT == 0;
     let are_hosts = ipv4::is_host(ip.source_addr()) && ipv4::is_host(ip.destination_addr());
-    if may_fragment || ip.is_later_fragment() || is_error || !are_hosts {
+    let is_right = ip.is_checksum_valid(options);
+    if may_fragment || ip.is_later_fragment() || is_error || !are_hosts || !is_right {
         return None;
     }
     let quoted = &packet[..packet.len().min(QUOTED_V4)];
@@ -82,12 +85,14 @@ fn answer_v6(packet: &[u8], mtu: usize, mut out: Vec<u8>) -> Option<Vec<u8>> {
     if !ipv6::is_host(source) || !ipv6::is_host(destination) {
         return None;
     }
-    let upper = ip.upper();
-    if upper.is_some_and(|upper| {
-        upper.protocol == Protocol::ICMPV6 && upper.payload.first().is_none_or(|kind| *kind < v6::ECHO)
-    }) {
+    // What can't be read may be an error.
+    let upper = ip.upper()?;
+    let is_unanswered = |kind: &u8| *kind < v6::ECHO || *kind == v6::REDIRECT;
+    if upper.protocol == Protocol::ICMPV6 && upper.payload.first().is_none_or(is_unanswered) {
         return None;
     }
+    // Less is discarded (RFC 8201, 4).
+    let mtu = mtu.max(SMALLEST_V6);
     let quoted = &packet[..packet.len().min(QUOTED_V6)];
     let len = Icmp::LEN + quoted.len();
     let header = Ipv6 {

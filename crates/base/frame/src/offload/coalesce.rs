@@ -136,18 +136,15 @@ impl Segment {
         }
     }
 
-    /// Whether its checksum is right, known to be right, or left to its receiver. `head` has its headers; `payload`
-    /// adds the bytes from an offset of the frame on to a sum.
+    /// Whether its checksum is right, or left to its receiver. `head` has its headers; `payload` adds the bytes from an
+    /// offset of the frame on to a sum.
     ///
-    /// Attack: a segment with a wrong one; the joined frame would get a right one.
+    /// Attack: a segment with a wrong one, also one that a guest says is right; the joined frame would get a right one.
     pub fn is_intact(&self, head: &[u8], offload: Offload, payload: impl FnOnce(usize, &mut Sum)) -> bool {
         if offload.needs_checksum() {
             let is_own = usize::from(offload.csum_start) == self.l4
                 && usize::from(offload.csum_offset) == self.field();
             return is_own && offload.gso() == Ok(None) && self.checksum == self.pseudo.value();
-        }
-        if offload.is_checked() {
-            return true;
         }
         let Some(header) = head.get(self.l4..self.len) else { return false };
         let mut sum = self.pseudo;
@@ -540,7 +537,7 @@ mod tests {
         broken[whole.len() - 1] ^= 1;
         assert!(is_intact(&whole, Offload::default()) && !is_intact(&broken, Offload::default()));
         let checked = Offload { flags: 2, ..Offload::default() };
-        assert!(is_intact(&broken, checked), "its sender or its card has checked it");
+        assert!(!is_intact(&broken, checked), "whoever says that it was checked");
         let pending = Offload::checksum(segment.l4 as u16, 16);
         assert!(!is_intact(&whole, pending), "the field has no sum of the pseudo header");
         let mut unfilled = whole.clone();

@@ -88,6 +88,11 @@ impl<'d> Delivery<'d, '_, '_> {
     {
         let Some(Pair { all, fewer }) = memory else { return Err(to) };
         let frames = list.frames();
+        // What leaves must not become less. Attack: a guest whose ring is full, for which checksums are computed.
+        to.reserve(self.turn, self.burst, frames);
+        if to.fits < frames.len() {
+            return Err(to);
+        }
         self.meter.stopwatch.enter(Stage::Complete, frames.len());
         let joined = all.join(self.burst, frames, caps);
         self.meter.stopwatch.enter(Stage::Reserve, 0);

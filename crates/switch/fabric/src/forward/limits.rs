@@ -68,6 +68,11 @@ impl Policing {
         if verdict == FLOOD { (1, STORM) } else { (self.bits(burst, frame), RATE_TO) }
     }
 
+    /// Frames of this burst have not used tokens of their port.
+    pub(super) fn charge_nothing(&mut self) {
+        self.charged = Charged::default();
+    }
+
     /// Refuses frames that their port sends beyond its rate.
     pub(super) fn limit_from(
         &mut self,
@@ -75,7 +80,7 @@ impl Policing {
         burst: &Burst<'_>,
         (now, verdicts): (u64, &mut Verdicts),
     ) {
-        self.charged = Charged::default();
+        self.charge_nothing();
         let Some(limit) = rate_from(port) else { return };
         let mut tokens = limit.at(now);
         for frame in 0..burst.len().min(BURST) {

@@ -14,8 +14,8 @@ use ringway_switch::PortId;
 /// Nanoseconds between two answers to one queue.
 const EVERY: u64 = 1_000_000;
 
-/// Answers that wait for the end of a burst, each with the port where it enters.
-pub(super) type Answers = Vec<(PortId, Vec<u8>)>;
+/// Answers that wait for the end of a burst, each with the port where it enters, and that of the sender.
+pub(super) type Answers = Vec<([PortId; 2], Vec<u8>)>;
 
 impl Delivery<'_, '_, '_> {
     /// Answers a frame that is longer than `largest` bytes, the most that `port` takes.
@@ -32,7 +32,7 @@ impl Delivery<'_, '_, '_> {
         let read = self.burst.read(frame, 0, &mut head[..len]);
         if let Some(answer) = answer_for_port(&head[..read], largest as usize) {
             answered.set(now.max(1));
-            self.decided.answers.borrow_mut().push((port, answer));
+            self.decided.answers.borrow_mut().push(([port, self.source.port], answer));
         }
     }
 }
@@ -41,10 +41,11 @@ impl Forwarder {
     /// Sends the answers. An answer to one is never sent (RFC 1122, 3.2.2; RFC 4443, 2.4).
     #[cold]
     pub(super) fn send_answers(&mut self, turn: &Turn<'_>, topology: &Topology) {
-        for (port, answer) in std::mem::take(self.features.answers.get_mut()) {
+        for ([port, sender], answer) in std::mem::take(self.features.answers.get_mut()) {
             let queue = Box::new(OneFrame::new(answer, Offload::default()));
             // The counters of the port's own queue may be another worker's.
             let mut source = Source::new(queue, port, 0, CountersRef::private());
+            source.answers = Some(sender);
             // One that finds no room is lost: its sender sends the packet again.
             let _ = (0..OneFrame::SERVED)
                 .any(|_| !matches!(self.serve(turn, topology, &mut source), Served::Waiting));

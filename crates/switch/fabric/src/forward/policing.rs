@@ -158,7 +158,11 @@ impl Policing {
         if let Some(rules) = sender_rules(port) {
             self.check_senders(rules, burst, pulled, verdicts);
         }
-        self.limit_from(port, burst, (now, verdicts));
+        // Attack: a port that has another one answer, at the cost of that one's rates.
+        match source.answers {
+            None => self.limit_from(port, burst, (now, verdicts)),
+            Some(_) => self.charge_nothing(),
+        }
         self.limit_learning(&*switch.lookup, (port, source.port), burst, now);
         let moved = switch.lookup.lookup_in(burst, (source.port, now), &self.of_frames(), verdicts);
         if moved > 0 {
@@ -167,6 +171,7 @@ impl Policing {
         for frame in 0..burst.len() {
             self.leave(topology, port, burst, (frame, verdicts));
         }
+        source.keep_to_asker(&mut verdicts[..burst.len()]);
         self.limit_found(topology, port, burst, (now, verdicts));
         self
     }

@@ -19,6 +19,8 @@ pub(super) struct VringRx {
     notifier: Notifier,
     /// Generation of the description that `device` was set up from; 0: none.
     generation: u64,
+    /// Whether a frame may span buffers. Otherwise a large one may find no room, however many there are.
+    mergeable: bool,
     hint: Hint,
     seeker: Seeker,
     trail: Trail,
@@ -34,6 +36,7 @@ impl VringRx {
             device: RxDevice::new(Cursor::default(), Cursor::default()),
             notifier: Notifier::new(Policy::default()),
             generation: 0,
+            mergeable: false,
             hint: Hint::default(),
             seeker: Seeker::receiving(),
             trail: Trail::default(),
@@ -139,6 +142,7 @@ impl VringRx {
 impl RxQueue for VringRx {
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
         if let Some((vring, _)) = self.vring(turn) {
+            self.mergeable = vring.rx_header.mergeable;
             return Some(vring.caps);
         }
         // A ring with an outstanding IOTLB miss is full, not down.
@@ -147,7 +151,7 @@ impl RxQueue for VringRx {
     }
 
     fn wants_joined(&self) -> bool {
-        true
+        self.mergeable
     }
 
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize {

@@ -135,6 +135,10 @@ impl WireTx {
         let read = |from: Span<'_>, to: &mut [u8]| (from.len() <= to.len()).then(|| from.read(to));
         let first = span(frame.at, frame.len as usize);
         let Some(len) = first.and_then(|first| read(first.as_span(), &mut self.segment)) else { return };
+        // Frames to groups are limited and delivered one by one.
+        if self.segment[..len].first().is_none_or(|first| first & 1 != 0) {
+            return;
+        }
         let Some(mut joined) = Coalesced::begin(&self.segment[..len]) else { return };
         while buffer.len > 0 {
             let datagram = buffer.segment.min(buffer.len);
