@@ -372,7 +372,7 @@ const FABRIC: &[Group] = &[
             "netmap.bridge": Row(netmap::bridge),
                 "the same through a switch, netmap's bridge and another switch";
             "netmap.guest": Row(netmap::guest),
-                "pkt-gen in a Linux guest, on the memory of a PCI device, to pkt-gen on the host; from the host";
+                "pkt-gen in a Linux guest, on a PCI device's memory, to pkt-gen on the host; from the host";
         },
         // Each slice starts programs that wait a second.
         setup: 60.0,

@@ -192,7 +192,7 @@ pub fn bridge(plan: &Plan) -> Result<Entry, Failure> {
     Ok(entry.note("bridge exchanges buffers by their numbers"))
 }
 
-/// pkt-gen in a Linux guest, on the memory of a `ring-pci` port's device, to pkt-gen on the host; the same from the host.
+/// pkt-gen in a Linux guest, on the memory of a `ring-pci` port's device, to pkt-gen on the host; from the host.
 pub fn guest(plan: &Plan) -> Result<Entry, Failure> {
     let pkt_gen = of_netmap("pkt-gen")?;
     let qemu = ringway_tests::qemu::with_cards().ok_or("no QEMU with vfio-user is available")?;

@@ -142,8 +142,8 @@ impl Port {
         Ok(port)
     }
 
-    /// A port whose ring is in the memory of a device. Only this process uses it: the memory is mapped from files that a
-    /// handle does not store.
+    /// A port whose ring is in the memory of a device. Only this process uses it: the memory is mapped from files that
+    /// a handle does not store.
     pub fn of_device(rings: Rings, (ring, lock): (Ring, Option<File>)) -> Result<Port> {
         let store = descriptor_store(true).map_err(|_| libc::EMFILE)?;
         let mut port = Port::make(store, rings, None)?;

@@ -149,8 +149,8 @@ impl Target<'_> {
         Ok(Sizes { is_in_place: matches!(self, Target::Fabric(_)), ..wanted.sizes()? })
     }
 
-    /// Whether the port may have the memory of other ports of its fabric, or of other devices: a fabric gets the memory.
-    /// VALE ports have memory of their own.
+    /// Whether the port may have the memory of other ports of its fabric, or of other devices: a fabric gets the
+    /// memory. VALE ports have memory of their own.
     fn is_common(&self, name: &str) -> bool {
         !matches!(self, Target::Pipe(_)) && !name.starts_with("vale")
     }

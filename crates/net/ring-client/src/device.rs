@@ -38,8 +38,8 @@ impl Drop for Registers {
     }
 }
 
-/// In a guest: the folders of the devices of ports of kind `ring-pci`, in the order of their addresses. Other devices of
-/// their number, QEMU's ivshmem, are among them: opening one says so.
+/// In a guest: the folders of the devices of ports of kind `ring-pci`, in the order of their addresses. Other devices
+/// of their number, QEMU's ivshmem, are among them: opening one says so.
 pub fn devices() -> Vec<PathBuf> {
     let all = std::fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = all

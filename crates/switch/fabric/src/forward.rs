@@ -125,12 +125,9 @@ impl Forwarder {
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
         let at = (turn.now, &mut *verdicts);
         let decided = features.decide((topology, flood), (port, source), &mut burst, at);
-        source.keep_to_asker(&mut verdicts[..count]);
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
-        if source.answers.is_none() {
-            record_flows(port, &burst, *hash, source.queue);
-        }
+        record_flows(port, &burst, *hash, source);
         let mut delivery = Delivery {
             turn,
             topology,
@@ -467,9 +464,10 @@ fn touched(burst: Burst<'_>, is_shared: bool) -> Burst<'_> {
 
 /// Records the queue of a port from which each frame's flow comes, for those of the other direction.
 #[inline]
-fn record_flows(port: &Port, burst: &Burst<'_>, hash: FlowHash, queue: u16) {
-    if let Some(steer) = &port.steer {
-        (0..burst.len()).for_each(|frame| steer.record_flow(hash.of(burst.head(frame)), queue));
+fn record_flows(port: &Port, burst: &Burst<'_>, hash: FlowHash, source: &Source) {
+    // Answers are not the port's own.
+    if let Some(steer) = port.steer.as_ref().filter(|_| source.answers.is_none()) {
+        (0..burst.len()).for_each(|frame| steer.record_flow(hash.of(burst.head(frame)), source.queue));
     }
 }
 

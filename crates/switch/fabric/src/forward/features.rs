@@ -62,6 +62,7 @@ impl Features {
         let policing = policed.map(|switch| {
             policing.look_up((topology, switch), (port, source), (burst, pulled), (now, verdicts))
         });
+        source.keep_to_asker(&mut verdicts[..burst.len()]);
         let scopes = scopes.of(switch, (port, source.port), (burst, policing), (now, verdicts));
         Decided { policing, scopes, mirrored, answers }
     }
