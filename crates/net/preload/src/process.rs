@@ -3,8 +3,7 @@
 use crate::deferral;
 use crate::group::close_follower_sets;
 use crate::guard::{self, StateGuard};
-use crate::listening;
-use crate::moving::{Keeps, disable, leave_all};
+use crate::moving::{disable, leave_all};
 use crate::real::{Real, syscall};
 use crate::signals;
 use libc::{c_int, c_long};
@@ -28,33 +27,10 @@ pub fn owner() -> i32 {
     OWNER.load(SeqCst)
 }
 
-/// Makes all connections leave, since another process gets the sockets, and maybe another program, or this process
-/// becomes another program.
+/// Makes all connections leave, since another process gets the sockets, or this process another program.
 pub fn leave_for_others() {
-    leave_keeping(Keeps::CloseOnExec);
-}
-
-/// As [`leave_for_others`], where a program is started whose descriptors may be any.
-pub fn leave_for_any() {
-    leave_keeping(Keeps::Nothing);
-}
-
-/// As [`leave_for_others`], where this process becomes another program.
-pub fn leave_for_exec() {
     if owner() == current() {
-        leave_keeping(Keeps::CloseOnExec);
-        listening::unshare_all();
-    }
-}
-
-/// As [`leave_for_others`], before a process is made that has this library.
-pub fn leave_for_child() {
-    leave_keeping(Keeps::Listening);
-}
-
-fn leave_keeping(keeps: Keeps) {
-    if owner() == current() {
-        leave_all(&mut StateGuard::lock(), keeps);
+        leave_all(&mut StateGuard::lock());
     }
 }
 
@@ -62,7 +38,6 @@ fn leave_keeping(keeps: Keeps) {
 pub fn after_plain_fork(child: libc::pid_t) -> libc::pid_t {
     if child == 0 {
         OWNER.store(current(), SeqCst);
-        listening::forget_process();
         close_follower_sets();
     }
     child
@@ -70,7 +45,7 @@ pub fn after_plain_fork(child: libc::pid_t) -> libc::pid_t {
 
 extern "C" fn before_fork() {
     let mut guard = StateGuard::lock();
-    leave_all(&mut guard, Keeps::Listening);
+    leave_all(&mut guard);
     MASK.store(guard.signals.as_ref().and_then(|signals| signals.mask).unwrap_or(0), SeqCst);
     // The lock is held until after the fork, so that the child's memory is consistent.
     let _ = ManuallyDrop::new(guard);
@@ -87,7 +62,6 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     OWNER.store(current(), SeqCst);
-    listening::forget_process();
     close_follower_sets();
     after_fork();
 }
@@ -162,13 +136,7 @@ pub unsafe extern "C" fn before_syscall(number: c_long, first: c_long, second: c
         | libc::SYS_fork
         | libc::SYS_vfork
         | libc::SYS_execve
-        | libc::SYS_execveat => leave_for_any(),
-        libc::SYS_accept | libc::SYS_accept4 | libc::SYS_listen | libc::SYS_getsockname => {
-            crate::epoll::exclude(fd);
-        }
-        libc::SYS_getpeername | libc::SYS_setsockopt | libc::SYS_getsockopt => {
-            crate::epoll::exclude(fd);
-        }
+        | libc::SYS_execveat => leave_for_others(),
         libc::SYS_prctl => before_prctl(fd),
         _ => {}
     }
@@ -178,37 +146,19 @@ pub unsafe extern "C" fn before_syscall(number: c_long, first: c_long, second: c
 /// Makes what is called before a function that may return twice, or whose arguments are not known: it returns the
 /// address of the function.
 macro_rules! before {
-    ($($name:ident: $text:literal, $leave:ident;)*) => {$(
+    ($($name:ident: $text:literal;)*) => {$(
         pub extern "C" fn $name() -> *mut c_void {
             static NEXT: Real = Real::new($text);
-            $leave();
+            leave_for_others();
             NEXT.get()
         }
     )*};
-}
-
-/// Makes what is called before a function of the C library that writes to a descriptor by itself.
-macro_rules! before_writing {
-    ($($name:ident: $text:literal;)*) => {$(
-        pub extern "C" fn $name(fd: c_int) -> *mut c_void {
-            static NEXT: Real = Real::new($text);
-            crate::epoll::exclude(fd);
-            NEXT.get()
-        }
-    )*};
-}
-
-before_writing! {
-    before_dprintf: c"dprintf";
-    before_vdprintf: c"vdprintf";
-    before_dprintf_chk: c"__dprintf_chk";
-    before_vdprintf_chk: c"__vdprintf_chk";
 }
 
 before! {
-    before_vfork: c"vfork", leave_for_others;
-    before_clone: c"clone", leave_for_any;
-    before_execl: c"execl", leave_for_exec;
-    before_execle: c"execle", leave_for_exec;
-    before_execlp: c"execlp", leave_for_exec;
+    before_vfork: c"vfork";
+    before_clone: c"clone";
+    before_execl: c"execl";
+    before_execle: c"execle";
+    before_execlp: c"execlp";
 }

@@ -48,7 +48,7 @@ pub fn is_nonblocking(fd: c_int) -> bool {
 }
 
 /// A call that may have to wait.
-pub struct BlockingCall {
+struct BlockingCall {
     fd: c_int,
     handle: u64,
     never: bool,
@@ -58,7 +58,7 @@ pub struct BlockingCall {
 }
 
 /// Why a blocking call stopped waiting.
-pub enum StopReason {
+enum StopReason {
     /// With this error, if nothing was done.
     Error(i32),
     /// The connection is not there any more, or has ended.
@@ -68,13 +68,13 @@ pub enum StopReason {
 }
 
 impl BlockingCall {
-    pub fn new(fd: c_int, handle: u64, flags: c_int, most: u64) -> BlockingCall {
+    fn new(fd: c_int, handle: u64, flags: c_int, most: u64) -> BlockingCall {
         let never = flags & libc::MSG_DONTWAIT != 0;
         BlockingCall { fd, handle, never, most, until: None, has_slept: false }
     }
 
     /// Sleeps until it can be tried again.
-    pub fn sleep(
+    fn sleep(
         &mut self,
         locked: Locked,
         seen: u32,
@@ -105,7 +105,7 @@ impl BlockingCall {
         }
     }
 
-    pub fn end(&self, group: &Group) {
+    fn end(&self, group: &Group) {
         if self.has_slept {
             group.end_wait();
         }
