@@ -1,6 +1,6 @@
 //! What programs send arrives, byte for byte.
 
-use crate::lab::{Lab, MODES, NOBODY, compare, has};
+use crate::lab::{Lab, MODES, NOBODY, compare, compare_all, has};
 
 /// A server of Python whose first line is printed when it listens.
 const HTTP: &str = "\
@@ -38,7 +38,7 @@ fn curl_gets_and_posts_what_a_python_server_has() {
         curl -sS http://10.0.0.1:8000/ | md5sum
         head -c 2000000 /dev/zero | tr '\\0' a | curl -sS --data-binary @- http://10.0.0.1:8000/
         curl -sS http://10.0.0.1:8001/ || echo $?";
-    let (_, answer) = compare(&[PYTHON, "-c", HTTP], &["sh", "-c", script]);
+    let (_, answer) = compare_all(&[PYTHON, "-c", HTTP], &["sh", "-c", script]);
     assert!(answer.contains("2000000 194000000\n") && answer.ends_with("7\n"), "{answer}");
 }
 
@@ -69,7 +69,7 @@ async def one(number):
 async def main():
     print(all(await asyncio.gather(*[one(number) for number in range(40)])))
 asyncio.run(main())";
-    assert_eq!(compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]).1, "True\n");
+    assert_eq!(compare_all(&[PYTHON, "-c", server], &[PYTHON, "-c", client]).1, "True\n");
 }
 
 #[test]
@@ -148,7 +148,7 @@ print(six.getpeername()[0], six.recv(1000)[:20])
 for kind in ['gaierror']:
     try: socket.create_connection(('nobody.example', 80))
     except OSError as error: print(type(error).__name__)";
-    let (ready, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    let (ready, answer) = compare_all(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
     assert_eq!(ready, "ready ('0.0.0.0', 6000) 1");
     assert!(answer.contains("('10.0.0.2', 4242) ('10.0.0.1', 6000)"), "{answer}");
 }

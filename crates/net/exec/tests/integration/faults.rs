@@ -1,6 +1,6 @@
 //! Refusals, resets, and the ends of programs and agents.
 
-use crate::lab::{Lab, MODES, compare, has};
+use crate::lab::{DIRECT, Lab, MODES, compare_all, has};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -24,7 +24,7 @@ for port in [9, 10]:
         s.setblocking(True)
         s.sendall(b'echo')
         print(s.recv(100), s.recv(100))";
-    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    let (_, answer) = compare_all(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
     assert_eq!(answer, "EINPROGRESS\n1 None\nTrue\nb'echo' b''\nEINPROGRESS\n1 ECONNREFUSED\n");
 }
 
@@ -59,7 +59,7 @@ print(tell(lambda: s.send(b'y')))
 s = socket.socket()
 s.settimeout(0.2)
 print(tell(lambda: s.bind(('10.0.0.2', 0))), s.getsockname()[1] > 0, tell(lambda: s.accept()))";
-    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    let (_, answer) = compare_all(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
     assert_eq!(answer, "ECONNREFUSED\nECONNRESET\nb''\nEPIPE\nNone True EINVAL\n");
 }
 
@@ -72,7 +72,7 @@ c.recv(1); os.kill(os.getpid(), 9)";
     let client = "import socket; s = socket.create_connection(('10.0.0.1', 9)); s.sendall(b'x' * 100)
 try: print(s.recv(10))
 except ConnectionResetError: print('reset')";
-    for modes in MODES {
+    for modes in MODES.iter().chain(&DIRECT[1..]) {
         let lab = Lab::new();
         let script = format!("{PYTHON} -c \"$0\"; {PYTHON} -c \"$1\"");
         let again = "import socket; socket.create_server(('', 9)); print('free', flush=True)";
@@ -102,7 +102,7 @@ left = 3_000_000
 while left > 0: left -= s.sendto(bytes(min(left, 500_000)), ('10.0.0.9', 99))
 s.sendmsg([b'more', b'parts'], [], 0, ('10.0.0.9', 99))
 s.shutdown(socket.SHUT_WR); print(s.recv(100))";
-    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    let (_, answer) = compare_all(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
     assert_eq!(answer, "EPIPE\nb'3000009'\n");
 }
 
@@ -196,7 +196,7 @@ while True:
     s = socket.create_server(('', 9)); c.sendall(b'again'); c.close()";
     let client = "import socket
 print(all(socket.create_connection(('10.0.0.1', 9)).recv(10) == b'again' for _ in range(20)))";
-    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    let (_, answer) = compare_all(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
     assert_eq!(answer, "True\n");
 }
 

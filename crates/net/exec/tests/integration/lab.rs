@@ -16,6 +16,9 @@ pub const MODES: [Modes; 4] =
 /// With the preloaded library, by which each connection enters the shared stack at the first call that reads or writes.
 pub const DIRECT: [Modes; 3] = [("kernel", "kernel"), ("direct", "kernel"), ("kernel", "direct")];
 
+/// With the program of one side in User-Mode Linux.
+pub const LINUX: [Modes; 3] = [("kernel", "kernel"), ("linux", "kernel"), ("kernel", "linux")];
+
 /// No test takes as long.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Bytes of frames on their way.
@@ -31,6 +34,8 @@ pub struct Lab {
     pub user: Option<u32>,
     /// Whether 10.0.0.1 is the second program's name server.
     pub names: bool,
+    /// The folder that guests share with the host.
+    pub shared: Option<String>,
 }
 
 impl Lab {
@@ -40,7 +45,7 @@ impl Lab {
             end.set_nonblocking(true).unwrap();
             rustix::net::sockopt::set_socket_send_buffer_size(end, QUEUE).unwrap();
         }
-        Lab { ends: [one, two], user: None, names: false }
+        Lab { ends: [one, two], user: None, names: false, shared: None }
     }
 
     /// Starts a program with the addresses 10.0.0.1 and fd00::1, or 10.0.0.2 and fd00::2, in `mode`.
@@ -71,6 +76,7 @@ impl Lab {
         if mode == "linux" {
             // A guest does not have every folder of the host, below /tmp for instance.
             command.current_dir("/");
+            command.envs(self.shared.iter().map(|folder| ("WRITABLE", folder)));
         }
         let is_direct = mode == "direct";
         if is_direct {
@@ -235,6 +241,14 @@ pub fn compare_direct(server: &[&str], client: &[&str]) -> (String, String) {
 /// As [`compare`] and [`compare_direct`].
 pub fn compare_all(server: &[&str], client: &[&str]) -> (String, String) {
     compare_modes(&[&MODES[..], &DIRECT[1..]].concat(), Lab::new, server, client)
+}
+
+/// As [`compare`], with each of the programs in a guest. It has the folder.
+pub fn compare_linux(folder: Option<&Folder>, server: &[&str], client: &[&str]) {
+    if has("linux.uml") {
+        let shared = folder.map(|folder| folder.0.display().to_string());
+        compare_modes(&LINUX, || Lab { shared: shared.clone(), ..Lab::new() }, server, client);
+    }
 }
 
 /// As [`compare`], in other networks.

@@ -1,6 +1,6 @@
 //! Many connections, processes and threads at once.
 
-use crate::lab::{compare, has, is_long};
+use crate::lab::{compare_all, has, is_long};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -53,7 +53,7 @@ memory = [line for line in open('/proc/%d/status' % os.getppid()) if line.starts
 print('memory of who started it:', *memory, file=sys.stderr)
 print(right)"
     );
-    let (_, answer) = compare(&[PYTHON, "-c", &server], &[PYTHON, "-c", &client]);
+    let (_, answer) = compare_all(&[PYTHON, "-c", &server], &[PYTHON, "-c", &client]);
     assert_eq!(answer, format!("{}\n", 3 * count));
 }
 
@@ -92,5 +92,5 @@ async def main():
         for number, data in enumerate(all)])
     print(sum(text[:32].decode() == hashlib.md5(data).hexdigest() for text, data in zip(answers, all)))
 asyncio.run(main())";
-    assert_eq!(compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]).1, "16\n");
+    assert_eq!(compare_all(&[PYTHON, "-c", server], &[PYTHON, "-c", client]).1, "16\n");
 }

@@ -1,6 +1,6 @@
 //! Names and addresses: resolvers of three C libraries and languages, IPv6, echoes, netcat.
 
-use crate::lab::{Folder, Lab, MODES, compare, compare_in, has, is_root, succeeds};
+use crate::lab::{DIRECT, Folder, LINUX, Lab, MODES, compare, compare_in, has, is_root, succeeds};
 use std::process::Command;
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -240,8 +240,9 @@ fn netcat_serves_and_asks() {
         nc -z -w 5 10.0.0.1 9003 || echo refused; printf datagram+ | nc -u -w 1 10.0.0.1 9000
         until echo | nc -N 10.0.0.1 9002; do sleep 0.02; done"
     );
-    for modes in MODES {
-        let lab = Lab::new();
+    let guests = if has("linux.uml") { &LINUX[1..] } else { &[] };
+    for modes in MODES.iter().chain(&DIRECT[1..]).chain(guests) {
+        let lab = Lab { shared: Some(folder.0.display().to_string()), ..Lab::new() };
         let mut serving = lab.start(1, modes.0, &["sh", "-c", &server]);
         assert_eq!(serving.line(), "ready");
         let (status, answer) = lab.start(2, modes.1, &["sh", "-c", &client]).end();

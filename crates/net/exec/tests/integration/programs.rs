@@ -1,6 +1,6 @@
 //! Programs of other languages and other C libraries: statically linked, Go's, Node's; databases; sockets passed on.
 
-use crate::lab::{Folder, compare, compare_all, has, is_long, succeeds};
+use crate::lab::{Folder, compare, compare_all, compare_linux, has, is_long, succeeds};
 use std::process::Command;
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -25,7 +25,7 @@ fn a_statically_linked_program_gets_a_file() {
     let server = file_server(&folder);
     let script = "/bin/busybox wget -q -O - http://10.0.0.1:8000/page | md5sum; \
         echo hello | /bin/busybox nc -w 5 10.0.0.1 8001 || echo refused";
-    let (_, answer) = compare(&[PYTHON, "-c", &server], &["sh", "-c", script]);
+    let (_, answer) = compare_all(&[PYTHON, "-c", &server], &["sh", "-c", script]);
     let sum = Command::new("md5sum").arg(folder.0.join("page")).output().unwrap();
     let sum = String::from_utf8(sum.stdout).unwrap();
     let (expected, _) = sum.split_once(' ').unwrap();
@@ -45,7 +45,9 @@ fn wget_gets_a_file_in_parts() {
         wget -nv -t 1 http://10.0.0.1:8000/missing 2>/dev/null || echo $?
         wget -nv -t 1 http://10.0.0.1:8001/page 2>/dev/null || echo $?"
     );
-    assert_eq!(compare(&[PYTHON, "-c", &server], &["sh", "-c", &script]).1, "8\n4\n");
+    let (server, client) = ([PYTHON, "-c", &server], ["sh", "-c", &script]);
+    assert_eq!(compare_all(&server, &client).1, "8\n4\n");
+    compare_linux(Some(&folder), &server, &client);
 }
 
 #[test]
@@ -105,7 +107,9 @@ public class Main {
         return;
     }
     let java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &shown, "Main"];
-    assert_eq!(compare(&[&java[..], &["serve"]].concat(), &[&java[..], &["ask"]].concat()).1, "24\n");
+    let (server, client) = ([&java[..], &["serve"]].concat(), [&java[..], &["ask"]].concat());
+    assert_eq!(compare_all(&server, &client).1, "24\n");
+    compare_linux(Some(&folder), &server, &client);
 }
 
 #[test]
@@ -191,7 +195,9 @@ func main() {
         return;
     }
     let program = program.display().to_string();
-    assert_eq!(compare(&[&program, "serve"], &[&program, "ask"]).1, "100\n");
+    let (server, client) = ([program.as_str(), "serve"], [program.as_str(), "ask"]);
+    assert_eq!(compare_all(&server, &client).1, "100\n");
+    compare_linux(Some(&folder), &server, &client);
 }
 
 #[test]
@@ -207,7 +213,9 @@ require('http').createServer((request, response) => {
 }).listen(8000, () => console.log('ready'));";
     let client = "for size in 1 70000 1000000; do
         head -c $size /dev/zero | curl -sS --data-binary @- http://10.0.0.1:8000/; done";
-    assert_eq!(compare(&["node", "-e", server], &["sh", "-c", client]).1, "1\n70000\n1000000\n");
+    let (server, client) = (["node", "-e", server], ["sh", "-c", client]);
+    assert_eq!(compare_all(&server, &client).1, "1\n70000\n1000000\n");
+    compare_linux(None, &server, &client);
 }
 
 #[test]
@@ -251,7 +259,7 @@ for text in [b'a line\\n', bytes(range(256)) * 2000]:
     s.shutdown(socket.SHUT_WR)
     got = b''.join(iter(lambda: s.recv(65536), b''))
     print(len(got), got == text, got[:20] if len(got) < 20 else '')";
-    let (_, answer) = compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
+    let (_, answer) = compare_all(&[PYTHON, "-c", server], &[PYTHON, "-c", client]);
     assert_eq!(answer, "11 False b'got a line\\n'\n512000 True \n");
 }
 
@@ -283,5 +291,5 @@ for number in range(20):
     assert s.recv(100) == b'WORD %d' % number, number
     assert s.recv(100) == b'', number
 print('all')";
-    assert_eq!(compare(&[PYTHON, "-c", server], &[PYTHON, "-c", client]).1, "all\n");
+    assert_eq!(compare_all(&[PYTHON, "-c", server], &[PYTHON, "-c", client]).1, "all\n");
 }

@@ -1,6 +1,6 @@
 //! Servers of many processes and users: nginx, sshd, PostgreSQL.
 
-use crate::lab::{Folder, compare, compare_all, has, is_long, is_root, succeeds};
+use crate::lab::{Folder, compare_all, has, is_long, is_root, succeeds};
 use std::process::Command;
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -96,7 +96,7 @@ while time.monotonic() < end or count < 20:
         tries += 1
     connection.close()
 print(wrong, tries < 10)";
-    let (_, answer) = compare(&["sh", "-c", &nginx(&folder, killing)], &[PYTHON, "-c", client]);
+    let (_, answer) = compare_all(&["sh", "-c", &nginx(&folder, killing)], &[PYTHON, "-c", client]);
     assert_eq!(answer, "0 True\n");
 }
 

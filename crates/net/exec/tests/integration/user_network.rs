@@ -1,6 +1,6 @@
 //! Programs whose network with the host is made of sockets, as a user without rights.
 
-use crate::lab::{Lab, NOBODY, Running, is_root};
+use crate::lab::{Lab, NOBODY, Running, has, is_root};
 use ringway_host::children_of;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
@@ -17,6 +17,11 @@ fn run(mode: &str, script: &str) -> String {
     text
 }
 
+/// The mode of a program in User-Mode Linux, if that is installed.
+fn guest_mode() -> Option<&'static str> {
+    has("linux.uml").then_some("linux")
+}
+
 /// Python that names the error of a call, and the host's address.
 const TELL: &str = "\
 import errno, socket
@@ -28,7 +33,7 @@ def tell(what):
 
 #[test]
 fn connections_and_datagrams_reach_the_host_and_errors_come_back() {
-    for mode in ["kernel", "native", "direct"] {
+    for mode in ["kernel", "native", "direct"].into_iter().chain(guest_mode()) {
         let (listener, echo) =
             (TcpListener::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
         let ports = [listener.local_addr().unwrap().port(), echo.local_addr().unwrap().port()];
@@ -68,7 +73,7 @@ print(data == sent[:4000], peer == (HOST, {}))",
 
 #[test]
 fn what_a_program_wrote_before_its_end_reaches_the_host() {
-    for mode in ["kernel", "native"] {
+    for mode in ["kernel", "native"].into_iter().chain(guest_mode()) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let served = std::thread::spawn(move || {
