@@ -43,8 +43,8 @@ pub const FORMATS: &[Format] = &[
     Format { name: "records", number: 1, reads: &[1], content: "what ports' peers told" },
     Format {
         name: "counters",
-        number: 3,
-        reads: &[1, 2, 3],
+        number: 4,
+        reads: &[1, 2, 3, 4],
         content: "the page of counters and positions of rings",
     },
     Format {
