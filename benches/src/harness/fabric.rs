@@ -197,6 +197,7 @@ impl Harness {
             Event::Detached { port, reason, .. } => Some(format!("port {port}: {reason}")),
             Event::Changed(_)
             | Event::Wanted { .. }
+            | Event::FlowsExpired { .. }
             | Event::Pressed { .. }
             | Event::Worker { .. }
             | Event::Function { .. } => None,

@@ -6,6 +6,7 @@ mod destination;
 mod drops;
 mod features;
 mod flood;
+mod flows;
 mod joining;
 mod limits;
 mod live_trace;
@@ -32,6 +33,7 @@ use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
 use features::{Decided, Features};
+use flows::Flown;
 use joining::{OpenDestinations, Pairs};
 use live_trace::LiveTrace;
 pub use mirror::MirrorPlace;
@@ -123,9 +125,9 @@ impl Forwarder {
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
-        let at = (turn.now, &mut *verdicts);
-        let decided = features.decide((topology, flood), (port, source), &mut burst, at);
-        let near = source.near(turn, &burst, &port.target);
+        let at = ((*hash, turn.now), &mut *verdicts);
+        let decided = features.decide((topology, flood), (port, &mut *source), &mut burst, at);
+        let (count, near) = (burst.len(), source.near(turn, &burst, &port.target));
         let (properties, bytes) = Properties::of(&burst, verdicts);
         record_flows(port, &burst, *hash, source);
         let mut delivery = Delivery {
@@ -271,6 +273,7 @@ pub struct Source {
     answered: Cell<u64>,
     /// Its frames are answers to this port alone.
     answers: Option<PortId>,
+    flown: Flown,
 }
 
 impl Source {
@@ -290,6 +293,7 @@ impl Source {
             mirrored: Mirrored::default(),
             answered: Cell::default(),
             answers: None,
+            flown: Flown::default(),
         }
     }
 
@@ -334,6 +338,7 @@ impl Source {
         (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
         self.captured.rest();
         self.mirrored.rest();
+        self.flown.rest();
         self.backlog.rest(now, |queue| {
             // Another port may have this place by now.
             let slot = topology.rx.get(queue as usize).filter(|slot| slot.place.is_some());

@@ -98,9 +98,11 @@ fn suffix(of: TagType) -> &'static str {
 
 impl proto::Traced {
     /// With the names of ports.
-    pub(crate) fn of(traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
-        let Traced { lookup, learned, vlan, sender, dropped, held, copies, omitted, mirrored, multicast } =
-            traced;
+    pub(crate) fn of(mut traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
+        let flows = std::mem::take(&mut traced.flows);
+        let Traced {
+            lookup, learned, vlan, sender, dropped, held, copies, omitted, mirrored, multicast, ..
+        } = traced;
         let learned = learned.map(|learned| match learned {
             Learned::Known => "known",
             Learned::New => "new",
@@ -148,6 +150,7 @@ impl proto::Traced {
             sender: sender.map(Into::into),
             dropped: dropped.map(|reason| reason.name().into()),
             held,
+            flows,
             copies: copies.into_iter().map(copy).collect(),
             omitted,
             mirrored: mirrored.into_iter().map(mirrored_by).collect(),

@@ -552,6 +552,9 @@ impl Engine {
                 live.state = Some(state);
             }
             Event::Wanted { port } => self.wanted(&port),
+            Event::FlowsExpired { switch, count, .. } => {
+                self.note(EventKind::Change, &switch, &format!("the time of {count} flows ended"));
+            }
             Event::Pressed { function } => self.handle_overload(&function),
             Event::Worker { worker, thread } => self.watch(worker, thread).await,
             Event::Function { number, report } => {
