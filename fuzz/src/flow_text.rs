@@ -1,7 +1,8 @@
 //! Flows, groups and meters in `ovs-ofctl`'s words, and frames that run through them.
 
 use ringway_flow::{
-    Arrival, FlowError, FlowFilter, FlowMod, Group, MeterMod, Numbers, OUTPUTS, Rules, Tables, Worker,
+    Arrival, COMMANDS, Changes, FlowError, FlowFilter, FlowMod, Group, MeterMod, Numbers, OUTPUTS, Rules,
+    Tables, Worker,
 };
 
 /// Reads the bytes before the first 0 as each of them, and as a file; those behind it are a frame.
@@ -26,6 +27,12 @@ pub fn run(data: &[u8]) {
     for is_strict in [false, true] {
         if let Err(error) = FlowFilter::read(&text, is_strict, &Numbers) {
             check(error, &text);
+        }
+    }
+    for command in COMMANDS.into_iter().map(Some).chain([None]) {
+        match Changes::read(&text, command, &Numbers) {
+            Ok(changes) => drop(Tables::new(7).apply(&changes.changes, 0)),
+            Err(error) => check(error.error, text.lines().nth(error.line - 1).unwrap_or_default()),
         }
     }
     let rules = match Rules::read(&text, &Numbers) {
@@ -70,6 +77,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
          clone(output:4),goto_table:3",
         "group_id=1,type=select,bucket=weight:10,output:1,bucket=bucket_id:4,actions=mod_nw_tos:4,output:2",
         "meter=1,kbps,burst,stats,bands=type=drop,rate=1000,burst_size=100",
+        "meter add meter=1,bands=type=drop,rate=5\nadd ip,actions=meter:1\nflow modify_strict ip,actions=drop\n\
+         delete tcp\ngroup delete group_id=3",
         "meter=1,bands=type=drop,rate=5\ngroup_id=2,type=all,bucket=1,bucket=2\nip,actions=meter:1,\
          group:2,resubmit(,1)\n\
          table=1,ip,actions=mod_nw_src:10.0.0.9,mod_vlan_vid:5,normal",

@@ -184,6 +184,14 @@ impl<'t> Burst<'t> {
         self.count = count;
     }
 
+    /// Removes the frames from index `count` on. Unlike [`Burst::truncate`], it may follow [`Burst::pull`]; the room of
+    /// their pieces is not free again.
+    pub fn leave(&mut self, count: usize) {
+        let Some(left) = self.metas[..self.count].get(count..) else { return };
+        self.bytes -= left.iter().map(|meta| meta.len as usize).sum::<usize>();
+        self.count = self.count.min(count);
+    }
+
     /// Adds a frame in several pieces, in order; copies its head. A frame with more than 64 pieces never
     /// fits; three more are allowed for rewritten headers before the pieces of a frame from another burst.
     pub fn push_pieces(&mut self, offload: Offload, frame: &[Span<'t>]) -> Result<(), Full> {

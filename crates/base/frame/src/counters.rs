@@ -87,6 +87,14 @@ reasons! {
     RateTo = "rate-to",
     /// It would be flooded, and its port has sent too many such frames.
     Storm = "storm",
+    /// No flow of the switch's tables sends it anywhere.
+    Flow = "flow",
+    /// It is beyond the rate of a meter of the switch's flows.
+    Meter = "meter",
+    /// The switch's flows have no end for it, or make too many copies.
+    FlowLimit = "flow-limit",
+    /// Its headers are longer than those by which flows are looked up.
+    LongHeaders = "long-headers",
 }
 
 /// Number of reasons whose counters are adjacent, in [`Counters::tx_drops`] and [`Counters::rx_drops`]. Those of later

@@ -479,6 +479,7 @@ impl Data {
             Request::EndCapture { number } => fabric.end_capture(number),
             Request::State => return Ok(Reply::State(fabric.state())),
             Request::Exits { port } => return Ok(Reply::Exits(fabric.exits(&port)?)),
+            Request::Flows { switch, order } => return fabric.flow_order(&switch, order),
             Request::AddressCounts => return Ok(Reply::AddressCounts(fabric.address_counts())),
             Request::Groups { switch } => return Ok(Reply::Groups(fabric.groups(&switch)?)),
             Request::Table { switch } => return Ok(Reply::Table(fabric.table(&switch)?)),

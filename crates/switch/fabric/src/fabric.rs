@@ -3,11 +3,13 @@
 mod addresses;
 mod arrivals;
 mod captures;
+mod flows;
 mod functions;
 mod instances;
 mod mirrors;
 mod profile;
 mod quarantine;
+mod switches;
 mod takeover;
 mod traces;
 mod work;
@@ -164,6 +166,8 @@ struct SwitchRecord {
     /// The switch as last published.
     made: Option<Arc<Switch>>,
     kept: KeptTable,
+    /// When it was last looked for flows whose time has ended.
+    expired: u64,
 }
 
 /// A running fabric.
@@ -268,33 +272,6 @@ impl Fabric {
     /// Keeps what the peers of ports that are added from now on tell.
     pub fn keep_in(&mut self, keeper: Arc<dyn PeerRecords>) {
         self.keeper = Some(keeper);
-    }
-
-    /// Adds a switch without ports.
-    pub fn add_switch(&mut self, switch: spec::Switch) -> Result<(), FabricError> {
-        let spec::Switch { name, lookup, forward_reserved, snooping } = switch;
-        if self.switches.contains_key(&name) {
-            return Err(FabricError::Exists("switch", name));
-        }
-        let kind = ringway_switch::lookup(lookup.name());
-        let kind = kind.ok_or_else(|| FabricError::Unknown("lookup", lookup.name().into()))?;
-        let lookup =
-            (kind.open)(&lookup).map_err(|error| FabricError::Switch(name.clone(), error.to_string()))?;
-        let snooping = snooping.map(|snooping| Arc::new(Snooping::new(snooping.fast_leave)));
-        let kept = KeptTable::default();
-        self.switches.insert(name, SwitchRecord { lookup, forward_reserved, snooping, made: None, kept });
-        Ok(())
-    }
-
-    /// Removes a switch that has no ports.
-    pub fn remove_switch(&mut self, name: &str) -> Result<(), FabricError> {
-        if self.ports.values().any(|port| port.spec.to == Some(To::Switch(name.into()))) {
-            return Err(FabricError::InUse(name.into()));
-        }
-        match self.switches.remove(name) {
-            Some(_) => Ok(()),
-            None => Err(FabricError::Unknown("switch", name.into())),
-        }
     }
 
     /// Adds a port; `null` and `source` work at once, the others wait for their peer. `first` is its first entry of the
@@ -577,6 +554,7 @@ impl Fabric {
                 mirrors: mirrors.remove(&**name),
             }));
         }
+        self.add_receivers(&mut topology);
         topology.has_captures = !self.captures.is_empty();
         topology.is_observed = topology.has_captures || has_mirrors;
         self.published.replace(Arc::new(topology)).defer();
@@ -597,6 +575,7 @@ impl Fabric {
         let mut switches = BTreeMap::new();
         for (name, record) in &mut self.switches {
             let (members, has_policies) = members.remove(name.as_str()).unwrap_or_default();
+            let has_policies = has_policies || record.lookup.flows().is_some();
             let snooping = record.snooping.clone();
             let switch = match &record.made {
                 Some(made) if made.members == members && made.has_policies == has_policies => made.clone(),

@@ -6,6 +6,7 @@ mod destination;
 mod drops;
 mod features;
 mod flood;
+mod flows;
 mod limits;
 mod live_trace;
 mod mirror;
@@ -31,6 +32,7 @@ use capture::Captured;
 use destination::{Busy, Destination, Unsuited};
 use drops::before;
 use features::{Decided, Features};
+use flows::Flown;
 use live_trace::LiveTrace;
 pub use mirror::MirrorPlace;
 use mirror::Mirrored;
@@ -124,8 +126,9 @@ impl Forwarder {
         port.place.iter().for_each(|place| place.sent(&burst, *hash, turn.now));
         let live = live_trace::begin(port, source, &burst, turn.now);
         let flood = look_up(&port.target, &burst, (&*source, *hash), turn.now, verdicts);
-        let at = (turn.now, &mut *verdicts);
-        let decided = features.decide((topology, flood), (port, source), &mut burst, at);
+        let at = ((*hash, turn.now), &mut *verdicts);
+        let decided = features.decide((topology, flood), (port, &mut *source), &mut burst, at);
+        let count = burst.len();
         let near = source.near(turn, &burst, &port.target);
         let (properties, bytes) = Properties::of(&burst, verdicts);
         record_flows(port, &burst, *hash, source.queue);
@@ -264,6 +267,7 @@ pub struct Source {
     backlog: Backlog,
     captured: Captured,
     mirrored: Mirrored,
+    flown: Flown,
 }
 
 impl Source {
@@ -281,6 +285,7 @@ impl Source {
             backlog: Backlog::default(),
             captured: Captured::default(),
             mirrored: Mirrored::default(),
+            flown: Flown::default(),
         }
     }
 
@@ -317,6 +322,7 @@ impl Source {
         (self.waiting, self.flooded, self.missed.frames) = (None, 0, 0);
         self.captured.rest();
         self.mirrored.rest();
+        self.flown.rest();
         self.backlog.rest(now, |queue| {
             // Another port may have this place by now.
             let slot = topology.rx.get(queue as usize).filter(|slot| slot.place.is_some());

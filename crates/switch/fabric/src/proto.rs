@@ -6,6 +6,7 @@
 
 use ringway_port::Exits;
 use ringway_spec::{Function, MacAddress, Port, Switch, Worker};
+use ringway_switch::PortNumbers;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -189,6 +190,13 @@ pub enum Request {
     },
     /// Requests [`Reply::AddressCounts`].
     AddressCounts,
+    /// Changes or reads the flow tables of a switch.
+    Flows {
+        /// The switch's name.
+        switch: String,
+        /// What to do.
+        order: FlowOrder,
+    },
     /// Begins a capture. Carries one descriptor: the memfd that copies are written to.
     Capture {
         /// Its number.
@@ -214,6 +222,54 @@ pub enum Request {
     },
     /// Ends `data`.
     Stop,
+}
+
+/// What to do with the flow tables of a switch. Texts have the names of ports, or their numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowOrder {
+    /// The numbers of ports are these. [`Reply::Done`].
+    Ports(PortNumbers),
+    /// Makes changes, one a line, all or none. [`Reply::Flows`] without lines.
+    Change {
+        /// The changes.
+        text: String,
+        /// The command of all lines, if they have none of their own.
+        command: Option<String>,
+    },
+    /// Makes these rules, one a line, those that are there. [`Reply::Flows`] without lines.
+    Replace(String),
+    /// Asks for the flows that a filter means, groups and meters, with what is counted. [`Reply::Flows`].
+    Dump {
+        /// The filter.
+        filter: String,
+    },
+    /// Asks for the rules, as a file has them. [`Reply::Flows`].
+    Rules,
+    /// Adds what another process had counted, from its dump. [`Reply::Done`].
+    Counts(String),
+}
+
+/// The flow tables of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowState {
+    /// Number of the changes so far.
+    pub revision: u64,
+    /// How many flows were changed.
+    #[serde(default)]
+    pub count: u64,
+    /// Flows, a line each.
+    #[serde(default)]
+    pub flows: Vec<String>,
+    /// Number of flows that are not among them.
+    #[serde(default)]
+    pub omitted: u64,
+    /// Groups, a line each.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// Meters, a line each, with their frames and those that were dropped.
+    #[serde(default)]
+    pub meters: Vec<(String, [u64; 2])>,
 }
 
 /// How far the arrival of a guest is.
@@ -284,8 +340,8 @@ pub struct LearnedAddress {
 pub struct Traced {
     /// The worker that serves the port.
     pub worker: String,
-    /// What the lookup found: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`, `nowhere`
-    /// where there is no switch.
+    /// What the lookup found: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `flow` on a switch with flow
+    /// tables; `patch`, `instance`, `nowhere` where there is no switch.
     pub lookup: String,
     /// What a learning switch would do with the source address: `known`, `new`, `moved`, `refused`.
     #[serde(default)]
@@ -302,6 +358,9 @@ pub struct Traced {
     /// Whether the port's frames wait now, since a function that they are for does not run yet.
     #[serde(default)]
     pub held: bool,
+    /// A line for each step through the flow tables of its switch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<String>,
     /// Its copies, one for each destination.
     #[serde(default)]
     pub copies: Vec<TracedCopy>,
@@ -400,6 +459,8 @@ pub enum Reply {
     Groups(Option<Vec<GroupEntry>>),
     /// The number of addresses that each switch knows.
     AddressCounts(BTreeMap<String, u64>),
+    /// The flow tables of a switch.
+    Flows(FlowState),
     /// The load of a function's instances.
     Load(InstanceLoad),
     /// What would become of a frame.
@@ -440,6 +501,17 @@ pub enum Event {
     },
     /// A port's state changed.
     Changed(PortState),
+    /// The time of flows has ended, and they are removed.
+    FlowsExpired {
+        /// The switch's name.
+        switch: String,
+        /// Number of the changes of its tables before.
+        revision: u64,
+        /// The flows, as text; if there are many, the first ones.
+        flows: Vec<String>,
+        /// How many there are.
+        count: u64,
+    },
     /// A frame waits at a held port.
     Wanted {
         /// The port's name.

@@ -2,7 +2,7 @@
 
 use crate::capture::CapturePoint;
 use crate::instances::{Ends, InstanceSide};
-use crate::mirror::{MirrorRule, Missed};
+use crate::mirror::{MirrorRule, MirrorTarget, Missed};
 use crate::policy::PortPolicy;
 use crate::wait_limit::WaitLimit;
 use ringway_frame::{CountersRef, RxQueue};
@@ -19,6 +19,8 @@ pub struct Topology {
     pub ports: Vec<Option<Arc<Port>>>,
     /// Every RX queue; those of one port are adjacent.
     pub rx: Vec<Arc<RxSlot>>,
+    /// The ports of switches with flow tables, by their number, as they get copies of frames.
+    pub receivers: Vec<Option<Arc<MirrorTarget>>>,
     /// Whether any port is captured.
     pub has_captures: bool,
     /// Whether any port is captured or mirrored.
@@ -126,7 +128,7 @@ pub struct Switch {
     pub lookup: Arc<dyn Lookup>,
     /// Its ports, for flooding.
     pub members: Vec<PortId>,
-    /// Whether any of them has a policy.
+    /// Whether any of them has a policy, or frames are looked up by flow tables.
     pub has_policies: bool,
     /// What is known of groups and their members, if that is of interest.
     pub snooping: Option<Arc<Snooping>>,

@@ -99,8 +99,19 @@ fn suffix(of: TagType) -> &'static str {
 impl proto::Traced {
     /// With the names of ports.
     pub(crate) fn of(traced: Traced, name: impl Fn(PortId) -> String) -> proto::Traced {
-        let Traced { lookup, learned, vlan, sender, dropped, held, copies, omitted, mirrored, multicast } =
-            traced;
+        let Traced {
+            lookup,
+            learned,
+            vlan,
+            sender,
+            dropped,
+            held,
+            flows,
+            copies,
+            omitted,
+            mirrored,
+            multicast,
+        } = traced;
         let learned = learned.map(|learned| match learned {
             Learned::Known => "known",
             Learned::New => "new",
@@ -147,6 +158,7 @@ impl proto::Traced {
             sender: sender.map(Into::into),
             dropped: dropped.map(|reason| reason.name().into()),
             held,
+            flows,
             copies: copies.into_iter().map(copy).collect(),
             omitted,
             mirrored: mirrored.into_iter().map(mirrored_by).collect(),

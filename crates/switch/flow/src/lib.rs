@@ -2,7 +2,7 @@
 //!
 //! A *flow* has a table, a priority, a match and actions. A frame enters table 0; the flow with the highest priority of
 //! those that match it says what happens: copies to ports, changes of headers, further tables, groups, meters. Text is
-//! read and shown by `flow.rs`, `matching.rs`, `action.rs`, `group.rs` and `meter.rs`.
+//! read and shown by `flow.rs`, `matching.rs`, `action.rs`, `group.rs` and `meter.rs`; `changes.rs` reads commands.
 //!
 //! [`Tables`] is the side of whoever changes flows: each change, or a bundle of them, makes a new [`Pipeline`], which
 //! shares what has not changed with the former one. Workers take the current one from [`Published`] and run bursts
@@ -14,6 +14,7 @@
 
 mod action;
 mod cache;
+mod changes;
 mod classifier;
 mod field;
 mod flow;
@@ -30,6 +31,7 @@ mod text;
 
 pub use action::{ACTIONS, Action, Bits, show_all};
 pub use cache::CACHE;
+pub use changes::{COMMANDS, Changes};
 pub use classifier::{MASKS, Table, TooManyMasks};
 pub use field::{FIELDS, Field, Needs};
 pub use flow::{Counters, Flow, FlowFilter, FlowMod, PRIORITY};

@@ -111,6 +111,8 @@ pub struct Worker {
 trait Watch<'p> {
     /// Whether meters count it.
     const COUNTS: bool;
+    /// Whether it passed meters before.
+    const HAS_PASSED: bool = false;
     /// A table was looked into.
     fn looked_up(&mut self, table: u8, flow: Option<&'p Arc<Flow>>, len: u32);
     /// A group was entered.
@@ -159,6 +161,16 @@ pub enum Step<'p> {
     Group(u32, u32),
     /// A meter was passed, or not.
     Meter(u32, bool),
+}
+
+/// A frame that waits: it was counted before.
+struct Again;
+
+impl<'p> Watch<'p> for Again {
+    const COUNTS: bool = false;
+    const HAS_PASSED: bool = true;
+
+    fn looked_up(&mut self, _table: u8, _flow: Option<&'p Arc<Flow>>, _len: u32) {}
 }
 
 struct Trace<'p>(Vec<Step<'p>>);
@@ -211,6 +223,16 @@ impl Batch<'_, '_> {
     pub fn run(&mut self, arrival: Arrival, read: impl FnMut(usize, &mut [u8]) -> usize) -> Verdict<'_> {
         let now = self.tally.now;
         run(self.pipeline, self.worker, &mut self.tally, (arrival, now), read)
+    }
+
+    /// As [`Batch::run`] of a frame that was run before and has not left since: it is neither counted nor metered again.
+    pub fn run_again(
+        &mut self,
+        arrival: Arrival,
+        read: impl FnMut(usize, &mut [u8]) -> usize,
+    ) -> Verdict<'_> {
+        let now = self.tally.now;
+        run(self.pipeline, self.worker, &mut Again, (arrival, now), read)
     }
 }
 
@@ -458,7 +480,7 @@ impl<'p, W: Watch<'p>> Run<'p, '_, W> {
 
     fn meter(&mut self, id: u32) -> Next {
         let Some(meter) = self.pipeline.meter(id) else { return Next::On };
-        let is_passed = meter.passes(self.arrival.len, self.now, W::COUNTS);
+        let is_passed = W::HAS_PASSED || meter.passes(self.arrival.len, self.now, W::COUNTS);
         self.watch.metered(id, is_passed);
         if is_passed {
             return Next::On;

@@ -10,6 +10,7 @@ use crate::rules::Rules;
 use crate::{Ports, TABLES};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Most flows of a switch. Attack: a client of the API that adds flows until there is no memory.
 pub const FLOWS: usize = 1 << 20;
@@ -250,6 +251,23 @@ impl Tables {
         }
         self.publish(next);
         Ok(difference)
+    }
+
+    /// Adds what another process had counted of flows, as [`Flow::show`] shows it, to the same flows. Other lines are left
+    /// out.
+    pub fn restore_counts(&self, dump: &str, ports: &dyn Ports) {
+        for line in dump.lines() {
+            let count = |name: &str| {
+                let (_, rest) = line.split_once(name)?;
+                rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u64>().ok()
+            };
+            let (Some(frames), Some(bytes)) = (count(" n_packets="), count(" n_bytes=")) else { continue };
+            let Ok(flow) = FlowMod::read(line, ports) else { continue };
+            if let Some(own) = self.current.same(&flow) {
+                own.counters.frames.fetch_add(frames, Relaxed);
+                own.counters.bytes.fetch_add(bytes, Relaxed);
+            }
+        }
     }
 
     /// Removes the flows whose time has ended; returns them.

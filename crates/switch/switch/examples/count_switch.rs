@@ -1,10 +1,13 @@
 //! Looks up and sorts bursts of 64 frames of known stations, for callgrind, which counts the instructions of
 //! [`look_up`] (`scripts/counts.sh`): `count_switch CASE FRAMES`, between two stations (`one`), or each frame from and
-//! to others (`many`), untagged or in a VLAN (`many.vlan`).
+//! to others (`many`), untagged or in a VLAN (`many.vlan`); or runs TCP segments of 64 connections through ten flows
+//! (`flow.10`): [`run_flows`].
 
+use ringway_flow::{Arrival, Numbers, Pipeline, Rules, Tables, Worker};
 use ringway_frame::{BURST, Burst, Offload, Storage};
 use ringway_mem::Span;
 use ringway_switch::{Learning, Lookup, NOWHERE, Sorter, Table, Verdicts};
+use ringway_wire::fields::Described;
 use std::error::Error;
 
 const PORTS: usize = 8;
@@ -26,6 +29,54 @@ fn look_up(lookup: &Learning, sorter: &mut Sorter, burst: &Burst<'_>, verdicts: 
     lists.iter().map(|list| list.frames().len()).sum()
 }
 
+/// Ten flows with the masks of small tables.
+const FLOWS: &str = "\
+    priority=100,arp,actions=normal\n\
+    priority=90,in_port=9,actions=drop\n\
+    priority=80,tcp,nw_dst=10.9.0.0/16,tp_dst=22,actions=output:3\n\
+    priority=80,tcp,nw_dst=10.9.0.0/16,tp_dst=25,actions=output:3\n\
+    priority=70,udp,tp_dst=53,actions=output:4\n\
+    priority=60,dl_vlan=7,actions=output:5\n\
+    priority=50,tcp,nw_dst=10.0.0.0/24,tp_dst=80,actions=output:2\n\
+    priority=40,ip,nw_dst=10.0.0.0/24,actions=output:6\n\
+    priority=30,dl_dst=01:00:00:00:00:00/01:00:00:00:00:00,actions=flood\n\
+    priority=0,actions=drop\n";
+
+/// What callgrind counts of flows: the frames that have a copy.
+#[inline(never)]
+fn run_flows(pipeline: &Pipeline, worker: &mut Worker, burst: &Burst<'_>) -> usize {
+    let mut batch = pipeline.begin(worker, 1_000_000_000);
+    let mut run = |frame: usize| {
+        let arrival = Arrival { in_port: 1, ports: 8, len: burst.meta(frame).len, pending: None };
+        batch.run(arrival, |at, out| burst.read(frame, at, out)).outputs.len()
+    };
+    (0..burst.len()).map(&mut run).sum()
+}
+
+fn count_flows(frames: usize) -> Result<(), Box<dyn Error>> {
+    let mut tables = Tables::new(3);
+    tables.replace(&Rules::read(FLOWS, &Numbers)?, 0)?;
+    let frame = |at: usize| {
+        let text = format!("tcp,nw_src=10.1.0.{at},nw_dst=10.0.0.1,tp_src={},tp_dst=80", 4096 + at);
+        Described::parse(&text).map(|described| described.frame)
+    };
+    let bytes: Vec<Vec<u8>> = (0..BURST).map(frame).collect::<Result<_, _>>()?;
+    let mut storage = Storage::default();
+    let mut burst = Burst::begin(&mut storage);
+    for bytes in &bytes {
+        burst.push(Offload::default(), Span::of(bytes)).map_err(|_| "no room")?;
+    }
+    let (mut worker, mut moved) = (Worker::default(), 0);
+    while moved < frames {
+        let count = run_flows(tables.current(), &mut worker, &burst);
+        if count != BURST {
+            return Err(format!("{count} of {BURST} frames have a copy").into());
+        }
+        moved += count;
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [case, frames] = &words[..] else { return Err("a case and a number of frames are needed".into()) };
@@ -33,7 +84,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "one" => (false, false),
         "many" => (true, false),
         "many.vlan" => (true, true),
-        _ => return Err("the case is one, many or many.vlan".into()),
+        "flow.10" => return count_flows(frames.parse()?),
+        _ => return Err("the case is one, many, many.vlan or flow.10".into()),
     };
     let frames = frames.parse::<usize>()?;
     let lookup = Learning::new(Table::new(8192, PORTS, 300, 4096, 3), false);

@@ -1,6 +1,6 @@
 //! A lookup that floods frames to some addresses, wherever they are known: those of guests that arrive from elsewhere.
 
-use crate::{Entry, FLOOD, FrameVlans, Learned, Lookup, Mac, PORTS, PortId, Station, Verdicts};
+use crate::{Entry, FLOOD, FlowLookup, FrameVlans, Learned, Lookup, Mac, PORTS, PortId, Station, Verdicts};
 use ringway_frame::Burst;
 use std::sync::Arc;
 
@@ -84,6 +84,10 @@ impl Lookup for Flooding {
 
     fn entries(&self, now: u64) -> Vec<Entry> {
         self.inner.entries(now)
+    }
+
+    fn flows(&self) -> Option<&FlowLookup> {
+        self.inner.flows()
     }
 }
 

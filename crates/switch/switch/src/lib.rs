@@ -2,12 +2,13 @@
 //!
 //! As in VALE, a burst is processed in two passes: a [`Lookup`] finds a port for each frame, then [`Sorter`]
 //! makes one list per destination, in the order of the frames. As in mSwitch, the lookup is pluggable:
-//! learning, static, hash, or another implementation of the trait, each with a row in `lookups.rs`. All
+//! learning, static, hash, flow, or another implementation of the trait, each with a row in `lookups.rs`. All
 //! workers share a lookup, so its state is atomic. Read this file first, then `learning.rs` and `table.rs`.
 
 pub mod fixed;
 mod flooding;
 mod flow_key;
+pub mod flows;
 pub mod hash;
 pub mod learning;
 mod lookups;
@@ -20,6 +21,7 @@ mod table;
 pub use fixed::Static;
 pub use flooding::Flooding;
 pub use flow_key::flow_key;
+pub use flows::{FlowLookup, FlowTables, PortNames, PortNumbers};
 pub use hash::{FlowHash, Hash};
 pub use learning::Learning;
 pub use lookups::{LookupContext, LookupFactory, LookupKind, add_lookups, lookup};
@@ -61,8 +63,18 @@ pub const RATE_FROM: PortId = u16::MAX - 11;
 pub const RATE_TO: PortId = u16::MAX - 12;
 /// Instead of every port: the frame's port has sent too many frames that were flooded; it is dropped.
 pub const STORM: PortId = u16::MAX - 13;
+/// Instead of a port: no flow of the switch's tables sends the frame anywhere; it is dropped.
+pub const NO_FLOW: PortId = u16::MAX - 14;
+/// Instead of a port: the frame is beyond the rate of a meter of the switch's flows; it is dropped.
+pub const METERED: PortId = u16::MAX - 15;
+/// Instead of a port: the switch's flows have no end for the frame, or make too many copies; it is dropped.
+pub const FLOW_LIMIT: PortId = u16::MAX - 16;
+/// Instead of a port: the frame's headers are longer than those that flows are looked up by; it is dropped.
+pub const LONG_HEADERS: PortId = u16::MAX - 17;
+/// Instead of a port: the switch's flows have made the frame's copies, and nothing is left to do.
+pub const FLOWN: PortId = u16::MAX - 18;
 /// The least of the numbers that stand for no port.
-pub const NO_PORT: PortId = STORM;
+pub const NO_PORT: PortId = FLOWN;
 /// Limit of port numbers.
 pub const PORTS: usize = 65_000;
 
@@ -136,6 +148,11 @@ pub trait Lookup: Send + Sync {
 
     /// The known addresses.
     fn entries(&self, now: u64) -> Vec<Entry>;
+
+    /// The flow tables that decide instead, and make copies of frames, if there are some.
+    fn flows(&self) -> Option<&FlowLookup> {
+        None
+    }
 }
 
 /// The VLANs of a burst's frames, where ports have VLANs: a frame's tag does not say it alone.

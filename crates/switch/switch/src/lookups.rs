@@ -1,11 +1,11 @@
 //! The lookups, one row each.
 
-use crate::{FlowHash, Lookup, Mac, PortId, fixed, hash, learning};
+use crate::{FlowHash, FlowTables, Lookup, Mac, PortId, fixed, flows, hash, learning};
 use ringway_spec::Kind;
 use std::sync::{Arc, OnceLock};
 
 /// The project's lookups.
-const LOOKUPS: &[LookupKind] = &[learning::LOOKUP, fixed::LOOKUP, hash::LOOKUP];
+const LOOKUPS: &[LookupKind] = &[learning::LOOKUP, fixed::LOOKUP, hash::LOOKUP, flows::LOOKUP];
 
 /// Lookups of this program besides the project's.
 static MORE: OnceLock<&'static [LookupKind]> = OnceLock::new();
@@ -36,6 +36,11 @@ pub struct LookupKind {
 pub trait LookupFactory: Send {
     /// The lookup for the current ports.
     fn make(&mut self, context: &LookupContext<'_>) -> Arc<dyn Lookup>;
+
+    /// The flow tables, if the lookup has some.
+    fn flows(&mut self) -> Option<&mut FlowTables> {
+        None
+    }
 }
 
 /// Inputs for creating a lookup, in addition to its settings.

@@ -378,6 +378,7 @@ impl Fabric {
         events.extend(self.function_events());
         events.extend(self.wanted());
         events.extend(self.pressed());
+        events.extend(self.expired_flows());
         let spent = std::mem::take(&mut *self.spent.lock().unwrap_or_else(PoisonError::into_inner));
         jobs.extend(spent.into_iter().filter_map(|id| Some((self.name_of(id)?, Job::Evict))));
         let checked = self.ports.iter().filter(|(_, record)| !record.is_without_peer());

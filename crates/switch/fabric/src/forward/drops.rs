@@ -6,8 +6,8 @@ use super::{Delivery, Destination, ETHERNET};
 use crate::topology::{RxSlot, Topology};
 use ringway_frame::Reason;
 use ringway_switch::{
-    BAD_OFFLOAD, FOREIGN, INVALID, ISOLATED, List, NOWHERE, PortId, RATE_FROM, RATE_TO, RESERVED, ROGUE,
-    SPOOFED, STORM, UNREADABLE, WRONG_VLAN,
+    BAD_OFFLOAD, FLOW_LIMIT, FLOWN, FOREIGN, INVALID, ISOLATED, LONG_HEADERS, List, METERED, NO_FLOW,
+    NOWHERE, PortId, RATE_FROM, RATE_TO, RESERVED, ROGUE, SPOOFED, STORM, UNREADABLE, WRONG_VLAN,
 };
 use std::sync::TryLockError;
 
@@ -89,6 +89,12 @@ pub(super) fn without_destination(
         RATE_FROM => Some(Reason::RateFrom),
         RATE_TO => Some(Reason::RateTo),
         STORM => Some(Reason::Storm),
+        // Its copies are counted where they go.
+        FLOWN => None,
+        NO_FLOW => Some(Reason::Flow),
+        METERED => Some(Reason::Meter),
+        FLOW_LIMIT => Some(Reason::FlowLimit),
+        LONG_HEADERS => Some(Reason::LongHeaders),
         port if port == from => Some(Reason::Hairpin),
         port if topology.port(port).is_none() => Some(Reason::NoPort),
         _ => None,

@@ -1,6 +1,7 @@
-//! A worker's state for what only some ports and switches have: policy, snooping and mirrors.
+//! A worker's state for what only some ports and switches have: policy, flow tables, snooping and mirrors.
 
 use super::Source;
+use super::flows::{Flows, Place};
 use super::mirror::MirrorCopies;
 use super::multicast::Scopes;
 use super::policing::{Policing, Pulled};
@@ -15,7 +16,8 @@ pub(super) struct Features {
     pub(super) policing: Policing,
     pub(super) pulled: Pulled,
     pub(super) scopes: Scopes,
-    /// Copies for the ports that mirror others.
+    pub(super) flows: Flows,
+    /// Copies of frames for the ports that mirror others, and those that flows made.
     pub(super) mirrored: RefCell<MirrorCopies>,
 }
 
@@ -44,17 +46,25 @@ impl Features {
         }
     }
 
-    /// Looks up the frames of a burst on a switch with policy, and who gets those that are flooded.
+    /// Looks up the frames of a burst on a switch with policy or flow tables, and who gets those that are flooded. The
+    /// last frames may leave the burst, for the next one.
     #[inline]
     pub(super) fn decide<'f>(
         &'f mut self,
         (topology, switch): (&Topology, Option<&Switch>),
-        (port, source): (&Port, &Source),
+        (port, source): (&Port, &mut Source),
         burst: &mut Burst<'f>,
-        (now, verdicts): (u64, &mut Verdicts),
+        ((hash, now), verdicts): ((FlowHash, u64), &mut Verdicts),
     ) -> Decided<'f> {
-        let Features { policing, pulled, scopes, mirrored } = self;
+        let Features { policing, pulled, scopes, mirrored, flows } = self;
         let policed = switch.filter(|switch| switch.has_policies);
+        if let Some(switch) = policed
+            && let Some(lookup) = switch.lookup.flows()
+        {
+            let place = Place { topology, switch, lookup, port, times: (hash, now) };
+            flows.look_up(&place, source, burst, (verdicts, mirrored.get_mut()));
+            return Decided { policing: None, scopes: None, mirrored };
+        }
         let policing = policed.map(|switch| {
             policing.look_up((topology, switch), (port, source), (burst, pulled), (now, verdicts))
         });

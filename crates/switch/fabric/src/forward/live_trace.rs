@@ -76,6 +76,7 @@ fn begin_one(port: &Port, source: &mut Source, burst: &Burst<'_>, now: u64) -> O
     }
     let (mut vlan, mut sender) = (None, None);
     let learned = match &port.target {
+        Target::Switch(switch) if switch.lookup.flows().is_some() => None,
         Target::Switch(switch) if switch.has_policies => {
             let (mut policing, mut verdicts) = (Policing::default(), [NOWHERE; BURST]);
             let (said, learned) = policing.preview(switch, (port, source.port), burst, (now, &mut verdicts));

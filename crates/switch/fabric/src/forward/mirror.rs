@@ -1,4 +1,4 @@
-//! Copies of mirrored frames, on their way to the ports that get them.
+//! Copies of mirrored frames, on their way to the ports that get them; and those that flow tables make.
 //!
 //! Frames are copied into the worker's memory where they pass: before policy where they arrive, in the form in which
 //! their destination gets them where they leave. They go on to the ports that get copies at the end of the turn, when
@@ -15,7 +15,8 @@ use crate::capture::CaptureEvent;
 use crate::memory_access::{Access, Meter};
 use crate::mirror::{MirrorTarget, Missed};
 use crate::topology::{Port, RxSlot, Topology};
-use ringway_frame::{BURST, Burst, Caps, LARGEST, Offload, Reason, Storage};
+use ringway_flow::Headers;
+use ringway_frame::{BURST, Burst, Caps, HEAD, LARGEST, Offload, Reason, Storage};
 use ringway_mem::{Span, Turn};
 use ringway_port::offload::{Completer, Outcome};
 use ringway_switch::{FlowHash, PortId};
@@ -180,29 +181,62 @@ impl MirrorCopies {
     }
 
     /// Copies a frame.
-    fn add(
+    fn add(&mut self, target: &Arc<MirrorTarget>, burst: &Burst<'_>, frame: usize, times: (FlowHash, u64)) {
+        self.add_changed(target, (burst, frame), None, times);
+    }
+
+    /// Copies a frame that flows send to a port, with these headers if they changed it, and for the ports that mirror
+    /// that one.
+    pub(super) fn flown(
+        &mut self,
+        topology: &Topology,
+        (from, to): (&Port, PortId),
+        (burst, frame): (&Burst<'_>, usize),
+        headers: Option<&Headers>,
+        times: (FlowHash, u64),
+    ) -> bool {
+        let target = topology.receivers.get(usize::from(to)).and_then(Option::as_ref);
+        let Some(target) = target else { return false };
+        self.add_changed(target, (burst, frame), headers, times);
+        if let Some(to) = topology.port(to).filter(|to| to.mirrors.is_some()) {
+            let head = head_of(burst, frame, headers);
+            let len = burst.meta(frame).len;
+            let wants = |target: &&Arc<MirrorTarget>| target.wants(|| vlan_of(to, &head, len));
+            let mirrors: Vec<_> = of_leaving(to, from).filter(wants).cloned().collect();
+            mirrors.iter().for_each(|target| self.add_changed(target, (burst, frame), headers, times));
+        }
+        true
+    }
+
+    /// Copies a frame, with these headers if they are others than those with which it came.
+    fn add_changed(
         &mut self,
         target: &Arc<MirrorTarget>,
-        burst: &Burst<'_>,
-        frame: usize,
+        (burst, frame): (&Burst<'_>, usize),
+        headers: Option<&Headers>,
         (hash, now): (FlowHash, u64),
     ) {
         let meta = burst.meta(frame);
-        let Some(slot) = target.slot(|| hash.of(burst.head(frame))) else { return };
+        let (front, replaced, grown) =
+            headers.map_or((&[][..], 0, 0), |own| (own.bytes(), own.replaces(), own.grown()));
+        let len = front.len() + (meta.len as usize).saturating_sub(replaced);
+        let Some(slot) = target.slot(|| hash.of(&head_of(burst, frame, headers))) else { return };
         if slot.missed.is_down.load(Relaxed) {
             return self.skip(slot, 1);
         }
-        let kept = meta.len.min(target.snap).max(ETHERNET) as usize;
+        let kept = len.min(target.snap as usize).max(ETHERNET as usize);
         let (start, tag) = (self.bytes.len(), target.tag.map_or(0, |_| TAG));
         if self.copies.len() >= COPIES || start + kept + tag > BYTES || kept + tag > LARGEST as usize {
             slot.missed.full.fetch_add(1, Relaxed);
             return;
         }
         // What is pending of a whole frame can't be done to a part of it.
-        let offload = if kept < meta.len as usize { Offload::default() } else { meta.offload };
+        let offload = if kept < len { Offload::default() } else { meta.offload.moved(grown) };
         self.bytes.resize(start + kept + tag, 0);
         let bytes = &mut self.bytes[start..];
-        burst.read(frame, 0, &mut bytes[tag..]);
+        let (own, behind) = bytes[tag..].split_at_mut(front.len().min(kept));
+        own.copy_from_slice(&front[..own.len()]);
+        burst.read(frame, replaced, behind);
         if let Some(vlan) = target.tag {
             bytes.copy_within(TAG..TAG + ADDRESSES, 0);
             bytes[ADDRESSES..ADDRESSES + TAG].copy_from_slice(&TagType::Vlan.tag(vlan));
@@ -296,6 +330,16 @@ impl MirrorCopies {
             self.bytes.extend_from_slice(own);
         }
     }
+}
+
+/// The head of a frame with these headers.
+pub(super) fn head_of(burst: &Burst<'_>, frame: usize, headers: Option<&Headers>) -> [u8; HEAD] {
+    let mut head = *burst.head(frame);
+    let Some(headers) = headers else { return head };
+    let (front, count) = (headers.bytes(), headers.bytes().len().min(HEAD));
+    head[..count].copy_from_slice(&front[..count]);
+    burst.read(frame, headers.replaces(), &mut head[count..]);
+    head
 }
 
 /// Locks the queue of a receiver; if that is not there, counts so many frames as dropped.

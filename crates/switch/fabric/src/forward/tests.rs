@@ -263,6 +263,22 @@ impl Bench {
         }
     }
 
+    /// Lets all ports get copies that flow tables make.
+    pub(super) fn receive_flown(&mut self) {
+        let target = |id: usize| MirrorTarget {
+            port: id as u16,
+            slots: vec![self.topology.rx[id].clone()],
+            steer: None,
+            policy: None,
+            captures: None,
+            vlans: None,
+            snap: u32::MAX,
+            tag: None,
+        };
+        let receivers = self.ports().map(|id| Some(Arc::new(target(id)))).collect();
+        self.topology.receivers = receivers;
+    }
+
     /// A port's RX queue.
     pub(super) fn slot(&self, port: usize) -> Arc<RxSlot> {
         self.topology.rx[port].clone()

@@ -3,6 +3,7 @@
 use super::destination::{Busy, Destination};
 use super::drops::without_destination;
 use super::features::Features;
+use super::flows::Place;
 use super::limits;
 use super::policing::rewritten;
 use super::tags::Retag;
@@ -14,8 +15,8 @@ use ringway_frame::{Burst, Offload, Reason, Storage, TxQueue};
 use ringway_mem::{Published, Span, Turn};
 use ringway_port::offload::{Completer, Outcome};
 use ringway_switch::{
-    BAD_OFFLOAD, FLOOD, FOREIGN, INVALID, ISOLATED, Learned, NOWHERE, PortId, RATE_FROM, RATE_TO, RESERVED,
-    ROGUE, SPOOFED, STORM, Station, UNREADABLE, WRONG_VLAN,
+    BAD_OFFLOAD, FLOOD, FOREIGN, FlowHash, INVALID, ISOLATED, Learned, NOWHERE, PortId, RATE_FROM, RATE_TO,
+    RESERVED, ROGUE, SPOOFED, STORM, Station, UNREADABLE, WRONG_VLAN,
 };
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub struct Traced {
     pub dropped: Option<Reason>,
     /// Whether the port's frames wait now.
     pub held: bool,
+    /// A line for each step through flow tables.
+    pub flows: Vec<String>,
     /// Its copies.
     pub copies: Vec<TracedCopy>,
     /// Number of destinations that were not looked at.
@@ -84,6 +87,39 @@ impl Forwarder {
     /// What [`Forwarder::serve`] would do now with a frame from `source`, if its switch knew the addresses in `learned`
     /// too. Nothing is sent, learned or counted.
     pub fn trace(
+        &mut self,
+        turn: &Turn<'_>,
+        topology: &Topology,
+        source: PortId,
+        (frame, offload): (&[u8], Offload),
+        learned: &[(Station, PortId)],
+    ) -> Traced {
+        let traced = self.trace_verdict(turn, topology, source, (frame, offload), learned);
+        self.trace_flown((turn, topology), source, frame, traced)
+    }
+
+    /// What would become of the copies that flows make of a frame, if they do, besides what is traced already.
+    fn trace_flown(
+        &mut self,
+        (turn, topology): (&Turn<'_>, &Topology),
+        source: PortId,
+        frame: &[u8],
+        mut traced: Traced,
+    ) -> Traced {
+        let Forwarder { completer, hash, meter, features, retagged, .. } = self;
+        let Some(port) = topology.port(source) else { return traced };
+        // Copies wait for nobody, as those of flooded frames.
+        let mut preview = Preview { turn, port, is_flood: true, completer };
+        for copy in features.flows.traced.drain(..) {
+            meter.at(Access::of(copy.0));
+            preview.flown((topology, *hash), copy, frame, (retagged, &mut traced));
+        }
+        meter.at(Access::NONE);
+        traced
+    }
+
+    /// As [`Forwarder::trace`], but for the copies that flows make.
+    fn trace_verdict(
         &mut self,
         turn: &Turn<'_>,
         topology: &Topology,
@@ -174,7 +210,15 @@ impl Forwarder {
         (now, learned): (u64, &[(Station, PortId)]),
         traced: &mut Traced,
     ) -> (&'w [PortId], Retag) {
-        let Forwarder { verdicts, hash, features: Features { policing, scopes, .. }, .. } = self;
+        let Forwarder { verdicts, hash, features: Features { policing, scopes, flows, .. }, .. } = self;
+        if let Target::Switch(switch) = &port.target
+            && let Some(lookup) = switch.lookup.flows()
+        {
+            let place = Place { topology, switch, lookup, port, times: (*hash, now) };
+            (verdicts[0], traced.flows) = flows.trace(&place, source, burst);
+            traced.lookup = lookup_name(&port.target, verdicts[0]);
+            return (&switch.members[..], Retag::Keep);
+        }
         let mut retag = Retag::Keep;
         let flooded = match &port.target {
             Target::Switch(switch) if switch.has_policies => {
@@ -208,7 +252,7 @@ impl Forwarder {
         };
         traced.lookup = lookup_name(&port.target, verdicts[0]);
         if let Target::Switch(switch) = &port.target {
-            let policed = switch.has_policies.then_some(&*policing);
+            let policed = has_policies(&port.target).then_some(&*policing);
             traced.multicast = scopes.preview(switch, (port, source), (burst, policed), (now, verdicts));
         }
         (flooded, retag)
@@ -217,7 +261,7 @@ impl Forwarder {
 
 /// Whether it is a switch that has a port with policy.
 fn has_policies(target: &Target) -> bool {
-    matches!(target, Target::Switch(switch) if switch.has_policies)
+    matches!(target, Target::Switch(switch) if switch.has_policies && switch.lookup.flows().is_none())
 }
 
 /// The lookup's verdict on a frame, if the switch knew these addresses too.
@@ -238,6 +282,7 @@ pub(super) fn lookup_name(target: &Target, verdict: PortId) -> &'static str {
         Target::Patch(_) => return "patch",
         Target::Instances(_) => return "instance",
         Target::Nowhere => return "nowhere",
+        Target::Switch(switch) if switch.lookup.flows().is_some() => return "flow",
         Target::Switch(_) => {}
     }
     match verdict {
@@ -270,6 +315,35 @@ struct Preview<'l> {
 }
 
 impl Preview<'_> {
+    /// What would become of a copy that flows make.
+    fn flown(
+        &mut self,
+        (topology, hash): (&Topology, FlowHash),
+        (member, bytes, offload): (PortId, Vec<u8>, Offload),
+        frame: &[u8],
+        (storage, traced): (&mut Storage, &mut Traced),
+    ) {
+        let Some(to) = topology.port(member) else { return };
+        let burst = one(storage, &bytes, offload);
+        let queue = queue_of(to, || hash.of(burst.head(0)));
+        let Some(slot) = topology.rx.get(queue as usize) else { return };
+        if traced.copies.len() >= COPIES {
+            traced.omitted += 1;
+            return;
+        }
+        let properties = Properties::of_all(&burst);
+        let form = Form { burst: &burst, properties, retag: Retag::Keep, is_beyond: false };
+        let mut copy = self.at(slot, &form);
+        if copy.verdict == Verdict::Delivered {
+            let to = topology.port(slot.port).unwrap_or(to);
+            traced.mirrored.extend(mirror::preview_leaving((to, member), self.port, &burst));
+        }
+        if bytes != frame && copy.completed.is_none() {
+            copy.completed = Some(first_of(&burst));
+        }
+        traced.copies.push(TracedCopy { queue: queue - to.first, ..copy });
+    }
+
     /// What would become of the frame at a destination. Room is reserved there, and not used.
     fn at(&mut self, slot: &Arc<RxSlot>, form: &Form<'_, '_>) -> TracedCopy {
         let Form { burst, properties, retag, is_beyond } = form;

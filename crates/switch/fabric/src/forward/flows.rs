@@ -1,0 +1,407 @@
+//! Frames on a switch with flow tables.
+//!
+//! A frame with one unchanged copy gets a verdict, as by any lookup: it may wait until its destination has room. The
+//! copies of other frames are made here, in the worker's memory, and go on as mirrored ones do: they wait for nobody. A
+//! frame that waits is taken again with the next burst: it is looked up again by what it is then, but neither counted
+//! nor metered nor copied again.
+
+use super::mirror::MirrorCopies;
+use super::{ETHERNET, Source};
+use crate::topology::{Port, Switch, Topology};
+use ringway_flow::{Dropped, Headers, Output, Pipeline, Published, Step, To, Verdict, Worker};
+use ringway_frame::{BURST, Burst, HEAD, Offload, Storage, add};
+use ringway_mem::Span;
+use ringway_switch::{
+    FLOOD, FLOW_LIMIT, FLOWN, FlowHash, FlowLookup, FrameVlans, LONG_HEADERS, METERED, NO_FLOW, NOWHERE,
+    PORTS, PortId, Verdicts, vlan,
+};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes behind a frame's head that flows may be looked up by.
+const BEHIND: usize = ringway_flow::LONGEST_HEADERS - HEAD;
+
+/// What a worker keeps of switches with flow tables.
+pub(super) struct Flows {
+    known: Vec<Known>,
+    pulled: Box<[[u8; BEHIND]]>,
+    /// For frames that are forwarded as `normal` says, one by one.
+    one: Storage,
+    /// The copies of the frame that is traced.
+    pub(super) traced: Vec<(PortId, Vec<u8>, Offload)>,
+}
+
+impl Default for Flows {
+    fn default() -> Flows {
+        Flows { known: Vec::new(), pulled: Box::default(), one: Storage::new(1), traced: Vec::new() }
+    }
+}
+
+/// A switch's tables as a worker has them.
+struct Known {
+    published: Arc<Published>,
+    pipeline: Arc<Pipeline>,
+    worker: Worker,
+}
+
+/// The frames of a source that were run through its switch's tables and have not left: they are taken again.
+#[derive(Debug, Default)]
+pub(super) struct Flown {
+    /// The number of the first one, counted as `tx_frames` counts those that left.
+    first: u64,
+    /// What became of each.
+    verdicts: Vec<PortId>,
+}
+
+impl Flown {
+    /// The source is empty: frames that were run and did not leave are gone.
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        self.verdicts.clear();
+    }
+
+    /// What became of frame `frame` of a source of which `left` have left, if it was run before.
+    fn of(&self, left: u64, frame: usize) -> Option<PortId> {
+        let before = usize::try_from(left.checked_sub(self.first)?).ok()?;
+        self.verdicts.get(before.checked_add(frame)?).copied()
+    }
+}
+
+/// Whether nothing is left to do for a frame but to count it. Attack: a peer that changes a frame which waits: what
+/// becomes of another one is decided again, by what it is.
+fn is_final(verdict: PortId) -> bool {
+    matches!(verdict, FLOWN | NO_FLOW | METERED | FLOW_LIMIT | LONG_HEADERS)
+}
+
+/// Where frames are looked up.
+pub(super) struct Place<'p> {
+    pub(super) topology: &'p Topology,
+    pub(super) switch: &'p Switch,
+    pub(super) lookup: &'p FlowLookup,
+    pub(super) port: &'p Port,
+    /// The hash of flows, and now.
+    pub(super) times: (FlowHash, u64),
+}
+
+/// What becomes of a frame.
+enum Way {
+    /// It has this verdict.
+    As(PortId),
+    /// It is forwarded as a switch without flows does.
+    Normal,
+    /// Its copies have to be made.
+    Copies,
+}
+
+fn way_of(lookup: &FlowLookup, from: PortId, found: &Verdict<'_>) -> Way {
+    if let Some(dropped) = found.dropped {
+        return Way::As(match dropped {
+            Dropped::NoMatch | Dropped::NoOutput => NO_FLOW,
+            Dropped::Metered => METERED,
+            Dropped::Limit => FLOW_LIMIT,
+            Dropped::Headers => LONG_HEADERS,
+        });
+    }
+    match found.outputs {
+        [Output { to: To::Port(number), headers: None }] => match lookup.port(*number) {
+            Some(port) if port == from => Way::Copies,
+            Some(port) => Way::As(port),
+            None => Way::As(NOWHERE),
+        },
+        [Output { to: To::Others, headers: None }] => Way::As(FLOOD),
+        [Output { to: To::Normal, headers: None }] => Way::Normal,
+        _ => Way::Copies,
+    }
+}
+
+impl Flows {
+    /// Gives each frame of a burst its verdict, and makes the copies of those that have [`FLOWN`]. If there are many,
+    /// the last frames leave the burst, for the next one.
+    #[inline(never)]
+    pub(super) fn look_up<'b>(
+        &'b mut self,
+        place: &Place<'_>,
+        source: &mut Source,
+        burst: &mut Burst<'b>,
+        (verdicts, copies): (&mut Verdicts, &mut MirrorCopies),
+    ) {
+        let Flows { known, pulled, one, .. } = self;
+        pull(pulled, burst);
+        let Place { lookup, times: (_, now), .. } = *place;
+        let Known { pipeline, worker, .. } = known_of(known, lookup.published());
+        let (from, left) = (source.port, source.counters.tx_frames.load(Relaxed));
+        let (mut normal, mut count) = (0u64, burst.len());
+        let mut batch = pipeline.begin(worker, now);
+        for frame in 0..count {
+            let (meta, kept) = (burst.meta(frame), source.flown.of(left, frame));
+            let verdict = match kept {
+                Some(verdict) if is_final(verdict) => verdict,
+                // It is dropped as too short.
+                _ if meta.len < ETHERNET => NOWHERE,
+                _ => {
+                    let arrival = lookup.arrival(from, meta.len, &meta.offload);
+                    let read = |offset: usize, out: &mut [u8]| burst.read(frame, offset, out);
+                    let found = match kept {
+                        Some(_) => batch.run_again(arrival, read),
+                        None => batch.run(arrival, read),
+                    };
+                    match way_of(lookup, from, &found) {
+                        Way::As(verdict) => verdict,
+                        Way::Normal => {
+                            normal |= 1 << frame;
+                            NOWHERE
+                        }
+                        Way::Copies => {
+                            let made = make(place, (from, burst, frame), &found, (one, copies));
+                            if made { FLOWN } else { NOWHERE }
+                        }
+                    }
+                }
+            };
+            verdicts[frame] = verdict;
+            if copies.is_nearly_full() && frame + 1 < count {
+                count = frame + 1;
+                break;
+            }
+        }
+        drop(batch);
+        burst.leave(count);
+        if normal != 0 {
+            let moved = forward_normally(lookup, burst, (from, now), normal, verdicts);
+            add(&source.counters.moved, moved.into());
+        }
+        source.flown.first = left;
+        source.flown.verdicts.clear();
+        source.flown.verdicts.extend_from_slice(&verdicts[..count]);
+    }
+
+    /// What would become of the only frame of a burst: its verdict, and a line for each step. Copies are in `traced`.
+    pub(super) fn trace(
+        &mut self,
+        place: &Place<'_>,
+        from: PortId,
+        burst: &mut Burst<'_>,
+    ) -> (PortId, Vec<String>) {
+        let Place { lookup, times: (_, now), .. } = *place;
+        let name = |number: u16| {
+            let port = place.topology.port(lookup.port(number)?)?;
+            Some(port.name.to_string())
+        };
+        let names = Names(&name);
+        self.traced.clear();
+        let Flows { known, one, traced, .. } = self;
+        let Known { pipeline, worker, .. } = known_of(known, lookup.published());
+        let meta = burst.meta(0);
+        if meta.len < ETHERNET {
+            return (NOWHERE, Vec::new());
+        }
+        let arrival = lookup.arrival(from, meta.len, &meta.offload);
+        let read = |offset: usize, out: &mut [u8]| burst.read(0, offset, out);
+        let (steps, found) = pipeline.trace(worker, (arrival, now), read);
+        let rows = steps.iter().map(|step| row(step, &names)).collect();
+        let verdict = match way_of(lookup, from, &found) {
+            Way::As(verdict) => verdict,
+            Way::Normal => normal_of(lookup, (one, burst.head(0)), (from, now), true),
+            Way::Copies => {
+                for output in found.outputs {
+                    let headers = found.headers(output);
+                    destinations(place, (from, burst, 0), (output, headers, true), one, |to| {
+                        traced.push((to, bytes_of(burst, headers), offload_of(&meta.offload, headers)));
+                        true
+                    });
+                }
+                if traced.is_empty() { NOWHERE } else { FLOWN }
+            }
+        };
+        (verdict, rows)
+    }
+}
+
+/// The names of a switch's ports.
+struct Names<'n>(&'n dyn Fn(u16) -> Option<String>);
+
+impl ringway_flow::Ports for Names<'_> {
+    fn number(&self, _word: &str) -> Option<u16> {
+        None
+    }
+
+    fn name(&self, number: u16) -> Option<String> {
+        (self.0)(number)
+    }
+}
+
+/// A line for what happens to a traced frame.
+fn row(step: &Step<'_>, names: &Names<'_>) -> String {
+    match step {
+        Step::Table(table, None) => format!("table {table}: no flow matches"),
+        Step::Table(table, Some(flow)) => {
+            let text = flow.flow.show(names);
+            let own = format!("cookie={:#x},table={table}", flow.flow.cookie);
+            let rest = text.strip_prefix(&own).unwrap_or(&text).trim_start_matches([',', ' ']);
+            let cookie = match flow.flow.cookie {
+                0 => String::new(),
+                cookie => format!("cookie={cookie:#x},"),
+            };
+            format!("table {table}: priority={} {cookie}{}", flow.flow.priority, without_priority(rest))
+        }
+        Step::Group(group, bucket) => format!("group {group}: bucket {bucket}"),
+        Step::Meter(meter, true) => format!("meter {meter}: within its rate"),
+        Step::Meter(meter, false) => format!("meter {meter}: beyond its rate"),
+    }
+}
+
+/// A flow's text without its priority.
+fn without_priority(text: &str) -> String {
+    let (head, actions) = text.split_once(" actions=").unwrap_or((text, ""));
+    let head = head.strip_prefix("actions=").map_or(head.to_string(), |all| format!("actions={all}"));
+    let words: Vec<&str> = head.split(',').filter(|word| !word.starts_with("priority=")).collect();
+    match (words.join(","), actions) {
+        (head, "") => head,
+        (head, actions) if head.is_empty() => format!("actions={actions}"),
+        (head, actions) => format!("{head} actions={actions}"),
+    }
+}
+
+/// The bytes of the only frame of a burst, with these headers.
+fn bytes_of(burst: &Burst<'_>, headers: Option<&Headers>) -> Vec<u8> {
+    let (front, replaced) = headers.map_or((&[][..], 0), |own| (own.bytes(), own.replaces()));
+    let mut bytes = front.to_vec();
+    bytes.resize(front.len() + (burst.meta(0).len as usize).saturating_sub(replaced), 0);
+    burst.read(0, replaced, &mut bytes[front.len()..]);
+    bytes
+}
+
+fn offload_of(offload: &Offload, headers: Option<&Headers>) -> Offload {
+    offload.moved(headers.map_or(0, Headers::grown))
+}
+
+/// A worker's tables of a switch, as they are now.
+fn known_of<'k>(known: &'k mut Vec<Known>, published: &Arc<Published>) -> &'k mut Known {
+    let at = match known.iter().position(|own| Arc::ptr_eq(&own.published, published)) {
+        Some(at) => at,
+        None => {
+            // Those of switches that are gone.
+            known.retain(|own| Arc::strong_count(&own.published) > 1);
+            let (published, pipeline) = (published.clone(), published.current());
+            known.push(Known { published, pipeline, worker: Worker::default() });
+            known.len() - 1
+        }
+    };
+    let own = &mut known[at];
+    own.published.refresh(&mut own.pipeline);
+    own
+}
+
+/// Moves what flows are looked up by into our own memory, where it is not there yet. Attack: a peer that changes headers
+/// after it was decided by them what becomes of the frame.
+fn pull<'b>(pulled: &'b mut Box<[[u8; BEHIND]]>, burst: &mut Burst<'b>) {
+    let wants = |burst: &Burst<'b>, frame: usize| {
+        burst.meta(frame).len as usize > HEAD && !is_in_head(burst.head(frame))
+    };
+    if !(0..burst.len()).any(|frame| wants(&*burst, frame)) {
+        return;
+    }
+    if pulled.is_empty() {
+        *pulled = vec![[0; BEHIND]; BURST].into();
+    }
+    for (frame, room) in pulled.iter_mut().enumerate().take(burst.len()) {
+        if wants(&*burst, frame) {
+            burst.pull(frame, room);
+        }
+    }
+}
+
+/// Whether all headers that flows are looked up by end within a frame's first bytes, whatever protocol is in it.
+fn is_in_head(head: &[u8; HEAD]) -> bool {
+    let ether_type = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let at = if matches!(ether_type(12), 0x8100 | 0x88a8) { 16 } else { 12 };
+    match ether_type(at) {
+        0x0806 => true,
+        // Without options; TCP's flags are the last that is read.
+        0x0800 => head[at + 2] == 0x45,
+        _ => false,
+    }
+}
+
+/// Forwards the frames in `normal`, a mask, as a switch without flows does.
+#[cold]
+fn forward_normally(
+    lookup: &FlowLookup,
+    burst: &Burst<'_>,
+    at: (PortId, u64),
+    normal: u64,
+    verdicts: &mut Verdicts,
+) -> u32 {
+    let mut vlans = [0; BURST];
+    for (frame, own) in vlans.iter_mut().enumerate().take(burst.len()) {
+        *own = vlan(burst.head(frame)).unwrap_or(0);
+    }
+    let vlans = FrameVlans { vlans: &vlans, refused: !normal, unlearned: 0 };
+    lookup.normal().lookup_in(burst, at, &vlans, verdicts)
+}
+
+/// The verdict of a switch without flows on a frame with this head; `is_traced`: without a change of what is known.
+fn normal_of(
+    lookup: &FlowLookup,
+    (storage, head): (&mut Storage, &[u8; HEAD]),
+    (from, now): (PortId, u64),
+    is_traced: bool,
+) -> PortId {
+    let mut burst = Burst::begin(storage);
+    // A single frame fits.
+    let _ = burst.push(Offload::default(), Span::of(head));
+    let mut verdicts = [NOWHERE; BURST];
+    match is_traced {
+        true => _ = lookup.normal().preview(&burst, from, now, &mut verdicts),
+        false => _ = lookup.normal().lookup(&burst, from, now, &mut verdicts),
+    }
+    verdicts[0]
+}
+
+/// Makes the copies of a frame; whether there is any.
+#[cold]
+fn make(
+    place: &Place<'_>,
+    (from, burst, frame): (PortId, &Burst<'_>, usize),
+    found: &Verdict<'_>,
+    (one, copies): (&mut Storage, &mut MirrorCopies),
+) -> bool {
+    let mut is_any = false;
+    for output in found.outputs {
+        let headers = found.headers(output);
+        is_any |= destinations(place, (from, burst, frame), (output, headers, false), one, |to| {
+            copies.flown(place.topology, (place.port, to), (burst, frame), headers, place.times)
+        });
+    }
+    is_any
+}
+
+/// Calls `each` with the ports to which an output of a frame goes; whether it returned true for any.
+fn destinations(
+    place: &Place<'_>,
+    (from, burst, frame): (PortId, &Burst<'_>, usize),
+    (output, headers, is_traced): (&Output, Option<&Headers>, bool),
+    one: &mut Storage,
+    mut each: impl FnMut(PortId) -> bool,
+) -> bool {
+    let lookup = place.lookup;
+    let to = match output.to {
+        To::Port(number) => return lookup.port(number).is_some_and(&mut each),
+        To::Others => FLOOD,
+        To::Normal => {
+            let head = super::mirror::head_of(burst, frame, headers);
+            normal_of(lookup, (one, &head), (from, place.times.1), is_traced)
+        }
+    };
+    match to {
+        FLOOD => {
+            let others = place.switch.members.iter().filter(|member| **member != from);
+            others.fold(false, |any, member| each(*member) || any)
+        }
+        // What a switch without flows drops is not sent; nor is a frame to its own port.
+        port => usize::from(port) < PORTS && port != from && each(port),
+    }
+}
+
+#[cfg(test)]
+mod tests;
