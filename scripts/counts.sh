@@ -78,6 +78,7 @@ measure() {
   for case in one many many.vlan; do
     count "switch.$case" "$frames" count_switch::look_up "$target/count_switch" "$case" "$frames"
   done
+  count flow.10 "$frames" count_switch::run_flows "$target/count_switch" flow.10 "$frames"
   count iommu.lookup "$frames" count_ports::look_up "$target/count_ports" iommu.lookup "$frames"
   count wire.codec "$frames" count_ports::code "$target/count_ports" wire.codec "$frames"
   count iommu.map 1000 count_ports::map "$target/count_ports" iommu.map 1000

@@ -23,7 +23,7 @@ const HOLD: u64 = 100_000;
 /// How long a worker polls a silent queue: the fabric's own default.
 const SPIN: u64 = 50_000;
 
-/// A fabric with one learning switch.
+/// A fabric with one switch, which learns addresses unless it has another lookup.
 pub struct Harness {
     /// The fabric.
     pub fabric: Fabric,
@@ -34,6 +34,13 @@ pub struct Harness {
 impl Harness {
     /// Starts a fabric with room for `queues` queues and a worker on each of `cores`.
     pub fn start(cores: &[usize], queues: usize, poll: Poll) -> Result<Harness, Failure> {
+        let lookup =
+            Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096, refuse_moves: false });
+        Harness::with(cores, queues, poll, lookup)
+    }
+
+    /// As [`Harness::start`], with another lookup.
+    pub fn with(cores: &[usize], queues: usize, poll: Poll, lookup: Kind) -> Result<Harness, Failure> {
         let worker = |core: &usize| Worker {
             name: format!("bench-{core}"),
             core: Some(*core),
@@ -44,8 +51,6 @@ impl Harness {
         let page: Arc<Vec<Counters>> = Arc::new((0..queues).map(|_| Counters::default()).collect());
         let workers: Vec<Worker> = cores.iter().map(worker).collect();
         let mut fabric = Fabric::start(&workers, page.clone(), ringway_host::random()?, &[])?;
-        let lookup =
-            Kind::new("learning", &learning::Settings { ageing: 300, entries: 4096, refuse_moves: false });
         fabric.add_switch(Switch { name: SWITCH.into(), lookup, forward_reserved: false, snooping: None })?;
         Ok(Harness { fabric, page, next: 0 })
     }

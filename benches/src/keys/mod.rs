@@ -178,6 +178,18 @@ const FABRIC: &[Group] = &[
         ..QUIET
     },
     Group {
+        name: "flow",
+        keys: keys! {
+            "flow.10": Row(|plan| vhost::flows(plan, 10)),
+                "two minimal guests, split rings, 64 B, on a switch with 10 flows; Open vSwitch with DPDK and the same";
+            "flow.10000": Row(|plan| vhost::flows(plan, 10_000)), "the same with 10,000 flows of nine masks";
+            "flow.100000": Row(|plan| vhost::flows(plan, 100_000)), "the same with 100,000 flows";
+        },
+        setup: 120.0,
+        huge_pages: HUGE,
+        ..QUIET
+    },
+    Group {
         name: "virtio_user",
         keys: keys! {
             "virtio_user.split.64": Row(|plan| virtio_user::measure(plan, "", 64)),

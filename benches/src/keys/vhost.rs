@@ -13,7 +13,8 @@ use crate::keys::Folder;
 use crate::peer::ovs::Ovs;
 use crate::peer::{Peer, testpmd};
 use crate::plan::Plan;
-use ringway_spec::Poll;
+use ringway_spec::{Kind, Poll};
+use ringway_switch::{PortNumbers, flows as switch_flows};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -89,9 +90,18 @@ pub fn ours(
     pair: &Pair<'_>,
     shape: &Shape,
 ) -> Result<(Harness, [Connection; 2]), Failure> {
-    let mut harness = Harness::start(&[WORKER], 2, Poll::Adaptive)?;
+    served(Harness::start(&[WORKER], 2, Poll::Adaptive)?, memories, pair, shape)
+}
+
+/// As [`ours`], of a fabric that is there.
+fn served(
+    mut harness: Harness,
+    memories: &Memories,
+    pair: &Pair<'_>,
+    shape: &Shape,
+) -> Result<(Harness, [Connection; 2]), Failure> {
     let mut sockets = Vec::new();
-    for port in ["left", "right"] {
+    for port in PORTS {
         let (near, far) = UnixStream::pair()?;
         harness.add(port, vhost_user())?;
         harness.attach(port, vec![far.into()])?;
@@ -113,9 +123,13 @@ struct Near<'m> {
 
 impl<'m> Near<'m> {
     fn new(memories: &'m Memories, shape: &Shape) -> Result<Near<'m>, Failure> {
+        Near::of(Harness::start(&[WORKER], 2, Poll::Adaptive)?, memories, shape)
+    }
+
+    fn of(harness: Harness, memories: &'m Memories, shape: &Shape) -> Result<Near<'m>, Failure> {
         let mut pair = pair(memories, shape)?;
         pair.set_payload(Payload::Numbered)?;
-        let (harness, front) = ours(memories, &pair, shape)?;
+        let (harness, front) = served(harness, memories, &pair, shape)?;
         Ok(Near { harness, _front: front, pair })
     }
 
@@ -254,6 +268,55 @@ fn beside_ovs(plan: &Plan, shape: &Shape) -> Result<Entry, Failure> {
     Ok(entry.note(
         "peer: Open vSwitch with DPDK, one PMD, the faster of its rule sets; frames numbered and verified",
     ))
+}
+
+/// Flows with the masks of tables of tenants: stations by address, services by network and port, VLANs; the last ones,
+/// of the lowest priority, join the two guests.
+fn flow_rules(count: usize) -> String {
+    let mut rules = String::new();
+    for at in 0..count.saturating_sub(2) {
+        let (high, low) = (at / 250 % 250, at % 250);
+        let of = match at % 8 {
+            0 => format!("priority=100,dl_dst=02:01:00:00:{high:02x}:{low:02x}"),
+            1 => format!("priority=90,dl_src=02:01:00:00:{high:02x}:{low:02x},dl_vlan={}", 1 + at % 4000),
+            2 => format!("priority=80,tcp,nw_dst=10.{high}.{low}.0/24,tp_dst={}", 1 + at % 60_000),
+            3 => format!("priority=80,udp,nw_dst=10.{high}.{low}.1,tp_dst={}", 1 + at % 60_000),
+            4 => format!("priority=70,ip,nw_src=10.{high}.0.0/16,nw_dst=172.16.{low}.{}", at % 256),
+            5 => format!("priority=60,tcp,nw_src=192.168.{high}.{low},tp_src={}", 1 + at % 60_000),
+            6 => format!("priority=50,arp,arp_tpa=10.{high}.{low}.{}", at % 256),
+            _ => format!("priority=40,ipv6,ipv6_dst=fd00:{high:x}:{low:x}:{:x}::/64", at % 65_536),
+        };
+        rules += &format!("{of},actions=output:{}\n", 1 + at % 2);
+    }
+    rules + "priority=1,in_port=1,actions=output:2\npriority=1,in_port=2,actions=output:1\n"
+}
+
+/// Frames of 64 bytes between guests whose switch has so many flows, beside Open vSwitch with the same ones.
+pub fn flows(plan: &Plan, count: usize) -> Result<Entry, Failure> {
+    let (folder, rules) = (Folder::new()?, flow_rules(count));
+    let (our_memories, their_memories) = (memories(&BASE)?, memories(&BASE)?);
+    let far = Ovs::start(folder.path(), &PORTS.map(String::from), WORKER).and_then(|ovs| {
+        ovs.set_flows(&rules)?;
+        let sockets = PORTS.map(|port| ovs.socket(port));
+        Far::new(ovs, sockets, &their_memories, &BASE)
+    });
+    let ports = PortNumbers(PORTS.iter().zip(1..).map(|(port, number)| (port.to_string(), number)).collect());
+    let lookup = Kind::new("flow", &switch_flows::Settings { rules, ports, file: None });
+    let mut near = Near::of(Harness::with(&[WORKER], 2, Poll::Adaptive, lookup)?, &our_memories, &BASE)?;
+    let _pinned = Pinned::to(LOAD)?;
+    let note = "frames numbered and verified";
+    Ok(match far {
+        Ok(mut far) => {
+            let slices = plan.pairs(SLICE, |time| near.pair.rate(time), |time| far.slice(time))?;
+            let entry = far.figures(near.figures(slices.entry("Mpps", Better::More), &BASE));
+            entry.ratio_at_least(OVS).note(note).note("peer: Open vSwitch with DPDK, one PMD, the same flows")
+        }
+        Err(error) => {
+            let slices = plan.alone(SLICE, |time| near.pair.rate(time))?;
+            let entry = near.figures(slices.entry("Mpps", Better::More), &BASE);
+            entry.note(note).note(format!("no peer: {error}"))
+        }
+    })
 }
 
 /// Exchanges frames until the switch knows both addresses.

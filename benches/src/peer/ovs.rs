@@ -84,6 +84,13 @@ impl Ovs {
         rules.iter().try_for_each(|rule| self.tool("ovs-ofctl", &["add-flow", &bridge, rule], TOOL))
     }
 
+    /// Replaces all of the bridge's OpenFlow rules by those of a text, one a line.
+    pub fn set_flows(&self, rules: &str) -> Result<(), Failure> {
+        let (bridge, file) = (format!("unix:{}", self.path(&format!("{BRIDGE}.mgmt"))), self.path("flows"));
+        std::fs::write(&file, rules)?;
+        self.tool("ovs-ofctl", &["replace-flows", &bridge, &file], START)
+    }
+
     fn path(&self, name: &str) -> String {
         self.folder.join(name).display().to_string()
     }

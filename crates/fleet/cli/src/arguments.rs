@@ -4,6 +4,7 @@ mod capture;
 mod chain;
 mod events;
 mod exec;
+mod flow;
 mod function;
 mod guest;
 mod host;
@@ -25,6 +26,7 @@ pub use capture::{CaptureArguments, CaptureDirection};
 pub use chain::ChainCommand;
 pub use events::EventOptions;
 pub use exec::{Exec, StackKind};
+pub use flow::{FlowChange, FlowCommand, FlowObject};
 pub use function::{CreateFunction, FunctionCommand};
 pub use guest::{GuestCommand, Move};
 pub use host::{HostCommand, Shape, Topo};
@@ -256,6 +258,18 @@ Examples:
         /// What to do.
         #[command(subcommand)]
         command: SwitchCommand,
+    },
+    /// Add, change, remove and show flows, groups and meters of a switch with flow tables, in ovs-ofctl's words.
+    #[command(after_help = "\
+docs/flows.md leads from Open vSwitch's commands to these.
+
+Examples:
+  ringway flow add main 'priority=5,tcp,tp_dst=80,actions=output:web'
+  ringway flow dump main tcp")]
+    Flow {
+        /// What to do.
+        #[command(subcommand)]
+        command: FlowCommand,
     },
     /// List and show chains of functions.
     #[command(after_help = "\

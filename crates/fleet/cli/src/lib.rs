@@ -26,6 +26,7 @@ mod doctor;
 mod empty_values;
 mod events;
 mod exec;
+mod flow;
 mod function;
 mod graph;
 mod guest;
@@ -171,6 +172,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
         Command::Pktgen { command } => pktgen::pktgen(&target, json, *command),
         Command::Profile(arguments) => profile::profile(&target, json, &arguments),
         Command::Switch { command } => switch::switch(&target, json, command),
+        Command::Flow { command } => flow::flow(&target, json, command),
         Command::Chain { command } => chain::chain(&target, json, command),
         Command::Worker { command } => worker::worker(&target, json, command),
         Command::Snapshot { command } => snapshot::snapshot(&target, json, command),

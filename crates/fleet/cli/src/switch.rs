@@ -25,19 +25,20 @@ pub fn switch(target: &Target, json: bool, command: SwitchCommand) -> Result<(),
         SwitchCommand::List if json => text::json(&all()?),
         SwitchCommand::List => {
             let mut table = Table::new(&["SWITCH", "LOOKUP", "PORTS"]);
-            for SwitchView { name, lookup, ports } in all()? {
+            for SwitchView { name, lookup, ports, .. } in all()? {
                 table.row(vec![cell(name), cell(lookup), cell(ports.join(" "))]);
             }
             table.print();
         }
         SwitchCommand::Show { name } => {
-            let SwitchView { name, lookup, ports } = find(all()?, &name)?;
+            let SwitchView { name, lookup, ports, flows } = find(all()?, &name)?;
             let known: TableView = client.get(&SWITCH.path(&name, "table")?)?;
             let addresses = known.entries.len();
-            show::print(
-                &json!({ "name": name, "lookup": lookup, "ports": ports, "addresses": addresses }),
-                json,
-            );
+            let mut shown = json!({ "name": name, "lookup": lookup, "ports": ports, "addresses": addresses });
+            if let Some(flows) = flows {
+                shown["flows"] = flows.into();
+            }
+            show::print(&shown, json);
         }
         SwitchCommand::Groups { name } => {
             let SwitchView { name, .. } = find(all()?, &name)?;

@@ -15,6 +15,7 @@ mod exec_programs;
 mod fabric;
 mod faults;
 mod first_frame;
+mod flows;
 mod foreign_text;
 mod function;
 mod function_hostile;

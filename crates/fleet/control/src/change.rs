@@ -1,8 +1,9 @@
 //! The changes that turn one fabric into another.
 
-use crate::file::{Fabric, OpenAccess};
+use crate::file::{Fabric, OpenAccess, flows};
 use crate::kinds::{self, PortControl};
-use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, Port, Switch, To};
+use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, Kind, Port, Switch, To};
+use ringway_switch::flows::Settings;
 use std::collections::HashSet;
 
 /// New partners of ports.
@@ -37,6 +38,8 @@ pub enum Change {
     RemoveSwitch(String),
     /// Adds a switch.
     AddSwitch(Switch),
+    /// Makes the rules of this switch's flow tables those of the running one.
+    SetFlows(Switch),
     /// Changes who may open ports on a switch; with none, nobody may.
     SetOpening(String, Option<OpenAccess>),
     /// Adds a host, without programs.
@@ -73,7 +76,7 @@ impl Change {
             | Change::RemoveSwitch(name)
             | Change::AddHost(name)
             | Change::SetOpening(name, _) => name,
-            Change::AddSwitch(switch) => &switch.name,
+            Change::AddSwitch(switch) | Change::SetFlows(switch) => &switch.name,
             Change::AddPort(port) | Change::MovePort(port) | Change::SetPort(port) => &port.name,
             Change::Join(_) => "",
             Change::SwapFunction(function) | Change::AddFunction(function) => &function.name,
@@ -95,6 +98,7 @@ impl std::fmt::Display for Change {
             Change::RemoveSwitch(name) => write!(f, "remove switch {name}"),
             Change::RemoveHost(name) => write!(f, "remove host {name}"),
             Change::AddSwitch(switch) => write!(f, "add switch {}", switch.name),
+            Change::SetFlows(switch) => write!(f, "change flows of switch {}", switch.name),
             Change::SetOpening(name, Some(_)) => write!(f, "let programs open ports on switch {name}"),
             Change::SetOpening(name, None) => write!(f, "let no program open ports on switch {name}"),
             Change::AddHost(name) => write!(f, "add host {name}"),
@@ -142,7 +146,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     let kept_switches: HashSet<&str> = from
         .switches
         .iter()
-        .filter(|switch| to.switches.contains(switch))
+        .filter(|switch| to.switches.iter().any(|other| flows::differ_in_rules_only(switch, other)))
         .map(|switch| &*switch.name)
         .collect();
     let keeps = |port: &&Port| {
@@ -194,8 +198,12 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     let new = |name: &str, kept: &HashSet<&str>| !kept.contains(name);
     changes
         .extend(to.switches.iter().filter(|s| new(&s.name, &kept_switches)).cloned().map(Change::AddSwitch));
+    let set_flows = to.switches.iter().filter(|s| !new(&s.name, &kept_switches) && has_other_rules(from, s));
+    let set_flows: Vec<Change> = set_flows.cloned().map(Change::SetFlows).collect();
     let ports = to.ports.iter().filter(|p| new(&p.name, &kept_ports) && !is_early_port(&p.name));
     changes.extend(ports.cloned().map(Change::AddPort));
+    // Once the ports that they name have their numbers.
+    changes.extend(set_flows);
     let swapped = |f: &&Function| {
         kept_functions.contains(&*f.name) && from.function(&f.name).is_some_and(|own| is_swapped(own, f))
     };
@@ -207,6 +215,13 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     changes.extend(to.hosts.iter().filter(|host| programs(from, host)).cloned().map(Change::RunPrograms));
     changes.extend(programs_but(&to.programs, from, &kept_ports).cloned().map(Change::AddProgram));
     changes
+}
+
+/// Whether a switch that otherwise stays gets other rules.
+fn has_other_rules(from: &Fabric, to: &Switch) -> bool {
+    let own = from.switches.iter().find(|switch| switch.name == to.name);
+    let rules = |switch: &Switch| flows::settings(switch).map(|settings| settings.rules);
+    own.is_some_and(|own| rules(own) != rules(to))
 }
 
 /// Whether a function that otherwise stays gets another configuration. Where a text comes from is for people only.
@@ -336,6 +351,14 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
         Change::RemovePort(name) => fabric.ports.retain(|port| port.name != name),
         Change::RemoveSwitch(name) => fabric.switches.retain(|switch| switch.name != name),
         Change::AddSwitch(switch) => fabric.switches.push(switch),
+        Change::SetFlows(switch) => {
+            if let Some(own) = fabric.switches.iter_mut().find(|own| own.name == switch.name) {
+                let ports = flows::settings(own).unwrap_or_default().ports;
+                let settings = flows::settings(&switch).unwrap_or_default();
+                let settings = Settings { ports, ..settings };
+                own.lookup = Kind::new(switch.lookup.name(), &settings);
+            }
+        }
         Change::SetOpening(name, Some(open)) => drop(fabric.openings.insert(name, open)),
         Change::SetOpening(name, None) => drop(fabric.openings.remove(&name)),
         Change::AddPort(port) => fabric.ports.push(port),
@@ -384,6 +407,22 @@ mod tests {
         changes.iter().for_each(|change| apply(&mut from, change));
         assert_eq!(between(&from, &to, &[]), [], "no further change is needed");
         changes.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn other_rules_change_flows_and_no_port() {
+        let flows = |rules: &str| {
+            format!("[switch.s]\nlookup='flow'\nrules='{rules}'\n[port.b]\nkind='null'\nswitch='s'\n")
+        };
+        let (one, other) = (flows("actions=output:b"), flows("actions=drop"));
+        assert_eq!(words(&one, &other), ["change flows of switch s"]);
+        assert!(words(&one, &flows(" actions=b")).is_empty());
+        let more = other.clone() + "[port.c]\nkind='null'\nswitch='s'\n";
+        assert_eq!(words(&one, &more), ["add port c (null)", "change flows of switch s"]);
+        assert_eq!(
+            words(&one, &one.replace("lookup='flow'", "lookup='learning'").replace("rules=", "#"))[0],
+            "remove port b"
+        );
     }
 
     const TWO: &str = "[switch.s]\n[port.a]\nkind='vhost-user'\nsocket='a'\nswitch='s'\n\

@@ -58,6 +58,8 @@ pub enum EventKind {
     ProgramStarted,
     /// A program ended.
     ProgramEnded,
+    /// The time of flows ended, and they were removed.
+    FlowsExpired,
     /// The fabric goes down.
     Down,
 }
@@ -81,6 +83,7 @@ impl EventKind {
         EventKind::GuestEnded,
         EventKind::ProgramStarted,
         EventKind::ProgramEnded,
+        EventKind::FlowsExpired,
         EventKind::Down,
     ];
 
@@ -103,6 +106,7 @@ impl EventKind {
             EventKind::GuestEnded => "guest-ended",
             EventKind::ProgramStarted => "program-started",
             EventKind::ProgramEnded => "program-ended",
+            EventKind::FlowsExpired => "flows-expired",
             EventKind::Down => "down",
         }
     }

@@ -295,6 +295,7 @@ mod tests {
         let switch = SwitchView {
             name: "main".into(),
             lookup: "learning".into(),
+            flows: None,
             ports: vec![guest.clone(), input.clone()],
         };
         let seen = |kind: &str| GuestView {

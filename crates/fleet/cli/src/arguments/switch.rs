@@ -16,7 +16,7 @@ Examples:
     Add {
         /// Its name.
         name: String,
-        /// How it finds a frame's destination: learning (the default), static or hash.
+        /// How it finds a frame's destination: learning (the default), static, hash or flow.
         #[arg(long)]
         lookup: Option<String>,
         /// Its other keys.

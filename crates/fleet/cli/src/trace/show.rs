@@ -56,6 +56,7 @@ fn add_hop(out: &mut String, hop: &HopView) {
         stage(out, "sender", sender);
     }
     stage(out, "table", &table(hop));
+    hop.flows.iter().for_each(|row| stage(out, "flow", row));
     if let Some(multicast) = &hop.multicast {
         stage(out, "multicast", &members(multicast));
     }
@@ -109,6 +110,7 @@ fn table(hop: &HopView) -> String {
     };
     let first = hop.destinations.first().map(|to| &*to.port).unwrap_or_default();
     let found = match &*hop.lookup {
+        "flow" => "flow tables decide".into(),
         "known" if hop.dropped.as_deref() == Some("hairpin") => {
             "the destination is at the frame's own port".into()
         }

@@ -2,6 +2,7 @@
 
 mod audit;
 mod events;
+mod flows;
 mod migration;
 mod objects;
 mod profile;
@@ -14,6 +15,7 @@ mod view;
 pub use crate::migration::{ArrivalView, GuestArrival, MigrationView, MovingPort, NewMigration};
 pub use audit::AuditView;
 pub use events::EventView;
+pub use flows::{FlowPortView, FlowView, FlowsChange, FlowsChanged, FlowsView, MeterView};
 pub use objects::{NewPort, NewSwitch, PortChange};
 pub use profile::{FunctionProfileView, ProfileView, StageView, WorkerProfileView};
 pub use ringway_scheduler::{ErrorBody, ProblemView};

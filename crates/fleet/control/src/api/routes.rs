@@ -94,6 +94,7 @@ pub fn description() -> utoipa::openapi::OpenApi {
     all.merge(crate::audit::description());
     all.merge(super::events::description());
     all.merge(crate::metrics::description());
+    all.merge(super::flows::description());
     all.merge(super::objects::description());
     all.merge(super::migration::description());
     all.merge(super::profile::description());
@@ -146,6 +147,7 @@ pub fn router(inbox: Inbox) -> Router {
         .route("/v1/shutdown", post(shutdown))
         .merge(super::events::routes())
         .merge(crate::metrics::routes())
+        .merge(super::flows::routes())
         .merge(super::objects::routes())
         .merge(super::migration::routes())
         .merge(super::profile::routes())

@@ -82,10 +82,10 @@ pub struct HopView {
     pub worker: String,
     /// What the port is connected to: `switch main`, `patch b`.
     pub to: String,
-    /// The switch's lookup: `learning`, `static` or `hash`; empty without a switch.
+    /// The switch's lookup: `learning`, `static`, `hash` or `flow`; empty without a switch.
     pub table: String,
-    /// What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`, `nowhere`
-    /// where there is no switch.
+    /// What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `flow` where flow tables decide;
+    /// `patch`, `instance`, `nowhere` where there is no switch.
     pub lookup: String,
     /// What a learning switch does with the source address: `known`, `new`, `moved`, `refused`, `limited`.
     pub learned: Option<String>,
@@ -97,6 +97,9 @@ pub struct HopView {
     pub held: bool,
     /// Why the frame is dropped at this port.
     pub dropped: Option<String>,
+    /// What flow tables do with it: a line for each table, group and meter.
+    #[serde(default)]
+    pub flows: Vec<String>,
     /// Where copies of it go.
     pub destinations: Vec<DestinationView>,
     /// Who gets it, if it is a packet to a group, on a switch that snoops.

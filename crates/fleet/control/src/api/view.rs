@@ -46,10 +46,13 @@ pub struct FabricView {
 pub struct SwitchView {
     /// Its name.
     pub name: String,
-    /// The lookup that finds a frame's port: `learning`, `static` or `hash`.
+    /// The lookup that finds a frame's port: `learning`, `static`, `hash` or `flow`.
     pub lookup: String,
     /// Names of its ports.
     pub ports: Vec<String>,
+    /// Number of its flows, if its lookup is `flow`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<usize>,
 }
 
 /// A worker.

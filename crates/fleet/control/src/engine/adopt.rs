@@ -78,6 +78,7 @@ impl Engine {
         if !std::mem::take(&mut self.is_changed) {
             return;
         }
+        self.describe_flows();
         let mut kept = KeptFabric::new(&self.file, &self.text, self.fabric.clone());
         kept.added.clone_from(&self.added);
         self.keeper.put_value(FABRIC, &kept, NO_DESCRIPTORS);
@@ -107,6 +108,7 @@ impl Engine {
             .and_then(|kept| serde_json::from_str(&kept.text).ok())
             .map_or_else(Added::new, |kept: KeptFabric| kept.added);
         engine.fabric.switches.clone_from(&fabric.switches);
+        engine.adopt_flows(fabric, state.is_some()).await;
         engine.guests.adopt_users(fabric, &mut found);
         engine.adopt_hosts(fabric, &mut found);
         engine.adopt_switches(&fabric.openings, &mut found);

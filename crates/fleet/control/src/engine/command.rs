@@ -1,6 +1,6 @@
 //! Requests of the API to the engine.
 
-use super::{Engine, EngineError, MigrationRequest, ObjectOrder, Step, TracedStep, opened};
+use super::{Engine, EngineError, FlowRequest, MigrationRequest, ObjectOrder, Step, TracedStep, opened};
 use crate::api::{
     ChainView, Changes, Departure, ErrorBody, ExitsView, FabricView, FunctionView, GroupEntryView,
     GroupsView, GuestView, HostView, LinkChange, LinkView, NewClone, NewFabric, PortView, ProblemView,
@@ -81,6 +81,8 @@ pub enum EngineRequest {
     Table(String, Answer<TableView>),
     /// The members of groups that a switch knows.
     Groups(String, Answer<GroupsView>),
+    /// The flow tables of a switch.
+    Flows(String, FlowRequest),
     /// Its hosts.
     Hosts(Answer<Vec<HostView>>),
     /// Its programs.
@@ -191,6 +193,7 @@ impl Engine {
             EngineRequest::Profile(time, answer) => drop(answer.send(self.profile(time).await)),
             EngineRequest::Table(name, answer) => drop(answer.send(self.table(name).await)),
             EngineRequest::Groups(name, answer) => drop(answer.send(self.groups(name).await)),
+            EngineRequest::Flows(name, request) => self.flow_request(name, request).await,
             EngineRequest::Trace(step, answer) => drop(answer.send(self.trace(*step).await)),
             EngineRequest::StartGuest(name, answer) => {
                 drop(answer.send(self.guests.start_checked(&name).await.map_err(guest_failure)))
@@ -322,7 +325,7 @@ impl Engine {
     }
 
     /// Checks that there is a switch.
-    fn has_switch(&self, name: &str) -> Result<(), Failure> {
+    pub(super) fn has_switch(&self, name: &str) -> Result<(), Failure> {
         if !self.fabric.switches.iter().any(|switch| switch.name == name) {
             let names: Vec<&str> = self.fabric.switches.iter().map(|switch| &*switch.name).collect();
             let known = if names.is_empty() { "none".into() } else { names.join(", ") };

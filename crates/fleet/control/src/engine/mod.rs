@@ -4,6 +4,7 @@ mod adopt;
 mod capture;
 mod chain;
 mod command;
+mod flows;
 mod host;
 mod idle;
 mod inbox;
@@ -23,6 +24,7 @@ mod upgrade;
 
 pub use adopt::{KeptFabric, descriptor};
 pub use command::{Answer, EngineRequest, Failure};
+pub use flows::FlowRequest;
 pub use inbox::{Envelope, Inbox, Messages, Undelivered, inbox, later};
 pub use migration::MigrationRequest;
 pub use objects::ObjectOrder;
@@ -43,6 +45,7 @@ use crate::open::{OpenError, PeerEvent};
 use crate::programs::{ProgramFailure, Programs};
 use crate::run_dir::{self, RunDir};
 use capture::Captures;
+use flows::FlowSwitches;
 use idle::TrafficCount;
 use instances::MultipliedFunction;
 use opened::OpenPorts;
@@ -173,6 +176,9 @@ pub enum EngineError {
     /// A program can't be added.
     #[error(transparent)]
     Program(#[from] ProgramFailure),
+    /// The rules of a switch's flow tables are wrong.
+    #[error("switch {0}: {1}")]
+    Flows(String, String),
     /// A setting that can't change while the fabric is up.
     #[error("{0} can't change while the fabric is up; use `ringway down` and `ringway up`")]
     Fixed(&'static str),
@@ -260,6 +266,7 @@ pub struct Engine {
     /// Whether [`Message::CheckIdle`] is scheduled.
     has_idle_check: bool,
     captures: Captures,
+    flows: FlowSwitches,
     /// What happened when this program took over another program's fabric, for people.
     notes: Vec<String>,
     suspects: Suspects,
@@ -333,6 +340,7 @@ impl Engine {
             traffic: BTreeMap::new(),
             has_idle_check: false,
             captures: Captures::default(),
+            flows: FlowSwitches::new(),
             notes: Vec::new(),
             suspects: Suspects::default(),
             open_ports: OpenPorts::default(),
@@ -450,6 +458,7 @@ impl Engine {
         if let Some(what) = change::fixed(&self.fabric, target) {
             return Err(EngineError::Fixed(what));
         }
+        self.describe_flows();
         let before = self.fabric.clone();
         let changes = change::between(&before, target, self.host.kinds);
         let added = changes.iter().filter_map(|change| match change {
@@ -535,12 +544,16 @@ impl Engine {
             Change::RemovePort(name) => self.remove_port(name).await,
             Change::RemoveSwitch(name) => {
                 self.call(name, Request::RemoveSwitch { name: name.clone() }).await?;
+                self.flows.remove(name);
                 self.keeper.close(&table_slot(name));
             }
             Change::AddSwitch(switch) => {
                 self.keeper.open(&table_slot(&switch.name), 0);
-                self.call(&switch.name, Request::AddSwitch(switch.clone())).await.map(drop)?;
+                self.begin_flows(switch, target)?;
+                let added = Request::AddSwitch(self.switch_for_data(switch));
+                self.call(&switch.name, added).await.map(drop)?;
             }
+            Change::SetFlows(switch) => self.set_flows(switch).await.map(drop)?,
             Change::SetOpening(name, open) => self.set_opening(name, open.as_ref()).await?,
             Change::RemoveHost(name) => self.hosts.remove(name),
             Change::AddHost(name) => {
@@ -726,9 +739,10 @@ impl Engine {
             });
             return;
         }
-        for switch in self.fabric.switches.clone() {
-            if let Err(error) = self.call(&switch.name, Request::AddSwitch(switch.clone())).await {
-                tracing::error!(%error, "switch {} is lost", switch.name);
+        for switch in self.switches_for_data() {
+            let name = switch.name.clone();
+            if let Err(error) = self.call(&name, Request::AddSwitch(switch)).await {
+                tracing::error!(%error, "switch {name} is lost");
             }
         }
         self.resume_ports().await;

@@ -70,8 +70,8 @@ impl Engine {
     ) -> Result<Duration, EngineError> {
         let (data, own, new): (Data, _, Unregistered) = self.spawn_data(former.generation + 1)?;
         self.data = Some(self.begin_data(data, own).await?);
-        for switch in self.fabric.switches.clone() {
-            self.call(&switch.name, Request::AddSwitch(switch.clone())).await?;
+        for switch in self.switches_for_data() {
+            self.call(&switch.name.clone(), Request::AddSwitch(switch)).await?;
         }
         let lost = self.fabric.ports.iter().filter(|port| self.loses_peer(port));
         let lost: Vec<_> =
@@ -80,6 +80,7 @@ impl Engine {
         let resuming = self.add_ports_again();
         self.start_functions(messages).await;
         self.drain_data(former, inside).await;
+        self.pass_flow_counts(former).await;
         let since = Instant::now();
         let left = match former.call(Request::Leave, Vec::new()) {
             Ok(left) => timeout(LEAVE_TIMEOUT, left).await.unwrap_or(Err(DataError::Silent)),
@@ -170,7 +171,7 @@ fn is_about_functions(envelope: &Envelope) -> bool {
     )
 }
 
-async fn ask(data: &mut Data, request: Request) -> Result<Reply, EngineError> {
+pub(super) async fn ask(data: &mut Data, request: Request) -> Result<Reply, EngineError> {
     let failed = |error| EngineError::Data(SUBJECT.into(), error);
     data.call(request, Vec::new()).map_err(failed)?.await.map_err(failed)
 }

@@ -11,7 +11,7 @@ use crate::pages;
 use ringway_fabric::proto::{ArrivalStep, Event, PortState, Reply, Request};
 use ringway_fabric::{LogLimit, committed_tables, table_slot};
 use ringway_host::BackgroundClose;
-use ringway_spec::Port;
+use ringway_spec::{Port, To};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -185,6 +185,9 @@ impl Engine {
     pub(super) async fn add_port(&mut self, port: &Port, owned: &Port) -> Result<(), EngineError> {
         let unknown = || EngineError::Kind(port.name.clone(), port.kind.name().into());
         let kind = kinds::find(port.kind.name(), self.host.kinds).ok_or_else(unknown)?;
+        if let Some(To::Switch(switch)) = &port.to {
+            self.number_port(switch, &port.name).await?;
+        }
         let queues = if kind.is_in_data() { port.queues } else { 0 };
         let counters = if queues > 0 { self.page.take(u32::from(queues))? } else { 0 };
         self.epoch += 1;
@@ -552,8 +555,8 @@ impl Engine {
                 live.state = Some(state);
             }
             Event::Wanted { port } => self.wanted(&port),
-            Event::FlowsExpired { switch, count, .. } => {
-                self.note(EventKind::Change, &switch, &format!("the time of {count} flows ended"));
+            Event::FlowsExpired { switch, revision, flows, count } => {
+                self.flows_expired(&switch, (revision, count), &flows).await;
             }
             Event::Pressed { function } => self.handle_overload(&function),
             Event::Worker { worker, thread } => self.watch(worker, thread).await,

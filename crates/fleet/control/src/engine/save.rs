@@ -34,6 +34,7 @@ impl Engine {
 
     /// The file that describes what runs.
     pub(super) async fn saved(&mut self) -> Result<SavedFabric, Failure> {
+        self.describe_flows();
         let present = self.present();
         // Reading files takes a moment.
         let saved = tokio::task::spawn_blocking(move || present.saved());

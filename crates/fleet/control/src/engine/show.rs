@@ -79,7 +79,8 @@ impl Engine {
             let on = Some(To::Switch(switch.name.clone()));
             let ports =
                 self.fabric.ports.iter().filter(|port| port.to == on).map(|port| port.name.clone()).collect();
-            SwitchView { name: switch.name.clone(), lookup: switch.lookup.name().into(), ports }
+            let flows = self.flow_count(&switch.name);
+            SwitchView { name: switch.name.clone(), lookup: switch.lookup.name().into(), ports, flows }
         };
         self.fabric.switches.iter().map(view).collect()
     }

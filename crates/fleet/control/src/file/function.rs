@@ -315,7 +315,12 @@ fn read(path: &Path, outside: &Outside<'_>) -> io::Result<String> {
 }
 
 /// The offset in the file's `text` of a complaint about `inner`, the value of the string at `at`.
-fn within(text: &str, at: &std::ops::Range<usize>, inner: &str, complaint: &Complaint) -> Option<usize> {
+pub(super) fn within(
+    text: &str,
+    at: &std::ops::Range<usize>,
+    inner: &str,
+    complaint: &Complaint,
+) -> Option<usize> {
     let start = at.start + text.get(at.clone())?.find(inner)?;
     let mut place = start;
     for line in inner.split_inclusive('\n').take(complaint.line.checked_sub(1)?) {

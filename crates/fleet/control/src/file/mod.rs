@@ -5,6 +5,7 @@ mod chain;
 mod cross_checks;
 mod desired;
 mod external_names;
+pub(crate) mod flows;
 mod function;
 mod guest;
 mod host;
@@ -134,6 +135,9 @@ pub fn read_with(
     let table = parse(if diagnostics.has_errors() { "" } else { text }, LARGEST, &diagnostics);
     let mut fabric =
         (!diagnostics.has_errors()).then(|| whole(table.get_ref(), (file, host, outside), &diagnostics));
+    if let Some(fabric) = &mut fabric {
+        flows::read(fabric, 0, (text, outside), &diagnostics);
+    }
     if let (Some(fabric), Some(outside)) = (&mut fabric, outside) {
         function::configurations(fabric, text, outside, &diagnostics);
         external_names::check(fabric, outside, host, &diagnostics);

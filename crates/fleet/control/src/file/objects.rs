@@ -3,7 +3,8 @@
 
 use super::link::Link;
 use super::{
-    Fabric, Host, Outside, cross_checks, external_names, link, mirror, named, opening, policy, port, switch,
+    Fabric, Host, Outside, cross_checks, external_names, flows, link, mirror, named, opening, policy, port,
+    switch,
 };
 use crate::kinds::link as directions;
 use crate::kinds::{self, KINDS, PortControl};
@@ -144,6 +145,8 @@ pub fn with_switch(
         let what = format!("port {name} has a link, whose directions are named after its ends");
         diagnostics.error(&diagnostics.of(&format!("switch.{name}")), what, "use another name");
     }
+    flows::check(&target, &diagnostics);
+    flows::read(&mut target, fabric.switches.len(), (&text, Some(outside)), &diagnostics);
     cross_checks::added_switch(&target, host, &diagnostics);
     external_names::check_openings(&target, outside, &diagnostics);
     match diagnostics.has_errors() {

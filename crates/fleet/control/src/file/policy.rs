@@ -1,7 +1,7 @@
 //! Policy on ports: the keys of `[port.NAME]` that say what a switch lets the port send and receive, and in which form.
 
 use super::objects::{RemoveError, request};
-use super::{Fabric, mirror, named};
+use super::{Fabric, flows, mirror, named};
 use crate::kinds::link;
 use ringway_spec::file::units;
 use ringway_spec::file::{Diagnostics, Section, either, nearest, parse, typed_keys_of};
@@ -153,13 +153,22 @@ pub(super) fn list_of_ranges(ranges: &[(u16, u16)]) -> String {
 /// Checks that ports with policies are on switches, which apply them, and what ports mirror.
 pub fn check(fabric: &Fabric, diagnostics: &Diagnostics) {
     mirror::check(fabric, diagnostics);
+    flows::check(fabric, diagnostics);
     let wrong = |port: &&Port| !port.policy.restricts_nothing() && !matches!(port.to, Some(To::Switch(_)));
     for Port { name, policy, .. } in fabric.ports.iter().filter(wrong) {
-        let keys = values(&Policy { mirror: None, ..policy.clone() });
-        let key = keys.keys().next().map_or("", |key| &**key);
+        let keys = restrictions(policy);
+        let key = keys.first().map_or("", |key| &**key);
         let what = format!("port {name} has `{key}`, but is not on a switch itself");
         let fix = "give the port a `switch`, and no `link`: a switch applies policies to its own ports";
         diagnostics.error(&diagnostics.of(&format!("port.{name}.{key}")), what, fix);
+    }
+}
+
+/// The keys of what a policy restricts.
+pub(super) fn restrictions(policy: &Policy) -> Vec<String> {
+    match policy.restricts_nothing() {
+        true => Vec::new(),
+        false => values(&Policy { mirror: None, ..policy.clone() }).keys().cloned().collect(),
     }
 }
 

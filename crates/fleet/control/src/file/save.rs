@@ -2,7 +2,7 @@
 //! was changed by requests since then. Comments, order and spacing of the rest stay.
 
 use super::request::SHORT;
-use super::{Fabric, policy};
+use super::{Fabric, flows, policy};
 use crate::kinds::{self, PortControl, link};
 use ringway_spec::{Function, Port};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +29,7 @@ pub fn edited(
     links(&mut file, described, running);
     carriers(&mut file, described, running, more);
     policies(&mut file, described, running);
+    rules(&mut file, described, running);
     configurations(&mut file, described, running);
     Ok(file.to_string())
 }
@@ -200,6 +201,25 @@ fn policies(file: &mut DocumentMut, described: &Fabric, running: &Fabric) {
                 other => other.as_str().unwrap_or_default().into(),
             };
             table.insert(&key, Item::Value(value));
+        }
+    }
+}
+
+/// Writes the rules of flow tables that requests changed.
+fn rules(file: &mut DocumentMut, described: &Fabric, running: &Fabric) {
+    for switch in &running.switches {
+        let Some(own) = flows::settings(switch) else { continue };
+        let known = described.switches.iter().find(|known| known.name == switch.name);
+        if known.and_then(flows::settings).is_some_and(|known| known.rules == own.rules) {
+            continue;
+        }
+        let tables = file.get_mut("switch").and_then(Item::as_table_like_mut);
+        let table = tables.and_then(|tables| tables.get_mut(&switch.name)?.as_table_like_mut());
+        let Some(table) = table else { continue };
+        table.remove("flows");
+        match own.rules.is_empty() {
+            true => drop(table.remove("rules")),
+            false => drop(table.insert("rules", text(&own.rules))),
         }
     }
 }

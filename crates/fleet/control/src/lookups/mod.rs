@@ -1,6 +1,7 @@
 //! The lookups of switches, as the file describes them. The data path's side of a lookup is `switch/LOOKUP.rs`.
 
 mod fixed;
+mod flow;
 mod hash;
 mod learning;
 
@@ -9,7 +10,7 @@ use ringway_spec::file::{Diagnostics, Section, keys_of};
 use std::sync::OnceLock;
 
 /// The project's lookups, the default first.
-const LOOKUPS: &[&dyn LookupKeys] = &[&learning::Learning, &fixed::Static, &hash::Hash];
+const LOOKUPS: &[&dyn LookupKeys] = &[&learning::Learning, &fixed::Static, &hash::Hash, &flow::Flow];
 
 /// Lookups of this program besides the project's.
 static MORE: OnceLock<&'static [&'static dyn LookupKeys]> = OnceLock::new();

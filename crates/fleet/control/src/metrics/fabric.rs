@@ -67,6 +67,11 @@ fn switches(views: &Views, all: &mut Exposition) {
     let help = "Ports of a switch.";
     let mut family = all.family(Type::Gauge, "ringway_switch_ports", help, &["switch"]);
     switches.iter().for_each(|switch| family.sample(&[&switch.name], switch.ports.len()));
+    let help = "Flows of a switch with flow tables.";
+    let mut family = all.family(Type::Gauge, "ringway_switch_flows", help, &["switch"]);
+    switches.iter().for_each(|switch| {
+        switch.flows.iter().for_each(|count| family.sample(&[&switch.name], count));
+    });
     let help = "Addresses that a switch knows.";
     let mut family = all.family(Type::Gauge, "ringway_switch_addresses", help, &["switch"]);
     views.addresses.iter().for_each(|(switch, count)| family.sample(&[switch], count));

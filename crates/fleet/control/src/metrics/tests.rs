@@ -26,7 +26,12 @@ fn port(name: &str, queues: usize) -> (PortView, PortStats) {
 
 fn views(ports: usize) -> Views {
     let (ports, stats) = (0..ports).map(|number| port(&format!("p{number}"), 2)).unzip();
-    let switch = SwitchView { name: "main".into(), lookup: "learning".into(), ports: vec!["p0".into()] };
+    let switch = SwitchView {
+        name: "main".into(),
+        lookup: "learning".into(),
+        ports: vec!["p0".into()],
+        flows: Some(3),
+    };
     let worker = WorkerView {
         name: "w".into(),
         queues: 2,

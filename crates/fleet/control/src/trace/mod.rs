@@ -190,7 +190,7 @@ impl<'w, T: Traceable> Walk<'w, T> {
         let TracedStep { traced, to, table, next_hops, arguments, fabric } = step;
         (hop.worker, hop.to, hop.table) = (traced.worker, to, table);
         (hop.lookup, hop.learned, hop.held) = (traced.lookup, traced.learned, traced.held);
-        hop.vlan = traced.vlan;
+        (hop.vlan, hop.flows) = (traced.vlan, traced.flows);
         hop.sender = traced.sender;
         hop.multicast = traced.multicast.map(|TracedMulticast { group, ports }| MulticastView {
             group: group.map(|group| group.to_string()),

@@ -36,8 +36,8 @@ pub const FORMATS: &[Format] = &[
     Format { name: "data", number: 1, reads: &[1], content: "what is kept of the data process" },
     Format {
         name: "calls",
-        number: 1,
-        reads: &[1],
+        number: 2,
+        reads: &[1, 2],
         content: "requests to the data process that is replaced",
     },
     Format { name: "records", number: 1, reads: &[1], content: "what ports' peers told" },
@@ -74,7 +74,9 @@ mod tests {
     use crate::data::KeptData;
     use crate::engine::{KeptFabric, KeptPort};
     use crate::file;
-    use ringway_fabric::proto::{Call, DataMessage, PortState, Reply, Request, State, WorkerState};
+    use ringway_fabric::proto::{
+        Call, DataMessage, FlowOrder, FlowState, PortState, Reply, Request, State, WorkerState,
+    };
     use ringway_fabric::records::Record;
     use ringway_frame::{Counters, Reason, RingPlace};
     use serde::Serialize;
@@ -109,6 +111,8 @@ mod tests {
             Request::Quiet { ports: vec!["left".into()] },
             Request::StopFunction { number: 4 },
             Request::Detach { port: "left".into() },
+            Request::Flows { switch: "s".into(), order: FlowOrder::Rules },
+            Request::Flows { switch: "s".into(), order: FlowOrder::Dump { filter: String::new() } },
         ];
         let port = PortState {
             name: "left".into(),
@@ -135,7 +139,19 @@ mod tests {
             functions: vec![4],
             captures: vec![3],
         };
-        let replies = [Reply::Done, Reply::Refused("why".into()), Reply::Quiet(true), Reply::State(state)];
+        let flows = FlowState {
+            revision: 5,
+            flows: vec!["table=0 actions=drop".into()],
+            meters: vec![("meter=1,kbps,bands=type=drop,rate=1".into(), [3, 1])],
+            ..FlowState::default()
+        };
+        let replies = [
+            Reply::Done,
+            Reply::Refused("why".into()),
+            Reply::Quiet(true),
+            Reply::State(state),
+            Reply::Flows(flows),
+        ];
         let calls = requests.into_iter().map(|request| json(&Call { id: 7, request }));
         calls.chain(replies.into_iter().map(|reply| json(&DataMessage::Reply { id: 7, reply }))).collect()
     }
