@@ -12,7 +12,7 @@ use ringway_vhost_user::{Frontend, Packet, Request, SharedRegion, Transport, Vri
 use ringway_virtq::{Areas, Buffer, Driver, Layout};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -101,6 +101,8 @@ struct World {
     served: Served,
     queues: Vec<Queue>,
     front: Frontend<Link>,
+    /// The front-end's end of the connection, for messages that nobody handles at once.
+    raw: UnixStream,
     calls: [EventFd; 2],
     /// Of a guest that kicks; the rings of others are polled.
     kicks: Option<[EventFd; 2]>,
@@ -125,11 +127,13 @@ impl World {
         let served = Rc::new(RefCell::new(Some(backend)));
         let format = if packed { virtio::RING_PACKED } else { 0 };
         let features = virtio::VERSION_1 | virtio::NET_MRG_RXBUF | virtio::EVENT_IDX | format;
+        let raw = stream.try_clone().unwrap();
         let front = Frontend::negotiate(Link(stream, served.clone()), features, protocol::REPLY_ACK).unwrap();
         let file = ringway_host::memfd("guest", SIZE).unwrap();
         let calls = [(); 2].map(|()| EventFd::new().unwrap());
         let reader = Reader::register().unwrap();
-        World { packed, file, page, kept, socket, served, queues, front, calls, kicks: None, reader }
+        let kicks = None;
+        World { packed, file, page, kept, socket, served, queues, front, raw, calls, kicks, reader }
     }
 
     /// The front-end describes the guest.
@@ -457,6 +461,50 @@ fn a_session_goes_on_where_it_was_and_a_ring_that_is_reset_starts_anew() {
         world.resume().unwrap();
         (0..7).for_each(|_| guest.round(&mut world, None));
         assert_eq!(guest.check(), (0, 0));
+    }
+}
+
+/// The driver resets the device while there is no data path, wherever in a turn that ended: the front-end's requests
+/// wait, and the rings are given back behind what they showed. The device starts at 0 with what the driver offers then.
+#[test]
+fn rings_that_are_reset_while_nobody_serves_them_start_anew() {
+    for (packed, point) in [false, true].into_iter().flat_map(|packed| POINTS.map(|point| (packed, point))) {
+        let what = format!("packed {packed}, {point:?}");
+        let mut world = World::new(packed);
+        world.describe();
+        let memory = mapped(&world);
+        let mut guest = Guest::new(&memory, packed, 60, 1);
+        (0..6).for_each(|_| guest.round(&mut world, None));
+        guest.round(&mut world, Some(point));
+        world.crash();
+        // GET_VRING_BASE of both rings (vhost-user, "Front-end message types": 11), of version 1.
+        for ring in [0, 1_u32] {
+            let words = [11, 1, 8, ring, 0];
+            let message: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
+            world.raw.write_all(&message).unwrap();
+        }
+        world.resume().unwrap();
+        let mut given = Vec::new();
+        while given.len() < 2 * 20 {
+            world.served.borrow_mut().as_mut().unwrap().readable().unwrap();
+            let mut some = [0; 40];
+            let read = world.raw.read(&mut some).unwrap();
+            given.extend_from_slice(&some[..read]);
+        }
+        guest.collect();
+        assert_eq!(guest.check().0, 0, "{what}: {:?}", guest.seen);
+        // What was taken and not released comes again from another device, if the driver offers it again.
+        let is_released = matches!(point, Point::Released | Point::Published);
+        let sent = if is_released { 28 } else { 24 };
+        let base = u32::from_le_bytes(given[36..40].try_into().unwrap()) & 0x7fff;
+        assert_eq!(base, sent % if packed { 16 } else { 0x8000 }, "{what}");
+        for ring in RINGS {
+            span(&memory, ring, 0x3000).write(&[0; 0x3000]);
+        }
+        (0..2).for_each(|ring| world.start(ring, if packed { 0x8000 } else { 0 }));
+        let mut guest = Guest::new(&memory, packed, 60, 1);
+        (0..7).for_each(|_| guest.round(&mut world, None));
+        assert_eq!((guest.check(), guest.empty), ((0, 0), 0), "{what}");
     }
 }
 
