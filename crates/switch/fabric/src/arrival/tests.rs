@@ -219,7 +219,7 @@ fn frames_with_little_room_are_delivered_in_order_without_those_that_were_got() 
     for number in [1, 4, 5, 9] {
         assert!(other.send(2, number));
     }
-    let got = other.arrival.delivered(other.now + 1);
+    let got = other.arrival.delivered(rig.now);
     rig.arrival.deliver(rig.now, got.as_ref());
     for room in [0, 1, 2, 9] {
         let got = rig.got();
