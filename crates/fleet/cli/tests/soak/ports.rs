@@ -35,7 +35,7 @@ pub(super) struct Flow {
     /// The ports whose drops are those of the path.
     pub ports: Vec<String>,
     /// The file's text about it; `{delay}` stands for a link's delay.
-    text: String,
+    pub text: String,
     /// Whether each drop is that of a frame of the path: frames of others don't come there.
     pub is_exact: bool,
     /// Its guest, if there is one.
