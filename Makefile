@@ -50,10 +50,12 @@ bench-nic: setup ## measure emulated cards and rings in guests, beside QEMU's ow
 bench-place: setup ## measure placement; writes target/bench/place.json
 	@$(CARGO) run --release -p ringway-bench --bin ringway-bench-place -- $(KEYS)
 
-bench-faults: setup ## kill data, control and both 100 times each under numbered frames, upgrade as often, move a guest 40 times, and measure the silence; writes target/bench/faults.json
+bench-faults: setup ## kill data, control and both 100 times each under numbered frames, Open vSwitch with DPDK and testpmd 20 times, upgrade as often, move a guest 40 times, and measure the silence; count what recorded positions cost; writes target/bench/faults.json
 	@mkdir -p target/bench
 	@FAULTS=$${FAULTS:-100} FAULTS_REPORT=$(CURDIR)/target/bench/faults.json $(CARGO) test -p ringway-cli --test integration data_kills:: -- --nocapture --test-threads=1
-	@MIGRATIONS=$${MIGRATIONS:-40} FAULTS_REPORT=$(CURDIR)/target/bench/faults.json $(CARGO) test -p ringway-cli --test integration requests_to_a_guest -- --nocapture
+	@FAULTS_REPORT=$(CURDIR)/target/bench/faults.json $(CARGO) test -p ringway-cli --test integration peer_kills:: -- --nocapture --test-threads=1
+	@MIGRATIONS=$${MIGRATIONS:-40} REQUESTS=$${REQUESTS:-10000} FAULTS_REPORT=$(CURDIR)/target/bench/faults.json $(CARGO) test -p ringway-cli --test integration requests_to_a_guest -- --nocapture
+	@./scripts/resume-cost.sh $(CURDIR)/target/bench/faults.json
 
 bench-iommu: setup ## measure the cost of a guest's IOMMU; writes target/bench/iommu.json
 	@./scripts/bench.sh --subject iommu $(KEYS)

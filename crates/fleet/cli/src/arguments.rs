@@ -28,7 +28,7 @@ pub use events::EventOptions;
 pub use exec::{Exec, StackKind};
 pub use flow::{FlowChange, FlowCommand, FlowObject};
 pub use function::{CreateFunction, FunctionCommand};
-pub use guest::{GuestCommand, Move};
+pub use guest::{End, GuestCommand, Move};
 pub use host::{HostCommand, Shape, Topo};
 pub use keys::FunctionKeys;
 pub use link::LinkCommand;

@@ -1,13 +1,13 @@
 //! `ringway guest migrate`: asks the guest's fabric to move it, and shows how far it is. `ringway guest receive`: the
 //! other end of a migration to another host.
 
-use crate::arguments::{Move, Target};
+use crate::arguments::{End, Move, Target};
 use crate::client::Client;
 use crate::command_error::CommandError;
 use crate::object_kind::GUEST;
 use crate::text;
 use anstream::eprintln;
-use ringway_control::api::{MigrationView, NewMigration};
+use ringway_control::api::{MigrationDecision, MigrationEnd, MigrationView, NewMigration};
 use ringway_control::{SSH, SshAddress, receive_guest};
 use ringway_spec::printable;
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ const POLL: Duration = Duration::from_millis(50);
 /// Shortest time between two lines of one stage.
 const LINE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Migrates a guest, or ends its migration.
+/// Migrates a guest, ends its migration, or decides where it runs.
 pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), CommandError> {
-    let Move { name, to, bandwidth, cancel } = arguments;
+    let Move { name, to, bandwidth, cancel, resolve } = arguments;
     let mut client = Client::connect(target)?;
     let path = GUEST.path(&name, "migration")?;
     match to {
@@ -40,31 +40,62 @@ pub fn migrate(target: &Target, json: bool, arguments: Move) -> Result<(), Comma
                 return Ok(());
             }
         }
-        None => {}
+        None => {
+            if let Some(end) = resolve {
+                let runs_at = match end {
+                    End::Source => MigrationEnd::Source,
+                    End::Destination => MigrationEnd::Destination,
+                };
+                let decision = MigrationDecision { runs_at };
+                let view: MigrationView = client.ask(&GUEST.path(&name, "migration/resolve")?, &decision)?;
+                eprintln!("{}", risk(&view, end));
+            }
+        }
     }
     let view = watch(&mut client, &path)?;
     if json {
         text::json(&view);
     }
-    let MigrationView { guest, to, stage, downtime, error, .. } = view;
-    match stage.as_str() {
-        "done" if cancel => {
-            Err(CommandError::Failed(format!("too late: guest {guest} runs in the fabric of {to}")))
-        }
-        "done" => {
-            if !json {
-                println!("guest {guest} runs in the fabric of {to}; it was stopped for {downtime} ms");
-            }
-            Ok(())
-        }
-        "cancelled" if cancel => {
-            if !json {
-                println!("cancelled: guest {guest} runs on here");
-            }
-            Ok(())
-        }
-        _ => Err(CommandError::Failed(format!("guest {guest} was not migrated: {}", printable(&error)))),
+    let said = outcome(&view, cancel, resolve)?;
+    if !json {
+        println!("{said}");
     }
+    Ok(())
+}
+
+/// What a decision risks.
+fn risk(MigrationView { guest, to, .. }: &MigrationView, end: End) -> String {
+    let what = match end {
+        End::Source => format!(
+            "warning: guest {guest} goes on here; if the fabric of {to} runs it too, it runs twice, with the \
+             same addresses and a memory of its own at each place. End it there before that fabric is \
+             reached again"
+        ),
+        End::Destination => format!(
+            "warning: guest {guest} is ended here with its memory; if the fabric of {to} does not run \
+             it, its state is lost, and `ringway guest start {guest}` boots it anew"
+        ),
+    };
+    printable(&what).into_owned()
+}
+
+/// What to say of a migration that has ended.
+fn outcome(view: &MigrationView, cancel: bool, resolve: Option<End>) -> Result<String, CommandError> {
+    let MigrationView { guest, to, stage, downtime, error, resolved, .. } = view;
+    let failed = |why: String| Err(CommandError::Failed(why));
+    let said = match (stage.as_str(), resolved.as_str()) {
+        ("done", "") if cancel || resolve == Some(End::Source) => {
+            return failed(format!("too late: guest {guest} runs in the fabric of {to}"));
+        }
+        ("done", "") => format!("guest {guest} runs in the fabric of {to}; it was stopped for {downtime} ms"),
+        ("done", _) => format!("decided: guest {guest} has ended here, and is the fabric's of {to}"),
+        ("cancelled", _) if cancel => format!("cancelled: guest {guest} runs on here"),
+        (_, "source") if resolve == Some(End::Source) => format!("decided: guest {guest} runs on here"),
+        // The other fabric says so.
+        (_, "") if resolve == Some(End::Source) => format!("guest {guest} runs on here, and not in {to}"),
+        _ => return failed(format!("guest {guest} was not migrated: {}", printable(error))),
+    };
+    Ok(said)
 }
 
 /// Receives a guest from another host.
@@ -120,7 +151,10 @@ fn line(view: &MigrationView) -> String {
         ),
         "stopping" => "stopped; the rest of its memory is sent".into(),
         "activating" => format!("the fabric of {to} lets it go on"),
-        _ => format!("asking the fabric of {to} whether it runs there; until that is known it stands still"),
+        _ => format!(
+            "asking the fabric of {to} whether it runs there; until that is known it stands still \
+             (--resolve if that fabric is lost for good)"
+        ),
     };
     printable(&format!("guest {guest}: {what}")).into_owned()
 }
@@ -128,6 +162,34 @@ fn line(view: &MigrationView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_decision_is_told_from_an_answer_that_came_in_time() {
+        let said = |stage: &str, resolved: &str, resolve| {
+            let view = MigrationView {
+                guest: "vm".into(),
+                to: "ssh://b".into(),
+                stage: stage.into(),
+                resolved: resolved.into(),
+                error: "gone".into(),
+                ..MigrationView::default()
+            };
+            outcome(&view, false, resolve).map_err(|error| error.to_string())
+        };
+        let [source, destination] = [End::Source, End::Destination].map(Some);
+        assert_eq!(said("failed", "source", source).unwrap(), "decided: guest vm runs on here");
+        assert!(
+            said("done", "destination", destination).unwrap().starts_with("decided: guest vm has ended here")
+        );
+        assert!(
+            said("done", "", source)
+                .unwrap_err()
+                .contains("too late: guest vm runs in the fabric of ssh://b")
+        );
+        assert!(said("failed", "", source).unwrap().contains("and not in ssh://b"));
+        assert!(said("failed", "", destination).unwrap_err().contains("was not migrated: gone"));
+        assert!(said("done", "", destination).unwrap().contains("runs in the fabric of ssh://b"));
+    }
 
     #[test]
     fn a_line_says_what_happens() {
@@ -146,6 +208,8 @@ mod tests {
             "guest vm: copying memory: 30 MB sent, 10 of 200 MB left, round 2"
         );
         assert!(line(&view("asking")).contains("it stands still"));
+        assert!(risk(&view("asking"), End::Source).contains("it runs twice"));
+        assert!(risk(&view("asking"), End::Destination).contains("is ended here with its memory"));
         let none = destination("/no/such.sock");
         assert!(matches!(none, Err(CommandError::NotUp(why)) if why.contains("ssh://HOST")));
         assert_eq!(destination("ssh://b:22/lab").unwrap(), "ssh://b:22/lab");

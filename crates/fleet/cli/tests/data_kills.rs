@@ -21,11 +21,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const SIZE: u64 = 4 << 20;
-const USER: u64 = 0x7f00_0000_0000;
-const RING: u16 = 256;
-const HEADER: usize = 12;
-const FRAME: usize = 60;
+pub const SIZE: u64 = 4 << 20;
+pub const USER: u64 = 0x7f00_0000_0000;
+pub const RING: u16 = 256;
+pub const HEADER: usize = 12;
+pub const FRAME: usize = 60;
 /// Frames that a program sends each millisecond, and the most that may be on their way.
 const EACH: u64 = 10;
 const WINDOW: u64 = 128;
@@ -34,7 +34,7 @@ const LOSS_TIMEOUT: Duration = Duration::from_millis(50);
 /// Frames that one burst has at most.
 const BURST: u64 = 64;
 
-struct Link(UnixStream);
+pub struct Link(UnixStream);
 
 impl Transport for Link {
     fn send(&mut self, packet: Packet) -> io::Result<()> {
@@ -48,10 +48,10 @@ impl Transport for Link {
 }
 
 /// Addresses of the rings.
-const RINGS: [u64; 2] = [0, 0x1_0000];
+pub const RINGS: [u64; 2] = [0, 0x1_0000];
 
 /// Describes a guest's memory and rings on the only connection that it has.
-fn describe(
+pub fn describe(
     socket: UnixStream,
     packed: bool,
     file: &OwnedFd,
@@ -354,14 +354,15 @@ fn run(victim: Victim, kills: u64, mut seed: u64) -> Vec<u64> {
     silences
 }
 
-/// What a run found, for `make bench-faults`, beside what others found.
-pub fn report(path: &str, key: &str, seed: u64, silences: &[u64]) {
+/// What a run with a seed found, for `make bench-faults`, beside what others found: how many frames came twice, and the
+/// silences in microseconds.
+pub fn report(path: &str, key: &str, (seed, twice): (u64, u64), silences: &[u64]) {
     let at = |share: usize| silences[(silences.len() * share / 100).min(silences.len() - 1)] as f64 / 1000.0;
     let (p50, p90, max) = (at(50), at(90), at(100));
     let before = std::fs::read_to_string(path).ok().and_then(|text| serde_json::from_str(&text).ok());
     let mut all: serde_json::Map<String, serde_json::Value> = before.unwrap_or_default();
     let found = serde_json::json!({
-        "kills": silences.len(), "seed": seed, "frames_twice": 0,
+        "kills": silences.len(), "seed": seed, "frames_twice": twice,
         "silence_ms": { "p50": p50, "p90": p90, "max": max },
     });
     all.insert(key.into(), found);
@@ -374,7 +375,7 @@ fn survives(victim: Victim, key: &str, usually: u64) {
     let kills = std::env::var("FAULTS").map_or(usually, |kills| kills.parse().unwrap());
     let silences = run(victim, kills, 1);
     if let Ok(path) = std::env::var("FAULTS_REPORT") {
-        report(&path, key, 1, &silences);
+        report(&path, key, (1, 0), &silences);
     }
 }
 

@@ -7,6 +7,7 @@ use crate::lab::{Lab, until};
 use ringway_ring_client::Ring;
 use rustix::io::Errno;
 use rustix::process::{Pid, Resource, Rlimit, geteuid, prlimit};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -89,6 +90,80 @@ fn a_lack_of_descriptors_or_memory_harms_no_port_that_is_there() {
     };
     starve(&lab, "data_pid", Resource::As, mapped);
     others.pass(100);
+}
+
+/// A control group with little memory, removed when dropped; of either version of control groups.
+struct LittleMemory {
+    folder: PathBuf,
+    /// The file that counts kills, and the word before their number.
+    kills: &'static str,
+}
+
+impl LittleMemory {
+    /// `None` if this machine doesn't let us make one.
+    fn new(bytes: u64) -> Option<LittleMemory> {
+        let name = format!("ringway-little-{}", std::process::id());
+        let versions = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control"),
+            ("/sys/fs/cgroup", "memory.max", "memory.events"),
+        ];
+        versions.into_iter().find_map(|(at, limit, kills)| {
+            let folder = PathBuf::from(at).join(&name);
+            std::fs::create_dir(&folder).ok()?;
+            let group = LittleMemory { folder, kills };
+            // Files of a controller that is not there can't be made.
+            std::fs::write(group.folder.join(limit), bytes.to_string()).ok()?;
+            Some(group)
+        })
+    }
+
+    fn add(&self, process: Pid) {
+        let pid = process.as_raw_nonzero().to_string();
+        std::fs::write(self.folder.join("cgroup.procs"), pid).unwrap();
+    }
+
+    /// Processes that the kernel has killed for lack of memory.
+    fn kills(&self) -> u64 {
+        let text = std::fs::read_to_string(self.folder.join(self.kills)).unwrap();
+        let row = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        row.map_or(0, |number| number.trim().parse().unwrap())
+    }
+}
+
+impl Drop for LittleMemory {
+    fn drop(&mut self) {
+        // It is empty once its process has ended.
+        let end = Instant::now() + Duration::from_secs(10);
+        while std::fs::remove_dir(&self.folder).is_err() && Instant::now() < end {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn ports_go_on_when_the_kernel_kills_the_data_process_for_lack_of_memory() {
+    let Some(little) = LittleMemory::new(1 << 18) else {
+        return eprintln!("left out: no control group with a limit of memory can be made");
+    };
+    let lab = Lab::new("out-of-memory", &(patched(&[["left", "right"]]) + "[switch.s]\n"));
+    lab.ok(&["up", "lab.toml", "--detach"]);
+    let others = Others::between(&lab, ["left", "right"], true);
+    others.pass(10);
+    let killed = process(&lab, "data_pid");
+    little.add(killed);
+    // What it had counts elsewhere; each port needs some more.
+    for number in 0..500 {
+        lab.ok(&["port", "add", &format!("more{number}"), "--kind", "null", "--switch", "s"]);
+        if little.kills() > 0 {
+            break;
+        }
+    }
+    assert_eq!(little.kills(), 1, "{}", lab.log());
+    until("another one is there", || lab.json(&["ps"])["fabric"]["restarts"] == 1);
+    assert_ne!(process(&lab, "data_pid"), killed);
+    others.pass(100);
+    lab.ok(&["port", "add", "last", "--kind", "null", "--switch", "s"]);
+    assert_eq!(lab.state("last"), "up");
 }
 
 /// The run directory, the log and what programs write are on the disk that is full.

@@ -57,6 +57,11 @@ impl Host {
         list[0]["state"].as_str().unwrap().into()
     }
 
+    fn control(&self) -> Pid {
+        let ps: serde_json::Value = serde_json::from_str(&self.ok(&["ps", "--json"])).unwrap();
+        Pid::from_raw(ps["fabric"]["pid"].as_i64().unwrap() as i32).unwrap()
+    }
+
     /// The processes of ssh's server that serve somebody.
     fn served(&self) -> Vec<Pid> {
         let sshd = self.sshd.as_ref().unwrap().0.id().to_string();
@@ -204,6 +209,17 @@ impl Hosts {
         command.args(more).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
+    /// Begins to migrate it slowly to the other host, and waits until memory is copied.
+    fn copies(&self) -> Child {
+        let mut child = self.migrate(0, &["--bandwidth", "1"]);
+        until("memory is copied", || {
+            let shown = self.hosts[0].ringway(&["ps", "--json"]).output().unwrap();
+            assert_eq!(child.try_wait().unwrap(), None, "it ended: {}", text(&shown.stdout));
+            self.hosts[1].state() == "arriving" && self.hosts[1].served().len() >= 2
+        });
+        child
+    }
+
     /// The message of a migration that fails before anything changes.
     fn refused(&self) -> String {
         let Output { status, stderr, .. } = self.migrate(0, &[]).wait_with_output().unwrap();
@@ -272,12 +288,7 @@ fn a_guest_runs_on_if_the_other_host_is_gone() {
     assert_eq!(said, "cancelled: guest vm does not arrive\n");
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(1));
     hosts.runs_only(0);
-    let mut child = hosts.migrate(0, &["--bandwidth", "1"]);
-    until("memory is copied", || {
-        let shown = hosts.hosts[0].ringway(&["ps", "--json"]).output().unwrap();
-        assert_eq!(child.try_wait().unwrap(), None, "it ended: {}", text(&shown.stdout));
-        hosts.hosts[1].state() == "arriving" && hosts.hosts[1].served().len() >= 2
-    });
+    let child = hosts.copies();
     let served = hosts.hosts[1].served();
     for process in served {
         // One may end by itself.
@@ -288,6 +299,37 @@ fn a_guest_runs_on_if_the_other_host_is_gone() {
     assert!(text(&output.stderr).contains("guest vm was not migrated"), "{}", text(&output.stderr));
     hosts.runs_only(0);
     // Nothing is left there, and it may come again.
+    until("nobody is served", || hosts.hosts[1].served().is_empty());
+    let again = hosts.migrate(0, &[]).wait_with_output().unwrap();
+    assert!(again.status.success(), "{}{}", text(&again.stderr), hosts.hosts[1].log());
+    hosts.runs_only(1);
+}
+
+#[test]
+fn a_guest_stays_if_it_is_cancelled_or_a_control_process_is_killed() {
+    let Some(hosts) = Hosts::new("host-kills") else { return };
+    hosts.up();
+    let child = hosts.copies();
+    let said = hosts.hosts[0].ok(&["guest", "migrate", "vm", "--cancel"]);
+    assert_eq!(said, "cancelled: guest vm runs on here\n");
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(1));
+    hosts.runs_only(0);
+    // It is known where it runs.
+    for end in ["source", "destination"] {
+        let output = hosts.hosts[0].ringway(&["guest", "migrate", "vm", "--resolve", end]).output().unwrap();
+        let why = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && why.contains("nobody has to decide"), "{why}");
+    }
+    // The source's, then the destination's, which goes on as the same fabric.
+    for host in &hosts.hosts {
+        until("nobody is served", || hosts.hosts[1].served().is_empty());
+        let child = hosts.copies();
+        let killed = host.control();
+        kill_process(killed, Signal::KILL).unwrap();
+        assert!(!child.wait_with_output().unwrap().status.success());
+        hosts.runs_only(0);
+        assert_ne!(host.control(), killed);
+    }
     until("nobody is served", || hosts.hosts[1].served().is_empty());
     let again = hosts.migrate(0, &[]).wait_with_output().unwrap();
     assert!(again.status.success(), "{}{}", text(&again.stderr), hosts.hosts[1].log());

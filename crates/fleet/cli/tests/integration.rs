@@ -40,6 +40,7 @@ mod open_ports;
 mod outlive;
 mod pcap_library;
 mod peer_faults;
+mod peer_kills;
 mod pktgen;
 mod place;
 mod place_docs;

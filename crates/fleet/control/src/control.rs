@@ -8,8 +8,10 @@ use crate::file::{Complaint, Fabric, Host};
 use crate::guests;
 use crate::hosts::Hosts;
 use crate::keeper::process::PANICKED;
-use crate::keeper::{Keeper, StoredEntry};
+use crate::keeper::{Keeper, NO_DESCRIPTORS, StoredEntry};
 use crate::metrics;
+use crate::migration;
+use crate::migration::identity::{FabricIdentity, identified};
 use crate::placement;
 use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket, upgrade_socket};
 use crate::upgrade;
@@ -140,6 +142,7 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
     }
     let run = RunDir::take(&options.run)?;
     keeper.put_value(RUN, &run.made().is_some(), [run.lock()]);
+    let identity = identity(&options.fabric.name, None, &keeper);
     // Dropped after the API's socket.
     let _created = CreatedFolder(run.made().map(PathBuf::from));
     let folder = options.file.parent().map(PathBuf::from).unwrap_or_default();
@@ -189,11 +192,19 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
         ready();
         keeper.serving(Vec::new());
     };
-    attend((engine, messages), sockets, (inbox, place), audit, ready).await
+    attend((engine, messages), sockets, (inbox, place), (audit, identity), ready).await
+}
+
+/// Who this fabric is: as the keeper has it, or, of one that is brought up, anew.
+fn identity(name: &str, kept: Option<StoredEntry>, keeper: &Keeper) -> FabricIdentity {
+    let identity = kept.map_or_else(migration::ticket, |kept| kept.text);
+    keeper.put(IDENTITY, &identity, NO_DESCRIPTORS);
+    FabricIdentity::new(name, &identity)
 }
 
 /// Names of what the keeper holds.
 const RUN: &str = "run";
+const IDENTITY: &str = "identity";
 const API: &str = "api";
 const CAPTURES: &str = "captures";
 const EXTENDER: &str = "extender";
@@ -225,6 +236,7 @@ async fn serve_again(
     ready: impl FnOnce(),
 ) -> Result<(), ControlError> {
     let made = found.get(RUN).is_some_and(|run| run.text == "true");
+    let identity = identity(&options.fabric.name, found.remove(IDENTITY), &options.keeper);
     let hosts = Hosts::of_former(&options.fabric, &found);
     let run = RunDir::adopt(&options.run, descriptor(&mut found, RUN)?, made, &hosts)?;
     let _created = CreatedFolder(run.made().map(PathBuf::from));
@@ -270,7 +282,7 @@ async fn serve_again(
         ready();
         keeper.serving(notes.unwrap_or_default());
     };
-    attend((engine, messages), sockets, (inbox, place), audit, ready).await
+    attend((engine, messages), sockets, (inbox, place), (audit, identity), ready).await
 }
 
 /// Serves the API of a fabric that is up, until it is shut down.
@@ -278,7 +290,7 @@ async fn attend(
     (engine, messages): (Engine, Messages),
     Sockets { path, api: listener, captures: for_captures, upgrades, tcp: (extender, for_metrics) }: Sockets,
     (inbox, place): (Inbox, place::Placer),
-    file: AuditFile,
+    (file, identity): (AuditFile, FabricIdentity),
     ready: impl FnOnce(),
 ) -> Result<(), ControlError> {
     // Accepts clients only now, so that none sees a fabric that is only partly up.
@@ -289,7 +301,7 @@ async fn attend(
     let upgrades = upgrades.map(|listener| tokio::spawn(upgrade::serve(listener, inbox.clone())));
     let router = api::router(inbox.clone()).merge(place::router(place.clone()));
     let audit = AuditLog::at(file.path.clone())?;
-    let router = audited(router, audit.clone());
+    let router = identified(audited(router, audit.clone()), &identity);
     // The addresses are logged before `ready` is called.
     extender.iter().for_each(send_address);
     // The threads end with this process.

@@ -54,6 +54,8 @@ pub enum EventKind {
     GuestFailed,
     /// A guest was stopped, or ended by itself.
     GuestEnded,
+    /// An operator decided where a guest runs that was migrated to a fabric which does not answer.
+    GuestResolved,
     /// A program was started.
     ProgramStarted,
     /// A program ended.
@@ -81,6 +83,7 @@ impl EventKind {
         EventKind::GuestUp,
         EventKind::GuestFailed,
         EventKind::GuestEnded,
+        EventKind::GuestResolved,
         EventKind::ProgramStarted,
         EventKind::ProgramEnded,
         EventKind::FlowsExpired,
@@ -104,6 +107,7 @@ impl EventKind {
             EventKind::GuestUp => "guest-up",
             EventKind::GuestFailed => "guest-failed",
             EventKind::GuestEnded => "guest-ended",
+            EventKind::GuestResolved => "guest-resolved",
             EventKind::ProgramStarted => "program-started",
             EventKind::ProgramEnded => "program-ended",
             EventKind::FlowsExpired => "flows-expired",

@@ -55,6 +55,12 @@ pub enum GuestError {
     /// The guest was not migrated.
     #[error("guest {0} was not migrated")]
     NotMoving(String),
+    /// It is known where the guest runs, or the other fabric was not asked.
+    #[error(
+        "nobody has to decide where guest {0} runs: its migration is at stage {1}, and only while it asks \
+         the other fabric (stage asking) that is not known"
+    )]
+    Known(String, String),
     /// No guest of this name can arrive.
     #[error(
         "it has no guest \"{0}\": describe it in its file as in the other one, with start = false, and use \
@@ -137,6 +143,11 @@ mod kept {
         format!("guest-arrived/{guest}")
     }
 
+    /// The tickets with which it was activated here, wherever it is now.
+    pub fn activated(guest: &str) -> String {
+        format!("guest-activated/{guest}")
+    }
+
     /// Why its process ended.
     pub fn end(guest: &str) -> String {
         format!("guest-end/{guest}")
@@ -209,6 +220,9 @@ struct Record {
     progress: Option<Arc<Progress>>,
     /// The ticket with which it arrived last.
     arrived: Option<String>,
+    /// The tickets with which it was activated here, the last one at the end: its former places may ask for them long
+    /// after it has left.
+    activated: Vec<String>,
 }
 
 /// Result of starting a guest.
@@ -265,6 +279,7 @@ impl Guests {
             moving: None,
             progress: None,
             arrived: None,
+            activated: Vec::new(),
         };
         self.records.insert(guest.name.clone(), record);
         Ok(())
@@ -301,6 +316,7 @@ impl Guests {
         let wanted: Option<bool> = wanted.and_then(|kept| serde_json::from_str(&kept.text).ok());
         let (process, end) = (found.remove(&kept::process(name)), found.remove(&kept::end(name)));
         let (departure, arrived) = (found.remove(&kept::departure(name)), found.remove(&kept::arrived(name)));
+        let activated = found.remove(&kept::activated(name));
         let Some(is_wanted) = wanted else { return Ok(false) };
         self.insert(guest, fabric, folder)?;
         let running = process.map(|process| self.go_on(name, process)).transpose();
@@ -323,6 +339,10 @@ impl Guests {
             // The guest was being started.
             (None, None) if is_wanted => self.start(name)?,
             (None, _) => {}
+        }
+        let activated = activated.and_then(|kept| serde_json::from_str(&kept.text).ok());
+        if let Some(record) = self.records.get_mut(name) {
+            record.activated = activated.unwrap_or_default();
         }
         let departure = departure.as_ref().map(|kept| &*kept.text);
         self.go_on_moving(name, departure, arrived.map(|kept| kept.text));
@@ -532,7 +552,8 @@ impl Guests {
     /// Stops a guest and forgets it. The returned task, if it was not stopped before, ends once it has ended.
     pub fn remove(&mut self, name: &str) -> Result<Option<JoinHandle<()>>, GuestError> {
         self.stop(name)?;
-        let kept = [kept::wanted(name), kept::end(name), kept::departure(name), kept::arrived(name)];
+        let mut kept = vec![kept::wanted(name), kept::end(name), kept::departure(name), kept::arrived(name)];
+        kept.push(kept::activated(name));
         kept.iter().for_each(|kept| self.keeper.remove(kept));
         Ok(match self.records.remove(name) {
             Some(Record { life: Life::Stopping(task), .. }) => Some(task),

@@ -1,22 +1,29 @@
-//! RX queues of a port whose guest arrives from another fabric: frames for the guest that come while it runs nowhere
-//! are kept, and delivered once it runs here.
+//! RX queues of a port whose guest arrives from another fabric, or leaves for one: frames for the guest that come while
+//! it runs nowhere are kept where it arrives, and delivered once it runs there.
 //!
 //! The source's switch forgets the guest's address when its rings stop, and floods frames for it, so that they reach
 //! this port's switch. It floods them too, wherever it has learned the address from frames of the guest, until the
-//! guest runs here: they reach the guest at the source before it stops, and this port.
+//! guest runs here: they reach the guest at the source before it stops, and this port. No clock says which of them came
+//! too late at the source, since they are on their way for a while. So the source notes the frames that the guest gets
+//! in its last moments, and this port does not deliver those again.
+//!
+//! When the guest gives its rings back at the source, frames for it wait where they are until the switch has forgotten
+//! its address: then they are flooded.
 //!
 //! Frames for other addresses, and those for groups, had reached the guest before it stopped, or concern it no more
 //! than others: they are dropped as for any port without a peer.
 
+use crate::proto::DeliveredFrames;
 use crate::topology::RxSlot;
+use arrayvec::ArrayVec;
 use ringway_frame::packet::{Lent, OwnedFrame};
 use ringway_frame::{BURST, Burst, Caps, CountersRef, LARGEST, Lost, Needs, Reason, RxQueue, Storage, add};
 use ringway_mem::Turn;
 use ringway_spec::MacAddress;
 use ringway_switch::Mac;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
-use std::sync::{Arc, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Frames that a queue keeps, and their bytes; the oldest give way.
@@ -31,45 +38,118 @@ const RETRY: u64 = 200_000;
 /// How long a worker may have a queue locked until its port counts as blocked.
 const LOCKED: Duration = Duration::from_millis(100);
 
-/// Stages of an arrival, the two lowest bits of its state; the others count changes.
+/// Nanoseconds before a guest's stop for which the frames that it got are of interest: longer than a frame is on its
+/// way from one fabric to the other, and than it takes from the return of the guest's rings until its stop is reported.
+const WINDOW: u64 = 100_000_000;
+/// Most frames that are noted of a guest that leaves, of all its queues; the oldest give way. Attack: a sender that
+/// floods a guest which never leaves.
+const NOTED: usize = 4096;
+/// Nanoseconds for which frames wait for the switch to forget the address of a guest that has given its rings back.
+const FORGETTING: u64 = 10_000_000;
+/// Bits of a fingerprint: as many as a number of JSON has.
+const FINGERPRINT: u64 = (1 << 53) - 1;
+
+/// Stages of an arrival or a departure, the three lowest bits of its state; the others count changes.
 const KEEP: u64 = 1;
 const DELIVER: u64 = 2;
 const DROP: u64 = 3;
-const STAGE: u64 = 3;
+const LEAVE: u64 = 4;
+const STAGE: u64 = 7;
 
-const INDICES: [u16; BURST] = {
-    let (mut indices, mut at) = ([0; BURST], 0);
-    while at < BURST {
-        indices[at] = at as u16;
-        at += 1;
-    }
-    indices
-};
-
-/// The arrival of a port's guest, shared by the queues of the port and the one thread that changes it.
+/// The arrival of a port's guest, or its departure, shared by the port's queues and the one thread that changes it.
 #[derive(Debug, Default)]
 pub struct Arrival {
     state: AtomicU64,
+    /// The frames that the guest got before it left its former place, by fingerprint, with their numbers; or those that
+    /// a guest gets that leaves.
+    got: Mutex<HashMap<u64, u32>>,
+    noted: Mutex<Noted>,
     /// The guest's address.
     mac: AtomicU64,
     /// When the guest stopped: frames that came before had reached it.
     since: AtomicU64,
 }
 
+/// The frames that a guest gets that leaves.
+#[derive(Debug, Default)]
+struct Noted {
+    /// Since when all are noted.
+    since: u64,
+    /// When each was delivered, and its fingerprint.
+    frames: VecDeque<(u64, u64)>,
+}
+
+impl Noted {
+    fn add(&mut self, now: u64, fingerprint: u64) {
+        if self.frames.len() >= NOTED
+            && let Some((when, _)) = self.frames.pop_front()
+        {
+            // Others were delivered in the same turn.
+            self.since = when + 1;
+        }
+        self.frames.push_back((now, fingerprint));
+    }
+}
+
+/// A number by which two places know a frame that its port gets as it is: of its first bytes, which have its checksums,
+/// and its length (FNV-1a). Attack: a sender that makes frames with the number of others, of which one may be lost in
+/// the moment of a move; it could as well send in the name of the others.
+fn fingerprint(head: &[u8], len: u32) -> u64 {
+    let bytes = head.iter().copied().chain(len.to_le_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    (hash ^ (hash >> 53)) & FINGERPRINT
+}
+
 impl Arrival {
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn got(&self) -> MutexGuard<'_, HashMap<u64, u32>> {
+        self.got.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes from `now` on which frames for `mac` the guest gets, which leaves.
+    pub fn watch(&self, mac: MacAddress, now: u64) {
+        self.mac.store(number(&mac.0), Release);
+        *self.noted() = Noted { since: now, frames: VecDeque::new() };
+        self.enter(LEAVE);
+    }
+
+    /// What the guest had got when it stopped, at `stopped`; `None` if that is not known.
+    pub fn delivered(&self, stopped: u64) -> Option<DeliveredFrames> {
+        if self.state.load(Acquire) & STAGE != LEAVE {
+            return None;
+        }
+        let noted = self.noted();
+        let since = noted.since.max(stopped.saturating_sub(WINDOW));
+        let frames = noted.frames.iter().filter(|(when, _)| *when >= since).map(|(_, frame)| *frame);
+        Some(DeliveredFrames { known: stopped.saturating_sub(since), frames: frames.collect() })
+    }
+
     /// Keeps frames for `mac` from now on.
     pub fn keep(&self, mac: MacAddress) {
         self.mac.store(number(&mac.0), Release);
         self.enter(KEEP);
     }
 
-    /// Has the queues deliver what came after `since`, in nanoseconds of the turns' clock, once the guest can receive.
-    pub fn deliver(&self, since: u64) {
-        self.since.store(since, Release);
+    /// Has the queues deliver what came after the guest stopped, at `stopped` in nanoseconds of the turns' clock, once
+    /// the guest can receive; and what came shortly before, but for what it had got, if that is known.
+    pub fn deliver(&self, stopped: u64, delivered: Option<&DeliveredFrames>) {
+        let mut got = HashMap::new();
+        // Attack: a source that names frames without end.
+        for frame in delivered.iter().flat_map(|delivered| delivered.frames.iter().take(NOTED)) {
+            *got.entry(*frame).or_insert(0) += 1;
+        }
+        *self.got() = got;
+        let before = delivered.map_or(0, |delivered| delivered.known.min(WINDOW));
+        self.since.store(stopped.saturating_sub(before), Release);
         self.enter(DELIVER);
     }
 
-    /// The guest does not arrive: what is kept is dropped.
+    /// The guest does not arrive: what is kept is dropped; or it does not leave, or has left.
     pub fn abandon(&self) {
         self.enter(DROP);
     }
@@ -83,8 +163,14 @@ impl Arrival {
 
     fn enter(&self, stage: u64) {
         let before = self.state.load(Acquire);
-        // Frames are delivered or dropped once.
-        if stage == KEEP || before & STAGE == KEEP {
+        let is_next = match (stage, before & STAGE) {
+            (KEEP, _) => true,
+            (LEAVE, former) => former != KEEP,
+            // Frames are delivered or dropped once.
+            (DROP, former) => matches!(former, KEEP | LEAVE),
+            (_, former) => former == KEEP,
+        };
+        if is_next {
             self.state.store((before & !STAGE) + STAGE + 1 + stage, Release);
         }
     }
@@ -135,18 +221,44 @@ impl RxQueue for Nobody {
     fn publish(&mut self, _turn: &Turn<'_>) {}
 }
 
-/// A queue that keeps frames while its port's guest arrives.
+/// A frame that is kept.
+struct Kept {
+    /// When it came.
+    when: u64,
+    bytes: usize,
+    fingerprint: u64,
+    /// Whether the guest got it where it was.
+    is_delivered: bool,
+}
+
+/// What becomes of a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    /// It passes.
+    Pass,
+    /// It is kept.
+    Keep,
+    /// It passes, and is noted.
+    Leave,
+}
+
+/// A queue that keeps frames while its port's guest arrives, and notes what it gets while it leaves.
 struct ArrivalQueue {
     inner: Box<dyn RxQueue>,
     arrival: Arc<Arrival>,
     counters: CountersRef,
     kept: Lent,
-    /// When each came, and its bytes.
-    came: VecDeque<(u64, usize)>,
+    came: VecDeque<Kept>,
     bytes: usize,
     storage: Storage,
     /// The arrival's state in which frames pass, since nothing is left to do.
     passed: u64,
+    /// Of the burst for which it was asked last what the guest can receive: the state may change in between.
+    mode: Mode,
+    /// The arrival's state in which it was found out which of them the guest had got.
+    compared: u64,
+    /// Since when a guest that leaves does not receive.
+    gone: Option<u64>,
     /// The clock of the last turn.
     now: u64,
 }
@@ -162,6 +274,9 @@ impl ArrivalQueue {
             bytes: 0,
             storage: Storage::default(),
             passed: 0,
+            mode: Mode::Pass,
+            compared: 0,
+            gone: None,
             now: 0,
         }
     }
@@ -169,13 +284,13 @@ impl ArrivalQueue {
     /// Frees the first `count` kept frames.
     fn remove(&mut self, count: usize) {
         self.kept.release(count);
-        let removed: usize = self.came.drain(..count.min(self.came.len())).map(|(_, bytes)| bytes).sum();
+        let removed: usize = self.came.drain(..count.min(self.came.len())).map(|kept| kept.bytes).sum();
         self.bytes -= removed.min(self.bytes);
     }
 
     /// Drops the frames that came before an instant.
     fn drop_before(&mut self, instant: u64) {
-        let old = self.came.iter().take_while(|(when, _)| *when < instant).count();
+        let old = self.came.iter().take_while(|kept| kept.when < instant).count();
         if old > 0 {
             self.counters.drop_rx(Reason::Down, old);
             self.remove(old);
@@ -193,27 +308,55 @@ impl ArrivalQueue {
             self.remove(1);
         }
         self.bytes += owned_frame.len();
-        self.came.push_back((self.now, owned_frame.len()));
+        let fingerprint = fingerprint(burst.head(usize::from(frame)), meta.len);
+        let bytes = owned_frame.len();
+        self.came.push_back(Kept { when: self.now, bytes, fingerprint, is_delivered: false });
         self.kept.push(owned_frame);
     }
 
-    /// Whether frames pass.
-    #[inline]
-    fn passes(&self) -> bool {
-        self.arrival.state.load(Acquire) == self.passed
+    /// Finds the frames that the guest had got where it was. Of frames that are alike, these are the first.
+    fn compare(&mut self) {
+        let mut got = self.arrival.got();
+        for kept in &mut self.came {
+            if let Some(left) = got.get_mut(&kept.fingerprint).filter(|left| **left > 0) {
+                *left -= 1;
+                kept.is_delivered = true;
+            }
+        }
     }
 
-    /// Delivers or drops what is kept, as far as the arrival's stage permits.
+    /// Whether frames wait since a guest that leaves has just given its rings back.
+    fn is_forgotten_soon(&self) -> bool {
+        self.gone.is_some_and(|gone| self.now.saturating_sub(gone) < FORGETTING)
+    }
+
+    /// What a guest can receive that leaves.
     #[cold]
-    fn settle(&mut self, turn: &Turn<'_>) {
+    fn leaving_caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
+        self.now = turn.now;
+        let caps = self.inner.caps(turn);
+        self.gone = match caps {
+            Some(_) => None,
+            None => self.gone.or(Some(turn.now)),
+        };
+        // Without room: senders wait, and look up the address again.
+        caps.or_else(|| self.is_forgotten_soon().then_some(Caps { offloads: Needs::NONE, largest: LARGEST }))
+    }
+
+    /// Delivers or drops what is kept, as far as the arrival's stage in `state` permits.
+    #[cold]
+    fn settle(&mut self, turn: &Turn<'_>, state: u64) {
         self.now = turn.now;
         self.kept.reclaim(&mut Vec::new());
-        let state = self.arrival.state.load(Acquire);
         let oldest = turn.now.saturating_sub(AGE);
         match state & STAGE {
             KEEP => self.drop_before(oldest),
             DELIVER => {
                 self.drop_before(oldest.max(self.arrival.since.load(Acquire)));
+                if self.compared != state {
+                    self.compare();
+                    self.compared = state;
+                }
                 if self.inner.caps(turn).is_some() {
                     self.deliver(turn);
                     // Until the guest has what came before, frames join the others.
@@ -222,9 +365,16 @@ impl ArrivalQueue {
                     }
                 }
             }
+            LEAVE => {
+                self.drop_before(oldest);
+                // Of its arrival, shortly before.
+                if !self.came.is_empty() && self.inner.caps(turn).is_some() {
+                    self.deliver(turn);
+                }
+            }
             _ => {
                 self.drop_before(u64::MAX);
-                self.passed = state;
+                (self.passed, self.gone) = (state, None);
             }
         }
     }
@@ -232,20 +382,32 @@ impl ArrivalQueue {
     fn deliver(&mut self, turn: &Turn<'_>) {
         let mut delivered = false;
         while !self.came.is_empty() {
-            let ArrivalQueue { inner, kept, storage, .. } = self;
+            let ArrivalQueue { inner, kept, storage, came, .. } = self;
             let mut burst = Burst::begin(storage);
             kept.lend(turn, &mut burst);
-            let which = &INDICES[..burst.len()];
-            let fits = inner.reserve(turn, &burst, which).min(which.len());
-            if fits == 0 {
+            let lent = burst.len();
+            let is_new = |frame: &u16| came.get(usize::from(*frame)).is_some_and(|kept| !kept.is_delivered);
+            let which: ArrayVec<u16, BURST> = (0..lent as u16).filter(is_new).collect();
+            let fits = match which.is_empty() {
+                true => 0,
+                false => inner.reserve(turn, &burst, &which).min(which.len()),
+            };
+            // With those among them that the guest has got already.
+            let done = which.get(fits).map_or(lent, |first| usize::from(*first));
+            if done == 0 {
                 break;
             }
-            let bytes: u64 = (0..fits).map(|frame| u64::from(burst.meta(frame).len)).sum();
-            let lost = inner.put(turn, &burst, &which[..fits]);
-            add(&self.counters.rx_frames, (fits as u64).saturating_sub(lost.frames));
-            add(&self.counters.rx_bytes, bytes.saturating_sub(lost.bytes));
-            self.remove(fits);
-            delivered = true;
+            self.counters.drop_rx(Reason::Down, done - fits);
+            if fits > 0 {
+                let fitting = &which[..fits];
+                let bytes: u64 =
+                    fitting.iter().map(|frame| u64::from(burst.meta(usize::from(*frame)).len)).sum();
+                let lost = inner.put(turn, &burst, fitting);
+                add(&self.counters.rx_frames, (fits as u64).saturating_sub(lost.frames));
+                add(&self.counters.rx_bytes, bytes.saturating_sub(lost.bytes));
+                delivered = true;
+            }
+            self.remove(done);
         }
         if delivered {
             self.inner.publish(turn);
@@ -255,33 +417,56 @@ impl ArrivalQueue {
 
 impl RxQueue for ArrivalQueue {
     fn caps(&mut self, turn: &Turn<'_>) -> Option<Caps> {
-        if !self.passes() {
-            self.settle(turn);
+        let state = self.arrival.state.load(Acquire);
+        if state != self.passed {
+            self.settle(turn, state);
         }
-        match self.passes() {
-            true => self.inner.caps(turn),
+        self.mode = match state {
+            _ if state == self.passed => Mode::Pass,
+            _ if state & STAGE == LEAVE => Mode::Leave,
+            _ => Mode::Keep,
+        };
+        match self.mode {
+            Mode::Pass => self.inner.caps(turn),
+            Mode::Leave => self.leaving_caps(turn),
             // What it keeps any guest can receive.
-            false => Some(Caps { offloads: Needs::NONE, largest: LARGEST }),
+            Mode::Keep => Some(Caps { offloads: Needs::NONE, largest: LARGEST }),
         }
     }
 
     fn reserve(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> usize {
-        if self.passes() { self.inner.reserve(turn, burst, which) } else { which.len() }
+        match self.mode {
+            Mode::Leave if self.gone.is_some() => 0,
+            Mode::Pass | Mode::Leave => self.inner.reserve(turn, burst, which),
+            Mode::Keep => which.len(),
+        }
     }
 
     fn refusal(&self, place: usize) -> Option<Reason> {
-        if self.passes() { self.inner.refusal(place) } else { None }
+        if self.mode == Mode::Keep { None } else { self.inner.refusal(place) }
     }
 
     fn put(&mut self, turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
-        if self.passes() {
+        if self.mode == Mode::Pass {
             return self.inner.put(turn, burst, which);
         }
         let mac = self.arrival.mac.load(Acquire);
+        let is_for_guest = |frame: u16| {
+            let head = burst.head(usize::from(frame));
+            head.first_chunk().is_some_and(|to| number(to) == mac)
+        };
+        if self.mode == Mode::Leave {
+            let lost = self.inner.put(turn, burst, which);
+            let mut noted = self.arrival.noted();
+            for &frame in which.iter().filter(|frame| is_for_guest(**frame)) {
+                let len = burst.meta(usize::from(frame)).len;
+                noted.add(turn.now, fingerprint(burst.head(usize::from(frame)), len));
+            }
+            return lost;
+        }
         let mut all = Lost::default();
         for &frame in which {
-            let head = burst.head(usize::from(frame));
-            let is_for_guest = head.first_chunk().is_some_and(|to| number(to) == mac);
+            let is_for_guest = is_for_guest(frame);
             let bytes = u64::from(burst.meta(usize::from(frame)).len);
             match is_for_guest {
                 true => self.keep(burst, frame),
@@ -294,14 +479,15 @@ impl RxQueue for ArrivalQueue {
     }
 
     fn publish(&mut self, turn: &Turn<'_>) {
-        if !self.passes() {
-            self.settle(turn);
+        let state = self.arrival.state.load(Acquire);
+        if state != self.passed {
+            self.settle(turn, state);
         }
         self.inner.publish(turn);
     }
 
     fn is_half_full(&mut self, turn: &Turn<'_>) -> bool {
-        self.passes() && self.inner.is_half_full(turn)
+        self.mode != Mode::Keep && self.inner.is_half_full(turn)
     }
 
     fn waiting(&self) -> Option<usize> {
@@ -309,11 +495,12 @@ impl RxQueue for ArrivalQueue {
     }
 
     fn awaits_translation(&self) -> bool {
-        self.inner.awaits_translation()
+        // Senders wait longer than for a queue that is full.
+        self.inner.awaits_translation() || self.mode == Mode::Leave && self.is_forgotten_soon()
     }
 
     fn defers_signal(&self) -> bool {
-        self.passes() && self.inner.defers_signal()
+        self.mode != Mode::Keep && self.inner.defers_signal()
     }
 
     fn end_turn(&mut self, turn: &Turn<'_>) {
@@ -327,160 +514,4 @@ impl RxQueue for ArrivalQueue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use ringway_frame::Offload;
-    use ringway_mem::{Reader, Span};
-    use std::sync::Mutex;
-
-    const GUEST: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
-
-    /// A guest's queue: whether it can receive, how many frames it has room for, and what it has got.
-    #[derive(Default)]
-    struct Guest {
-        is_up: bool,
-        room: usize,
-        got: Vec<u8>,
-        published: usize,
-    }
-
-    #[derive(Clone, Default)]
-    struct GuestQueue(Arc<Mutex<Guest>>);
-
-    impl RxQueue for GuestQueue {
-        fn caps(&mut self, _turn: &Turn<'_>) -> Option<Caps> {
-            self.0.lock().unwrap().is_up.then_some(Caps { offloads: Needs::NONE, largest: 1514 })
-        }
-
-        fn reserve(&mut self, _turn: &Turn<'_>, _burst: &Burst<'_>, which: &[u16]) -> usize {
-            self.0.lock().unwrap().room.min(which.len())
-        }
-
-        fn put(&mut self, _turn: &Turn<'_>, burst: &Burst<'_>, which: &[u16]) -> Lost {
-            let mut guest = self.0.lock().unwrap();
-            guest.room -= which.len();
-            guest.got.extend(which.iter().map(|&frame| burst.head(usize::from(frame))[14]));
-            Lost::default()
-        }
-
-        fn publish(&mut self, _turn: &Turn<'_>) {
-            self.0.lock().unwrap().published += 1;
-        }
-    }
-
-    struct Rig {
-        guest: GuestQueue,
-        arrival: Arc<Arrival>,
-        slot: Arc<RxSlot>,
-        reader: Reader,
-        now: u64,
-    }
-
-    impl Rig {
-        fn new() -> Rig {
-            let guest = GuestQueue::default();
-            let slot = RxSlot::new(Box::new(guest.clone()), 0, CountersRef::private(), None);
-            let (slot, arrival) = (Arc::new(slot), Arc::new(Arrival::default()));
-            assert!(follow(std::slice::from_ref(&slot), &arrival));
-            Rig { guest, arrival, slot, reader: Reader::register().unwrap(), now: 1_000_000_000 }
-        }
-
-        /// Sends a frame with this number, as a worker does; whether the port is up.
-        fn send(&mut self, to: u8, numbered: u8) -> bool {
-            self.now += 1000;
-            let mut frame = [0; 60];
-            frame[..6].copy_from_slice(&[to, 0, 0, 0, 0, 1]);
-            frame[14] = numbered;
-            let mut storage = Storage::default();
-            let turn = self.reader.turn(self.now);
-            let mut burst = Burst::begin(&mut storage);
-            burst.push(Offload::default(), Span::of(&frame)).unwrap();
-            let mut queue = self.slot.queue.lock().unwrap();
-            if queue.caps(&turn).is_none() {
-                return false;
-            }
-            let fits = queue.reserve(&turn, &burst, &[0]);
-            queue.put(&turn, &burst, &INDICES[..fits]);
-            queue.publish(&turn);
-            true
-        }
-
-        /// A turn in which nothing is sent.
-        fn turn(&mut self) -> Option<u64> {
-            self.now += RETRY;
-            let turn = self.reader.turn(self.now);
-            let mut queue = self.slot.queue.lock().unwrap();
-            queue.publish(&turn);
-            queue.next_due()
-        }
-
-        fn drops(&self, reason: Reason) -> u64 {
-            self.slot.counters.rx_drops[reason as usize].load(std::sync::atomic::Ordering::Relaxed)
-        }
-
-        fn got(&self) -> Vec<u8> {
-            self.guest.0.lock().unwrap().got.clone()
-        }
-    }
-
-    #[test]
-    fn frames_since_the_guest_stopped_are_delivered_in_order_before_later_ones() {
-        let mut rig = Rig::new();
-        assert!(!rig.send(2, 0), "a port without a peer is down");
-        rig.arrival.keep(GUEST);
-        assert!(rig.send(2, 1) && rig.send(2, 2));
-        let stopped = rig.now + 1;
-        assert!(rig.send(2, 3) && rig.send(2, 4));
-        // A group, and another station.
-        rig.send(3, 9);
-        assert_eq!((rig.drops(Reason::Down), rig.got()), (1, vec![]));
-        rig.arrival.deliver(stopped);
-        assert!(rig.turn().is_some(), "it is tried again");
-        *rig.guest.0.lock().unwrap() = Guest { is_up: true, room: 1, ..Guest::default() };
-        rig.turn();
-        assert_eq!((rig.got(), rig.drops(Reason::Down)), (vec![3], 3));
-        assert!(rig.send(2, 5), "joins those that wait");
-        rig.guest.0.lock().unwrap().room = 100;
-        rig.send(2, 6);
-        assert_eq!(rig.got(), [3, 4, 5, 6]);
-        assert_eq!(rig.turn(), None, "nothing waits");
-        rig.send(2, 7);
-        assert_eq!(rig.got(), [3, 4, 5, 6, 7]);
-        let received = rig.slot.counters.rx_frames.load(std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(received, 3, "those that it delivered; a worker counts the others");
-    }
-
-    #[test]
-    fn what_is_kept_is_bounded_by_number_bytes_and_age() {
-        let mut rig = Rig::new();
-        rig.arrival.keep(GUEST);
-        for number in 0..FRAMES + 10 {
-            rig.send(2, number as u8);
-        }
-        assert_eq!(rig.drops(Reason::Full), 10);
-        rig.now += AGE + 1_000_000_000;
-        assert_eq!(rig.turn(), None);
-        assert_eq!(rig.drops(Reason::Down), FRAMES as u64);
-    }
-
-    #[test]
-    fn a_guest_that_does_not_arrive_gets_nothing_and_the_next_attempt_begins_anew() {
-        let mut rig = Rig::new();
-        rig.arrival.keep(GUEST);
-        rig.send(2, 1);
-        rig.arrival.abandon();
-        assert_eq!((rig.turn(), rig.drops(Reason::Down)), (None, 1));
-        assert!(!rig.send(2, 2));
-        // Without an attempt there is nothing to deliver.
-        rig.arrival.deliver(0);
-        assert!(!rig.send(2, 3));
-        rig.arrival.keep(GUEST);
-        rig.send(2, 4);
-        *rig.guest.0.lock().unwrap() = Guest { is_up: true, room: 9, ..Guest::default() };
-        rig.turn();
-        assert_eq!(rig.got(), [] as [u8; 0], "it is not activated yet");
-        rig.arrival.deliver(0);
-        rig.turn();
-        assert_eq!(rig.got(), [4]);
-    }
-}
+mod tests;

@@ -465,7 +465,12 @@ impl Data {
             // Only the policy: see `begin`.
             Request::ChangePort { port } => fabric.change_port(port)?,
             Request::Hold { ports, held, watched } => fabric.hold(&ports, held, watched),
-            Request::Arrival { ports, step } => fabric.arrival(&ports, step),
+            Request::Arrival { ports, step } => fabric.arrival(&ports, &step),
+            Request::Departure { ports, step } => {
+                if let Some(delivered) = fabric.departure(&ports, step) {
+                    return Ok(Reply::Delivered(delivered));
+                }
+            }
             Request::Quiet { ports } => return Ok(Reply::Quiet(fabric.is_quiet(&ports))),
             Request::Join { ports, held } => fabric.join_ports(&ports, &held)?,
             Request::Assign { function, open, there } => fabric.assign_instances(&function, open, there)?,

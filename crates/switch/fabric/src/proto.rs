@@ -143,6 +143,13 @@ pub enum Request {
         /// How far it is.
         step: ArrivalStep,
     },
+    /// A guest leaves for another fabric. [`DepartureStep::Left`] requests [`Reply::Delivered`].
+    Departure {
+        /// Its ports, and its address at each.
+        ports: Vec<(String, MacAddress)>,
+        /// How far it is.
+        step: DepartureStep,
+    },
     /// Requests [`Reply::Quiet`].
     Quiet {
         /// The ports.
@@ -273,7 +280,7 @@ pub struct FlowState {
 }
 
 /// How far the arrival of a guest is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArrivalStep {
     /// It is prepared: frames for it are kept.
     Keep,
@@ -281,9 +288,37 @@ pub enum ArrivalStep {
     Deliver {
         /// Nanoseconds since it stopped.
         stopped_ago: u64,
+        /// What it had got where it was, if that is known.
+        #[serde(default)]
+        delivered: Option<DeliveredFrames>,
     },
     /// It does not arrive: what was kept is dropped.
     Abandon,
+}
+
+/// How far the departure of a guest is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DepartureStep {
+    /// Its memory is copied: which frames it gets is noted, and those that come when it gives its rings back wait until
+    /// its switch sends them elsewhere.
+    Watch,
+    /// It has stopped.
+    Left {
+        /// Nanoseconds since then.
+        stopped_ago: u64,
+    },
+    /// It has left, or stays.
+    End,
+}
+
+/// Frames that a guest had got before it left. The fabric where it arrives delivers those that it has kept and that are
+/// not among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveredFrames {
+    /// All that it got in so many nanoseconds before it stopped are known.
+    pub known: u64,
+    /// Their fingerprints, in the order of their delivery.
+    pub frames: Vec<u64>,
 }
 
 /// What is captured.
@@ -470,6 +505,8 @@ pub enum Reply {
     Traced(Traced),
     /// Where time went since workers began.
     Profile(Profile),
+    /// What a guest that leaves has got; none if its ports don't know it.
+    Delivered(Option<DeliveredFrames>),
     /// Whether no frame waits in the ports' rings, and no function of this process that has one has anything to do.
     Quiet(bool),
 }

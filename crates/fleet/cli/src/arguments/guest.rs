@@ -2,7 +2,7 @@
 
 use super::LogOptions;
 use crate::values::whole;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 /// A guest to migrate.
 #[derive(Args)]
@@ -19,6 +19,19 @@ pub struct Move {
     /// End a migration that runs: the guest goes on here.
     #[arg(long, conflicts_with = "to")]
     pub cancel: bool,
+    /// Decide where the guest runs, if the other fabric is lost for good and did not say it: here (source), even if it
+    /// may run there too, or there (destination), even if it may run nowhere then.
+    #[arg(long, value_name = "WHERE", conflicts_with_all = ["to", "cancel"])]
+    pub resolve: Option<End>,
+}
+
+/// One of the two fabrics of a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum End {
+    /// The fabric where the guest was.
+    Source,
+    /// The fabric to which it was to go.
+    Destination,
 }
 
 /// What to do with guests.
@@ -107,7 +120,11 @@ ssh, with the keys of the user that runs this fabric.
 Examples:
   ringway guest migrate left --to /run/ringway/other/api.sock
   ringway guest migrate left --to ssh://host2/other --bandwidth 100
-  ringway guest migrate left --cancel")]
+  ringway guest migrate left --cancel
+
+The guest stands still while its fabric asks the other one whether it runs there. If that one is lost for
+good, say where the guest runs:
+  ringway guest migrate left --resolve source")]
     Migrate(Move),
     /// Receive a guest from another host, on standard input and output; ssh runs this.
     #[command(after_help = "\

@@ -7,7 +7,8 @@ use crate::guests::Started;
 use crate::migration::remote::Remote;
 use crate::migration::source::Source;
 use crate::migration::{
-    Activation, ArrivalView, GuestArrival, MigrationError, MigrationView, NewMigration, arrival,
+    Activation, ArrivalView, GuestArrival, MigrationDecision, MigrationError, MigrationView, NewMigration,
+    arrival,
 };
 use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
@@ -29,6 +30,7 @@ const START: Duration = Duration::from_secs(60);
     migrate_guest,
     guest_migration,
     cancel_guest_migration,
+    resolve_guest_migration,
     prepare_guest,
     arriving_guest,
     activate_guest,
@@ -46,6 +48,7 @@ pub fn routes() -> Router<Inbox> {
     Router::new()
         .route("/v1/guests/{name}/migrate", post(migrate_guest))
         .route("/v1/guests/{name}/migration", get(guest_migration).delete(cancel_guest_migration))
+        .route("/v1/guests/{name}/migration/resolve", post(resolve_guest_migration))
         .route("/v1/guest-arrivals", post(prepare_guest))
         .route("/v1/guest-arrivals/{name}/{ticket}", get(arriving_guest).delete(abandon_guest))
         .route("/v1/guest-arrivals/{name}/{ticket}/activate", post(activate_guest))
@@ -117,6 +120,25 @@ async fn cancel_guest_migration(
 ) -> Result<StatusCode, Failure> {
     ask_about(&inbox, |answer| MigrationRequest::Cancel(name, answer)).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Decides where a guest runs of which the other fabric does not say whether it runs there (stage `asking`), because it
+/// is lost for good. It is asked once more, and if it answers, that counts. Otherwise the guest goes on here, or is
+/// ended here: a guest that runs there too runs twice, and one that does not run there is lost.
+#[utoipa::path(post, path = "/v1/guests/{name}/migration/resolve",
+    params(("name" = String, Path, description = "The guest")),
+    request_body = MigrationDecision,
+    responses((status = 202, body = MigrationView, description = "It is done when the stage says so"),
+        (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "It is known where the guest runs, or will be")))]
+async fn resolve_guest_migration(
+    State(inbox): State<Inbox>,
+    Path(name): Path<String>,
+    decision: Result<Json<MigrationDecision>, JsonRejection>,
+) -> Result<(StatusCode, Json<MigrationView>), Failure> {
+    let Json(MigrationDecision { runs_at }) = decision.map_err(unread)?;
+    let progress = ask_about(&inbox, |answer| MigrationRequest::Resolve(name, runs_at, answer)).await?;
+    Ok((StatusCode::ACCEPTED, Json(progress.view())))
 }
 
 /// Checks a guest that is to arrive from another fabric, and starts a QEMU that waits for it. The ports of the guest

@@ -12,7 +12,9 @@ mod trace;
 mod usage;
 mod view;
 
-pub use crate::migration::{ArrivalView, GuestArrival, MigrationView, MovingPort, NewMigration};
+pub use crate::migration::{
+    ArrivalView, GuestArrival, MigrationDecision, MigrationEnd, MigrationView, MovingPort, NewMigration,
+};
 pub use audit::AuditView;
 pub use events::EventView;
 pub use flows::{FlowPortView, FlowView, FlowsChange, FlowsChanged, FlowsView, MeterView};

@@ -5,10 +5,12 @@ use super::{Answer, Engine, EngineRequest, Failure};
 use crate::guests::{GuestError, Started};
 use crate::kinds;
 use crate::migration::arrival::Arriving;
+use crate::migration::identity::FabricIdentity;
 use crate::migration::source::{Departing, Outcome};
-use crate::migration::{GuestArrival, MovingPort, NewMigration, Progress, check};
-use ringway_fabric::proto::{ArrivalStep, Request};
-use ringway_linux_guests::Arrival;
+use crate::migration::{GuestArrival, MigrationEnd, MovingPort, NewMigration, Progress, check};
+use ringway_fabric::proto::{ArrivalStep, DeliveredFrames, DepartureStep, Reply, Request};
+use ringway_linux_guests::{Arrival, steady_now};
+use ringway_spec::MacAddress;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,8 +19,15 @@ use std::sync::Arc;
 pub enum MigrationRequest {
     /// Begin to migrate a guest.
     Depart(String, NewMigration, Answer<Departing>),
-    /// The other fabric is about to be asked to activate the guest with this ticket.
-    Asking(String, String, Answer<()>),
+    /// The guest with these addresses is about to leave.
+    Leaving(String, Vec<MacAddress>, Answer<()>),
+    /// The other fabric, with this identity, is about to be asked to activate the guest with this ticket, which has
+    /// stopped at this time of CLOCK_MONOTONIC, if that is known. Returns what the guest had got until then.
+    Asking(String, String, Option<FabricIdentity>, Option<u64>, Answer<Option<DeliveredFrames>>),
+    /// An operator decides where a guest runs, since the other fabric does not say it.
+    Resolve(String, MigrationEnd, Answer<Arc<Progress>>),
+    /// The guest with this ticket is to go on here, whatever the other fabric says.
+    Staying(String, String, Answer<()>),
     /// Cancel a guest's migration from here or to here. The answer comes when the QEMU of one that arrives has ended.
     Cancel(String, Answer<()>),
     /// A guest has left with this ticket, or stays.
@@ -44,8 +53,26 @@ impl Engine {
         // The client may have disconnected before its answer is ready.
         match ask {
             MigrationRequest::Depart(name, new, answer) => drop(answer.send(self.depart_guest(&name, new))),
-            MigrationRequest::Asking(name, ticket, answer) => {
-                drop(answer.send(self.guests.asking(&name, &ticket).map_err(guest_failure)));
+            MigrationRequest::Leaving(name, macs, answer) => {
+                let ports = self.fabric.guest(&name).map(|guest| guest.ports.clone()).unwrap_or_default();
+                self.leaving_ports.insert(name.clone(), ports.into_iter().zip(macs).collect());
+                self.tell_departure(&name, DepartureStep::Watch);
+                drop(answer.send(Ok(())));
+            }
+            MigrationRequest::Asking(name, ticket, fabric, stopped, answer) => {
+                let kept = self.guests.keep_departure(&name, &ticket, (true, fabric));
+                let delivered = match (&kept, stopped) {
+                    (Ok(()), Some(stopped)) => self.delivered(&name, stopped).await,
+                    _ => None,
+                };
+                drop(answer.send(kept.map(|()| delivered).map_err(guest_failure)));
+            }
+            MigrationRequest::Resolve(name, end, answer) => {
+                drop(answer.send(self.guests.resolve(&name, end).map_err(guest_failure)));
+            }
+            MigrationRequest::Staying(name, ticket, answer) => {
+                let kept = self.guests.keep_departure(&name, &ticket, (false, None));
+                drop(answer.send(kept.map_err(guest_failure)));
             }
             MigrationRequest::Cancel(name, answer) => match self.guests.cancel(&name) {
                 Ok(Some(ticket)) => self.abandon_guest(name, &ticket, answer),
@@ -54,6 +81,7 @@ impl Engine {
             },
             MigrationRequest::Departed(name, ticket, outcome, answer) => {
                 self.guests.departed(&name, &ticket, outcome);
+                self.tell_departure(&name, DepartureStep::End);
                 drop(answer.send(Ok(())));
             }
             MigrationRequest::Progress(name, answer) => {
@@ -68,7 +96,8 @@ impl Engine {
             }
             MigrationRequest::Arrived(name, ticket, answer) => {
                 if let Ok(Some(arriving)) = self.guests.arriving(&name, &ticket) {
-                    self.tell_arrival(&name, ArrivalStep::Deliver { stopped_ago: arriving.stopped_ago() });
+                    let (stopped_ago, delivered) = (arriving.stopped_ago(), arriving.delivered());
+                    self.tell_arrival(&name, ArrivalStep::Deliver { stopped_ago, delivered });
                 }
                 let arrived = self.guests.arrived(&name, &ticket);
                 self.block_guest(&name, false);
@@ -158,6 +187,29 @@ impl Engine {
             self.arriving_ports.remove(name);
         }
         self.post(Request::Arrival { ports, step }, Vec::new(), drop);
+    }
+
+    /// Tells `data` how far the departure of a guest is. What it had noted is lost if it ends meanwhile.
+    fn tell_departure(&mut self, name: &str, step: DepartureStep) {
+        let Some(ports) = self.leaving_ports.get(name).cloned() else { return };
+        if step == DepartureStep::End {
+            self.leaving_ports.remove(name);
+        }
+        self.post(Request::Departure { ports, step }, Vec::new(), drop);
+    }
+
+    /// What a guest that leaves had got when it stopped, if `data` knows that.
+    async fn delivered(&mut self, name: &str, stopped: u64) -> Option<DeliveredFrames> {
+        let ports = self.leaving_ports.get(name)?.clone();
+        let step = DepartureStep::Left { stopped_ago: steady_now().saturating_sub(stopped) };
+        match self.call(&format!("guest {name}"), Request::Departure { ports, step }).await {
+            Ok(Reply::Delivered(delivered)) => delivered,
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(%error, "which frames it has got is not known");
+                None
+            }
+        }
     }
 
     /// Keeps what a guest sends in its rings, or lets it go on: another guest with its addresses may run elsewhere, and

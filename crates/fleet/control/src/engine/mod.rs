@@ -257,6 +257,8 @@ pub struct Engine {
     blocked_ports: BTreeSet<String>,
     /// The ports of guests that arrive, and the guests' address at each.
     arriving_ports: BTreeMap<String, Vec<(String, MacAddress)>>,
+    /// The same of guests that leave.
+    leaving_ports: BTreeMap<String, Vec<(String, MacAddress)>>,
     /// Functions that multiply, by name.
     multiplied: BTreeMap<String, MultipliedFunction>,
     /// Whether [`Message::CheckInstances`] is scheduled.
@@ -335,6 +337,7 @@ impl Engine {
             joining_ports: BTreeSet::new(),
             blocked_ports: BTreeSet::new(),
             arriving_ports: BTreeMap::new(),
+            leaving_ports: BTreeMap::new(),
             multiplied: BTreeMap::new(),
             has_instance_check: false,
             traffic: BTreeMap::new(),

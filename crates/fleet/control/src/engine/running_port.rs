@@ -8,7 +8,7 @@ use crate::keeper::Keeper;
 use crate::kinds::{self, PortControl};
 use crate::open::{self, Adopted, OpenError, Opener, PeerEvent, What};
 use crate::pages;
-use ringway_fabric::proto::{ArrivalStep, Event, PortState, Reply, Request};
+use ringway_fabric::proto::{ArrivalStep, DepartureStep, Event, PortState, Reply, Request};
 use ringway_fabric::{LogLimit, committed_tables, table_slot};
 use ringway_host::BackgroundClose;
 use ringway_spec::{Port, To};
@@ -334,6 +334,9 @@ impl Engine {
         }
         for ports in self.arriving_ports.values().cloned().collect::<Vec<_>>() {
             self.post(Request::Arrival { ports, step: ArrivalStep::Keep }, Vec::new(), drop);
+        }
+        for ports in self.leaving_ports.values().cloned().collect::<Vec<_>>() {
+            self.post(Request::Departure { ports, step: DepartureStep::Watch }, Vec::new(), drop);
         }
         self.restore_tables();
         let free: Vec<String> = names.into_iter().filter(|name| !self.blocked_ports.contains(name)).collect();

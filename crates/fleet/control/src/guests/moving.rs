@@ -2,9 +2,10 @@
 
 use super::{GuestError, Guests, Life, NO_DESCRIPTORS, Record, kept};
 use crate::migration::arrival::{self, Arriving};
+use crate::migration::identity::FabricIdentity;
 use crate::migration::remote::Remote;
 use crate::migration::source::{Departing, Outcome, Source};
-use crate::migration::{MigrationError, MovingPort, Progress};
+use crate::migration::{MigrationEnd, MigrationError, MovingPort, Progress};
 use ringway_linux_guests::{Arrival, Guest, Runner, Spec};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -12,6 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+/// Tickets of a guest that are kept once it was activated with them. Attack: a guest that is moved to and fro without
+/// end.
+const ACTIVATED: usize = 64;
 
 /// A guest that leaves or arrives.
 pub(super) enum Moving {
@@ -30,6 +35,9 @@ struct KeptDeparture {
     /// Whether the other fabric may have been asked to activate it; not known of an older version's.
     #[serde(default = "may_be_asked")]
     asked: bool,
+    /// The fabric that prepared it, if it was asked; not known of an older version's.
+    #[serde(default)]
+    fabric: Option<FabricIdentity>,
 }
 
 fn may_be_asked() -> bool {
@@ -62,23 +70,38 @@ impl Guests {
         record.moving = Some(Moving::Leaves(ticket.clone()));
         record.progress = Some(progress.clone());
         self.keeper.remove(&kept::arrived(name));
-        let departure = KeptDeparture { to, ticket: ticket.clone(), asked: false };
+        let departure = KeptDeparture { to, ticket: ticket.clone(), asked: false, fabric: None };
         self.keeper.put_value(&kept::departure(name), &departure, NO_DESCRIPTORS);
         Ok(Departing { guest, ports, progress, ticket, bandwidth })
     }
 
-    /// The other fabric is about to be asked to activate a guest that leaves. Once this returns, a successor of this
-    /// process lets the guest go on only if the other fabric says that it does not run there.
-    pub fn asking(&mut self, name: &str, ticket: &str) -> Result<(), GuestError> {
+    /// Keeps whether the other fabric may have been asked to activate a guest that leaves, and which fabric that is.
+    /// Once this returns, a successor of this process lets a guest of which it may have been asked go on only if that
+    /// fabric says that it does not run there.
+    pub fn keep_departure(
+        &mut self,
+        name: &str,
+        ticket: &str,
+        (asked, fabric): (bool, Option<FabricIdentity>),
+    ) -> Result<(), GuestError> {
         let to = self.progress(name)?.view().to;
         let record = self.records.get(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         if !matches!(&record.moving, Some(Moving::Leaves(own)) if own == ticket) {
             return Err(GuestError::NotMoving(name.into()));
         }
-        let departure = KeptDeparture { to, ticket: ticket.into(), asked: true };
+        let departure = KeptDeparture { to, ticket: ticket.into(), asked, fabric };
         self.keeper.put_value(&kept::departure(name), &departure, NO_DESCRIPTORS);
         self.keeper.flush();
         Ok(())
+    }
+
+    /// Decides where a guest runs of which the other fabric does not say whether it runs there.
+    pub fn resolve(&self, name: &str, end: MigrationEnd) -> Result<Arc<Progress>, GuestError> {
+        let progress = self.progress(name)?;
+        if !progress.decide(end) {
+            return Err(GuestError::Known(name.into(), progress.view().stage));
+        }
+        Ok(progress)
     }
 
     /// Asks to end the migration of a guest that leaves; returns the ticket of one that arrives.
@@ -143,12 +166,13 @@ impl Guests {
         Ok(started)
     }
 
-    /// A guest that arrives; `None` if it has arrived with this ticket.
+    /// A guest that arrives; `None` if it has arrived with this ticket, wherever it is now.
     pub fn arriving(&self, name: &str, ticket: &str) -> Result<Option<Arc<Arriving>>, GuestError> {
         let record = self.records.get(name).ok_or_else(|| GuestError::NoPlace(name.into()))?;
         match &record.moving {
             Some(Moving::Arrives(arriving)) if arriving.ticket == ticket => Ok(Some(arriving.clone())),
             _ if record.arrived.as_deref() == Some(ticket) => Ok(None),
+            _ if record.activated.iter().any(|own| own == ticket) => Ok(None),
             _ => Err(GuestError::NotArriving(name.into())),
         }
     }
@@ -156,9 +180,15 @@ impl Guests {
     /// It is decided that a guest which arrives with this ticket runs here from now on.
     pub fn decide(&mut self, name: &str, ticket: &str) -> Result<(), GuestError> {
         self.arriving(name, ticket)?;
+        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
+        let former = (record.activated.len() + 1).saturating_sub(ACTIVATED);
+        record.activated.drain(..former);
+        record.activated.push(ticket.into());
+        let activated = record.activated.clone();
+        self.keeper.put_value(&kept::activated(name), &activated, NO_DESCRIPTORS);
         self.keeper.put(&kept::arrived(name), ticket, NO_DESCRIPTORS);
         self.want(name, true);
-        // Both are kept before the guest goes on.
+        // All are kept before the guest goes on.
         self.keeper.flush();
         Ok(())
     }
@@ -182,8 +212,13 @@ impl Guests {
         self.want(name, false);
         let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
         (record.moving, record.turn) = (None, 0);
+        // It could not go on, although that was decided.
+        record.activated.retain(|own| own != ticket);
+        let activated = record.activated.clone();
+        let ended = kill(record);
         tracing::info!(guest = name, "does not arrive");
-        Ok(kill(record))
+        self.keeper.put_value(&kept::activated(name), &activated, NO_DESCRIPTORS);
+        Ok(ended)
     }
 
     /// Goes on with what a former `control` had begun with a guest, which runs or, if none, does not.
@@ -201,7 +236,7 @@ impl Guests {
             });
             return;
         }
-        let Some(KeptDeparture { to, ticket, asked }) =
+        let Some(KeptDeparture { to, ticket, asked, fabric }) =
             departure.and_then(|text| serde_json::from_str(text).ok())
         else {
             return;
@@ -211,6 +246,7 @@ impl Guests {
             // It stands still, and `guest stop` ends it.
             Err(error) => return tracing::error!(guest = name, %error, "where it was migrated to"),
         };
+        fabric.into_iter().for_each(|fabric| there.expect(fabric));
         let progress = Arc::new(Progress::new(name, &to));
         record.moving = Some(Moving::Leaves(ticket.clone()));
         record.progress = Some(progress.clone());
@@ -244,11 +280,63 @@ fn kill(record: &mut Record) -> JoinHandle<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keeper::Keeper;
+    use ringway_spec::HugePages;
+
+    /// Its former place may ask long after it has left for a third one, from which it may come back.
+    #[tokio::test]
+    async fn a_guest_that_has_left_again_was_activated_here() {
+        let (inbox, _messages) = crate::engine::inbox();
+        let mut guests = Guests::new(inbox, &[], Keeper::thread().unwrap());
+        let arrives =
+            |ticket| Some(Moving::Arrives(Arc::new(Arriving::new("vm", ticket, oneshot::channel().0))));
+        let record = Record {
+            spec: Spec::new("vm", Runner::Qemu, Vec::new()),
+            pages: HugePages::default(),
+            folder: PathBuf::new(),
+            ports: Vec::new(),
+            life: Life::Stopped,
+            turn: 0,
+            reason: String::new(),
+            moving: arrives("1"),
+            progress: None,
+            arrived: None,
+            activated: Vec::new(),
+        };
+        guests.records.insert("vm".into(), record);
+        assert!(guests.arriving("vm", "1").unwrap().is_some());
+        guests.decide("vm", "1").unwrap();
+        guests.arrived("vm", "1").unwrap();
+        guests.records.get_mut("vm").unwrap().moving = arrives("2");
+        assert!(guests.arriving("vm", "1").unwrap().is_none());
+        assert!(matches!(guests.abandon("vm", "1"), Err(GuestError::Arrived(_))));
+        // The second time it was decided, and it could not go on.
+        guests.decide("vm", "2").unwrap();
+        drop(guests.abandon("vm", "2").unwrap());
+        assert!(matches!(guests.arriving("vm", "2"), Err(GuestError::NotArriving(_))));
+        assert_eq!(guests.keeper.entries()["guest-activated/vm"].text, "[\"1\"]");
+        for ticket in 3..200 {
+            let ticket = ticket.to_string();
+            guests.records.get_mut("vm").unwrap().moving = arrives(&ticket);
+            guests.decide("vm", &ticket).unwrap();
+        }
+        assert_eq!(guests.records["vm"].activated.len(), ACTIVATED);
+    }
 
     #[test]
     fn a_departure_of_an_older_version_may_have_been_activated() {
         let read = |text| serde_json::from_str::<KeptDeparture>(text).unwrap().asked;
         assert!(read("{\"to\":\"/x\",\"ticket\":\"t\"}"));
         assert!(!read("{\"to\":\"/x\",\"ticket\":\"t\",\"asked\":false}"));
+    }
+
+    #[test]
+    fn the_fabric_that_prepared_a_guest_is_kept() {
+        let fabric = Some(FabricIdentity::new("lab", "1f"));
+        let kept = KeptDeparture { to: "/x".into(), ticket: "t".into(), asked: true, fabric: fabric.clone() };
+        let text = serde_json::to_string(&kept).unwrap();
+        assert_eq!(serde_json::from_str::<KeptDeparture>(&text).unwrap().fabric, fabric);
+        let older = "{\"to\":\"/x\",\"ticket\":\"t\",\"asked\":true}";
+        assert_eq!(serde_json::from_str::<KeptDeparture>(older).unwrap().fabric, None);
     }
 }

@@ -3,6 +3,7 @@
 use super::source::WAY;
 use super::{Activation, ArrivalView, MigrationError};
 use crate::engine::{EngineRequest, Inbox, MigrationRequest};
+use ringway_fabric::proto::DeliveredFrames;
 use ringway_host::wait_readable;
 use ringway_linux_guests::{Guest, steady_now};
 use serde_json::json;
@@ -61,6 +62,8 @@ pub struct Arriving {
     started: Mutex<Option<Starter>>,
     /// When it stopped, in nanoseconds of CLOCK_MONOTONIC; 0 if that is not known.
     stopped: AtomicU64,
+    /// What it had got where it was.
+    delivered: OnceLock<DeliveredFrames>,
     /// The socket for its memory, once there is one.
     stream: OnceLock<PathBuf>,
 }
@@ -75,6 +78,7 @@ impl Arriving {
             changed: Condvar::new(),
             started: Mutex::new(Some(started)),
             stopped: AtomicU64::new(0),
+            delivered: OnceLock::new(),
             stream: OnceLock::new(),
         }
     }
@@ -101,6 +105,11 @@ impl Arriving {
             0 => 0,
             at => steady_now().saturating_sub(at),
         }
+    }
+
+    /// What it had got where it was, if that is known.
+    pub fn delivered(&self) -> Option<DeliveredFrames> {
+        self.delivered.get().cloned()
     }
 
     /// Its QEMU runs, or could not be started.
@@ -290,6 +299,10 @@ pub fn activate(
     let begun = arriving.enter(&[Stage::Loaded], Stage::Activating);
     begun.map_err(|stage| format!("it is {stage:?} already"))?;
     arriving.stopped.store(stopped, Ordering::Release);
+    if let Some(known) = activation.known {
+        // It is activated once.
+        let _ = arriving.delivered.set(DeliveredFrames { known, frames: activation.delivered });
+    }
     let ask = |make: fn(String, String, crate::engine::Answer<()>) -> MigrationRequest| {
         let (name, ticket) = (arriving.name.clone(), arriving.ticket.clone());
         engine.block_on(inbox.ask(|answer| EngineRequest::Migration(make(name, ticket, answer))))

@@ -3,12 +3,14 @@
 //! The source's `control` leads ([`source`]): it asks the destination to prepare ([`arrival`]), copies memory from QEMU
 //! to QEMU, stops its own guest, and asks the destination to activate the other one. Both name the attempt by a ticket.
 //! Only the source asks to activate, once, after its guest has stopped; and it lets its own guest go on only if it has
-//! not asked, or if the destination says that it neither has activated the ticket nor ever will.
+//! not asked, or if the destination says that it neither has activated the ticket nor ever will. Only the fabric that
+//! prepared the guest can say so ([`identity`]); if it never answers again, an operator decides.
 //!
 //! Fabrics of one host reach each other by the control socket, those of two hosts by ssh ([`ssh`], [`receiver`]).
 
 pub mod arrival;
 pub mod check;
+pub mod identity;
 pub mod limit;
 pub mod receiver;
 pub mod remote;
@@ -50,6 +52,9 @@ pub enum MigrationError {
     /// An operator ended it.
     #[error("it was cancelled")]
     Cancelled,
+    /// An operator decided that the guest goes on at the source.
+    #[error("an operator decided that it goes on here; whether the other fabric runs it is not known")]
+    Resolved,
     /// The fabric is going down.
     #[error("the fabric is going down")]
     Down,
@@ -87,6 +92,36 @@ pub struct MigrationView {
     pub downtime: u64,
     /// Why it failed.
     pub error: String,
+    /// Where an operator decided that the guest runs, `source` or `destination`, if nobody could say it.
+    #[serde(default)]
+    pub resolved: String,
+}
+
+/// One of the two fabrics of a migration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MigrationEnd {
+    /// The one where the guest was.
+    Source,
+    /// The one to which it was to go.
+    Destination,
+}
+
+impl MigrationEnd {
+    /// Its name in the API.
+    pub fn name(self) -> &'static str {
+        match self {
+            MigrationEnd::Source => "source",
+            MigrationEnd::Destination => "destination",
+        }
+    }
+}
+
+/// An operator's decision about a guest of which nobody can say where it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MigrationDecision {
+    /// Where it runs from now on.
+    pub runs_at: MigrationEnd,
 }
 
 /// A port of a guest that is to arrive.
@@ -136,7 +171,7 @@ pub struct GuestArrival {
 }
 
 /// A guest is to go on where it has arrived.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Activation {
     /// When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are on one
     /// host.
@@ -146,12 +181,19 @@ pub struct Activation {
     /// the request takes makes the stop later, so that no frame comes twice.
     #[serde(default)]
     pub stopped_ago: Option<u64>,
+    /// All frames that it got in so many nanoseconds before it stopped are in `delivered`; without it, none of them is
+    /// known.
+    #[serde(default)]
+    pub known: Option<u64>,
+    /// Fingerprints of the frames that it got there, which are not delivered again, in their order.
+    #[serde(default)]
+    pub delivered: Vec<u64>,
 }
 
 impl Activation {
     /// When it stopped, in nanoseconds of this host's CLOCK_MONOTONIC, if the request came at `now`; 0 if that is not
     /// known.
-    fn stopped_at(self, now: u64) -> u64 {
+    fn stopped_at(&self, now: u64) -> u64 {
         let ago = |ago| now.saturating_sub(ago).max(1);
         self.stopped.or(self.stopped_ago.map(ago)).unwrap_or_default()
     }
@@ -172,11 +214,16 @@ pub struct ArrivalView {
     pub reason: String,
 }
 
+/// The stage in which it is not known where the guest runs.
+const ASKING: &str = "asking";
+
 /// How far a migration is, shared by those who lead it and who watch it.
 #[derive(Debug)]
 pub struct Progress {
     view: Mutex<MigrationView>,
     cancelled: AtomicBool,
+    /// What an operator has decided, if the other fabric can't be asked.
+    decision: Mutex<Option<MigrationEnd>>,
 }
 
 impl Progress {
@@ -188,7 +235,7 @@ impl Progress {
             stage: "preparing".into(),
             ..MigrationView::default()
         };
-        Progress { view: Mutex::new(view), cancelled: AtomicBool::new(false) }
+        Progress { view: Mutex::new(view), cancelled: AtomicBool::new(false), decision: Mutex::new(None) }
     }
 
     fn lock(&self) -> MutexGuard<'_, MigrationView> {
@@ -203,6 +250,25 @@ impl Progress {
     /// Asks to end it. It ends as failed or done nevertheless if it is too late.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
+    }
+
+    /// Decides where the guest runs, if that is not known; whether it is so. If the other fabric still answers, its
+    /// answer counts.
+    pub fn decide(&self, end: MigrationEnd) -> bool {
+        let view = self.lock();
+        let is_unknown = view.stage == ASKING;
+        if is_unknown {
+            *self.decision.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+        }
+        is_unknown
+    }
+
+    fn decision(&self) -> Option<MigrationEnd> {
+        *self.decision.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resolved(&self, end: MigrationEnd) {
+        self.lock().resolved = end.name().into();
     }
 
     fn is_cancelled(&self) -> bool {
@@ -233,7 +299,9 @@ mod tests {
 
     #[test]
     fn the_stop_on_another_host_is_counted_from_the_request() {
-        let at = |stopped, stopped_ago| Activation { stopped, stopped_ago }.stopped_at(1000);
+        let at = |stopped, stopped_ago| {
+            Activation { stopped, stopped_ago, ..Activation::default() }.stopped_at(1000)
+        };
         assert_eq!(
             [at(Some(7), None), at(None, Some(30)), at(None, Some(5000)), at(None, None)],
             [7, 970, 1, 0]

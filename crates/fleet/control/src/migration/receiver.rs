@@ -5,7 +5,7 @@
 
 use super::ArrivalView;
 use super::limit::Limit;
-use super::remote::{Remote, http};
+use super::remote::{Answer, Remote, http};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::File;
@@ -62,6 +62,9 @@ pub enum Reply {
         status: u16,
         /// The body.
         body: String,
+        /// Which fabric answers, if it says so.
+        #[serde(default)]
+        fabric: Option<String>,
     },
     /// Memory is expected.
     Ready,
@@ -128,7 +131,7 @@ fn request(socket: &Path, (method, path): (&str, &str), body: &Value, limit: u64
         return Reply::Failed("only the requests of guests that arrive are permitted".into());
     }
     match http(socket, (method, path), body, Duration::from_secs(limit.clamp(1, LONGEST)).into()) {
-        Ok(Some((status, body))) => Reply::Answered { status, body },
+        Ok(Some(Answer { status, body, fabric })) => Reply::Answered { status, body, fabric },
         Ok(None) => Reply::Failed(format!("{} is no control socket", socket.display())),
         Err(error) => Reply::Failed(format!("no fabric answers on {}: {error}", socket.display())),
     }
@@ -222,7 +225,7 @@ mod tests {
             for client in fabric.incoming() {
                 let (mut client, mut request) = (client.unwrap(), [0; 4096]);
                 assert!(client.read(&mut request).unwrap() > 0);
-                write!(client, "HTTP/1.1 200 OK\r\n\r\n{body}").unwrap();
+                write!(client, "HTTP/1.1 200 OK\r\nringway-fabric: lab 1f\r\n\r\n{body}").unwrap();
             }
         });
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -254,8 +257,12 @@ mod tests {
         };
         let reply = ask(&mut ours, &request("/v1/guest-arrivals/vm/t"));
         assert!(
-            matches!(&reply, Reply::Answered { status: 200, body } if body.contains("receiving")),
+            matches!(&reply, Reply::Answered { status: 200, body, .. } if body.contains("receiving")),
             "{reply:?}"
+        );
+        assert!(
+            matches!(&reply, Reply::Answered { fabric: Some(fabric), .. } if fabric == "lab 1f"),
+            "who answers is passed on: {reply:?}"
         );
         let reply = ask(&mut ours, &request("/v1/guests"));
         assert!(matches!(&reply, Reply::Failed(why) if why.contains("only")), "{reply:?}");

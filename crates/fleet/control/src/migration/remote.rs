@@ -1,5 +1,6 @@
 //! The other fabric's API. Requests are few, and made by threads that may block.
 
+use super::identity::{FabricIdentity, HEADER};
 use super::limit::Limit;
 use super::receiver::{Call, Reply};
 use super::ssh::{SCHEME, Session, Ssh, SshAddress};
@@ -11,7 +12,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a connection to another host may be silent: well below the time after which the program there ends.
@@ -31,6 +32,19 @@ pub enum RemoteError {
     /// The program on the other host can't ask the fabric there.
     #[error("{0}: {1}")]
     There(String, String),
+    /// It does not say which fabric it is.
+    #[error("the fabric of {0} does not say which one it is: upgrade it, its ringway is older than this one")]
+    Nameless(String),
+    /// Another fabric answers than the one that prepared the guest.
+    #[error("{to} answers as fabric {found}, not {expected}: what became of the guest there is not known")]
+    Another {
+        /// The socket or address.
+        to: String,
+        /// Who answers.
+        found: String,
+        /// Who prepared the guest.
+        expected: FabricIdentity,
+    },
     /// It refuses.
     #[error("the fabric of {to} refuses it: {reason}")]
     Refused {
@@ -79,6 +93,19 @@ struct Connection {
 #[derive(Debug)]
 pub struct Remote {
     way: Way,
+    /// The only fabric whose answers count, once it is known.
+    expected: OnceLock<FabricIdentity>,
+}
+
+/// An answer of the API.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// HTTP's status.
+    pub status: u16,
+    /// The body.
+    pub body: String,
+    /// Which fabric answers, as it says.
+    pub fabric: Option<String>,
 }
 
 /// The connection for a guest's memory.
@@ -93,7 +120,7 @@ pub struct MemoryStream {
 impl Remote {
     /// The fabric of this host with this control socket.
     pub fn socket(socket: &Path) -> Remote {
-        Remote { way: Way::Socket(socket.into()) }
+        Remote { way: Way::Socket(socket.into()), expected: OnceLock::new() }
     }
 
     /// The fabric that an operator names: a control socket of this host, or an address of another host.
@@ -108,7 +135,17 @@ impl Remote {
             }
             false => Way::Socket(to.into()),
         };
-        Ok(Remote { way })
+        Ok(Remote { way, expected: OnceLock::new() })
+    }
+
+    /// Only the answers of this fabric count from now on. The first call decides.
+    pub fn expect(&self, fabric: FabricIdentity) {
+        let _ = self.expected.set(fabric);
+    }
+
+    /// The only fabric whose answers count, if it is known.
+    pub fn expected(&self) -> Option<&FabricIdentity> {
+        self.expected.get()
     }
 
     /// Its socket or address, for people.
@@ -132,22 +169,68 @@ impl Remote {
         matches!(self.way, Way::Socket(_))
     }
 
-    /// Sends a request, with a body unless it is null, and returns the answer; null if it has none.
+    /// Sends a request, with a body unless it is null, and returns the answer; null if it has none. Only the fabric
+    /// that does what is asked is expected to answer from then on.
     ///
     /// # Errors
-    /// It is refused, or there is no answer in time.
-    pub fn ask<'l, T: DeserializeOwned>(
+    /// As `ask`; or it does not say which fabric it is.
+    pub fn ask_first<'l, T: DeserializeOwned>(
         &self,
-        (method, path): (&str, &str),
+        request: (&str, &str),
         body: &Value,
         limit: impl Into<Limit<'l>>,
     ) -> Result<T, RemoteError> {
-        let limit = limit.into();
+        let answer = self.answer(request, body, limit.into())?;
+        let fabric = answer.fabric.as_deref().and_then(FabricIdentity::read);
+        let value = self.value(&answer)?;
+        self.expect(fabric.ok_or_else(|| RemoteError::Nameless(self.name()))?);
+        Ok(value)
+    }
+
+    /// Sends a request, with a body unless it is null, and returns the answer; null if it has none.
+    ///
+    /// # Errors
+    /// It is refused, there is no answer in time, or another fabric answers.
+    pub fn ask<'l, T: DeserializeOwned>(
+        &self,
+        request: (&str, &str),
+        body: &Value,
+        limit: impl Into<Limit<'l>>,
+    ) -> Result<T, RemoteError> {
+        let answer = self.answer(request, body, limit.into())?;
+        if let Some(expected) = self.expected.get() {
+            let found = answer.fabric.as_deref().and_then(FabricIdentity::read);
+            if found.as_ref() != Some(expected) {
+                let found = found.map_or_else(|| "without a name".into(), |found| found.to_string());
+                return Err(RemoteError::Another { to: self.name(), found, expected: expected.clone() });
+            }
+        }
+        self.value(&answer)
+    }
+
+    /// The value of an answer that is no refusal.
+    fn value<T: DeserializeOwned>(&self, Answer { status, body, .. }: &Answer) -> Result<T, RemoteError> {
+        let status = *status;
+        if !(200..300).contains(&status) {
+            let reason = serde_json::from_str::<ErrorBody>(body);
+            let reason = reason.map_or_else(|_| format!("it answers {status}"), |body| body.error);
+            return Err(RemoteError::Refused { to: self.name(), status, reason });
+        }
+        let body = if body.is_empty() { "null" } else { body };
+        serde_json::from_str(body).map_err(|_| RemoteError::Foreign(self.name()))
+    }
+
+    fn answer(
+        &self,
+        (method, path): (&str, &str),
+        body: &Value,
+        limit: Limit<'_>,
+    ) -> Result<Answer, RemoteError> {
         let failed = |error| RemoteError::Unreachable(self.name(), error);
         let foreign = || RemoteError::Foreign(self.name());
-        let (status, body) = match &self.way {
+        match &self.way {
             Way::Socket(socket) => {
-                http(socket, (method, path), body, limit).map_err(failed)?.ok_or_else(foreign)?
+                http(socket, (method, path), body, limit).map_err(failed)?.ok_or_else(foreign)
             }
             Way::Ssh(address, kept) => {
                 let call = Call::Request {
@@ -159,19 +242,12 @@ impl Remote {
                 // The program there notices first that there is no answer.
                 let limit = limit.and(Duration::from_secs(1));
                 match call_by(kept, address, &call, limit).map_err(failed)? {
-                    Reply::Answered { status, body } => (status, body),
-                    Reply::Failed(why) => return Err(RemoteError::There(self.name(), why)),
-                    Reply::Ready => return Err(foreign()),
+                    Reply::Answered { status, body, fabric } => Ok(Answer { status, body, fabric }),
+                    Reply::Failed(why) => Err(RemoteError::There(self.name(), why)),
+                    Reply::Ready => Err(foreign()),
                 }
             }
-        };
-        if !(200..300).contains(&status) {
-            let reason = serde_json::from_str::<ErrorBody>(&body);
-            let reason = reason.map_or_else(|_| format!("it answers {status}"), |body| body.error);
-            return Err(RemoteError::Refused { to: self.name(), status, reason });
         }
-        let body = if body.is_empty() { "null" } else { &body };
-        serde_json::from_str(body).map_err(|_| foreign())
     }
 
     /// Connects to the socket for the memory of a guest that arrives there.
@@ -246,8 +322,8 @@ fn call_by(
     Ok(reply)
 }
 
-/// Sends a request to the API on a control socket, with a body unless it is null, and returns the status and the body
-/// of the answer; `None` if it is not HTTP's.
+/// Sends a request to the API on a control socket, with a body unless it is null, and returns the answer; `None` if it
+/// is not HTTP's.
 ///
 /// # Errors
 /// There is no answer in time.
@@ -256,7 +332,7 @@ pub fn http(
     (method, path): (&str, &str),
     body: &Value,
     limit: Limit<'_>,
-) -> io::Result<Option<(u16, String)>> {
+) -> io::Result<Option<Answer>> {
     let mut stream = UnixStream::connect(socket)?;
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let length = body.len();
@@ -272,7 +348,11 @@ pub fn http(
     let text = String::from_utf8_lossy(&answer);
     Ok(text.split_once("\r\n\r\n").and_then(|(head, body)| {
         let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3))?;
-        Some((status.parse().ok()?, body.to_string()))
+        let named = head.lines().filter_map(|line| line.split_once(':'));
+        let fabric =
+            named.filter(|(name, _)| name.eq_ignore_ascii_case(HEADER)).map(|(_, value)| value.trim());
+        let fabric = fabric.map(String::from).next();
+        Some(Answer { status: status.parse().ok()?, body: body.to_string(), fabric })
     }))
 }
 
@@ -282,8 +362,12 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
 
-    /// Asks a server that says `answer`.
-    fn asked(name: &str, answer: &'static str) -> Result<Value, RemoteError> {
+    /// Asks a server that says `answer` by `how`.
+    fn asked_by(
+        name: &str,
+        answer: &'static str,
+        how: impl FnOnce(&Remote, &Value) -> Result<Value, RemoteError>,
+    ) -> Result<Value, RemoteError> {
         let path = std::env::temp_dir().join(format!("ringway-remote-{name}-{}", std::process::id()));
         let listener = UnixListener::bind(&path).unwrap();
         let server = std::thread::spawn(move || {
@@ -293,7 +377,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
             String::from_utf8_lossy(&bytes[..read]).into_owned()
         });
-        let answered = Remote::socket(&path).ask(("POST", "/v1/x"), &Value::from(7), Duration::from_secs(30));
+        let answered = how(&Remote::socket(&path), &Value::from(7));
         let request = server.join().unwrap();
         assert!(
             request.starts_with("POST /v1/x HTTP/1.1\r\n") && request.ends_with("\r\n\r\n7"),
@@ -301,6 +385,13 @@ mod tests {
         );
         std::fs::remove_file(&path).unwrap();
         answered
+    }
+
+    const REQUEST: (&str, &str) = ("POST", "/v1/x");
+    const TIME: Duration = Duration::from_secs(30);
+
+    fn asked(name: &str, answer: &'static str) -> Result<Value, RemoteError> {
+        asked_by(name, answer, |remote, body| remote.ask(REQUEST, body, TIME))
     }
 
     #[test]
@@ -315,5 +406,48 @@ mod tests {
         let broken = asked("broken", "").unwrap_err();
         assert!(!broken.is_refusal() && broken.to_string().contains("no fabric answers on"), "{broken}");
         assert!(matches!(asked("foreign", "220 mail\r\n"), Err(RemoteError::Foreign(_))));
+    }
+
+    #[test]
+    fn only_the_fabric_that_did_the_first_thing_is_believed() {
+        let known = "HTTP/1.1 200 OK\r\nRingway-Fabric: lab 1f\r\n\r\n42";
+        let first = |remote: &Remote, body: &Value| remote.ask_first(REQUEST, body, TIME);
+        let kept = asked_by("first", known, |remote, body| {
+            let value = first(remote, body);
+            assert_eq!(remote.expected(), Some(&FabricIdentity::new("lab", "1f")));
+            value
+        });
+        assert_eq!(kept.unwrap(), Value::from(42));
+        // A refusal is nobody's promise.
+        let refused = "HTTP/1.1 409 Conflict\r\nringway-fabric: lab 1f\r\n\r\n";
+        let kept = asked_by("refused", refused, |remote, body| {
+            let value = first(remote, body);
+            assert_eq!(remote.expected(), None);
+            value
+        });
+        assert!(kept.unwrap_err().is_refusal());
+        let older = asked_by("older", "HTTP/1.1 200 OK\r\n\r\n42", first).unwrap_err();
+        assert!(matches!(&older, RemoteError::Nameless(_)), "{older}");
+
+        let as_lab = |remote: &Remote, body: &Value| {
+            remote.expect(FabricIdentity::new("lab", "1f"));
+            remote.ask(REQUEST, body, TIME)
+        };
+        assert_eq!(asked_by("same", known, as_lab).unwrap(), Value::from(42));
+        let gone = "HTTP/1.1 404 Not Found\r\nringway-fabric: lab 1f\r\n\r\n";
+        assert!(asked_by("gone-there", gone, as_lab).unwrap_err().is_unknown());
+        // Brought up anew; another one; none that says who it is. All of them, whatever they say.
+        for (name, answer, found) in [
+            ("anew", "HTTP/1.1 404 Not Found\r\nringway-fabric: lab 2e\r\n\r\n", "as fabric lab 2e"),
+            ("other", "HTTP/1.1 404 Not Found\r\nringway-fabric: tab 1f\r\n\r\n", "as fabric tab 1f"),
+            ("other-did", "HTTP/1.1 204 No Content\r\nringway-fabric: tab 1f\r\n\r\n", "as fabric tab 1f"),
+            ("nameless", "HTTP/1.1 404 Not Found\r\n\r\n", "without a name"),
+            ("forged", "HTTP/1.1 404 Not Found\r\nringway-fabric: lab \x1b[1f\r\n\r\n", "without a name"),
+            ("body", "HTTP/1.1 404 Not Found\r\n\r\nringway-fabric: lab 1f\r\n", "without a name"),
+        ] {
+            let error = asked_by(name, answer, as_lab).unwrap_err();
+            assert!(!error.is_unknown() && !error.is_refusal(), "{name}: {error}");
+            assert!(error.to_string().contains(found), "{name}: {error}");
+        }
     }
 }

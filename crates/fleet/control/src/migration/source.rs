@@ -4,8 +4,11 @@ use super::check;
 use super::limit::Limit;
 use super::remote::{MemoryStream, Remote, RemoteError};
 use super::ssh::Ssh;
-use super::{Activation, ArrivalView, GuestArrival, MigrationError, MovingPort, Progress};
-use crate::engine::{EngineRequest, Inbox, MigrationRequest};
+use super::{
+    ASKING, Activation, ArrivalView, GuestArrival, MigrationEnd, MigrationError, MovingPort, Progress,
+};
+use crate::engine::{Answer, EngineRequest, Inbox, MigrationRequest};
+use crate::events::EventKind;
 use ringway_linux_guests::{Facts, Guest, Monitor, steady_now};
 use serde_json::{Value, json};
 use std::os::fd::AsFd;
@@ -113,9 +116,15 @@ impl Source {
         let body = serde_json::to_value(&arrival).unwrap_or_default();
         let progress = &self.departing.progress;
         let limit = Limit::or_cancelled(PREPARE, progress);
-        self.there
-            .ask(("POST", "/v1/guest-arrivals"), &body, limit)
-            .map_err(|error| if progress.is_cancelled() { MigrationError::Cancelled } else { error.into() })
+        let prepared = self.there.ask_first(("POST", "/v1/guest-arrivals"), &body, limit);
+        let prepared = prepared.map_err(|error: RemoteError| match progress.is_cancelled() {
+            true => MigrationError::Cancelled,
+            false => error.into(),
+        })?;
+        // The other fabric has read them. Without the engine, the fabric is going down.
+        let macs = arrival.macs.iter().filter_map(|mac| mac.parse().ok()).collect();
+        let _ = self.tell(|name, _, answer| MigrationRequest::Leaving(name, macs, answer));
+        Ok(prepared)
     }
 
     /// Migrates a guest that the other fabric has prepared, and records the outcome.
@@ -174,11 +183,15 @@ impl Source {
     }
 
     fn end(&self, outcome: Outcome) {
-        let (name, ticket) = (self.name().to_string(), self.departing.ticket.clone());
-        let ask =
-            |answer| EngineRequest::Migration(MigrationRequest::Departed(name, ticket, outcome, answer));
         // Without the engine, the fabric is going down.
-        let _ = self.engine.block_on(self.inbox.ask(ask));
+        let _ = self.tell(|name, ticket, answer| MigrationRequest::Departed(name, ticket, outcome, answer));
+    }
+
+    /// Tells the engine something about the guest and its ticket; returns the answer, if it was done.
+    fn tell<T>(&self, what: impl FnOnce(String, String, Answer<T>) -> MigrationRequest) -> Option<T> {
+        let (name, ticket) = (self.name().to_string(), self.departing.ticket.clone());
+        let ask = |answer| EngineRequest::Migration(what(name, ticket, answer));
+        self.engine.block_on(self.inbox.ask(ask)).ok()
     }
 
     /// Copies the guest's memory, and stops the guest; returns when, if that is known. `carrier` is what brings the
@@ -253,21 +266,20 @@ impl Source {
     fn activate(&self, stopped: Option<u64>) -> Outcome {
         self.departing.progress.enter("activating");
         let path = self.path("/activate");
-        let (name, ticket) = (self.name().to_string(), self.departing.ticket.clone());
-        let ask = |answer| EngineRequest::Migration(MigrationRequest::Asking(name, ticket, answer));
-        if self.engine.block_on(self.inbox.ask(ask)).is_err() {
+        let fabric = self.there.expected().cloned();
+        let asking = |name, ticket, answer| MigrationRequest::Asking(name, ticket, fabric, stopped, answer);
+        let Some(got) = self.tell(asking) else {
             // No successor would know that it may run there.
             self.give_up(&MigrationError::Down);
             return Outcome::Stays;
-        }
-        let activation = match self.there.is_here() {
-            true => Activation { stopped, stopped_ago: None },
-            // The other host's clock is another one.
-            false => {
-                let ago = stopped.map(|stopped| steady_now().saturating_sub(stopped));
-                Activation { stopped: None, stopped_ago: ago }
-            }
         };
+        // The other host's clock is another one.
+        let (stopped, stopped_ago) = match self.there.is_here() {
+            true => (stopped, None),
+            false => (None, stopped.map(|stopped| steady_now().saturating_sub(stopped))),
+        };
+        let (known, delivered) = got.map_or((None, Vec::new()), |got| (Some(got.known), got.frames));
+        let activation = Activation { stopped, stopped_ago, known, delivered };
         let body = serde_json::to_value(activation).unwrap_or_default();
         match self.there.ask::<Value>(("POST", &path), &body, ACTIVATE) {
             Ok(_) => {
@@ -279,12 +291,14 @@ impl Source {
     }
 
     /// Finds out whether the other fabric has activated the guest, and lets it go on here if it has not and never will.
-    /// It stands still for as long as that is not known.
+    /// It stands still for as long as that is not known, and no operator decides.
     fn settle(&self, error: &MigrationError) -> Outcome {
         let Departing { guest, progress, .. } = &self.departing;
-        progress.enter("asking");
+        progress.enter(ASKING);
         let mut pause = ASK_AGAIN;
         loop {
+            // Before it is asked, so that it is asked once more.
+            let decision = progress.decision();
             match self.activated() {
                 Ok(true) => {
                     progress.enter("done");
@@ -296,8 +310,11 @@ impl Source {
                 }
                 Err(unknown) => tracing::warn!(guest = self.name(), %unknown, "whether it runs there"),
             }
+            if let Some(end) = decision {
+                return self.resolved(end);
+            }
             let until = Instant::now() + pause;
-            while Instant::now() < until {
+            while Instant::now() < until && progress.decision().is_none() {
                 if guest.ended().is_some() {
                     progress.fail(error);
                     return Outcome::Stays;
@@ -308,11 +325,40 @@ impl Source {
         }
     }
 
+    /// Does what an operator has decided about a guest of which nobody can say where it runs.
+    fn resolved(&self, end: MigrationEnd) -> Outcome {
+        let progress = &self.departing.progress;
+        let there = self.there.name();
+        let text = format!(
+            "an operator decided that it runs at the {}; the fabric of {there} does not say where it runs",
+            end.name()
+        );
+        tracing::warn!(guest = self.name(), text, "migration");
+        self.inbox.event_log().note(EventKind::GuestResolved, self.name(), &text);
+        progress.resolved(end);
+        match end {
+            MigrationEnd::Source => {
+                // A successor of this process lets it go on too. Without the engine, the fabric is going down.
+                let _ = self.tell(MigrationRequest::Staying);
+                self.give_up(&MigrationError::Resolved);
+                Outcome::Stays
+            }
+            MigrationEnd::Destination => {
+                progress.enter("done");
+                Outcome::Gone
+            }
+        }
+    }
+
     /// Whether the other fabric has activated the guest; if not, it never will.
     fn activated(&self) -> Result<bool, RemoteError> {
         match self.there.ask::<Value>(("DELETE", &self.path("")), &Value::Null, ANSWER) {
+            // It had the ticket.
             Ok(_) => Ok(false),
-            Err(error) if error.is_unknown() => Ok(false),
+            // It prepared the guest, and does not have it any more. Of an attempt that an older version made, it is not
+            // known which fabric did: this may be another one.
+            Err(error) if error.is_unknown() && self.there.expected().is_some() => Ok(false),
+            Err(error) if error.is_unknown() => Err(error),
             // It is being activated, or was.
             Err(error) if error.is_refusal() => {
                 let view: ArrivalView = self.there.ask(("GET", &self.path("")), &Value::Null, ANSWER)?;

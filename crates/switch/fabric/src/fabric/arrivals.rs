@@ -1,8 +1,8 @@
-//! Ports whose guests arrive from another fabric.
+//! Ports whose guests arrive from another fabric, or leave for one.
 
 use super::{Fabric, Record};
-use crate::arrival::follow;
-use crate::proto::ArrivalStep;
+use crate::arrival::{Arrival, follow};
+use crate::proto::{ArrivalStep, DeliveredFrames, DepartureStep};
 use crate::topology::Switch;
 use ringway_spec::{MacAddress, To};
 use ringway_switch::{Flooding, Mac};
@@ -30,25 +30,14 @@ pub(super) fn with_arrivals(
 impl Fabric {
     /// Keeps, delivers or drops the frames for a guest that arrives, with its ports and its address at each. Unknown
     /// ports are left out.
-    pub fn arrival(&mut self, ports: &[(String, MacAddress)], step: ArrivalStep) {
+    pub fn arrival(&mut self, ports: &[(String, MacAddress)], step: &ArrivalStep) {
         let now = self.clock.now();
         for (port, mac) in ports {
             let Some(record) = self.ports.get_mut(port) else { continue };
             match (step, &record.arrival) {
-                (ArrivalStep::Keep, None) => {
-                    let arrival = Arc::default();
-                    if !follow(&record.rx, &arrival) {
-                        tracing::warn!(
-                            port,
-                            "a worker has its queue locked; frames for the guest are not kept"
-                        );
-                    }
-                    arrival.keep(*mac);
-                    record.arrival = Some(arrival);
-                }
-                (ArrivalStep::Keep, Some(arrival)) => arrival.keep(*mac),
-                (ArrivalStep::Deliver { stopped_ago }, Some(arrival)) => {
-                    arrival.deliver(now.saturating_sub(stopped_ago));
+                (ArrivalStep::Keep, _) => followed(port, record).keep(*mac),
+                (ArrivalStep::Deliver { stopped_ago, delivered }, Some(arrival)) => {
+                    arrival.deliver(now.saturating_sub(*stopped_ago), delivered.as_ref());
                     // Learned from its frames when it ran elsewhere.
                     if let Some(To::Switch(switch)) = &record.spec.to
                         && let Some(made) = self.switches.get(switch).and_then(|switch| switch.made.as_ref())
@@ -62,4 +51,46 @@ impl Fabric {
         }
         self.publish();
     }
+
+    /// Notes which frames a guest gets that leaves, with its ports and its address at each. Returns them once it has
+    /// left, if all of its ports know them. Unknown ports are left out.
+    pub fn departure(
+        &mut self,
+        ports: &[(String, MacAddress)],
+        step: DepartureStep,
+    ) -> Option<Option<DeliveredFrames>> {
+        let now = self.clock.now();
+        let mut all: Option<DeliveredFrames> = None;
+        for (port, mac) in ports {
+            let Some(record) = self.ports.get_mut(port) else { continue };
+            match step {
+                DepartureStep::Watch => followed(port, record).watch(*mac, now),
+                DepartureStep::Left { stopped_ago } => {
+                    let arrival = record.arrival.as_ref();
+                    let Some(own) = arrival.and_then(|own| own.delivered(now.saturating_sub(stopped_ago)))
+                    else {
+                        return Some(None);
+                    };
+                    let all =
+                        all.get_or_insert_with(|| DeliveredFrames { known: own.known, frames: Vec::new() });
+                    all.known = all.known.min(own.known);
+                    all.frames.extend(own.frames);
+                }
+                DepartureStep::End => record.arrival.iter().for_each(|arrival| arrival.abandon()),
+            }
+        }
+        matches!(step, DepartureStep::Left { .. }).then_some(all)
+    }
+}
+
+/// The arrival or departure that the queues of a port follow.
+fn followed<'r>(port: &str, record: &'r mut Record) -> &'r Arrival {
+    let Record { arrival, rx, .. } = record;
+    arrival.get_or_insert_with(|| {
+        let arrival = Arc::default();
+        if !follow(rx, &arrival) {
+            tracing::warn!(port, "a worker has its queue locked; frames for the guest are not kept");
+        }
+        arrival
+    })
 }

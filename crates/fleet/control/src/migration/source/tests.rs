@@ -1,7 +1,7 @@
 //! A failure at each stage, with a QEMU and a destination that do as they are told: exactly one guest goes on.
 
 use super::*;
-use crate::engine::{Message, inbox};
+use crate::engine::{Message, Messages, inbox};
 use ringway_linux_guests::{HeldGuest, Holder, Runner, Spec};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs;
@@ -12,6 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Environment of the process in place of QEMU: its folder, and what fails in it.
 const FOLDER: &str = "RINGWAY_TEST_QEMU";
@@ -35,6 +36,14 @@ enum Fault {
     NotActivated,
     /// The answer is lost, and so is the first one to the question what became of it.
     Unknown,
+    /// The destination does not say which fabric it is.
+    Nameless,
+    /// Once it was asked to activate the guest, it was brought up anew; or another fabric is at its place. Both say
+    /// that they don't know the guest.
+    Anew,
+    Elsewhere,
+    /// Another one answers, and then again the one that runs the guest.
+    Back,
 }
 
 /// What runs in place of QEMU: this program with this test alone.
@@ -137,6 +146,13 @@ fn guest(folder: &Path, fault: Fault) -> Guest {
 /// What a destination does with a request: its status and body; none if the connection ends.
 type Rule = Box<dyn FnMut(&str) -> Option<(u16, String)> + Send>;
 
+/// The fabric that prepares the guest, the one that is brought up in its place, and another one.
+const PREPARED: &str = "lab 1f";
+const ANEW: &str = "lab 2e";
+const ELSEWHERE: &str = "tab 1f";
+/// How often another one answers before the right one is back.
+const OTHERS: u32 = 1;
+
 /// A destination with a socket for memory, which nobody reads, and whether it runs the guest.
 fn destination(folder: &Path, fault: Fault) -> Rule {
     let stream = folder.join("arrival.sock");
@@ -155,14 +171,15 @@ fn destination(folder: &Path, fault: Fault) -> Rule {
         let refused = || Some((409, "{\"error\":\"no\",\"problems\":[]}".to_string()));
         match line.split(' ').next().unwrap() {
             "POST" if line.contains("/activate ") => {
-                if matches!(fault, Fault::Unheard) {
+                if matches!(fault, Fault::Unheard | Fault::Anew | Fault::Elsewhere) {
                     return None;
                 }
                 if fault == Fault::NotActivated {
                     return refused();
                 }
                 fs::write(&there, "").unwrap();
-                (!matches!(fault, Fault::Unanswered | Fault::Unknown)).then(|| (204, String::new()))
+                let is_heard = !matches!(fault, Fault::Unanswered | Fault::Unknown | Fault::Back);
+                is_heard.then(|| (204, String::new()))
             }
             "POST" => match fault {
                 Fault::Refused => refused(),
@@ -182,29 +199,108 @@ fn destination(folder: &Path, fault: Fault) -> Rule {
     })
 }
 
-fn serve(listener: &UnixListener, mut rule: Rule) {
+/// Which fabric answers a request; `None` if it does not say so. `others` counts answers of another one.
+fn answerer(fault: Fault, was_asked: bool, others: &AtomicU32) -> Option<&'static str> {
+    match fault {
+        Fault::Nameless => return None,
+        Fault::Anew if was_asked => _ = others.fetch_add(1, Ordering::Relaxed),
+        Fault::Elsewhere if was_asked => _ = others.fetch_add(1, Ordering::Relaxed),
+        Fault::Back if was_asked && others.load(Ordering::Relaxed) < OTHERS => {
+            others.fetch_add(1, Ordering::Relaxed);
+            return Some(ELSEWHERE);
+        }
+        _ => return Some(PREPARED),
+    }
+    Some(if fault == Fault::Anew { ANEW } else { ELSEWHERE })
+}
+
+fn serve(listener: &UnixListener, mut rule: Rule, fault: Fault, others: &AtomicU32) {
+    let mut was_asked = false;
     for client in listener.incoming() {
         let (mut client, mut request) = (client.unwrap(), vec![0; 1 << 16]);
         let read = client.read(&mut request).unwrap();
         let text = String::from_utf8_lossy(&request[..read]).into_owned();
-        if let Some((status, body)) = rule(text.lines().next().unwrap_or_default()) {
-            let _ = write!(client, "HTTP/1.1 {status} X\r\n\r\n{body}");
+        let line = text.lines().next().unwrap_or_default();
+        let fabric = answerer(fault, was_asked, others);
+        let answer = match fabric {
+            Some(PREPARED) | None => rule(line),
+            Some(_) => Some((404, "{\"error\":\"guest vm does not arrive\",\"problems\":[]}".into())),
+        };
+        was_asked |= line.contains("/activate ");
+        if let Some((status, body)) = answer {
+            let named = fabric.map_or(String::new(), |fabric| format!("ringway-fabric: {fabric}\r\n"));
+            let _ = write!(client, "HTTP/1.1 {status} X\r\n{named}\r\n{body}");
         }
     }
 }
 
-/// Migrates a guest; returns what became of it by the leader, and whether it runs here and there.
-fn migrated(fault: Fault) -> (Option<Outcome>, String, bool, bool) {
-    let name = format!("ringway-stages-{fault:?}-{}", std::process::id());
+/// What became of a guest.
+#[derive(Debug)]
+struct Migrated {
+    /// By the leader.
+    outcome: Option<Outcome>,
+    view: MigrationView,
+    runs_here: bool,
+    runs_there: bool,
+    /// How often another fabric answered.
+    others: u32,
+    /// The events about it.
+    events: usize,
+}
+
+/// Answers the leader as the engine does, until it says what became of the guest.
+async fn outcome(messages: &mut Messages, folder: &Path) -> Option<Outcome> {
+    loop {
+        match messages.recv().await.unwrap().into_message() {
+            Message::EngineRequest(EngineRequest::Migration(MigrationRequest::Asking(
+                _,
+                _,
+                fabric,
+                _,
+                answer,
+            ))) => {
+                assert!(!fs::exists(folder.join("there")).unwrap(), "it is kept first");
+                assert_eq!(fabric.unwrap().to_string(), PREPARED);
+                answer.send(Ok(None)).unwrap();
+            }
+            Message::EngineRequest(EngineRequest::Migration(MigrationRequest::Leaving(_, _, answer))) => {
+                answer.send(Ok(())).unwrap();
+            }
+            Message::EngineRequest(EngineRequest::Migration(MigrationRequest::Staying(_, _, answer))) => {
+                let machine = fs::read_to_string(folder.join("machine")).unwrap();
+                assert_eq!(machine, "postmigrate", "it is kept first");
+                answer.send(Ok(())).unwrap();
+            }
+            Message::EngineRequest(EngineRequest::Migration(MigrationRequest::Departed(
+                _,
+                ticket,
+                outcome,
+                answer,
+            ))) => {
+                assert_eq!(ticket, "t");
+                answer.send(Ok(())).unwrap();
+                return Some(outcome);
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Migrates a guest. Once it is not known where it runs, an operator decides, if he does.
+fn migrated(fault: Fault, decision: Option<MigrationEnd>) -> Migrated {
+    let name = format!("ringway-stages-{fault:?}-{decision:?}-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);
     fs::create_dir_all(&folder).unwrap();
     let guest = Arc::new(guest(&folder, fault));
     let api = folder.join("api.sock");
     let (listener, rule) = (UnixListener::bind(&api).unwrap(), destination(&folder, fault));
-    std::thread::spawn(move || serve(&listener, rule));
+    let others = Arc::new(AtomicU32::new(0));
+    let counted = others.clone();
+    std::thread::spawn(move || serve(&listener, rule, fault, &counted));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (inbox, mut messages) = inbox();
     let progress = Arc::new(Progress::new("vm", "there"));
+    let log = inbox.event_log().clone();
     let departing = Departing {
         guest: guest.clone(),
         ports: Vec::new(),
@@ -212,31 +308,23 @@ fn migrated(fault: Fault) -> (Option<Outcome>, String, bool, bool) {
         ticket: "t".into(),
         bandwidth: None,
     };
+    if let Some(end) = decision {
+        let (progress, others) = (progress.clone(), others.clone());
+        assert!(!progress.decide(end), "where it runs is known");
+        std::thread::spawn(move || {
+            // Once it was asked in vain.
+            while others.load(Ordering::Relaxed) == 0 || !progress.decide(end) {
+                std::thread::yield_now();
+            }
+        });
+    }
     let outcome = runtime.block_on(async {
         let source = Source::new(departing, Remote::socket(&api), inbox);
         let led = tokio::task::spawn_blocking(move || match source.prepare() {
             Ok(arrival) => source.run(&arrival),
             Err(error) => source.abandon(&error),
         });
-        let outcome = loop {
-            match messages.recv().await.unwrap().into_message() {
-                Message::EngineRequest(EngineRequest::Migration(MigrationRequest::Asking(_, _, answer))) => {
-                    assert!(!fs::exists(folder.join("there")).unwrap(), "it is kept first");
-                    answer.send(Ok(())).unwrap();
-                }
-                Message::EngineRequest(EngineRequest::Migration(MigrationRequest::Departed(
-                    _,
-                    ticket,
-                    outcome,
-                    answer,
-                ))) => {
-                    assert_eq!(ticket, "t");
-                    answer.send(Ok(())).unwrap();
-                    break Some(outcome);
-                }
-                _ => break None,
-            }
-        };
+        let outcome = outcome(&mut messages, &folder).await;
         led.await.unwrap();
         outcome
     });
@@ -244,26 +332,57 @@ fn migrated(fault: Fault) -> (Option<Outcome>, String, bool, bool) {
     let runs_there = folder.join("there").exists();
     drop(guest);
     fs::remove_dir_all(&folder).unwrap();
-    (outcome, progress.view().stage, runs_here, runs_there)
+    let events = log.after(0, 100).iter().filter(|event| event.kind == "guest-resolved").count();
+    let (view, others) = (progress.view(), others.load(Ordering::Relaxed));
+    Migrated { outcome, view, runs_here, runs_there, others, events }
 }
 
 #[test]
 fn whatever_fails_exactly_one_guest_goes_on() {
     let stays = |fault| {
-        let (outcome, stage, here, there) = migrated(fault);
+        let Migrated { outcome, view, runs_here, runs_there, .. } = migrated(fault, None);
         assert_eq!(
-            (outcome, &*stage, here, there),
+            (outcome, &*view.stage, runs_here, runs_there),
             (Some(Outcome::Stays), "failed", true, false),
             "{fault:?}"
         );
+        view.error
     };
     let leaves = |fault| {
-        let (outcome, stage, here, there) = migrated(fault);
-        assert_eq!((outcome, &*stage, here, there), (Some(Outcome::Gone), "done", false, true), "{fault:?}");
+        let Migrated { outcome, view, runs_here, runs_there, others, .. } = migrated(fault, None);
+        assert_eq!(
+            (outcome, &*view.stage, runs_here, runs_there),
+            (Some(Outcome::Gone), "done", false, true),
+            "{fault:?}"
+        );
+        others
     };
     leaves(Fault::Nothing);
-    [Fault::Refused, Fault::Unprepared].into_iter().for_each(stays);
-    [Fault::NoWay, Fault::Copying, Fault::Stopping].into_iter().for_each(stays);
-    [Fault::Unheard, Fault::NotActivated].into_iter().for_each(stays);
-    [Fault::Unanswered, Fault::Unknown].into_iter().for_each(leaves);
+    for fault in [Fault::Refused, Fault::Unprepared, Fault::NoWay, Fault::Copying, Fault::Stopping] {
+        stays(fault);
+    }
+    [Fault::Unheard, Fault::NotActivated].into_iter().for_each(|fault| drop(stays(fault)));
+    assert!(stays(Fault::Nameless).contains("does not say which one it is: upgrade it"));
+    [Fault::Unanswered, Fault::Unknown].into_iter().for_each(|fault| _ = leaves(fault));
+    // What another fabric says does not count.
+    assert_eq!(leaves(Fault::Back), OTHERS);
+}
+
+#[test]
+fn an_operator_decides_where_a_guest_runs_if_only_other_fabrics_answer() {
+    for (fault, end, outcome, stage) in [
+        (Fault::Anew, MigrationEnd::Source, Outcome::Stays, "failed"),
+        (Fault::Elsewhere, MigrationEnd::Destination, Outcome::Gone, "done"),
+    ] {
+        let done = migrated(fault, Some(end));
+        // It stood still until then, and was asked for once more.
+        assert!(done.others >= 2, "{done:?}");
+        assert_eq!((done.outcome, &*done.view.stage), (Some(outcome), stage), "{done:?}");
+        assert_eq!((&*done.view.resolved, done.events), (end.name(), 1), "{done:?}");
+        assert_eq!((done.runs_here, done.runs_there), (outcome == Outcome::Stays, false), "{done:?}");
+    }
+    // The right one answers when it is asked once more.
+    let done = migrated(Fault::Back, Some(MigrationEnd::Source));
+    assert_eq!((done.outcome, &*done.view.resolved, done.events), (Some(Outcome::Gone), "", 0), "{done:?}");
+    assert!(done.runs_there && !done.runs_here, "{done:?}");
 }
