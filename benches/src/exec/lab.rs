@@ -5,7 +5,7 @@ use crate::keys::Folder;
 use crate::peer::{finish, net, signal};
 use rustix::process::Signal;
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -177,6 +177,15 @@ impl Running {
         kept.args(["--pdeathsig", "TERM", "--"]).arg(command.get_program()).args(command.get_args());
         kept.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         Ok(Running(kept.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+    }
+
+    /// Starts the fabric that `text` describes, `name` by its name, with `folder` for its file and run directory.
+    pub fn fabric(folder: &Path, name: &str, text: &str) -> Result<Running, Failure> {
+        let file = folder.join(format!("{name}.toml"));
+        std::fs::write(&file, text)?;
+        let mut command = Command::new(program()?);
+        command.arg("up").arg(&file).env("RINGWAY_RUN", folder);
+        Running::start(&command)
     }
 }
 

@@ -65,8 +65,7 @@ struct Ports {
 
 impl Ports {
     fn new() -> Result<Ports, Failure> {
-        let ringway = program()?;
-        let library = ringway.with_file_name("libringway_netmap.so");
+        let library = program()?.with_file_name("libringway_netmap.so");
         if !library.exists() {
             return Err(format!("{} is not built (make netmap-library)", library.display()).into());
         }
@@ -76,11 +75,7 @@ impl Ports {
         };
         let all: String = [("a", "s"), ("b", "s"), ("c", "t"), ("d", "t")].map(port).concat();
         let of_guest = "\n[port.g]\nkind = \"ring-pci\"\nsocket = \"g\"\nmode = \"0666\"\nswitch = \"s\"\n";
-        let file = folder.path().join("netmap.toml");
-        std::fs::write(&file, format!("{FABRIC}{all}{of_guest}"))?;
-        let mut command = Command::new(&ringway);
-        command.arg("up").arg(&file).env("RINGWAY_RUN", folder.path());
-        let fabric = Running::start(&command)?;
+        let fabric = Running::fabric(folder.path(), "netmap", &format!("{FABRIC}{all}{of_guest}"))?;
         let (sockets, end) = (folder.path().join("netmap"), Instant::now() + TIMEOUT);
         while !["a", "b", "c", "d", "g"].iter().all(|name| sockets.join(name).exists()) {
             if Instant::now() > end {
@@ -111,7 +106,7 @@ impl Ports {
                 return Err("pkt-gen did not open its port".into());
             }
         }
-        // What it says later is little, and is read by a thread, so that it never waits for us.
+        // What it says until its end fits into the pipes.
         Ok(Started { child, said })
     }
 

@@ -59,11 +59,7 @@ impl Port {
             return Err("target/pcap/libpcap.so.0.8 is not built (make pcap-library)".into());
         }
         let folder = Folder::new()?;
-        let file = folder.path().join("pcap.toml");
-        std::fs::write(&file, FABRIC)?;
-        let mut command = Command::new(&ringway);
-        command.arg("up").arg(&file).env("RINGWAY_RUN", folder.path());
-        let fabric = Running::start(&command)?;
+        let fabric = Running::fabric(folder.path(), "pcap", FABRIC)?;
         let options = RingOptions { slots: [4096, 64], ..RingOptions::default() };
         let (path, end) = (folder.path().join("pcap/from"), Instant::now() + START_TIMEOUT);
         let ring = loop {

@@ -77,8 +77,10 @@ pub struct Port {
     /// When the fabric does not use the ring's buffers any more, if these are here.
     closing: Option<Closing>,
     pipe: Option<PipeEnd>,
-    /// The ring is a PCI device's, and this keeps other programs from it, if it is needed.
-    device: Option<Option<File>>,
+    /// Whether the ring is in the memory of a PCI device.
+    is_device: bool,
+    /// Keeps other programs from the device.
+    device_lock: Option<File>,
     /// Wakes whoever waits for the port or one of its monitors, if it has had one.
     wake: Option<Signal>,
     /// Those of the sync that takes place.
@@ -117,7 +119,8 @@ impl Port {
             closing: None,
             _files: pipe.as_mut().and_then(PipeEnd::take_files),
             pipe,
-            device: None,
+            is_device: false,
+            device_lock: None,
             wake: None,
             monitors: Monitors::default(),
             is_adopted: false,
@@ -147,7 +150,7 @@ impl Port {
     pub fn of_device(rings: Rings, (ring, lock): (Ring, Option<File>)) -> Result<Port> {
         let store = descriptor_store(true).map_err(|_| libc::EMFILE)?;
         let mut port = Port::make(store, rings, None)?;
-        port.device = Some(lock);
+        (port.is_device, port.device_lock) = (true, lock);
         port.publish(None)?;
         port.ring = Some(ring);
         Ok(port)
@@ -187,7 +190,7 @@ impl Port {
             (IS_SECOND, is_second),
             (HAS_WAKE, self.wake.is_some()),
             (IS_IN_PLACE, is_in_place),
-            (IS_DEVICE, self.device.is_some()),
+            (IS_DEVICE, self.is_device),
         ];
         let has = has.into_iter().filter(|(_, has)| *has).fold(0, |all, (bit, _)| all | bit);
         let numbers = [version, self.rings.region.buffers(), slots[0], slots[1], extra, first, state];
@@ -329,9 +332,9 @@ impl Port {
         let ring = self.ring.iter().flat_map(Ring::descriptors);
         let pipe = pipe.into_iter().flat_map(|(fds, pending)| fds.into_iter().chain(pending));
         let wake = self.wake.as_ref().map(AsFd::as_fd);
-        let device = self.device.iter().flatten().map(AsFd::as_fd);
+        let lock = self.device_lock.as_ref().map(AsFd::as_fd);
         let server = self.monitor_server.iter().flat_map(MonitorServer::descriptors);
-        let fds = [self.store()].into_iter().chain(ring).chain(pipe).chain(wake).chain(device).chain(server);
+        let fds = [self.store()].into_iter().chain(ring).chain(pipe).chain(wake).chain(lock).chain(server);
         fds.map(|fd| fd.as_raw_fd()).chain(self.rings.region.descriptors()).collect()
     }
 

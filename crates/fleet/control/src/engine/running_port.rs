@@ -534,8 +534,7 @@ impl Engine {
         let is_current = |live: &&mut RunningPort| live.epoch == epoch && live.serial == serial;
         let Some(live) = self.running_ports.get_mut(port).filter(is_current) else { return };
         live.peer_gone(reason);
-        if let Err(error) = detached {
-            tracing::warn!(port, %error, "detaching its peer");
+        if detached.is_err() {
             // Another `data` process may have got the peer meanwhile.
             self.detach(port);
         }

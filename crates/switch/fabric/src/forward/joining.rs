@@ -88,7 +88,8 @@ impl<'d> Delivery<'d, '_, '_> {
     {
         let Some(Pair { all, fewer }) = memory else { return Err(to) };
         let frames = list.frames();
-        // What leaves must not become less. Attack: a guest whose ring is full, for which checksums are computed.
+        // Joining must not lower the number of frames that leave. Attack: a guest with a full ring, for which checksums
+        // would be computed in each turn.
         to.reserve(self.turn, self.burst, frames);
         if to.fits < frames.len() {
             return Err(to);

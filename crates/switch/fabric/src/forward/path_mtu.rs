@@ -1,7 +1,7 @@
 //! Answers to frames that are too long for the port that they are for, so that their senders find the path's MTU.
 //!
-//! An answer is from the address that the packet was for, and enters the fabric where that is: the destination's
-//! policy and tags hold for it.
+//! An answer is from the address that the packet was for, and enters the fabric at that port, whose VLANs and rules for
+//! senders hold for it. It uses none of that port's rates, and goes to the port of the packet's sender or nowhere.
 
 use super::trace::OneFrame;
 use super::{Delivery, Forwarder, Served, Source};
