@@ -168,7 +168,7 @@ impl Engine {
         let port = |(name, number): (&String, &u16)| FlowPortView { number: *number, name: name.clone() };
         let mut ports: Vec<_> = own.ports.0.iter().map(port).collect();
         ports.sort_by_key(|port| port.number);
-        let meter = |(text, [packets, dropped])| MeterView { text, packets, dropped };
+        let meter = |(text, [packets, dropped]): (String, [u64; 2])| MeterView { text, packets, dropped };
         Ok(FlowsView {
             revision: own.revision,
             rules: own.rules_of_few(),

@@ -289,7 +289,7 @@ mod tests {
         let (inbox, _messages) = crate::engine::inbox();
         let mut guests = Guests::new(inbox, &[], Keeper::thread().unwrap());
         let arrives =
-            |ticket| Some(Moving::Arrives(Arc::new(Arriving::new("vm", ticket, oneshot::channel().0))));
+            |ticket: &str| Some(Moving::Arrives(Arc::new(Arriving::new("vm", ticket, oneshot::channel().0))));
         let record = Record {
             spec: Spec::new("vm", Runner::Qemu, Vec::new()),
             pages: HugePages::default(),

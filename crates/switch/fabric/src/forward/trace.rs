@@ -110,7 +110,8 @@ impl Forwarder {
         frame: &[u8],
         mut traced: Traced,
     ) -> Traced {
-        let Forwarder { completer, hash, meter, features, retagged, .. } = self;
+        let Forwarder { copies: memory, hash, meter, features, .. } = self;
+        let super::Copies { completer, retagged, .. } = memory;
         let Some(port) = topology.port(source) else { return traced };
         // Copies wait for nobody, as those of flooded frames.
         let mut preview = Preview { turn, port, is_flood: true, completer };

@@ -1,5 +1,6 @@
 //! A failure at each stage, with a QEMU and a destination that do as they are told: exactly one guest goes on.
 
+use super::super::MigrationView;
 use super::*;
 use crate::engine::{Message, Messages, inbox};
 use ringway_linux_guests::{HeldGuest, Holder, Runner, Spec};
