@@ -49,6 +49,16 @@ pub fn canonical(text: &str, ports: &dyn Ports) -> Result<String, RulesError> {
     Ok(tables.rules().show(ports))
 }
 
+/// Whether rules of a switch name a port of it: they can't be read without.
+pub fn name_port(switch: &Switch, port: &str, fabric: &Fabric) -> bool {
+    let all_but = |but: &str| {
+        let names = ports_of(fabric, &switch.name).filter(|name| *name != but);
+        PortNumbers(names.zip((1..=PortNumbers::LAST).rev()).map(|(name, n)| (name.into(), n)).collect())
+    };
+    let Some(Settings { rules, .. }) = settings(switch) else { return false };
+    Rules::read(&rules, &all_but("")).is_ok() && Rules::read(&rules, &all_but(port)).is_err()
+}
+
 /// Reads and checks the rules of the switches that are described in `text`: from the one of this number on. Without
 /// `outside`, files of rules are not read.
 pub fn read(
@@ -163,7 +173,16 @@ mod tests {
             one,
             "cookie=0x0,table=0,in_port=a actions=output:2\ncookie=0x0,table=0,priority=1 actions=output:b\n"
         );
-        assert_eq!(rules(""), "");
+        assert_eq!(rules("# nothing"), "");
+    }
+
+    #[test]
+    fn a_port_that_flows_name_can_t_be_removed() {
+        let text = format!("[switch.s]\nlookup='flow'\nrules='in_port=b,actions=drop'\n{PORTS}");
+        let fabric = read_file("f", &text, &host()).unwrap();
+        assert!(crate::file::without_port("a", &fabric).is_ok());
+        let refused = crate::file::without_port("b", &fabric).unwrap_err().to_string();
+        assert!(refused.starts_with("flows of switch s name port b"), "{refused}");
     }
 
     #[test]

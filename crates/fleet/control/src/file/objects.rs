@@ -266,6 +266,7 @@ pub fn without_port(name: &str, fabric: &Fabric) -> Result<Fabric, RemoveError> 
 }
 
 const END_MIRROR: &str = "change what that port mirrors: `ringway port set`";
+const CHANGE_FLOWS: &str = "change them first: `ringway flow`";
 const CHANGE_FILE: &str = "take it out of the file, and use `ringway apply`";
 
 /// What needs a port, and the remedy.
@@ -294,6 +295,9 @@ fn needed(port: &Port, fabric: &Fabric) -> Option<(String, &'static str)> {
     for switch in &fabric.switches {
         if lookups::ports(&switch.lookup).iter().any(|(_, named)| named == name) {
             return Some((format!("the lookup of switch {} names port {name}", switch.name), CHANGE_FILE));
+        }
+        if flows::name_port(switch, name, fabric) {
+            return Some((format!("flows of switch {} name port {name}", switch.name), CHANGE_FLOWS));
         }
     }
     if let Some(chain) = fabric.chains.iter().find(|chain| chain.ports.contains(name)) {

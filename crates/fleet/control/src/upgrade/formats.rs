@@ -28,8 +28,8 @@ pub const FORMATS: &[Format] = &[
     },
     Format {
         name: "fabric",
-        number: 7,
-        reads: &[1, 2, 3, 4, 5, 6, 7],
+        number: 8,
+        reads: &[1, 2, 3, 4, 5, 6, 7, 8],
         content: "the description of the fabric",
     },
     Format { name: "port", number: 1, reads: &[1], content: "what is kept of a port" },
@@ -43,8 +43,8 @@ pub const FORMATS: &[Format] = &[
     Format { name: "records", number: 1, reads: &[1], content: "what ports' peers told" },
     Format {
         name: "counters",
-        number: 4,
-        reads: &[1, 2, 3, 4],
+        number: 5,
+        reads: &[1, 2, 3, 4, 5],
         content: "the page of counters and positions of rings",
     },
     Format {
