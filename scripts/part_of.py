@@ -1,8 +1,7 @@
-"""Instructions that were executed within a function, inlined or not, by callgrind's file.
+"""Instructions that were executed within a function and what it calls, by callgrind's file.
 
-`part_of.py OUTPUT SOURCE FUNCTION...`: OUTPUT is what `valgrind --tool=callgrind` wrote, of a program
-with its lines (`debug = "line-tables-only"`); the functions are found in the file SOURCE. Prints the
-number of the instructions of their lines.
+`part_of.py OUTPUT FUNCTION`: OUTPUT is what `valgrind --tool=callgrind` wrote; FUNCTION is the end of
+the name of a function that is not inlined. Prints the number of instructions, inlined ones included.
 """
 
 import re
@@ -10,50 +9,25 @@ import sys
 from pathlib import Path
 
 
-def lines_of(source, function):
-    """The numbers of a function's lines, from its first one to the brace that ends it."""
-    text = Path(source).read_text().splitlines()
-    begin = re.compile(rf"^(\s*)(pub(\([^)]*\))? )?fn {re.escape(function)}\b")
-    for number, line in enumerate(text, 1):
-        found = begin.match(line)
-        if found:
-            end = next(at for at in range(number, len(text)) if text[at] == found[1] + "}")
-            return range(number, end + 2)
-    sys.exit(f"there is no function {function} in {source}")
-
-
-def costs(output):
-    """The file, the line and the cost of each row of callgrind's file."""
-    names, file, line, is_call = {}, "", 0, False
+def cost(output, function):
+    """The instructions of all functions with this end of their name, and of what they call."""
+    names, is_within, total = {}, False, 0
     for row in Path(output).read_text().splitlines():
-        named = re.match(r"f[lie]=\((\d+)\)(?: (.*))?$", row)
+        named = re.match(r"(c?fn)=\((\d+)\)(?: (.*))?$", row)
         if named:
-            if named[2]:
-                names[named[1]] = named[2]
-            file = names.get(named[1], "")
-        elif re.match(r"cf[li]=\((\d+)\) ", row):
-            # A file that is named where it is called first.
-            called = re.match(r"cf[li]=\((\d+)\) (.*)$", row)
-            names[called[1]] = called[2]
-        elif row.startswith("calls="):
-            is_call = True
-        elif re.match(r"[+*\-\d]", row):
-            at, *cost = row.split()
-            if at[0] in "+-":
-                line += int(at)
-            elif at != "*":
-                line = int(at)
-            # The row behind a call is that of all that was called.
-            if cost and not is_call:
-                yield file, line, int(cost[0])
-            is_call = False
+            if named[3]:
+                names[named[2]] = named[3]
+            if named[1] == "fn":
+                is_within = names.get(named[2], "").endswith(function)
+        elif is_within and re.match(r"[+*\-\d]", row):
+            # Behind `calls=`, the cost of what is called.
+            total += int(row.split()[1])
+    return total
 
 
 def main():
-    output, source, *functions = sys.argv[1:]
-    lines = {line for function in functions for line in lines_of(source, function)}
-    found = (cost for file, line, cost in costs(output) if file.endswith(source) and line in lines)
-    print(sum(found))
+    output, function = sys.argv[1:]
+    print(cost(output, function))
 
 
 main()

@@ -2,12 +2,12 @@
 # resume-cost.sh REPORT: writes the key resume.cost into REPORT (target/bench/faults.json): the share of a frame's
 # instructions between two vhost-user ports that is left without the positions of the rings that are recorded, so that
 # another data process can go on with them. They can't be turned off, and times differ by more from run to run than they
-# cost: instructions are counted, by valgrind.
+# cost: instructions are counted, by valgrind, of the function that records them, with its call.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 report=$1
 command -v valgrind >/dev/null || { echo "resume.cost: skipped, valgrind is missing"; exit 0; }
-cargo build --release -p ringway-port --example loop
+cargo build --release -p ringway-port --example loop --features count-positions
 program=${CARGO_TARGET_DIR:-$PWD/target}/release/examples/loop
 folder=$(mktemp -d); trap 'rm -rf "$folder"' EXIT
 frames=6400
@@ -15,7 +15,7 @@ for case in split.64.256 packed.64.256; do
   valgrind --tool=callgrind --callgrind-out-file="$folder/$case" --toggle-collect='*loop::forward*' \
     "$program" count "$case" "$frames" >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
   all=$(awk '/Collected/ { print $NF }' "$folder/log")
-  part=$(python3 scripts/part_of.py "$folder/$case" switch/port/src/vhost_user/vring.rs store record)
+  part=$(python3 scripts/part_of.py "$folder/$case" '::vring::Vring::record')
   echo "${case%.64.256} $all $part"
 done | python3 -c '
 import json, sys

@@ -5,6 +5,7 @@ use crate::lab::http::{answer, ask};
 use crate::lab::{Lab, until};
 use ringway_linux_guests::image;
 use ringway_ring_client::{Ring, Wait};
+use ringway_wire::checksum::checksum;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -12,14 +13,15 @@ use std::net::UdpSocket;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 /// Addresses of the guest and of the program that talks to it.
 const GUEST: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const GUEST_IP: [u8; 4] = [10, 77, 0, 1];
+const PEER_IP: [u8; 4] = [10, 77, 0, 9];
 
 /// The fenced blocks of the page in `language`.
 pub fn blocks(language: &str) -> Vec<String> {
@@ -84,6 +86,12 @@ impl Fabrics {
         self.guest(fabric)["state"].as_str().unwrap().into()
     }
 
+    /// A process of a fabric.
+    fn process(&self, fabric: &str, key: &str) -> Pid {
+        let ps = self.lab.json(&["--fabric", fabric, "ps"]);
+        Pid::from_raw(ps["fabric"][key].as_i64().unwrap() as i32).unwrap()
+    }
+
     fn kill(&self, fabric: &str) {
         let pid = self.guest(fabric)["pid"].as_i64().unwrap();
         kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
@@ -120,42 +128,66 @@ impl Fabrics {
         all
     }
 
-    /// Sends an ARP request (RFC 826) to the guest's address, with the next number in the sender's address.
-    fn request(&mut self) -> u32 {
+    fn send(&mut self, frame: &[u8]) {
         let ring = self.peer.as_mut().unwrap();
-        self.number += 1;
-        let [_, high, middle, low] = self.number.to_be_bytes();
-        // A station in the guest's network.
-        let own = [10, 77, 0, 9];
-        let mut frame = [0; 60];
-        frame[..6].copy_from_slice(&GUEST);
-        frame[6..12].copy_from_slice(&PEER);
-        frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
-        frame[22..28].copy_from_slice(&[2, 0, 9, high, middle, low]);
-        frame[28..32].copy_from_slice(&own);
-        frame[38..42].copy_from_slice(&GUEST_IP);
-        assert!(ring.tx.push(&frame).unwrap());
+        assert!(ring.tx.push(frame).unwrap());
         ring.sync().unwrap();
+    }
+
+    /// Sends an ICMP echo request (RFC 792) to the guest, with the next number as its data. All are one flow to the
+    /// guest's queueing discipline, which changes the order of others.
+    fn request(&mut self) -> u32 {
+        self.number += 1;
+        let mut packet = [0; 46];
+        packet[..10].copy_from_slice(&[0x45, 0, 0, 32, 0, 0, 0, 0, 64, 1]);
+        packet[12..16].copy_from_slice(&PEER_IP);
+        packet[16..20].copy_from_slice(&GUEST_IP);
+        let sum = checksum(&packet[..20]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        packet[20..28].copy_from_slice(&[8, 0, 0, 0, 0, 9, 0, 0]);
+        packet[28..32].copy_from_slice(&self.number.to_be_bytes());
+        let sum = checksum(&packet[20..32]);
+        packet[22..24].copy_from_slice(&sum.to_be_bytes());
+        self.send(&[&GUEST[..], &PEER, &[8, 0], &packet].concat());
         self.number
+    }
+
+    /// Answers the guest's ARP request (RFC 826) for the program's address.
+    fn answer_arp(&mut self, request: &[u8]) {
+        let mut frame = [0; 60];
+        frame[..6].copy_from_slice(&request[6..12]);
+        frame[6..12].copy_from_slice(&PEER);
+        frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 2]);
+        frame[22..28].copy_from_slice(&PEER);
+        frame[28..32].copy_from_slice(&PEER_IP);
+        frame[32..42].copy_from_slice(&request[22..32]);
+        self.send(&frame);
     }
 
     /// The number of the next reply that comes until `end`.
     fn reply(&mut self, end: Instant) -> Option<u32> {
-        let (ring, mut got) = (self.peer.as_mut().unwrap(), [0; 2048]);
+        let mut got = [0; 2048];
         loop {
-            while let Some(received) = ring.rx.pop(&mut got).unwrap() {
-                ring.rx.sync().unwrap();
-                // To the address that the request gave as its sender's.
-                let is_reply = got[12..14] == [8, 6] && got[20..22] == [0, 2] && got[32..35] == [2, 0, 9];
-                if received.len >= 42 && is_reply {
-                    return Some(u32::from_be_bytes([0, got[35], got[36], got[37]]));
+            while let Some(received) = self.peer.as_mut().unwrap().rx.pop(&mut got).unwrap() {
+                self.peer.as_mut().unwrap().rx.sync().unwrap();
+                if received.len >= 42
+                    && got[12..14] == [8, 6]
+                    && got[20..22] == [0, 1]
+                    && got[38..42] == PEER_IP
+                {
+                    self.answer_arp(&got);
+                }
+                // An echo reply with the identifier of the requests.
+                let is_reply = got[12..14] == [8, 0] && got[23] == 1 && got[34] == 0 && got[38..40] == [0, 9];
+                if received.len >= 46 && is_reply {
+                    return Some(u32::from_be_bytes([got[42], got[43], got[44], got[45]]));
                 }
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
             }
-            ring.wait(Wait::RX, Some(left)).unwrap();
+            self.peer.as_mut().unwrap().wait(Wait::RX, Some(left)).unwrap();
         }
     }
 
@@ -211,6 +243,8 @@ enum Answered {
     Unheard,
     /// It is done, and the answer is lost.
     Lost,
+    /// As before, and then something is done.
+    LostAfter(Box<dyn Fn()>),
 }
 
 /// A destination that answers a request differently, once; others are passed to `to`. Returns its socket.
@@ -234,13 +268,15 @@ fn destination(
                 if matches!(answered, Answered::Unheard) {
                     return;
                 }
-                let mut server = UnixStream::connect(to).unwrap();
-                server.write_all(&request[..read]).unwrap();
+                // Nobody may be there for a moment.
+                let Ok(mut server) = UnixStream::connect(to) else { return };
                 let mut back = Vec::new();
-                server.read_to_end(&mut back).unwrap();
-                if matches!(answered, Answered::Truly) {
+                let asked = server.write_all(&request[..read]).and_then(|()| server.read_to_end(&mut back));
+                match answered {
                     // Who asked may be gone.
-                    let _ = client.write_all(&back);
+                    Answered::Truly if asked.is_ok() => _ = client.write_all(&back),
+                    Answered::LostAfter(then) => then(),
+                    _ => {}
                 }
             });
         }
@@ -435,7 +471,7 @@ fn a_guest_is_moved_while_things_fail() {
 fn is_decided(fabrics: &mut Fabrics) {
     let resolve = ["--fabric", "lab", "guest", "migrate", "vm", "--resolve", "source"];
     let (_, why) = fabrics.lab.fails(&resolve);
-    assert!(why.contains("nobody has to decide where guest vm runs"), "{why}");
+    assert!(why.contains("guest vm was not migrated"), "{why}");
     let (is_gone, was_asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let gone = is_gone.clone();
     let to = destination(fabrics, "lost", move |line| {
@@ -469,14 +505,10 @@ fn a_guest_is_moved_while_processes_of_its_fabrics_are_killed() {
     let Some(mut fabrics) = Fabrics::new("move-kills") else { return };
     fabrics.up();
     fabrics.mark();
-    let pid = |fabrics: &Fabrics, fabric: &str, key: &str| {
-        let ps = fabrics.lab.json(&["--fabric", fabric, "ps"]);
-        Pid::from_raw(ps["fabric"][key].as_i64().unwrap() as i32).unwrap()
-    };
     // Both `data`, while memory is copied: the migration goes on, and the other port sends nothing before its time.
     let mut child = fabrics.copies();
     for fabric in ["lab", "other"] {
-        kill_process(pid(&fabrics, fabric, "data_pid"), Signal::KILL).unwrap();
+        kill_process(fabrics.process(fabric, "data_pid"), Signal::KILL).unwrap();
     }
     until("both are replaced", || {
         ["lab", "other"]
@@ -492,7 +524,7 @@ fn a_guest_is_moved_while_processes_of_its_fabrics_are_killed() {
     // `control` of the source, then of the destination.
     for fabric in ["lab", "other"] {
         let mut child = fabrics.copies();
-        kill_process(pid(&fabrics, fabric, "pid"), Signal::KILL).unwrap();
+        kill_process(fabrics.process(fabric, "pid"), Signal::KILL).unwrap();
         child.wait().unwrap();
         fabrics.runs_only("lab");
     }
@@ -500,6 +532,67 @@ fn a_guest_is_moved_while_processes_of_its_fabrics_are_killed() {
     fabrics.lab.ok(&["--fabric", "lab", "guest", "migrate", "vm", "--to", &to]);
     fabrics.runs_only("other");
     // What has arrived goes on after the end of `control`.
-    kill_process(pid(&fabrics, "other", "pid"), Signal::KILL).unwrap();
+    kill_process(fabrics.process("other", "pid"), Signal::KILL).unwrap();
     fabrics.runs_only("other");
+}
+
+/// When one process or both are killed.
+#[derive(Clone, Copy)]
+enum When {
+    /// Before the destination is asked to activate the guest, which it is afterwards all the same.
+    Asked,
+    /// When it has.
+    Activated,
+}
+
+#[test]
+fn control_processes_are_killed_while_a_guest_is_activated() {
+    let Some(mut fabrics) = Fabrics::new("move-decided") else { return };
+    fabrics.up();
+    fabrics.mark();
+    fabrics.runs_only("lab");
+    for (number, (killed, when)) in [
+        (&["lab"][..], When::Asked),
+        (&["lab"], When::Activated),
+        (&["other"], When::Asked),
+        (&["other"], When::Activated),
+        (&["lab", "other"], When::Asked),
+        (&["lab", "other"], When::Activated),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let pids: Vec<Pid> = killed.iter().map(|fabric| fabrics.process(fabric, "pid")).collect();
+        let kill = move || pids.iter().for_each(|pid| kill_process(*pid, Signal::KILL).unwrap());
+        let once = Once::new();
+        let to = destination(&fabrics, &format!("killed{number}"), move |line| {
+            let mut answered = Answered::Truly;
+            if line.contains("/activate ") {
+                once.call_once(|| match when {
+                    When::Asked => kill(),
+                    When::Activated => answered = Answered::LostAfter(Box::new(kill.clone())),
+                });
+            }
+            answered
+        });
+        drop(fabrics.begin("lab", &to, &[]).wait());
+        let mut places = (String::new(), String::new());
+        until("it is known where it runs", || {
+            let run = |fabric: &str| {
+                let list = fabrics.lab.run(&["--fabric", fabric, "guest", "list", "--json"]);
+                let list: Value = serde_json::from_slice(&list.stdout).unwrap_or_default();
+                list[0]["state"].as_str().unwrap_or_default().to_string()
+            };
+            places = (run("lab"), run("other"));
+            matches!((&*places.0, &*places.1), ("running", "stopped") | ("stopped", "running"))
+                && !["activating", "asking"].contains(&&*fabrics.stage())
+        });
+        let here = if places.0 == "running" { "lab" } else { "other" };
+        fabrics.runs_only(here);
+        if here == "other" {
+            let back = fabrics.socket("lab");
+            fabrics.lab.ok(&["--fabric", "other", "guest", "migrate", "vm", "--to", &back]);
+            fabrics.runs_only("lab");
+        }
+    }
 }

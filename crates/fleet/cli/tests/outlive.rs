@@ -5,6 +5,7 @@
 use crate::exec::may_create_namespaces;
 use crate::guests::{file, run};
 use crate::lab::frames::{next, patched, program, send};
+use crate::lab::http::identity;
 use crate::lab::net::can_create_taps;
 use crate::lab::{Lab, isolations, until};
 use ringway_ring_client::Ring;
@@ -106,11 +107,13 @@ fn a_guest_outlives_control_and_its_console_and_commands_go_on() {
     let first = pid(&lab, "guest", "left");
     let console = lab.folder.join("run/lab/guests/left/console.log");
     let ticks = || last(&std::fs::read_to_string(&console).unwrap(), "tick ");
+    let fabric = identity(&lab);
     for how in [Replaced::Control, Replaced::Upgrade, Replaced::Both, Replaced::Upgrade] {
         until("it writes", || ticks() > 10);
         replace(&lab, how);
         await_state(&lab, "guest", "left", "running");
         assert_eq!(pid(&lab, "guest", "left"), first, "{}", lab.log());
+        assert_eq!(identity(&lab), fabric, "other fabrics believe it what it says of guests");
         let before = ticks();
         until("it writes on", || ticks() > before + 10);
         assert_eq!(lab.ok(&["guest", "exec", "left", "--", "echo", "hello"]).trim(), "hello");
@@ -135,6 +138,9 @@ fn a_guest_outlives_control_and_its_console_and_commands_go_on() {
     kill(&lab, false, || {});
     await_state(&lab, "guest", "left", "stopped");
     assert_eq!(find(&lab, "guest", "left")["reason"], "");
+    lab.ok(&["down"]);
+    assert!(run(&lab, &["up", "lab.toml", "--detach"]).status.success(), "{}", lab.log());
+    assert_ne!(identity(&lab), fabric, "it does not know what it said");
     lab.ok(&["down"]);
 }
 

@@ -162,7 +162,9 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
         .guests
         .iter()
         .filter(|guest| {
-            guest.ports.iter().all(|port| kept_ports.contains(&**port)) && to.guests.contains(guest)
+            // Whether it starts with the fabric does not matter once that is up.
+            let has_same = |other: &Guest| Guest { start: guest.start, ..other.clone() } == **guest;
+            guest.ports.iter().all(|port| kept_ports.contains(&**port)) && to.guests.iter().any(has_same)
         })
         .map(|guest| &*guest.name)
         .collect();

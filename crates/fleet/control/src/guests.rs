@@ -12,7 +12,7 @@ use crate::keeper::{Keeper, NO_DESCRIPTORS, StoredEntry};
 use crate::kinds::{self, PortControl};
 use crate::migration::Progress;
 use crate::pages;
-use moving::Moving;
+use moving::{Activated, Moving};
 use ringway_host::HugePages as Free;
 use ringway_host::jail::can_change_user;
 use ringway_linux_guests::{Arrival, Guest, HeldGuest, Holder, Interface, Lease, Runner, Spec, fetching};
@@ -50,7 +50,10 @@ pub enum GuestError {
     #[error("guest {0} does not run; start it with `ringway guest start {0}`")]
     NotRunning(String),
     /// The guest is being migrated.
-    #[error("guest {0} is being migrated; `ringway guest migrate {0} --cancel` ends that")]
+    #[error(
+        "guest {0} is being migrated; `ringway guest migrate {0} --cancel` ends that, `--resolve` if the other \
+         fabric is lost"
+    )]
     Moving(String),
     /// The guest was not migrated.
     #[error("guest {0} was not migrated")]
@@ -76,6 +79,9 @@ pub enum GuestError {
     /// No guest arrives with this ticket.
     #[error("guest {0} does not arrive")]
     NotArriving(String),
+    /// It was activated with so many tickets that this one is not known any more.
+    #[error("whether guest {0} was activated here with this ticket is not known any more")]
+    Forgotten(String),
     /// The guest has arrived.
     #[error("guest {0} was activated here, or is about to be")]
     Arrived(String),
@@ -220,9 +226,6 @@ struct Record {
     progress: Option<Arc<Progress>>,
     /// The ticket with which it arrived last.
     arrived: Option<String>,
-    /// The tickets with which it was activated here, the last one at the end: its former places may ask for them long
-    /// after it has left.
-    activated: Vec<String>,
 }
 
 /// Result of starting a guest.
@@ -248,12 +251,16 @@ pub struct Guests {
     /// Kinds of port that are not the project's.
     kinds: &'static [&'static dyn PortControl],
     keeper: Keeper,
+    /// The tickets with which each guest was activated here: its former places may ask for them long after it has left,
+    /// was removed, or was changed.
+    activated: BTreeMap<String, Activated>,
 }
 
 impl Guests {
     /// Creates an empty set, of guests on ports of the project's kinds and of `kinds`.
     pub fn new(inbox: Inbox, kinds: &'static [&'static dyn PortControl], keeper: Keeper) -> Guests {
-        Guests { records: BTreeMap::new(), users: BTreeMap::new(), inbox, turn: 0, kinds, keeper }
+        let (records, users, activated) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Guests { records, users, inbox, turn: 0, kinds, keeper, activated }
     }
 
     /// Adds a guest whose ports are in `fabric`, and starts it if its `start` is set.
@@ -279,7 +286,6 @@ impl Guests {
             moving: None,
             progress: None,
             arrived: None,
-            activated: Vec::new(),
         };
         self.records.insert(guest.name.clone(), record);
         Ok(())
@@ -316,7 +322,6 @@ impl Guests {
         let wanted: Option<bool> = wanted.and_then(|kept| serde_json::from_str(&kept.text).ok());
         let (process, end) = (found.remove(&kept::process(name)), found.remove(&kept::end(name)));
         let (departure, arrived) = (found.remove(&kept::departure(name)), found.remove(&kept::arrived(name)));
-        let activated = found.remove(&kept::activated(name));
         let Some(is_wanted) = wanted else { return Ok(false) };
         self.insert(guest, fabric, folder)?;
         let running = process.map(|process| self.go_on(name, process)).transpose();
@@ -339,10 +344,6 @@ impl Guests {
             // The guest was being started.
             (None, None) if is_wanted => self.start(name)?,
             (None, _) => {}
-        }
-        let activated = activated.and_then(|kept| serde_json::from_str(&kept.text).ok());
-        if let Some(record) = self.records.get_mut(name) {
-            record.activated = activated.unwrap_or_default();
         }
         let departure = departure.as_ref().map(|kept| &*kept.text);
         self.go_on_moving(name, departure, arrived.map(|kept| kept.text));
@@ -460,6 +461,8 @@ impl Guests {
         let (name, turn, cancelled) = (name.to_string(), self.turn, Arc::new(AtomicBool::new(false)));
         tracing::info!(guest = name, "starting");
         self.keeper.remove(&kept::end(&name));
+        // Of a guest that ended while it was not known where it runs.
+        self.keeper.remove(&kept::departure(&name));
         let holder = GuestHolder {
             name: name.clone(),
             keeper: self.keeper.clone(),
@@ -522,7 +525,7 @@ impl Guests {
 
     /// Stops a guest, unless it leaves or arrives.
     pub fn stop_settled(&mut self, name: &str) -> Result<(), GuestError> {
-        if self.records.get(name).is_some_and(|record| record.moving.is_some()) {
+        if self.is_moving(name) {
             return Err(GuestError::Moving(name.into()));
         }
         self.stop(name)
@@ -552,8 +555,7 @@ impl Guests {
     /// Stops a guest and forgets it. The returned task, if it was not stopped before, ends once it has ended.
     pub fn remove(&mut self, name: &str) -> Result<Option<JoinHandle<()>>, GuestError> {
         self.stop(name)?;
-        let mut kept = vec![kept::wanted(name), kept::end(name), kept::departure(name), kept::arrived(name)];
-        kept.push(kept::activated(name));
+        let kept = [kept::wanted(name), kept::end(name), kept::departure(name), kept::arrived(name)];
         kept.iter().for_each(|kept| self.keeper.remove(kept));
         Ok(match self.records.remove(name) {
             Some(Record { life: Life::Stopping(task), .. }) => Some(task),

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// Frames that a queue keeps, and their bytes; the oldest give way.
 ///
 /// Attack: a sender that floods a guest which never arrives.
-const FRAMES: usize = 1024;
+const FRAMES: usize = 4096;
 const BYTES: usize = 4 << 20;
 /// Nanoseconds for which a frame is kept: longer than a guest stands still.
 const AGE: u64 = 5_000_000_000;
@@ -41,9 +41,14 @@ const LOCKED: Duration = Duration::from_millis(100);
 /// Nanoseconds before a guest's stop for which the frames that it got are of interest: longer than a frame is on its
 /// way from one fabric to the other, and than it takes from the return of the guest's rings until its stop is reported.
 const WINDOW: u64 = 100_000_000;
+/// Nanoseconds before those in which other frames are of interest too: where a switch floods frames for the guest, they
+/// reach it at both places, here later by their way.
+const WAY: u64 = 10_000_000;
 /// Most frames that are noted of a guest that leaves, of all its queues; the oldest give way. Attack: a sender that
 /// floods a guest which never leaves.
 const NOTED: usize = 4096;
+/// Most frames that the ports of a guest name together: a line of text to another host has room for them.
+const NAMED: usize = 8 * NOTED;
 /// Nanoseconds for which frames wait for the switch to forget the address of a guest that has given its rings back.
 const FORGETTING: u64 = 10_000_000;
 /// Bits of a fingerprint: as many as a number of JSON has.
@@ -91,8 +96,8 @@ impl Noted {
     }
 }
 
-/// A number by which two places know a frame that its port gets as it is: of its first bytes, which have its checksums,
-/// and its length (FNV-1a). Attack: a sender that makes frames with the number of others, of which one may be lost in
+/// A number by which two places know a frame that its port gets as it is: of its first 64 bytes, in which are the
+/// checksums of TCP and UDP over IPv4 and of UDP over IPv6, and its length (FNV-1a). Attack: a sender that makes frames with the number of others, of which one may be lost in
 /// the moment of a move; it could as well send in the name of the others.
 fn fingerprint(head: &[u8], len: u32) -> u64 {
     let bytes = head.iter().copied().chain(len.to_le_bytes());
@@ -118,14 +123,20 @@ impl Arrival {
         self.enter(LEAVE);
     }
 
-    /// What the guest had got when it stopped, at `stopped`; `None` if that is not known.
-    pub fn delivered(&self, stopped: u64) -> Option<DeliveredFrames> {
+    /// What the guest, which has so many ports, had got when it stopped, at `stopped`; `None` if that is not known.
+    pub fn delivered(&self, stopped: u64, ports: usize) -> Option<DeliveredFrames> {
         if self.state.load(Acquire) & STAGE != LEAVE {
             return None;
         }
         let noted = self.noted();
-        let since = noted.since.max(stopped.saturating_sub(WINDOW));
-        let frames = noted.frames.iter().filter(|(when, _)| *when >= since).map(|(_, frame)| *frame);
+        let window = stopped.saturating_sub(WINDOW);
+        let (mut since, mut early) = (noted.since.max(window), window.saturating_sub(WAY));
+        if let Some(former) = noted.frames.len().checked_sub(NAMED / ports.max(1) + 1)
+            && let Some((when, _)) = noted.frames.get(former)
+        {
+            (since, early) = (since.max(when + 1), early.max(when + 1));
+        }
+        let frames = noted.frames.iter().filter(|(when, _)| *when >= early).map(|(_, frame)| *frame);
         Some(DeliveredFrames { known: stopped.saturating_sub(since), frames: frames.collect() })
     }
 
@@ -136,11 +147,11 @@ impl Arrival {
     }
 
     /// Has the queues deliver what came after the guest stopped, at `stopped` in nanoseconds of the turns' clock, once
-    /// the guest can receive; and what came shortly before, but for what it had got, if that is known.
+    /// the guest can receive; and what came shortly before, but for what it had got at any of its ports, if that is known.
     pub fn deliver(&self, stopped: u64, delivered: Option<&DeliveredFrames>) {
         let mut got = HashMap::new();
         // Attack: a source that names frames without end.
-        for frame in delivered.iter().flat_map(|delivered| delivered.frames.iter().take(NOTED)) {
+        for frame in delivered.iter().flat_map(|delivered| delivered.frames.iter().take(NAMED)) {
             *got.entry(*frame).or_insert(0) += 1;
         }
         *self.got() = got;

@@ -18,6 +18,14 @@ pub fn ask(lab: &Lab, method: &str, path: &str, body: &Value) -> UnixStream {
     stream
 }
 
+/// Which fabric answers, as it says.
+pub fn identity(lab: &Lab) -> String {
+    let mut text = String::new();
+    ask(lab, "GET", "/v1/ports", &Value::Null).read_to_string(&mut text).unwrap();
+    let fabric = text.lines().find_map(|line| line.strip_prefix("ringway-fabric: "));
+    fabric.unwrap_or_else(|| panic!("{text}")).into()
+}
+
 /// Status and body of an answer.
 pub fn answer(mut stream: UnixStream) -> (u16, String) {
     let mut text = String::new();

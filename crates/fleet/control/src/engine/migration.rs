@@ -44,8 +44,8 @@ pub enum MigrationRequest {
     Arrived(String, String, Answer<()>),
     /// The guest with this ticket does not arrive. The answer comes when its QEMU has ended.
     Abandon(String, String, Answer<()>),
-    /// A guest that did not arrive has ended.
-    Unblock(String, Answer<()>),
+    /// The guest with this ticket, which did not arrive, has ended.
+    Unblock(String, String, Answer<()>),
 }
 
 impl Engine {
@@ -104,7 +104,8 @@ impl Engine {
                 drop(answer.send(arrived.map_err(arrival_failure)));
             }
             MigrationRequest::Abandon(name, ticket, answer) => self.abandon_guest(name, &ticket, answer),
-            MigrationRequest::Unblock(name, answer) => {
+            MigrationRequest::Unblock(name, ticket, answer) => {
+                self.guests.abandoned(&name, &ticket);
                 // Another one may arrive by now.
                 if self.guests.place(&name).is_ok() {
                     self.tell_arrival(&name, ArrivalStep::Abandon);
@@ -165,17 +166,21 @@ impl Engine {
     }
 
     fn abandon_guest(&mut self, name: String, ticket: &str, answer: Answer<()>) {
-        let ending = match self.guests.abandon(&name, ticket) {
+        let (arriving, ending) = match self.guests.abandon(&name, ticket) {
             Ok(ending) => ending,
             Err(error) => return drop(answer.send(Err(arrival_failure(error)))),
         };
-        let inbox = self.inbox.clone();
+        let (inbox, ticket) = (self.inbox.clone(), ticket.to_string());
         tokio::spawn(async move {
-            // A panic of the task was reported by its thread.
-            let _ = ending.await;
-            // Once nobody listens, the fabric is going down.
-            let _ =
-                inbox.ask(|answer| EngineRequest::Migration(MigrationRequest::Unblock(name, answer))).await;
+            if let Some(ending) = ending {
+                // A panic of the task was reported by its thread.
+                let _ = ending.await;
+                let unblock = |answer| MigrationRequest::Unblock(name, ticket, answer);
+                // Once nobody listens, the fabric is going down.
+                let _ = inbox.ask(|answer| EngineRequest::Migration(unblock(answer))).await;
+                arriving.set_ended();
+            }
+            arriving.until_ended().await;
             let _ = answer.send(Ok(()));
         });
     }

@@ -464,6 +464,13 @@ impl Engine {
         self.describe_flows();
         let before = self.fabric.clone();
         let changes = change::between(&before, target, self.host.kinds);
+        let moving = changes.iter().find_map(|change| match change {
+            Change::RemoveGuest(name) => self.guests.is_moving(name).then(|| name.clone()),
+            _ => None,
+        });
+        if let Some(name) = moving {
+            return Err(GuestError::Moving(name).into());
+        }
         let added = changes.iter().filter_map(|change| match change {
             Change::AddGuest(guest) => Some(guest),
             _ => None,
@@ -531,6 +538,9 @@ impl Engine {
         let switches = || file.switches.iter().map(|switch| &*switch.name).collect();
         self.fabric.switches.sort_by_key(|switch| place(switches(), &switch.name));
         self.fabric.chains.clone_from(&file.chains);
+        for guest in &mut self.fabric.guests {
+            guest.start = file.guest(&guest.name).map_or(guest.start, |own| own.start);
+        }
         self.fabric.start_limit = file.start_limit;
         self.is_changed = true;
     }

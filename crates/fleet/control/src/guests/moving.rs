@@ -1,6 +1,7 @@
 //! Guests that leave for another fabric, or arrive from one.
 
 use super::{GuestError, Guests, Life, NO_DESCRIPTORS, Record, kept};
+use crate::keeper::StoredEntry;
 use crate::migration::arrival::{self, Arriving};
 use crate::migration::identity::FabricIdentity;
 use crate::migration::remote::Remote;
@@ -8,6 +9,7 @@ use crate::migration::source::{Departing, Outcome, Source};
 use crate::migration::{MigrationEnd, MigrationError, MovingPort, Progress};
 use ringway_linux_guests::{Arrival, Guest, Runner, Spec};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,6 +44,24 @@ struct KeptDeparture {
 
 fn may_be_asked() -> bool {
     true
+}
+
+/// The tickets with which a guest was activated here.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Activated {
+    /// The last ones, the newest at the end.
+    tickets: Vec<String>,
+    /// Whether there were more: an unknown ticket may be one of them.
+    forgotten: bool,
+}
+
+impl Activated {
+    fn add(&mut self, ticket: &str) {
+        self.tickets.push(ticket.into());
+        let former = self.tickets.len().saturating_sub(ACTIVATED);
+        self.forgotten |= former > 0;
+        self.tickets.drain(..former);
+    }
 }
 
 /// Told the guest once its QEMU runs.
@@ -166,13 +186,32 @@ impl Guests {
         Ok(started)
     }
 
-    /// A guest that arrives; `None` if it has arrived with this ticket, wherever it is now.
+    /// Goes on with the tickets that a former `control` had.
+    pub fn adopt_activated(&mut self, found: &mut BTreeMap<String, StoredEntry>) {
+        let prefix = kept::activated("");
+        for (kept, entry) in found.extract_if(.., |kept, _| kept.starts_with(&prefix)) {
+            let name = kept.trim_start_matches(&prefix).to_string();
+            // What can't be read may have been any ticket.
+            let unread = || Activated { forgotten: true, ..Activated::default() };
+            self.activated.insert(name, serde_json::from_str(&entry.text).unwrap_or_else(|_| unread()));
+        }
+    }
+
+    /// Whether a guest leaves or arrives.
+    pub fn is_moving(&self, name: &str) -> bool {
+        self.records.get(name).is_some_and(|record| record.moving.is_some())
+    }
+
+    /// A guest that arrives; `None` if it has arrived with this ticket, wherever it is now. A ticket of which it is not
+    /// known any more whether the guest has arrived with it is an error of its own.
     pub fn arriving(&self, name: &str, ticket: &str) -> Result<Option<Arc<Arriving>>, GuestError> {
-        let record = self.records.get(name).ok_or_else(|| GuestError::NoPlace(name.into()))?;
-        match &record.moving {
+        let (record, activated) = (self.records.get(name), self.activated.get(name));
+        let has_arrived = record.is_some_and(|record| record.arrived.as_deref() == Some(ticket));
+        match record.and_then(|record| record.moving.as_ref()) {
             Some(Moving::Arrives(arriving)) if arriving.ticket == ticket => Ok(Some(arriving.clone())),
-            _ if record.arrived.as_deref() == Some(ticket) => Ok(None),
-            _ if record.activated.iter().any(|own| own == ticket) => Ok(None),
+            _ if has_arrived => Ok(None),
+            _ if activated.is_some_and(|own| own.tickets.iter().any(|own| own == ticket)) => Ok(None),
+            _ if activated.is_some_and(|own| own.forgotten) => Err(GuestError::Forgotten(name.into())),
             _ => Err(GuestError::NotArriving(name.into())),
         }
     }
@@ -180,12 +219,9 @@ impl Guests {
     /// It is decided that a guest which arrives with this ticket runs here from now on.
     pub fn decide(&mut self, name: &str, ticket: &str) -> Result<(), GuestError> {
         self.arriving(name, ticket)?;
-        let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
-        let former = (record.activated.len() + 1).saturating_sub(ACTIVATED);
-        record.activated.drain(..former);
-        record.activated.push(ticket.into());
-        let activated = record.activated.clone();
-        self.keeper.put_value(&kept::activated(name), &activated, NO_DESCRIPTORS);
+        let activated = self.activated.entry(name.into()).or_default();
+        activated.add(ticket);
+        self.keeper.put_value(&kept::activated(name), activated, NO_DESCRIPTORS);
         self.keeper.put(&kept::arrived(name), ticket, NO_DESCRIPTORS);
         self.want(name, true);
         // All are kept before the guest goes on.
@@ -202,30 +238,50 @@ impl Guests {
         Ok(())
     }
 
-    /// Ends a guest that arrives and has been given up. The task ends with it.
-    pub fn abandon(&mut self, name: &str, ticket: &str) -> Result<JoinHandle<()>, GuestError> {
+    /// Ends a guest that arrives and has been given up. The task ends with it; there is none if it is being ended
+    /// already. The ticket is known until [`Guests::abandoned`]: its QEMU may run until then.
+    pub fn abandon(
+        &mut self,
+        name: &str,
+        ticket: &str,
+    ) -> Result<(Arc<Arriving>, Option<JoinHandle<()>>), GuestError> {
         let Some(arriving) = self.arriving(name, ticket)? else {
             return Err(GuestError::Arrived(name.into()));
         };
         arriving.give_up("it was given up").map_err(|_| GuestError::Arrived(name.into()))?;
+        if !arriving.begin_to_end() {
+            return Ok((arriving, None));
+        }
         self.keeper.remove(&kept::arrived(name));
         self.want(name, false);
         let record = self.records.get_mut(name).ok_or_else(|| GuestError::Unknown(name.into()))?;
-        (record.moving, record.turn) = (None, 0);
-        // It could not go on, although that was decided.
-        record.activated.retain(|own| own != ticket);
-        let activated = record.activated.clone();
+        record.turn = 0;
         let ended = kill(record);
         tracing::info!(guest = name, "does not arrive");
-        self.keeper.put_value(&kept::activated(name), &activated, NO_DESCRIPTORS);
-        Ok(ended)
+        Ok((arriving, Some(ended)))
+    }
+
+    /// The QEMU of a guest that was given up has ended.
+    pub fn abandoned(&mut self, name: &str, ticket: &str) {
+        // It could not go on, although that was decided.
+        if let Some(activated) = self.activated.get_mut(name) {
+            activated.tickets.retain(|own| own != ticket);
+            self.keeper.put_value(&kept::activated(name), activated, NO_DESCRIPTORS);
+        }
+        let is_it = |moving: &mut Moving| matches!(moving, Moving::Arrives(own) if own.ticket == ticket);
+        if let Some(record) = self.records.get_mut(name) {
+            record.moving.take_if(is_it);
+        }
     }
 
     /// Goes on with what a former `control` had begun with a guest, which runs or, if none, does not.
     pub(super) fn go_on_moving(&mut self, name: &str, departure: Option<&str>, arrived: Option<String>) {
         let Some(record) = self.records.get_mut(name) else { return };
         record.arrived = arrived;
-        let Life::Running(guest) = &record.life else { return };
+        let Life::Running(guest) = &record.life else {
+            // Nothing is left that could go on here.
+            return self.keeper.remove(&kept::departure(name));
+        };
         let guest = guest.clone();
         if record.arrived.is_some() {
             // It was decided that it runs here; the former process may not have told it.
@@ -269,7 +325,11 @@ fn kill(record: &mut Record) -> JoinHandle<()> {
         })),
         Life::Starting(cancelled, task) => {
             cancelled.store(true, Ordering::Release);
-            Life::Stopping(task)
+            Life::Stopping(tokio::spawn(async move {
+                // A panic of the task was reported by its thread.
+                let _ = task.await;
+                drop(done);
+            }))
         }
         same => same,
     };
@@ -301,7 +361,6 @@ mod tests {
             moving: arrives("1"),
             progress: None,
             arrived: None,
-            activated: Vec::new(),
         };
         guests.records.insert("vm".into(), record);
         assert!(guests.arriving("vm", "1").unwrap().is_some());
@@ -312,15 +371,39 @@ mod tests {
         assert!(matches!(guests.abandon("vm", "1"), Err(GuestError::Arrived(_))));
         // The second time it was decided, and it could not go on.
         guests.decide("vm", "2").unwrap();
-        drop(guests.abandon("vm", "2").unwrap());
+        let (arriving, ending) = guests.abandon("vm", "2").unwrap();
+        assert!(ending.is_some());
+        // Its QEMU may run: whoever asks waits for its end too.
+        assert!(guests.arriving("vm", "2").unwrap().is_some());
+        assert!(guests.abandon("vm", "2").unwrap().1.is_none());
+        let waits = tokio::spawn({
+            let arriving = arriving.clone();
+            async move { arriving.until_ended().await }
+        });
+        ending.unwrap().await.unwrap();
+        guests.abandoned("vm", "2");
+        assert!(!waits.is_finished());
+        arriving.set_ended();
+        waits.await.unwrap();
         assert!(matches!(guests.arriving("vm", "2"), Err(GuestError::NotArriving(_))));
-        assert_eq!(guests.keeper.entries()["guest-activated/vm"].text, "[\"1\"]");
+        let kept = r#"{"tickets":["1"],"forgotten":false}"#;
+        assert_eq!(guests.keeper.entries()["guest-activated/vm"].text, kept);
         for ticket in 3..200 {
             let ticket = ticket.to_string();
             guests.records.get_mut("vm").unwrap().moving = arrives(&ticket);
             guests.decide("vm", &ticket).unwrap();
         }
-        assert_eq!(guests.records["vm"].activated.len(), ACTIVATED);
+        assert_eq!(guests.activated["vm"].tickets.len(), ACTIVATED);
+        // It was activated with more tickets than are known.
+        assert!(matches!(guests.arriving("vm", "3"), Err(GuestError::Forgotten(_))));
+        // A fabric's file is changed: it is another guest of the same name, or none.
+        drop(guests.remove("vm").unwrap());
+        assert!(guests.arriving("vm", "199").unwrap().is_none());
+        let mut others = Guests::new(crate::engine::inbox().0, &[], Keeper::thread().unwrap());
+        let mut kept = guests.keeper.entries();
+        others.adopt_activated(&mut kept);
+        assert_eq!(others.activated, guests.activated);
+        assert!(!kept.contains_key("guest-activated/vm"));
     }
 
     #[test]

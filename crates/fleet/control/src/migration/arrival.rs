@@ -12,11 +12,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// How long its QEMU may take until it answers.
 const START: Duration = Duration::from_secs(60);
@@ -66,6 +66,9 @@ pub struct Arriving {
     delivered: OnceLock<DeliveredFrames>,
     /// The socket for its memory, once there is one.
     stream: OnceLock<PathBuf>,
+    /// Whether its QEMU is being ended, and whether it has ended.
+    ends: AtomicBool,
+    ended: watch::Sender<bool>,
 }
 
 impl Arriving {
@@ -80,6 +83,8 @@ impl Arriving {
             stopped: AtomicU64::new(0),
             delivered: OnceLock::new(),
             stream: OnceLock::new(),
+            ends: AtomicBool::new(false),
+            ended: watch::Sender::new(false),
         }
     }
 
@@ -132,6 +137,22 @@ impl Arriving {
             Ok(()) | Err(Stage::Failed(_)) => Ok(()),
             Err(_) => Err(format!("guest {} was activated here, or is about to be", self.name)),
         }
+    }
+
+    /// Says that its QEMU is being ended from now on; `false` if it is already.
+    pub fn begin_to_end(&self) -> bool {
+        !self.ends.swap(true, Ordering::AcqRel)
+    }
+
+    /// Its QEMU has ended.
+    pub fn set_ended(&self) {
+        self.ended.send_replace(true);
+    }
+
+    /// Waits until its QEMU has ended, which was given up.
+    pub async fn until_ended(&self) {
+        // It has the sender itself.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
     /// How far it is.

@@ -252,6 +252,11 @@ impl Progress {
         self.cancelled.store(true, Ordering::Release);
     }
 
+    /// Forgets what was decided, if something was.
+    pub fn forget_decision(&self) -> bool {
+        self.decision.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
+
     /// Decides where the guest runs, if that is not known; whether it is so. If the other fabric still answers, its
     /// answer counts.
     pub fn decide(&self, end: MigrationEnd) -> bool {

@@ -272,6 +272,19 @@ impl Remote {
         }
     }
 
+    /// Connects to another host, unless there is a connection. If that fails, the next request says why.
+    pub fn connect(&self, limit: Duration) {
+        let Way::Ssh(address, kept) = &self.way else { return };
+        if lock(kept).session.is_some() {
+            return;
+        }
+        if let Ok(session) = Session::open(address, Limit::from(limit)) {
+            let mut kept = lock(kept);
+            kept.used = Instant::now();
+            kept.session.get_or_insert(session);
+        }
+    }
+
     /// Uses the connection to another host if it was silent for a while, by the request for `path`; what comes of it
     /// does not matter. So the next request does not wait for a new connection. None is made for it.
     pub fn keep(&self, path: &str, limit: Duration) {

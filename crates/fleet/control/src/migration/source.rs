@@ -38,6 +38,8 @@ const RECOVER: Duration = Duration::from_secs(30);
 /// How long it takes at first, and at most, until the other fabric is asked again whether it has activated the guest.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 const SELDOM: Duration = Duration::from_secs(30);
+/// How long a guest that is to go on here, and whose QEMU does not do so, is told again.
+const STUCK: Duration = Duration::from_secs(600);
 
 /// A guest that is migrated.
 #[derive(Debug)]
@@ -61,6 +63,17 @@ pub enum Outcome {
     Gone,
     /// It runs here.
     Stays,
+}
+
+/// What the other fabric says about a guest that it was asked to activate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activity {
+    /// It has activated it.
+    Active,
+    /// It is about to, or finds out that it can't.
+    Begun,
+    /// It has not, and never will.
+    Never,
 }
 
 /// The leader of a migration.
@@ -273,6 +286,8 @@ impl Source {
             self.give_up(&MigrationError::Down);
             return Outcome::Stays;
         };
+        // Not between the clock and the request.
+        self.there.connect(ANSWER);
         // The other host's clock is another one.
         let (stopped, stopped_ago) = match self.there.is_here() {
             true => (stopped, None),
@@ -300,13 +315,21 @@ impl Source {
             // Before it is asked, so that it is asked once more.
             let decision = progress.decision();
             match self.activated() {
-                Ok(true) => {
+                Ok(Activity::Active) => {
                     progress.enter("done");
                     return Outcome::Gone;
                 }
-                Ok(false) => {
+                Ok(Activity::Never) => {
                     self.give_up(error);
                     return Outcome::Stays;
+                }
+                Ok(Activity::Begun) => {
+                    // Its answer counts, and will soon be another one.
+                    if progress.forget_decision() {
+                        tracing::warn!(guest = self.name(), "it is being activated: no decision counts");
+                    }
+                    std::thread::sleep(ASK_AGAIN);
+                    continue;
                 }
                 Err(unknown) => tracing::warn!(guest = self.name(), %unknown, "whether it runs there"),
             }
@@ -350,19 +373,23 @@ impl Source {
         }
     }
 
-    /// Whether the other fabric has activated the guest; if not, it never will.
-    fn activated(&self) -> Result<bool, RemoteError> {
+    /// Whether the other fabric has activated the guest.
+    fn activated(&self) -> Result<Activity, RemoteError> {
         match self.there.ask::<Value>(("DELETE", &self.path("")), &Value::Null, ANSWER) {
             // It had the ticket.
-            Ok(_) => Ok(false),
+            Ok(_) => Ok(Activity::Never),
             // It prepared the guest, and does not have it any more. Of an attempt that an older version made, it is not
             // known which fabric did: this may be another one.
-            Err(error) if error.is_unknown() && self.there.expected().is_some() => Ok(false),
+            Err(error) if error.is_unknown() && self.there.expected().is_some() => Ok(Activity::Never),
             Err(error) if error.is_unknown() => Err(error),
             // It is being activated, or was.
             Err(error) if error.is_refusal() => {
                 let view: ArrivalView = self.there.ask(("GET", &self.path("")), &Value::Null, ANSWER)?;
-                if view.state == "active" { Ok(true) } else { Err(error) }
+                match &*view.state {
+                    "active" => Ok(Activity::Active),
+                    "activating" => Ok(Activity::Begun),
+                    _ => Err(error),
+                }
             }
             Err(error) => Err(error),
         }
@@ -370,8 +397,17 @@ impl Source {
 
     /// Lets the guest go on here. The other fabric has not been asked to activate it, or never will.
     fn give_up(&self, error: &MigrationError) {
-        if let Err(why) = self.go_on() {
-            tracing::error!(guest = self.name(), %why, "it does not go on");
+        let end = Instant::now() + STUCK;
+        let mut pause = POLL;
+        while let Err(why) = self.go_on() {
+            let guest = &self.departing.guest;
+            if guest.ended().is_some() || Instant::now() >= end {
+                tracing::error!(guest = self.name(), %why, "it does not go on");
+                break;
+            }
+            tracing::warn!(guest = self.name(), %why, "it does not go on; it is told again");
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(SELDOM);
         }
         // If it does not answer now, it gives the guest up by itself.
         let limit = Limit::from(ANSWER);

@@ -191,12 +191,12 @@ fn what_the_guest_got_where_it_was_is_not_delivered_again_and_all_else_is() {
     assert_eq!(source.got(), [1, 2, 7, 3]);
     // The stop is reported later than all of them.
     let stopped = source.now + 3_000_000;
-    let got = source.arrival.delivered(stopped).unwrap();
+    let got = source.arrival.delivered(stopped, 1).unwrap();
     assert_eq!((got.frames.len(), got.known), (4, stopped - 1_000_000_000));
     source.now += FORGETTING;
     assert_eq!((source.offer(2, 5), source.awaits()), (None, false), "the switch has forgotten it");
     source.arrival.abandon();
-    assert_eq!(source.arrival.delivered(stopped), None);
+    assert_eq!(source.arrival.delivered(stopped, 1), None);
     assert_eq!(source.turn(), None);
 
     *destination.guest.0.lock().unwrap() = up();
@@ -219,7 +219,7 @@ fn frames_with_little_room_are_delivered_in_order_without_those_that_were_got() 
     for number in [1, 4, 5, 9] {
         assert!(other.send(2, number));
     }
-    let got = other.arrival.delivered(rig.now);
+    let got = other.arrival.delivered(rig.now, 1);
     rig.arrival.deliver(rig.now, got.as_ref());
     for room in [0, 1, 2, 9] {
         let got = rig.got();
@@ -237,9 +237,14 @@ fn notes_of_a_guest_that_leaves_are_bounded_and_say_since_when_they_are_whole() 
     rig.arrival.watch(GUEST, rig.now);
     let began = rig.now;
     (0..NOTED + 10).for_each(|number| assert!(rig.send(2, number as u8)));
-    let got = rig.arrival.delivered(rig.now).unwrap();
+    let got = rig.arrival.delivered(rig.now, 1).unwrap();
     assert_eq!((got.frames.len(), got.known), (NOTED, rig.now - began - 10_001));
     // Those that came long before are of no interest.
-    let got = rig.arrival.delivered(rig.now + WINDOW).unwrap();
+    let got = rig.arrival.delivered(rig.now + WINDOW + WAY, 1).unwrap();
     assert_eq!((got.frames.len(), got.known), (1, WINDOW));
+    // Those of a guest with many ports are fewer, and the newest.
+    let got = rig.arrival.delivered(rig.now, 16).unwrap();
+    assert_eq!(got.frames.len(), NAMED / 16);
+    let all = rig.arrival.delivered(rig.now, 1).unwrap();
+    assert!(all.frames.ends_with(&got.frames) && got.known < all.known);
 }

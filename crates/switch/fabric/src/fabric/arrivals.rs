@@ -67,7 +67,8 @@ impl Fabric {
                 DepartureStep::Watch => followed(port, record).watch(*mac, now),
                 DepartureStep::Left { stopped_ago } => {
                     let arrival = record.arrival.as_ref();
-                    let Some(own) = arrival.and_then(|own| own.delivered(now.saturating_sub(stopped_ago)))
+                    let Some(own) =
+                        arrival.and_then(|own| own.delivered(now.saturating_sub(stopped_ago), ports.len()))
                     else {
                         return Some(None);
                     };

@@ -393,7 +393,8 @@ impl Vring {
 
     /// Records how far a queue is; call it before published entries become visible. A data path that is started again
     /// goes on there: a frame whose entry was recorded is not taken or written again.
-    #[inline]
+    #[cfg_attr(not(feature = "count-positions"), inline)]
+    #[cfg_attr(feature = "count-positions", inline(never))]
     pub(super) fn record(&self, progress: Progress) {
         self.state.store(progress, self.layout.packed);
     }

@@ -43,6 +43,10 @@ enum Fault {
     /// that they don't know the guest.
     Anew,
     Elsewhere,
+    /// The answer is lost, and the activation takes a while.
+    Slow,
+    /// It is not heard, and the destination does not have the guest any more.
+    GivenUp,
     /// Another one answers, and then again the one that runs the guest.
     Back,
 }
@@ -166,20 +170,21 @@ fn destination(folder: &Path, fault: Fault) -> Rule {
         let (guest, ticket, reason) = ("vm".into(), "t".into(), String::new());
         serde_json::to_string(&ArrivalView { guest, ticket, state: state.into(), stream, reason }).unwrap()
     };
-    let (there, mut deletes) = (folder.join("there"), 0);
+    let (there, mut deletes, mut looks) = (folder.join("there"), 0, 0);
     Box::new(move |line| {
         let is_active = there.exists();
         let refused = || Some((409, "{\"error\":\"no\",\"problems\":[]}".to_string()));
         match line.split(' ').next().unwrap() {
             "POST" if line.contains("/activate ") => {
-                if matches!(fault, Fault::Unheard | Fault::Anew | Fault::Elsewhere) {
+                if matches!(fault, Fault::Unheard | Fault::Anew | Fault::Elsewhere | Fault::GivenUp) {
                     return None;
                 }
                 if fault == Fault::NotActivated {
                     return refused();
                 }
                 fs::write(&there, "").unwrap();
-                let is_heard = !matches!(fault, Fault::Unanswered | Fault::Unknown | Fault::Back);
+                let lost = [Fault::Unanswered, Fault::Unknown, Fault::Back, Fault::Slow];
+                let is_heard = !lost.contains(&fault);
                 is_heard.then(|| (204, String::new()))
             }
             "POST" => match fault {
@@ -191,11 +196,22 @@ fn destination(folder: &Path, fault: Fault) -> Rule {
                 deletes += 1;
                 match fault {
                     Fault::Unknown if deletes == 1 => None,
+                    Fault::GivenUp => Some((404, "{\"error\":\"no\",\"problems\":[]}".to_string())),
                     _ if is_active => refused(),
                     _ => Some((204, String::new())),
                 }
             }
-            _ => Some((200, view(if is_active { "active" } else { "failed" }))),
+            _ => {
+                looks += 1;
+                Some((
+                    200,
+                    view(match is_active {
+                        true if fault == Fault::Slow && looks <= 2 => "activating",
+                        true => "active",
+                        false => "failed",
+                    }),
+                ))
+            }
         }
     })
 }
@@ -204,6 +220,10 @@ fn destination(folder: &Path, fault: Fault) -> Rule {
 fn answerer(fault: Fault, was_asked: bool, others: &AtomicU32) -> Option<&'static str> {
     match fault {
         Fault::Nameless => return None,
+        Fault::Slow if was_asked => {
+            others.fetch_add(1, Ordering::Relaxed);
+            return Some(PREPARED);
+        }
         Fault::Anew if was_asked => _ = others.fetch_add(1, Ordering::Relaxed),
         Fault::Elsewhere if was_asked => _ = others.fetch_add(1, Ordering::Relaxed),
         Fault::Back if was_asked && others.load(Ordering::Relaxed) < OTHERS => {
@@ -362,7 +382,7 @@ fn whatever_fails_exactly_one_guest_goes_on() {
     for fault in [Fault::Refused, Fault::Unprepared, Fault::NoWay, Fault::Copying, Fault::Stopping] {
         stays(fault);
     }
-    [Fault::Unheard, Fault::NotActivated].into_iter().for_each(|fault| drop(stays(fault)));
+    [Fault::Unheard, Fault::NotActivated, Fault::GivenUp].into_iter().for_each(|fault| drop(stays(fault)));
     assert!(stays(Fault::Nameless).contains("does not say which one it is: upgrade it"));
     [Fault::Unanswered, Fault::Unknown].into_iter().for_each(|fault| _ = leaves(fault));
     // What another fabric says does not count.
@@ -382,8 +402,11 @@ fn an_operator_decides_where_a_guest_runs_if_only_other_fabrics_answer() {
         assert_eq!((&*done.view.resolved, done.events), (end.name(), 1), "{done:?}");
         assert_eq!((done.runs_here, done.runs_there), (outcome == Outcome::Stays, false), "{done:?}");
     }
-    // The right one answers when it is asked once more.
-    let done = migrated(Fault::Back, Some(MigrationEnd::Source));
-    assert_eq!((done.outcome, &*done.view.resolved, done.events), (Some(Outcome::Gone), "", 0), "{done:?}");
-    assert!(done.runs_there && !done.runs_here, "{done:?}");
+    // The right one answers when it is asked once more; or says that the guest is about to run there.
+    for fault in [Fault::Back, Fault::Slow] {
+        let done = migrated(fault, Some(MigrationEnd::Source));
+        let outcome = (done.outcome, &*done.view.resolved, done.events);
+        assert_eq!(outcome, (Some(Outcome::Gone), "", 0), "{done:?}");
+        assert!(done.runs_there && !done.runs_here, "{done:?}");
+    }
 }
