@@ -21,6 +21,13 @@ export type ActionKind = "stop" | "deactivate" | "activate";
 
 /** A guest is to go on where it has arrived. */
 export interface Activation {
+  /** Fingerprints of the frames that it got there, which are not delivered again, in their order. */
+  delivered?: number[];
+  /**
+   * All frames that it got in so many nanoseconds before it stopped are in `delivered`; without it, none of them is
+   * known.
+   */
+  known?: number | null;
   /**
    * When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are on one host.
    */
@@ -581,6 +588,71 @@ export interface FilterUse {
   required?: boolean;
 }
 
+/** The number that flows have for a port. */
+export interface FlowPortView {
+  /** The port, which may be gone: it has this number when it comes again. */
+  name: string;
+  /** The number. */
+  number: number;
+}
+
+/** A flow. */
+export interface FlowView {
+  /** Bytes of these. */
+  bytes: number;
+  /** Frames that it matched. */
+  packets: number;
+  /** The flow, as `ovs-ofctl dump-flows` shows it. */
+  text: string;
+}
+
+/** A change of flow tables: all of it is made, or nothing. */
+export interface FlowsChange {
+  /**
+   * Changes, one a line, as in a bundle of `ovs-ofctl`: `flow add FLOW`, `flow modify FLOW`, `flow delete MATCH`,
+   * `group add GROUP`, `meter add METER`. `flow` and `add` may be left out. Only in `POST`.
+   */
+  changes?: string | null;
+  /** The command of all lines of `changes`, which then have none, such as `flow delete_strict`. */
+  command?: string | null;
+  /** Whether nothing is changed: the answer has the difference. Only in `PUT`. */
+  dry_run?: boolean;
+  /** The revision that is changed; with another one, the change is refused. */
+  revision?: number | null;
+  /** All flows, groups and meters that there shall be, one a line. Only in `PUT`. */
+  rules?: string | null;
+}
+
+/** What a change has done. */
+export interface FlowsChanged {
+  /** Flows that were added, changed or removed. */
+  count: number;
+  /** What `PUT` has changed, or would: lines that begin with `-` are gone, lines with `+` are new. */
+  difference: string[];
+  /** Number of the changes so far. */
+  revision: number;
+}
+
+/** The flow tables of a switch. */
+export interface FlowsView {
+  /** The flows that are meant, by table, priority and match. */
+  flows: FlowView[];
+  /** The groups, as `ovs-ofctl dump-groups` shows them. */
+  groups: string[];
+  /** The meters. */
+  meters: MeterView[];
+  /** Number of flows that are not among them, since the answer would be too long. */
+  omitted: number;
+  /** The numbers of ports. */
+  ports: FlowPortView[];
+  /** Number of the changes so far. */
+  revision: number;
+  /** All flows, groups and meters, one a line, as `PUT` takes them; empty if they are many. */
+  rules: string;
+  /** The switch. */
+  switch: string;
+}
+
 /** Where a function's time went. */
 export interface FunctionProfileView {
   /** Its elements, if they were asked for. */
@@ -767,6 +839,8 @@ export interface HopView {
   destinations: DestinationView[];
   /** Why the frame is dropped at this port. */
   dropped?: string | null;
+  /** What flow tables do with it: a line for each table, group and meter. */
+  flows?: string[];
   /** The frame, in hexadecimal. */
   frame: string;
   /** Whether the port's frames wait now, since a function that they are for does not run yet. */
@@ -776,8 +850,8 @@ export interface HopView {
   /** Its length in bytes. */
   length: number;
   /**
-   * What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`, `nowhere` where
-   * there is no switch.
+   * What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `flow` where flow tables decide;
+   * `patch`, `instance`, `nowhere` where there is no switch.
    */
   lookup: string;
   /** Copies for ports that mirror others. */
@@ -795,7 +869,7 @@ export interface HopView {
   sender?: string | null;
   /** What it is. */
   summary: string;
-  /** The switch's lookup: `learning`, `static` or `hash`; empty without a switch. */
+  /** The switch's lookup: `learning`, `static`, `hash` or `flow`; empty without a switch. */
   table: string;
   /** What the frame passed in between, such as `function wall` or `link line`; empty for the first. */
   through: string;
@@ -958,6 +1032,16 @@ export interface LinkView {
   name: string;
 }
 
+/** A meter. */
+export interface MeterView {
+  /** Frames that it dropped. */
+  dropped: number;
+  /** Frames that came to it. */
+  packets: number;
+  /** The meter, as `ovs-ofctl dump-meters` shows it. */
+  text: string;
+}
+
 /** A migration. */
 export interface Migration {
   /** The decision that chose the destination; 0 in a preview. */
@@ -976,6 +1060,15 @@ export interface Migration {
   vm: string;
 }
 
+/** An operator's decision about a guest of which nobody can say where it runs. */
+export interface MigrationDecision {
+  /** Where it runs from now on. */
+  runs_at: MigrationEnd;
+}
+
+/** One of the two fabrics of a migration. */
+export type MigrationEnd = "source" | "destination";
+
 /** Outcome of a migration. */
 export type MigrationState = "proposed" | "reserved" | "done" | "refused";
 
@@ -989,6 +1082,8 @@ export interface MigrationView {
   guest: string;
   /** Bytes of memory that are left, as far as is known. */
   remaining: number;
+  /** Where an operator decided that the guest runs, `source` or `destination`, if nobody could say it. */
+  resolved?: string;
   /** How often changed pages were looked for. */
   rounds: number;
   /**
@@ -1206,6 +1301,7 @@ export interface NewSnapshot {
 export interface NewSwitch {
   ageing?: string;
   entries?: string | number | boolean | string[] | Record<string, unknown>;
+  flows?: string;
   "forward-reserved"?: string | number | boolean | string[] | Record<string, unknown>;
   lookup?: string;
   members?: string | number | boolean | string[] | Record<string, unknown>;
@@ -1217,6 +1313,7 @@ export interface NewSwitch {
   "open-group"?: string;
   "open-limit"?: string | number | boolean | string[] | Record<string, unknown>;
   "refuse-moves"?: string | number | boolean | string[] | Record<string, unknown>;
+  rules?: string;
   static?: string | number | boolean | string[] | Record<string, unknown>;
   uplink?: string;
 }
@@ -1571,7 +1668,9 @@ export interface Summary {
 
 /** A switch. */
 export interface SwitchView {
-  /** The lookup that finds a frame's port: `learning`, `static` or `hash`. */
+  /** Number of its flows, if its lookup is `flow`. */
+  flows?: number | null;
+  /** The lookup that finds a frame's port: `learning`, `static`, `hash` or `flow`. */
   lookup: string;
   /** Its name. */
   name: string;
@@ -1968,6 +2067,12 @@ export class Api {
    * that arrives here, and was not activated, is given up.
    */
   cancelGuestMigration(name: string): Promise<void>;
+  /**
+   * Decides where a guest runs of which the other fabric does not say whether it runs there (stage `asking`), because
+   * it is lost for good. It is asked once more, and if it answers, that counts. Otherwise the guest goes on here, or is
+   * ended here: a guest that runs there too runs twice, and one that does not run there is lost.
+   */
+  resolveGuestMigration(name: string, body: MigrationDecision): Promise<MigrationView>;
   /** Starts a guest. It boots after the answer. */
   startGuest(name: string): Promise<void>;
   /** Stops a guest. It powers off after the answer. */
@@ -2107,6 +2212,12 @@ export class Api {
   addSwitch(body: NewSwitch): Promise<void>;
   /** Removes a switch that has no ports. */
   removeSwitch(name: string): Promise<void>;
+  /** The flow tables of a switch, with what is counted. */
+  flows(name: string, query?: { filter?: string | null }): Promise<FlowsView>;
+  /** Makes the rules of the request those of a switch, at once. What stays keeps what was counted. */
+  replaceFlows(name: string, body: FlowsChange): Promise<FlowsChanged>;
+  /** Changes flows, groups and meters of a switch while frames pass: all changes at once, or none. */
+  changeFlows(name: string, body: FlowsChange): Promise<FlowsChanged>;
   /** The members of groups that a switch knows, if it snoops. */
   groups(name: string): Promise<GroupsView>;
   /** The addresses that a switch knows. */

@@ -143,6 +143,10 @@ export class Api {
     return this.#socket.call("DELETE", "/v1/guests/{}/migration", [name]);
   }
 
+  resolveGuestMigration(name, body) {
+    return this.#socket.json("POST", "/v1/guests/{}/migration/resolve", [name], { body });
+  }
+
   startGuest(name) {
     return this.#socket.call("POST", "/v1/guests/{}/start", [name]);
   }
@@ -377,6 +381,18 @@ export class Api {
 
   removeSwitch(name) {
     return this.#socket.call("DELETE", "/v1/switches/{}", [name]);
+  }
+
+  flows(name, query = {}) {
+    return this.#socket.json("GET", "/v1/switches/{}/flows", [name], { query });
+  }
+
+  replaceFlows(name, body) {
+    return this.#socket.json("PUT", "/v1/switches/{}/flows", [name], { body });
+  }
+
+  changeFlows(name, body) {
+    return this.#socket.json("POST", "/v1/switches/{}/flows", [name], { body });
   }
 
   groups(name) {

@@ -16,6 +16,9 @@ ActionKind = Literal["stop", "deactivate", "activate"]
 HostStatus = Literal["up", "preparing_for_maintenance", "maintenance", "down", "non_responsive"]
 """Whether a host may run anything."""
 
+MigrationEnd = Literal["source", "destination"]
+"""One of the two fabrics of a migration."""
+
 MigrationState = Literal["proposed", "reserved", "done", "refused"]
 """Outcome of a migration."""
 
@@ -64,6 +67,12 @@ class Action(TypedDict):
 class Activation(TypedDict):
     """A guest is to go on where it has arrived."""
 
+    delivered: NotRequired[list[int]]
+    """Fingerprints of the frames that it got there, which are not delivered again, in their order."""
+    known: NotRequired[int | None]
+    """All frames that it got in so many nanoseconds before it stopped are in `delivered`; without it, none of
+    them is known.
+    """
     stopped: NotRequired[int | None]
     """When it stopped, in nanoseconds of the host's CLOCK_MONOTONIC, if that is known and both fabrics are on
     one host.
@@ -633,6 +642,75 @@ class FilterUse(TypedDict):
     """Whether a placement fails if this external unit fails, whatever `on_error` is."""
 
 
+class FlowPortView(TypedDict):
+    """The number that flows have for a port."""
+
+    name: str
+    """The port, which may be gone: it has this number when it comes again."""
+    number: int
+    """The number."""
+
+
+class FlowView(TypedDict):
+    """A flow."""
+
+    bytes: int
+    """Bytes of these."""
+    packets: int
+    """Frames that it matched."""
+    text: str
+    """The flow, as `ovs-ofctl dump-flows` shows it."""
+
+
+class FlowsChange(TypedDict):
+    """A change of flow tables: all of it is made, or nothing."""
+
+    changes: NotRequired[str | None]
+    """Changes, one a line, as in a bundle of `ovs-ofctl`: `flow add FLOW`, `flow modify FLOW`, `flow delete
+    MATCH`, `group add GROUP`, `meter add METER`. `flow` and `add` may be left out. Only in `POST`.
+    """
+    command: NotRequired[str | None]
+    """The command of all lines of `changes`, which then have none, such as `flow delete_strict`."""
+    dry_run: NotRequired[bool]
+    """Whether nothing is changed: the answer has the difference. Only in `PUT`."""
+    revision: NotRequired[int | None]
+    """The revision that is changed; with another one, the change is refused."""
+    rules: NotRequired[str | None]
+    """All flows, groups and meters that there shall be, one a line. Only in `PUT`."""
+
+
+class FlowsChanged(TypedDict):
+    """What a change has done."""
+
+    count: int
+    """Flows that were added, changed or removed."""
+    difference: list[str]
+    """What `PUT` has changed, or would: lines that begin with `-` are gone, lines with `+` are new."""
+    revision: int
+    """Number of the changes so far."""
+
+
+class FlowsView(TypedDict):
+    """The flow tables of a switch."""
+
+    flows: list[FlowView]
+    """The flows that are meant, by table, priority and match."""
+    groups: list[str]
+    """The groups, as `ovs-ofctl dump-groups` shows them."""
+    meters: list[MeterView]
+    """The meters."""
+    omitted: int
+    """Number of flows that are not among them, since the answer would be too long."""
+    ports: list[FlowPortView]
+    """The numbers of ports."""
+    revision: int
+    """Number of the changes so far."""
+    rules: str
+    """All flows, groups and meters, one a line, as `PUT` takes them; empty if they are many."""
+    switch: str
+    """The switch."""
+
+
 class FunctionProfileView(TypedDict):
     """Where a function's time went."""
 
@@ -826,6 +904,8 @@ class HopView(TypedDict):
     """Where copies of it go."""
     dropped: NotRequired[str | None]
     """Why the frame is dropped at this port."""
+    flows: NotRequired[list[str]]
+    """What flow tables do with it: a line for each table, group and meter."""
     frame: str
     """The frame, in hexadecimal."""
     held: bool
@@ -836,8 +916,8 @@ class HopView(TypedDict):
     length: int
     """Its length in bytes."""
     lookup: str
-    """What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `patch`, `instance`,
-    `nowhere` where there is no switch.
+    """What the lookup finds: `known`, `flooded`, `unknown`, `reserved`, `invalid`; `flow` where flow tables
+    decide; `patch`, `instance`, `nowhere` where there is no switch.
     """
     mirrored: NotRequired[list[MirroredView]]
     """Copies for ports that mirror others."""
@@ -855,7 +935,7 @@ class HopView(TypedDict):
     summary: str
     """What it is."""
     table: str
-    """The switch's lookup: `learning`, `static` or `hash`; empty without a switch."""
+    """The switch's lookup: `learning`, `static`, `hash` or `flow`; empty without a switch."""
     through: str
     """What the frame passed in between, such as `function wall` or `link line`; empty for the first."""
     to: str
@@ -1015,6 +1095,17 @@ class LinkView(TypedDict):
     """Its name."""
 
 
+class MeterView(TypedDict):
+    """A meter."""
+
+    dropped: int
+    """Frames that it dropped."""
+    packets: int
+    """Frames that came to it."""
+    text: str
+    """The meter, as `ovs-ofctl dump-meters` shows it."""
+
+
 Migration = TypedDict(
     "Migration",
     {
@@ -1029,6 +1120,13 @@ Migration = TypedDict(
 )
 """A migration."""
 
+class MigrationDecision(TypedDict):
+    """An operator's decision about a guest of which nobody can say where it runs."""
+
+    runs_at: MigrationEnd
+    """Where it runs from now on."""
+
+
 class MigrationView(TypedDict):
     """How far a migration is."""
 
@@ -1040,6 +1138,8 @@ class MigrationView(TypedDict):
     """The guest."""
     remaining: int
     """Bytes of memory that are left, as far as is known."""
+    resolved: NotRequired[str]
+    """Where an operator decided that the guest runs, `source` or `destination`, if nobody could say it."""
     rounds: int
     """How often changed pages were looked for."""
     stage: str
@@ -1270,6 +1370,7 @@ NewSwitch = TypedDict(
     {
         "ageing": "NotRequired[str]",
         "entries": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "flows": "NotRequired[str]",
         "forward-reserved": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "lookup": "NotRequired[str]",
         "members": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
@@ -1280,6 +1381,7 @@ NewSwitch = TypedDict(
         "open-group": "NotRequired[str]",
         "open-limit": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "refuse-moves": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
+        "rules": "NotRequired[str]",
         "static": "NotRequired[str | int | bool | list[str] | dict[str, Any]]",
         "uplink": "NotRequired[str]",
     },
@@ -1651,8 +1753,10 @@ class Summary(TypedDict):
 class SwitchView(TypedDict):
     """A switch."""
 
+    flows: NotRequired[int | None]
+    """Number of its flows, if its lookup is `flow`."""
     lookup: str
-    """The lookup that finds a frame's port: `learning`, `static` or `hash`."""
+    """The lookup that finds a frame's port: `learning`, `static`, `hash` or `flow`."""
     name: str
     """Its name."""
     ports: list[str]
@@ -2146,6 +2250,15 @@ class Api:
         """
         self._socket.call("DELETE", "/v1/guests/{}/migration", [name])
 
+    def resolve_guest_migration(self, name: str, body: MigrationDecision) -> MigrationView:
+        """Decides where a guest runs of which the other fabric does not say whether it runs there (stage
+        `asking`), because it is lost for good. It is asked once more, and if it answers, that counts.
+        Otherwise the guest goes on here, or is ended here: a guest that runs there too runs twice, and one
+        that does not run there is lost.
+        """
+        found: MigrationView = self._socket.json("POST", "/v1/guests/{}/migration/resolve", [name], body=body)
+        return found
+
     def start_guest(self, name: str) -> None:
         """Starts a guest. It boots after the answer."""
         self._socket.call("POST", "/v1/guests/{}/start", [name])
@@ -2446,6 +2559,21 @@ class Api:
     def remove_switch(self, name: str) -> None:
         """Removes a switch that has no ports."""
         self._socket.call("DELETE", "/v1/switches/{}", [name])
+
+    def flows(self, name: str, *, filter: str | None = None) -> FlowsView:
+        """The flow tables of a switch, with what is counted."""
+        found: FlowsView = self._socket.json("GET", "/v1/switches/{}/flows", [name], {"filter": filter})
+        return found
+
+    def replace_flows(self, name: str, body: FlowsChange) -> FlowsChanged:
+        """Makes the rules of the request those of a switch, at once. What stays keeps what was counted."""
+        found: FlowsChanged = self._socket.json("PUT", "/v1/switches/{}/flows", [name], body=body)
+        return found
+
+    def change_flows(self, name: str, body: FlowsChange) -> FlowsChanged:
+        """Changes flows, groups and meters of a switch while frames pass: all changes at once, or none."""
+        found: FlowsChanged = self._socket.json("POST", "/v1/switches/{}/flows", [name], body=body)
+        return found
 
     def groups(self, name: str) -> GroupsView:
         """The members of groups that a switch knows, if it snoops."""

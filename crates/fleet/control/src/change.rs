@@ -56,6 +56,8 @@ pub enum Change {
     SwapFunction(Function),
     /// Adds a guest, and starts it if its `start` is set.
     AddGuest(Guest),
+    /// Starts a guest, unless it runs.
+    StartGuest(Guest),
     /// Adds a function, and starts it if its `start` is set.
     AddFunction(Function),
     /// Ends the programs of a host, and starts these.
@@ -80,7 +82,7 @@ impl Change {
             Change::AddPort(port) | Change::MovePort(port) | Change::SetPort(port) => &port.name,
             Change::Join(_) => "",
             Change::SwapFunction(function) | Change::AddFunction(function) => &function.name,
-            Change::AddGuest(guest) => &guest.name,
+            Change::AddGuest(guest) | Change::StartGuest(guest) => &guest.name,
             Change::RunPrograms(host) => &host.name,
             Change::AddProgram(program) => &program.name,
         }
@@ -110,6 +112,7 @@ impl std::fmt::Display for Change {
             Change::Join(join) => f.write_str(&join.words.join(", ")),
             Change::SwapFunction(function) => write!(f, "change function {}", function.name),
             Change::AddGuest(guest) => write!(f, "add guest {}", guest.name),
+            Change::StartGuest(guest) => write!(f, "start guest {}", guest.name),
             Change::AddFunction(function) => write!(f, "add function {}", function.name),
             Change::RunPrograms(host) => write!(f, "run the programs of host {}", host.name),
         }
@@ -162,7 +165,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
         .guests
         .iter()
         .filter(|guest| {
-            // Whether it starts with the fabric does not matter once that is up.
+            // A guest that runs goes on, whether or not it would start with the fabric.
             let has_same = |other: &Guest| Guest { start: guest.start, ..other.clone() } == **guest;
             guest.ports.iter().all(|port| kept_ports.contains(&**port)) && to.guests.iter().any(has_same)
         })
@@ -211,6 +214,11 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     };
     changes.extend(to.functions.iter().filter(swapped).cloned().map(Change::SwapFunction));
     changes.extend(to.guests.iter().filter(|g| new(&g.name, &kept_guests)).cloned().map(Change::AddGuest));
+    let starts = |guest: &&Guest| {
+        let own = from.guests.iter().find(|own| own.name == guest.name);
+        kept_guests.contains(&*guest.name) && guest.start && own.is_some_and(|own| !own.start)
+    };
+    changes.extend(to.guests.iter().filter(starts).cloned().map(Change::StartGuest));
     let functions = to.functions.iter().filter(|f| new(&f.name, &kept_functions) && !is_early(&f.name));
     changes.extend(functions.cloned().map(Change::AddFunction));
     // After their interfaces.
@@ -384,6 +392,11 @@ pub fn apply(fabric: &mut Fabric, change: &Change) {
             }
         }
         Change::AddGuest(guest) => fabric.guests.push(guest),
+        Change::StartGuest(guest) => {
+            if let Some(own) = fabric.guests.iter_mut().find(|own| own.name == guest.name) {
+                own.start = true;
+            }
+        }
         Change::RemoveFunction(name) => fabric.functions.retain(|function| function.name != name),
         Change::AddFunction(function) => fabric.functions.push(function),
         Change::SwapFunction(function) => {
@@ -440,6 +453,15 @@ mod tests {
         let changed = TWO.replace("socket='a'", "socket='c'");
         let expected = ["remove guest g", "remove port a", "add port a (vhost-user)", "add guest g"];
         assert_eq!(words(TWO, &changed), expected);
+    }
+
+    #[test]
+    fn a_guest_of_which_only_the_start_changes_stays() {
+        let off = TWO.replace("port='a'\n", "port='a'\nstart=false\n");
+        assert_eq!(words(&off, TWO), ["start guest g"]);
+        assert!(words(TWO, &off).is_empty());
+        let more = off.replace("start=false", "start=false\nmemory='64MB'");
+        assert_eq!(words(TWO, &more), ["remove guest g", "add guest g"]);
     }
 
     #[test]

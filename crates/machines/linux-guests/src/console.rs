@@ -1,7 +1,10 @@
 //! The log of a guest's console.
 
+use super::rate_limit::RateLimited;
+use rustix::pipe::{SpliceFlags, pipe, splice, tee};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -37,6 +40,30 @@ impl Log {
     /// Appends bytes; the line of a kernel's panic, if they complete one.
     fn append(&mut self, bytes: &[u8]) -> Option<String> {
         self.write(bytes);
+        self.look_at(bytes)
+    }
+
+    /// Moves bytes to the log that were looked at in a pipe. They are in the one or in the other at any instant: nothing
+    /// is lost if this process is killed.
+    fn take(&mut self, from: &mut File, bytes: &mut [u8]) -> Option<String> {
+        let mut moved = 0;
+        while moved < bytes.len() && self.left > 0 {
+            let most =
+                bytes.len().saturating_sub(moved).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+            match splice(&mut *from, None, &self.file, None, most, SpliceFlags::NONBLOCK) {
+                Ok(length @ 1..) => (moved, self.left) = (moved + length, self.left - length as u64),
+                // A full disk must not end a guest.
+                _ => break,
+            }
+        }
+        let rest = bytes.get_mut(moved..).unwrap_or_default();
+        if !rest.is_empty() && from.read_exact(rest).is_ok() {
+            self.write(rest);
+        }
+        self.look_at(bytes)
+    }
+
+    fn look_at(&mut self, bytes: &[u8]) -> Option<String> {
         let mut panic = None;
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             // Attack: a line without end.
@@ -66,11 +93,37 @@ pub fn append(log: &Mutex<Log>, bytes: &[u8]) -> Option<String> {
 }
 
 /// Copies the console to its log until it is closed; calls `panicked` with the line of a kernel's panic.
-pub fn record(mut from: impl Read, log: &Mutex<Log>, mut panicked: impl FnMut(String)) {
-    let mut buffer = [0; 4096];
-    while let Ok(length @ 1..) = from.read(&mut buffer) {
-        append(log, buffer.get(..length).unwrap_or_default()).map(&mut panicked);
+pub fn record(mut from: RateLimited<File>, log: &Mutex<Log>, mut panicked: impl FnMut(String)) {
+    let (mut buffer, mut copies) = ([0; 4096], pipe().ok().map(|(from, to)| (File::from(from), to)));
+    loop {
+        let part = from.part(&mut buffer);
+        let peeked = copies.as_mut().and_then(|copies| peek(from.source(), copies, part));
+        let (length, said) = match peeked {
+            Some(length) => {
+                let bytes = part.get_mut(..length).unwrap_or_default();
+                let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+                (length, log.take(from.source(), bytes))
+            }
+            // It is no pipe.
+            None => match from.source().read(part) {
+                Ok(length) => (length, append(log, part.get(..length).unwrap_or_default())),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return,
+            },
+        };
+        if length == 0 {
+            return;
+        }
+        from.count(length);
+        said.map(&mut panicked);
     }
+}
+
+/// Waits until a pipe has bytes, and reads them by the pipe `copies`: they stay in the pipe. Returns their number.
+fn peek(from: &File, (copied, to): &mut (File, OwnedFd), bytes: &mut [u8]) -> Option<usize> {
+    let length = tee(from, to, bytes.len(), SpliceFlags::empty()).ok()?;
+    copied.read_exact(bytes.get_mut(..length)?).ok()?;
+    Some(length)
 }
 
 /// A line by which a kernel says that it panicked, without the time in front.
@@ -154,9 +207,43 @@ mod tests {
     fn a_log_has_a_bound() {
         let path = std::env::temp_dir().join(format!("ringway-bound-{}", std::process::id()));
         let log = Mutex::new(Log { left: 5, ..Log::new(File::create(&path).unwrap()) });
-        record(&b"1234567"[..], &log, |_| {});
+        record(of(b"1234567"), &log, |_| {});
         append(&log, b"8");
         assert_eq!(std::fs::read(&path).unwrap(), b"12345");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    /// A pipe with these bytes, which is closed.
+    fn of(bytes: &[u8]) -> RateLimited<File> {
+        let (from, to) = pipe().unwrap();
+        File::from(to).write_all(bytes).unwrap();
+        RateLimited::new(File::from(from))
+    }
+
+    #[test]
+    fn bytes_stay_in_the_pipe_until_they_are_in_the_log() {
+        let path = std::env::temp_dir().join(format!("ringway-moved-{}", std::process::id()));
+        let mut log = Log::new(File::create(&path).unwrap());
+        let (mut from, mut bytes) = (of(b"one\ntwo\n"), [0; 6]);
+        let mut copies = pipe().map(|(from, to)| (File::from(from), to)).unwrap();
+        // As a process that is killed before it has moved them.
+        assert_eq!(peek(from.source(), &mut copies, &mut bytes), Some(6));
+        assert_eq!(peek(from.source(), &mut copies, &mut bytes), Some(6));
+        assert_eq!(&bytes, b"one\ntw");
+        assert_eq!(log.take(from.source(), &mut bytes), None);
+        assert_eq!(std::fs::read(&path).unwrap(), b"one\ntw");
+        let (log, mut said) = (Mutex::new(log), Vec::new());
+        record(from, &log, |panic| said.push(panic));
+        record(of(b"Kernel panic - not syncing: a\n"), &log, |panic| said.push(panic));
+        assert_eq!(said, ["Kernel panic - not syncing: a"]);
+        let all = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(all, "one\ntwo\nKernel panic - not syncing: a\n");
+        // A file, and a log that can't be written to.
+        std::fs::write(&path, "x\nKernel panic - not syncing: b\n").unwrap();
+        let log = Mutex::new(Log::new(File::open("/dev/null").unwrap()));
+        record(RateLimited::new(File::open(&path).unwrap()), &log, |panic| said.push(panic));
+        record(of(b"Kernel panic - not syncing: c\n"), &log, |panic| said.push(panic));
+        assert_eq!(said[1..], ["Kernel panic - not syncing: b", "Kernel panic - not syncing: c"]);
         std::fs::remove_file(&path).unwrap();
     }
 }

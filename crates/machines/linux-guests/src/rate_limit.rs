@@ -28,15 +28,33 @@ impl<R: Read> RateLimited<R> {
     }
 }
 
-impl<R: Read> Read for RateLimited<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+impl<R> RateLimited<R> {
+    /// What is read.
+    pub fn source(&mut self) -> &mut R {
+        &mut self.from
+    }
+
+    /// Waits until there may be more; the part of a buffer that may be filled.
+    pub fn part<'b>(&mut self, buffer: &'b mut [u8]) -> &'b mut [u8] {
         if self.left == 0 {
             std::thread::sleep(self.most.1.saturating_sub(self.since.elapsed()));
             (self.left, self.since) = (self.most.0, Instant::now());
         }
         let most = buffer.len().min(self.left);
-        let length = self.from.read(buffer.get_mut(..most).unwrap_or_default())?;
+        buffer.get_mut(..most).unwrap_or_default()
+    }
+
+    /// So many bytes were read from the source.
+    pub fn count(&mut self, length: usize) {
         self.left = self.left.saturating_sub(length);
+    }
+}
+
+impl<R: Read> Read for RateLimited<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let part = self.part(buffer);
+        let length = self.from.read(part)?;
+        self.count(length);
         Ok(length)
     }
 }

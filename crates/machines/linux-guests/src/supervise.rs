@@ -121,6 +121,7 @@ impl Supervised {
                 drop(open);
             }),
             std::thread::spawn(move || {
+                let errors = File::from(OwnedFd::from(errors));
                 console::record(RateLimited::new(errors), &log, also_panicked);
                 drop(also_open);
             }),

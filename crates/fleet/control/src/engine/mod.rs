@@ -473,9 +473,11 @@ impl Engine {
         }
         let added = changes.iter().filter_map(|change| match change {
             Change::AddGuest(guest) => Some(guest),
+            Change::StartGuest(guest) => self.guests.running(&guest.name).is_err().then_some(guest),
             _ => None,
         });
-        self.await_with_queries(guests::check(added, target, self.host.kinds)).await?;
+        let added: Vec<_> = added.collect();
+        self.await_with_queries(guests::check(added.into_iter(), target, self.host.kinds)).await?;
         self.fabric.start_limit = target.start_limit;
         let mut failed = None;
         self.announce_ports(target);
@@ -586,6 +588,8 @@ impl Engine {
             Change::MovePort(port) => self.move_port(port).await?,
             Change::SetPort(port) => self.change_port(port).await?,
             Change::Join(join) => self.join(join).await?,
+            Change::StartGuest(guest) if self.guests.running(&guest.name).is_ok() => {}
+            Change::StartGuest(guest) => self.guests.start_checked(&guest.name).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name))?,
             Change::RemoveFunction(name) => {
                 // The function may be added again, with other settings.
