@@ -198,9 +198,8 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     let new = |name: &str, kept: &HashSet<&str>| !kept.contains(name);
     changes
         .extend(to.switches.iter().filter(|s| new(&s.name, &kept_switches)).cloned().map(Change::AddSwitch));
-    let set_flows =
-        to.switches.iter().filter(|s| !new(&s.name, &kept_switches) && has_other_rules(from, (s, to)));
-    let set_flows: Vec<Change> = set_flows.cloned().map(Change::SetFlows).collect();
+    let changed = |s: &&Switch| kept_switches.contains(&*s.name) && has_other_rules(from, (s, to));
+    let set_flows: Vec<Change> = to.switches.iter().filter(changed).cloned().map(Change::SetFlows).collect();
     let ports = to.ports.iter().filter(|p| new(&p.name, &kept_ports) && !is_early_port(&p.name));
     changes.extend(ports.cloned().map(Change::AddPort));
     // Once the ports that they name have their numbers.

@@ -55,9 +55,7 @@ pub enum TablesError {
     #[error("the flows and groups of a switch have at most {ALL_ACTIONS} actions")]
     TooManyActions,
     /// Their text is too long.
-    #[error(
-        "the rules of a switch have at most {} MiB of text, with ports whose names have 64 letters", ALL_TEXT >> 20
-    )]
+    #[error("the rules of a switch have at most {} MiB of text, with names of 64 letters", ALL_TEXT >> 20)]
     TooLong,
     /// There are too many masks.
     #[error(transparent)]

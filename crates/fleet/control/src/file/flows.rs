@@ -243,13 +243,13 @@ mod tests {
         let running = |rules: &str| {
             let ports = PortNumbers(numbers.iter().cloned().collect());
             let lookup = Kind::new(LOOKUP.name, &Settings { rules: rules.into(), file: None, ports });
-            Switch { lookup, ..fabric("", PORTS).switches[0].clone() }
+            Switch { lookup, ..fabric("arp,actions=drop", PORTS).switches[0].clone() }
         };
         let own = running("in_port=a actions=output:b\nin_port=b actions=drop\nin_port=2 actions=drop\n");
         let same = |rules: &str, ports: &str| {
             let file = fabric(rules, ports);
             let other = &file.switches[0];
-            let back = Fabric { switches: vec![own.clone()], ..fabric("", PORTS) };
+            let back = Fabric { switches: vec![own.clone()], ..fabric("arp,actions=drop", PORTS) };
             assert_eq!(
                 have_same_rules(&own, (other, &file)),
                 have_same_rules(other, (&own, &back)),

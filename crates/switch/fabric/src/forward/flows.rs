@@ -445,8 +445,8 @@ fn make(
     FLOWN
 }
 
-/// Calls `each` with the ports to which an output of a frame goes. If it returns true for none of them, this returns why
-/// the frame goes nowhere.
+/// Calls `each` with the ports to which an output of a frame goes. If it returns true for none of them, this returns
+/// why the frame goes nowhere.
 fn destinations(
     place: &Place<'_>,
     (from, burst, frame): (PortId, &Burst<'_>, usize),
