@@ -180,6 +180,36 @@ fn a_wrong_text_names_its_column_and_changes_nothing() {
     lab.ok(&["down"]);
 }
 
+#[test]
+fn an_unchanged_file_is_no_change_and_stays() {
+    let lab = up("flows-same", "flows = \"main.flows\"");
+    let write = |text: &str| std::fs::write(lab.folder.join("main.flows"), text).unwrap();
+    // Names and numbers, in an order that is not that of the ports.
+    write("in_port=d,actions=drop\nin_port=b,actions=output:1\nin_port=1,actions=output:b,output:4\n");
+    assert_eq!(lab.ok(&["apply", "lab.toml"]).trim(), "change flows of switch main");
+    let nothing = lab.ok(&["apply", "lab.toml"]);
+    assert!(!nothing.contains("change flows"), "{nothing}");
+    assert!(!lab.ok(&["apply", "lab.toml", "--dry-run"]).contains("change flows"));
+    let saved = lab.ok(&["save"]);
+    assert!(saved.contains("flows = \"main.flows\"") && !saved.contains("rules"), "{saved}");
+    // A flow by name and by number is refused before anything changes.
+    write("in_port=a,actions=drop\nin_port=1,actions=output:b\n");
+    let good = std::fs::read_to_string(lab.folder.join("lab.toml")).unwrap();
+    rewrite(&lab, &(good.clone() + "[port.e]\nkind='null'\nswitch='main'\n"));
+    let (_, text) = lab.fails(&["apply", "lab.toml"]);
+    assert!(text.contains("line 2, column 1: a line above is the same flow"), "{text}");
+    let stats = lab.json(&["stats"]);
+    assert!(stats["ports"].as_array().unwrap().iter().all(|port| port["name"] != "e"), "{stats}");
+    assert_eq!(lab.ok(&["flow", "dump", "main", "--rules"]).lines().count(), 3);
+    // What a request changes is written to the saved file.
+    rewrite(&lab, &good);
+    write("in_port=d,actions=drop\nin_port=b,actions=output:1\nin_port=1,actions=output:b,output:4\n");
+    lab.ok(&["flow", "add", "main", "arp,actions=flood"]);
+    let saved = lab.ok(&["save"]);
+    assert!(saved.contains("rules = ") && !saved.contains("main.flows"), "{saved}");
+    lab.ok(&["down"]);
+}
+
 fn processes(lab: &Lab, name: &str) -> Pid {
     Pid::from_raw(lab.json(&["ps"])["fabric"][name].as_i64().unwrap() as i32).unwrap()
 }

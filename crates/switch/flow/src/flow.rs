@@ -2,7 +2,7 @@
 
 use crate::action::{Action, read_all, read_table, show_all};
 use crate::matching::{Match, MatchReader};
-use crate::text::{FlowError, LONGEST, Piece, port};
+use crate::text::{FlowError, LONGEST, Longest, Piece, port};
 use crate::{Ports, TABLES};
 use core::fmt::Write as _;
 use std::sync::Arc;
@@ -310,14 +310,18 @@ pub(crate) fn has_any(actions: &[Action], wanted: &dyn Fn(&Action) -> bool) -> b
         .any(|action| wanted(action) || matches!(action, Action::Clone(inner) if has_any(inner, wanted)))
 }
 
-/// What is counted of a flow.
+/// Nanoseconds by which the time of the last frame may be wrong: timeouts are seconds.
+const BLUR: u64 = 10_000_000;
+
+/// What is counted of a flow. Workers that have frames of it write one cache line, at two places.
 #[derive(Debug, Default)]
+#[repr(align(32))]
 pub struct Counters {
     /// Its frames.
     pub frames: AtomicU64,
     /// Their bytes.
     pub bytes: AtomicU64,
-    /// When the last one came, in nanoseconds.
+    /// When the last one came, in nanoseconds, and up to 10 ms earlier.
     pub used: AtomicU64,
 }
 
@@ -326,7 +330,9 @@ impl Counters {
     pub(crate) fn add(&self, frames: u64, bytes: u64, now: u64) {
         self.frames.fetch_add(frames, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
-        self.used.fetch_max(now, Relaxed);
+        if now.saturating_sub(self.used.load(Relaxed)) >= BLUR {
+            self.used.store(now, Relaxed);
+        }
     }
 }
 
@@ -339,13 +345,25 @@ pub struct Flow {
     pub counters: Arc<Counters>,
     /// When it was added, in nanoseconds.
     pub created: u64,
+    /// When it was added or its actions were changed: its time until `hard_timeout` begins then.
+    pub modified: u64,
+    /// Most bytes of its line, as [`Longest`] has them.
+    pub(crate) longest: u32,
 }
 
 impl Flow {
     /// A new flow.
     pub fn new(flow: FlowMod, now: u64) -> Flow {
         let counters = Arc::new(Counters { used: AtomicU64::new(now), ..Counters::default() });
-        Flow { flow, counters, created: now }
+        let longest = flow.show(&Longest).len() as u32 + 1;
+        Flow { flow, counters, created: now, modified: now, longest }
+    }
+
+    /// This flow with other actions and another cookie.
+    pub(crate) fn changed(&self, flow: FlowMod, now: u64, resets: bool) -> Flow {
+        let new = Flow::new(flow, now);
+        let counters = if resets { new.counters } else { self.counters.clone() };
+        Flow { counters, created: self.created, ..new }
     }
 
     /// A line as `ovs-ofctl dump-flows` shows it, without the space in front.
@@ -368,7 +386,7 @@ impl Flow {
         };
         let FlowMod { idle_timeout, hard_timeout, .. } = self.flow;
         let used = self.counters.used.load(Relaxed).max(self.created);
-        is_over(hard_timeout, self.created) || is_over(idle_timeout, used)
+        is_over(hard_timeout, self.modified) || is_over(idle_timeout, used)
     }
 }
 

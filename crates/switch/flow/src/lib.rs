@@ -35,7 +35,7 @@ pub use changes::{COMMANDS, Changes};
 pub use classifier::{MASKS, Table, TooManyMasks};
 pub use field::{FIELDS, Field, Needs};
 pub use flow::{Counters, Flow, FlowFilter, FlowMod, PRIORITY};
-pub use group::{BUCKETS, Bucket, GROUPS, Group, GroupKind};
+pub use group::{BUCKETS, Bucket, GROUP_ACTIONS, GROUPS, Group, GroupKind};
 pub use headers::{Headers, LONGEST_HEADERS, TooLong};
 pub use key::{Key, Place, REGISTERS, WORDS, place};
 pub use matching::Match;
@@ -45,7 +45,7 @@ pub use rules::{FileError, LONGEST_FILE, Rules};
 pub use run::{
     Arrival, Batch, COPIES, DEPTH, Dropped, LOOKUPS, NESTED, OUTPUTS, Output, Step, To, Verdict, WORK, Worker,
 };
-pub use tables::{ALL_ACTIONS, Change, Difference, FLOWS, Tables, TablesError};
+pub use tables::{ALL_ACTIONS, ALL_TEXT, Change, Difference, FLOWS, Tables, TablesError};
 pub use text::{FlowError, Form, LONGEST};
 
 /// Number of tables.

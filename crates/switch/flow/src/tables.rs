@@ -1,7 +1,7 @@
 //! Changes of flows, groups and meters: one by one, or as a bundle that is whole or not at all.
 
-use crate::action::Action;
-use crate::classifier::TooManyMasks;
+use crate::action::{Action, lack_of_all};
+use crate::classifier::{Table, TooManyMasks};
 use crate::flow::{Flow, FlowFilter, FlowMod, has_any};
 use crate::group::{GROUPS, Group};
 use crate::meter::{METERS, Meter, MeterMod};
@@ -17,6 +17,10 @@ pub const FLOWS: usize = 1 << 20;
 /// Most actions of a switch, those of its groups counted. Attack: as of [`FLOWS`], by flows and groups that have as
 /// many actions as they may.
 pub const ALL_ACTIONS: usize = 1 << 22;
+
+/// Most bytes of the text of a switch's rules, if every port that they name has the longest name. Attack: as of
+/// [`FLOWS`], by rules that no message has room for, so that they are lost when a process is started again.
+pub const ALL_TEXT: usize = 32 << 20;
 
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +54,9 @@ pub enum TablesError {
     /// There are too many actions.
     #[error("the flows and groups of a switch have at most {ALL_ACTIONS} actions")]
     TooManyActions,
+    /// Their text is too long.
+    #[error("the rules of a switch have at most {} MiB of text, with names of 64 letters", ALL_TEXT >> 20)]
+    TooLong,
     /// There are too many masks.
     #[error(transparent)]
     TooManyMasks(#[from] TooManyMasks),
@@ -96,6 +103,16 @@ pub enum TablesError {
         /// The next one.
         to: u8,
     },
+    /// A changed flow would have actions for which its match is too wide.
+    #[error("{what} of the flow with priority {priority} in table {table}")]
+    Lacks {
+        /// What the match lacks.
+        what: String,
+        /// The flow's priority.
+        priority: u16,
+        /// Its table.
+        table: u8,
+    },
 }
 
 /// What has to change.
@@ -129,8 +146,10 @@ pub struct Tables {
     published: Arc<Published>,
     /// Former snapshots that workers may still have. They are freed here, not by a worker.
     retired: Vec<Arc<Pipeline>>,
-    /// Most actions: [`ALL_ACTIONS`].
-    most_actions: usize,
+    /// The flows whose time may end, and some that are not there any more.
+    timed: Vec<Arc<Flow>>,
+    /// Most actions and bytes of text: [`ALL_ACTIONS`] and [`ALL_TEXT`].
+    most: (usize, usize),
 }
 
 impl Tables {
@@ -138,7 +157,7 @@ impl Tables {
     pub fn new(seed: u64) -> Tables {
         let current = Arc::new(Pipeline::new(seed));
         let published = Arc::new(Published::new(current.clone()));
-        Tables { current, published, retired: Vec::new(), most_actions: ALL_ACTIONS }
+        Tables { current, published, retired: Vec::new(), timed: Vec::new(), most: (ALL_ACTIONS, ALL_TEXT) }
     }
 
     /// Where workers find the current snapshot.
@@ -162,9 +181,7 @@ impl Tables {
         for (number, change) in changes.iter().enumerate() {
             let (flows, is_change) = apply(&mut next, change, now).map_err(|error| (number, error))?;
             (count, is_changed) = (count + flows, is_changed || is_change);
-            if next.actions() > self.most_actions {
-                return Err((number, TablesError::TooManyActions));
-            }
+            self.check_size(&next).map_err(|error| (number, error))?;
         }
         // Otherwise workers' caches would be forgotten for nothing.
         if is_changed {
@@ -175,6 +192,7 @@ impl Tables {
 
     fn publish(&mut self, mut next: Pipeline) {
         next.renew();
+        self.timed.append(&mut next.new_timed);
         self.current = Arc::new(next);
         let former = self.published.publish(self.current.clone());
         self.retired.push(former);
@@ -188,7 +206,19 @@ impl Tables {
 
     /// The flows that are meant, by table, priority and match.
     pub fn select(&self, filter: &FlowFilter) -> Vec<Arc<Flow>> {
-        let mut flows: Vec<_> = self.current.flows().filter(|flow| filter.has(&flow.flow)).cloned().collect();
+        let is_meant = |flow: &&Arc<Flow>| filter.has(&flow.flow);
+        let mut flows: Vec<_> = match filter.table {
+            // The others need not be looked at.
+            Some(table) => self
+                .current
+                .table(table)
+                .into_iter()
+                .flat_map(Table::iter)
+                .filter(is_meant)
+                .cloned()
+                .collect(),
+            None => self.current.flows().filter(is_meant).cloned().collect(),
+        };
         flows.sort_by_key(|own| order(&own.flow));
         flows
     }
@@ -204,22 +234,7 @@ impl Tables {
 
     /// What has to change so that these rules are there, and no others.
     pub fn difference(&self, wanted: &Rules) -> Difference {
-        let own = self.rules();
-        let id = |flow: &FlowMod| (flow.table, flow.priority, flow.of);
-        let mut difference = Difference {
-            removed: Rules {
-                flows: missing(&own.flows, &wanted.flows, id),
-                groups: missing(&own.groups, &wanted.groups, |group| group.id),
-                meters: missing(&own.meters, &wanted.meters, |meter| meter.id),
-            },
-            added: Rules {
-                flows: missing(&wanted.flows, &own.flows, id),
-                groups: missing(&wanted.groups, &own.groups, |group| group.id),
-                meters: missing(&wanted.meters, &own.meters, |meter| meter.id),
-            },
-        };
-        difference.added.flows.sort_by_key(order);
-        difference
+        self.rules().difference(wanted)
     }
 
     /// Makes these rules those that are there, at once. What stays keeps what was counted of it, and so do flows that
@@ -246,11 +261,25 @@ impl Tables {
         added.meters.iter().for_each(|meter| put_meter(&mut next, meter, now));
         added.groups.iter().for_each(|group| next.put_group(Arc::new(group.clone())));
         added.flows.iter().try_for_each(|flow| add(&mut next, flow, now).map(|_| ()))?;
-        if next.actions() > self.most_actions {
-            return Err(TablesError::TooManyActions);
-        }
+        self.check_size(&next)?;
         self.publish(next);
         Ok(difference)
+    }
+
+    fn check_size(&self, next: &Pipeline) -> Result<(), TablesError> {
+        match (next.actions() > self.most.0, next.text() > self.most.1) {
+            (true, _) => Err(TablesError::TooManyActions),
+            (_, true) => Err(TablesError::TooLong),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes back what has changed since there was this snapshot.
+    pub fn restore(&mut self, former: Arc<Pipeline>) {
+        if former.version() != self.current.version() {
+            self.publish(Pipeline::clone(&former));
+            self.timed = self.current.flows().filter(|flow| flow.flow.is_timed()).cloned().collect();
+        }
     }
 
     /// Adds what another process had counted of flows, as [`Flow::show`] shows it, to the same flows. Other lines are
@@ -272,10 +301,15 @@ impl Tables {
 
     /// Removes the flows whose time has ended; returns them.
     pub fn expire(&mut self, now: u64) -> Vec<Arc<Flow>> {
-        if self.current.timed() == 0 {
-            return Vec::new();
+        let current = self.current.clone();
+        let is_there = |flow: &Arc<Flow>| current.same(&flow.flow).is_some_and(|own| Arc::ptr_eq(own, flow));
+        // A flow whose actions are changed often is there once for each change.
+        if self.timed.len() > 2 * current.timed() {
+            self.timed.retain(is_there);
         }
-        let expired: Vec<_> = self.current.flows().filter(|flow| flow.is_expired(now)).cloned().collect();
+        let is_over = |flow: &&Arc<Flow>| flow.is_expired(now) && is_there(flow);
+        let expired: Vec<_> = self.timed.iter().filter(is_over).cloned().collect();
+        drop(current);
         if !expired.is_empty() {
             let mut next = Pipeline::clone(&self.current);
             expired.iter().for_each(|flow| next.remove(&flow.flow));
@@ -286,6 +320,25 @@ impl Tables {
 }
 
 impl Rules {
+    /// What has to change so that other rules are there, and no others.
+    pub fn difference(&self, wanted: &Rules) -> Difference {
+        let id = |flow: &FlowMod| (flow.table, flow.priority, flow.of);
+        let mut difference = Difference {
+            removed: Rules {
+                flows: missing(&self.flows, &wanted.flows, id),
+                groups: missing(&self.groups, &wanted.groups, |group| group.id),
+                meters: missing(&self.meters, &wanted.meters, |meter| meter.id),
+            },
+            added: Rules {
+                flows: missing(&wanted.flows, &self.flows, id),
+                groups: missing(&wanted.groups, &self.groups, |group| group.id),
+                meters: missing(&wanted.meters, &self.meters, |meter| meter.id),
+            },
+        };
+        difference.added.flows.sort_by_key(order);
+        difference
+    }
+
     /// Whether what they name is there, and they are not too many.
     fn check(&self) -> Result<(), TablesError> {
         let groups: BTreeMap<u32, &Group> = self.groups.iter().map(|group| (group.id, group)).collect();
@@ -508,15 +561,16 @@ fn modify(next: &mut Pipeline, new: &FlowMod, filter: &FlowFilter, now: u64) -> 
         {
             return Err(TablesError::Backwards { from: own.flow.table, to: *to });
         }
+        // The filter's match says more than the flow's, or something else: a later fragment of TCP has no ports.
+        if let Some(what) = lack_of_all(&new.actions, &own.flow.of) {
+            let FlowMod { priority, table, .. } = own.flow;
+            return Err(TablesError::Lacks { what, priority, table });
+        }
         let mut flow = FlowMod { actions: new.actions.clone(), ..own.flow.clone() };
         if new.cookie != 0 && filter.cookie.1 == 0 {
             flow.cookie = new.cookie;
         }
-        let counters = match new.reset_counts {
-            true => Flow::new(flow.clone(), now).counters,
-            false => own.counters.clone(),
-        };
-        next.insert(Arc::new(Flow { flow, counters, created: own.created }))?;
+        next.insert(Arc::new(own.changed(flow, now, new.reset_counts)))?;
     }
     Ok(meant.len())
 }

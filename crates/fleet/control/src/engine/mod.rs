@@ -464,6 +464,7 @@ impl Engine {
         self.describe_flows();
         let before = self.fabric.clone();
         let changes = change::between(&before, target, self.host.kinds);
+        self.check_flows(&changes, target)?;
         let moving = changes.iter().find_map(|change| match change {
             Change::RemoveGuest(name) => self.guests.is_moving(name).then(|| name.clone()),
             _ => None,

@@ -135,6 +135,41 @@ fn flows_whose_time_has_ended_are_removed() {
 }
 
 #[test]
+fn only_flows_whose_time_may_end_are_looked_at() {
+    let mut own = tables("arp,actions=drop\nidle_timeout=3,tcp,actions=output:1");
+    let second = 1_000_000_000;
+    for number in 0..100 {
+        own.apply(&[modify(&format!("tcp,actions=output:{}", 1 + number))], number).unwrap();
+        own.apply(&[add(&format!("hard_timeout=9,priority={number},udp,actions=drop"))], number).unwrap();
+        own.apply(&[delete("udp")], number).unwrap();
+        assert!(own.expire(second).is_empty());
+        assert!(own.timed.len() <= 4, "{}", own.timed.len());
+    }
+    let before = own.current().clone();
+    own.apply(&[delete("tcp")], 5).unwrap();
+    assert!(own.expire(9 * second).is_empty() && own.timed.is_empty());
+    own.restore(before);
+    let expired = own.expire(9 * second);
+    assert_eq!(expired.iter().map(|flow| flow.flow.idle_timeout).collect::<Vec<_>>(), [3]);
+    assert_eq!(own.rules(), rules("arp,actions=drop"));
+    assert!(own.expire(9 * second).is_empty());
+}
+
+#[test]
+fn a_changed_flow_has_its_time_again() {
+    let mut own = tables("hard_timeout=5,udp,actions=output:1\nidle_timeout=5,tcp,actions=output:1");
+    let second = 1_000_000_000;
+    assert_eq!(own.apply(&[modify("actions=output:2")], 3 * second), Ok(2));
+    let found = own.expire(5 * second);
+    assert_eq!(found.len(), 1, "a change is no frame");
+    assert_eq!(found[0].flow.show(&Numbers), "cookie=0x0,table=0,idle_timeout=5,tcp actions=output:2");
+    assert!(own.expire(8 * second - 1).is_empty());
+    let dump = own.select(&FlowFilter::default())[0].show(&Numbers, 7 * second);
+    assert!(dump.contains("duration=7.000s"), "{dump}");
+    assert_eq!(own.expire(8 * second).len(), 1);
+}
+
+#[test]
 fn snapshots_that_workers_have_are_kept() {
     let mut own = tables("actions=drop");
     let held = own.published().current();
@@ -228,6 +263,32 @@ fn modifying_strictly_means_one_priority() {
 }
 
 #[test]
+fn a_changed_flow_can_be_read_again() {
+    for (flow, change, needs) in [
+        ("tcp,nw_frag=later,actions=normal", "tcp,actions=mod_tp_dst:80", "tp_dst"),
+        (
+            "icmp6,icmp_type=135,icmp_code=1,actions=normal",
+            "icmp6,icmp_type=135,actions=move:NXM_NX_ND_TARGET[]->NXM_NX_IPV6_DST[]",
+            "nd_target",
+        ),
+    ] {
+        let mut own = tables(flow);
+        let before = own.rules();
+        let (number, error) = own.apply(&[add("arp,actions=drop"), modify(change)], 0).unwrap_err();
+        assert_eq!(number, 1);
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("`{needs}` needs")), "{text}");
+        assert!(text.ends_with("in the match of the flow with priority 32768 in table 0"), "{text}");
+        assert_eq!(own.rules(), before);
+    }
+    // A tag that actions add is there.
+    let mut own = tables("tcp,actions=normal");
+    let change = modify("tcp,actions=push_vlan:0x8100,clone(set_field:4101->vlan_vid),normal");
+    assert_eq!(own.apply(&[change], 0), Ok(1));
+    assert_eq!(rules(&own.rules().show(&Numbers)), own.rules());
+}
+
+#[test]
 fn workers_see_only_changes() {
     let mut own = tables("tcp,actions=output:1");
     let version = own.current().version();
@@ -251,9 +312,56 @@ fn what_goes_makes_room_for_what_comes() {
 }
 
 #[test]
+fn the_text_is_bounded_whatever_ports_are_called() {
+    let mut own = tables("in_port=1,actions=output:2");
+    // The longest names have 64 letters, and are quoted if they look like numbers.
+    let line = "cookie=0x0,table=0,in_port= actions=output:\n".len() + 2 * 66;
+    assert_eq!(own.current().text(), line);
+    own.most.1 = 2 * line;
+    own.apply(&[add("in_port=2,actions=output:2")], 0).unwrap();
+    let more = [add("in_port=3,actions=output:2")];
+    assert_eq!(own.apply(&more, 0), Err((0, TablesError::TooLong)));
+    let longer = modify("in_port=1,actions=output:2,output:3");
+    assert_eq!(own.apply(&[longer], 0), Err((0, TablesError::TooLong)));
+    let (group, meter) = ("group_id=1,type=all,bucket=1", "meter=1,bands=type=drop,rate=5");
+    let group = Change::AddGroup(Group::read(group, &Numbers).unwrap());
+    let meter = Change::AddMeter(MeterMod::read(meter).unwrap());
+    for change in [&group, &meter] {
+        assert_eq!(own.apply(std::slice::from_ref(change), 0), Err((0, TablesError::TooLong)));
+    }
+    let file = "in_port=1,actions=1\nin_port=2,actions=1\nin_port=3,actions=1";
+    assert_eq!(own.replace(&rules(file), 0), Err(TablesError::TooLong));
+    own.most.1 = usize::MAX;
+    let before = own.current().clone();
+    own.apply(&[group, meter], 0).unwrap();
+    own.apply(&[modify("actions=drop"), Change::DeleteGroup(None), Change::DeleteMeter(None)], 0).unwrap();
+    own.restore(before.clone());
+    assert_eq!((own.rules().flows.len(), own.current().text()), (2, 2 * line));
+    assert_ne!(own.current().version(), before.version(), "workers see it");
+    own.apply(&[delete("")], 0).unwrap();
+    assert_eq!(own.current().text(), 0);
+}
+
+#[test]
+fn a_wrong_rule_has_its_line() {
+    let circle = "group_id=2,type=all,bucket=group:3\ngroup_id=3,type=all,bucket=group:2\n";
+    let masks: String = (1..=1025).map(|mask| format!("reg0=0/{mask},actions=drop\n")).collect();
+    for (text, line) in [
+        ("# all\n\narp,actions=drop\nip,actions=clone(group:7)\n", 4),
+        ("arp,actions=drop\ngroup_id=1,type=all,bucket=1,bucket=meter:7,1\n", 2),
+        (&*format!("arp,actions=drop\n{circle}"), 2),
+        (&*format!("arp,actions=drop\n{masks}"), 1025),
+    ] {
+        let error = Tables::new(7).replace(&rules(text), 0).unwrap_err();
+        assert_eq!(Rules::line_of(text, &error, &Numbers), line, "{error}");
+    }
+    assert_eq!(Rules::line_of("arp,actions=drop", &TablesError::TooLong, &Numbers), 1);
+}
+
+#[test]
 fn all_actions_are_bounded() {
     let mut own = Tables::new(7);
-    own.most_actions = 5;
+    own.most.0 = 5;
     let group = |text: &str| Change::AddGroup(Group::read(text, &Numbers).unwrap());
     let full = [group("group_id=1,type=all,bucket=1,clone(2)"), add("tcp,actions=output:1,output:2")];
     own.apply(&full, 0).unwrap();
