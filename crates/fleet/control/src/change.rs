@@ -128,6 +128,8 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
         Some("its huge pages")
     } else if from.metrics != to.metrics {
         Some("the address of its metrics")
+    } else if from.api != to.api {
+        Some("how its API is served by TCP")
     } else if from.audit != to.audit {
         Some("the file of its audit log")
     } else {
