@@ -6,7 +6,7 @@ set -euo pipefail
 # A required program, and its package.
 needed=(
   cc:build-essential curl:curl python3:python3 node:nodejs ip:iproute2 ping:iputils-ping ethtool:ethtool
-  iperf3:iperf3 dig:bind9-dnsutils qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd setpriv:util-linux
+  openssl:openssl iperf3:iperf3 dig:bind9-dnsutils qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd setpriv:util-linux
 )
 # Optional: only features that use them are unavailable without them.
 wanted=(
@@ -24,7 +24,7 @@ declare -A services=([freeradius]=freeradius [nfdump]=nfdump [nginx-light]=nginx
   [prometheus]=prometheus)
 [ -e /usr/sbin/ovs-vswitchd ] || services[openvswitch-switch-dpdk]=openvswitch-switch
 # For the Kubernetes test of `make soak`; Kubernetes' own programs are in no distribution.
-[ -z "${KUBERNETES:-}" ] || needed+=(etcd:etcd-server openssl:openssl)
+[ -z "${KUBERNETES:-}" ] || needed+=(etcd:etcd-server)
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"

@@ -141,6 +141,8 @@ module AuditView = struct
         (** Status of the answer: from 200 to 299 if it was done. *)
     time : int;
         (** When it came, in nanoseconds since 1970. *)
+    token : string option;
+        (** Name of its token, if it is connected by TCP. *)
     user : int option;
         (** User ID of the client. *)
   }
@@ -156,6 +158,7 @@ module AuditView = struct
       request = Codec.field Codec.string "request" json;
       status = Codec.field Codec.int "status" json;
       time = Codec.field Codec.int "time" json;
+      token = Codec.optional Codec.string "token" json;
       user = Codec.optional Codec.int "user" json;
     }
 end
@@ -532,6 +535,22 @@ module Counts = struct
       tx_drops = Codec.field (Codec.assoc Codec.int) "tx_drops" json;
       tx_frames = Codec.field Codec.int "tx_frames" json;
       unlearned = Codec.optional Codec.int "unlearned" json;
+    }
+end
+
+(** A client that was added. *)
+module CreatedToken = struct
+  type t = {
+    name : string;
+        (** Its name. *)
+    token : string option;
+        (** Its token, if it has no certificate. It is not stored, and not shown again. *)
+  }
+
+  let of_json json =
+    {
+      name = Codec.field Codec.string "name" json;
+      token = Codec.optional Codec.string "token" json;
     }
 end
 
@@ -2735,6 +2754,51 @@ module NewSwitch = struct
       name; open_; open_group; open_limit; refuse_moves; rules; static; uplink }
 end
 
+(** What a token may be used for. Each role has the rights of those before it. *)
+module Role = struct
+  type t =
+    | Read
+    | Operate
+    | Admin
+    | Other of string  (** One that a later version has. *)
+
+  let of_json json =
+    match Codec.string json with
+    | "read" -> Read
+    | "operate" -> Operate
+    | "admin" -> Admin
+    | other -> Other other
+
+  let to_json = function
+    | Read -> `String "read"
+    | Operate -> `String "operate"
+    | Admin -> `String "admin"
+    | Other other -> `String other
+end
+
+(** A client to add. *)
+module NewToken = struct
+  type t = {
+    certificate : string option;
+        (** The hash by SHA-256 of its certificate, 64 hexadecimal digits; without it a token is made. *)
+    name : string;
+        (** Its name. *)
+    role : Role.t;
+        (** What it may do. *)
+  }
+
+  let to_json it =
+    Codec.record
+      [
+        Codec.given "certificate" Codec.of_string it.certificate;
+        Codec.some "name" Codec.of_string it.name;
+        Codec.some "role" Role.to_json it.role;
+      ]
+
+  let make ?certificate ~name ~role () =
+    { certificate; name; role }
+end
+
 (** A frame to trace. *)
 module NewTrace = struct
   type t = {
@@ -3716,6 +3780,25 @@ module TableView = struct
     }
 end
 
+(** A client of the API at its TCP address. *)
+module TokenView = struct
+  type t = {
+    certificate : string option;
+        (** The hash by SHA-256 of its certificate, if that is what it proves itself by. *)
+    name : string;
+        (** Its name, which the audit log has. *)
+    role : Role.t;
+        (** What it may do. *)
+  }
+
+  let of_json json =
+    {
+      certificate = Codec.optional Codec.string "certificate" json;
+      name = Codec.field Codec.string "name" json;
+      role = Codec.field Role.of_json "role" json;
+    }
+end
+
 (** What would become of a frame. *)
 module TraceView = struct
   type t = {
@@ -4407,6 +4490,18 @@ let groups socket name =
 (** The addresses that a switch knows. *)
 let table socket name =
   TableView.of_json (Codec.parsed (Control_socket.call socket "GET" "/v1/switches/{}/table" [ name ]))
+
+(** The clients of the API at its TCP address, without their tokens, which are not stored. *)
+let tokens socket =
+  (Codec.list TokenView.of_json) (Codec.parsed (Control_socket.call socket "GET" "/v1/tokens" [  ]))
+
+(** Adds a client. Its token is in the answer, and nowhere else. *)
+let add_token socket body =
+  CreatedToken.of_json (Codec.parsed (Control_socket.call socket "POST" "/v1/tokens" ~body:(NewToken.to_json body) [  ]))
+
+(** Removes a client; its next request is refused. *)
+let remove_token socket name =
+  ignore (Control_socket.call socket "DELETE" "/v1/tokens/{}" [ name ])
 
 (** Processor time and memory of every guest, function and process of the fabric. *)
 let usage socket =

@@ -73,6 +73,8 @@ export interface AuditView {
   status: number;
   /** When it came, in nanoseconds since 1970. */
   time: number;
+  /** Name of its token, if it is connected by TCP. */
+  token?: string | null;
   /** User ID of the client. */
   user?: number | null;
 }
@@ -238,6 +240,14 @@ export interface Counts {
   tx_frames: number;
   /** Frames whose source address was not learned, since the port has learned too many. */
   unlearned?: number;
+}
+
+/** A client that was added. */
+export interface CreatedToken {
+  /** Its name. */
+  name: string;
+  /** Its token, if it has no certificate. It is not stored, and not shown again. */
+  token?: string | null;
 }
 
 /** A decision. */
@@ -1318,6 +1328,16 @@ export interface NewSwitch {
   uplink?: string;
 }
 
+/** A client to add. */
+export interface NewToken {
+  /** The hash by SHA-256 of its certificate, 64 hexadecimal digits; without it a token is made. */
+  certificate?: string | null;
+  /** Its name. */
+  name: string;
+  /** What it may do. */
+  role: Role;
+}
+
 /** A frame to trace. */
 export interface NewTrace {
   /** Whether its sender leaves the checksum of TCP or UDP to the host. */
@@ -1567,6 +1587,9 @@ export interface RevisionView {
   revision: number;
 }
 
+/** What a token may be used for. Each role has the rights of those before it. */
+export type Role = "read" | "operate" | "admin";
+
 /** The file that describes what runs. */
 export interface SavedFabric {
   /** What the text can't describe, as the changes that lead from it to what runs; empty if it describes everything. */
@@ -1696,6 +1719,16 @@ export interface TableView {
   entries: TableEntryView[];
   /** The switch. */
   switch: string;
+}
+
+/** A client of the API at its TCP address. */
+export interface TokenView {
+  /** The hash by SHA-256 of its certificate, if that is what it proves itself by. */
+  certificate?: string | null;
+  /** Its name, which the audit log has. */
+  name: string;
+  /** What it may do. */
+  role: Role;
 }
 
 /** The full trace of the choice for VMs that are placed together. Hosts are sorted by name. */
@@ -2222,6 +2255,12 @@ export class Api {
   groups(name: string): Promise<GroupsView>;
   /** The addresses that a switch knows. */
   table(name: string): Promise<TableView>;
+  /** The clients of the API at its TCP address, without their tokens, which are not stored. */
+  tokens(): Promise<TokenView[]>;
+  /** Adds a client. Its token is in the answer, and nowhere else. */
+  addToken(body: NewToken): Promise<CreatedToken>;
+  /** Removes a client; its next request is refused. */
+  removeToken(name: string): Promise<void>;
   /** Processor time and memory of every guest, function and process of the fabric. */
   usage(): Promise<UsageView>;
 }

@@ -403,6 +403,18 @@ export class Api {
     return this.#socket.json("GET", "/v1/switches/{}/table", [name]);
   }
 
+  tokens() {
+    return this.#socket.json("GET", "/v1/tokens", []);
+  }
+
+  addToken(body) {
+    return this.#socket.json("POST", "/v1/tokens", [], { body });
+  }
+
+  removeToken(name) {
+    return this.#socket.call("DELETE", "/v1/tokens/{}", [name]);
+  }
+
   usage() {
     return this.#socket.json("GET", "/v1/usage", []);
   }

@@ -37,6 +37,9 @@ Pinning = Literal["none", "manual", "resize_and_pin_numa", "dedicated", "isolate
 Position = Literal["first", "middle", "last"]
 """When a filter runs."""
 
+Role = Literal["read", "operate", "admin"]
+"""What a token may be used for. Each role has the rights of those before it."""
+
 Selector = Literal["rank", "scaled_sum", "lowest_sum"]
 """How weights become a choice."""
 
@@ -119,6 +122,8 @@ class AuditView(TypedDict):
     """Status of the answer: from 200 to 299 if it was done."""
     time: int
     """When it came, in nanoseconds since 1970."""
+    token: NotRequired[str | None]
+    """Name of its token, if it is connected by TCP."""
     user: NotRequired[int | None]
     """User ID of the client."""
 
@@ -295,6 +300,15 @@ class Counts(TypedDict):
     """Frames that entered the fabric here."""
     unlearned: NotRequired[int]
     """Frames whose source address was not learned, since the port has learned too many."""
+
+
+class CreatedToken(TypedDict):
+    """A client that was added."""
+
+    name: str
+    """Its name."""
+    token: NotRequired[str | None]
+    """Its token, if it has no certificate. It is not stored, and not shown again."""
 
 
 class DecisionView(TypedDict):
@@ -1388,6 +1402,17 @@ NewSwitch = TypedDict(
 )
 """A switch to add: its name, and the keys of `[switch.NAME]`."""
 
+class NewToken(TypedDict):
+    """A client to add."""
+
+    certificate: NotRequired[str | None]
+    """The hash by SHA-256 of its certificate, 64 hexadecimal digits; without it a token is made."""
+    name: str
+    """Its name."""
+    role: Role
+    """What it may do."""
+
+
 class NewTrace(TypedDict):
     """A frame to trace."""
 
@@ -1783,6 +1808,17 @@ class TableView(TypedDict):
     """Its entries."""
     switch: str
     """The switch."""
+
+
+class TokenView(TypedDict):
+    """A client of the API at its TCP address."""
+
+    certificate: NotRequired[str | None]
+    """The hash by SHA-256 of its certificate, if that is what it proves itself by."""
+    name: str
+    """Its name, which the audit log has."""
+    role: Role
+    """What it may do."""
 
 
 class Trace(TypedDict):
@@ -2584,6 +2620,20 @@ class Api:
         """The addresses that a switch knows."""
         found: TableView = self._socket.json("GET", "/v1/switches/{}/table", [name])
         return found
+
+    def tokens(self) -> list[TokenView]:
+        """The clients of the API at its TCP address, without their tokens, which are not stored."""
+        found: list[TokenView] = self._socket.json("GET", "/v1/tokens", [])
+        return found
+
+    def add_token(self, body: NewToken) -> CreatedToken:
+        """Adds a client. Its token is in the answer, and nowhere else."""
+        found: CreatedToken = self._socket.json("POST", "/v1/tokens", [], body=body)
+        return found
+
+    def remove_token(self, name: str) -> None:
+        """Removes a client; its next request is refused."""
+        self._socket.call("DELETE", "/v1/tokens/{}", [name])
 
     def usage(self) -> UsageView:
         """Processor time and memory of every guest, function and process of the fabric."""

@@ -28,7 +28,7 @@ fn rows() -> impl Iterator<Item = Row> {
 /// Any word, if clap knows none that is similar; as a command, each one below which a word has no row of its own.
 const ANY: &str = "*";
 /// Options that have a value, and may stand before the command.
-const WITH_VALUE: [&str; 2] = ["--socket", "--fabric"];
+const WITH_VALUE: [&str; 5] = ["--socket", "--fabric", "--api", "--token-file", "--ca"];
 
 /// Prints why the command line is refused, and ends this process.
 pub fn explain(error: &clap::Error, words: &[OsString]) -> ! {

@@ -18,6 +18,7 @@ mod program;
 mod snapshot;
 mod stack;
 mod switch;
+mod token;
 mod trace;
 mod up;
 mod worker;
@@ -40,11 +41,13 @@ pub use program::ProgramCommand;
 pub use snapshot::SnapshotCommand;
 pub use stack::{StackCommand, Trace};
 pub use switch::SwitchCommand;
+pub use token::TokenCommand;
 pub use trace::TraceArguments;
 pub use up::{Log, Up};
 pub use worker::WorkerCommand;
 
 use crate::place::arguments::PlaceArguments;
+use crate::remote::ApiUrl;
 use crate::tiny::arguments::TinyCommand;
 use crate::values::{interval, name, sample, whole};
 use clap::{Args, Parser, Subcommand};
@@ -76,7 +79,7 @@ pub struct Arguments {
 }
 
 /// The running fabric that a command is for; the only one that is up, if neither is given.
-#[derive(Args, Clone)]
+#[derive(Args, Clone, Default)]
 pub struct Target {
     /// The fabric's control socket.
     #[arg(long, global = true, value_name = "PATH")]
@@ -84,6 +87,15 @@ pub struct Target {
     /// The fabric's name; for `up`, instead of the file's.
     #[arg(long, global = true, value_name = "NAME", value_parser = name)]
     pub fabric: Option<String>,
+    /// The API's TCP address, such as https://lab.example:9467, of a fabric on any host.
+    #[arg(long, global = true, value_name = "URL", value_parser = ApiUrl::read)]
+    pub api: Option<ApiUrl>,
+    /// The file with the token for --api; a client's certificate and key (PEM) may be there instead.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// What --api is known by: a file of certificates (PEM), or sha256: and the certificate's fingerprint.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
 }
 
 /// What to do.
@@ -99,6 +111,7 @@ Examples:
   ringway --fabric second up rings.toml --detach   a second fabric from the same file, if it has no TAP
   ringway up lab.toml --extender=10.0.0.5:10263  for kube-scheduler; see docs/placement.md
   ringway up lab.toml --metrics                  for Prometheus; see docs/metrics.md
+  ringway up lab.toml --listen=10.0.0.5:9467     the API over TLS; see docs/remote.md
   ringway up lab.toml --log json 2> lab.log")]
     Up(Up),
     /// Change the running fabric to the state described by a file, one change at a time.
@@ -194,6 +207,17 @@ Examples:
         /// The newest so many at most.
         #[arg(long, default_value_t = 50, value_parser = whole::<usize>)]
         count: usize,
+    },
+    /// List, add and remove clients of the API at its TCP address.
+    #[command(after_help = "\
+Examples:
+  ringway token add grafana --role read > grafana.token
+  ringway token list
+  ringway token remove grafana")]
+    Token {
+        /// What to do.
+        #[command(subcommand)]
+        command: TokenCommand,
     },
     /// Print the log of a fabric that writes it to a file, as one brought up by `up --detach` does.
     #[command(after_help = "\

@@ -19,7 +19,8 @@ pub fn audit(target: &Target, json: bool, count: usize) -> Result<(), CommandErr
             let lost = format!("{} requests before could not be logged", entry.lost);
             table.row(["", "", "", "", "", &*lost].map(cell).to_vec());
         }
-        let who = entry.user.map_or_else(|| entry.address.unwrap_or_default(), |user| user.to_string());
+        let remote = [entry.token, entry.address].into_iter().flatten().collect::<Vec<_>>().join("@");
+        let who = entry.user.map_or(remote, |user| user.to_string());
         let process = entry.process.map_or_else(String::new, |process| format!("[{process}]"));
         let program = format!("{}{process}", entry.program.unwrap_or_default());
         let about = if entry.error.is_empty() { entry.body } else { entry.error };

@@ -2,10 +2,12 @@
 
 use crate::arguments::Target;
 use crate::command_error::CommandError;
+use crate::remote;
 use crate::text;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::http::request::Builder;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use ringway_control::api::ErrorBody;
@@ -22,7 +24,10 @@ use tokio::time::timeout;
 pub struct Client {
     runtime: Runtime,
     sender: SendRequest<Full<Bytes>>,
-    socket: PathBuf,
+    /// Its socket, or the URL of its TCP address.
+    place: String,
+    /// The values of `Host`, and of `Authorization` at a TCP address.
+    headers: (String, Option<String>),
     /// How long an answer takes that is in time.
     limit: Duration,
 }
@@ -33,7 +38,26 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 impl Client {
     /// Connects to the fabric that `target` selects.
     pub fn connect(target: &Target) -> Result<Client, CommandError> {
-        Client::to(target.find()?)
+        let Some(url) = &target.api else { return Client::to(target.find()?) };
+        if target.socket.is_some() || target.fabric.is_some() {
+            let what = "--api names a fabric, as --socket and --fabric do; give one";
+            return Err(CommandError::Failed(what.into()));
+        }
+        let runtime = runtime()?;
+        let (sender, authorization) = runtime.block_on(async {
+            let connected = remote::connect(url, target).await?;
+            let (sender, connection) =
+                handshake(TokioIo::new(connected.stream)).await.map_err(CommandError::because)?;
+            tokio::spawn(connection);
+            Ok::<_, CommandError>((sender, connected.authorization))
+        })?;
+        let headers = (url.authority(), authorization);
+        Ok(Client { runtime, sender, place: url.to_string(), headers, limit: ANSWER_TIMEOUT })
+    }
+
+    /// Connects again to the fabric that was at this socket, or at the TCP address of `target`.
+    pub fn again(target: &Target, socket: Option<&Path>) -> Result<Client, CommandError> {
+        socket.map_or_else(|| Client::connect(target), |socket| Client::to(socket.into()))
     }
 
     /// Connects to a control socket.
@@ -48,10 +72,7 @@ impl Client {
                 false => format!("{place} is no socket; name api.sock of a run directory"),
             }));
         }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(CommandError::because)?;
+        let runtime = runtime()?;
         let sender = runtime.block_on(async {
             let stream = connected(&socket).await.map_err(|error| {
                 let what = format!("no fabric answers on {}: {error}", socket.display());
@@ -67,7 +88,8 @@ impl Client {
             tokio::spawn(connection);
             Ok::<_, CommandError>(sender)
         })?;
-        Ok(Client { runtime, sender, socket, limit: ANSWER_TIMEOUT })
+        let place = socket.display().to_string();
+        Ok(Client { runtime, sender, place, headers: ("ringway".into(), None), limit: ANSWER_TIMEOUT })
     }
 
     /// Expects that an answer takes so many seconds.
@@ -75,15 +97,23 @@ impl Client {
         self.limit = ANSWER_TIMEOUT + Duration::try_from_secs_f64(seconds).unwrap_or_default();
     }
 
+    fn request(&self, path: &str) -> Builder {
+        let (host, authorization) = &self.headers;
+        let request = Request::builder().uri(path).header("host", host);
+        match authorization {
+            Some(value) => request.header("authorization", value),
+            None => request,
+        }
+    }
+
     fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes, CommandError> {
-        let request = Request::builder()
+        let request = self
+            .request(path)
             .method(method)
-            .uri(path)
-            .header("host", "ringway")
             .header("content-type", "application/json")
             .body(Full::new(body))
             .map_err(CommandError::because)?;
-        let Client { runtime, sender, socket, limit } = self;
+        let Client { runtime, sender, place, limit, .. } = self;
         let asks = *request.method() == Method::GET;
         let mut exchange = pin!(async {
             sender.ready().await?;
@@ -95,14 +125,14 @@ impl Client {
             let soon = timeout(*limit, exchange.as_mut()).await;
             if soon.is_err() && asks {
                 let seconds = limit.as_secs();
-                text::warn(&format!("{} has not answered for {seconds} s; still waiting", socket.display()));
+                text::warn(&format!("{place} has not answered for {seconds} s; still waiting"));
             }
             match soon {
                 Ok(exchanged) => exchanged,
                 Err(_) => exchange.await,
             }
         });
-        let (status, body) = exchanged.map_err(|error| gone(&error, socket))?;
+        let (status, body) = exchanged.map_err(|error| gone(&error, place))?;
         if status.is_success() {
             return Ok(body);
         }
@@ -135,11 +165,11 @@ impl Client {
         path: &str,
         mut take: impl FnMut(&str, &str) -> Result<bool, CommandError>,
     ) -> Result<(), CommandError> {
-        let request = Request::builder().uri(path).header("host", "ringway").body(Full::default());
+        let request = self.request(path).body(Full::default());
         let request = request.map_err(CommandError::because)?;
-        let Client { runtime, sender, socket, .. } = self;
+        let Client { runtime, sender, place, .. } = self;
         runtime.block_on(async {
-            let lost = |error: hyper::Error| gone(&error, socket);
+            let lost = |error: hyper::Error| gone(&error, place);
             sender.ready().await.map_err(lost)?;
             let response = sender.send_request(request).await.map_err(lost)?;
             let (status, mut body) = (response.status(), response.into_body());
@@ -166,7 +196,7 @@ impl Client {
                     }
                 }
             }
-            Err(CommandError::NotUp(format!("the fabric on {} went away", socket.display())))
+            Err(CommandError::NotUp(format!("the fabric on {place} went away")))
         })
     }
 
@@ -240,6 +270,10 @@ impl Client {
     }
 }
 
+fn runtime() -> Result<Runtime, CommandError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CommandError::because)
+}
+
 /// Connects. While thousands connect at once the socket's backlog is full; it is tried again until it has room, or for
 /// [`QUIET`] if the fabric accepts nobody.
 async fn connected(socket: &Path) -> std::io::Result<tokio::net::UnixStream> {
@@ -260,13 +294,13 @@ fn error_of(status: StatusCode, body: &[u8]) -> ErrorBody {
         .unwrap_or_else(|_| ErrorBody { error: format!("the fabric answers {status}"), problems: Vec::new() })
 }
 
-fn gone(error: &hyper::Error, socket: &Path) -> CommandError {
+fn gone(error: &hyper::Error, place: &str) -> CommandError {
     CommandError::NotUp(match error.is_parse() {
-        true => format!("{} is no control socket; name api.sock of a run directory", socket.display()),
+        true => format!("{place} is no control socket; name api.sock of a run directory"),
         // The stage of the exchange at which the connection broke would not help the user.
         false => {
             let fix = "`ringway ps` shows whether it is up, and its log why not";
-            format!("the fabric on {} went away without an answer; {fix}", socket.display())
+            format!("the fabric on {place} went away without an answer; {fix}")
         }
     })
 }

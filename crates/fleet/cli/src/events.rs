@@ -15,8 +15,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Shows what has happened, and what happens.
 pub fn events(target: &Target, json: bool, options: &EventOptions) -> Result<(), CommandError> {
     let EventOptions { after, count, follow } = options;
-    let socket = target.find()?;
-    let mut client = Client::to(socket.clone())?;
+    let socket = if target.api.is_some() { None } else { Some(target.find()?) };
+    let mut client = Client::again(target, socket.as_deref())?;
     let after = after.map_or_else(String::new, |after| format!("&after={after}"));
     let events: Vec<EventView> = client.get(&format!("/v1/events?count={count}{after}"))?;
     let last = events.last().map(|event| event.id);
@@ -49,7 +49,7 @@ pub fn events(target: &Target, json: bool, options: &EventOptions) -> Result<(),
         let since = *gone.get_or_insert_with(Instant::now);
         // Another control process goes on at the same socket.
         client = loop {
-            match Client::to(socket.clone()) {
+            match Client::again(target, socket.as_deref()) {
                 Ok(client) => break client,
                 Err(error) if since.elapsed() > AWAY => return Err(error),
                 Err(_) => std::thread::sleep(PAUSE),

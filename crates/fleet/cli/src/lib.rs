@@ -45,6 +45,7 @@ mod port;
 mod profile;
 mod program;
 mod ps;
+mod remote;
 mod ring_wait;
 mod run_data;
 mod run_function;
@@ -57,6 +58,7 @@ mod switch;
 mod target;
 mod text;
 mod tiny;
+mod token;
 mod top;
 mod topo;
 mod trace;
@@ -156,6 +158,9 @@ fn exit(result: Result<(), CommandError>, json: bool) -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<(), CommandError> {
     let Arguments { target, json, command } = arguments;
+    if target.api.is_some() && !remote::is_for(&command) {
+        return Err(remote::local_only());
+    }
     match command {
         Command::Up(up) => up::up(&target, json, up),
         Command::Apply { file, dry_run } => up::apply(&target, json, &file, dry_run),
@@ -176,6 +181,7 @@ fn run(arguments: Arguments) -> Result<(), CommandError> {
         Command::Chain { command } => chain::chain(&target, json, command),
         Command::Worker { command } => worker::worker(&target, json, command),
         Command::Snapshot { command } => snapshot::snapshot(&target, json, command),
+        Command::Token { command } => token::token(&target, json, command),
         Command::Audit { count } => audit::audit(&target, json, count),
         Command::Events(options) => events::events(&target, json, &options),
         Command::Logs(logs) => logs::fabric(&target, json, &logs),

@@ -37,6 +37,8 @@ pub const HOST: ObjectKind = ObjectKind { word: "host", all: "/v1/hosts", list: 
 pub const LINK: ObjectKind = ObjectKind { word: "link", all: "/v1/links", list: "link show" };
 /// A switch.
 pub const SWITCH: ObjectKind = ObjectKind { word: "switch", all: "/v1/switches", list: "switch list" };
+/// A client of the API at its TCP address.
+pub const TOKEN: ObjectKind = ObjectKind { word: "token", all: "/v1/tokens", list: "token list" };
 /// A worker, which the API shows as a part of the fabric.
 pub const WORKER: ObjectKind = ObjectKind { word: "worker", all: "/v1/fabric", list: "worker list" };
 

@@ -3,6 +3,7 @@
 use crate::arguments::Target;
 use crate::client::Client;
 use crate::command_error::CommandError;
+use crate::remote;
 use ringway_control::api::PortView;
 use ringway_control::run_dir;
 use ringway_spec::file::either;
@@ -11,6 +12,9 @@ use std::path::PathBuf;
 impl Target {
     /// The control socket of the selected fabric.
     pub fn find(&self) -> Result<PathBuf, CommandError> {
+        if self.api.is_some() {
+            return Err(remote::local_only());
+        }
         if let Some(socket) = &self.socket {
             return match self.fabric {
                 None => Ok(socket.clone()),

@@ -8,7 +8,7 @@ use crate::host;
 use crate::text;
 use crate::up::{FabricPaths, serve};
 use ringway_control::keeper::Keeper;
-use ringway_control::run_dir;
+use ringway_control::{TcpAddresses, run_dir};
 use ringway_port::link::Settings;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -83,7 +83,7 @@ pub fn topo(target: &Target, json: bool, topo: Topo) -> Result<(), CommandError>
     };
     let source = (fabric, file.0.clone(), text);
     let keeper = (Keeper::thread().map_err(CommandError::because)?, None);
-    serve(source, (place.run, target.socket.clone()), keeper, (None, None), Log::Warnings, ready)?;
+    serve(source, (place.run, target.socket.clone()), keeper, TcpAddresses::default(), Log::Warnings, ready)?;
     std::mem::replace(&mut *result.lock().unwrap_or_else(PoisonError::into_inner), Ok(()))
 }
 

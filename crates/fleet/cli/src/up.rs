@@ -9,7 +9,7 @@ use crate::text;
 use ringway_control::api::{Changes, FabricView, FunctionView, GuestView, NewFabric};
 use ringway_control::file::Fabric;
 use ringway_control::keeper::{Keeper, StoredEntry, process};
-use ringway_control::{KeptFabric, Options, Program, run_dir};
+use ringway_control::{KeptFabric, Options, Program, TcpAddresses, run_dir};
 use ringway_host::{OwnFile, open_own, wait_readable};
 use ringway_spec::printable_lines;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -18,7 +18,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -77,6 +76,10 @@ pub fn up(target: &Target, json: bool, up: Up) -> Result<(), CommandError> {
 }
 
 fn bring_up(target: &Target, json: bool, up: Up) -> Result<(), CommandError> {
+    if target.api.is_some() {
+        let how = "a fabric comes up on the host of this command; run `ringway up` there";
+        return Err(CommandError::Failed(how.into()));
+    }
     if up.kept {
         return control(target, &up);
     }
@@ -167,7 +170,7 @@ fn words(target: &Target, up: &Up) -> Result<[Vec<OsString>; 2], CommandError> {
 
 /// The words of a command line with the TCP addresses at which a fabric is served.
 fn tcp_words(up: &Up) -> impl Iterator<Item = String> {
-    let words = [("extender", up.extender), ("metrics", up.metrics)];
+    let words = [("extender", up.extender), ("metrics", up.metrics), ("listen", up.listen)];
     words.into_iter().filter_map(|(option, address)| Some(format!("--{option}={}", address?)))
 }
 
@@ -209,7 +212,7 @@ fn control(target: &Target, up: &Up) -> Result<(), CommandError> {
         }
     };
     let (place, api) = (FabricPaths::of(&source.0, target), target.socket.clone());
-    let tcp = (up.extender, up.metrics);
+    let tcp = TcpAddresses { extender: up.extender, metrics: up.metrics, api: up.listen };
     serve(source, (place.run, api), (keeper, found), tcp, up.log, || ready(up.detached))
 }
 
@@ -218,7 +221,7 @@ pub fn serve(
     (fabric, file, text): (Fabric, PathBuf, String),
     (run, api): (PathBuf, Option<PathBuf>),
     (keeper, found): (Keeper, Option<BTreeMap<String, StoredEntry>>),
-    (extender, metrics): (Option<SocketAddr>, Option<SocketAddr>),
+    tcp: TcpAddresses,
     log: Log,
     ready: impl FnOnce(),
 ) -> Result<(), CommandError> {
@@ -233,7 +236,7 @@ pub fn serve(
         check: crate::function::check,
     };
     let host = check::host();
-    let options = Options { fabric, file, text, keeper, found, run, api, extender, metrics, host, program };
+    let options = Options { fabric, file, text, keeper, found, run, api, tcp, host, program };
     ringway_host::withhold_descriptors();
     ringway_control::run(options, ready).map_err(CommandError::because)
 }
@@ -351,12 +354,12 @@ pub fn apply(target: &Target, json: bool, file: &Path, dry_run: bool) -> Result<
     let (fabric, text) = check::load(target, file)?;
     let path = std::path::absolute(file).map_err(CommandError::because)?;
     let socket = FabricPaths::of(&fabric, target).socket;
-    if !socket.exists() {
+    if target.api.is_none() && !socket.exists() {
         let how = format!("start it with `ringway up {}`", file.display());
         let what = format!("fabric {} is not up: there is no {}; {how}", fabric.name, socket.display());
         return Err(CommandError::NotUp(what));
     }
-    let mut client = Client::to(socket)?;
+    let mut client = if target.api.is_some() { Client::connect(target)? } else { Client::to(socket)? };
     let new = NewFabric { file: path.display().to_string(), text, dry_run };
     let done: Changes = client.put("/v1/fabric", &new)?;
     if json {
@@ -373,7 +376,8 @@ pub fn apply(target: &Target, json: bool, file: &Path, dry_run: bool) -> Result<
 pub fn down(target: &Target, json: bool) -> Result<(), CommandError> {
     let mut client = Client::connect(target)?;
     let fabric: FabricView = client.get("/v1/fabric")?;
-    let process = Pid::from_raw(fabric.pid.cast_signed());
+    // Of another host, the number may be another process's here.
+    let process = Pid::from_raw(fabric.pid.cast_signed()).filter(|_| target.api.is_none());
     let process = process.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     client.post("/v1/shutdown")?;
     if let Some(process) = process {

@@ -59,6 +59,7 @@ mod sockets;
 mod stack;
 mod stock_monitors;
 mod suspect;
+mod tcp_api;
 mod tiny;
 mod trace;
 mod upgrade;

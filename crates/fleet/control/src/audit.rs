@@ -3,6 +3,7 @@
 //! A thread of its own writes a line of JSON for each request that is not a query, so that a slow disk delays nobody.
 
 use crate::api::AuditView;
+use crate::tcp_api::Caller;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Query, Request, State};
@@ -258,6 +259,7 @@ async fn note(State(log): State<AuditLog>, request: Request, next: Next) -> Resp
         process: client.and_then(|client| Some(client.peer?.process)),
         program: program_of(client.as_ref()),
         address: client.and_then(|client| Some(client.address?.to_string())),
+        token: request.extensions().get::<Caller>().map(|caller| caller.name.clone()),
         request: beginning(format!("{} {}", request.method(), request.uri()).as_bytes()),
         error: "the client left before its answer".into(),
         ..AuditView::default()
@@ -289,10 +291,11 @@ fn error_of(body: &Bytes) -> String {
     }
 }
 
-/// Notes what `router` is asked for, and serves the log.
-pub fn audited(router: Router, log: AuditLog) -> Router {
+/// Notes what `router` is asked for, which has the path of the log too; `checked` puts what may refuse a request before
+/// it, so that refusals are noted.
+pub fn audited(router: Router, log: AuditLog, checked: impl FnOnce(Router) -> Router) -> Router {
     let own = Router::new().route("/v1/audit", get(audit)).layer(Extension(log.clone()));
-    router.merge(own).layer(from_fn_with_state(log, note))
+    checked(router.merge(own)).layer(from_fn_with_state(log, note))
 }
 
 /// The log as OpenAPI describes it.
@@ -317,7 +320,8 @@ fn hundred() -> usize {
 }
 
 /// Requests for changes, and what came of them; oldest first.
-#[utoipa::path(get, path = "/v1/audit", params(Newest), responses(
+#[utoipa::path(get, path = "/v1/audit",
+    security(("token" = ["admin"])), params(Newest), responses(
     (status = 200, body = Vec<AuditView>),
     (status = 503, body = ErrorBody, description = "The log can't be read")))]
 async fn audit(Extension(log): Extension<AuditLog>, Query(Newest { count }): Query<Newest>) -> Response {
@@ -381,7 +385,7 @@ mod tests {
         let router = Router::new()
             .route("/v1/ports/{name}", patch(refused).get(async || "a port"))
             .route("/v1/guests", post(async |body: String| body));
-        let router = audited(router, AuditLog::at(path.clone()).unwrap());
+        let router = audited(router, AuditLog::at(path.clone()).unwrap(), |router| router);
         let socket = folder.0.join("api.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let serving = serve(listener, |_| None, router, Bounds::of_api(), std::future::pending());

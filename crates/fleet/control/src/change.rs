@@ -131,6 +131,8 @@ pub fn fixed(from: &Fabric, to: &Fabric) -> Option<&'static str> {
         Some("its huge pages")
     } else if from.metrics != to.metrics {
         Some("the address of its metrics")
+    } else if from.api != to.api {
+        Some("how its API is served by TCP")
     } else if from.audit != to.audit {
         Some("the file of its audit log")
     } else {
@@ -459,7 +461,7 @@ mod tests {
         let off = TWO.replace("port='a'\n", "port='a'\nstart=false\n");
         assert_eq!(words(&off, TWO), ["start guest g"]);
         assert!(words(TWO, &off).is_empty());
-        let more = off.replace("start=false", "start=false\nmemory='64MB'");
+        let more = off.replace("start=false", "start=false\naddress='10.0.0.1/24'");
         assert_eq!(words(TWO, &more), ["remove guest g", "add guest g"]);
     }
 

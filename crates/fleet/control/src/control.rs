@@ -4,7 +4,7 @@ use crate::api;
 use crate::audit::{AuditFile, AuditLog, audited};
 use crate::captures;
 use crate::engine::{Engine, EngineError, EngineParts, Inbox, Message, Messages, descriptor, inbox};
-use crate::file::{Complaint, Fabric, Host};
+use crate::file::{ApiSettings, Complaint, Fabric, Host};
 use crate::guests;
 use crate::hosts::Hosts;
 use crate::keeper::process::PANICKED;
@@ -14,6 +14,7 @@ use crate::migration;
 use crate::migration::identity::{FabricIdentity, identified};
 use crate::placement;
 use crate::run_dir::{RunDir, RunDirError, api_socket, capture_socket, upgrade_socket};
+use crate::tcp_api::{self, TcpApi, TcpApiError};
 use crate::upgrade;
 use ringway_host::listener::{Access, Listener, OpenError};
 use ringway_scheduler as place;
@@ -24,7 +25,7 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -49,6 +50,12 @@ pub enum ControlError {
     /// The address of the metrics can't be used.
     #[error("the metrics: {0}: {1}; use another address with --metrics, or in [metrics]")]
     Metrics(SocketAddr, io::Error),
+    /// The TCP address of the API can't be used.
+    #[error("the API: {0}: {1}; use another address with --listen, or in [api]")]
+    ApiAddress(SocketAddr, io::Error),
+    /// The API can't be served by TCP.
+    #[error(transparent)]
+    TcpApi(#[from] TcpApiError),
     /// The system refused.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -67,6 +74,17 @@ pub struct Program {
     pub check: fn(&Function) -> Vec<Complaint>,
 }
 
+/// TCP addresses at which a fabric is served besides its socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpAddresses {
+    /// Of kube-scheduler's extender. Clients are not authenticated.
+    pub extender: Option<SocketAddr>,
+    /// Of the metrics, instead of the file's. Clients are not authenticated.
+    pub metrics: Option<SocketAddr>,
+    /// Of the API, instead of the file's. Clients have tokens or certificates.
+    pub api: Option<SocketAddr>,
+}
+
 /// What `control` is started with.
 pub struct Options {
     /// The fabric to bring up, as described by its file, or as it was.
@@ -83,10 +101,8 @@ pub struct Options {
     pub run: PathBuf,
     /// The API's socket; `api.sock` in the run directory if none.
     pub api: Option<PathBuf>,
-    /// TCP address of kube-scheduler's extender, if it is served. Clients are not authenticated.
-    pub extender: Option<SocketAddr>,
-    /// TCP address of the metrics, if they are served there. Clients are not authenticated.
-    pub metrics: Option<SocketAddr>,
+    /// TCP addresses at which it is served.
+    pub tcp: TcpAddresses,
     /// Properties of the host that files are checked against.
     pub host: Host,
     /// This program.
@@ -160,13 +176,17 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
         true => Some(Listener::bind(&upgrade_socket(run.path()), access)?),
         false => None,
     };
-    let extender = bind(options.extender, ControlError::Extender)?;
-    let for_metrics = bind(options.metrics.or(fabric.metrics), ControlError::Metrics)?;
+    let extender = bind(options.tcp.extender, ControlError::Extender)?;
+    let for_metrics = bind(options.tcp.metrics.or(fabric.metrics), ControlError::Metrics)?;
+    let settings = api_settings(fabric.api.as_ref(), options.tcp.api);
+    let by_tcp = bind(settings.as_ref().map(|api| api.address), ControlError::ApiAddress)?;
     keeper.put(API, "", [&listener]);
     keeper.put(CAPTURES, "", [&for_captures]);
     keeper.put(UPGRADES, "", &for_upgrades);
     keeper.put(EXTENDER, "", &extender);
     keeper.put(METRICS, "", &for_metrics);
+    keeper.put(TCP_API, "", &by_tcp);
+    let api_by_tcp = open_tcp_api(by_tcp, settings.as_ref(), run.path(), false)?;
     let (inbox, messages) = inbox();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
@@ -186,7 +206,7 @@ async fn serve(mut options: Options, ready: impl FnOnce()) -> Result<(), Control
         engine.down().await;
         return Err(error.into());
     }
-    let tcp = (extender, for_metrics);
+    let tcp = (extender, for_metrics, api_by_tcp);
     let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: for_upgrades, tcp };
     let ready = || {
         ready();
@@ -209,7 +229,26 @@ const API: &str = "api";
 const CAPTURES: &str = "captures";
 const EXTENDER: &str = "extender";
 const METRICS: &str = "metrics";
+const TCP_API: &str = "tcp-api";
 const UPGRADES: &str = "upgrades";
+
+/// How the API is served by TCP: as the file says, at the address of the command line if that has one.
+fn api_settings(file: Option<&ApiSettings>, address: Option<SocketAddr>) -> Option<ApiSettings> {
+    let mut settings = file.cloned().or_else(|| address.map(ApiSettings::at))?;
+    settings.address = address.unwrap_or(settings.address);
+    Some(settings)
+}
+
+/// The API at its TCP address, if there is one. `again`: a former process served it.
+fn open_tcp_api(
+    socket: Option<TcpListener>,
+    settings: Option<&ApiSettings>,
+    run: &Path,
+    again: bool,
+) -> Result<Option<TcpApi>, ControlError> {
+    let Some((socket, settings)) = socket.zip(settings) else { return Ok(None) };
+    Ok(Some(TcpApi::new(socket, settings, run, again)?))
+}
 
 /// Listens on a TCP address, if there is one.
 fn bind(
@@ -225,8 +264,8 @@ struct Sockets {
     api: Listener,
     captures: Listener,
     upgrades: Option<Listener>,
-    /// Of kube-scheduler's extender, and of the metrics.
-    tcp: (Option<TcpListener>, Option<TcpListener>),
+    /// Of kube-scheduler's extender, of the metrics and of the API.
+    tcp: (Option<TcpListener>, Option<TcpListener>, Option<TcpApi>),
 }
 
 /// Goes on with the fabric of a process that crashed.
@@ -249,8 +288,10 @@ async fn serve_again(
         Err(_) => Listener::bind(&upgrades, Access { mode: Some(0o600), ..Access::default() })?,
     };
     options.keeper.put(UPGRADES, "", [&upgrades]);
-    let [extender, for_metrics] =
-        [EXTENDER, METRICS].map(|name| descriptor(&mut found, name).ok().map(TcpListener::from));
+    let [extender, for_metrics, by_tcp] =
+        [EXTENDER, METRICS, TCP_API].map(|name| descriptor(&mut found, name).ok().map(TcpListener::from));
+    let settings = api_settings(options.fabric.api.as_ref(), options.tcp.api);
+    let api_by_tcp = open_tcp_api(by_tcp, settings.as_ref(), run.path(), true)?;
     let (inbox, mut messages) = inbox();
     signals(&inbox)?;
     let here = placement::ThisFabric::new(inbox.clone(), tokio::runtime::Handle::current());
@@ -276,7 +317,7 @@ async fn serve_again(
             std::process::exit(1);
         }
     };
-    let tcp = (extender, for_metrics);
+    let tcp = (extender, for_metrics, api_by_tcp);
     let sockets = Sockets { path, api: listener, captures: for_captures, upgrades: Some(upgrades), tcp };
     let ready = || {
         ready();
@@ -288,7 +329,7 @@ async fn serve_again(
 /// Serves the API of a fabric that is up, until it is shut down.
 async fn attend(
     (engine, messages): (Engine, Messages),
-    Sockets { path, api: listener, captures: for_captures, upgrades, tcp: (extender, for_metrics) }: Sockets,
+    Sockets { path, api: listener, captures: for_captures, upgrades, tcp }: Sockets,
     (inbox, place): (Inbox, place::Placer),
     (file, identity): (AuditFile, FabricIdentity),
     ready: impl FnOnce(),
@@ -299,9 +340,15 @@ async fn attend(
     let (over, stopped) = oneshot::channel::<()>();
     let captures = tokio::spawn(captures::serve(for_captures, inbox.clone()));
     let upgrades = upgrades.map(|listener| tokio::spawn(upgrade::serve(listener, inbox.clone())));
-    let router = api::router(inbox.clone()).merge(place::router(place.clone()));
+    let (extender, for_metrics, api_by_tcp) = tcp;
+    let routes = || {
+        let router = api::router(inbox.clone()).merge(place::router(place.clone()));
+        TcpApi::routes(api_by_tcp.as_ref(), router)
+    };
     let audit = AuditLog::at(file.path.clone())?;
-    let router = identified(audited(router, audit.clone()), &identity);
+    let router = identified(audited(routes(), audit.clone(), |router| router), &identity);
+    let for_tcp = identified(audited(routes(), audit.clone(), tcp_api::authorised), &identity);
+    let by_tcp = api_by_tcp.map(|api| api.serve(for_tcp)).transpose()?;
     // The addresses are logged before `ready` is called.
     extender.iter().for_each(send_address);
     // The threads end with this process.
@@ -330,6 +377,9 @@ async fn attend(
     }
     // Gives the answer to the shutdown request time to be sent; connections that stay open longer are cut off.
     let _ = tokio::time::timeout(std::time::Duration::from_secs(1), served).await;
+    if let Some(by_tcp) = by_tcp {
+        by_tcp.end().await;
+    }
     audit.flush().await;
     file.remove();
     tracing::info!("down");

@@ -32,10 +32,11 @@ mod programs;
 pub mod run_dir;
 mod snapshots;
 mod svg;
+pub mod tcp_api;
 mod trace;
 pub mod upgrade;
 
-pub use control::{ControlError, Options, Program, run};
+pub use control::{ControlError, Options, Program, TcpAddresses, run};
 pub use engine::KeptFabric;
 pub use migration::receiver::serve as receive_guest;
 pub use migration::ssh::{AddressError, SCHEME as SSH, SshAddress};

@@ -7,6 +7,7 @@ use super::{Placer, extender_router};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::serve::Listener;
 use hyper::body::Incoming;
@@ -169,12 +170,35 @@ pub fn serve_thread(
     Ok(ends)
 }
 
+/// Decides about requests of a connection before their bodies are received.
+pub trait Gate: Send + Sync {
+    /// Looks at the head of a request, and may add extensions; or refuses it, after a pause.
+    ///
+    /// # Errors
+    /// The answer to the refused request.
+    fn admit(&self, head: &mut Parts) -> Result<(), Box<Response>>;
+
+    /// Changes an answer before it is sent, such as to add headers.
+    fn finish(&self, answer: &mut Response);
+}
+
 /// Serves a router until `closing` ends; then requests that were received are answered.
 ///
 /// `from` is the host of a client; those of one host get no more connections than those of another.
 pub async fn serve<L: Listener<Io: AsFd>>(
-    mut listener: L,
+    listener: L,
     from: impl Fn(&L::Addr) -> Option<IpAddr>,
+    router: Router,
+    bounds: Bounds,
+    closing: impl Future<Output = ()>,
+) {
+    serve_gated(listener, |address| (from(address), None), router, bounds, closing).await;
+}
+
+/// Serves a router as [`serve`] does. `from` is the host of a client, and what decides about its requests.
+pub async fn serve_gated<L: Listener<Io: AsFd>>(
+    mut listener: L,
+    from: impl Fn(&L::Addr) -> (Option<IpAddr>, Option<Arc<dyn Gate>>),
     router: Router,
     bounds: Bounds,
     closing: impl Future<Output = ()>,
@@ -188,9 +212,9 @@ pub async fn serve<L: Listener<Io: AsFd>>(
             () = &mut closing => break,
             accepted = async { room.make_room().await; listener.accept().await } => accepted,
         };
-        let from = from(&address);
+        let (from, gate) = from(&address);
         let peer = if from.is_none() { ringway_host::peer(&stream).ok() } else { None };
-        let connection = Connection::new(from, peer, &room.changed);
+        let connection = Connection::new((from, gate), peer, &room.changed);
         let served = serve_client(stream, service.clone(), connection.clone(), closed.clone());
         let task = room.tasks.spawn(served);
         room.connections.push((connection, task));
@@ -228,12 +252,17 @@ struct Connection {
     changed: Arc<Notify>,
     /// Ends the connection: its client does not read an answer that is sent as it comes.
     cut: Cut,
+    gate: Option<Arc<dyn Gate>>,
 }
 
 impl Connection {
-    fn new(from: Option<IpAddr>, peer: Option<Peer>, changed: &Arc<Notify>) -> Arc<Connection> {
+    fn new(
+        (from, gate): (Option<IpAddr>, Option<Arc<dyn Gate>>),
+        peer: Option<Peer>,
+        changed: &Arc<Notify>,
+    ) -> Arc<Connection> {
         let stage = Mutex::new((Stage::New, Instant::now()));
-        Arc::new(Connection { from, peer, stage, changed: changed.clone(), cut: Cut::default() })
+        Arc::new(Connection { from, peer, stage, changed: changed.clone(), cut: Cut::default(), gate })
     }
 
     fn stage(&self) -> MutexGuard<'_, (Stage, Instant)> {
@@ -345,15 +374,33 @@ async fn answer(
     connection: Arc<Connection>,
 ) -> Result<Response, Infallible> {
     connection.enter(Stage::Idle);
+    let mut answer = answer_admitted(request, &service, &connection).await;
+    if let Some(gate) = &connection.gate {
+        gate.finish(&mut answer);
+    }
+    Ok(answer)
+}
+
+/// Answers a request that the connection's gate admits.
+async fn answer_admitted(
+    request: Request<Incoming>,
+    service: &Service,
+    connection: &Arc<Connection>,
+) -> Response {
     let length = promised(&request);
     let (mut head, body) = request.into_parts();
     head.extensions.insert(connection.cut.clone());
     head.extensions.insert(Client { address: connection.from, peer: connection.peer });
+    // Attack: bodies of clients that are nobody. They are not received.
+    if let Some(Err(refused)) = connection.gate.as_ref().map(|gate| gate.admit(&mut head)) {
+        sleep(REFUSAL).await;
+        return *refused;
+    }
     let body = match service.receive(body, length.as_ref()).await {
         Ok(body) => body,
         Err(refused) => {
             sleep(REFUSAL).await;
-            return Ok(refused.into_response());
+            return refused.into_response();
         }
     };
     connection.enter(Stage::Served);
@@ -364,7 +411,7 @@ async fn answer(
     if answer.extensions().get::<IsStreamed>().is_none() {
         connection.enter(Stage::Idle);
     }
-    Ok(answer)
+    answer
 }
 
 #[cfg(test)]
@@ -384,7 +431,7 @@ mod tests {
             (two, Stage::New, 3),
         ];
         let mut all = Vec::from(connections.map(|(from, stage, since)| {
-            let connection = Connection::new(from, None, &changed);
+            let connection = Connection::new((from, None), None, &changed);
             *connection.stage() = (stage, begin + Duration::from_secs(since));
             connection
         }));

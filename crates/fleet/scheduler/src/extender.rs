@@ -202,7 +202,8 @@ async fn await_nodes(place: &Placer, args: &Result<Json<ExtenderArgs>, JsonRejec
 }
 
 /// Filters nodes for kube-scheduler.
-#[utoipa::path(post, tag = "extender", path = "/v1/place/extender/filter", request_body = ExtenderArgs,
+#[utoipa::path(post, tag = "extender", path = "/v1/place/extender/filter",
+    security(("token" = ["operate"])), request_body = ExtenderArgs,
     responses((status = 200, body = ExtenderFilterResult)))]
 pub async fn filter(
     State(place): State<Placer>,
@@ -213,7 +214,8 @@ pub async fn filter(
 
 /// A filter that leaves only the node with the highest priority, so that kube-scheduler rates none: one request a pod,
 /// in place of `filter` and `prioritize`.
-#[utoipa::path(post, tag = "extender", path = "/v1/place/extender/best", request_body = ExtenderArgs,
+#[utoipa::path(post, tag = "extender", path = "/v1/place/extender/best",
+    security(("token" = ["operate"])), request_body = ExtenderArgs,
     responses((status = 200, body = ExtenderFilterResult)))]
 pub async fn best(
     State(place): State<Placer>,
@@ -261,7 +263,8 @@ async fn answer_filter(
 }
 
 /// Rates nodes for kube-scheduler.
-#[utoipa::path(post, tag = "extender", path = "/v1/place/extender/prioritize", request_body = ExtenderArgs,
+#[utoipa::path(post, tag = "extender", path = "/v1/place/extender/prioritize",
+    security(("token" = ["operate"])), request_body = ExtenderArgs,
     responses((status = 200, body = Vec<HostPriority>)))]
 pub async fn prioritize(
     State(place): State<Placer>,
@@ -291,7 +294,8 @@ pub async fn prioritize(
 
 /// Binds a pod to a node, here and in Kubernetes, with the requests from the last `filter` or `prioritize`,
 /// or those of the VM `NAMESPACE.NAME`. Refused if Kubernetes is not watched.
-#[utoipa::path(post, tag = "extender", path = "/v1/place/extender/bind", request_body = ExtenderBindingArgs,
+#[utoipa::path(post, tag = "extender", path = "/v1/place/extender/bind",
+    security(("token" = ["operate"])), request_body = ExtenderBindingArgs,
     responses((status = 200, body = BindingResult)))]
 pub async fn bind(
     State(place): State<Placer>,

@@ -27,7 +27,9 @@ mod this_host;
 mod view;
 
 pub use clock::Clock;
-pub use connections::{Bounds, Client, Timeouts, extender_thread, serve, serve_extender, serve_thread};
+pub use connections::{
+    Bounds, Client, Gate, Timeouts, extender_thread, serve, serve_extender, serve_gated, serve_thread,
+};
 pub use drains::MOST_AT_ONCE;
 pub use error_body::{ErrorBody, ProblemView};
 pub use extender::{BindingResult, ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult, HostPriority};

@@ -99,7 +99,8 @@ fn placed(service: &Service, into: &mut String) -> Result<(), Failed> {
 }
 
 /// Metrics in Prometheus' format.
-#[utoipa::path(get, tag = "metrics", path = "/metrics", responses((status = 200, body = String)))]
+#[utoipa::path(get, tag = "metrics", path = "/metrics",
+    security(("token" = ["read"])), responses((status = 200, body = String)))]
 pub async fn metrics(State(place): State<Placer>) -> Response {
     let mut text = String::new();
     place.metrics.write(&mut text);
@@ -114,7 +115,7 @@ pub async fn metrics(State(place): State<Placer>) -> Response {
 }
 
 /// The health: errors, one per line, if any.
-#[utoipa::path(get, tag = "metrics", path = "/healthz",
+#[utoipa::path(get, tag = "metrics", path = "/healthz", security(("token" = ["read"])),
     responses((status = 200, body = String), (status = 503, body = String)))]
 pub async fn healthz(State(place): State<Placer>) -> Response {
     let task = tokio::task::spawn_blocking(move || match place.service() {

@@ -179,20 +179,22 @@ pub(crate) fn body<T>(json: Result<Json<T>, JsonRejection>) -> Result<T, Failed>
 type Body<T> = Result<Json<T>, JsonRejection>;
 
 /// Every host, with its remaining resources.
-#[utoipa::path(get, path = "/v1/place/hosts", responses((status = 200, body = Vec<HostRow>)))]
+#[utoipa::path(get, path = "/v1/place/hosts",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<HostRow>)))]
 async fn hosts(State(place): State<Placer>) -> Result<Json<Vec<HostRow>>, Failed> {
     work(place, Service::hosts).await
 }
 
 /// Every VM, with its reservation.
-#[utoipa::path(get, path = "/v1/place/vms", responses((status = 200, body = Vec<VmView>)))]
+#[utoipa::path(get, path = "/v1/place/vms",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<VmView>)))]
 async fn vms(State(place): State<Placer>) -> Result<Json<Vec<VmView>>, Failed> {
     work(place, Service::vm_views).await
 }
 
 /// Puts a host into maintenance: it gets no new VMs, balancing rounds migrate its VMs, and it is in maintenance when
 /// it is empty.
-#[utoipa::path(post, path = "/v1/place/hosts/{name}/maintenance",
+#[utoipa::path(post, path = "/v1/place/hosts/{name}/maintenance", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The host")),
     responses((status = 200, body = StatusView), (status = 404, body = ErrorBody)))]
 async fn maintain(State(place): State<Placer>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
@@ -200,7 +202,7 @@ async fn maintain(State(place): State<Placer>, Path(name): Path<String>) -> Resu
 }
 
 /// Ends a host's maintenance.
-#[utoipa::path(post, path = "/v1/place/hosts/{name}/activate",
+#[utoipa::path(post, path = "/v1/place/hosts/{name}/activate", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The host")),
     responses((status = 200, body = StatusView), (status = 404, body = ErrorBody)))]
 async fn activate(State(place): State<Placer>, Path(name): Path<String>) -> Result<Json<StatusView>, Failed> {
@@ -208,7 +210,8 @@ async fn activate(State(place): State<Placer>, Path(name): Path<String>) -> Resu
 }
 
 /// Puts a host into maintenance and moves its VMs away, some at a time. Repeat the request to follow it.
-#[utoipa::path(post, path = "/v1/place/hosts/{name}/drain", request_body = DrainRequest,
+#[utoipa::path(post, path = "/v1/place/hosts/{name}/drain",
+    security(("token" = ["operate"])), request_body = DrainRequest,
     params(("name" = String, Path, description = "The host")),
     responses((status = 200, body = DrainView), (status = 404, body = ErrorBody),
         (status = 422, body = ErrorBody)))]
@@ -222,7 +225,8 @@ async fn drain(
 }
 
 /// Adds the fabric's own host to a cluster, so that VMs are placed on it too.
-#[utoipa::path(post, path = "/v1/place/this-host", request_body = JoinRequest,
+#[utoipa::path(post, path = "/v1/place/this-host",
+    security(("token" = ["admin"])), request_body = JoinRequest,
     responses((status = 200, body = JoinView), (status = 409, body = ErrorBody)))]
 async fn join(State(place): State<Placer>, request: Body<JoinRequest>) -> Result<Json<JoinView>, Failed> {
     let request = body(request)?;
@@ -231,13 +235,14 @@ async fn join(State(place): State<Placer>, request: Body<JoinRequest>) -> Result
 }
 
 /// Every policy.
-#[utoipa::path(get, path = "/v1/place/policies", responses((status = 200, body = Vec<Policy>)))]
+#[utoipa::path(get, path = "/v1/place/policies",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<Policy>)))]
 async fn policies(State(place): State<Placer>) -> Result<Json<Vec<Policy>>, Failed> {
     work(place, Service::policies).await
 }
 
 /// A policy.
-#[utoipa::path(get, path = "/v1/place/policies/{name}",
+#[utoipa::path(get, path = "/v1/place/policies/{name}", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The policy")),
     responses((status = 200, body = Policy), (status = 404, body = ErrorBody)))]
 async fn policy(State(place): State<Placer>, Path(name): Path<String>) -> Result<Json<Policy>, Failed> {
@@ -258,7 +263,8 @@ struct Which {
 
 /// Events: objects added, changed or deleted, reservations, decisions; oldest first. To follow, repeat the
 /// request with the answer's revision.
-#[utoipa::path(get, path = "/v1/place/events", params(Which),
+#[utoipa::path(get, path = "/v1/place/events",
+    security(("token" = ["read"])), params(Which),
     responses((status = 200, body = EventsView),
         (status = 409, body = ErrorBody, description = "The revision was compacted")))]
 async fn events(
@@ -271,7 +277,7 @@ async fn events(
 }
 
 /// The store: its path, its contents, whether the disk is full.
-#[utoipa::path(get, path = "/v1/place/store",
+#[utoipa::path(get, path = "/v1/place/store", security(("token" = ["read"])),
     responses((status = 200, body = StoreView),
         (status = 409, body = ErrorBody, description = "It can't be used, and why")))]
 async fn store(State(place): State<Placer>) -> Result<Json<StoreView>, Failed> {
@@ -279,7 +285,8 @@ async fn store(State(place): State<Placer>) -> Result<Json<StoreView>, Failed> {
 }
 
 /// Writes a backup of the store to a file of the fabric's host, replacing it.
-#[utoipa::path(post, path = "/v1/place/store/backup", request_body = BackupRequest,
+#[utoipa::path(post, path = "/v1/place/store/backup",
+    security(("token" = ["admin"])), request_body = BackupRequest,
     responses((status = 200, body = StoreView), (status = 409, body = ErrorBody),
         (status = 507, body = ErrorBody, description = "There is no room for it")))]
 async fn backup(
@@ -291,14 +298,16 @@ async fn backup(
 }
 
 /// Every unit that policies choose from.
-#[utoipa::path(get, path = "/v1/place/units", responses((status = 200, body = Vec<UnitView>)))]
+#[utoipa::path(get, path = "/v1/place/units",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<UnitView>)))]
 async fn units(State(place): State<Placer>) -> Result<Json<Vec<UnitView>>, Failed> {
     work(place, |service| Ok(service.units())).await
 }
 
 /// Attaches external units in addition to those of the fabric file, replacing those attached before: folders
 /// of Python plugins, services in any language. They stay attached when the fabric is restarted.
-#[utoipa::path(put, path = "/v1/place/plugins", request_body = serde_json::Value,
+#[utoipa::path(put, path = "/v1/place/plugins",
+    security(("token" = ["admin"])), request_body = serde_json::Value,
     responses((status = 200, body = Vec<UnitView>), (status = 422, body = ErrorBody)))]
 async fn plugins(
     State(place): State<Placer>,
@@ -313,13 +322,15 @@ async fn plugins(
 }
 
 /// The sources of external units, with their errors.
-#[utoipa::path(get, path = "/v1/place/plugins", responses((status = 200, body = PluginsView)))]
+#[utoipa::path(get, path = "/v1/place/plugins",
+    security(("token" = ["read"])), responses((status = 200, body = PluginsView)))]
 async fn attached(State(place): State<Placer>) -> Result<Json<PluginsView>, Failed> {
     work(place, |service| Ok(service.plugins())).await
 }
 
 /// Adds or replaces objects, all or none: clusters, policies, hosts, loads, facts, blacklist entries, VMs, groups.
-#[utoipa::path(post, path = "/v1/place/objects", request_body = Vec<Object>,
+#[utoipa::path(post, path = "/v1/place/objects",
+    security(("token" = ["admin"])), request_body = Vec<Object>,
     responses((status = 200, body = RevisionView), (status = 422, body = ErrorBody),
         (status = 507, body = ErrorBody, description = "The disk is full")))]
 async fn objects(
@@ -339,7 +350,8 @@ struct Kind {
 }
 
 /// The objects that were added, as they are now.
-#[utoipa::path(get, path = "/v1/place/objects", operation_id = "list_objects", params(Kind),
+#[utoipa::path(get, path = "/v1/place/objects",
+    security(("token" = ["read"])), operation_id = "list_objects", params(Kind),
     responses((status = 200, body = Vec<Object>), (status = 422, body = ErrorBody)))]
 async fn described(
     State(place): State<Placer>,
@@ -350,7 +362,7 @@ async fn described(
 }
 
 /// Deletes an unused object. Deleting a host deletes its measurements.
-#[utoipa::path(delete, path = "/v1/place/objects/{kind}/{name}",
+#[utoipa::path(delete, path = "/v1/place/objects/{kind}/{name}", security(("token" = ["admin"])),
     params(("kind" = String, Path,
             description = "`host`, `vm`, `group`, `policy`, `cluster`, `load` or `blacklist`"),
         ("name" = String, Path, description = "Its name")),
@@ -366,7 +378,7 @@ async fn remove(
 }
 
 /// Deletes a fact about a host.
-#[utoipa::path(delete, path = "/v1/place/facts/{host}/{name}",
+#[utoipa::path(delete, path = "/v1/place/facts/{host}/{name}", security(("token" = ["operate"])),
     params(("host" = String, Path, description = "The host"),
         ("name" = String, Path, description = "The figure")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
@@ -378,7 +390,8 @@ async fn remove_fact(
 }
 
 /// Sets facts about hosts. The next decision uses them.
-#[utoipa::path(post, path = "/v1/place/facts", request_body = Vec<FactPush>,
+#[utoipa::path(post, path = "/v1/place/facts",
+    security(("token" = ["operate"])), request_body = Vec<FactPush>,
     responses((status = 200, body = RevisionView), (status = 422, body = ErrorBody),
         (status = 507, body = ErrorBody, description = "The disk is full")))]
 async fn facts(
@@ -390,7 +403,8 @@ async fn facts(
 }
 
 /// Decides where VMs run, and reserves their resources.
-#[utoipa::path(post, path = "/v1/place", request_body = PlaceRequest,
+#[utoipa::path(post, path = "/v1/place",
+    security(("token" = ["operate"])), request_body = PlaceRequest,
     responses((status = 200, body = DecisionView), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "A VM of `new` runs"),
         (status = 422, body = ErrorBody),
@@ -404,7 +418,8 @@ async fn decide(
 }
 
 /// Decides where VMs would run, with a full trace, without a reservation.
-#[utoipa::path(post, path = "/v1/place/try", request_body = PlaceRequest,
+#[utoipa::path(post, path = "/v1/place/try",
+    security(("token" = ["read"])), request_body = PlaceRequest,
     responses((status = 200, body = ExplainView), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "A VM of `new` runs"),
         (status = 422, body = ErrorBody)))]
@@ -417,7 +432,8 @@ async fn attempt(
 }
 
 /// Why a host would or would not run VMs.
-#[utoipa::path(post, path = "/v1/place/why-not", request_body = WhyNotRequest,
+#[utoipa::path(post, path = "/v1/place/why-not",
+    security(("token" = ["read"])), request_body = WhyNotRequest,
     responses((status = 200, body = WhyNot), (status = 404, body = ErrorBody)))]
 async fn why_not(State(place): State<Placer>, request: Body<WhyNotRequest>) -> Result<Json<WhyNot>, Failed> {
     let request = body(request)?;
@@ -433,7 +449,8 @@ struct Count {
 }
 
 /// The newest decisions, newest first.
-#[utoipa::path(get, path = "/v1/place/decisions", params(Count),
+#[utoipa::path(get, path = "/v1/place/decisions",
+    security(("token" = ["read"])), params(Count),
     responses((status = 200, body = Vec<DecisionView>)))]
 async fn decisions(
     State(place): State<Placer>,
@@ -444,7 +461,7 @@ async fn decisions(
 }
 
 /// A decision's details, repeated at its revision.
-#[utoipa::path(get, path = "/v1/place/decisions/{id}",
+#[utoipa::path(get, path = "/v1/place/decisions/{id}", security(("token" = ["read"])),
     params(("id" = u64, Path, description = "Its number")),
     responses((status = 200, body = ExplainView), (status = 404, body = ErrorBody)))]
 async fn explain(
@@ -456,7 +473,8 @@ async fn explain(
 }
 
 /// Places a guest or a function of the fabric file on this host, and starts it.
-#[utoipa::path(post, path = "/v1/place/guests/{name}/start", operation_id = "place_guest",
+#[utoipa::path(post, path = "/v1/place/guests/{name}/start",
+    security(("token" = ["operate"])), operation_id = "place_guest",
     params(("name" = String, Path, description = "The guest or function")),
     responses((status = 200, body = DecisionView), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody)))]
@@ -469,7 +487,7 @@ async fn start_guest(
 }
 
 /// Confirms that a VM runs where it was placed.
-#[utoipa::path(post, path = "/v1/place/vms/{name}/confirm",
+#[utoipa::path(post, path = "/v1/place/vms/{name}/confirm", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The VM")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn confirm(State(place): State<Placer>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
@@ -477,7 +495,7 @@ async fn confirm(State(place): State<Placer>, Path(name): Path<String>) -> Resul
 }
 
 /// Releases a VM's reservation.
-#[utoipa::path(post, path = "/v1/place/vms/{name}/release",
+#[utoipa::path(post, path = "/v1/place/vms/{name}/release", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The VM")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn release(State(place): State<Placer>, Path(name): Path<String>) -> Result<StatusCode, Failed> {
@@ -485,7 +503,8 @@ async fn release(State(place): State<Placer>, Path(name): Path<String>) -> Resul
 }
 
 /// A round of balancing, carried out, or a preview of several.
-#[utoipa::path(post, path = "/v1/place/balance", request_body = BalanceRequest,
+#[utoipa::path(post, path = "/v1/place/balance",
+    security(("token" = ["operate"])), request_body = BalanceRequest,
     responses((status = 200, body = Vec<BalanceStep>), (status = 404, body = ErrorBody)))]
 async fn balance(
     State(place): State<Placer>,
@@ -496,7 +515,8 @@ async fn balance(
 }
 
 /// The last rounds of balancing in which something happened, newest first.
-#[utoipa::path(get, path = "/v1/place/balance", responses((status = 200, body = Vec<BalanceStep>)))]
+#[utoipa::path(get, path = "/v1/place/balance",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<BalanceStep>)))]
 async fn rounds(State(place): State<Placer>) -> Result<Json<Vec<BalanceStep>>, Failed> {
     work(place, |service| Ok(service.last_rounds())).await
 }

@@ -2,7 +2,7 @@
 
 use crate::values::endpoint;
 use clap::Args;
-use ringway_control::file::METRICS_ADDRESS;
+use ringway_control::file::{API_ADDRESS, METRICS_ADDRESS};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -24,6 +24,11 @@ pub struct Up {
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
         default_missing_value = METRICS_ADDRESS, value_parser = endpoint)]
     pub metrics: Option<SocketAddr>,
+    /// Serve the API over TLS on this address, by default 127.0.0.1:9467; instead of the file's `[api]`. Clients need
+    /// tokens of `ringway token add`, or certificates.
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true,
+        default_missing_value = API_ADDRESS, value_parser = endpoint)]
+    pub listen: Option<SocketAddr>,
     /// How to log.
     #[arg(long, value_enum, default_value_t)]
     pub log: Log,

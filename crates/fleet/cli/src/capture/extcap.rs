@@ -117,7 +117,7 @@ fn capture(target: &Target, interface: &str, arguments: &CaptureArguments) -> Re
     };
     let target = match &target.socket {
         Some(_) => target.clone(),
-        None => Target { socket: None, fabric: Some(fabric.into()) },
+        None => Target { fabric: Some(fabric.into()), ..Target::default() },
     };
     let arguments = CaptureArguments {
         words: vec![port.into()],

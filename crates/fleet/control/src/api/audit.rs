@@ -20,6 +20,9 @@ pub struct AuditView {
     /// Address of a client that is not on this host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// Name of its token, if it is connected by TCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// Method and path.
     pub request: String,
     /// Beginning of the body, at most 1 KiB.

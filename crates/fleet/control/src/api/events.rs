@@ -63,7 +63,8 @@ fn hundred() -> usize {
 }
 
 /// What has happened in the fabric, oldest first; as a stream, also what happens from now on.
-#[utoipa::path(get, path = "/v1/events", params(Which), responses(
+#[utoipa::path(get, path = "/v1/events",
+    security(("token" = ["read"])), params(Which), responses(
     (status = 200, body = Vec<EventView>),
     (status = 503, body = ErrorBody, description = "Too many clients follow events")))]
 async fn fabric_events(

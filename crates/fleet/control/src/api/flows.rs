@@ -136,7 +136,7 @@ struct Chosen {
 }
 
 /// The flow tables of a switch, with what is counted.
-#[utoipa::path(get, path = "/v1/switches/{name}/flows",
+#[utoipa::path(get, path = "/v1/switches/{name}/flows", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The switch"), Chosen),
     responses((status = 200, body = FlowsView), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It has no flow tables"),
@@ -150,7 +150,8 @@ async fn flows(
 }
 
 /// Changes flows, groups and meters of a switch while frames pass: all changes at once, or none.
-#[utoipa::path(post, path = "/v1/switches/{name}/flows", request_body = FlowsChange,
+#[utoipa::path(post, path = "/v1/switches/{name}/flows",
+    security(("token" = ["operate"])), request_body = FlowsChange,
     params(("name" = String, Path, description = "The switch")),
     responses((status = 200, body = FlowsChanged), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It has no flow tables, or another revision"),
@@ -168,7 +169,8 @@ async fn change_flows(
 }
 
 /// Makes the rules of the request those of a switch, at once. What stays keeps what was counted.
-#[utoipa::path(put, path = "/v1/switches/{name}/flows", request_body = FlowsChange,
+#[utoipa::path(put, path = "/v1/switches/{name}/flows",
+    security(("token" = ["operate"])), request_body = FlowsChange,
     params(("name" = String, Path, description = "The switch")),
     responses((status = 200, body = FlowsChanged), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It has no flow tables, or another revision"),

@@ -60,7 +60,7 @@ async fn ask_about<T>(inbox: &Inbox, make: impl FnOnce(Answer<T>) -> MigrationRe
 
 /// Moves a running QEMU guest to another fabric, whose file describes the same guest. The answer comes once that fabric
 /// has checked and prepared it; a refused migration changes nothing.
-#[utoipa::path(post, path = "/v1/guests/{name}/migrate",
+#[utoipa::path(post, path = "/v1/guests/{name}/migrate", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The guest")),
     request_body = NewMigration,
     responses((status = 202, body = MigrationView, description = "It has begun"),
@@ -96,7 +96,7 @@ async fn migrate_guest(
 }
 
 /// How far the last migration of a guest from here is.
-#[utoipa::path(get, path = "/v1/guests/{name}/migration",
+#[utoipa::path(get, path = "/v1/guests/{name}/migration", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The guest")),
     responses((status = 200, body = MigrationView), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It was not migrated")))]
@@ -110,7 +110,7 @@ async fn guest_migration(
 
 /// Asks to end a migration: the guest runs on here. It is ended when the stage says so; it may be too late. A guest
 /// that arrives here, and was not activated, is given up.
-#[utoipa::path(delete, path = "/v1/guests/{name}/migration",
+#[utoipa::path(delete, path = "/v1/guests/{name}/migration", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It was not migrated")))]
@@ -125,7 +125,7 @@ async fn cancel_guest_migration(
 /// Decides where a guest runs of which the other fabric does not say whether it runs there (stage `asking`), because it
 /// is lost for good. It is asked once more, and if it answers, that counts. Otherwise the guest goes on here, or is
 /// ended here: a guest that runs there too runs twice, and one that does not run there is lost.
-#[utoipa::path(post, path = "/v1/guests/{name}/migration/resolve",
+#[utoipa::path(post, path = "/v1/guests/{name}/migration/resolve", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The guest")),
     request_body = MigrationDecision,
     responses((status = 202, body = MigrationView, description = "It is done when the stage says so"),
@@ -143,7 +143,8 @@ async fn resolve_guest_migration(
 
 /// Checks a guest that is to arrive from another fabric, and starts a QEMU that waits for it. The ports of the guest
 /// send nothing until it is activated. A refused guest changes nothing.
-#[utoipa::path(post, path = "/v1/guest-arrivals", request_body = GuestArrival,
+#[utoipa::path(post, path = "/v1/guest-arrivals",
+    security(("token" = ["admin"])), request_body = GuestArrival,
     responses((status = 201, body = ArrivalView),
         (status = 409, body = ErrorBody, description = "It does not fit to this fabric")))]
 async fn prepare_guest(
@@ -193,7 +194,7 @@ async fn give_up(inbox: &Inbox, name: &str, ticket: &str) {
 }
 
 /// State of a guest that arrives, or has arrived.
-#[utoipa::path(get, path = "/v1/guest-arrivals/{name}/{ticket}",
+#[utoipa::path(get, path = "/v1/guest-arrivals/{name}/{ticket}", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The guest"),
         ("ticket" = String, Path, description = "The attempt")),
     responses((status = 200, body = ArrivalView), (status = 404, body = ErrorBody)))]
@@ -213,7 +214,7 @@ async fn arriving_guest(
 
 /// Lets a guest that has arrived go on here. The answer comes once it runs. Its former place must have stopped it, and
 /// must not let it go on unless it is told that it will not run here.
-#[utoipa::path(post, path = "/v1/guest-arrivals/{name}/{ticket}/activate",
+#[utoipa::path(post, path = "/v1/guest-arrivals/{name}/{ticket}/activate", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The guest"),
         ("ticket" = String, Path, description = "The attempt")),
     request_body(content = Activation, description = "May be left out"),
@@ -239,7 +240,7 @@ async fn activate_guest(
 }
 
 /// Gives up a guest that arrives. The answer comes once its QEMU has ended.
-#[utoipa::path(delete, path = "/v1/guest-arrivals/{name}/{ticket}",
+#[utoipa::path(delete, path = "/v1/guest-arrivals/{name}/{ticket}", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The guest"),
         ("ticket" = String, Path, description = "The attempt")),
     responses((status = 204), (status = 404, body = ErrorBody),

@@ -15,6 +15,7 @@ mod view;
 pub use crate::migration::{
     ArrivalView, GuestArrival, MigrationDecision, MigrationEnd, MigrationView, MovingPort, NewMigration,
 };
+pub use crate::tcp_api::{CreatedToken, NewToken, Role, TokenView};
 pub use audit::AuditView;
 pub use events::EventView;
 pub use flows::{FlowPortView, FlowView, FlowsChange, FlowsChanged, FlowsView, MeterView};

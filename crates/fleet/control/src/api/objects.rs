@@ -96,14 +96,16 @@ async fn order(inbox: &Inbox, order: ObjectOrder, done: StatusCode) -> Result<St
 }
 
 /// Every switch.
-#[utoipa::path(get, path = "/v1/switches", responses((status = 200, body = Vec<SwitchView>)))]
+#[utoipa::path(get, path = "/v1/switches",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<SwitchView>)))]
 async fn switches(State(inbox): State<Inbox>) -> Result<Json<Vec<SwitchView>>, Failure> {
     let FabricView { switches, .. } = ask(&inbox, EngineRequest::Fabric).await?;
     Ok(Json(switches))
 }
 
 /// Adds a switch. A wrong request changes nothing.
-#[utoipa::path(post, path = "/v1/switches", request_body = NewSwitch, responses(
+#[utoipa::path(post, path = "/v1/switches",
+    security(("token" = ["admin"])), request_body = NewSwitch, responses(
     (status = 201, description = "It is there"),
     (status = 409, body = ErrorBody),
     (status = 422, body = ErrorBody, description = "The request is wrong")))]
@@ -116,7 +118,7 @@ async fn add_switch(
 }
 
 /// Removes a switch that has no ports.
-#[utoipa::path(delete, path = "/v1/switches/{name}",
+#[utoipa::path(delete, path = "/v1/switches/{name}", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The switch")),
     responses((status = 204), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It has ports")))]
@@ -125,7 +127,8 @@ async fn remove_switch(State(inbox): State<Inbox>, Path(name): Path<String>) -> 
 }
 
 /// Adds a port. A wrong request changes nothing.
-#[utoipa::path(post, path = "/v1/ports", request_body = NewPort, responses(
+#[utoipa::path(post, path = "/v1/ports",
+    security(("token" = ["admin"])), request_body = NewPort, responses(
     (status = 201, description = "Its peer can connect"),
     (status = 409, body = ErrorBody, description = "This host refuses it"),
     (status = 422, body = ErrorBody, description = "The request is wrong")))]
@@ -138,7 +141,8 @@ async fn add_port(
 }
 
 /// Changes what a switch lets a port send and receive, while frames pass. A wrong request changes nothing.
-#[utoipa::path(patch, path = "/v1/ports/{name}", request_body = PortChange,
+#[utoipa::path(patch, path = "/v1/ports/{name}",
+    security(("token" = ["operate"])), request_body = PortChange,
     params(("name" = String, Path, description = "The port")),
     responses((status = 200, body = PortView), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody),
@@ -157,7 +161,7 @@ async fn set_port(
 }
 
 /// Removes a port, and sends its peer away.
-#[utoipa::path(delete, path = "/v1/ports/{name}",
+#[utoipa::path(delete, path = "/v1/ports/{name}", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The port")),
     responses((status = 204), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "A guest, a function or another object needs it")))]

@@ -94,7 +94,8 @@ struct Elements {
 const SLACK: Duration = Duration::from_secs(1);
 
 /// Measures for a while where the time of workers and functions goes.
-#[utoipa::path(get, path = "/v1/profile", params(Sample, Elements),
+#[utoipa::path(get, path = "/v1/profile",
+    security(("token" = ["read"])), params(Sample, Elements),
     responses((status = 200, body = ProfileView), (status = 409, body = ErrorBody)))]
 async fn profile(
     State(inbox): State<Inbox>,

@@ -29,13 +29,14 @@ pub fn routes() -> Router<Inbox> {
 }
 
 /// Every program.
-#[utoipa::path(get, path = "/v1/programs", responses((status = 200, body = Vec<ProgramView>)))]
+#[utoipa::path(get, path = "/v1/programs",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<ProgramView>)))]
 async fn programs(State(inbox): State<Inbox>) -> Result<Json<Vec<ProgramView>>, Failure> {
     ask(&inbox, EngineRequest::Programs).await.map(Json)
 }
 
 /// Starts a program.
-#[utoipa::path(post, path = "/v1/programs/{name}/start",
+#[utoipa::path(post, path = "/v1/programs/{name}/start", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The program")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn start_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
@@ -45,7 +46,7 @@ async fn start_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> 
 }
 
 /// Asks to end a program.
-#[utoipa::path(post, path = "/v1/programs/{name}/stop",
+#[utoipa::path(post, path = "/v1/programs/{name}/stop", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The program")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
@@ -55,7 +56,7 @@ async fn stop_program(State(inbox): State<Inbox>, Path(name): Path<String>) -> R
 }
 
 /// Asks to end, and starts again, a program.
-#[utoipa::path(post, path = "/v1/programs/{name}/restart",
+#[utoipa::path(post, path = "/v1/programs/{name}/restart", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The program")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn restart_program(

@@ -100,6 +100,7 @@ pub fn description() -> utoipa::openapi::OpenApi {
     all.merge(super::profile::description());
     all.merge(super::programs::description());
     all.merge(super::trace::description());
+    all.merge(crate::tcp_api::description());
     all.merge(ringway_scheduler::description());
     all
 }
@@ -192,13 +193,15 @@ pub(super) async fn ask<T>(
 }
 
 /// The fabric as a whole.
-#[utoipa::path(get, path = "/v1/fabric", responses((status = 200, body = FabricView)))]
+#[utoipa::path(get, path = "/v1/fabric",
+    security(("token" = ["read"])), responses((status = 200, body = FabricView)))]
 async fn fabric(State(inbox): State<Inbox>) -> Result<Json<FabricView>, Failure> {
     ask(&inbox, EngineRequest::Fabric).await.map(Json)
 }
 
 /// Changes the fabric to the state described by a file, one change at a time. An invalid file changes nothing.
-#[utoipa::path(put, path = "/v1/fabric", request_body = NewFabric, responses(
+#[utoipa::path(put, path = "/v1/fabric",
+    security(("token" = ["admin"])), request_body = NewFabric, responses(
     (status = 200, body = Changes, description = "Done"),
     (status = 409, body = ErrorBody, description = "It could not be done, and everything is as it was"),
     (status = 422, body = ErrorBody, description = "The file is wrong"),
@@ -212,20 +215,22 @@ async fn put_fabric(
 }
 
 /// The file that describes what runs: the last one, with what requests have changed since then.
-#[utoipa::path(get, path = "/v1/fabric/file", responses((status = 200, body = SavedFabric),
+#[utoipa::path(get, path = "/v1/fabric/file",
+    security(("token" = ["admin"])), responses((status = 200, body = SavedFabric),
     (status = 409, body = ErrorBody, description = "The last file can't be read any more")))]
 async fn saved_fabric(State(inbox): State<Inbox>) -> Result<Json<SavedFabric>, Failure> {
     ask(&inbox, EngineRequest::Saved).await.map(Json)
 }
 
 /// Every port, in the order of the file.
-#[utoipa::path(get, path = "/v1/ports", responses((status = 200, body = Vec<PortView>)))]
+#[utoipa::path(get, path = "/v1/ports",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<PortView>)))]
 async fn ports(State(inbox): State<Inbox>) -> Result<Json<Vec<PortView>>, Failure> {
     ask(&inbox, EngineRequest::Ports).await.map(Json)
 }
 
 /// Accesses to the registers of a port's card, and its interrupts, since its client connected.
-#[utoipa::path(get, path = "/v1/ports/{name}/exits",
+#[utoipa::path(get, path = "/v1/ports/{name}/exits", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The port")),
     responses((status = 200, body = ExitsView), (status = 404, body = ErrorBody),
     (status = 409, body = ErrorBody, description = "Its kind has no registers")))]
@@ -234,14 +239,15 @@ async fn exits(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<J
 }
 
 /// Every emulated link, with its settings and counters.
-#[utoipa::path(get, path = "/v1/links", responses((status = 200, body = Vec<LinkView>)))]
+#[utoipa::path(get, path = "/v1/links",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<LinkView>)))]
 async fn links(State(inbox): State<Inbox>) -> Result<Json<Vec<LinkView>>, Failure> {
     ask(&inbox, EngineRequest::Links).await.map(Json)
 }
 
 /// Changes settings of an emulated link while it runs. Frames under way arrive as before. A wrong value changes
 /// nothing.
-#[utoipa::path(patch, path = "/v1/links/{name}",
+#[utoipa::path(patch, path = "/v1/links/{name}", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The link")),
     request_body = LinkChange,
     responses((status = 200, body = LinkView), (status = 404, body = ErrorBody),
@@ -256,7 +262,7 @@ async fn set_link(
 }
 
 /// Turns a port's carrier on, as the file may say it by `carrier`.
-#[utoipa::path(post, path = "/v1/ports/{name}/up",
+#[utoipa::path(post, path = "/v1/ports/{name}/up", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The port")),
     responses((status = 204), (status = 404, body = ErrorBody),
     (status = 409, body = ErrorBody, description = "Its peer can't see a carrier")))]
@@ -265,7 +271,7 @@ async fn carrier_on(State(inbox): State<Inbox>, Path(name): Path<String>) -> Res
 }
 
 /// Turns a port's carrier off: its driver sees a disconnected cable, and no frames pass.
-#[utoipa::path(post, path = "/v1/ports/{name}/down",
+#[utoipa::path(post, path = "/v1/ports/{name}/down", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The port")),
     responses((status = 204), (status = 404, body = ErrorBody),
     (status = 409, body = ErrorBody, description = "Its peer can't see a carrier")))]
@@ -280,19 +286,22 @@ async fn set_carrier(inbox: &Inbox, name: String, carrier: bool) -> Result<Statu
 }
 
 /// Every host, with its interfaces and programs.
-#[utoipa::path(get, path = "/v1/hosts", responses((status = 200, body = Vec<HostView>)))]
+#[utoipa::path(get, path = "/v1/hosts",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<HostView>)))]
 async fn fabric_hosts(State(inbox): State<Inbox>) -> Result<Json<Vec<HostView>>, Failure> {
     ask(&inbox, EngineRequest::Hosts).await.map(Json)
 }
 
 /// Counters of every port. Reading them costs the data path nothing.
-#[utoipa::path(get, path = "/v1/stats", responses((status = 200, body = StatsView)))]
+#[utoipa::path(get, path = "/v1/stats",
+    security(("token" = ["read"])), responses((status = 200, body = StatsView)))]
 async fn stats(State(inbox): State<Inbox>) -> Result<Json<StatsView>, Failure> {
     ask(&inbox, EngineRequest::Stats).await.map(Json)
 }
 
 /// Processor time and memory of every guest, function and process of the fabric.
-#[utoipa::path(get, path = "/v1/usage", responses((status = 200, body = UsageView)))]
+#[utoipa::path(get, path = "/v1/usage",
+    security(("token" = ["read"])), responses((status = 200, body = UsageView)))]
 async fn usage(State(inbox): State<Inbox>) -> Result<Json<UsageView>, Failure> {
     let fabric = ask(&inbox, EngineRequest::Fabric).await?;
     let guests = ask(&inbox, EngineRequest::Guests).await?;
@@ -303,7 +312,7 @@ async fn usage(State(inbox): State<Inbox>) -> Result<Json<UsageView>, Failure> {
 }
 
 /// The addresses that a switch knows.
-#[utoipa::path(get, path = "/v1/switches/{name}/table",
+#[utoipa::path(get, path = "/v1/switches/{name}/table", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The switch")),
     responses((status = 200, body = TableView), (status = 404, body = ErrorBody)))]
 async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<TableView>, Failure> {
@@ -311,7 +320,7 @@ async fn table(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<J
 }
 
 /// The members of groups that a switch knows, if it snoops.
-#[utoipa::path(get, path = "/v1/switches/{name}/groups",
+#[utoipa::path(get, path = "/v1/switches/{name}/groups", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The switch")),
     responses((status = 200, body = GroupsView), (status = 404, body = ErrorBody)))]
 async fn groups(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<Json<GroupsView>, Failure> {
@@ -319,13 +328,14 @@ async fn groups(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<
 }
 
 /// Every guest.
-#[utoipa::path(get, path = "/v1/guests", responses((status = 200, body = Vec<GuestView>)))]
+#[utoipa::path(get, path = "/v1/guests",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<GuestView>)))]
 async fn guests(State(inbox): State<Inbox>) -> Result<Json<Vec<GuestView>>, Failure> {
     ask(&inbox, EngineRequest::Guests).await.map(Json)
 }
 
 /// Starts a guest. It boots after the answer.
-#[utoipa::path(post, path = "/v1/guests/{name}/start",
+#[utoipa::path(post, path = "/v1/guests/{name}/start", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
@@ -333,7 +343,7 @@ async fn start_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Re
 }
 
 /// Stops a guest. It powers off after the answer.
-#[utoipa::path(post, path = "/v1/guests/{name}/stop",
+#[utoipa::path(post, path = "/v1/guests/{name}/stop", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The guest")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
@@ -341,7 +351,7 @@ async fn stop_guest(State(inbox): State<Inbox>, Path(name): Path<String>) -> Res
 }
 
 /// Runs a shell command in a guest. The answer comes when the command has ended.
-#[utoipa::path(post, path = "/v1/guests/{name}/exec",
+#[utoipa::path(post, path = "/v1/guests/{name}/exec", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The guest")),
     request_body = Exec, responses((status = 200, body = ExecView), (status = 404, body = ErrorBody),
     (status = 409, body = ErrorBody, description = "It does not run, or was restarted or ended meanwhile"),
@@ -375,19 +385,21 @@ async fn exec(
 }
 
 /// Every chain of functions.
-#[utoipa::path(get, path = "/v1/chains", responses((status = 200, body = Vec<ChainView>)))]
+#[utoipa::path(get, path = "/v1/chains",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<ChainView>)))]
 async fn chains(State(inbox): State<Inbox>) -> Result<Json<Vec<ChainView>>, Failure> {
     ask(&inbox, EngineRequest::Chains).await.map(Json)
 }
 
 /// Every function.
-#[utoipa::path(get, path = "/v1/functions", responses((status = 200, body = Vec<FunctionView>)))]
+#[utoipa::path(get, path = "/v1/functions",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<FunctionView>)))]
 async fn functions(State(inbox): State<Inbox>) -> Result<Json<Vec<FunctionView>>, Failure> {
     ask(&inbox, EngineRequest::Functions).await.map(Json)
 }
 
 /// Starts a function. Its configuration runs after the answer.
-#[utoipa::path(post, path = "/v1/functions/{name}/start",
+#[utoipa::path(post, path = "/v1/functions/{name}/start", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The function")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
@@ -395,7 +407,7 @@ async fn start_function(State(inbox): State<Inbox>, Path(name): Path<String>) ->
 }
 
 /// Stops a function. Its process ends after the answer.
-#[utoipa::path(post, path = "/v1/functions/{name}/stop",
+#[utoipa::path(post, path = "/v1/functions/{name}/stop", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The function")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn stop_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
@@ -403,7 +415,8 @@ async fn stop_function(State(inbox): State<Inbox>, Path(name): Path<String>) -> 
 }
 
 /// Creates a function and starts it. It exists only if its configuration starts; a refused request changes nothing.
-#[utoipa::path(post, path = "/v1/functions", request_body = NewFunction, responses(
+#[utoipa::path(post, path = "/v1/functions",
+    security(("token" = ["admin"])), request_body = NewFunction, responses(
     (status = 201, description = "It runs"),
     (status = 422, body = ErrorBody, description = "The request or the configuration is wrong"),
     (status = 409, body = ErrorBody)))]
@@ -420,7 +433,7 @@ async fn create_function(
 }
 
 /// Stops a function and forgets it.
-#[utoipa::path(delete, path = "/v1/functions/{name}",
+#[utoipa::path(delete, path = "/v1/functions/{name}", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The function")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn destroy_function(
@@ -431,7 +444,7 @@ async fn destroy_function(
 }
 
 /// Suspends a function: its process keeps its state, and its ports drop frames once their rings are full.
-#[utoipa::path(post, path = "/v1/functions/{name}/suspend",
+#[utoipa::path(post, path = "/v1/functions/{name}/suspend", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The function")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn suspend_function(
@@ -444,7 +457,7 @@ async fn suspend_function(
 }
 
 /// Lets a suspended function go on.
-#[utoipa::path(post, path = "/v1/functions/{name}/resume",
+#[utoipa::path(post, path = "/v1/functions/{name}/resume", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The function")),
     responses((status = 204), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn resume_function(
@@ -461,7 +474,7 @@ const POSE: Duration = Duration::from_secs(10);
 
 /// Takes a snapshot of a function in a VM, which runs on. It is kept in memory until it is removed, or the fabric goes
 /// down.
-#[utoipa::path(post, path = "/v1/functions/{name}/snapshot",
+#[utoipa::path(post, path = "/v1/functions/{name}/snapshot", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The function")),
     request_body = NewSnapshot,
     responses((status = 201, description = "It is taken"), (status = 404, body = ErrorBody),
@@ -481,13 +494,14 @@ async fn snapshot_function(
 }
 
 /// Every snapshot.
-#[utoipa::path(get, path = "/v1/snapshots", responses((status = 200, body = Vec<SnapshotView>)))]
+#[utoipa::path(get, path = "/v1/snapshots",
+    security(("token" = ["read"])), responses((status = 200, body = Vec<SnapshotView>)))]
 async fn snapshots(State(inbox): State<Inbox>) -> Result<Json<Vec<SnapshotView>>, Failure> {
     ask(&inbox, EngineRequest::Snapshots).await.map(Json)
 }
 
 /// Removes a snapshot. Its clones run on.
-#[utoipa::path(delete, path = "/v1/snapshots/{name}",
+#[utoipa::path(delete, path = "/v1/snapshots/{name}", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The snapshot")),
     responses((status = 204), (status = 404, body = ErrorBody)))]
 async fn forget_snapshot(
@@ -499,7 +513,7 @@ async fn forget_snapshot(
 
 /// Creates a function that goes on from a snapshot, and shares its memory until it writes it. Its restarts go on from
 /// there too.
-#[utoipa::path(post, path = "/v1/snapshots/{name}/clone",
+#[utoipa::path(post, path = "/v1/snapshots/{name}/clone", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The snapshot")),
     request_body = NewClone,
     responses((status = 201, description = "It runs"), (status = 404, body = ErrorBody),
@@ -516,7 +530,7 @@ async fn clone_snapshot(
 
 /// Stops a function in a VM between two frames, so that it can go on in another fabric of this host, to which the
 /// answer is posted as an arrival. It is suspended: resuming it lets it go on here after all, removing it ends it.
-#[utoipa::path(post, path = "/v1/functions/{name}/depart",
+#[utoipa::path(post, path = "/v1/functions/{name}/depart", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The function")),
     responses((status = 200, body = Departure), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It does not run, is not in a VM, or takes no part")))]
@@ -532,7 +546,8 @@ async fn depart_function(
 
 /// Lets a function of another fabric of this host go on here, with its state. This fabric needs ring ports of the same
 /// names that nobody has.
-#[utoipa::path(post, path = "/v1/arrivals", request_body = Departure,
+#[utoipa::path(post, path = "/v1/arrivals",
+    security(("token" = ["admin"])), request_body = Departure,
     responses((status = 201, description = "It runs"), (status = 409, body = ErrorBody),
         (status = 422, body = ErrorBody, description = "It does not fit to this fabric")))]
 async fn arrive_function(
@@ -549,7 +564,7 @@ async fn arrive_function(
 
 /// Replaces the configuration of a running function; elements of the same name and class keep their state. A refused
 /// configuration changes nothing.
-#[utoipa::path(put, path = "/v1/functions/{name}/configuration",
+#[utoipa::path(put, path = "/v1/functions/{name}/configuration", security(("token" = ["admin"])),
     params(("name" = String, Path, description = "The function")),
     request_body = NewConfiguration,
     responses((status = 204), (status = 404, body = ErrorBody),
@@ -643,7 +658,8 @@ async fn drawn(inbox: &Inbox, sample: &Sample) -> Result<(String, FabricGraphVie
 }
 
 /// The whole fabric as a graph, with what passes during a sample.
-#[utoipa::path(get, path = "/v1/graph", params(Sample), responses((status = 200, body = FabricGraphView)))]
+#[utoipa::path(get, path = "/v1/graph",
+    security(("token" = ["read"])), params(Sample), responses((status = 200, body = FabricGraphView)))]
 async fn fabric_graph(
     State(inbox): State<Inbox>,
     Query(sample): Query<Sample>,
@@ -652,7 +668,8 @@ async fn fabric_graph(
 }
 
 /// The fabric's graph as an SVG drawing.
-#[utoipa::path(get, path = "/v1/graph.svg", params(Sample),
+#[utoipa::path(get, path = "/v1/graph.svg",
+    security(("token" = ["read"])), params(Sample),
     responses((status = 200, body = String, content_type = "image/svg+xml")))]
 async fn fabric_svg(State(inbox): State<Inbox>, Query(sample): Query<Sample>) -> Result<Response, Failure> {
     let (name, graph) = drawn(&inbox, &sample).await?;
@@ -668,7 +685,7 @@ pub(super) async fn sampled(inbox: &Inbox, name: String, sample: Sample) -> Resu
 }
 
 /// Counts a running function's packets for a while. Returns its graph.
-#[utoipa::path(get, path = "/v1/functions/{name}/graph",
+#[utoipa::path(get, path = "/v1/functions/{name}/graph", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The function"), Sample),
     responses((status = 200, body = GraphView), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It does not run, or did not answer")))]
@@ -681,7 +698,7 @@ async fn function_graph(
 }
 
 /// The function's graph as an SVG drawing.
-#[utoipa::path(get, path = "/v1/functions/{name}/graph.svg",
+#[utoipa::path(get, path = "/v1/functions/{name}/graph.svg", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The function"), Sample),
     responses((status = 200, body = String, content_type = "image/svg+xml"), (status = 404, body = ErrorBody),
         (status = 409, body = ErrorBody, description = "It does not run, or did not answer")))]
@@ -704,7 +721,7 @@ impl From<HandlerError> for Failure {
 }
 
 /// Reads a handler of a function.
-#[utoipa::path(get, path = "/v1/functions/{name}/handlers/{handler}",
+#[utoipa::path(get, path = "/v1/functions/{name}/handlers/{handler}", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The function"),
         ("handler" = String, Path, description = "The handler, such as `counter.count`")),
     responses((status = 200, body = HandlerValue), (status = 404, body = ErrorBody),
@@ -719,7 +736,7 @@ async fn read_handler(
 }
 
 /// Writes a handler of a function.
-#[utoipa::path(put, path = "/v1/functions/{name}/handlers/{handler}",
+#[utoipa::path(put, path = "/v1/functions/{name}/handlers/{handler}", security(("token" = ["operate"])),
     params(("name" = String, Path, description = "The function"),
         ("handler" = String, Path, description = "The handler, such as `counter.reset`")),
     request_body = HandlerValue,
@@ -737,7 +754,8 @@ async fn write_handler(
 }
 
 /// Takes the fabric down. The answer comes when that is done.
-#[utoipa::path(post, path = "/v1/shutdown", responses((status = 204)))]
+#[utoipa::path(post, path = "/v1/shutdown",
+    security(("token" = ["admin"])), responses((status = 204)))]
 async fn shutdown(State(inbox): State<Inbox>) -> Result<StatusCode, Failure> {
     ask(&inbox, EngineRequest::Shutdown).await.map(|()| StatusCode::NO_CONTENT)
 }

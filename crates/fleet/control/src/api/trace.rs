@@ -268,7 +268,7 @@ pub struct LinkTraceView {
 }
 
 /// Says what would become of a frame that the peer of a port sent, with no effect; or sends it too.
-#[utoipa::path(post, path = "/v1/ports/{name}/trace",
+#[utoipa::path(post, path = "/v1/ports/{name}/trace", security(("token" = ["read"])),
     params(("name" = String, Path, description = "The port")),
     request_body = NewTrace,
     responses((status = 200, body = TraceView), (status = 404, body = ErrorBody),

@@ -58,6 +58,7 @@ impl Present {
         target.name.clone_from(&self.fabric.name);
         target.run.clone_from(&self.fabric.run);
         target.metrics = self.fabric.metrics;
+        target.api.clone_from(&self.fabric.api);
         opened::keep_opened(&self.fabric, &mut target);
         Ok(target)
     }

@@ -1,6 +1,6 @@
 //! The desired state described by a fabric file.
 
-use super::OpenAccess;
+use super::{ApiSettings, OpenAccess};
 use crate::kinds;
 use ringway_scheduler::Placement;
 use ringway_spec::{Chain, ExecProgram, Function, Guest, Host, HugePages, Port, Switch, Worker};
@@ -41,6 +41,9 @@ pub struct Fabric {
     /// TCP address of its metrics, if they are served there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<SocketAddr>,
+    /// How its API is served at a TCP address, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<ApiSettings>,
     /// File of its audit log, if that is not in the run directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<PathBuf>,
@@ -63,6 +66,9 @@ impl Fabric {
         }
         if let Some(audit) = &mut self.audit {
             *audit = folder.join(&audit);
+        }
+        if let Some(api) = &mut self.api {
+            api.resolve(folder);
         }
         for guest in &mut self.guests {
             let Guest { program, kernel, modules, initrd, init, .. } = guest;

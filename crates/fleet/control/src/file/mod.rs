@@ -1,6 +1,7 @@
 //! The fabric file: parses TOML into a desired state, or reports all of its errors. Does no I/O itself; the caller
 //! supplies a function that finds plugin units.
 
+mod api;
 mod chain;
 mod cross_checks;
 mod desired;
@@ -24,6 +25,7 @@ mod request;
 mod save;
 mod unique;
 
+pub use api::{API_ADDRESS, ApiSettings};
 pub use desired::Fabric;
 pub(crate) use external_names::number;
 pub use function::{Complaint, KEYS as FUNCTION_KEYS};
@@ -154,8 +156,9 @@ pub fn read_with(
 }
 
 /// Names of the tables that a file may have.
-const TABLES: [&str; 16] = [
+const TABLES: [&str; 17] = [
     "fabric",
+    "api",
     "metrics",
     "switch",
     "port",
@@ -185,7 +188,7 @@ fn whole(
                 Some(near) => {
                     format!(
                         "did you mean [{near}{}]?",
-                        if matches!(near, "fabric" | "metrics" | "placement") { "" } else { ".NAME" }
+                        if matches!(near, "fabric" | "api" | "metrics" | "placement") { "" } else { ".NAME" }
                     )
                 }
                 None => format!("a file has {}", either(TABLES)),
@@ -305,6 +308,7 @@ fn head(top: &DeTable<'_>, diagnostics: &Diagnostics) -> Fabric {
         programs: Vec::new(),
         chains: Vec::new(),
         metrics: metrics(top, diagnostics),
+        api: api::api(top, diagnostics),
         audit: None,
         placement: Placement::default(),
         workers: Vec::new(),

@@ -147,7 +147,8 @@ fn processes(usage: &UsageView, all: &mut Exposition) {
 }
 
 /// Metrics of the fabric in Prometheus' text format.
-#[utoipa::path(get, path = "/metrics", responses(
+#[utoipa::path(get, path = "/metrics",
+    security(("token" = ["read"])), responses(
     (status = 200, body = String, content_type = "text/plain"),
     (status = 503, body = ErrorBody, description = "The fabric is going down")))]
 async fn metrics(State(inbox): State<Inbox>) -> Result<Response, Failure> {

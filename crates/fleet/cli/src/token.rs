@@ -1,0 +1,55 @@
+//! `ringway token`: clients of the API at its TCP address.
+
+use crate::arguments::{Target, TokenCommand};
+use crate::client::Client;
+use crate::command_error::CommandError;
+use crate::object_kind::TOKEN;
+use crate::remote::certificates;
+use crate::show;
+use crate::text::{self, Table, cell};
+use ring::digest::{SHA256, digest};
+use ringway_control::api::{CreatedToken, NewToken, TokenView};
+use std::path::Path;
+
+/// Runs `ringway token`.
+pub fn token(target: &Target, json: bool, command: TokenCommand) -> Result<(), CommandError> {
+    match command {
+        TokenCommand::List => show::list(&TOKEN, target, json, table),
+        TokenCommand::Show { name } => show::show(&TOKEN, target, json, &name),
+        TokenCommand::Add { name, role, certificate } => {
+            let certificate = certificate.as_deref().map(fingerprint).transpose()?;
+            let new = NewToken { name, role: role.into(), certificate };
+            let created: CreatedToken = Client::connect(target)?.ask(TOKEN.all, &new)?;
+            match (json, created) {
+                (true, created) => text::json(&created),
+                (false, CreatedToken { token: Some(token), .. }) => println!("{token}"),
+                (false, CreatedToken { name, .. }) => println!("added {name}"),
+            }
+            Ok(())
+        }
+        TokenCommand::Remove { names } => {
+            let mut client = Client::connect(target)?;
+            names.iter().try_for_each(|name| {
+                client.delete(&TOKEN.object(name)?)?;
+                if !json {
+                    println!("removed {name}");
+                }
+                Ok(())
+            })
+        }
+    }
+}
+
+/// The hash of the first certificate of a file.
+fn fingerprint(path: &Path) -> Result<String, CommandError> {
+    let own = &certificates(path)?[0];
+    Ok(digest(&SHA256, own).as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn table(tokens: Vec<TokenView>) -> Table {
+    let mut table = Table::new(&["TOKEN", "ROLE", "CERTIFICATE"]);
+    for TokenView { name, role, certificate } in tokens {
+        table.row(vec![cell(name), cell(role), cell(certificate.unwrap_or_default())]);
+    }
+    table
+}

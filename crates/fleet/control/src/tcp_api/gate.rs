@@ -1,0 +1,313 @@
+//! Who a request is from: looked at before its body is received.
+
+use super::listener::Arrived;
+use super::roles::Role;
+use super::tokens::{Hash, TokenFile};
+use crate::api::ErrorBody;
+use axum::Json;
+use axum::http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderName, ORIGIN, REFERRER_POLICY,
+    RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::request::Parts;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use ringway_scheduler::Gate;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Wrong tokens from an address within [`WINDOW`] after which it is refused without a look at its token. Attack:
+/// guesses without end.
+const GUESSES: u32 = 10;
+/// How long wrong tokens count.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Addresses whose wrong tokens are counted. Attack: guesses from many addresses; the oldest is forgotten.
+const ADDRESSES: usize = 4096;
+
+/// Whose request it is; an extension of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The name of its token.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+}
+
+/// Who may use the API at a TCP address.
+pub(super) struct Access {
+    tokens: Mutex<TokenFile>,
+    /// Names by which clients may call this host.
+    hosts: Vec<String>,
+    guesses: Mutex<Guesses>,
+}
+
+impl Access {
+    pub fn new(tokens: TokenFile, hosts: Vec<String>) -> Access {
+        Access { tokens: Mutex::new(tokens), hosts, guesses: Mutex::default() }
+    }
+
+    /// The tokens.
+    pub fn tokens(&self) -> MutexGuard<'_, TokenFile> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn guesses(&self) -> MutexGuard<'_, Guesses> {
+        self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wrong tokens by address: how many, since when.
+#[derive(Default)]
+struct Guesses(HashMap<IpAddr, (u32, Instant)>);
+
+/// The address as far as a client can't choose it: of IPv6 the network.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) >> 64 << 64).into(),
+        address => address,
+    }
+}
+
+impl Guesses {
+    /// How long an address has to wait, if it has guessed too often.
+    fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
+        let (count, since) = self.0.get(&network(address))?;
+        let left = WINDOW.checked_sub(now.duration_since(*since))?;
+        (*count >= GUESSES).then_some(left)
+    }
+
+    /// Counts a wrong token. Returns whether it was the last one that is looked at.
+    fn note(&mut self, address: IpAddr, now: Instant) -> bool {
+        let address = network(address);
+        if self.0.len() >= ADDRESSES && !self.0.contains_key(&address) {
+            self.0.retain(|_, (_, since)| now.duration_since(*since) < WINDOW);
+            let oldest = self.0.iter().min_by_key(|(_, (_, since))| *since).map(|(address, _)| *address);
+            if let Some(oldest) = oldest.filter(|_| self.0.len() >= ADDRESSES) {
+                self.0.remove(&oldest);
+            }
+        }
+        let (count, since) = self.0.entry(address).or_insert((0, now));
+        if now.duration_since(*since) >= WINDOW {
+            (*count, *since) = (0, now);
+        }
+        *count += 1;
+        *count == GUESSES
+    }
+}
+
+/// What decides about the requests of a connection.
+pub(super) struct ClientGate {
+    access: Arc<Access>,
+    address: IpAddr,
+    certificate: Arc<OnceLock<Hash>>,
+}
+
+impl ClientGate {
+    pub fn new(access: Arc<Access>, client: &Arrived) -> ClientGate {
+        ClientGate { access, address: client.address.ip(), certificate: client.certificate.clone() }
+    }
+
+    /// Whose request this is.
+    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refused> {
+        let now = Instant::now();
+        if let Some(left) = self.access.guesses().wait(self.address, now) {
+            return Err(Refused::Waits(left));
+        }
+        let caller = |token: &super::tokens::Token| Caller { name: token.name.clone(), role: token.role };
+        let Some(given) = headers.get(AUTHORIZATION) else {
+            let tokens = self.access.tokens();
+            let known = self.certificate.get().and_then(|hash| tokens.of_certificate(hash));
+            return known.map(caller).ok_or(Refused::Nobody);
+        };
+        let token = given.as_bytes().strip_prefix(b"Bearer ").unwrap_or_default();
+        if let Some(known) = self.access.tokens().of_token(token) {
+            return Ok(caller(known));
+        }
+        if self.access.guesses().note(self.address, now) {
+            let address = self.address;
+            tracing::warn!(%address, "wrong tokens for the API; it is refused for a minute");
+        }
+        Err(Refused::Unknown)
+    }
+}
+
+impl Gate for ClientGate {
+    fn admit(&self, head: &mut Parts) -> Result<(), Box<Response>> {
+        let admitted =
+            check_place(&head.headers, &self.access.hosts).and_then(|()| self.caller(&head.headers));
+        let caller = admitted.map_err(|refused| Box::new(refused.into_response()))?;
+        head.extensions.insert(caller);
+        Ok(())
+    }
+
+    fn finish(&self, answer: &mut Response) {
+        // Attack: an answer, such as a drawing or the text of an error, that a browser takes for a page of this origin.
+        for (name, value) in HEADERS {
+            answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+        }
+    }
+}
+
+/// Headers of each answer that has not its own.
+const HEADERS: [(HeaderName, &str); 7] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (REFERRER_POLICY, "no-referrer"),
+    (CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// Why a request is refused.
+#[derive(Debug, PartialEq, Eq)]
+enum Refused {
+    /// It names another host, or none.
+    Host,
+    /// It is a browser's, from a page of another origin.
+    Origin,
+    /// It has no token.
+    Nobody,
+    /// Its token is none of those there are.
+    Unknown,
+    /// Its address has sent too many wrong tokens.
+    Waits(Duration),
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let (status, error) = match self {
+            Refused::Host => (
+                StatusCode::MISDIRECTED_REQUEST,
+                "name this host by its address, as localhost, or by a name of `hosts` in [api]".into(),
+            ),
+            Refused::Origin => (StatusCode::FORBIDDEN, "pages of other origins may not use this".into()),
+            Refused::Nobody => {
+                (StatusCode::UNAUTHORIZED, "a token is needed; `ringway token add` makes one".into())
+            }
+            Refused::Unknown => (StatusCode::UNAUTHORIZED, "the token is unknown".into()),
+            Refused::Waits(left) => {
+                let seconds = left.as_secs() + 1;
+                let error = format!("too many wrong tokens from this address; wait for {seconds} s");
+                let mut answer = (StatusCode::TOO_MANY_REQUESTS, body(error)).into_response();
+                answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+                return answer;
+            }
+        };
+        let mut answer = (status, body(error)).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        answer
+    }
+}
+
+fn body(error: String) -> Json<ErrorBody> {
+    Json(ErrorBody { error, problems: Vec::new() })
+}
+
+/// The only value of a header; an error if there are several, or it is no text.
+fn single(headers: &HeaderMap, name: HeaderName) -> Result<Option<&str>, ()> {
+    let mut all = headers.get_all(name).iter();
+    let first = all.next().map(HeaderValue::to_str).transpose().map_err(drop)?;
+    if all.next().is_some() { Err(()) } else { Ok(first) }
+}
+
+/// Checks which host a request names, and of which origin its page is.
+///
+/// Attack: a page whose name was made to mean this host's address (DNS rebinding), or one of another origin, uses the
+/// certificate or the connection of a browser's user.
+fn check_place(headers: &HeaderMap, hosts: &[String]) -> Result<(), Refused> {
+    let host = single(headers, HOST).map_err(|()| Refused::Host)?.ok_or(Refused::Host)?;
+    let authority: Authority = host.parse().map_err(|_| Refused::Host)?;
+    let name = authority.host();
+    let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let is_named = |own: &String| name.eq_ignore_ascii_case(own);
+    if host.contains('@')
+        || !(is_address || name.eq_ignore_ascii_case("localhost") || hosts.iter().any(is_named))
+    {
+        return Err(Refused::Host);
+    }
+    let origin = single(headers, ORIGIN).map_err(|()| Refused::Origin)?;
+    if origin.is_some_and(|origin| !origin.eq_ignore_ascii_case(&format!("https://{host}"))) {
+        return Err(Refused::Origin);
+    }
+    // Browsers say so of requests that have no `Origin`, such as those for pictures.
+    let site = single(headers, HeaderName::from_static("sec-fetch-site")).map_err(|()| Refused::Origin)?;
+    match site {
+        None | Some("same-origin" | "none") => Ok(()),
+        Some(_) => Err(Refused::Origin),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in list {
+            headers.append(*name, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn other_hosts_and_origins_are_refused() {
+        let hosts = ["lab.example".to_string()];
+        let check = |list: &[(&'static str, &str)]| check_place(&headers(list), &hosts);
+        for host in
+            ["127.0.0.1:9467", "[::1]:9467", "localhost", "LOCALHOST:1", "Lab.example:9467", "10.0.0.1"]
+        {
+            assert_eq!(check(&[("host", host)]), Ok(()), "{host}");
+            let origin = format!("https://{host}");
+            let whole = [("host", host), ("origin", &*origin), ("sec-fetch-site", "same-origin")];
+            assert_eq!(check(&whole), Ok(()), "{host}");
+        }
+        for host in
+            ["evil.example:9467", "lab.example.evil", "", "a@127.0.0.1", "127.0.0.1.nip.io", "localhost."]
+        {
+            assert_eq!(check(&[("host", host)]), Err(Refused::Host), "{host}");
+        }
+        assert_eq!(check(&[]), Err(Refused::Host));
+        assert_eq!(check(&[("host", "localhost"), ("host", "evil")]), Err(Refused::Host));
+        for origin in ["null", "https://evil.example", "http://localhost:1", "https://localhost:2"] {
+            let list = [("host", "localhost:1"), ("origin", origin)];
+            assert_eq!(check(&list), Err(Refused::Origin), "{origin}");
+        }
+        for site in ["cross-site", "same-site", "x"] {
+            let list = [("host", "localhost"), ("sec-fetch-site", site)];
+            assert_eq!(check(&list), Err(Refused::Origin), "{site}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_guesses_waits_and_others_do_not() {
+        let (mut guesses, now) = (Guesses::default(), Instant::now());
+        let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|text| text.parse().unwrap());
+        assert_eq!((1..=GUESSES).filter(|_| guesses.note(one, now)).count(), 1);
+        assert_eq!(guesses.wait(one, now), Some(WINDOW));
+        assert_eq!(guesses.wait("::ffff:10.0.0.1".parse().unwrap(), now), Some(WINDOW), "the same host");
+        assert_eq!(guesses.wait(other, now), None);
+        assert_eq!(guesses.wait(one, now + WINDOW), Some(Duration::ZERO));
+        assert_eq!(guesses.wait(one, now + 2 * WINDOW), None);
+        assert!(!guesses.note(one, now + 2 * WINDOW), "it begins anew");
+        // All of a network of IPv6 are one client.
+        for host in 0..u128::from(GUESSES) {
+            guesses.note(Ipv6Addr::from((0x2001_0db8_u128 << 96) + host).into(), now);
+        }
+        assert!(guesses.wait("2001:db8::ffff".parse().unwrap(), now).is_some());
+        assert!(guesses.wait("2001:db8:0:1::".parse().unwrap(), now).is_none());
+        // Many addresses take no more memory.
+        for host in 0..3 * ADDRESSES as u32 {
+            guesses.note(std::net::Ipv4Addr::from(host).into(), now);
+        }
+        assert!(guesses.0.len() <= ADDRESSES);
+    }
+}

@@ -1,0 +1,155 @@
+//! The API at a TCP address: TLS, tokens and client certificates, roles. The UNIX socket has the same paths, for its
+//! user alone.
+//!
+//! A request passes, in this order: the handshake of TLS (`listener.rs`); the checks of `Host`, `Origin` and credentials
+//! (`gate.rs`), before its body is received; the audit log, whose entries name the token; the role that its path
+//! needs (`roles.rs`). docs/remote.md describes it for operators.
+
+mod certificate;
+mod gate;
+mod listener;
+mod roles;
+mod routes;
+mod tokens;
+
+use crate::file::ApiSettings;
+use axum::Router;
+pub use certificate::CertificateError;
+pub(crate) use gate::Caller;
+use gate::{Access, ClientGate};
+use listener::{Arrived, TlsListener};
+use ringway_scheduler as place;
+pub use roles::Role;
+pub(crate) use routes::description;
+pub use routes::{CreatedToken, NewToken, TokenView};
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+pub use tokens::TokenError;
+use tokens::TokenFile;
+use tokio::sync::oneshot;
+
+/// Why the API can't be served at a TCP address.
+#[derive(Debug, thiserror::Error)]
+pub enum TcpApiError {
+    /// The file of tokens can't be used.
+    #[error("the tokens of the API: {0}")]
+    Tokens(#[from] TokenError),
+    /// The certificate can't be used.
+    #[error("the certificate of the API: {0}")]
+    Certificate(#[from] CertificateError),
+}
+
+/// The API at a TCP address, not served yet.
+pub(crate) struct TcpApi {
+    access: Arc<Access>,
+    listener: TlsListener,
+    files: OwnFiles,
+}
+
+/// Files in the run directory, which go with the fabric.
+struct OwnFiles(Vec<PathBuf>);
+
+impl Drop for OwnFiles {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            // There may be none.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+/// The API while it is served.
+pub(crate) struct Serving {
+    _close: oneshot::Sender<()>,
+    ended: oneshot::Receiver<()>,
+    _files: OwnFiles,
+}
+
+impl Serving {
+    /// Ends it: answers under way have a second.
+    pub async fn end(self) {
+        let Serving { _close: close, ended, _files } = self;
+        drop(close);
+        // The sender is dropped at the end, which is received as an error.
+        let _ = tokio::time::timeout(Duration::from_secs(1), ended).await;
+    }
+}
+
+/// Threads for requests that wait, such as commands in guests. Attack: endless requests, each with a thread.
+const THREADS: usize = 96;
+
+impl TcpApi {
+    /// Reads the files that `settings` name; those that they do not name are in the run directory. `again`: a former
+    /// process served it, whose certificate stays.
+    ///
+    /// # Errors
+    /// One of the files can't be used.
+    pub fn new(
+        socket: TcpListener,
+        settings: &ApiSettings,
+        run: &Path,
+        again: bool,
+    ) -> Result<TcpApi, TcpApiError> {
+        let own = certificate::FILES.into_iter().chain([tokens::FILE]);
+        let files = OwnFiles(own.map(|name| run.join(name)).collect());
+        let tokens = TokenFile::open(settings.tokens.clone().unwrap_or_else(|| run.join(tokens::FILE)))?;
+        let at = socket.local_addr().map_err(CertificateError::System)?;
+        let certificate = certificate::load(settings, at, run, again)?;
+        tracing::info!(%at, fingerprint = %certificate.fingerprint, "the API is served");
+        let access = Arc::new(Access::new(tokens, settings.hosts.clone()));
+        let listener = TlsListener::new(socket, certificate.config).map_err(CertificateError::System)?;
+        Ok(TcpApi { access, listener, files })
+    }
+
+    /// Adds the paths of its tokens to those of the API.
+    pub fn routes(api: Option<&TcpApi>, router: Router) -> Router {
+        router.merge(routes::router(api.map(|api| api.access.clone())))
+    }
+
+    /// Serves what `router` has, to those whose role allows it, on a thread of its own.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn serve(self, router: Router) -> io::Result<Serving> {
+        let TcpApi { access, listener, files } = self;
+        let (close, closed) = oneshot::channel::<()>();
+        let (ended, ends) = oneshot::channel();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(THREADS).build()?;
+        std::thread::Builder::new().name("api".into()).spawn(move || {
+            runtime.block_on(async {
+                let Ok(listener) = listener.start() else { return };
+                let from = |client: &Arrived| {
+                    let gate = ClientGate::new(access.clone(), client);
+                    (Some(client.address.ip()), Some(Arc::new(gate) as Arc<dyn place::Gate>))
+                };
+                let closing = async {
+                    // The sender is dropped, which is received as an error.
+                    let _ = closed.await;
+                };
+                place::serve_gated(listener, from, router, bounds(), closing).await;
+            });
+            drop(ended);
+        })?;
+        Ok(Serving { _close: close, ended: ends, _files: files })
+    }
+}
+
+/// Lets through what the role of a request's token allows.
+pub(crate) fn authorised(router: Router) -> Router {
+    roles::authorised(router, &crate::api::description())
+}
+
+/// Bounds of the address, which anybody may reach.
+fn bounds() -> place::Bounds {
+    let seconds = Duration::from_secs;
+    place::Bounds {
+        // The handshake of TLS is in the first.
+        timeouts: place::Timeouts { first: seconds(5), idle: seconds(100), whole: seconds(60) },
+        connections: 256,
+        ..place::Bounds::of_api()
+    }
+}
