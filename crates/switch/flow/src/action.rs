@@ -142,6 +142,7 @@ impl Reader<'_> {
             if matches!(action, Action::Goto(_)) && (at + 1 < items.len() || depth > 0) {
                 return Err(item.error("`goto_table` is the last action"));
             }
+            self.of.iter_mut().for_each(|of| follow(&action, of));
             actions.push(action);
         }
         Ok(actions.into())
@@ -172,11 +173,8 @@ impl Reader<'_> {
             "all" => Action::All,
             "flood" => Action::Flood,
             "normal" => Action::Normal,
-            "strip_vlan" | "pop_vlan" => {
-                self.tag(false);
-                Action::StripVlan
-            }
-            "dec_ttl" => self.needing(Needs::Ip, name, Action::DecTtl)?,
+            "strip_vlan" | "pop_vlan" => Action::StripVlan,
+            "dec_ttl" => self.checked(Action::DecTtl, name)?,
             "exit" => Action::Exit,
             "drop" => return Err(name.error("`drop` stands alone")),
             _ => match self.ports.number(name.text.trim_matches('"')) {
@@ -239,7 +237,7 @@ impl Reader<'_> {
     }
 
     /// An action with a value.
-    fn valued(&mut self, word: &str, name: Piece<'_>, value: Piece<'_>) -> Result<Action, FlowError> {
+    fn valued(&self, word: &str, name: Piece<'_>, value: Piece<'_>) -> Result<Action, FlowError> {
         let set = |reader: &Reader<'_>, field: &str| reader.set(field, name, value);
         match word {
             "output" => self.output(value),
@@ -260,22 +258,13 @@ impl Reader<'_> {
             "mod_tp_src" => set(self, "tp_src"),
             "mod_tp_dst" => set(self, "tp_dst"),
             "mod_nw_tos" => self.tos(name, value),
-            "mod_vlan_vid" => {
-                let number = value.number(0xfff)? as u16;
-                self.tag(true);
-                Ok(Action::ModVlanVid(number))
-            }
-            "mod_vlan_pcp" => {
-                let priority = value.number(7)? as u8;
-                self.tag(true);
-                Ok(Action::ModVlanPcp(priority))
-            }
+            "mod_vlan_vid" => value.number(0xfff).map(|number| Action::ModVlanVid(number as u16)),
+            "mod_vlan_pcp" => value.number(7).map(|priority| Action::ModVlanPcp(priority as u8)),
             "push_vlan" => {
                 let tag = EtherType::new(value.number(0xffff)? as u16);
                 if !tag.is_tag() {
                     return Err(value.error(format!("`{}` is none of 0x8100, 0x88a8", value.shown())));
                 }
-                self.tag(true);
                 Ok(Action::PushVlan(tag))
             }
             _ => Err(unknown(name)),
@@ -372,53 +361,69 @@ impl Reader<'_> {
             let what = format!("{} bits do not fit into {}", source.count, destination.count);
             return Err(to.error(what));
         }
-        let needs = source.field.needs;
-        if self.of.is_some_and(|of| !needs.is_met(&of.key, &of.mask)) {
-            return Err(from.error(needed(source.field)));
-        }
-        self.checked(Action::Move(source, destination), to)
+        let is_source_there = |of: &Match| source.field.needs.is_met(&of.key, &of.mask);
+        let place = if self.of.as_ref().is_none_or(is_source_there) { to } else { from };
+        self.checked(Action::Move(source, destination), place)
     }
 
-    /// An action that writes a field which is there and may be written.
+    /// An action, if it writes only what may be written, and frames of the match have what it needs.
     fn checked(&self, action: Action, name: Piece<'_>) -> Result<Action, FlowError> {
-        let (Action::Set { field, .. } | Action::Move(_, Bits { field, .. })) = &action else {
-            return Ok(action);
-        };
-        if !field.is_writable {
+        if let Action::Set { field, .. } | Action::Move(_, Bits { field, .. }) = &action
+            && !field.is_writable
+        {
             return Err(name.error(format!("`{}` can't be written", field.name())));
         }
-        // The tag may be SCTP's, whose checksum is another one.
-        let is_sctp = |of: &Match| Needs::Sctp.is_met(&of.key, &of.mask);
-        if field.needs == Needs::Ports && self.of.as_ref().is_some_and(is_sctp) {
-            return Err(name.error("ports of SCTP can't be written"));
-        }
-        match self.of {
-            Some(of) if !field.needs.is_met(&of.key, &of.mask) => Err(name.error(needed(field))),
-            _ => Ok(action),
-        }
-    }
-
-    fn needing(&self, needs: Needs, name: Piece<'_>, action: Action) -> Result<Action, FlowError> {
-        match self.of {
-            Some(of) if !needs.is_met(&of.key, &of.mask) => {
-                Err(name.error(format!("`{}` needs {} in the match", name.text, needs.words())))
-            }
-            _ => Ok(action),
-        }
-    }
-
-    /// From here on frames have a tag, or it is not known.
-    fn tag(&mut self, is_there: bool) {
-        if let Some(of) = &mut self.of {
-            let bits = if is_there { TAGGED } else { 0 };
-            of.key.set(place::VLAN_TCI, bits);
-            of.mask.set(place::VLAN_TCI, bits);
+        match self.of.as_ref().and_then(|of| lack(&action, of)) {
+            Some(what) => Err(name.error(what)),
+            None => Ok(action),
         }
     }
 }
 
-fn needed(field: &Field) -> String {
-    format!("`{}` needs {} in the match", field.name(), field.needs.words())
+/// What a match lacks for an action: then its frames need not have what the action reads or writes.
+fn lack(action: &Action, of: &Match) -> Option<String> {
+    let needs = |name: &str, needs: Needs| {
+        let is_met = needs.is_met(&of.key, &of.mask);
+        (!is_met).then(|| format!("`{name}` needs {} in the match", needs.words()))
+    };
+    let of_field = |field: &Field| needs(field.name(), field.needs);
+    match action {
+        Action::DecTtl => needs("dec_ttl", Needs::Ip),
+        // A packet of SCTP has another checksum.
+        Action::Set { field, .. } | Action::Move(_, Bits { field, .. })
+            if field.needs == Needs::Ports && Needs::Sctp.is_met(&of.key, &of.mask) =>
+        {
+            Some("ports of SCTP can't be written".into())
+        }
+        Action::Set { field, .. } => of_field(field),
+        Action::Move(from, to) => of_field(from.field).or_else(|| of_field(to.field)),
+        _ => None,
+    }
+}
+
+/// What a match lacks for a list of actions, if it does.
+pub(crate) fn lack_of_all(actions: &[Action], of: &Match) -> Option<String> {
+    let mut of = *of;
+    actions.iter().find_map(|action| {
+        let found = match action {
+            Action::Clone(inner) => lack_of_all(inner, &of),
+            action => lack(action, &of),
+        };
+        follow(action, &mut of);
+        found
+    })
+}
+
+/// What is known of frames behind an action: whether they have a tag.
+fn follow(action: &Action, of: &mut Match) {
+    let bits = match action {
+        Action::ModVlanVid(_) | Action::ModVlanPcp(_) | Action::PushVlan(_) => TAGGED,
+        // There may have been another one.
+        Action::StripVlan => 0,
+        _ => return,
+    };
+    of.key.set(place::VLAN_TCI, bits);
+    of.mask.set(place::VLAN_TCI, bits);
 }
 
 fn named(field: &str, name: Piece<'_>) -> Result<&'static Field, FlowError> {
@@ -539,6 +544,7 @@ impl Action {
             Action::StripVlan => "pop_vlan".into(),
             Action::DecTtl => "dec_ttl".into(),
             Action::Resubmit(Some(port), None) => format!("resubmit:{}", name(*port)),
+            Action::Resubmit(None, None) => "resubmit:in_port".into(),
             Action::Resubmit(port, table) => {
                 let port = port.map(name).unwrap_or_default();
                 format!("resubmit({port},{})", table.map(|table| table.to_string()).unwrap_or_default())
@@ -612,8 +618,8 @@ mod tests {
             ("tcp,action=set_field:32->nw_tos", "set_field:8->ip_dscp"),
             ("actions=mod_vlan_vid:7,mod_vlan_pcp:2", "mod_vlan_vid:7,mod_vlan_pcp:2"),
             (
-                "actions=resubmit(,3),resubmit:4,resubmit(7,8),resubmit(1,)",
-                "resubmit(,3),resubmit:4,resubmit(7,8),resubmit:1",
+                "actions=resubmit(,3),resubmit:4,resubmit(7,8),resubmit(1,),resubmit:in_port,resubmit(in_port,2)",
+                "resubmit(,3),resubmit:4,resubmit(7,8),resubmit:1,resubmit:in_port,resubmit(,2)",
             ),
             (
                 "actions=clone(output:4,clone(set_field:1->reg0,resubmit(,2))),exit",

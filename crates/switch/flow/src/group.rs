@@ -4,7 +4,7 @@ use crate::Ports;
 use crate::action::{Action, count_all, read_all, show_all};
 use crate::classifier::mix;
 use crate::key::{Key, place};
-use crate::text::{FlowError, LONGEST, Piece};
+use crate::text::{FlowError, Piece};
 use core::fmt::Write as _;
 use ringway_wire::{EtherType, Protocol};
 
@@ -14,6 +14,11 @@ pub const LARGEST: u32 = 0xffff_ff00;
 pub const BUCKETS: usize = 256;
 /// Most groups of a switch.
 pub const GROUPS: usize = 4096;
+/// Most actions of a group. Attack: a group whose text is longer when it is shown than when it was given, so that it
+/// can't be read again.
+pub const GROUP_ACTIONS: usize = 4096;
+/// Most bytes of a group's text: more than the longest group has when it is shown. Attack: as of `text::LONGEST`.
+const LONGEST: usize = 1 << 20;
 
 /// Which buckets a frame gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +66,7 @@ impl Group {
             return Err(FlowError::new(1, format!("a group has more than {LONGEST} bytes")));
         }
         let (mut id, mut kind, mut buckets, mut weighted) = (None, None, Vec::new(), None);
+        let mut actions = 0;
         let mut rest = Piece::new(text);
         let first = rest.text.find("bucket=").unwrap_or(rest.text.len());
         let (before, behind) = rest.split_at(first);
@@ -80,6 +86,10 @@ impl Group {
                 return Err(bucket.error(format!("a group has more than {BUCKETS} buckets")));
             }
             let (new, weight) = read_bucket(bucket, buckets.len() as u32, ports)?;
+            actions += count_all(&new.actions);
+            if actions > GROUP_ACTIONS {
+                return Err(bucket.error(format!("a group has more than {GROUP_ACTIONS} actions")));
+            }
             if buckets.iter().any(|own: &Bucket| own.id == new.id) {
                 return Err(bucket.error(format!("a bucket before has the bucket_id {} too", new.id)));
             }
@@ -264,6 +274,37 @@ mod tests {
         );
         assert!(refused("group_id=1,type=all,bucket=1,bucket=bucket_id:0,2").contains("bucket_id 0 too"));
         assert!(refused("group_id=1,type=all,bucket=1,goto_table:3").contains("resubmit(,TABLE)"));
+    }
+
+    /// Ports with the longest names.
+    struct Long;
+
+    impl Ports for Long {
+        fn number(&self, word: &str) -> Option<u16> {
+            word.trim_end_matches('x').parse().ok().or_else(|| Numbers.number(word))
+        }
+
+        fn name(&self, number: u16) -> Option<String> {
+            Some(format!("{number:x<64}"))
+        }
+    }
+
+    #[test]
+    fn the_longest_group_is_read_again() {
+        let bucket = "bucket=weight:65535,".to_string() + &"1,".repeat(GROUP_ACTIONS / BUCKETS);
+        let text = |id: u32| format!("group_id={id},type=select,") + &bucket.repeat(BUCKETS);
+        let own = Group::read(&text(LARGEST), &Long).unwrap();
+        let shown = own.show(&Long);
+        assert!(shown.len() > 256 << 10, "{}", shown.len());
+        assert_eq!(Group::read(&shown, &Long), Ok(own));
+        let more = text(1).replacen("bucket=weight:65535,", "bucket=weight:65535,5,", 1);
+        assert!(Group::read(&more, &Long).unwrap_err().what.contains("4096 actions"));
+        // An IPv6 address and its mask are the longest value.
+        let set = "set_field:1111:2222:3333:4444:5555:6666:7777:8888/7fff:ffff:ffff:ffff:ffff:ffff:ffff:fff1\
+            ->ipv6_src,";
+        let each = "bucket=".to_string() + &set.repeat(GROUP_ACTIONS / BUCKETS);
+        let own = Group::read(&("group_id=1,type=all,".to_string() + &each.repeat(BUCKETS)), &Long).unwrap();
+        assert_eq!(Group::read(&own.show(&Long), &Long), Ok(own));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub use changes::{COMMANDS, Changes};
 pub use classifier::{MASKS, Table, TooManyMasks};
 pub use field::{FIELDS, Field, Needs};
 pub use flow::{Counters, Flow, FlowFilter, FlowMod, PRIORITY};
-pub use group::{BUCKETS, Bucket, GROUPS, Group, GroupKind};
+pub use group::{BUCKETS, Bucket, GROUP_ACTIONS, GROUPS, Group, GroupKind};
 pub use headers::{Headers, LONGEST_HEADERS, TooLong};
 pub use key::{Key, Place, REGISTERS, WORDS, place};
 pub use matching::Match;

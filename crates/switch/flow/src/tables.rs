@@ -1,6 +1,6 @@
 //! Changes of flows, groups and meters: one by one, or as a bundle that is whole or not at all.
 
-use crate::action::Action;
+use crate::action::{Action, lack_of_all};
 use crate::classifier::TooManyMasks;
 use crate::flow::{Flow, FlowFilter, FlowMod, has_any};
 use crate::group::{GROUPS, Group};
@@ -95,6 +95,16 @@ pub enum TablesError {
         from: u8,
         /// The next one.
         to: u8,
+    },
+    /// A changed flow would have actions for which its match is too wide.
+    #[error("{what} of the flow with priority {priority} in table {table}")]
+    Lacks {
+        /// What the match lacks.
+        what: String,
+        /// The flow's priority.
+        priority: u16,
+        /// Its table.
+        table: u8,
     },
 }
 
@@ -507,6 +517,11 @@ fn modify(next: &mut Pipeline, new: &FlowMod, filter: &FlowFilter, now: u64) -> 
             && *to <= own.flow.table
         {
             return Err(TablesError::Backwards { from: own.flow.table, to: *to });
+        }
+        // The filter's match says more than the flow's, or something else: a later fragment of TCP has no ports.
+        if let Some(what) = lack_of_all(&new.actions, &own.flow.of) {
+            let FlowMod { priority, table, .. } = own.flow;
+            return Err(TablesError::Lacks { what, priority, table });
         }
         let mut flow = FlowMod { actions: new.actions.clone(), ..own.flow.clone() };
         if new.cookie != 0 && filter.cookie.1 == 0 {

@@ -78,6 +78,31 @@ proptest! {
     }
 
     #[test]
+    fn whatever_changes_are_accepted_the_rules_can_be_read_again(seed: u64) {
+        let mut random = Random::new(seed);
+        let mut tables = Tables::new(seed);
+        let rules = flows(&mut random, 40).join("\n");
+        tables.replace(&Rules::read(&rules, &Numbers).unwrap(), 0).unwrap();
+        for text in flows(&mut random, 40) {
+            // The actions of any flow, for the flows that it contains.
+            let (before, actions) = text.split_once("actions=").unwrap();
+            let of: Vec<&str> = before.split(',').filter(|word| !word.starts_with("priority=")).collect();
+            let of = if random.below(2) == 0 { of.join(",") } else { of[1..].join(",") };
+            let read = FlowMod::read_mod(&format!("{of}actions={actions}"), false, &Numbers);
+            let (new, mut filter) = read.unwrap_or_else(|error| panic!("{of}actions={actions}: {error}"));
+            if random.below(2) == 0 {
+                filter.table = None;
+            }
+            let before = tables.rules();
+            if tables.apply(&[Change::Modify(Box::new((new, filter)))], 0).is_err() {
+                prop_assert_eq!(tables.rules(), before);
+            }
+            let rules = tables.rules();
+            prop_assert_eq!(Rules::read(&rules.show(&Numbers), &Numbers), Ok(rules));
+        }
+    }
+
+    #[test]
     fn any_bytes_are_read_and_changed_without_a_panic(seed: u64, cut in 0usize..120, wrong: (usize, u8)) {
         let (at, byte) = wrong;
         let mut random = Random::new(seed);

@@ -228,6 +228,32 @@ fn modifying_strictly_means_one_priority() {
 }
 
 #[test]
+fn a_changed_flow_can_be_read_again() {
+    for (flow, change, needs) in [
+        ("tcp,nw_frag=later,actions=normal", "tcp,actions=mod_tp_dst:80", "tp_dst"),
+        (
+            "icmp6,icmp_type=135,icmp_code=1,actions=normal",
+            "icmp6,icmp_type=135,actions=move:NXM_NX_ND_TARGET[]->NXM_NX_IPV6_DST[]",
+            "nd_target",
+        ),
+    ] {
+        let mut own = tables(flow);
+        let before = own.rules();
+        let (number, error) = own.apply(&[add("arp,actions=drop"), modify(change)], 0).unwrap_err();
+        assert_eq!(number, 1);
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("`{needs}` needs")), "{text}");
+        assert!(text.ends_with("in the match of the flow with priority 32768 in table 0"), "{text}");
+        assert_eq!(own.rules(), before);
+    }
+    // A tag that actions add is there.
+    let mut own = tables("tcp,actions=normal");
+    let change = modify("tcp,actions=push_vlan:0x8100,clone(set_field:4101->vlan_vid),normal");
+    assert_eq!(own.apply(&[change], 0), Ok(1));
+    assert_eq!(rules(&own.rules().show(&Numbers)), own.rules());
+}
+
+#[test]
 fn workers_see_only_changes() {
     let mut own = tables("tcp,actions=output:1");
     let version = own.current().version();
