@@ -2,7 +2,7 @@
 
 use crate::action::{Action, read_all, read_table, show_all};
 use crate::matching::{Match, MatchReader};
-use crate::text::{FlowError, LONGEST, Piece, port};
+use crate::text::{FlowError, LONGEST, Longest, Piece, port};
 use crate::{Ports, TABLES};
 use core::fmt::Write as _;
 use std::sync::Arc;
@@ -339,13 +339,23 @@ pub struct Flow {
     pub counters: Arc<Counters>,
     /// When it was added, in nanoseconds.
     pub created: u64,
+    /// Most bytes of its line, as [`Longest`] has them.
+    pub(crate) longest: u32,
 }
 
 impl Flow {
     /// A new flow.
     pub fn new(flow: FlowMod, now: u64) -> Flow {
         let counters = Arc::new(Counters { used: AtomicU64::new(now), ..Counters::default() });
-        Flow { flow, counters, created: now }
+        let longest = flow.show(&Longest).len() as u32 + 1;
+        Flow { flow, counters, created: now, longest }
+    }
+
+    /// This flow with other actions and another cookie.
+    pub(crate) fn changed(&self, flow: FlowMod, now: u64, resets: bool) -> Flow {
+        let new = Flow::new(flow, now);
+        let counters = if resets { new.counters } else { self.counters.clone() };
+        Flow { counters, created: self.created, ..new }
     }
 
     /// A line as `ovs-ofctl dump-flows` shows it, without the space in front.

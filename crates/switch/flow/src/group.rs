@@ -4,7 +4,7 @@ use crate::Ports;
 use crate::action::{Action, count_all, read_all, show_all};
 use crate::classifier::mix;
 use crate::key::{Key, place};
-use crate::text::{FlowError, Piece};
+use crate::text::{FlowError, Longest, Piece};
 use core::fmt::Write as _;
 use ringway_wire::{EtherType, Protocol};
 
@@ -127,6 +127,11 @@ impl Group {
     /// Number of its actions.
     pub(crate) fn actions(&self) -> usize {
         self.buckets.iter().map(|bucket| count_all(&bucket.actions)).sum()
+    }
+
+    /// Most bytes of its line.
+    pub(crate) fn longest(&self) -> usize {
+        self.show(&Longest).len() + 1
     }
 
     /// The bucket of `select` for a frame: that with the highest score, so that few flows move if buckets change.

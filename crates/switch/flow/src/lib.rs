@@ -45,7 +45,7 @@ pub use rules::{FileError, LONGEST_FILE, Rules};
 pub use run::{
     Arrival, Batch, COPIES, DEPTH, Dropped, LOOKUPS, NESTED, OUTPUTS, Output, Step, To, Verdict, WORK, Worker,
 };
-pub use tables::{ALL_ACTIONS, Change, Difference, FLOWS, Tables, TablesError};
+pub use tables::{ALL_ACTIONS, ALL_TEXT, Change, Difference, FLOWS, Tables, TablesError};
 pub use text::{FlowError, Form, LONGEST};
 
 /// Number of tables.

@@ -12,6 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 /// Versions of snapshots, unique within the process; 0 is that of none.
 static VERSIONS: AtomicU64 = AtomicU64::new(1);
 
+/// Most bytes of a meter's line.
+const METER: usize = 100;
+
 /// A snapshot.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
@@ -22,6 +25,8 @@ pub struct Pipeline {
     meters: Arc<BTreeMap<u32, Arc<Meter>>>,
     /// Number of all actions.
     actions: usize,
+    /// Most bytes of the text of all flows and groups.
+    text: usize,
     /// Number of the flows whose time may end.
     timed: usize,
 }
@@ -32,7 +37,7 @@ impl Pipeline {
     pub fn new(seed: u64) -> Pipeline {
         let (groups, meters) = (Arc::default(), Arc::default());
         let version = VERSIONS.fetch_add(1, Relaxed);
-        Pipeline { version, seed, tables: Vec::new(), groups, meters, actions: 0, timed: 0 }
+        Pipeline { version, seed, tables: Vec::new(), groups, meters, actions: 0, text: 0, timed: 0 }
     }
 
     /// Its version, which no other snapshot of the process has that workers see.
@@ -88,6 +93,11 @@ impl Pipeline {
         self.actions
     }
 
+    /// Most bytes of the text of all rules, whatever the names of ports are.
+    pub(crate) fn text(&self) -> usize {
+        self.text + self.meters.len() * METER
+    }
+
     /// Number of the flows whose time may end.
     pub(crate) fn timed(&self) -> usize {
         self.timed
@@ -95,17 +105,20 @@ impl Pipeline {
 
     /// Adds a group, in place of that with the same number.
     pub(crate) fn put_group(&mut self, group: Arc<Group>) {
-        self.actions += group.actions();
-        let former = Arc::make_mut(&mut self.groups).insert(group.id, group);
-        self.actions -= former.map_or(0, |former| former.actions());
+        (self.actions, self.text) = (self.actions + group.actions(), self.text + group.longest());
+        if let Some(former) = Arc::make_mut(&mut self.groups).insert(group.id, group) {
+            (self.actions, self.text) = (self.actions - former.actions(), self.text - former.longest());
+        }
     }
 
     /// Removes the other groups.
     pub(crate) fn retain_groups(&mut self, stays: impl Fn(u32) -> bool) {
-        let actions = &mut self.actions;
+        let (actions, text) = (&mut self.actions, &mut self.text);
         Arc::make_mut(&mut self.groups).retain(|id, group| {
             let stays = stays(*id);
-            *actions -= if stays { 0 } else { group.actions() };
+            if !stays {
+                (*actions, *text) = (*actions - group.actions(), *text - group.longest());
+            }
             stays
         });
     }
@@ -141,9 +154,9 @@ impl Pipeline {
 
     fn count(&mut self, flow: &Flow, is_added: bool) {
         let (actions, timed) = (count_all(&flow.flow.actions), usize::from(flow.flow.is_timed()));
-        match is_added {
-            true => (self.actions, self.timed) = (self.actions + actions, self.timed + timed),
-            false => (self.actions, self.timed) = (self.actions - actions, self.timed - timed),
+        let all = [(&mut self.actions, actions), (&mut self.timed, timed)];
+        for (sum, own) in all.into_iter().chain([(&mut self.text, flow.longest as usize)]) {
+            *sum = if is_added { *sum + own } else { *sum - own };
         }
     }
 

@@ -1,13 +1,13 @@
 //! Files of flows, groups and meters.
 
-use crate::Ports;
-use crate::action::count_all;
-use crate::flow::FlowMod;
+use crate::action::{Action, count_all};
+use crate::flow::{FlowMod, has_any};
 use crate::group::{GROUPS, Group};
 use crate::meter::{METERS, MeterMod};
-use crate::tables::{ALL_ACTIONS, FLOWS};
+use crate::tables::{ALL_ACTIONS, FLOWS, TablesError};
 use crate::text::FlowError;
-use std::collections::HashSet;
+use crate::{Key, MASKS, Ports};
+use std::collections::{HashMap, HashSet};
 
 /// Most bytes of a file. Attack: a client of the API that sends a file without end.
 pub const LONGEST_FILE: usize = 256 << 20;
@@ -83,6 +83,29 @@ impl Rules {
             }
         }
         Ok(rules)
+    }
+
+    /// The line of a text in which what an error names is first; the first one if the error is about all of them.
+    pub fn line_of(text: &str, error: &TablesError, ports: &dyn Ports) -> usize {
+        let uses = |actions: &[Action]| match error {
+            TablesError::NoGroup(id) => has_any(actions, &|action| *action == Action::Group(*id)),
+            TablesError::NoMeter(id) => has_any(actions, &|action| *action == Action::Meter(*id)),
+            _ => false,
+        };
+        let mut masks = HashMap::<u8, HashSet<Key>>::new();
+        let mut is_wrong = |line: &str| {
+            if line.starts_with("group_id=") {
+                let Ok(group) = Group::read(line, ports) else { return false };
+                return matches!(error, TablesError::InCircle(id) if *id == group.id)
+                    || group.buckets.iter().any(|bucket| uses(&bucket.actions));
+            }
+            let Ok(flow) = FlowMod::read(line, ports) else { return false };
+            let own = masks.entry(flow.table).or_default();
+            own.insert(flow.of.mask);
+            uses(&flow.actions) || matches!(error, TablesError::TooManyMasks(_)) && own.len() > MASKS
+        };
+        let mut lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+        1 + lines.position(&mut is_wrong).unwrap_or(0)
     }
 
     /// As it is read again.

@@ -18,6 +18,10 @@ pub const FLOWS: usize = 1 << 20;
 /// many actions as they may.
 pub const ALL_ACTIONS: usize = 1 << 22;
 
+/// Most bytes of the text of a switch's rules, if every port that they name has the longest name. Attack: as of
+/// [`FLOWS`], by rules that no message has room for, so that they are lost when a process is started again.
+pub const ALL_TEXT: usize = 32 << 20;
+
 /// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -50,6 +54,9 @@ pub enum TablesError {
     /// There are too many actions.
     #[error("the flows and groups of a switch have at most {ALL_ACTIONS} actions")]
     TooManyActions,
+    /// Their text is too long.
+    #[error("the rules of a switch have at most {} MiB of text, with names of 64 letters", ALL_TEXT >> 20)]
+    TooLong,
     /// There are too many masks.
     #[error(transparent)]
     TooManyMasks(#[from] TooManyMasks),
@@ -139,8 +146,8 @@ pub struct Tables {
     published: Arc<Published>,
     /// Former snapshots that workers may still have. They are freed here, not by a worker.
     retired: Vec<Arc<Pipeline>>,
-    /// Most actions: [`ALL_ACTIONS`].
-    most_actions: usize,
+    /// Most actions and bytes of text: [`ALL_ACTIONS`] and [`ALL_TEXT`].
+    most: (usize, usize),
 }
 
 impl Tables {
@@ -148,7 +155,7 @@ impl Tables {
     pub fn new(seed: u64) -> Tables {
         let current = Arc::new(Pipeline::new(seed));
         let published = Arc::new(Published::new(current.clone()));
-        Tables { current, published, retired: Vec::new(), most_actions: ALL_ACTIONS }
+        Tables { current, published, retired: Vec::new(), most: (ALL_ACTIONS, ALL_TEXT) }
     }
 
     /// Where workers find the current snapshot.
@@ -172,9 +179,7 @@ impl Tables {
         for (number, change) in changes.iter().enumerate() {
             let (flows, is_change) = apply(&mut next, change, now).map_err(|error| (number, error))?;
             (count, is_changed) = (count + flows, is_changed || is_change);
-            if next.actions() > self.most_actions {
-                return Err((number, TablesError::TooManyActions));
-            }
+            self.check_size(&next).map_err(|error| (number, error))?;
         }
         // Otherwise workers' caches would be forgotten for nothing.
         if is_changed {
@@ -214,22 +219,7 @@ impl Tables {
 
     /// What has to change so that these rules are there, and no others.
     pub fn difference(&self, wanted: &Rules) -> Difference {
-        let own = self.rules();
-        let id = |flow: &FlowMod| (flow.table, flow.priority, flow.of);
-        let mut difference = Difference {
-            removed: Rules {
-                flows: missing(&own.flows, &wanted.flows, id),
-                groups: missing(&own.groups, &wanted.groups, |group| group.id),
-                meters: missing(&own.meters, &wanted.meters, |meter| meter.id),
-            },
-            added: Rules {
-                flows: missing(&wanted.flows, &own.flows, id),
-                groups: missing(&wanted.groups, &own.groups, |group| group.id),
-                meters: missing(&wanted.meters, &own.meters, |meter| meter.id),
-            },
-        };
-        difference.added.flows.sort_by_key(order);
-        difference
+        self.rules().difference(wanted)
     }
 
     /// Makes these rules those that are there, at once. What stays keeps what was counted of it, and so do flows that
@@ -256,11 +246,24 @@ impl Tables {
         added.meters.iter().for_each(|meter| put_meter(&mut next, meter, now));
         added.groups.iter().for_each(|group| next.put_group(Arc::new(group.clone())));
         added.flows.iter().try_for_each(|flow| add(&mut next, flow, now).map(|_| ()))?;
-        if next.actions() > self.most_actions {
-            return Err(TablesError::TooManyActions);
-        }
+        self.check_size(&next)?;
         self.publish(next);
         Ok(difference)
+    }
+
+    fn check_size(&self, next: &Pipeline) -> Result<(), TablesError> {
+        match (next.actions() > self.most.0, next.text() > self.most.1) {
+            (true, _) => Err(TablesError::TooManyActions),
+            (_, true) => Err(TablesError::TooLong),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes back what has changed since there was this snapshot.
+    pub fn restore(&mut self, former: Arc<Pipeline>) {
+        if former.version() != self.current.version() {
+            self.publish(Pipeline::clone(&former));
+        }
     }
 
     /// Adds what another process had counted of flows, as [`Flow::show`] shows it, to the same flows. Other lines are
@@ -296,6 +299,25 @@ impl Tables {
 }
 
 impl Rules {
+    /// What has to change so that other rules are there, and no others.
+    pub fn difference(&self, wanted: &Rules) -> Difference {
+        let id = |flow: &FlowMod| (flow.table, flow.priority, flow.of);
+        let mut difference = Difference {
+            removed: Rules {
+                flows: missing(&self.flows, &wanted.flows, id),
+                groups: missing(&self.groups, &wanted.groups, |group| group.id),
+                meters: missing(&self.meters, &wanted.meters, |meter| meter.id),
+            },
+            added: Rules {
+                flows: missing(&wanted.flows, &self.flows, id),
+                groups: missing(&wanted.groups, &self.groups, |group| group.id),
+                meters: missing(&wanted.meters, &self.meters, |meter| meter.id),
+            },
+        };
+        difference.added.flows.sort_by_key(order);
+        difference
+    }
+
     /// Whether what they name is there, and they are not too many.
     fn check(&self) -> Result<(), TablesError> {
         let groups: BTreeMap<u32, &Group> = self.groups.iter().map(|group| (group.id, group)).collect();
@@ -527,11 +549,7 @@ fn modify(next: &mut Pipeline, new: &FlowMod, filter: &FlowFilter, now: u64) -> 
         if new.cookie != 0 && filter.cookie.1 == 0 {
             flow.cookie = new.cookie;
         }
-        let counters = match new.reset_counts {
-            true => Flow::new(flow.clone(), now).counters,
-            false => own.counters.clone(),
-        };
-        next.insert(Arc::new(Flow { flow, counters, created: own.created }))?;
+        next.insert(Arc::new(own.changed(flow, now, new.reset_counts)))?;
     }
     Ok(meant.len())
 }

@@ -9,6 +9,19 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Most bytes of one line of text. Attack: a client of the API that sends a line without end.
 pub const LONGEST: usize = 64 << 10;
 
+/// Ports whose names have the most bytes: 64, as all names of a fabric, and quotes.
+pub(crate) struct Longest;
+
+impl Ports for Longest {
+    fn number(&self, _word: &str) -> Option<u16> {
+        None
+    }
+
+    fn name(&self, _number: u16) -> Option<String> {
+        Some("7".repeat(64))
+    }
+}
+
 /// What is wrong, and what to do; its column is known elsewhere.
 pub type Problem = String;
 

@@ -277,9 +277,56 @@ fn what_goes_makes_room_for_what_comes() {
 }
 
 #[test]
+fn the_text_is_bounded_whatever_ports_are_called() {
+    let mut own = tables("in_port=1,actions=output:2");
+    // The longest names have 64 letters, and are quoted if they look like numbers.
+    let line = "cookie=0x0,table=0,in_port= actions=output:\n".len() + 2 * 66;
+    assert_eq!(own.current().text(), line);
+    own.most.1 = 2 * line;
+    own.apply(&[add("in_port=2,actions=output:2")], 0).unwrap();
+    let more = [add("in_port=3,actions=output:2")];
+    assert_eq!(own.apply(&more, 0), Err((0, TablesError::TooLong)));
+    let longer = modify("in_port=1,actions=output:2,output:3");
+    assert_eq!(own.apply(&[longer], 0), Err((0, TablesError::TooLong)));
+    let (group, meter) = ("group_id=1,type=all,bucket=1", "meter=1,bands=type=drop,rate=5");
+    let group = Change::AddGroup(Group::read(group, &Numbers).unwrap());
+    let meter = Change::AddMeter(MeterMod::read(meter).unwrap());
+    for change in [&group, &meter] {
+        assert_eq!(own.apply(std::slice::from_ref(change), 0), Err((0, TablesError::TooLong)));
+    }
+    let file = "in_port=1,actions=1\nin_port=2,actions=1\nin_port=3,actions=1";
+    assert_eq!(own.replace(&rules(file), 0), Err(TablesError::TooLong));
+    own.most.1 = usize::MAX;
+    let before = own.current().clone();
+    own.apply(&[group, meter], 0).unwrap();
+    own.apply(&[modify("actions=drop"), Change::DeleteGroup(None), Change::DeleteMeter(None)], 0).unwrap();
+    own.restore(before.clone());
+    assert_eq!((own.rules().flows.len(), own.current().text()), (2, 2 * line));
+    assert_ne!(own.current().version(), before.version(), "workers see it");
+    own.apply(&[delete("")], 0).unwrap();
+    assert_eq!(own.current().text(), 0);
+}
+
+#[test]
+fn a_wrong_rule_has_its_line() {
+    let circle = "group_id=2,type=all,bucket=group:3\ngroup_id=3,type=all,bucket=group:2\n";
+    let masks: String = (1..=1025).map(|mask| format!("reg0=0/{mask},actions=drop\n")).collect();
+    for (text, line) in [
+        ("# all\n\narp,actions=drop\nip,actions=clone(group:7)\n", 4),
+        ("arp,actions=drop\ngroup_id=1,type=all,bucket=1,bucket=meter:7,1\n", 2),
+        (&*format!("arp,actions=drop\n{circle}"), 2),
+        (&*format!("arp,actions=drop\n{masks}"), 1025),
+    ] {
+        let error = Tables::new(7).replace(&rules(text), 0).unwrap_err();
+        assert_eq!(Rules::line_of(text, &error, &Numbers), line, "{error}");
+    }
+    assert_eq!(Rules::line_of("arp,actions=drop", &TablesError::TooLong, &Numbers), 1);
+}
+
+#[test]
 fn all_actions_are_bounded() {
     let mut own = Tables::new(7);
-    own.most_actions = 5;
+    own.most.0 = 5;
     let group = |text: &str| Change::AddGroup(Group::read(text, &Numbers).unwrap());
     let full = [group("group_id=1,type=all,bucket=1,clone(2)"), add("tcp,actions=output:1,output:2")];
     own.apply(&full, 0).unwrap();
