@@ -1,6 +1,6 @@
 //! A lookup that floods frames to some addresses, wherever they are known: those of guests that arrive from elsewhere.
 
-use crate::{Entry, FLOOD, FlowLookup, FrameVlans, Learned, Lookup, Mac, PORTS, PortId, Station, Verdicts};
+use crate::{Entry, FLOOD, FrameVlans, Learned, Lookup, Mac, PORTS, PortId, Station, Verdicts};
 use ringway_frame::Burst;
 use std::sync::Arc;
 
@@ -14,6 +14,15 @@ impl Flooding {
     /// Frames to `macs` are flooded; others are forwarded as by `inner`, which learns as before.
     pub fn new(inner: Arc<dyn Lookup>, macs: Vec<Mac>) -> Flooding {
         Flooding { inner, macs }
+    }
+
+    /// As [`Flooding::new`]. Flows of a switch with tables decide as before; only frames that they forward as `normal`
+    /// are flooded.
+    pub fn over(inner: Arc<dyn Lookup>, macs: Vec<Mac>) -> Arc<dyn Lookup> {
+        match inner.flows() {
+            Some(flows) => Arc::new(flows.with_normal(|normal| Arc::new(Flooding::new(normal, macs)))),
+            None => Arc::new(Flooding::new(inner, macs)),
+        }
     }
 
     fn flood(&self, burst: &Burst<'_>, verdicts: &mut Verdicts) {
@@ -84,10 +93,6 @@ impl Lookup for Flooding {
 
     fn entries(&self, now: u64) -> Vec<Entry> {
         self.inner.entries(now)
-    }
-
-    fn flows(&self) -> Option<&FlowLookup> {
-        self.inner.flows()
     }
 }
 

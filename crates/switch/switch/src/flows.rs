@@ -248,6 +248,17 @@ impl FlowLookup {
         }
     }
 
+    /// The same tables, with another forwarding of frames whose flow says `normal`.
+    pub(crate) fn with_normal(&self, make: impl FnOnce(Arc<dyn Lookup>) -> Arc<dyn Lookup>) -> FlowLookup {
+        FlowLookup {
+            published: self.published.clone(),
+            numbers: self.numbers.clone(),
+            ids: self.ids.clone(),
+            count: self.count,
+            normal: make(self.normal.clone()),
+        }
+    }
+
     /// What forwards frames whose flow says `normal`.
     #[inline]
     pub fn normal(&self) -> &dyn Lookup {
@@ -307,7 +318,9 @@ impl Lookup for FlowLookup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FlowHash;
+    use crate::{FLOOD, Flooding, FlowHash};
+    use ringway_frame::{BURST, Storage};
+    use ringway_mem::Span;
 
     fn ports(list: &[(&str, u16)]) -> PortNumbers {
         PortNumbers(list.iter().map(|(name, number)| (name.to_string(), *number)).collect())
@@ -321,6 +334,39 @@ mod tests {
         assert!(!own.assign(["gone", "a"].into_iter()));
         assert_eq!((own.number("gone"), own.number("7"), own.number("e")), (Some(4), Some(7), None));
         assert_eq!((own.name(5), own.name(6)), (Some("d".into()), None));
+    }
+
+    #[test]
+    fn frames_for_guests_that_arrive_are_flooded_by_normal() {
+        let settings = Settings { rules: "actions=normal\n".into(), ports: ports(&[("a", 1)]), file: None };
+        let mut factory = (LOOKUP.open)(&Kind::new("flow", &settings)).unwrap();
+        factory.flows().unwrap().begin(5).unwrap();
+        let inner = factory.make(&LookupContext {
+            port: &|name: &str| (name == "a").then_some(7),
+            ports: 16,
+            hash: FlowHash::new(1),
+            forward_reserved: false,
+            seed: 3,
+            rejected: &|_| {},
+        });
+        let lookup = Flooding::over(inner.clone(), vec![Mac::new([2, 0, 0, 0, 0, 8])]);
+        let sent = |lookup: &dyn Lookup, to: u8, from: u8, port: PortId| {
+            let mut frame = [0; 60];
+            frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from]);
+            let mut storage = Storage::default();
+            let mut burst = Burst::begin(&mut storage);
+            burst.push(Offload::default(), Span::of(&frame)).unwrap();
+            let mut verdicts = [NOWHERE; BURST];
+            lookup.flows().unwrap().normal().lookup(&burst, port, 0, &mut verdicts);
+            verdicts[0]
+        };
+        assert_eq!(sent(&*lookup, 4, 8, 1), FLOOD);
+        assert_eq!(sent(&*inner, 8, 4, 2), 1, "it is known");
+        assert_eq!(sent(&*lookup, 8, 4, 2), FLOOD, "and may be at its new port");
+        assert_eq!(sent(&*lookup, 4, 8, 1), 2);
+        let (own, former) = (lookup.flows().unwrap(), inner.flows().unwrap());
+        assert!(Arc::ptr_eq(own.published(), former.published()));
+        assert_eq!((own.port(1), own.arrival(7, 60, &Offload::default()).in_port), (Some(7), 1));
     }
 
     #[test]

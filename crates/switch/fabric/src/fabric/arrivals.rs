@@ -23,7 +23,7 @@ pub(super) fn with_arrivals(
     }
     let (members, has_policies) = (switch.members.clone(), switch.has_policies);
     let snooping = switch.snooping.clone();
-    let lookup = Arc::new(Flooding::new(switch.lookup.clone(), arriving));
+    let lookup = Flooding::over(switch.lookup.clone(), arriving);
     Arc::new(Switch { lookup, members, has_policies, snooping })
 }
 

@@ -5,11 +5,12 @@
 //! frame that waits is taken again with the next burst: it is looked up again by what it is then, but neither counted
 //! nor metered nor copied again.
 
-use super::mirror::MirrorCopies;
+use super::drops::without_destination;
+use super::mirror::{MirrorCopies, Room};
 use super::{ETHERNET, Source};
 use crate::topology::{Port, Switch, Topology};
 use ringway_flow::{Dropped, Headers, Output, Pipeline, Published, Step, To, Verdict, Worker};
-use ringway_frame::{BURST, Burst, HEAD, Offload, Storage, add};
+use ringway_frame::{BURST, Burst, HEAD, Offload, Reason, Storage, add};
 use ringway_mem::Span;
 use ringway_switch::{
     FLOOD, FLOW_LIMIT, FLOWN, FlowHash, FlowLookup, FrameVlans, LONG_HEADERS, METERED, NO_FLOW, NOWHERE,
@@ -22,18 +23,28 @@ use std::sync::atomic::Ordering::Relaxed;
 const BEHIND: usize = ringway_flow::LONGEST_HEADERS - HEAD;
 
 /// What a worker keeps of switches with flow tables.
+#[derive(Default)]
 pub(super) struct Flows {
     known: Vec<Known>,
     pulled: Box<[[u8; BEHIND]]>,
-    /// For frames that are forwarded as `normal` says, one by one.
-    one: Storage,
+    making: Making,
     /// The copies of the frame that is traced.
     pub(super) traced: Vec<(PortId, Vec<u8>, Offload)>,
 }
 
-impl Default for Flows {
-    fn default() -> Flows {
-        Flows { known: Vec::new(), pulled: Box::default(), one: Storage::new(1), traced: Vec::new() }
+/// What is needed to make copies.
+struct Making {
+    /// For frames that are forwarded as `normal` says, one by one.
+    one: Storage,
+    /// The copies of a frame that go nowhere, and why.
+    refused: Vec<PortId>,
+    /// The mirrored ports that get copies of a frame, and the numbers of the outputs.
+    mirrored: Vec<(PortId, usize)>,
+}
+
+impl Default for Making {
+    fn default() -> Making {
+        Making { one: Storage::new(1), refused: Vec::new(), mirrored: Vec::new() }
     }
 }
 
@@ -116,7 +127,7 @@ fn way_of(lookup: &FlowLookup, from: PortId, found: &Verdict<'_>) -> Way {
 
 impl Flows {
     /// Gives each frame of a burst its verdict, and makes the copies of those that have [`FLOWN`]. If there are many,
-    /// the last frames leave the burst, for the next one.
+    /// the last frames leave the burst, for the next one; so does a frame whose copies have no room now.
     #[inline(never)]
     pub(super) fn look_up<'b>(
         &'b mut self,
@@ -125,14 +136,15 @@ impl Flows {
         burst: &mut Burst<'b>,
         (verdicts, copies): (&mut Verdicts, &mut MirrorCopies),
     ) {
-        let Flows { known, pulled, one, .. } = self;
+        let Flows { known, pulled, making, .. } = self;
         pull(pulled, burst);
         let Place { lookup, times: (_, now), .. } = *place;
         let Known { pipeline, worker, .. } = known_of(known, lookup.published());
         let (from, left) = (source.port, source.counters.tx_frames.load(Relaxed));
-        let (mut normal, mut count) = (0u64, burst.len());
+        let all = burst.len();
+        let (mut normal, mut count, mut run) = (0u64, all, all);
         let mut batch = pipeline.begin(worker, now);
-        for frame in 0..count {
+        for (frame, own) in verdicts.iter_mut().enumerate().take(all) {
             let (meta, kept) = (burst.meta(frame), source.flown.of(left, frame));
             let verdict = match kept {
                 Some(verdict) if is_final(verdict) => verdict,
@@ -151,16 +163,21 @@ impl Flows {
                             normal |= 1 << frame;
                             NOWHERE
                         }
-                        Way::Copies => {
-                            let made = make(place, (from, burst, frame), &found, (one, copies));
-                            if made { FLOWN } else { NOWHERE }
-                        }
+                        Way::Copies => match copies.room(size(place, &found, meta.len)) {
+                            Room::Enough => make(place, (source, burst, frame), &found, (making, copies)),
+                            Room::Never => FLOW_LIMIT,
+                            Room::Later => {
+                                // It is not counted again.
+                                (*own, count, run) = (NOWHERE, frame, frame + 1);
+                                break;
+                            }
+                        },
                     }
                 }
             };
-            verdicts[frame] = verdict;
-            if copies.is_nearly_full() && frame + 1 < count {
-                count = frame + 1;
+            *own = verdict;
+            if copies.is_nearly_full() && frame + 1 < all {
+                (count, run) = (frame + 1, frame + 1);
                 break;
             }
         }
@@ -172,7 +189,7 @@ impl Flows {
         }
         source.flown.first = left;
         source.flown.verdicts.clear();
-        source.flown.verdicts.extend_from_slice(&verdicts[..count]);
+        source.flown.verdicts.extend_from_slice(&verdicts[..run]);
     }
 
     /// What would become of the only frame of a burst: its verdict, and a line for each step. Copies are in `traced`.
@@ -189,7 +206,7 @@ impl Flows {
         };
         let names = Names(&name);
         self.traced.clear();
-        let Flows { known, one, traced, .. } = self;
+        let Flows { known, making: Making { one, .. }, traced, .. } = self;
         let Known { pipeline, worker, .. } = known_of(known, lookup.published());
         let meta = burst.meta(0);
         if meta.len < ETHERNET {
@@ -202,15 +219,18 @@ impl Flows {
         let verdict = match way_of(lookup, from, &found) {
             Way::As(verdict) => verdict,
             Way::Normal => normal_of(lookup, (one, burst.head(0)), (from, now), true),
+            Way::Copies if !MirrorCopies::has_room(size(place, &found, meta.len)) => FLOW_LIMIT,
             Way::Copies => {
+                let mut verdict = NOWHERE;
                 for output in found.outputs {
                     let headers = found.headers(output);
-                    destinations(place, (from, burst, 0), (output, headers, true), one, |to| {
+                    let done = destinations(place, (from, burst, 0), (output, headers, true), one, |to| {
                         traced.push((to, bytes_of(burst, headers), offload_of(&meta.offload, headers)));
                         true
                     });
+                    verdict = done.err().unwrap_or(verdict);
                 }
-                if traced.is_empty() { NOWHERE } else { FLOWN }
+                if traced.is_empty() { verdict } else { FLOWN }
             }
         };
         (verdict, rows)
@@ -358,35 +378,83 @@ fn normal_of(
     verdicts[0]
 }
 
-/// Makes the copies of a frame; whether there is any.
+/// How many copies there are of a frame of `len` bytes, and how many bytes they take.
+fn size(place: &Place<'_>, found: &Verdict<'_>, len: u32) -> (usize, usize) {
+    let (mut count, mut bytes, mut last) = (0, 0, None);
+    for output in found.outputs {
+        count += match output.to {
+            To::Port(_) => 1,
+            To::Others | To::Normal => place.switch.members.len(),
+        };
+        // Copies with the same headers share their bytes.
+        if last != Some(output.headers) {
+            let grown = found.headers(output).map_or(0, Headers::grown);
+            bytes += len as usize + usize::try_from(grown).unwrap_or(0);
+            last = Some(output.headers);
+        }
+    }
+    (count, bytes)
+}
+
+/// Makes the copies of a frame; its verdict, which is the last reason why one is refused if all are.
 #[cold]
 fn make(
     place: &Place<'_>,
-    (from, burst, frame): (PortId, &Burst<'_>, usize),
+    (source, burst, frame): (&Source, &Burst<'_>, usize),
     found: &Verdict<'_>,
-    (one, copies): (&mut Storage, &mut MirrorCopies),
-) -> bool {
-    let mut is_any = false;
-    for output in found.outputs {
+    (making, copies): (&mut Making, &mut MirrorCopies),
+) -> PortId {
+    let Making { one, refused, mirrored } = making;
+    let (mut is_any, mut bytes, mut last) = (false, None, None);
+    refused.clear();
+    mirrored.clear();
+    for (number, output) in found.outputs.iter().enumerate() {
         let headers = found.headers(output);
-        is_any |= destinations(place, (from, burst, frame), (output, headers, false), one, |to| {
-            copies.flown(place.topology, (place.port, to), (burst, frame), headers, place.times)
-        });
+        if last != Some(output.headers) {
+            (bytes, last) = (None, Some(output.headers));
+        }
+        let each = |to: PortId| {
+            let is_done =
+                copies.flown(place.topology, to, (burst, frame), (headers, &mut bytes), place.times);
+            if is_done && place.topology.port(to).is_some_and(|to| to.mirrors.is_some()) {
+                mirrored.push((to, number));
+            }
+            is_done
+        };
+        match destinations(place, (source.port, burst, frame), (output, headers, false), one, each) {
+            Ok(()) => is_any = true,
+            Err(verdict) => refused.push(verdict),
+        }
     }
-    is_any
+    // What the frame's own copies leave is for those of mirrors.
+    for (to, number) in mirrored.drain(..) {
+        let headers = found.outputs.get(number).and_then(|output| found.headers(output));
+        copies.flown_mirrors(place.topology, (place.port, to), (burst, frame), headers, place.times);
+    }
+    if !is_any {
+        return refused.last().copied().unwrap_or(NOWHERE);
+    }
+    for verdict in refused.drain(..) {
+        let len = burst.meta(frame).len;
+        let reason = without_destination(place.topology, source.port, verdict, len);
+        source.counters.drop_tx(reason.unwrap_or(Reason::NoPort), 1);
+    }
+    FLOWN
 }
 
-/// Calls `each` with the ports to which an output of a frame goes; whether it returned true for any.
+/// Calls `each` with the ports to which an output of a frame goes. If it returns true for none of them, this returns
+/// why the frame goes nowhere.
 fn destinations(
     place: &Place<'_>,
     (from, burst, frame): (PortId, &Burst<'_>, usize),
     (output, headers, is_traced): (&Output, Option<&Headers>, bool),
     one: &mut Storage,
     mut each: impl FnMut(PortId) -> bool,
-) -> bool {
+) -> Result<(), PortId> {
     let lookup = place.lookup;
+    let done = |any: bool, otherwise: PortId| if any { Ok(()) } else { Err(otherwise) };
     let to = match output.to {
-        To::Port(number) => return lookup.port(number).is_some_and(&mut each),
+        To::Port(number) => return done(lookup.port(number).is_some_and(&mut each), NOWHERE),
         To::Others => FLOOD,
         To::Normal => {
             let head = super::mirror::head_of(burst, frame, headers);
@@ -396,10 +464,11 @@ fn destinations(
     match to {
         FLOOD => {
             let others = place.switch.members.iter().filter(|member| **member != from);
-            others.fold(false, |any, member| each(*member) || any)
+            done(others.filter(|member| each(**member)).count() > 0, NOWHERE)
         }
         // What a switch without flows drops is not sent; nor is a frame to its own port.
-        port => usize::from(port) < PORTS && port != from && each(port),
+        port if usize::from(port) >= PORTS || port == from => Err(port),
+        port => done(each(port), NOWHERE),
     }
 }
 

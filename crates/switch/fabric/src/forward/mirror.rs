@@ -19,7 +19,7 @@ use ringway_flow::Headers;
 use ringway_frame::{BURST, Burst, Caps, HEAD, LARGEST, Offload, Reason, Storage};
 use ringway_mem::{Span, Turn};
 use ringway_port::offload::{Completer, Outcome};
-use ringway_switch::{FlowHash, PortId};
+use ringway_switch::{FlowHash, PORTS, PortId};
 use ringway_wire::pcapng::Direction;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +28,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// mirrored ports.
 const COPIES: usize = 1024;
 const BYTES: usize = 2 << 20;
+/// Most copies that a worker has in hand where flows make them: those of a frame go to any number of ports. Their bytes
+/// are there once for all copies with the same headers. Attack: as above, by flows that flood each frame of a burst.
+const FLOWN: usize = PORTS;
 /// Nanoseconds that a copy waits for a queue that other workers have locked each time.
 const WAIT: u64 = 100_000;
 /// Length of the addresses of a frame, behind which a tag is.
@@ -36,6 +39,7 @@ const ADDRESSES: usize = 12;
 const TAG: usize = 4;
 
 /// A copy.
+#[derive(Clone)]
 struct Copied {
     target: Arc<MirrorTarget>,
     slot: Arc<RxSlot>,
@@ -55,6 +59,19 @@ pub(super) struct MirrorCopies {
     storage: Storage,
     /// Queues whose receivers were not there the last time, and how many frames were not copied for each.
     skipped: Vec<(Arc<RxSlot>, usize)>,
+    /// Whether a frame waits for room.
+    is_awaited: bool,
+}
+
+/// Whether there is room for the copies that flows make of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// There is.
+    Enough,
+    /// There will be, once other copies are delivered.
+    Later,
+    /// There never is.
+    Never,
 }
 
 /// Which of a source's frames were mirrored: those that wait are taken again.
@@ -182,64 +199,99 @@ impl MirrorCopies {
 
     /// Copies a frame.
     fn add(&mut self, target: &Arc<MirrorTarget>, burst: &Burst<'_>, frame: usize, times: (FlowHash, u64)) {
-        self.add_changed(target, (burst, frame), None, times);
+        self.add_changed(target, (burst, frame), (None, COPIES, &mut None), times);
     }
 
-    /// Copies a frame that flows send to a port, with these headers if they changed it, and for the ports that mirror
-    /// that one.
+    /// Whether there ever is room for so many copies that flows make of a frame, and so many bytes of them.
+    pub(super) fn has_room((copies, bytes): (usize, usize)) -> bool {
+        copies <= FLOWN && bytes <= BYTES
+    }
+
+    /// Whether there is room for so many copies that flows make of a frame, and so many bytes of them.
+    pub(super) fn room(&mut self, (copies, bytes): (usize, usize)) -> Room {
+        if !MirrorCopies::has_room((copies, bytes)) {
+            return Room::Never;
+        }
+        if self.copies.len() + copies <= FLOWN && self.bytes.len() + bytes <= BYTES {
+            return Room::Enough;
+        }
+        self.is_awaited = true;
+        Room::Later
+    }
+
+    /// Copies a frame that flows send to a port, with these headers if they changed it. `bytes`: where those of a copy
+    /// with the same headers are. Whether the port has a queue, which gets the copy or counts it as dropped.
     pub(super) fn flown(
+        &mut self,
+        topology: &Topology,
+        to: PortId,
+        at: (&Burst<'_>, usize),
+        (headers, bytes): (Option<&Headers>, &mut Option<usize>),
+        times: (FlowHash, u64),
+    ) -> bool {
+        let target = topology.receivers.get(usize::from(to)).and_then(Option::as_ref);
+        target.is_some_and(|target| self.add_changed(target, at, (headers, FLOWN, bytes), times))
+    }
+
+    /// Copies a frame that flows have sent to a port, for the ports that mirror that one.
+    pub(super) fn flown_mirrors(
         &mut self,
         topology: &Topology,
         (from, to): (&Port, PortId),
         (burst, frame): (&Burst<'_>, usize),
         headers: Option<&Headers>,
         times: (FlowHash, u64),
-    ) -> bool {
-        let target = topology.receivers.get(usize::from(to)).and_then(Option::as_ref);
-        let Some(target) = target else { return false };
-        self.add_changed(target, (burst, frame), headers, times);
-        if let Some(to) = topology.port(to).filter(|to| to.mirrors.is_some()) {
-            let head = head_of(burst, frame, headers);
-            let len = burst.meta(frame).len;
-            let wants = |target: &&Arc<MirrorTarget>| target.wants(|| vlan_of(to, &head, len));
-            let mirrors: Vec<_> = of_leaving(to, from).filter(wants).cloned().collect();
-            mirrors.iter().for_each(|target| self.add_changed(target, (burst, frame), headers, times));
+    ) {
+        let Some(to) = topology.port(to) else { return };
+        let head = head_of(burst, frame, headers);
+        let len = burst.meta(frame).len;
+        for target in of_leaving(to, from).filter(|target| target.wants(|| vlan_of(to, &head, len))) {
+            self.add_changed(target, (burst, frame), (headers, COPIES, &mut None), times);
         }
-        true
     }
 
-    /// Copies a frame, with these headers if they are others than those with which it came.
+    /// Copies a frame, with these headers if they are others than those with which it came, unless there are `most`
+    /// copies. `known`: where the bytes of a copy with the same headers are, if there is one. Whether there is a queue,
+    /// which gets the copy or counts it as dropped.
     fn add_changed(
         &mut self,
         target: &Arc<MirrorTarget>,
         (burst, frame): (&Burst<'_>, usize),
-        headers: Option<&Headers>,
+        (headers, most, known): (Option<&Headers>, usize, &mut Option<usize>),
         (hash, now): (FlowHash, u64),
-    ) {
+    ) -> bool {
         let meta = burst.meta(frame);
         let (front, replaced, grown) =
             headers.map_or((&[][..], 0, 0), |own| (own.bytes(), own.replaces(), own.grown()));
         let len = front.len() + (meta.len as usize).saturating_sub(replaced);
-        let Some(slot) = target.slot(|| hash.of(&head_of(burst, frame, headers))) else { return };
+        let Some(slot) = target.slot(|| hash.of(&head_of(burst, frame, headers))) else { return false };
         if slot.missed.is_down.load(Relaxed) {
-            return self.skip(slot, 1);
+            self.skip(slot, 1);
+            return true;
         }
         let kept = len.min(target.snap as usize).max(ETHERNET as usize);
-        let (start, tag) = (self.bytes.len(), target.tag.map_or(0, |_| TAG));
-        if self.copies.len() >= COPIES || start + kept + tag > BYTES || kept + tag > LARGEST as usize {
+        let tag = target.tag.map_or(0, |_| TAG);
+        let is_same = kept == len && tag == 0;
+        let known = is_same.then_some(known);
+        let start = known.as_ref().and_then(|known| **known).unwrap_or(self.bytes.len());
+        let end = start + kept + tag;
+        if self.copies.len() >= most || end > BYTES || kept + tag > LARGEST as usize {
             slot.missed.full.fetch_add(1, Relaxed);
-            return;
+            return true;
         }
         // What is pending of a whole frame can't be done to a part of it.
         let offload = if kept < len { Offload::default() } else { meta.offload.moved(grown) };
-        self.bytes.resize(start + kept + tag, 0);
-        let bytes = &mut self.bytes[start..];
-        let (own, behind) = bytes[tag..].split_at_mut(front.len().min(kept));
-        own.copy_from_slice(&front[..own.len()]);
-        burst.read(frame, replaced, behind);
-        if let Some(vlan) = target.tag {
-            bytes.copy_within(TAG..TAG + ADDRESSES, 0);
-            bytes[ADDRESSES..ADDRESSES + TAG].copy_from_slice(&TagType::Vlan.tag(vlan));
+        if start == self.bytes.len() {
+            self.bytes.resize(end, 0);
+            let bytes = &mut self.bytes[start..];
+            let (own, behind) = bytes[tag..].split_at_mut(front.len().min(kept));
+            own.copy_from_slice(&front[..own.len()]);
+            burst.read(frame, replaced, behind);
+            if let Some(vlan) = target.tag {
+                bytes.copy_within(TAG..TAG + ADDRESSES, 0);
+                bytes[ADDRESSES..ADDRESSES + TAG].copy_from_slice(&TagType::Vlan.tag(vlan));
+            }
+            known.into_iter().for_each(|known| *known = Some(start));
         }
         self.copies.push(Copied {
             target: target.clone(),
@@ -249,12 +301,13 @@ impl MirrorCopies {
             len: kept + tag,
             time: now,
         });
+        true
     }
 
     /// Whether a further burst may find no room.
     #[inline]
     pub(super) fn is_nearly_full(&self) -> bool {
-        self.copies.len() >= COPIES / 2 || self.bytes.len() >= BYTES / 2
+        self.copies.len() >= COPIES / 2 || self.bytes.len() >= BYTES / 2 || self.is_awaited
     }
 
     /// Whether there are none.
@@ -273,7 +326,8 @@ impl MirrorCopies {
         worker: usize,
         (due, combining): (&mut Vec<(u64, Arc<RxSlot>)>, &mut usize),
     ) {
-        let MirrorCopies { copies, bytes, storage, skipped } = self;
+        self.is_awaited = false;
+        let MirrorCopies { copies, bytes, storage, skipped, .. } = self;
         for (slot, frames) in skipped.drain(..) {
             meter.at(Access::of(slot.port));
             slot.missed.down.fetch_add(frames as u64, Relaxed);
@@ -282,36 +336,35 @@ impl MirrorCopies {
                 Missed::settle(&slot);
             }
         }
-        let mut rest = std::mem::take(copies);
+        let mut all = std::mem::take(copies);
+        // Those for a queue stay in their order.
+        all.sort_by_key(|copy| Arc::as_ptr(&copy.slot));
+        let mut rest = &all[..];
         while let Some(first) = rest.first() {
-            let (target, slot) = (first.target.clone(), first.slot.clone());
             let mut burst = Burst::begin(storage);
-            let mut taken = Vec::with_capacity(BURST);
-            rest = rest
-                .into_iter()
-                .filter_map(|copy| {
-                    // A frame that does not fit keeps those behind it from passing it.
-                    let is_next = Arc::ptr_eq(&copy.slot, &slot) && burst.room() > 0;
-                    let span = bytes.get(copy.start..copy.start + copy.len).map(Span::of)?;
-                    match is_next && burst.push(copy.offload, span).is_ok() {
-                        true => taken.push(copy),
-                        false => return Some(copy),
-                    }
-                    None
+            let fits = rest
+                .iter()
+                .take_while(|copy| {
+                    let span = bytes.get(copy.start..copy.start + copy.len).map(Span::of);
+                    let is_next = Arc::ptr_eq(&copy.slot, &first.slot) && burst.room() > 0;
+                    is_next && span.is_some_and(|span| burst.push(copy.offload, span).is_ok())
                 })
-                .collect();
-            meter.at(Access::of(slot.port));
-            let receiver = Receiver { turn, target: &target, slot: &slot, worker };
-            if receiver.deliver(&burst, completer, (due, combining)).is_err() {
-                let is_late = |copy: &Copied| turn.now.saturating_sub(copy.time) >= WAIT;
-                let late = taken.iter().filter(|copy| is_late(copy)).count();
-                slot.missed.busy.fetch_add(late as u64, Relaxed);
-                copies.extend(taken.into_iter().filter(|copy| !is_late(copy)));
-                // Those behind them wait too.
-                let (same, others) = rest.into_iter().partition(|copy| Arc::ptr_eq(&copy.slot, &slot));
-                copies.extend::<Vec<Copied>>(same);
-                rest = others;
+                .count();
+            meter.at(Access::of(first.slot.port));
+            let receiver = Receiver { turn, target: &first.target, slot: &first.slot, worker };
+            if fits > 0 && receiver.deliver(&burst, completer, (due, combining)).is_ok() {
+                rest = &rest[fits..];
+                continue;
             }
+            // Those behind them wait too.
+            let same = rest.iter().take_while(|copy| Arc::ptr_eq(&copy.slot, &first.slot)).count();
+            let (own, others) = rest.split_at(same);
+            let waits = |copy: &&Copied| turn.now.saturating_sub(copy.time) < WAIT;
+            let waiting = copies.len();
+            copies.extend(own.iter().filter(waits).cloned());
+            let late = same - (copies.len() - waiting);
+            first.slot.missed.busy.fetch_add(late as u64, Relaxed);
+            rest = others;
         }
         meter.at(Access::NONE);
         self.compact();
@@ -324,10 +377,19 @@ impl MirrorCopies {
             return;
         }
         let bytes = std::mem::take(&mut self.bytes);
+        // Copies that share bytes are beside each other then; those for a queue stay in their order.
+        self.copies.sort_by_key(|copy| copy.start);
+        let mut last = None;
         for copy in &mut self.copies {
             let own = bytes.get(copy.start..copy.start + copy.len).unwrap_or_default();
-            copy.start = self.bytes.len();
-            self.bytes.extend_from_slice(own);
+            match last {
+                Some((start, moved)) if start == copy.start => copy.start = moved,
+                _ => {
+                    last = Some((copy.start, self.bytes.len()));
+                    copy.start = self.bytes.len();
+                    self.bytes.extend_from_slice(own);
+                }
+            }
         }
     }
 }

@@ -19,21 +19,26 @@ struct Lab {
 
 impl Lab {
     fn new(rules: &str) -> Lab {
-        let ports = PortNumbers((0..PORTS).map(|id| (format!("p{id}"), id + 1)).collect());
+        Lab::with(PORTS, rules)
+    }
+
+    /// With more ports.
+    fn with(count: u16, rules: &str) -> Lab {
+        let ports = PortNumbers((0..count).map(|id| (format!("p{id}"), id + 1)).collect());
         let settings = flows::Settings { rules: rules.into(), ports, file: None };
         let mut factory = (flows::LOOKUP.open)(&Kind::new("flow", &settings)).unwrap();
         factory.flows().unwrap().begin(1).unwrap_or_else(|wrong| panic!("{rules}: {wrong}"));
         let lookup = factory.make(&LookupContext {
             port: &|name| name.strip_prefix('p')?.parse().ok(),
-            ports: 16,
+            ports: 2000,
             hash: FlowHash::new(1),
             forward_reserved: false,
             seed: 3,
             rejected: &|_| {},
         });
-        let members = (0..PORTS).collect();
+        let members = (0..count).collect();
         let switch = Arc::new(Switch { lookup, members, has_policies: true, snooping: None });
-        let mut bench = Bench::with(PORTS, |_| Target::Switch(switch.clone()));
+        let mut bench = Bench::with(count, |_| Target::Switch(switch.clone()));
         bench.receive_flown();
         Lab { bench, factory }
     }
@@ -222,6 +227,65 @@ fn a_burst_of_many_copies_is_taken_in_parts() {
     assert_eq!(lab.counted()[0].1, 64);
 }
 
+#[test]
+fn a_flooded_frame_reaches_every_port_with_room() {
+    let mut lab = Lab::with(1500, "actions=mod_vlan_vid:7,flood\n");
+    lab.send(0, &[frame(0xff, 0, 60), frame(0xff, 0, 1500), frame(0xff, 0, 61)]);
+    for port in 1..1500 {
+        let lengths: Vec<usize> = lab.bench.got(port).iter().map(Vec::len).collect();
+        assert_eq!(lengths, [64, 1504, 65], "port {port}");
+    }
+    assert_eq!((lab.counted()[0].1, lab.bench.counters(0).tx_frames.load(Relaxed)), (3, 3));
+}
+
+#[test]
+fn a_frame_whose_copies_have_no_room_waits_and_is_counted_once() {
+    let mut rules = String::from("actions=");
+    (0..127).for_each(|vlan| rules += &format!("mod_vlan_vid:{vlan},output:p1,"));
+    let mut lab = Lab::new(&rules);
+    // A megabyte each, of two that there may be.
+    lab.bench.send(0, &[frame(1, 0, 8200), frame(1, 0, 8900)]);
+    assert_eq!(lab.bench.serve(0), Served::Moved(1), "the second one has no room");
+    assert_eq!(lab.bench.serve(0), Served::Moved(1));
+    assert_eq!(lab.lengths()[1], [[8204; 127], [8904; 127]].concat());
+    assert_eq!(lab.counted()[0].1, 2);
+    // Copies of frames that never have it are not made at all.
+    lab.send(0, &[frame(1, 0, 60), frame(1, 0, 17_000), frame(1, 0, 61)]);
+    assert_eq!(lab.lengths()[1], [[64; 127], [65; 127]].concat());
+    assert_eq!(lab.drops(0, Reason::FlowLimit), 1);
+    assert_eq!(lab.bench.trace(0, frame(1, 0, 17_000)).dropped, Some(Reason::FlowLimit));
+}
+
+#[test]
+fn copies_that_go_nowhere_are_counted_with_the_reason() {
+    let mut lab = Lab::new(
+        "in_port=p0,actions=output:p1,output:9\nin_port=p1,actions=output:9,mod_vlan_vid:5,output:8\n\
+         in_port=p2,actions=mod_vlan_vid:5,normal\nin_port=p3,actions=output:p1,mod_vlan_vid:5,normal\n",
+    );
+    lab.send(0, &[frame(1, 0, 60)]);
+    assert_eq!((lab.lengths()[1].len(), lab.drops(0, Reason::NoPort)), (1, 1));
+    lab.send(1, &[frame(1, 1, 60)]);
+    assert_eq!(lab.drops(1, Reason::NoPort), 1, "it is one frame");
+    let mut reserved = frame(1, 2, 60).to_vec();
+    reserved[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 3]);
+    let mut group = frame(1, 2, 60).to_vec();
+    group[6] = 1;
+    let (reserved, group): (&[u8], &[u8]) = (reserved.leak(), group.leak());
+    let reasons = |bench: &mut Lab, port: usize| {
+        [Reason::Reserved, Reason::BadSource, Reason::Hairpin, Reason::NoPort]
+            .map(|why| bench.drops(port, why))
+    };
+    for frame in [reserved, group] {
+        let traced = lab.bench.trace(2, frame).dropped;
+        assert_eq!(traced, Some(if frame == group { Reason::BadSource } else { Reason::Reserved }));
+    }
+    lab.send(2, &[reserved, group, frame(2, 2, 60), frame(2, 2, 60)]);
+    assert_eq!(reasons(&mut lab, 2), [1, 1, 2, 0]);
+    lab.bench.got(1);
+    lab.send(3, &[reserved, group]);
+    assert_eq!((lab.bench.got(1).len(), reasons(&mut lab, 3)), (2, [1, 1, 0, 0]));
+}
+
 /// Random rules of few words, so that they meet. Without meters and `normal`, they depend on the frame alone.
 fn rules() -> impl Strategy<Value = String> {
     let of = prop::sample::select(vec![
@@ -268,6 +332,13 @@ fn rules() -> impl Strategy<Value = String> {
 
 /// The copies of a frame as the tables alone say them: the ports' numbers, and the bytes.
 fn expected(pipeline: &Pipeline, from: usize, bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
+    let mut copies = all_copies(pipeline, from, bytes);
+    copies.retain(|(to, _)| *to < usize::from(PORTS));
+    copies
+}
+
+/// As [`expected`], with those for ports that are not there.
+fn all_copies(pipeline: &Pipeline, from: usize, bytes: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let mut worker = Worker::default();
     let arrival = ringway_flow::Arrival {
         in_port: from as u16 + 1,
@@ -289,8 +360,7 @@ fn expected(pipeline: &Pipeline, from: usize, bytes: &[u8]) -> Vec<(usize, Vec<u
             own = [headers.bytes(), &bytes[headers.replaces()..]].concat();
         }
         match output.to {
-            To::Port(number) if number <= PORTS => copies.push((usize::from(number) - 1, own)),
-            To::Port(_) => {}
+            To::Port(number) => copies.push((usize::from(number) - 1, own)),
             _ => copies.extend((0..usize::from(PORTS)).filter(|to| *to != from).map(|to| (to, own.clone()))),
         }
     }
@@ -353,8 +423,9 @@ proptest! {
             (0..4).for_each(|port| lab.bench.set_room(port, rooms[port]));
             for sent in list {
                 let bytes = frame_of(sent);
-                // A frame without a copy is dropped at its own port.
-                copies += expected(&pipeline, sent.0, bytes).len().max(1) as u64;
+                // A frame without a copy is dropped at its own port, as one; so is a copy for no port.
+                let all = all_copies(&pipeline, sent.0, bytes).len();
+                copies += if expected(&pipeline, sent.0, bytes).is_empty() { 1 } else { all as u64 };
                 frames += 1;
                 lab.bench.send(sent.0, &[bytes]);
                 lab.bench.serve(sent.0);
