@@ -180,6 +180,36 @@ fn a_wrong_text_names_its_column_and_changes_nothing() {
     lab.ok(&["down"]);
 }
 
+#[test]
+fn an_unchanged_file_is_no_change_and_stays() {
+    let lab = up("flows-same", "flows = \"main.flows\"");
+    let write = |text: &str| std::fs::write(lab.folder.join("main.flows"), text).unwrap();
+    // Names and numbers, in an order that is not that of the ports.
+    write("in_port=d,actions=drop\nin_port=b,actions=output:1\nin_port=1,actions=output:b,output:4\n");
+    assert_eq!(lab.ok(&["apply", "lab.toml"]).trim(), "change flows of switch main");
+    let nothing = lab.ok(&["apply", "lab.toml"]);
+    assert!(!nothing.contains("change flows"), "{nothing}");
+    assert!(!lab.ok(&["apply", "lab.toml", "--dry-run"]).contains("change flows"));
+    let saved = lab.ok(&["save"]);
+    assert!(saved.contains("flows = \"main.flows\"") && !saved.contains("rules"), "{saved}");
+    // A flow by name and by number is refused before anything changes.
+    write("in_port=a,actions=drop\nin_port=1,actions=output:b\n");
+    let good = std::fs::read_to_string(lab.folder.join("lab.toml")).unwrap();
+    rewrite(&lab, &(good.clone() + "[port.e]\nkind='null'\nswitch='main'\n"));
+    let (_, text) = lab.fails(&["apply", "lab.toml"]);
+    assert!(text.contains("line 2, column 1: a line above is the same flow"), "{text}");
+    let stats = lab.json(&["stats"]);
+    assert!(stats["ports"].as_array().unwrap().iter().all(|port| port["name"] != "e"), "{stats}");
+    assert_eq!(lab.ok(&["flow", "dump", "main", "--rules"]).lines().count(), 3);
+    // What a request changes is written to the saved file.
+    rewrite(&lab, &good);
+    write("in_port=d,actions=drop\nin_port=b,actions=output:1\nin_port=1,actions=output:b,output:4\n");
+    lab.ok(&["flow", "add", "main", "arp,actions=flood"]);
+    let saved = lab.ok(&["save"]);
+    assert!(saved.contains("rules = ") && !saved.contains("main.flows"), "{saved}");
+    lab.ok(&["down"]);
+}
+
 fn processes(lab: &Lab, name: &str) -> Pid {
     Pid::from_raw(lab.json(&["ps"])["fabric"][name].as_i64().unwrap() as i32).unwrap()
 }
@@ -213,7 +243,7 @@ fn flows_outlive_killed_processes_an_upgrade_and_a_saved_file() {
     let rules = lab.ok(&["flow", "dump", "main", "--rules"]);
     assert_eq!(rules.lines().count(), 3, "{rules}");
     let numbers = lab.ok(&["flow", "ports", "main"]);
-    let mut passes = |rings: &mut [Ring; 4], number: u8| {
+    let passes = |rings: &mut [Ring; 4], number: u8| {
         send(&mut rings[0], &frame(1, number));
         assert_eq!(receive(&mut rings[1], LONG), Some(frame(1, number)));
         send(&mut rings[0], &frame(2, number));
@@ -240,9 +270,10 @@ fn flows_outlive_killed_processes_an_upgrade_and_a_saved_file() {
     lab.ok(&["port", "add", "e", "--kind", "null", "--switch", "main"]);
     lab.ok(&["flow", "add", "main", "priority=9,dl_dst=02:00:00:00:00:05,actions=output:e"]);
     assert!(lab.ok(&["flow", "ports", "main"]).lines().any(|line| line.split_whitespace().eq(["5", "e"])));
-    lab.ok(&["port", "remove", "e"]);
-    assert!(lab.ok(&["flow", "dump", "main"]).contains("actions=output:e"));
+    let (_, why) = lab.fails(&["port", "remove", "e"]);
+    assert!(why.contains("flows of switch main name port e; change them first: `ringway flow`"), "{why}");
     lab.ok(&["flow", "del", "main", "out_port=e"]);
+    lab.ok(&["port", "remove", "e"]);
     let saved = lab.ok(&["save"]);
     assert!(saved.contains("cookie=0x9,table=0,priority=7,dl_dst=02:00:00:00:00:02 actions="), "{saved}");
     drop(rings);

@@ -198,8 +198,8 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     let new = |name: &str, kept: &HashSet<&str>| !kept.contains(name);
     changes
         .extend(to.switches.iter().filter(|s| new(&s.name, &kept_switches)).cloned().map(Change::AddSwitch));
-    let set_flows = to.switches.iter().filter(|s| !new(&s.name, &kept_switches) && has_other_rules(from, s));
-    let set_flows: Vec<Change> = set_flows.cloned().map(Change::SetFlows).collect();
+    let changed = |s: &&Switch| kept_switches.contains(&*s.name) && has_other_rules(from, (s, to));
+    let set_flows: Vec<Change> = to.switches.iter().filter(changed).cloned().map(Change::SetFlows).collect();
     let ports = to.ports.iter().filter(|p| new(&p.name, &kept_ports) && !is_early_port(&p.name));
     changes.extend(ports.cloned().map(Change::AddPort));
     // Once the ports that they name have their numbers.
@@ -218,10 +218,9 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
 }
 
 /// Whether a switch that otherwise stays gets other rules.
-fn has_other_rules(from: &Fabric, to: &Switch) -> bool {
-    let own = from.switches.iter().find(|switch| switch.name == to.name);
-    let rules = |switch: &Switch| flows::settings(switch).map(|settings| settings.rules);
-    own.is_some_and(|own| rules(own) != rules(to))
+fn has_other_rules(from: &Fabric, (switch, to): (&Switch, &Fabric)) -> bool {
+    let own = from.switches.iter().find(|own| own.name == switch.name);
+    own.is_some_and(|own| !flows::have_same_rules(own, (switch, to)))
 }
 
 /// Whether a function that otherwise stays gets another configuration. Where a text comes from is for people only.

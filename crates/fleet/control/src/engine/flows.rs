@@ -4,16 +4,19 @@
 use super::command::{Answer, Failure, error_body};
 use super::{Engine, EngineError};
 use crate::api::{FlowPortView, FlowView, FlowsChange, FlowsChanged, FlowsView, MeterView};
+use crate::change;
 use crate::data::DataError;
 use crate::events::EventKind;
 use crate::file::Fabric;
-use crate::file::flows::{ports_of, settings};
+use crate::file::flows::{check_rules, ports_of, settings};
 use ringway_fabric::proto::{FlowOrder, FlowState, Reply, Request};
-use ringway_flow::{Change, Changes, FlowFilter, FlowMod, Rules, Tables};
+use ringway_flow::{Change, Changes, FlowFilter, FlowMod, Pipeline, Rules, TABLES, Tables};
 use ringway_spec::{Kind, Switch};
 use ringway_switch::PortNumbers;
 use ringway_switch::flows::{LOOKUP, Settings};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Flows up to which the description of the fabric is written again with each change. With more, `control` and `data`
 /// must not be killed at once, or the last changes are lost.
@@ -38,17 +41,29 @@ impl FlowSwitch {
         self.tables.rules().show(&self.ports.names())
     }
 
-    fn replace(&mut self, rules: &str) -> Result<Vec<String>, String> {
-        let rules = Rules::read(rules, &self.ports).map_err(|error| error.to_string())?;
-        let difference = self.tables.replace(&rules, 0).map_err(|error| error.to_string())?;
-        self.changed();
+    fn replace(&mut self, text: &str) -> Result<Vec<String>, String> {
+        let rules = Rules::read(text, &self.ports).map_err(|error| error.to_string())?;
+        let before = self.tables.current().version();
+        let line = |error| format!("line {}: {error}", Rules::line_of(text, &error, &self.ports));
+        let difference = self.tables.replace(&rules, 0).map_err(line)?;
+        self.changed_since(before);
         Ok(difference.show(&self.ports.names()).lines().map(String::from).collect())
     }
 
-    fn changed(&mut self) {
-        self.revision += 1;
-        self.is_changed = true;
+    /// Notes a change, if there is one since a version of the tables.
+    fn changed_since(&mut self, version: u64) {
+        if self.tables.current().version() != version {
+            self.revision += 1;
+            self.is_changed = true;
+        }
     }
+}
+
+/// The first revision: the time in microseconds, which JSON's numbers have. Another `control` process of the same
+/// switch begins with a greater one than the former had, so that no client takes its rules for those that it knows.
+fn first_revision() -> u64 {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    time.as_micros() as u64 & ((1 << 53) - 1)
 }
 
 /// All switches with flow tables, by name.
@@ -72,13 +87,31 @@ fn conflict(what: impl std::fmt::Display) -> Failure {
 }
 
 impl Engine {
+    /// Whether the rules of switches that changes add or change can be read, with the numbers that their ports will
+    /// have.
+    pub(super) fn check_flows(&self, changes: &[change::Change], target: &Fabric) -> Result<(), EngineError> {
+        for change in changes {
+            let (change::Change::AddSwitch(switch) | change::Change::SetFlows(switch)) = change else {
+                continue;
+            };
+            let Some(Settings { rules, mut ports, .. }) = settings(switch) else { continue };
+            if let (change::Change::SetFlows(_), Some(own)) = (change, self.flows.get(&switch.name)) {
+                ports = own.ports.clone();
+            }
+            ports.assign(ports_of(target, &switch.name));
+            check_rules(&rules, &ports).map_err(|what| EngineError::Flows(switch.name.clone(), what))?;
+        }
+        Ok(())
+    }
+
     /// Begins to have the rules of a switch that is added, if it has flow tables: those of its description. Ports get
     /// their numbers, in the order in which the fabric has them.
     pub(super) fn begin_flows(&mut self, switch: &Switch, fabric: &Fabric) -> Result<(), EngineError> {
         let Some(Settings { rules, mut ports, .. }) = settings(switch) else { return Ok(()) };
         ports.assign(ports_of(fabric, &switch.name));
         let tables = Tables::new(0);
-        let mut own = FlowSwitch { ports, tables, revision: 0, in_data: Some(1), is_changed: true };
+        let revision = first_revision();
+        let mut own = FlowSwitch { ports, tables, revision, in_data: Some(1), is_changed: true };
         own.replace(&rules).map_err(|what| EngineError::Flows(switch.name.clone(), what))?;
         self.flows.insert(switch.name.clone(), own);
         Ok(())
@@ -113,14 +146,20 @@ impl Engine {
         let (name, rules) = (&switch.name, settings(switch).unwrap_or_default().rules);
         let refused = |what| EngineError::Flows(name.clone(), what);
         let Some(own) = self.flows.get_mut(name) else { return Ok(Vec::new()) };
+        let former = own.tables.current().clone();
         let difference = own.replace(&rules).map_err(refused)?;
         let order = FlowOrder::Replace(own.rules());
-        self.change_in_data(name, order).await?;
+        self.change_in_data(name, order, former).await?;
         Ok(difference)
     }
 
-    /// Sends a change to `data`. If that refuses it, the rules are those of `data` again.
-    async fn change_in_data(&mut self, switch: &str, order: FlowOrder) -> Result<u64, EngineError> {
+    /// Sends a change to `data`. If that refuses it, the rules are the former ones again, or those of `data`.
+    async fn change_in_data(
+        &mut self,
+        switch: &str,
+        order: FlowOrder,
+        former: Arc<Pipeline>,
+    ) -> Result<u64, EngineError> {
         let reply = self.call(switch, Request::Flows { switch: switch.into(), order }).await;
         let Some(own) = self.flows.get_mut(switch) else { return Ok(0) };
         match reply {
@@ -132,6 +171,9 @@ impl Engine {
             // It gets the rules when it is started again.
             Ok(_) | Err(EngineError::Data(_, DataError::Gone)) => Ok(0),
             Err(error) => {
+                let before = own.tables.current().version();
+                own.tables.restore(former);
+                own.changed_since(before);
                 self.pull_flows(switch).await;
                 Err(error)
             }
@@ -188,6 +230,7 @@ impl Engine {
             let what = format!("the flows have changed since revision {known}: it is {} now", own.revision);
             return Err(conflict(what));
         }
+        let former = own.tables.current().clone();
         let (order, difference) = match change {
             FlowsChange { rules: Some(rules), dry_run: true, .. } => {
                 let wanted = Rules::read(&rules, &own.ports).map_err(wrong)?;
@@ -205,12 +248,12 @@ impl Engine {
                 let line = |number| read.line(number);
                 let applied = own.tables.apply(&read.changes, 0);
                 applied.map_err(|(number, error)| wrong(format!("line {}: {error}", line(number))))?;
-                own.changed();
+                own.changed_since(former.version());
                 (FlowOrder::Change { text, command }, Vec::new())
             }
         };
         let revision = own.revision;
-        let count = self.change_in_data(name, order).await.map_err(conflict)?;
+        let count = self.change_in_data(name, order, former).await.map_err(conflict)?;
         let count = count.max(difference.len() as u64);
         self.note(EventKind::Change, name, &format!("change flows of switch {name}"));
         Ok(FlowsChanged { revision, count, difference })
@@ -239,9 +282,10 @@ impl Engine {
                     Change::Delete(filter)
                 };
                 let changes: Vec<Change> = expired.into_iter().map(delete).collect();
+                let before = own.tables.current().version();
                 // Nothing is named that deletions could lack.
                 let _ = own.tables.apply(&changes, 0);
-                own.changed();
+                own.changed_since(before);
                 self.is_changed |= own.tables.current().len() <= FEW;
             }
             None => self.pull_flows(switch).await,
@@ -305,14 +349,32 @@ impl Engine {
     pub(super) async fn pass_flow_counts(&mut self, former: &mut crate::data::Data) {
         let names: Vec<String> = self.flows.keys().cloned().collect();
         for name in names {
-            let order = FlowOrder::Dump { filter: String::new() };
-            let dump = Request::Flows { switch: name.clone(), order };
-            let Ok(Reply::Flows(state)) = super::replace::ask(former, dump).await else { continue };
-            let order = FlowOrder::Counts(state.flows.join("\n"));
-            if let Err(error) = self.call(&name, Request::Flows { switch: name.clone(), order }).await {
-                tracing::warn!(%error, "what flows have counted is lost");
+            // All at once, or table by table if one answer has no room for them.
+            if self.pass_counts_of(former, &name, String::new()).await == 0 {
+                continue;
+            }
+            for table in 0..TABLES {
+                let omitted = self.pass_counts_of(former, &name, format!("table={table}")).await;
+                if omitted > 0 {
+                    tracing::warn!(switch = name, table, "what {omitted} flows have counted is lost");
+                }
             }
         }
+    }
+
+    /// As [`Engine::pass_flow_counts`], for the flows that a filter means. If one answer has no room for all of them,
+    /// nothing is passed on; returns the number of those for which there is none.
+    async fn pass_counts_of(&mut self, former: &mut crate::data::Data, name: &str, filter: String) -> u64 {
+        let dump = Request::Flows { switch: name.into(), order: FlowOrder::Dump { filter } };
+        let Ok(Reply::Flows(state)) = super::replace::ask(former, dump).await else { return 0 };
+        if state.omitted > 0 {
+            return state.omitted;
+        }
+        let order = FlowOrder::Counts(state.flows.join("\n"));
+        if let Err(error) = self.call(name, Request::Flows { switch: name.into(), order }).await {
+            tracing::warn!(%error, "what flows have counted is lost");
+        }
+        0
     }
 }
 
@@ -320,5 +382,30 @@ impl FlowSwitch {
     /// The rules as a file has them, if they are few; others are those of the flows, groups and meters.
     fn rules_of_few(&self) -> String {
         if self.tables.current().len() <= FEW { self.rules() } else { String::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revisions_count_changes_and_wrong_rules_have_their_line() {
+        let first = first_revision();
+        assert!(first > 1 << 50 && first < 1 << 53, "it is one of JSON's numbers");
+        let (ports, tables) = (PortNumbers::default(), Tables::new(0));
+        let mut own = FlowSwitch { ports, tables, revision: first, in_data: None, is_changed: false };
+        assert_eq!(own.replace("arp,actions=drop"), Ok(vec!["+cookie=0x0,table=0,arp actions=drop".into()]));
+        assert_eq!((own.revision, std::mem::take(&mut own.is_changed)), (first + 1, true));
+        assert_eq!(own.replace("# the same\narp actions=drop"), Ok(Vec::new()));
+        assert_eq!((own.revision, own.is_changed), (first + 1, false));
+        let refused = own.replace("arp,actions=drop\nip,actions=group:4").unwrap_err();
+        assert_eq!(refused, "line 2: there is no group 4");
+        assert_eq!((own.revision, own.is_changed), (first + 1, false));
+        // What `data` refuses is taken back.
+        let former = own.tables.current().clone();
+        own.replace("udp,actions=drop").unwrap();
+        own.tables.restore(former);
+        assert_eq!(own.rules(), "cookie=0x0,table=0,arp actions=drop\n");
     }
 }

@@ -464,6 +464,7 @@ impl Engine {
         self.describe_flows();
         let before = self.fabric.clone();
         let changes = change::between(&before, target, self.host.kinds);
+        self.check_flows(&changes, target)?;
         let added = changes.iter().filter_map(|change| match change {
             Change::AddGuest(guest) => Some(guest),
             _ => None,

@@ -79,9 +79,10 @@ impl Engine {
         self.notes.extend(lost);
         let resuming = self.add_ports_again();
         self.start_functions(messages).await;
-        self.drain_data(former, inside).await;
+        // Frames pass on meanwhile: those of the next moment are not counted by the new process's flows.
         self.pass_flow_counts(former).await;
         let since = Instant::now();
+        self.drain_data(former, inside).await;
         let left = match former.call(Request::Leave, Vec::new()) {
             Ok(left) => timeout(LEAVE_TIMEOUT, left).await.unwrap_or(Err(DataError::Silent)),
             Err(error) => Err(error),

@@ -22,6 +22,23 @@ pub fn differ_in_rules_only(one: &Switch, other: &Switch) -> bool {
     one == other || have_tables && Switch { lookup: one.lookup.clone(), ..other.clone() } == *one
 }
 
+/// Whether rules of a switch are the same flows, groups and meters in two descriptions, of which the second one is
+/// `fabric`'s. Ports have the numbers that they have where one of them runs.
+pub fn have_same_rules(one: &Switch, (other, fabric): (&Switch, &Fabric)) -> bool {
+    let (Some(one), Some(own)) = (settings(one), settings(other)) else {
+        return one.lookup.name() == other.lookup.name();
+    };
+    if one.rules == own.rules {
+        return true;
+    }
+    let mut ports = if one.ports.is_empty() { own.ports } else { one.ports };
+    ports.assign(ports_of(fabric, &other.name));
+    match (Rules::read(&one.rules, &ports), Rules::read(&own.rules, &ports)) {
+        (Ok(one), Ok(other)) => one.difference(&other).is_empty(),
+        _ => false,
+    }
+}
+
 /// The names of a switch's ports.
 pub fn ports_of<'f>(fabric: &'f Fabric, switch: &'f str) -> impl Iterator<Item = &'f str> {
     let is_on = move |port: &&Port| matches!(&port.to, Some(To::Switch(own)) if own == switch);
@@ -92,28 +109,67 @@ pub fn read(
         let names = ports_of(fabric, &name).zip((1..=PortNumbers::LAST).rev());
         let ports = PortNumbers(names.map(|(name, number)| (name.into(), number)).collect());
         match canonical(&settings.rules, &ports.names()) {
-            Ok(rules) => settings.rules = rules,
+            Ok(rules) => {
+                warn_of_numbers(&rules, ports_of(fabric, &name), (&key, diagnostics));
+                settings.rules = rules;
+            }
             Err(wrong) => {
+                let place = place(wrong, &settings.rules, &ports);
                 let file = path.zip(outside).map(|(path, outside)| outside.folder.join(path));
-                report(&wrong, (&settings.rules, text), file.as_deref(), (&key, diagnostics));
+                report(place, (&settings.rules, text), file.as_deref(), (&key, diagnostics));
             }
         }
         fabric.switches[at].lookup = Kind::new(LOOKUP.name, &settings);
     }
 }
 
+/// Warns of rules that are wrong with the numbers that ports get when the fabric comes up: a flow may be there by name
+/// and by number. Where the switch runs, its ports may have other numbers.
+fn warn_of_numbers<'n>(
+    rules: &str,
+    names: impl Iterator<Item = &'n str>,
+    (key, diagnostics): (&str, &Diagnostics),
+) {
+    let is_number = |(at, word): (usize, &str)| {
+        rules[at + word.len()..].starts_with(|first: char| first.is_ascii_digit())
+    };
+    if !rules.match_indices("in_port=").any(is_number) {
+        return;
+    }
+    let mut ports = PortNumbers::default();
+    ports.assign(names);
+    if let Err(what) = check_rules(rules, &ports) {
+        let (_, what) = what.split_once(": ").unwrap_or(("", &what));
+        let what = format!("{key}: with the numbers that ports get when the fabric comes up: {what}");
+        diagnostics.warn(&diagnostics.of(key), what);
+    }
+}
+
+/// Where rules are wrong, and what is wrong there: a line and a column.
+fn place(wrong: RulesError, rules: &str, ports: &PortNumbers) -> (usize, usize, String) {
+    match wrong {
+        RulesError::Line(FileError { line, error }) => (line, error.column, error.what),
+        RulesError::Tables(error) => (Rules::line_of(rules, &error, ports), 1, error.to_string()),
+    }
+}
+
+/// Checks rules with the numbers that ports will have.
+///
+/// # Errors
+/// They are wrong, with the line.
+pub fn check_rules(rules: &str, ports: &PortNumbers) -> Result<(), String> {
+    let shown = |(line, column, what)| format!("line {line}, column {column}: {what}");
+    canonical(rules, &ports.names()).map(drop).map_err(|wrong| shown(place(wrong, rules, ports)))
+}
+
 /// Reports what is wrong in rules, where it is: in their file, or in the string at `key`.
 fn report(
-    wrong: &RulesError,
+    (line, column, what): (usize, usize, String),
     (rules, text): (&str, &str),
     file: Option<&Path>,
     (key, diagnostics): (&str, &Diagnostics),
 ) {
     let at = diagnostics.of(key);
-    let (line, column, what) = match wrong {
-        RulesError::Line(FileError { line, error }) => (*line, error.column, error.what.clone()),
-        RulesError::Tables(error) => (1, 1, error.to_string()),
-    };
     if let Some(file) = file {
         return diagnostics.error_in((file.display().to_string(), line, column), &at, what);
     }
@@ -174,6 +230,68 @@ mod tests {
             "cookie=0x0,table=0,in_port=a actions=output:2\ncookie=0x0,table=0,priority=1 actions=output:b\n"
         );
         assert_eq!(rules("# nothing"), "");
+    }
+
+    #[test]
+    fn rules_are_the_same_whatever_they_are_written_by() {
+        let fabric = |rules: &str, ports: &str| {
+            read_file("f", &format!("[switch.s]\nlookup='flow'\nrules='''{rules}'''\n{ports}"), &host())
+                .unwrap()
+        };
+        // What runs has other numbers: a port between is gone.
+        let numbers = [("a", 1), ("gone", 2), ("b", 3)].map(|(name, number)| (name.to_string(), number));
+        let running = |rules: &str| {
+            let ports = PortNumbers(numbers.iter().cloned().collect());
+            let lookup = Kind::new(LOOKUP.name, &Settings { rules: rules.into(), file: None, ports });
+            Switch { lookup, ..fabric("arp,actions=drop", PORTS).switches[0].clone() }
+        };
+        let own = running("in_port=a actions=output:b\nin_port=b actions=drop\nin_port=2 actions=drop\n");
+        let same = |rules: &str, ports: &str| {
+            let file = fabric(rules, ports);
+            let other = &file.switches[0];
+            let back = Fabric { switches: vec![own.clone()], ..fabric("arp,actions=drop", PORTS) };
+            assert_eq!(
+                have_same_rules(&own, (other, &file)),
+                have_same_rules(other, (&own, &back)),
+                "in both directions"
+            );
+            have_same_rules(&own, (other, &file))
+        };
+        assert!(same("in_port=b,actions=drop\nin_port=2,actions=drop\nin_port=a,actions=3", PORTS));
+        assert!(same("in_port=3,actions=drop\nin_port=2,actions=drop\nin_port=1,actions=output:b", PORTS));
+        assert!(!same("in_port=b,actions=drop\nin_port=2,actions=drop\nin_port=a,actions=2", PORTS));
+        assert!(!same("in_port=b,actions=drop\nin_port=2,actions=drop", PORTS));
+        let more = PORTS.to_string() + "[port.gone]\nkind='null'\nswitch='s'\n";
+        let file =
+            fabric("in_port=b,actions=drop\nin_port=gone,actions=drop\nin_port=a,actions=output:b", &more);
+        assert!(have_same_rules(&own, (&file.switches[0], &file)), "it comes again with its number");
+    }
+
+    #[test]
+    fn a_flow_by_name_and_by_number_is_one() {
+        let twice = "rules='''\nin_port=a,actions=drop\nin_port=1,actions=output:b\n'''";
+        let fabric =
+            read_file("f", &format!("[switch.s]\nlookup='flow'\n{twice}\n{PORTS}"), &host()).unwrap();
+        let warnings = fabric.warnings.join("\n");
+        assert!(warnings.contains("a line above is the same flow"), "{warnings}");
+        let mut ports = PortNumbers::default();
+        ports.assign(["a", "b"].into_iter());
+        let refused = check_rules("in_port=a,actions=drop\nin_port=1,actions=output:b", &ports).unwrap_err();
+        assert!(refused.starts_with("line 2, column 1: a line above"), "{refused}");
+        ports.0.insert("a".into(), 7);
+        assert_eq!(check_rules("in_port=a,actions=drop\nin_port=1,actions=output:b", &ports), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_group_or_meter_has_its_line() {
+        let rules = "rules='''\narp,actions=drop\nip,actions=group:4\n'''";
+        let message = wrong(&format!("[switch.s]\nlookup='flow'\n{rules}\n{PORTS}"));
+        assert!(message.starts_with("f:5:1: ") && message.contains("no group 4"), "{message}");
+        let ports = PortNumbers::default();
+        assert_eq!(
+            check_rules("\nactions=meter:3", &ports).unwrap_err(),
+            "line 2, column 1: there is no meter 3"
+        );
     }
 
     #[test]

@@ -210,7 +210,7 @@ fn rules(file: &mut DocumentMut, described: &Fabric, running: &Fabric) {
     for switch in &running.switches {
         let Some(own) = flows::settings(switch) else { continue };
         let known = described.switches.iter().find(|known| known.name == switch.name);
-        if known.and_then(flows::settings).is_some_and(|known| known.rules == own.rules) {
+        if known.is_some_and(|known| flows::have_same_rules(known, (switch, running))) {
             continue;
         }
         let tables = file.get_mut("switch").and_then(Item::as_table_like_mut);

@@ -148,11 +148,9 @@ fn dump(flows: &mut FlowTables, filter: &str, now: u64) -> Result<FlowState, Str
     Ok(FlowState { revision, flows: shown, omitted, groups, meters, ..FlowState::default() })
 }
 
-/// The rules as a file has them.
+/// The rules as a file has them: a message has room for those of any switch, see `ringway_flow::ALL_TEXT`.
 fn rules(flows: &mut FlowTables) -> FlowState {
     let (ports, revision) = (flows.ports().clone(), flows.revision());
-    let rules = Tables::rules(flows.tables());
-    let text = rules.show(&ports.names());
-    let (lines, omitted) = bounded(text.lines().map(String::from));
-    FlowState { revision, flows: lines, omitted, ..FlowState::default() }
+    let text = Tables::rules(flows.tables()).show(&ports.names());
+    FlowState { revision, flows: text.lines().map(String::from).collect(), ..FlowState::default() }
 }
