@@ -339,6 +339,8 @@ pub struct Flow {
     pub counters: Arc<Counters>,
     /// When it was added, in nanoseconds.
     pub created: u64,
+    /// When it was added or its actions were changed: its time until `hard_timeout` begins then.
+    pub modified: u64,
     /// Most bytes of its line, as [`Longest`] has them.
     pub(crate) longest: u32,
 }
@@ -348,7 +350,7 @@ impl Flow {
     pub fn new(flow: FlowMod, now: u64) -> Flow {
         let counters = Arc::new(Counters { used: AtomicU64::new(now), ..Counters::default() });
         let longest = flow.show(&Longest).len() as u32 + 1;
-        Flow { flow, counters, created: now, longest }
+        Flow { flow, counters, created: now, modified: now, longest }
     }
 
     /// This flow with other actions and another cookie.
@@ -378,7 +380,7 @@ impl Flow {
         };
         let FlowMod { idle_timeout, hard_timeout, .. } = self.flow;
         let used = self.counters.used.load(Relaxed).max(self.created);
-        is_over(hard_timeout, self.created) || is_over(idle_timeout, used)
+        is_over(hard_timeout, self.modified) || is_over(idle_timeout, used)
     }
 }
 

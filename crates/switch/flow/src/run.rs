@@ -355,11 +355,17 @@ impl<'p, W: Watch<'p>> Run<'p, '_, W> {
         loop {
             self.lookups += 1;
             // The actions, and the tables behind this one, have the port from which the frame came.
-            let (flow, looked) = match port.take() {
-                None => self.cache.find(self.pipeline, table, &self.state.key),
-                Some(port) => {
+            let (port, is_fragment) = (port.take(), self.state.key.get8(place::FRAG) != 0);
+            let (flow, looked) = match port {
+                None if !is_fragment => self.cache.find(self.pipeline, table, &self.state.key),
+                _ => {
                     let mut key = self.state.key;
-                    key.set(place::IN_PORT, port);
+                    port.iter().for_each(|port| key.set(place::IN_PORT, *port));
+                    if is_fragment {
+                        // As in Open vSwitch, all fragments match alike: those behind the first one have no ports.
+                        key.set(place::TP_SRC, 0u16);
+                        key.set(place::TP_DST, 0u16);
+                    }
                     self.cache.find(self.pipeline, table, &key)
                 }
             };

@@ -237,10 +237,24 @@ pub fn frame(random: &mut Random) -> Vec<u8> {
     if frame[12..14] == [0x86, 0xdd] && random.maybe(40) {
         extend(random, &mut frame);
     }
+    if frame[12..14] == [8, 0] && random.maybe(20) {
+        fragment(&mut frame, random.one(&[0x2000, 0x2000, 0x2001, 1]));
+    }
     if random.maybe(10) {
         frame.resize(frame.len() + 300, 0);
     }
     frame
+}
+
+/// Makes a packet of IPv4 without a tag a fragment, with these flags and this offset.
+fn fragment(frame: &mut [u8], flags: u16) {
+    frame[20..22].copy_from_slice(&flags.to_be_bytes());
+    frame[24..26].fill(0);
+    let words = frame[14..34].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Adds an extension header to a packet of IPv6 without a tag.

@@ -135,6 +135,20 @@ fn flows_whose_time_has_ended_are_removed() {
 }
 
 #[test]
+fn a_changed_flow_has_its_time_again() {
+    let mut own = tables("hard_timeout=5,udp,actions=output:1\nidle_timeout=5,tcp,actions=output:1");
+    let second = 1_000_000_000;
+    assert_eq!(own.apply(&[modify("actions=output:2")], 3 * second), Ok(2));
+    let found = own.expire(5 * second);
+    assert_eq!(found.len(), 1, "a change is no frame");
+    assert_eq!(found[0].flow.show(&Numbers), "cookie=0x0,table=0,idle_timeout=5,tcp actions=output:2");
+    assert!(own.expire(8 * second - 1).is_empty());
+    let dump = own.select(&FlowFilter::default())[0].show(&Numbers, 7 * second);
+    assert!(dump.contains("duration=7.000s"), "{dump}");
+    assert_eq!(own.expire(8 * second).len(), 1);
+}
+
+#[test]
 fn snapshots_that_workers_have_are_kept() {
     let mut own = tables("actions=drop");
     let held = own.published().current();
