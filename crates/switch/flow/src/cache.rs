@@ -1,6 +1,5 @@
 //! A worker's exact-match cache: which subtable has the flow of a frame with these headers.
 
-use crate::classifier::mix;
 use crate::flow::Flow;
 use crate::key::Key;
 use crate::pipeline::Pipeline;
@@ -26,6 +25,7 @@ struct Entry {
     subtable: u16,
     /// How many subtables were looked into.
     looked: u16,
+    /// What flows of the table match of the frames' key.
     key: Key,
 }
 
@@ -55,11 +55,12 @@ impl Cache {
             let (found, looked) = own.search(key);
             return (found.map(|(_, flow)| flow), looked);
         }
-        let hash = key.0.iter().fold(pipeline.seed ^ u64::from(table), |hash, word| mix(hash, *word));
+        let (hash, matched) = own.matched(key, pipeline.seed ^ u64::from(table));
         let count = self.entries.len();
         let Some(ways) = self.entries.get_mut(hash as usize % count) else { return (None, 0) };
-        let is_it =
-            |entry: &&Entry| entry.version == pipeline.version() && entry.table == table && entry.key == *key;
+        let is_it = |entry: &&Entry| {
+            entry.version == pipeline.version() && entry.table == table && own.is_same(&entry.key, &matched)
+        };
         if let Some(entry) = ways.iter().find(is_it) {
             let subtable = (entry.subtable != NONE).then(|| usize::from(entry.subtable));
             return (subtable.and_then(|subtable| own.find_in(subtable, key)), entry.looked.into());
@@ -68,7 +69,46 @@ impl Cache {
         let subtable = found.map_or(NONE, |(subtable, _)| subtable as u16);
         // The newest is the first one.
         ways.rotate_right(1);
-        ways[0] = Entry { version: pipeline.version(), table, subtable, looked: looked as u16, key: *key };
+        ways[0] = Entry { version: pipeline.version(), table, subtable, looked: looked as u16, key: matched };
         (found.map(|(_, flow)| flow), looked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Numbers, Rules, Tables, place};
+
+    #[test]
+    fn frames_that_differ_where_no_flow_matches_have_one_entry() {
+        let rules = "in_port=1,actions=output:2\ndl_dst=02:00:00:00:00:01,actions=output:3\n\
+            priority=5,tcp,tp_dst=80,actions=output:4\npriority=4,udp,actions=output:5";
+        let mut tables = Tables::new(7);
+        tables.replace(&Rules::read(rules, &Numbers).unwrap(), 0).unwrap();
+        let pipeline = tables.current();
+        let mut cache = Cache::default();
+        let mut key = Key::EMPTY;
+        key.set(place::ETH_TYPE, 0x800u16);
+        key.set(place::NW_PROTO, 6u8);
+        for source in 0..5000u32 {
+            key.set(place::NW_SRC, source);
+            key.set(place::TP_SRC, source as u16);
+            key.set(place::TP_DST, 80u16);
+            let (found, _) = cache.find(pipeline, 0, &key);
+            assert_eq!(found.map(|flow| flow.flow.priority), Some(5));
+        }
+        let entries = cache.entries.iter().flatten().filter(|entry| entry.version != 0).count();
+        assert_eq!(entries, 1);
+        key.set(place::TP_DST, 81u16);
+        assert!(cache.find(pipeline, 0, &key).0.is_none(), "what flows match is compared");
+        // Without the flow that matches it, a field is left out.
+        let changes = crate::Changes::read("tcp", Some("flow delete"), &Numbers).unwrap().changes;
+        tables.apply(&changes, 0).unwrap();
+        let (pipeline, mut cache) = (tables.current(), Cache::default());
+        for port in 0..50u16 {
+            key.set(place::TP_DST, port);
+            assert!(cache.find(pipeline, 0, &key).0.is_none());
+        }
+        assert_eq!(cache.entries.iter().flatten().filter(|entry| entry.version != 0).count(), 1);
     }
 }

@@ -37,6 +37,9 @@ pub struct Table {
     /// By their highest priorities, the greatest first.
     subtables: Vec<Arc<Subtable>>,
     flows: usize,
+    /// The bits that any flow matches, and the words that have some.
+    union: Key,
+    words: ArrayVec<u8, WORDS>,
 }
 
 /// Flows with the same mask.
@@ -177,6 +180,33 @@ impl Table {
         self.subtables.len()
     }
 
+    /// The bits of a key that any flow matches, and their hash: frames that differ in other bits have the same flow.
+    #[inline]
+    pub(crate) fn matched(&self, key: &Key, seed: u64) -> (u64, Key) {
+        let (mut hash, mut matched) = (seed, Key::EMPTY);
+        for word in &self.words {
+            let word = usize::from(*word);
+            matched.0[word] = key.0[word] & self.union.0[word];
+            hash = mix(hash, matched.0[word]);
+        }
+        (hash, matched)
+    }
+
+    /// Whether keys, of which [`Table::matched`] left what flows match, are the same.
+    #[inline]
+    pub(crate) fn is_same(&self, one: &Key, other: &Key) -> bool {
+        self.words.iter().all(|word| one.0[usize::from(*word)] == other.0[usize::from(*word)])
+    }
+
+    fn unite(&mut self) {
+        self.union = Key::EMPTY;
+        for subtable in &self.subtables {
+            let words = self.union.0.iter_mut().zip(&subtable.mask.0);
+            words.for_each(|(all, own)| *all |= own);
+        }
+        self.words = (0..WORDS as u8).filter(|word| self.union.0[usize::from(*word)] != 0).collect();
+    }
+
     /// The flow of a frame: of those that match it, one with the highest priority; and the number of its subtable.
     pub fn find(&self, key: &Key) -> Option<(usize, &Arc<Flow>)> {
         self.search(key).0
@@ -223,6 +253,7 @@ impl Table {
             None if self.subtables.len() >= MASKS => return Err(TooManyMasks),
             None => {
                 self.subtables.push(Arc::new(Subtable::new(mask, seed)));
+                self.unite();
                 self.subtables.len() - 1
             }
         };
@@ -240,6 +271,7 @@ impl Table {
         let is_empty = subtable.entries == 0;
         if is_empty {
             self.subtables.remove(at);
+            self.unite();
         }
         self.flows -= 1;
         self.sort();

@@ -9,8 +9,10 @@ mod parse;
 
 use crate::key::{Key, place};
 
-/// Bytes of a frame that are read at first: the headers of nearly all frames.
-const FIRST: usize = 192;
+/// Bytes of a frame that are read at first: the headers of IPv4 without options, and of ARP, with a tag.
+const FIRST: usize = 64;
+/// Bytes of a frame of IPv6 that are read at first.
+const FIRST_OF_IPV6: usize = 192;
 /// Most bytes of a frame that are read: headers with options, extensions and neighbor discovery's options. A frame
 /// whose headers end behind them is dropped. Attack: long extension headers, by which a guest passes filters of what is
 /// behind them.
@@ -89,6 +91,11 @@ impl Headers {
     ) -> Result<Key, TooLong> {
         let most = FIRST.min(len as usize);
         let mut count = read(0, &mut self.bytes[ROOM..ROOM + most]).min(most);
+        let has_ipv6 = |at: usize| self.bytes[ROOM + at..ROOM + at + 2] == [0x86, 0xdd];
+        if count == FIRST && (has_ipv6(ETHERNET - 2) || has_ipv6(ETHERNET + TAG - 2)) {
+            let most = FIRST_OF_IPV6.min(len as usize);
+            count += read(count, &mut self.bytes[ROOM + count..ROOM + most]).min(most - count);
+        }
         self.pending = pending.map(|at| at.saturating_add(ROOM as u16));
         let mut key = Key::EMPTY;
         self.layout = parse::parse(&self.bytes[..ROOM + count], len as usize, &mut key);
