@@ -39,6 +39,9 @@ pub fn flow(target: &Target, json: bool, command: FlowCommand) -> Result<(), Com
     }
 }
 
+/// A filter where the flows are not looked at: that of a table that seldom has some.
+const FEW: &str = "table=254";
+
 fn path(switch: &str) -> Result<String, CommandError> {
     SWITCH.path(switch, "flows")
 }
@@ -136,8 +139,7 @@ fn object(client: &mut Client, json: bool, noun: &str, command: FlowObject) -> R
         FlowObject::Mod(own) => ("modify", own),
         FlowObject::Del(own) => ("delete", own),
         FlowObject::Dump { switch } => {
-            // The flows are not looked at.
-            let view: FlowsView = client.get(&path(&switch)?)?;
+            let view: FlowsView = client.get(&filtered(&switch, FEW)?)?;
             match (noun, json) {
                 ("group", true) => text::json(&view.groups),
                 ("group", false) => view.groups.iter().for_each(|group| println!("{group}")),
@@ -153,7 +155,7 @@ fn object(client: &mut Client, json: bool, noun: &str, command: FlowObject) -> R
 }
 
 fn ports(client: &mut Client, json: bool, switch: &str) -> Result<(), CommandError> {
-    let view: FlowsView = client.get(&filtered(switch, "table=254")?)?;
+    let view: FlowsView = client.get(&filtered(switch, FEW)?)?;
     if json {
         text::json(&view.ports);
         return Ok(());

@@ -29,6 +29,8 @@ pub struct Pipeline {
     text: usize,
     /// Number of the flows whose time may end.
     timed: usize,
+    /// Those of them that came since workers saw a snapshot.
+    pub(crate) new_timed: Vec<Arc<Flow>>,
 }
 
 impl Pipeline {
@@ -37,7 +39,9 @@ impl Pipeline {
     pub fn new(seed: u64) -> Pipeline {
         let (groups, meters) = (Arc::default(), Arc::default());
         let version = VERSIONS.fetch_add(1, Relaxed);
-        Pipeline { version, seed, tables: Vec::new(), groups, meters, actions: 0, text: 0, timed: 0 }
+        let (actions, text, timed) = (0, 0, 0);
+        let (tables, new_timed) = (Vec::new(), Vec::new());
+        Pipeline { version, seed, tables, groups, meters, actions, text, timed, new_timed }
     }
 
     /// Its version, which no other snapshot of the process has that workers see.
@@ -141,6 +145,7 @@ impl Pipeline {
         let Some(table) = self.tables.get_mut(table) else { return Ok(()) };
         let former = Arc::make_mut(table).insert(flow, seed)?;
         self.count(&new, true);
+        self.new_timed.extend(Some(new).filter(|new| new.flow.is_timed()));
         former.iter().for_each(|former| self.count(former, false));
         Ok(())
     }

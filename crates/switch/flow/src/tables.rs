@@ -1,7 +1,7 @@
 //! Changes of flows, groups and meters: one by one, or as a bundle that is whole or not at all.
 
 use crate::action::{Action, lack_of_all};
-use crate::classifier::TooManyMasks;
+use crate::classifier::{Table, TooManyMasks};
 use crate::flow::{Flow, FlowFilter, FlowMod, has_any};
 use crate::group::{GROUPS, Group};
 use crate::meter::{METERS, Meter, MeterMod};
@@ -146,6 +146,8 @@ pub struct Tables {
     published: Arc<Published>,
     /// Former snapshots that workers may still have. They are freed here, not by a worker.
     retired: Vec<Arc<Pipeline>>,
+    /// The flows whose time may end, and some that are not there any more.
+    timed: Vec<Arc<Flow>>,
     /// Most actions and bytes of text: [`ALL_ACTIONS`] and [`ALL_TEXT`].
     most: (usize, usize),
 }
@@ -155,7 +157,7 @@ impl Tables {
     pub fn new(seed: u64) -> Tables {
         let current = Arc::new(Pipeline::new(seed));
         let published = Arc::new(Published::new(current.clone()));
-        Tables { current, published, retired: Vec::new(), most: (ALL_ACTIONS, ALL_TEXT) }
+        Tables { current, published, retired: Vec::new(), timed: Vec::new(), most: (ALL_ACTIONS, ALL_TEXT) }
     }
 
     /// Where workers find the current snapshot.
@@ -190,6 +192,7 @@ impl Tables {
 
     fn publish(&mut self, mut next: Pipeline) {
         next.renew();
+        self.timed.append(&mut next.new_timed);
         self.current = Arc::new(next);
         let former = self.published.publish(self.current.clone());
         self.retired.push(former);
@@ -203,7 +206,19 @@ impl Tables {
 
     /// The flows that are meant, by table, priority and match.
     pub fn select(&self, filter: &FlowFilter) -> Vec<Arc<Flow>> {
-        let mut flows: Vec<_> = self.current.flows().filter(|flow| filter.has(&flow.flow)).cloned().collect();
+        let is_meant = |flow: &&Arc<Flow>| filter.has(&flow.flow);
+        let mut flows: Vec<_> = match filter.table {
+            // The others need not be looked at.
+            Some(table) => self
+                .current
+                .table(table)
+                .into_iter()
+                .flat_map(Table::iter)
+                .filter(is_meant)
+                .cloned()
+                .collect(),
+            None => self.current.flows().filter(is_meant).cloned().collect(),
+        };
         flows.sort_by_key(|own| order(&own.flow));
         flows
     }
@@ -263,6 +278,7 @@ impl Tables {
     pub fn restore(&mut self, former: Arc<Pipeline>) {
         if former.version() != self.current.version() {
             self.publish(Pipeline::clone(&former));
+            self.timed = self.current.flows().filter(|flow| flow.flow.is_timed()).cloned().collect();
         }
     }
 
@@ -285,10 +301,15 @@ impl Tables {
 
     /// Removes the flows whose time has ended; returns them.
     pub fn expire(&mut self, now: u64) -> Vec<Arc<Flow>> {
-        if self.current.timed() == 0 {
-            return Vec::new();
+        let current = self.current.clone();
+        let is_there = |flow: &Arc<Flow>| current.same(&flow.flow).is_some_and(|own| Arc::ptr_eq(own, flow));
+        // A flow whose actions are changed often is there once for each change.
+        if self.timed.len() > 2 * current.timed() {
+            self.timed.retain(is_there);
         }
-        let expired: Vec<_> = self.current.flows().filter(|flow| flow.is_expired(now)).cloned().collect();
+        let is_over = |flow: &&Arc<Flow>| flow.is_expired(now) && is_there(flow);
+        let expired: Vec<_> = self.timed.iter().filter(is_over).cloned().collect();
+        drop(current);
         if !expired.is_empty() {
             let mut next = Pipeline::clone(&self.current);
             expired.iter().for_each(|flow| next.remove(&flow.flow));

@@ -11,8 +11,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Nanoseconds between two looks for flows whose time has ended.
 const EXPIRY: u64 = 1_000_000_000;
-/// Most expired flows of which an event has the text.
-const NAMED: usize = 64;
 /// Most bytes of the lines of an answer. Attack: as of `ringway_flow::FLOWS`, by an answer that is longer than a
 /// message.
 const ANSWER: usize = 24 << 20;
@@ -72,7 +70,8 @@ impl Fabric {
             }
             let ports = flows.ports().clone();
             let names = ports.names();
-            let texts = expired.iter().take(NAMED).map(|flow| flow.flow.show(&names)).collect();
+            // All of them, but for the most extreme case: then `control` asks for all rules.
+            let (texts, _) = bounded(expired.iter().map(|flow| flow.flow.show(&names)));
             let (revision, count) = (flows.revision(), expired.len() as u64);
             events.push(Event::FlowsExpired { switch: name.clone(), revision, flows: texts, count });
         }
@@ -120,16 +119,15 @@ fn change(flows: &mut FlowTables, text: &str, command: Option<String>, now: u64)
     Ok(count as u64)
 }
 
-/// As many of the lines as an answer has, and the number of the others.
-fn bounded(lines: impl Iterator<Item = String>) -> (Vec<String>, u64) {
-    let (mut bytes, mut own, mut omitted) = (0, Vec::new(), 0);
-    for line in lines {
+/// As many of the lines as an answer has, and the number of the others, which are not made.
+fn bounded(lines: impl ExactSizeIterator<Item = String>) -> (Vec<String>, u64) {
+    let (count, mut bytes) = (lines.len(), 0);
+    let fits = |line: &String| {
         bytes += line.len();
-        match bytes <= ANSWER {
-            true => own.push(line),
-            false => omitted += 1,
-        }
-    }
+        bytes <= ANSWER
+    };
+    let own: Vec<String> = lines.take_while(fits).collect();
+    let omitted = (count - own.len()) as u64;
     (own, omitted)
 }
 
@@ -153,4 +151,21 @@ fn rules(flows: &mut FlowTables) -> FlowState {
     let (ports, revision) = (flows.ports().clone(), flows.revision());
     let text = Tables::rules(flows.tables()).show(&ports.names());
     FlowState { revision, flows: text.lines().map(String::from).collect(), ..FlowState::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_have_no_room_are_counted_and_not_made() {
+        let made = std::cell::Cell::new(0);
+        let line = |_: &u8| {
+            made.set(made.get() + 1);
+            "x".repeat(ANSWER / 4)
+        };
+        let (own, omitted) = bounded([0u8; 100].iter().map(line));
+        assert_eq!((own.len(), omitted, made.get()), (4, 96, 5));
+        assert_eq!(bounded([0u8; 3].iter().map(line)).1, 0);
+    }
 }

@@ -135,6 +135,27 @@ fn flows_whose_time_has_ended_are_removed() {
 }
 
 #[test]
+fn only_flows_whose_time_may_end_are_looked_at() {
+    let mut own = tables("arp,actions=drop\nidle_timeout=3,tcp,actions=output:1");
+    let second = 1_000_000_000;
+    for number in 0..100 {
+        own.apply(&[modify(&format!("tcp,actions=output:{}", 1 + number))], number).unwrap();
+        own.apply(&[add(&format!("hard_timeout=9,priority={number},udp,actions=drop"))], number).unwrap();
+        own.apply(&[delete("udp")], number).unwrap();
+        assert!(own.expire(second).is_empty());
+        assert!(own.timed.len() <= 4, "{}", own.timed.len());
+    }
+    let before = own.current().clone();
+    own.apply(&[delete("tcp")], 5).unwrap();
+    assert!(own.expire(9 * second).is_empty() && own.timed.is_empty());
+    own.restore(before);
+    let expired = own.expire(9 * second);
+    assert_eq!(expired.iter().map(|flow| flow.flow.idle_timeout).collect::<Vec<_>>(), [3]);
+    assert_eq!(own.rules(), rules("arp,actions=drop"));
+    assert!(own.expire(9 * second).is_empty());
+}
+
+#[test]
 fn a_changed_flow_has_its_time_again() {
     let mut own = tables("hard_timeout=5,udp,actions=output:1\nidle_timeout=5,tcp,actions=output:1");
     let second = 1_000_000_000;
