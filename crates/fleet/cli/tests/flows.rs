@@ -243,7 +243,7 @@ fn flows_outlive_killed_processes_an_upgrade_and_a_saved_file() {
     let rules = lab.ok(&["flow", "dump", "main", "--rules"]);
     assert_eq!(rules.lines().count(), 3, "{rules}");
     let numbers = lab.ok(&["flow", "ports", "main"]);
-    let mut passes = |rings: &mut [Ring; 4], number: u8| {
+    let passes = |rings: &mut [Ring; 4], number: u8| {
         send(&mut rings[0], &frame(1, number));
         assert_eq!(receive(&mut rings[1], LONG), Some(frame(1, number)));
         send(&mut rings[0], &frame(2, number));

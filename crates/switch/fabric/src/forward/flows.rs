@@ -23,18 +23,13 @@ use std::sync::atomic::Ordering::Relaxed;
 const BEHIND: usize = ringway_flow::LONGEST_HEADERS - HEAD;
 
 /// What a worker keeps of switches with flow tables.
+#[derive(Default)]
 pub(super) struct Flows {
     known: Vec<Known>,
     pulled: Box<[[u8; BEHIND]]>,
     making: Making,
     /// The copies of the frame that is traced.
     pub(super) traced: Vec<(PortId, Vec<u8>, Offload)>,
-}
-
-impl Default for Flows {
-    fn default() -> Flows {
-        Flows { known: Vec::new(), pulled: Box::default(), making: Making::default(), traced: Vec::new() }
-    }
 }
 
 /// What is needed to make copies.
@@ -146,9 +141,10 @@ impl Flows {
         let Place { lookup, times: (_, now), .. } = *place;
         let Known { pipeline, worker, .. } = known_of(known, lookup.published());
         let (from, left) = (source.port, source.counters.tx_frames.load(Relaxed));
-        let (mut normal, mut count, mut run) = (0u64, burst.len(), burst.len());
+        let all = burst.len();
+        let (mut normal, mut count, mut run) = (0u64, all, all);
         let mut batch = pipeline.begin(worker, now);
-        for frame in 0..count {
+        for (frame, own) in verdicts.iter_mut().enumerate().take(all) {
             let (meta, kept) = (burst.meta(frame), source.flown.of(left, frame));
             let verdict = match kept {
                 Some(verdict) if is_final(verdict) => verdict,
@@ -167,20 +163,20 @@ impl Flows {
                             normal |= 1 << frame;
                             NOWHERE
                         }
-                        Way::Copies => match room(place, &found, meta.len, copies) {
+                        Way::Copies => match copies.room(size(place, &found, meta.len)) {
                             Room::Enough => make(place, (source, burst, frame), &found, (making, copies)),
                             Room::Never => FLOW_LIMIT,
                             Room::Later => {
                                 // It is not counted again.
-                                (verdicts[frame], count, run) = (NOWHERE, frame, frame + 1);
+                                (*own, count, run) = (NOWHERE, frame, frame + 1);
                                 break;
                             }
                         },
                     }
                 }
             };
-            verdicts[frame] = verdict;
-            if copies.is_nearly_full() && frame + 1 < count {
+            *own = verdict;
+            if copies.is_nearly_full() && frame + 1 < all {
                 (count, run) = (frame + 1, frame + 1);
                 break;
             }
@@ -223,6 +219,7 @@ impl Flows {
         let verdict = match way_of(lookup, from, &found) {
             Way::As(verdict) => verdict,
             Way::Normal => normal_of(lookup, (one, burst.head(0)), (from, now), true),
+            Way::Copies if !MirrorCopies::has_room(size(place, &found, meta.len)) => FLOW_LIMIT,
             Way::Copies => {
                 let mut verdict = NOWHERE;
                 for output in found.outputs {
@@ -381,8 +378,8 @@ fn normal_of(
     verdicts[0]
 }
 
-/// Whether there is room for the copies of a frame of `len` bytes.
-fn room(place: &Place<'_>, found: &Verdict<'_>, len: u32, copies: &mut MirrorCopies) -> Room {
+/// How many copies there are of a frame of `len` bytes, and how many bytes they take.
+fn size(place: &Place<'_>, found: &Verdict<'_>, len: u32) -> (usize, usize) {
     let (mut count, mut bytes, mut last) = (0, 0, None);
     for output in found.outputs {
         count += match output.to {
@@ -396,7 +393,7 @@ fn room(place: &Place<'_>, found: &Verdict<'_>, len: u32, copies: &mut MirrorCop
             last = Some(output.headers);
         }
     }
-    copies.room(count, bytes)
+    (count, bytes)
 }
 
 /// Makes the copies of a frame; its verdict, which is the last reason why one is refused if all are.
@@ -467,7 +464,7 @@ fn destinations(
     match to {
         FLOOD => {
             let others = place.switch.members.iter().filter(|member| **member != from);
-            done(others.fold(false, |any, member| each(*member) || any), NOWHERE)
+            done(others.filter(|member| each(**member)).count() > 0, NOWHERE)
         }
         // What a switch without flows drops is not sent; nor is a frame to its own port.
         port if usize::from(port) >= PORTS || port == from => Err(port),

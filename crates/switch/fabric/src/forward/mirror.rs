@@ -202,9 +202,14 @@ impl MirrorCopies {
         self.add_changed(target, (burst, frame), (None, COPIES, &mut None), times);
     }
 
+    /// Whether there ever is room for so many copies that flows make of a frame, and so many bytes of them.
+    pub(super) fn has_room((copies, bytes): (usize, usize)) -> bool {
+        copies <= FLOWN && bytes <= BYTES
+    }
+
     /// Whether there is room for so many copies that flows make of a frame, and so many bytes of them.
-    pub(super) fn room(&mut self, copies: usize, bytes: usize) -> Room {
-        if copies > FLOWN || bytes > BYTES {
+    pub(super) fn room(&mut self, (copies, bytes): (usize, usize)) -> Room {
+        if !MirrorCopies::has_room((copies, bytes)) {
             return Room::Never;
         }
         if self.copies.len() + copies <= FLOWN && self.bytes.len() + bytes <= BYTES {
@@ -267,7 +272,7 @@ impl MirrorCopies {
         let kept = len.min(target.snap as usize).max(ETHERNET as usize);
         let tag = target.tag.map_or(0, |_| TAG);
         let is_same = kept == len && tag == 0;
-        let known = Some(known).filter(|_| is_same);
+        let known = is_same.then_some(known);
         let start = known.as_ref().and_then(|known| **known).unwrap_or(self.bytes.len());
         let end = start + kept + tag;
         if self.copies.len() >= most || end > BYTES || kept + tag > LARGEST as usize {

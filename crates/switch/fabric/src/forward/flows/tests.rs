@@ -253,6 +253,7 @@ fn a_frame_whose_copies_have_no_room_waits_and_is_counted_once() {
     lab.send(0, &[frame(1, 0, 60), frame(1, 0, 17_000), frame(1, 0, 61)]);
     assert_eq!(lab.lengths()[1], [[64; 127], [65; 127]].concat());
     assert_eq!(lab.drops(0, Reason::FlowLimit), 1);
+    assert_eq!(lab.bench.trace(0, frame(1, 0, 17_000)).dropped, Some(Reason::FlowLimit));
 }
 
 #[test]
