@@ -6,7 +6,8 @@ set -euo pipefail
 # A required program, and its package.
 needed=(
   cc:build-essential curl:curl python3:python3 node:nodejs ip:iproute2 ping:iputils-ping ethtool:ethtool
-  openssl:openssl iperf3:iperf3 dig:bind9-dnsutils qemu-system-x86_64:qemu-system-x86 xz:xz-utils zstd:zstd setpriv:util-linux
+  openssl:openssl iperf3:iperf3 dig:bind9-dnsutils qemu-system-x86_64:qemu-system-x86 xz:xz-utils
+  zstd:zstd setpriv:util-linux
 )
 # Optional: only features that use them are unavailable without them.
 wanted=(

@@ -118,7 +118,7 @@ impl Fabrics {
     fn full(&self) -> u64 {
         let of = |fabric| {
             let stats = self.lab.json(&["--fabric", fabric, "stats"]);
-            let ports = stats.as_array().unwrap().iter();
+            let ports = stats["ports"].as_array().unwrap().iter();
             let full = |port: &Value| {
                 let drops = ["tx_drops", "rx_drops"].map(|drops| port[drops]["full"].as_u64().unwrap_or(0));
                 drops.iter().sum::<u64>()

@@ -120,15 +120,20 @@ fn exchange(socket: UnixStream, echo: &Echo, at: &mut (u64, u64, Instant), stop:
             places[1].insert(id, place);
             at.0 += 1;
         }
-        for (driver, kick) in [(&mut rx, &kicks[0]), (&mut tx, &kicks[1])] {
-            driver.publish();
-            if driver.wants_kick() {
-                kick.signal();
-            }
-        }
+        publish([&mut rx, &mut tx], &kicks);
         std::thread::sleep(Duration::from_micros(200));
     }
     drop(front);
+}
+
+/// Makes what was added visible to the switch.
+fn publish(rings: [&mut Driver<'_>; 2], kicks: &[EventFd; 2]) {
+    for (driver, kick) in rings.into_iter().zip(kicks) {
+        driver.publish();
+        if driver.wants_kick() {
+            kick.signal();
+        }
+    }
 }
 
 /// Huge pages, set back when dropped.

@@ -163,16 +163,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
             && user(from, &port.name) == user(to, &port.name)
     };
     let kept_ports: HashSet<&str> = from.ports.iter().filter(keeps).map(|port| &*port.name).collect();
-    let kept_guests: HashSet<&str> = from
-        .guests
-        .iter()
-        .filter(|guest| {
-            // A guest that runs goes on, whether or not it would start with the fabric.
-            let has_same = |other: &Guest| Guest { start: guest.start, ..other.clone() } == **guest;
-            guest.ports.iter().all(|port| kept_ports.contains(&**port)) && to.guests.iter().any(has_same)
-        })
-        .map(|guest| &*guest.name)
-        .collect();
+    let kept_guests = kept_guests(from, to, &kept_ports);
     let has_ports =
         |function: &&Function| function.fabric_ports().iter().all(|port| kept_ports.contains(&**port));
     let stays = |function: &&Function| {
@@ -216,10 +207,7 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     };
     changes.extend(to.functions.iter().filter(swapped).cloned().map(Change::SwapFunction));
     changes.extend(to.guests.iter().filter(|g| new(&g.name, &kept_guests)).cloned().map(Change::AddGuest));
-    let starts = |guest: &&Guest| {
-        let own = from.guests.iter().find(|own| own.name == guest.name);
-        kept_guests.contains(&*guest.name) && guest.start && own.is_some_and(|own| !own.start)
-    };
+    let starts = |guest: &&Guest| kept_guests.contains(&*guest.name) && is_to_start(guest, from);
     changes.extend(to.guests.iter().filter(starts).cloned().map(Change::StartGuest));
     let functions = to.functions.iter().filter(|f| new(&f.name, &kept_functions) && !is_early(&f.name));
     changes.extend(functions.cloned().map(Change::AddFunction));
@@ -227,6 +215,21 @@ pub fn between(from: &Fabric, to: &Fabric, more: &'static [&'static dyn PortCont
     changes.extend(to.hosts.iter().filter(|host| programs(from, host)).cloned().map(Change::RunPrograms));
     changes.extend(programs_but(&to.programs, from, &kept_ports).cloned().map(Change::AddProgram));
     changes
+}
+
+/// The guests that stay: those with the same settings and ports. One that runs goes on, whether or not it would start
+/// with the fabric.
+fn kept_guests<'f>(from: &'f Fabric, to: &Fabric, kept_ports: &HashSet<&str>) -> HashSet<&'f str> {
+    let stays = |guest: &&Guest| {
+        let has_same = |other: &Guest| Guest { start: guest.start, ..other.clone() } == **guest;
+        guest.ports.iter().all(|port| kept_ports.contains(&**port)) && to.guests.iter().any(has_same)
+    };
+    from.guests.iter().filter(stays).map(|guest| &*guest.name).collect()
+}
+
+/// Whether a guest starts with the fabric that did not in `from`.
+fn is_to_start(guest: &Guest, from: &Fabric) -> bool {
+    guest.start && from.guest(&guest.name).is_some_and(|own| !own.start)
 }
 
 /// Whether a switch that otherwise stays gets other rules.

@@ -51,8 +51,8 @@ pub enum GuestError {
     NotRunning(String),
     /// The guest is being migrated.
     #[error(
-        "guest {0} is being migrated; `ringway guest migrate {0} --cancel` ends that, `--resolve` if the other \
-         fabric is lost"
+        "guest {0} is being migrated; `ringway guest migrate {0} --cancel` ends that, `--resolve` if the \
+         other fabric is lost"
     )]
     Moving(String),
     /// The guest was not migrated.
@@ -296,8 +296,9 @@ impl Guests {
         self.keeper.put_value(&kept::wanted(name), &wanted, NO_DESCRIPTORS);
     }
 
-    /// Goes on with the users of guests that a former `control` had.
+    /// Goes on with the users of guests, and the tickets with which they were activated, that a former `control` had.
     pub fn adopt_users(&mut self, fabric: &Fabric, found: &mut BTreeMap<String, StoredEntry>) {
+        self.adopt_activated(found);
         for guest in &fabric.guests {
             let Some(StoredEntry { text, descriptors }) = found.remove(&kept::user(&guest.name)) else {
                 continue;
@@ -431,6 +432,14 @@ impl Guests {
         self.start(name)?;
         self.want(name, true);
         Ok(())
+    }
+
+    /// As [`Guests::start_checked`], if it does not run.
+    pub async fn start_stopped(&mut self, name: &str) -> Result<(), GuestError> {
+        match self.running(name) {
+            Ok(_) | Err(GuestError::Starting(_)) => Ok(()),
+            Err(_) => self.start_checked(name).await,
+        }
     }
 
     /// Starts a guest without waiting for it to boot.

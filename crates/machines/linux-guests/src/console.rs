@@ -43,8 +43,8 @@ impl Log {
         self.look_at(bytes)
     }
 
-    /// Moves bytes to the log that were looked at in a pipe. They are in the one or in the other at any instant: nothing
-    /// is lost if this process is killed.
+    /// Moves bytes to the log that were looked at in a pipe. They are in the one or in the other at any instant:
+    /// nothing is lost if this process is killed.
     fn take(&mut self, from: &mut File, bytes: &mut [u8]) -> Option<String> {
         let mut moved = 0;
         while moved < bytes.len() && self.left > 0 {

@@ -97,8 +97,9 @@ impl Noted {
 }
 
 /// A number by which two places know a frame that its port gets as it is: of its first 64 bytes, in which are the
-/// checksums of TCP and UDP over IPv4 and of UDP over IPv6, and its length (FNV-1a). Attack: a sender that makes frames with the number of others, of which one may be lost in
-/// the moment of a move; it could as well send in the name of the others.
+/// checksums of TCP and UDP over IPv4 and of UDP over IPv6, and its length (FNV-1a). Attack: a sender that makes
+/// frames with the number of others, of which one may be lost in the moment of a move; it could as well send in the
+/// name of the others.
 fn fingerprint(head: &[u8], len: u32) -> u64 {
     let bytes = head.iter().copied().chain(len.to_le_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -147,7 +148,8 @@ impl Arrival {
     }
 
     /// Has the queues deliver what came after the guest stopped, at `stopped` in nanoseconds of the turns' clock, once
-    /// the guest can receive; and what came shortly before, but for what it had got at any of its ports, if that is known.
+    /// the guest can receive; and what came shortly before, but for what it had got at any of its ports, if that is
+    /// known.
     pub fn deliver(&self, stopped: u64, delivered: Option<&DeliveredFrames>) {
         let mut got = HashMap::new();
         // Attack: a source that names frames without end.

@@ -618,7 +618,8 @@ mod tests {
             ("tcp,action=set_field:32->nw_tos", "set_field:8->ip_dscp"),
             ("actions=mod_vlan_vid:7,mod_vlan_pcp:2", "mod_vlan_vid:7,mod_vlan_pcp:2"),
             (
-                "actions=resubmit(,3),resubmit:4,resubmit(7,8),resubmit(1,),resubmit:in_port,resubmit(in_port,2)",
+                "actions=resubmit(,3),resubmit:4,resubmit(7,8),resubmit(1,),resubmit:in_port,\
+                 resubmit(in_port,2)",
                 "resubmit(,3),resubmit:4,resubmit(7,8),resubmit:1,resubmit:in_port,resubmit(,2)",
             ),
             (

@@ -110,7 +110,6 @@ impl Engine {
         engine.fabric.switches.clone_from(&fabric.switches);
         engine.adopt_flows(fabric, state.is_some()).await;
         engine.guests.adopt_users(fabric, &mut found);
-        engine.guests.adopt_activated(&mut found);
         engine.adopt_hosts(fabric, &mut found);
         engine.adopt_switches(&fabric.openings, &mut found);
         engine.adopt_ports(fabric, &mut found, state.as_ref()).await;

@@ -1,5 +1,5 @@
-//! Flow tables of switches. `control` has the rules too: a `data` process that is started again gets them from here, and
-//! another `control` process from `data`, or from the description of the fabric.
+//! Flow tables of switches. `control` has the rules too: a `data` process that is started again gets them from here,
+//! and another `control` process from `data`, or from the description of the fabric.
 
 use super::command::{Answer, Failure, error_body};
 use super::{Engine, EngineError};

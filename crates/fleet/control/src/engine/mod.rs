@@ -589,8 +589,7 @@ impl Engine {
             Change::MovePort(port) => self.move_port(port).await?,
             Change::SetPort(port) => self.change_port(port).await?,
             Change::Join(join) => self.join(join).await?,
-            Change::StartGuest(guest) if self.guests.running(&guest.name).is_ok() => {}
-            Change::StartGuest(guest) => self.guests.start_checked(&guest.name).await?,
+            Change::StartGuest(guest) => self.guests.start_stopped(&guest.name).await?,
             Change::AddGuest(guest) => self.guests.add(guest, target, self.run.guest(&guest.name))?,
             Change::RemoveFunction(name) => {
                 // The function may be added again, with other settings.

@@ -1,5 +1,5 @@
-//! Rules of switches with flow tables: they are read from their files, checked, and brought into one form, so that those
-//! of two descriptions can be compared.
+//! Rules of switches with flow tables: they are read from their files, checked, and brought into one form, so that
+//! those of two descriptions can be compared.
 
 use super::function::within;
 use super::{Complaint, Fabric, Outside};

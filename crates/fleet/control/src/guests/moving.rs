@@ -187,7 +187,7 @@ impl Guests {
     }
 
     /// Goes on with the tickets that a former `control` had.
-    pub fn adopt_activated(&mut self, found: &mut BTreeMap<String, StoredEntry>) {
+    pub(super) fn adopt_activated(&mut self, found: &mut BTreeMap<String, StoredEntry>) {
         let prefix = kept::activated("");
         for (kept, entry) in found.extract_if(.., |kept, _| kept.starts_with(&prefix)) {
             let name = kept.trim_start_matches(&prefix).to_string();
