@@ -1,13 +1,14 @@
 //! The stack that processes share.
 
-use crate::abi::{Flags, Operation};
+use crate::abi::{ADDRESS, ADDRESSES, Flags, Operation, address_bytes, address_of};
 use crate::call::bit;
 use crate::end::{End, Output, Taken, prefetch, take};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use ringway_frame::{BURST, LARGEST, Offload};
 use ringway_mem::{Region, Span};
 use ringway_netstack::{Diverted, Reader, RepairError, SocketError, SocketId, Stack};
-use ringway_wire::{Arp, EtherType, Ethernet, Header, arp, icmp};
+use ringway_wire::{Arp, EtherType, Ethernet, Header, Ipv4, Protocol, arp, icmp};
 
 /// Longest headers of a TCP segment that is received in place: Ethernet's, IPv6's and TCP's with options.
 const HEADERS: usize = 14 + 40 + 60;
@@ -34,6 +35,8 @@ pub struct Shared {
     saved: Vec<u8>,
     /// The port had no room for a frame.
     full: bool,
+    /// The connections that were accepted here, by their handles, and the numbers of their processes.
+    accepted: BTreeMap<u64, u64>,
 }
 
 /// What a call reads and writes.
@@ -63,6 +66,7 @@ impl Shared {
             frame: alloc::vec![0; LARGEST as usize],
             saved: Vec::new(),
             full: false,
+            accepted: BTreeMap::new(),
         })
     }
 
@@ -111,6 +115,7 @@ impl Shared {
         let result = match operation {
             Operation::Attach => self.stack.attach(now, with.input).map(SocketId::to_bits),
             Operation::Detach => self.stack.detach(now, id).map(|bytes| {
+                self.accepted.remove(&with.socket);
                 self.saved = bytes;
                 self.saved.len() as u64
             }),
@@ -127,7 +132,10 @@ impl Shared {
             .map(|count| count as u64)
             .map_err(RepairError::from),
             Operation::Shutdown => done(self.stack.shutdown(now, id)),
-            Operation::Close => done(self.stack.close(now, id)),
+            Operation::Close => {
+                self.accepted.remove(&with.socket);
+                done(self.stack.close(now, id))
+            }
             Operation::Readiness => return self.readiness(id),
             Operation::Diverted => Ok(u64::from(
                 Diverted::from_bytes(with.input)
@@ -138,10 +146,55 @@ impl Shared {
                 Ok(0)
             }
             Operation::Arm => Ok(u64::from(self.arm())),
+            Operation::Listen => self.listen(with.input, with.number as usize),
+            Operation::Accept => self.accept(id, with.number, with.output).map_err(RepairError::from),
+            Operation::StopListening => {
+                let stopped = self.stack.stop_admitting(id).and_then(|()| self.stack.half_open(id));
+                stopped.map(|count| count as u64).map_err(RepairError::from)
+            }
+            Operation::EndProcess => {
+                self.end_process(now, with.number);
+                Ok(0)
+            }
+            Operation::Drained => match self.stack.is_drained() {
+                true => Ok(0),
+                false => Ok(self.stack.statistics().segments_in.saturating_add(1)),
+            },
             // The image does these.
             Operation::Begin | Operation::Port | Operation::Agent => Err(RepairError::Invalid),
         };
         (result, Flags::default())
+    }
+
+    fn listen(&mut self, input: &[u8], backlog: usize) -> Result<u64, RepairError> {
+        let address = input.first_chunk::<ADDRESS>().and_then(address_of).ok_or(RepairError::Invalid)?;
+        Ok(self.stack.listen(address, backlog)?.to_bits())
+    }
+
+    fn accept(&mut self, listener: SocketId, process: u64, out: &mut [u8]) -> Result<u64, SocketError> {
+        let socket = self.stack.accept(listener)?.socket;
+        let (local, remote) = self.stack.addresses(socket)?;
+        if let Some(out) = out.first_chunk_mut::<ADDRESSES>() {
+            out[..ADDRESS].copy_from_slice(&address_bytes(local));
+            out[ADDRESS..].copy_from_slice(&address_bytes(remote));
+        }
+        if process != 0 {
+            self.accepted.insert(socket.to_bits(), process);
+        }
+        Ok(socket.to_bits())
+    }
+
+    /// Closes what a process has left open.
+    fn end_process(&mut self, now: u64, process: u64) {
+        let stack = &mut self.stack;
+        self.accepted.retain(|handle, owner| {
+            let ends = *owner == process;
+            if ends {
+                // It may have ended.
+                let _ = stack.close(now, SocketId::from_bits(*handle));
+            }
+            !ends
+        });
     }
 
     /// When the next call is due although nothing arrives.
@@ -178,6 +231,9 @@ impl Shared {
     /// What a connection is ready for.
     fn readiness(&self, id: SocketId) -> (Result<u64, RepairError>, Flags) {
         let stack = &self.stack;
+        if stack.half_open(id).is_ok() {
+            return (Ok(0), Flags::default().with(Flags::READABLE, stack.has_connections(id)));
+        }
         let ready = || {
             let ended = stack.error(id)?.is_some();
             let (unread, finished) = (stack.unread(id)?, stack.is_finished(id)?);
@@ -261,8 +317,8 @@ fn deliver(
     taken.pieces.retain(|piece| !piece.is_empty());
     let (rest, offload) = (&taken.pieces[..], Offload::from_bytes(&taken.offload));
     let behind = rest.iter().map(|piece| piece.len()).sum();
-    if !stack.is_for_connection(0, head, behind) {
-        if is_short && tells_address(head) {
+    if !stack.is_for_connection(0, head, behind) && !stack.is_for_listener(0, head, behind) {
+        if is_short && (tells_address(head) || tells_error(head)) {
             stack.receive(now, 0, head, offload);
         }
         // Attack: frames that nobody takes. What has no room is lost, as in a network.
@@ -284,6 +340,21 @@ fn deliver(
         let pieces = core::iter::once(Span::of(head)).chain(rest.iter().copied());
         let len = pieces.fold(0, |len, piece| len + piece.read(frame.get_mut(len..).unwrap_or_default()));
         stack.receive(now, 0, &frame[..len], offload);
+    }
+}
+
+/// Whether a frame has an error of ICMP: it may be about a segment of either stack, and neither answers it.
+fn tells_error(frame: &[u8]) -> bool {
+    let Some((ethernet, bytes)) = Ethernet::split(frame) else { return false };
+    match ethernet.ethertype {
+        EtherType::IPV4 => Ipv4::parse(bytes).is_some_and(|(ip, _, payload)| {
+            ip.protocol == Protocol::ICMP && payload.first() == Some(&icmp::v4::UNREACHABLE)
+        }),
+        // Those below 128 are errors (RFC 4443, 2.1).
+        EtherType::IPV6 => {
+            frame.get(NEXT) == Some(&ICMPV6) && frame.get(KIND).is_some_and(|kind| *kind < 128)
+        }
+        _ => false,
     }
 }
 

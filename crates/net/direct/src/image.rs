@@ -1,11 +1,13 @@
 //! Mapping the image, and calling its function.
 
-use ringway_direct_stack::abi::words::{LEAD, LOCK, WITHDRAWN};
+use ringway_direct_stack::abi::address_bytes;
+use ringway_direct_stack::abi::words::{ACCEPTED, LEAD, LOCK, WITHDRAWN};
 use ringway_direct_stack::{AGENT_AT, Call, Flags, Operation, PORT_AT, result_of};
 use ringway_host::{
     FixedAccess, FixedMapping, HostError, LockError, RobustGuard, RobustLock, constant_memfd, memfd,
 };
 use ringway_netstack::{Diverted, RepairError, SocketError, SocketId};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,6 +93,17 @@ impl Files {
         let data = std::fs::File::from(data.try_clone()?);
         Ok(data.write_all_at(&1_u32.to_ne_bytes(), WITHDRAWN as u64)?)
     }
+
+    /// How many connections were accepted in the stack, as the processes say.
+    ///
+    /// # Errors
+    /// If the file can't be read.
+    pub fn accepted(data: &OwnedFd) -> Result<u64, DirectError> {
+        let data = std::fs::File::from(data.try_clone()?);
+        let mut count = [0; 8];
+        data.read_exact_at(&mut count, ACCEPTED as u64)?;
+        Ok(u64::from_ne_bytes(count))
+    }
 }
 
 /// The peer of one of the stack's two rings.
@@ -113,6 +126,18 @@ pub struct Turn {
     pub ready: u64,
     /// When the stack is to be run although nothing arrives.
     pub deadline: Option<u64>,
+}
+
+impl Turn {
+    /// What is to be done after both calls of one turn, of which `later` is the second.
+    pub fn merge(self, later: Turn) -> Turn {
+        Turn {
+            kick_port: self.kick_port | later.kick_port,
+            kick_agent: self.kick_agent | later.kick_agent,
+            ready: self.ready | later.ready,
+            deadline: later.deadline,
+        }
+    }
 }
 
 /// What a connection is ready for.
@@ -320,6 +345,38 @@ impl Locked<'_> {
         let [read, write, closed] =
             [Flags::READABLE, Flags::WRITABLE, Flags::CLOSED].map(|flag| flags.has(flag));
         (result.map(|_| Ready { read, write, closed }).map_err(socket_error), turn)
+    }
+
+    /// Listens at an address. As [`Stack::listen`](ringway_netstack::Stack::listen).
+    pub fn listen(&mut self, now: u64, address: SocketAddr, backlog: usize) -> Outcome<SocketId> {
+        let bytes = address_bytes(address);
+        let call = Call { now, input: input(&bytes), numbers: [backlog as u64, 0], ..Call::default() };
+        let (result, _, turn) = self.call(Operation::Listen, call);
+        (result.map(SocketId::from_bits).map_err(socket_error), turn)
+    }
+
+    /// Takes a connection of a listener for the process with a number; 0: for none. As
+    /// [`Stack::accept`](ringway_netstack::Stack::accept).
+    pub fn accept(&mut self, now: u64, listener: SocketId, process: u64) -> Outcome<SocketId> {
+        let call = Call { numbers: [process, 0], ..Call::default() };
+        let (result, turn) = self.call_socket(Operation::Accept, now, listener, call);
+        (result.map(|handle| SocketId::from_bits(handle as u64)), turn)
+    }
+
+    /// Leaves connections that begin from now on to the agent's listener. How many have begun, and are not established.
+    pub fn stop_listening(&mut self, now: u64, listener: SocketId) -> Outcome<usize> {
+        self.call_socket(Operation::StopListening, now, listener, Call::default())
+    }
+
+    /// Closes what a process has accepted and left open.
+    pub fn end_process(&mut self, now: u64, process: u64) -> Turn {
+        self.call(Operation::EndProcess, Call { now, numbers: [process, 0], ..Call::default() }).2
+    }
+
+    /// 0 if peers have acknowledged all that was sent; otherwise a number that changes when they answer.
+    pub fn undrained(&mut self, now: u64) -> (u64, Turn) {
+        let (result, _, turn) = self.call(Operation::Drained, Call { now, ..Call::default() });
+        (result.unwrap_or(0), turn)
     }
 
     /// Receives what the agent's stack received for a connection that has moved here; whether it is here.

@@ -26,7 +26,7 @@ mod waiting;
 
 pub use image::{DirectError, Files, Image, Locked, Ready, RingPeer, Turn};
 pub use join::{Entry, enter, leave};
-pub use ringway_direct_stack::abi::requests;
+pub use ringway_direct_stack::abi::{ADDRESS, ADDRESSES, address_bytes, address_of, requests};
 pub use ringway_direct_stack::bit;
 pub use ringway_host::LockError;
 pub use waiting::{Member, Notifiers, Watch};

@@ -20,6 +20,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
+/// How often it is checked whether a listener's connections are established.
+const LISTENER_CHECK: Duration = Duration::from_millis(1);
 /// How long the attendant leaves the lead to others.
 const ATTENDANT_DELAY: u64 = 1_000_000;
 
@@ -189,15 +191,46 @@ impl Member {
             if bytes.is_ok() {
                 // What remains of it would keep segments from the agent.
                 let (_, after) = locked.close(now, socket);
-                turn = Turn {
-                    kick_port: turn.kick_port | after.kick_port,
-                    kick_agent: turn.kick_agent | after.kick_agent,
-                    ready: turn.ready | after.ready | 1 << bit(socket),
-                    deadline: after.deadline,
-                };
+                turn = turn.merge(after);
+                turn.ready |= 1 << bit(socket);
             }
             (bytes, turn)
         })
+    }
+
+    /// Waits a little for the connections of a listener that have begun, and then takes all that are established out of
+    /// the stack: their states, as [`Locked::detach`]. The listener is closed, and those who wait for it are woken.
+    ///
+    /// # Errors
+    /// If the stack is lost.
+    pub fn close_listener(&self, listener: SocketId, most: Duration) -> Result<Vec<Vec<u8>>, LockError> {
+        let until = self.now() + most.as_nanos() as u64;
+        while self
+            .turn(|locked, now| {
+                let ran = locked.run(now);
+                let (begun, turn) = locked.stop_listening(now, listener);
+                (begun, ran.merge(turn))
+            })?
+            .is_ok_and(|begun| begun > 0)
+            && self.now() < until
+        {
+            std::thread::sleep(LISTENER_CHECK);
+        }
+        let mut states = Vec::new();
+        while let Ok(socket) = self.turn(|locked, now| locked.accept(now, listener, 0))? {
+            // One that has ended meanwhile is gone.
+            match self.detach(socket)? {
+                Ok(state) => states.push(state),
+                Err(_) => _ = self.turn(|locked, now| locked.close(now, socket))?,
+            }
+        }
+        // It may be closed already.
+        let _ = self.turn(|locked, now| {
+            let (closed, mut turn) = locked.close(now, listener);
+            turn.ready |= 1 << bit(listener);
+            (closed, turn)
+        })?;
+        Ok(states)
     }
 
     /// Reads bytes of a connection, and waits for them at most for `timeout`; 0: the end of the stream.
@@ -374,6 +407,13 @@ impl Member {
         drop(self.lock()?);
         self.pass_lead();
         Ok(())
+    }
+
+    /// Ends the stack for all processes: its agent has ended.
+    pub fn withdraw(&self) {
+        self.word(WITHDRAWN).store(1, SeqCst);
+        // Whoever sees it tells those who sleep.
+        drop(self.lock());
     }
 
     /// Leads while nobody else does, until `stops`; whoever sets it [calls](Member::call_attendant) the attendant then.

@@ -2,6 +2,7 @@
 
 use crate::group::group;
 use crate::guard::StateGuard;
+use crate::listening;
 use crate::moving::{LeaveReason, handle_close, leave, leave_now, restrict_set};
 use crate::real::{set_errno, syscall};
 use crate::table::{self, CANDIDATE, DIRECT, EPOLL, LIBRARY};
@@ -39,8 +40,9 @@ pub fn before_close(fd: c_int) -> Option<c_int> {
         set_errno(libc::EBADF);
         return Some(-1);
     }
-    let mut guard = StateGuard::lock();
+    let mut guard = StateGuard::lock_briefly();
     if !is_other_process() {
+        listening::before_close(fd, slot);
         handle_close(&mut guard, fd);
     }
     None
@@ -124,6 +126,8 @@ pub fn close_range(first: u32, last: u32, flags: c_int, kernel: impl Fn(u32, u32
 pub fn fcntl(fd: c_int, command: c_int, argument: u64) -> Option<c_int> {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => before_sharing(fd),
+        // Another program may get it.
+        libc::F_SETFD if argument & libc::FD_CLOEXEC as u64 == 0 => listening::before_inheritance(fd),
         libc::F_GETFL | libc::F_GETFD | libc::F_SETFD => {}
         libc::F_SETFL if argument & libc::O_ASYNC as u64 == 0 => {}
         _ => leave_now(fd, LeaveReason::Unserved),
@@ -136,6 +140,9 @@ pub fn fcntl(fd: c_int, command: c_int, argument: u64) -> Option<c_int> {
 /// # Safety
 /// As the call.
 pub unsafe fn ioctl(fd: c_int, request: u64, argument: *mut c_void) -> Option<c_int> {
+    if request == libc::FIONCLEX {
+        listening::before_inheritance(fd);
+    }
     let slot = table::known(fd).filter(|slot| slot.is(DIRECT))?;
     match request {
         libc::FIONREAD if !argument.is_null() => {
@@ -151,9 +158,16 @@ pub unsafe fn ioctl(fd: c_int, request: u64, argument: *mut c_void) -> Option<c_
     None
 }
 
-/// Before `setsockopt` and `getsockopt`, which the agent answers.
-pub fn before_sockopt(fd: c_int) {
+/// Before `setsockopt`, which the agent answers. What a listening socket accepts inherits its options.
+pub fn before_setsockopt(fd: c_int) {
     leave_now(fd, LeaveReason::Pause);
+}
+
+/// Before `getsockopt`, which the agent answers.
+pub fn before_getsockopt(fd: c_int) {
+    if table::known(fd).is_some_and(|slot| !slot.listens()) {
+        leave_now(fd, LeaveReason::Pause);
+    }
 }
 
 /// After `setsockopt`: how long blocking calls may take.

@@ -74,6 +74,55 @@ fn a_stream_ends_in_the_image() {
 }
 
 #[test]
+fn a_listener_of_the_image_takes_connections_before_the_agents() {
+    let mut lab = Lab::new();
+    let (address, to) = (([0, 0, 0, 0], 80).into(), ([10, 0, 0, 1], 80).into());
+    let own = lab.agent.listen(address, 9).unwrap();
+    let listener = lab.image.lock().unwrap().listen(lab.now, address, 9).0.unwrap();
+    let connect = |lab: &mut Lab| {
+        let far = lab.far.connect(lab.now, to).unwrap();
+        (0..10).for_each(|_| lab.step());
+        far
+    };
+    let far = [(); 3].map(|()| connect(&mut lab));
+    assert!(!lab.agent.has_connections(own));
+    let now = lab.now;
+    let mut locked = lab.image.lock().unwrap();
+    assert_eq!(locked.listen(now, address, 9).0, Err(SocketError::AddressInUse));
+    assert_eq!(locked.ready(now, listener).0, Ok(Ready { read: true, write: false, closed: false }));
+    let near = [1, 2, 3].map(|process| locked.accept(now, listener, process).0.unwrap());
+    assert_eq!(locked.accept(now, listener, 1).0, Err(SocketError::WouldBlock));
+
+    // A process ends: what it has accepted is closed.
+    assert_eq!(locked.undrained(now).0, 0);
+    locked.end_process(now, 2);
+    assert_ne!(locked.undrained(now).0, 0);
+    assert_eq!(locked.recv(now, near[1], &mut [0; 9]).0, Err(SocketError::BadSocket));
+    drop(locked);
+    lab.step();
+    assert_eq!(far.map(|far| lab.far.is_finished(far).unwrap()), [false, true, false]);
+
+    // The agent adopts one that it has not known.
+    let (peer, local) = lab.far.addresses(far[0]).unwrap();
+    let tcp = lab.agent.reserve(local, peer).unwrap();
+    assert_eq!(lab.agent.reserve(local, peer), Err(SocketError::AddressInUse));
+    let mut locked = lab.image.lock().unwrap();
+    let state = locked.detach(lab.now, near[0]).0.unwrap();
+    locked.close(lab.now, near[0]).0.unwrap();
+    drop(locked);
+    lab.agent.attach_again(lab.now, tcp, &state).unwrap();
+    lab.far.send(lab.now, far[0], b"hello").unwrap();
+    lab.step();
+    assert_eq!(lab.agent.recv(lab.now, tcp, &mut [0; 9]), Ok(5));
+
+    // The agent's listener has what begins now.
+    assert_eq!(lab.image.lock().unwrap().stop_listening(lab.now, listener).0, Ok(0));
+    connect(&mut lab);
+    assert!(lab.agent.has_connections(own));
+    assert_eq!(lab.agent.statistics().resets_sent + lab.far.statistics().resets_sent, 0);
+}
+
+#[test]
 fn errors_of_the_stack_come_out() {
     let mut lab = Lab::new();
     let ends = lab.connect(2);

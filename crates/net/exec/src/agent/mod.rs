@@ -13,6 +13,7 @@ mod info;
 mod interface;
 mod interim;
 mod journal;
+mod listening;
 mod local;
 mod message;
 mod options;
@@ -263,14 +264,17 @@ impl Agent {
         loop {
             let busy = self.turn()?;
             let now = self.host.now();
+            let progresses =
+                self.direct.as_mut().is_some_and(|direct| std::mem::take(&mut direct.progresses));
             if let Some(until) = until
-                && busy
+                && (busy || progresses)
             {
                 silent_until = (now + SILENCE_TIMEOUT).min(until);
             }
             if until.is_some() && (now >= silent_until || self.is_drained()) {
                 self.host.poll()?;
                 self.wait_until_sent();
+                self.count_accepted();
                 self.report.close();
                 return Ok(());
             }
@@ -462,6 +466,7 @@ impl Agent {
         let ids = match socket.kind {
             Kind::Listening(listening) => {
                 self.names.remove(&listening.path);
+                self.close_shared(key, listening.sharing, socket.local.map_or(0, |local| local.port()));
                 listening.listeners
             }
             Kind::Stream(stream) => vec![stream.tcp],
@@ -501,5 +506,6 @@ impl Agent {
         self.host.now() >= self.resets_until
             && self.host.stack().is_drained()
             && !self.table.iter().any(|(_, socket)| is_stream(socket))
+            && self.is_shared_drained()
     }
 }

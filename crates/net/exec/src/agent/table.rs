@@ -86,6 +86,49 @@ pub struct Listening {
     pub listeners: Vec<SocketId>,
     /// What the next agent knows of it.
     pub record: Option<Record>,
+    pub backlog: i32,
+    pub sharing: Sharing,
+    /// The numbers of the processes that have asked for it to be shared.
+    pub askers: Vec<u64>,
+    /// One of them was told to ask again, and waits for the socket itself until then.
+    pub has_deferred: bool,
+    /// A connection came to the socket itself while the attendant was asked.
+    pub has_own: bool,
+}
+
+impl Listening {
+    /// One that the agent alone serves.
+    pub fn new(
+        path: ListenPath,
+        listeners: Vec<SocketId>,
+        record: Option<Record>,
+        backlog: i32,
+    ) -> Listening {
+        let (sharing, askers) = (Sharing::No, Vec::new());
+        Listening { path, listeners, record, backlog, sharing, askers, has_deferred: false, has_own: false }
+    }
+}
+
+/// Whether the shared stack takes a listener's connections.
+#[derive(Debug, Default)]
+pub enum Sharing {
+    #[default]
+    No,
+    /// The attendant was asked for it.
+    Begins,
+    /// The listener has this handle in the shared stack, and these processes accept.
+    Shared(SocketId, Vec<u64>),
+    /// The listener is on its way back, its connections in the file; whether it may be shared again.
+    Ends(File, bool),
+    /// No, for good.
+    Never,
+}
+
+impl Sharing {
+    /// Whether it is not about to change.
+    pub fn is_settled(&self) -> bool {
+        !matches!(self, Sharing::Begins | Sharing::Ends(..))
+    }
 }
 
 /// A TCP connection.

@@ -5,7 +5,7 @@ use super::{LARGEST, QUEUE, Socket, SocketError, SocketId, Stack};
 use crate::codec::{Bound, COUNT, Field, Reader, put_bytes};
 use crate::connection::options::Options;
 use crate::connection::repair::Saved;
-use crate::connection::{Connection, context};
+use crate::connection::{Connection, State, context};
 use crate::demux::Tuple;
 use crate::net::ip::Packet;
 use alloc::boxed::Box;
@@ -116,6 +116,7 @@ impl Stack {
         self.advance(now);
         let connection = self.rebuild(bytes)?;
         let (tuple, interface) = (connection.tuple, connection.interface);
+        self.end_time_wait(&tuple);
         let id = match self.demux.find(&tuple) {
             Some(index) if self.is_moved(index) => {
                 let slot = &mut self.slots[index as usize];
@@ -136,6 +137,36 @@ impl Stack {
         let own: VecDeque<Diverted> = own;
         own.iter().for_each(|diverted| _ = self.receive_diverted(now, interface, diverted));
         Ok(id)
+    }
+
+    /// Keeps the addresses of a connection that another stack with the same address has accepted, as if it had left
+    /// this one by [`Stack::detach`].
+    ///
+    /// # Errors
+    /// If there is such a connection, or the stack has no such address.
+    pub fn reserve(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<SocketId, SocketError> {
+        let tuple = Tuple { local, remote };
+        if !self.interfaces.iter().any(|interface| interface.has(local.ip())) {
+            return Err(SocketError::AddressNotAvailable);
+        }
+        self.end_time_wait(&tuple);
+        if self.demux.find(&tuple).is_some() {
+            return Err(SocketError::AddressInUse);
+        }
+        let id = self.allocate(Socket::Moved(Box::new(tuple))).ok_or(SocketError::TooManySockets)?;
+        self.demux.insert(tuple, id.index);
+        Ok(id)
+    }
+
+    /// Ends a closed connection in TIME-WAIT: its peer has begun another one with these addresses, at another stack.
+    fn end_time_wait(&mut self, tuple: &Tuple) {
+        let Some(index) = self.demux.find(tuple) else { return };
+        if let Some(Socket::Tcp(connection)) = &self.slots[index as usize].socket
+            && connection.is_orphan()
+            && connection.state == State::TimeWait
+        {
+            self.with(index, |connection, _| connection.end_with(None));
+        }
     }
 
     /// Takes the connection back that left by [`Stack::detach`] with this handle. Attack: the state of another
@@ -261,6 +292,31 @@ impl Stack {
         found.is_some_and(|(_, _, index)| matches!(self.slots[index as usize].socket, Some(Socket::Tcp(_))))
     }
 
+    /// Whether a frame begins a connection to a listener of this stack that [takes](Stack::stop_admitting) them, as
+    /// [`Stack::is_for_connection`]: a SYN, or what acknowledges a cookie. Other segments may be of connections that
+    /// another stack with the same address has.
+    pub fn is_for_listener(&self, interface: usize, head: &[u8], rest: usize) -> bool {
+        if self.listeners.is_empty() {
+            return false;
+        }
+        let Some((_, tcp, tuple)) = self.segment_to_us(interface, head, rest) else { return false };
+        if self.demux.find(&tuple).is_some() || tcp.flags.has(Flags::RST) {
+            return false;
+        }
+        let Some(listener) = self.find_listener(tuple.local) else { return false };
+        let admits = matches!(
+            &self.slots[listener as usize].socket,
+            Some(Socket::Listener(listener)) if listener.admits
+        );
+        match tcp.flags.has(Flags::ACK) {
+            true => {
+                let numbers = (tcp.sequence_number.get(), tcp.acknowledgment_number.get());
+                admits && !tcp.flags.has(Flags::SYN) && self.acknowledges_cookie(listener, &tuple, numbers)
+            }
+            false => admits && tcp.flags.has(Flags::SYN),
+        }
+    }
+
     /// The packet of a frame to this host that is a segment of a connection: its header, and the connection's number.
     pub(super) fn segment_of<'a>(
         &self,
@@ -268,6 +324,18 @@ impl Stack {
         head: &'a [u8],
         rest: usize,
     ) -> Option<(Packet<'a>, &'a Tcp, u32)> {
+        let (packet, tcp, tuple) = self.segment_to_us(interface, head, rest)?;
+        let index = self.demux.find(&tuple)?;
+        Some((packet, tcp, index))
+    }
+
+    /// The packet of a frame to this host that is a segment of TCP, and its addresses.
+    fn segment_to_us<'a>(
+        &self,
+        interface: usize,
+        head: &'a [u8],
+        rest: usize,
+    ) -> Option<(Packet<'a>, &'a Tcp, Tuple)> {
         let port = self.interfaces.get(interface)?;
         let (ethernet, bytes) = Ethernet::split(head)?;
         if ethernet.destination != port.mac || ethernet.source.is_group() {
@@ -288,7 +356,6 @@ impl Stack {
             local: SocketAddr::new(packet.destination, tcp.destination_port.get()),
             remote: SocketAddr::new(packet.source, tcp.source_port.get()),
         };
-        let index = self.demux.find(&tuple)?;
-        Some((packet, tcp, index))
+        Some((packet, tcp, tuple))
     }
 }

@@ -1,0 +1,265 @@
+//! Listening sockets of programs with the preloaded library: what they accept is in the shared stack at once.
+
+use crate::lab::{Lab, Running, compare_direct};
+use rustix::process::{Pid, Signal, kill_process};
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Asks a server again and again until it says that there is no more, and prints its answers. With a word, it asks once
+/// more if the server has closed its listening socket.
+const CLIENT: &str = "
+import socket, sys
+while True:
+    try:
+        s = socket.create_connection(('10.0.0.1', 9), 20)
+        s.sendall(b'asked')
+        said = b''.join(iter(lambda: s.recv(1000), b''))
+    except ConnectionError:
+        if sys.argv[1:] != ['closed']: raise
+        continue
+    s.close()
+    if sys.argv[1:] == ['closed'] and not said: continue
+    if said == b'over': break
+    print(said.decode())";
+
+/// What servers begin with: `answer` answers a connection with what it has seen.
+const SERVER: &str = "
+import array, os, select, socket, subprocess, sys, threading
+s = socket.create_server(('', 9), backlog=50)
+print('ready', flush=True)
+def answer(way, accepted, text=b''):
+    c, peer = accepted
+    c.setblocking(True)
+    data = c.recv(100)
+    names = peer[0], c.getpeername() == peer, c.getsockname(), c.family == s.family
+    c.sendall(text or repr((way, data, names)).encode())
+    c.close()
+def end(): answer('', s.accept(), b'over'); sys.exit()
+";
+
+/// Accepts in many ways.
+const WAYS: &str = "
+def epoll(way):
+    e = select.epoll()
+    e.register(s, select.EPOLLIN | (select.EPOLLET if way == 'edge' else 0))
+    for _ in range(3):
+        assert e.poll() == [(s.fileno(), select.EPOLLIN)]
+        answer(way, s.accept())
+    assert e.poll(0) == []
+    e.close()
+for way in 'blocking', 'poll', 'select', 'level', 'edge', 'late', 'threads', 'child':
+    s.setblocking(way not in ('level', 'edge'))
+    if way in ('level', 'edge'):
+        try: s.accept()
+        except BlockingIOError: epoll(way)
+        continue
+    if way == 'threads':
+        all = [threading.Thread(target=lambda: answer(way, s.accept())) for _ in range(3)]
+        for thread in all: thread.start()
+        for thread in all: thread.join()
+        continue
+    if way == 'child':
+        for _ in range(3):
+            if os.fork() == 0: answer(way, s.accept()); os._exit(0)
+            os.wait()
+        continue
+    for _ in range(3):
+        if way == 'poll':
+            p = select.poll(); p.register(s, select.POLLIN); assert p.poll() == [(s.fileno(), select.POLLIN)]
+        if way == 'select': assert select.select([s], [], []) == ([s], [], [])
+        answer(way, s.accept())
+end()";
+
+#[test]
+fn connections_are_accepted_in_all_ways_and_have_their_names() {
+    let (_, answer) = compare_direct(&[PYTHON, "-c", &format!("{SERVER}{WAYS}")], &[PYTHON, "-c", CLIENT]);
+    assert_eq!(answer.lines().count(), 24, "{answer}");
+    let first = "('blocking', b'asked', ('10.0.0.2', True, ('10.0.0.1', 9), True))";
+    assert_eq!(answer.lines().next(), Some(first));
+}
+
+/// Does something with the listening socket, between connections of the usual kind.
+const ASKED: &str = "
+way = sys.argv[1]
+for _ in range(3): answer('before', s.accept())
+if way == 'own':
+    answered = 0
+    for address in '127.0.0.1', '10.0.0.1', '127.0.0.1':
+        c = socket.create_connection((address, 9))
+        # At most one connection of the client's is before it.
+        while (a := s.accept())[1] != c.getsockname(): answer(way, a); answered += 1
+        assert a[1] == c.getsockname() and a[0].getpeername() == c.getsockname()
+        c.sendall(b'own'); assert a[0].recv(9) == b'own'
+        a[0].close(); assert c.recv(9) == b''
+    for _ in range(4 - answered): answer(way, s.accept())
+if way == 'option':
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    a = s.accept()
+    assert a[0].getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+    answer(way, a)
+if way == 'asked':
+    assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 1 and s.getsockname() == ('0.0.0.0', 9)
+    s.listen(20)
+    answer(way, s.accept())
+if way == 'dup':
+    copy = s.dup(); answer(way, copy.accept()); copy.close()
+if way == 'passed':
+    one, two = socket.socketpair()
+    if os.fork() == 0:
+        _, [fd], _, _ = socket.recv_fds(two, 1, 1)
+        answer(way, socket.socket(fileno=fd).accept()); os._exit(0)
+    socket.send_fds(one, [b'x'], [s.fileno()])
+    os.wait()
+if way == 'inherited':
+    code = 'import socket; c, _ = socket.socket(fileno=%d).accept(); c.sendall(c.recv(9)); c.close()'
+    code %= s.fileno()
+    subprocess.run([sys.executable, '-c', code], pass_fds=[s.fileno()])
+if way == 'children':
+    subprocess.run(['true']); os.system('true'); os.popen('true').close()
+    answer(way, s.accept())
+if way == 'closed':
+    for _ in range(5): s.close(); s = socket.create_server(('', 9), backlog=50); s.accept()[0].recv(1)
+for _ in range(3): answer('after', s.accept())
+end()";
+
+#[test]
+fn what_is_asked_of_a_listener_is_served_as_by_the_kernel() {
+    let ways = ["own", "option", "asked", "dup", "passed", "inherited", "children", "closed"];
+    for way in ways {
+        let (_, answer) =
+            compare_direct(&[PYTHON, "-c", &format!("{SERVER}{ASKED}"), way], &[PYTHON, "-c", CLIENT, way]);
+        let count = |word: &str| answer.lines().filter(|line| line.contains(word)).count();
+        assert_eq!((count("before"), count("after")), (3, 3), "{way}: {answer}");
+    }
+}
+
+/// Does something with an accepted connection.
+const USED: &str = "
+import fcntl, struct, termios
+def shared(c): d = c.dup(); c.close(); return d
+def passed(c):
+    one, two = socket.socketpair()
+    socket.send_fds(one, [b'x'], [c.fileno()]); c.close()
+    return socket.socket(fileno=socket.recv_fds(two, 1, 1)[1][0])
+def option(c): c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1); return c
+def queued(c): assert fcntl.ioctl(c, termios.TIOCOUTQ, struct.pack('i', 9)) == bytes(4); return c
+def forked(c):
+    if os.fork() == 0: answer('child', (c, c.getpeername())); os._exit(0)
+    os.wait(); c.close()
+def shut(c): c.recv(100); c.sendall(b'shut'); c.shutdown(socket.SHUT_WR); assert c.recv(9) == b''; c.close()
+def stream(c):
+    f = c.makefile('rwb'); c.close()
+    f.write(f.read(5)); f.close()
+def epoll(c):
+    e = select.epoll()
+    e.register(c, select.EPOLLIN | select.EPOLLOUT)
+    try: e.register(c, 0)
+    except FileExistsError: pass
+    else: assert False
+    e.modify(c, select.EPOLLIN)
+    assert e.poll() == [(c.fileno(), select.EPOLLIN)]
+    option(c)
+    assert e.poll() == [(c.fileno(), select.EPOLLIN)]
+    e.unregister(c)
+    try: e.modify(c, 0)
+    except FileNotFoundError: pass
+    else: assert False
+    return c
+def leave(c):
+    import signal, time
+    child = os.fork()
+    if child == 0:
+        signal.pause()
+    os.kill(child, 9); os.wait()
+    return c
+for use in shared, passed, option, queued, forked, shut, stream, epoll, leave:
+    for _ in range(2):
+        c = use(s.accept()[0])
+        if c: answer(use.__name__, (c, c.getpeername()))
+end()";
+
+#[test]
+fn accepted_connections_serve_all_that_others_serve() {
+    let (_, answer) = compare_direct(&[PYTHON, "-c", &format!("{SERVER}{USED}")], &[PYTHON, "-c", CLIENT]);
+    assert_eq!(answer.lines().count(), 18, "{answer}");
+}
+
+/// A server in direct mode, with the lines of `--explain`.
+fn explained(lab: &Lab, server: &str) -> Running {
+    let mut command = lab.command(1, "direct", &[PYTHON, "-c", server]);
+    command.env("EXPLAIN", "1");
+    let mut serving = Running::of(command);
+    assert_eq!(serving.line(), "ready");
+    serving
+}
+
+#[test]
+fn the_agent_has_nothing_to_do_with_what_is_accepted() {
+    let lab = Lab::new();
+    let server = format!("{SERVER}\nfor _ in range(20): answer('one', s.accept())\nend()");
+    let mut serving = explained(&lab, &server);
+    let (status, answer) = lab.start(2, "kernel", &[PYTHON, "-c", CLIENT]).end();
+    assert_eq!((status, answer.lines().count()), (Some(0), 20), "{answer}");
+    let ((status, _), report) = serving.end_with_errors();
+    assert_eq!(status, Some(0), "{report}");
+    assert!(report.contains("listens in the shared stack; what it accepts is direct"), "{report}");
+    assert!(
+        report.contains("1 sockets pumped, 0 refused; 21 connections were accepted in the shared"),
+        "{report}"
+    );
+}
+
+#[test]
+fn connections_of_a_killed_process_end_and_others_accept() {
+    let server = format!(
+        "{SERVER}
+if os.fork() == 0:
+    while True: answer('child', s.accept())
+c, peer = s.accept()
+c.recv(1)
+os.kill(os.getpid(), 9)"
+    );
+    let held = "
+import socket, time
+all = []
+def ask():
+    s = socket.create_connection(('10.0.0.1', 9), 20)
+    s.sendall(b'asked')
+    try: return s.recv(100)[:8]
+    except ConnectionResetError: return 'reset'
+print(sorted(str(ask()) for _ in range(4)))";
+    // Whichever process accepts: one connection is reset, since bytes were left unread; the others are answered.
+    let lab = Lab::new();
+    let script = format!("{PYTHON} -c \"$0\"; sleep 100");
+    let mut serving = lab.start(1, "direct", &["sh", "-c", &script, &server]);
+    assert_eq!(serving.line(), "ready");
+    let (status, answer) = lab.start(2, "kernel", &[PYTHON, "-c", held]).end();
+    assert_eq!(status, Some(0), "{answer}");
+    let resets = answer.matches("reset").count();
+    assert!(resets <= 1 && answer.matches("child").count() == 4 - resets, "{answer}");
+}
+
+#[test]
+fn a_killed_agent_resets_what_was_accepted_in_the_shared_stack() {
+    let lab = Lab::new();
+    let server = format!(
+        "{SERVER}
+c, peer = s.accept()
+print(c.recv(5), flush=True)
+try: print(c.recv(5))
+except ConnectionResetError: print('reset')"
+    );
+    let mut serving = explained(&lab, &server);
+    let client = "
+import socket
+s = socket.create_connection(('10.0.0.1', 9), 20)
+s.sendall(b'asked'); s.recv(1)";
+    let mut asking = lab.start(2, "kernel", &[PYTHON, "-c", client]);
+    assert_eq!(serving.line(), "b'asked'");
+    kill_process(Pid::from_child(&serving.child), Signal::KILL).unwrap();
+    assert_eq!(serving.line(), "reset");
+    drop(serving);
+    // Nobody answers the peer any more.
+    kill_process(Pid::from_child(&asking.child), Signal::TERM).unwrap();
+    asking.child.wait().unwrap();
+}
