@@ -75,6 +75,13 @@ impl Stack {
         exact.or_else(|| list.iter().copied().find(|&index| of(index).is_some_and(any)))
     }
 
+    pub(super) fn listener(&self, index: u32) -> Option<&Listener> {
+        match &self.slots.get(index as usize)?.socket {
+            Some(Socket::Listener(listener)) => Some(listener),
+            _ => None,
+        }
+    }
+
     pub(super) fn listener_mut(&mut self, index: u32) -> Option<&mut Listener> {
         match &mut self.slots.get_mut(index as usize)?.socket {
             Some(Socket::Listener(listener)) => Some(listener),
@@ -134,6 +141,28 @@ impl Stack {
     pub fn half_open(&self, listener: SocketId) -> Result<usize, SocketError> {
         match self.socket(listener)? {
             Socket::Listener(listener) => Ok(listener.embryos),
+            _ => Err(SocketError::BadSocket),
+        }
+    }
+
+    /// Whether a listener takes connections, or was [told](Stack::stop_admitting) to take no more.
+    ///
+    /// # Errors
+    /// If the socket is no listener.
+    pub fn is_admitting(&self, listener: SocketId) -> Result<bool, SocketError> {
+        match self.socket(listener)? {
+            Socket::Listener(listener) => Ok(listener.admits),
+            _ => Err(SocketError::BadSocket),
+        }
+    }
+
+    /// Whether cookies of a listener may still come back.
+    ///
+    /// # Errors
+    /// If the socket is no listener.
+    pub fn expects_cookies(&self, listener: SocketId) -> Result<bool, SocketError> {
+        match self.socket(listener)? {
+            Socket::Listener(listener) => Ok(listener.cookies_until > self.now),
             _ => Err(SocketError::BadSocket),
         }
     }

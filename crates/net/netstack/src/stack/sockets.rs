@@ -470,7 +470,7 @@ impl Stack {
             }
             Socket::Moved(_) => self.release(id.index),
             Socket::Tcp(_) => {
-                self.slots[id.index as usize].generation = id.generation.wrapping_add(1);
+                self.slots[id.index as usize].generation = super::next_generation(id.generation);
                 let Some(Socket::Tcp(connection)) = &mut self.slots[id.index as usize].socket else {
                     return Ok(());
                 };
