@@ -35,7 +35,8 @@ pub enum Operation {
     Close,
     /// The bits of [`Flags`]. The result is the number of bytes that can be read.
     Readiness,
-    /// A segment that the agent received for a connection of the stack.
+    /// A segment that the agent received for a connection of the stack; or, if the first of `numbers` is not 0, for
+    /// none of the agent's.
     Diverted,
     /// Only what each call does.
     Run,
@@ -47,18 +48,23 @@ pub enum Operation {
     /// Takes the next connection of a listener for the process with the number in the first of `numbers`; 0: for none.
     /// The result is its handle, and `output` gets its [addresses](ADDRESSES).
     Accept,
-    /// Leaves the connections that begin from now on to the agent's listener. The result is the number of those that
-    /// have begun, and are not established.
+    /// Leaves the connections that begin from now on to the agent's listener; for programs, the handle is no listener's
+    /// any more. The result is the number of those that have begun, and may still be established.
     StopListening,
     /// Closes what the process with the number in the first of `numbers` has accepted and not closed: it has ended.
     EndProcess,
     /// The result is 0 if peers have acknowledged all that was sent; otherwise a number that changes when they answer.
     Drained,
+    /// The agent has a connection with the [addresses](ADDRESSES) in `input`: no listener of the stack takes its
+    /// segments.
+    Reserve,
+    /// The agent has it no more.
+    Unreserve,
 }
 
 impl Operation {
     /// All, in their order.
-    pub(crate) const ALL: [Operation; 19] = [
+    pub(crate) const ALL: [Operation; 21] = [
         Operation::Begin,
         Operation::Port,
         Operation::Agent,
@@ -78,6 +84,8 @@ impl Operation {
         Operation::StopListening,
         Operation::EndProcess,
         Operation::Drained,
+        Operation::Reserve,
+        Operation::Unreserve,
     ];
 
     /// The operation of a number.
@@ -106,6 +114,20 @@ pub fn address_bytes(address: SocketAddr) -> [u8; ADDRESS] {
     }
     bytes[17..].copy_from_slice(&address.port().to_le_bytes());
     bytes
+}
+
+/// The local and the remote address of a connection as bytes.
+pub fn addresses_bytes(local: SocketAddr, remote: SocketAddr) -> [u8; ADDRESSES] {
+    let mut bytes = [0; ADDRESSES];
+    bytes[..ADDRESS].copy_from_slice(&address_bytes(local));
+    bytes[ADDRESS..].copy_from_slice(&address_bytes(remote));
+    bytes
+}
+
+/// What [`addresses_bytes`] returned; `None`: these are no addresses.
+pub fn addresses_of(bytes: &[u8; ADDRESSES]) -> Option<(SocketAddr, SocketAddr)> {
+    let (local, remote) = bytes.split_first_chunk()?;
+    address_of(local).zip(address_of(remote.first_chunk()?))
 }
 
 /// What [`address_bytes`] returned; `None`: it is no address.

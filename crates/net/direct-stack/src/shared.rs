@@ -1,6 +1,6 @@
 //! The stack that processes share.
 
-use crate::abi::{ADDRESS, ADDRESSES, Flags, Operation, address_bytes, address_of};
+use crate::abi::{ADDRESS, ADDRESSES, Flags, Operation, address_of, addresses_bytes, addresses_of};
 use crate::call::bit;
 use crate::end::{End, Output, Taken, prefetch, take};
 use alloc::collections::BTreeMap;
@@ -10,8 +10,8 @@ use ringway_mem::{Region, Span};
 use ringway_netstack::{Diverted, Reader, RepairError, SocketError, SocketId, Stack};
 use ringway_wire::{Arp, EtherType, Ethernet, Header, Ipv4, Protocol, arp, icmp};
 
-/// Longest headers of a TCP segment that is received in place: Ethernet's, IPv6's and TCP's with options.
-const HEADERS: usize = 14 + 40 + 60;
+/// Longest headers of a TCP segment that is received in place: Ethernet's, IPv4's and TCP's with options.
+const HEADERS: usize = 14 + 60 + 60;
 /// Longest frame that is copied as a whole.
 const SHORT: usize = 1024;
 /// Where the kind of an ICMP message for IPv6 is, behind the header of IPv6 alone.
@@ -137,10 +137,7 @@ impl Shared {
                 done(self.stack.close(now, id))
             }
             Operation::Readiness => return self.readiness(id),
-            Operation::Diverted => Ok(u64::from(
-                Diverted::from_bytes(with.input)
-                    .is_some_and(|diverted| self.stack.receive_diverted(now, 0, &diverted)),
-            )),
+            Operation::Diverted => Ok(self.receive_diverted(now, with.input, with.number != 0).into()),
             Operation::Run => {
                 self.exchange(now, None);
                 Ok(0)
@@ -149,8 +146,13 @@ impl Shared {
             Operation::Listen => self.listen(with.input, with.number as usize),
             Operation::Accept => self.accept(id, with.number, with.output).map_err(RepairError::from),
             Operation::StopListening => {
-                let stopped = self.stack.stop_admitting(id).and_then(|()| self.stack.half_open(id));
-                stopped.map(|count| count as u64).map_err(RepairError::from)
+                self.stop_listening(id).map(|count| count as u64).map_err(RepairError::from)
+            }
+            Operation::Reserve => self.reserve(with.input),
+            Operation::Unreserve => {
+                let addresses = with.input.first_chunk::<ADDRESSES>().and_then(addresses_of);
+                addresses.inspect(|(local, remote)| self.stack.unreserve(*local, *remote));
+                Ok(0)
             }
             Operation::EndProcess => {
                 self.end_process(now, with.number);
@@ -171,12 +173,37 @@ impl Shared {
         Ok(self.stack.listen(address, backlog)?.to_bits())
     }
 
+    /// How many connections may still come to a listener that takes no more.
+    fn stop_listening(&mut self, listener: SocketId) -> Result<usize, SocketError> {
+        self.stack.stop_admitting(listener)?;
+        let cookies = usize::from(self.stack.expects_cookies(listener)?);
+        Ok(self.stack.half_open(listener)?.saturating_add(cookies))
+    }
+
+    fn reserve(&mut self, addresses: &[u8]) -> Result<u64, RepairError> {
+        let addresses = addresses.first_chunk::<ADDRESSES>().and_then(addresses_of);
+        let (local, remote) = addresses.ok_or(RepairError::Invalid)?;
+        Ok(self.stack.reserve(local, remote)?.to_bits())
+    }
+
+    /// Whether a segment of the agent's was for a connection of the stack.
+    fn receive_diverted(&mut self, now: u64, bytes: &[u8], is_stray: bool) -> bool {
+        let Some(diverted) = Diverted::from_bytes(bytes) else { return false };
+        if is_stray {
+            self.stack.receive_stray(now, 0, &diverted);
+            return true;
+        }
+        self.stack.receive_diverted(now, 0, &diverted)
+    }
+
     fn accept(&mut self, listener: SocketId, process: u64, out: &mut [u8]) -> Result<u64, SocketError> {
+        if process != 0 && !self.stack.is_admitting(listener)? {
+            return Err(SocketError::BadSocket);
+        }
         let socket = self.stack.accept(listener)?.socket;
         let (local, remote) = self.stack.addresses(socket)?;
         if let Some(out) = out.first_chunk_mut::<ADDRESSES>() {
-            out[..ADDRESS].copy_from_slice(&address_bytes(local));
-            out[ADDRESS..].copy_from_slice(&address_bytes(remote));
+            *out = addresses_bytes(local, remote);
         }
         if process != 0 {
             self.accepted.insert(socket.to_bits(), process);
@@ -231,8 +258,10 @@ impl Shared {
     /// What a connection is ready for.
     fn readiness(&self, id: SocketId) -> (Result<u64, RepairError>, Flags) {
         let stack = &self.stack;
-        if stack.half_open(id).is_ok() {
-            return (Ok(0), Flags::default().with(Flags::READABLE, stack.has_connections(id)));
+        match stack.is_admitting(id) {
+            Ok(true) => return (Ok(0), Flags::default().with(Flags::READABLE, stack.has_connections(id))),
+            Ok(false) => return (Err(SocketError::BadSocket.into()), Flags::default()),
+            Err(_) => {}
         }
         let ready = || {
             let ended = stack.error(id)?.is_some();
@@ -317,7 +346,7 @@ fn deliver(
     taken.pieces.retain(|piece| !piece.is_empty());
     let (rest, offload) = (&taken.pieces[..], Offload::from_bytes(&taken.offload));
     let behind = rest.iter().map(|piece| piece.len()).sum();
-    if !stack.is_for_connection(0, head, behind) && !stack.is_for_listener(0, head, behind) {
+    if !stack.takes(now, 0, head, behind) {
         if is_short && (tells_address(head) || tells_error(head)) {
             stack.receive(now, 0, head, offload);
         }

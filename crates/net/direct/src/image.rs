@@ -1,12 +1,12 @@
 //! Mapping the image, and calling its function.
 
-use ringway_direct_stack::abi::address_bytes;
 use ringway_direct_stack::abi::words::{ACCEPTED, LEAD, LOCK, WITHDRAWN};
+use ringway_direct_stack::abi::{address_bytes, addresses_bytes};
 use ringway_direct_stack::{AGENT_AT, Call, Flags, Operation, PORT_AT, result_of};
 use ringway_host::{
     FixedAccess, FixedMapping, HostError, LockError, RobustGuard, RobustLock, constant_memfd, memfd,
 };
-use ringway_netstack::{Diverted, RepairError, SocketError, SocketId};
+use ringway_netstack::{Diverted, RepairError, Settings, SocketError, SocketId};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -39,6 +39,19 @@ const STATE_CHUNK: usize = 1 << 20;
 
 const _: () = assert!(TEXT_AT < ENTRY && ENTRY < TEXT_END && TEXT_END <= DATA_AT);
 const _: () = assert!(DATA_END + MAX_MEMORY <= PORT_AT as usize);
+
+/// Most memory that a connection needs besides what `tcp_mem` bounds: its state, and the buffers that each may have.
+const SOCKET_MEMORY: usize = 12 << 10;
+
+/// Settings by which connections fit into so much memory for the image. Attack: peers that connect until there is none
+/// left, which would end the stack for all.
+pub fn bounded_settings(settings: &Settings, memory: usize) -> Settings {
+    let limits = [memory / 4, memory / 3, memory / 2];
+    let mut tcp_mem = settings.tcp_mem;
+    tcp_mem.iter_mut().zip(limits).for_each(|(own, limit)| *own = (*own).min(limit));
+    let max_sockets = settings.max_sockets.min(memory / 8 * 3 / SOCKET_MEMORY);
+    Settings { tcp_mem, max_sockets, ..settings.clone() }
+}
 
 /// Why the stack can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -363,7 +376,8 @@ impl Locked<'_> {
         (result.map(|handle| SocketId::from_bits(handle as u64)), turn)
     }
 
-    /// Leaves connections that begin from now on to the agent's listener. How many have begun, and are not established.
+    /// Leaves connections that begin from now on to the agent's listener. How many have begun, and may still be
+    /// established. For the processes, the handle is no listener's any more.
     pub fn stop_listening(&mut self, now: u64, listener: SocketId) -> Outcome<usize> {
         self.call_socket(Operation::StopListening, now, listener, Call::default())
     }
@@ -379,10 +393,28 @@ impl Locked<'_> {
         (result.unwrap_or(0), turn)
     }
 
-    /// Receives what the agent's stack received for a connection that has moved here; whether it is here.
+    /// The agent has a connection with these addresses: its segments are for none of the listeners. As
+    /// [`Stack::reserve`](ringway_netstack::Stack::reserve).
+    pub fn reserve(&mut self, now: u64, (local, remote): (SocketAddr, SocketAddr)) -> Outcome<()> {
+        let bytes = addresses_bytes(local, remote);
+        let call = Call { now, input: input(&bytes), ..Call::default() };
+        let (result, _, turn) = self.call(Operation::Reserve, call);
+        (result.map(drop).map_err(socket_error), turn)
+    }
+
+    /// The agent has no connection with these addresses any more that [was here](Locked::detach), or was
+    /// [reserved](Locked::reserve).
+    pub fn unreserve(&mut self, now: u64, (local, remote): (SocketAddr, SocketAddr)) -> Turn {
+        let bytes = addresses_bytes(local, remote);
+        self.call(Operation::Unreserve, Call { now, input: input(&bytes), ..Call::default() }).2
+    }
+
+    /// Receives what the agent's stack received for a connection that has moved here, or for
+    /// [none](Diverted::is_stray) of the agent's; whether it is here.
     pub fn receive_diverted(&mut self, now: u64, diverted: &Diverted) -> (bool, Turn) {
         let bytes = diverted.to_bytes();
-        let call = Call { now, input: input(&bytes), ..Call::default() };
+        let numbers = [diverted.is_stray().into(), 0];
+        let call = Call { now, input: input(&bytes), numbers, ..Call::default() };
         let (result, _, turn) = self.call(Operation::Diverted, call);
         (result.is_ok_and(|found| found != 0), turn)
     }

@@ -20,8 +20,6 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// How often it is checked whether a listener's connections are established.
-const LISTENER_CHECK: Duration = Duration::from_millis(1);
 /// How long the attendant leaves the lead to others.
 const ATTENDANT_DELAY: u64 = 1_000_000;
 
@@ -181,7 +179,7 @@ impl Member {
     }
 
     /// Lets a connection leave the stack, and wakes those who wait for it: its handle is invalid from now on. As
-    /// [`Locked::detach`].
+    /// [`Locked::detach`]. Its addresses stay [reserved](Locked::reserve).
     ///
     /// # Errors
     /// If the stack is lost.
@@ -189,48 +187,57 @@ impl Member {
         self.turn(|locked, now| {
             let (bytes, mut turn) = locked.detach(now, socket);
             if bytes.is_ok() {
-                // What remains of it would keep segments from the agent.
-                let (_, after) = locked.close(now, socket);
-                turn = turn.merge(after);
                 turn.ready |= 1 << bit(socket);
             }
             (bytes, turn)
         })
     }
 
-    /// Waits a little for the connections of a listener that have begun, and then takes all that are established out of
-    /// the stack: their states, as [`Locked::detach`]. The listener is closed, and those who wait for it are woken.
+    /// Lets a listener take no more connections, and those that are established leave the stack: their states, as
+    /// [`Locked::detach`], at most `most`, in at most `bytes` bytes. A connection that would need more is closed. Also
+    /// returns whether the listener is gone: there are no more, and none that may still be established. Those who wait
+    /// for it are woken.
     ///
     /// # Errors
     /// If the stack is lost.
-    pub fn close_listener(&self, listener: SocketId, most: Duration) -> Result<Vec<Vec<u8>>, LockError> {
-        let until = self.now() + most.as_nanos() as u64;
-        while self
-            .turn(|locked, now| {
-                let ran = locked.run(now);
-                let (begun, turn) = locked.stop_listening(now, listener);
-                (begun, ran.merge(turn))
-            })?
-            .is_ok_and(|begun| begun > 0)
-            && self.now() < until
+    pub fn stop_listener(
+        &self,
+        listener: SocketId,
+        most: usize,
+        bytes: usize,
+    ) -> Result<(Vec<Vec<u8>>, bool), LockError> {
+        let begun = self.turn(|locked, now| {
+            let ran = locked.run(now);
+            let (begun, turn) = locked.stop_listening(now, listener);
+            let mut turn = ran.merge(turn);
+            turn.ready |= 1 << bit(listener);
+            (begun, turn)
+        })?;
+        let (mut states, mut len) = (Vec::new(), 0);
+        while states.len() < most
+            && let Ok(socket) = self.turn(|locked, now| locked.accept(now, listener, 0))?
         {
-            std::thread::sleep(LISTENER_CHECK);
-        }
-        let mut states = Vec::new();
-        while let Ok(socket) = self.turn(|locked, now| locked.accept(now, listener, 0))? {
-            // One that has ended meanwhile is gone.
             match self.detach(socket)? {
-                Ok(state) => states.push(state),
+                Ok(state) if state.len() <= bytes.saturating_sub(len) => {
+                    len += state.len();
+                    states.push(state);
+                }
+                // Attack: peers that send as much as there is room for, each on many connections.
+                Ok(state) => self.turn(|locked, now| {
+                    let (_, turn) = locked.attach(now, &state);
+                    let (_, after) = locked.close(now, socket);
+                    ((), turn.merge(after))
+                })?,
+                // One that has ended meanwhile is gone.
                 Err(_) => _ = self.turn(|locked, now| locked.close(now, socket))?,
             }
         }
+        if states.len() == most || begun.is_ok_and(|begun| begun > 0) {
+            return Ok((states, false));
+        }
         // It may be closed already.
-        let _ = self.turn(|locked, now| {
-            let (closed, mut turn) = locked.close(now, listener);
-            turn.ready |= 1 << bit(listener);
-            (closed, turn)
-        })?;
-        Ok(states)
+        let _ = self.turn(|locked, now| locked.close(now, listener))?;
+        Ok((states, true))
     }
 
     /// Reads bytes of a connection, and waits for them at most for `timeout`; 0: the end of the stream.

@@ -21,8 +21,9 @@ use ringway_netstack::{Diverted, SocketId};
 use rustix::event::{PollFlags, epoll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -43,9 +44,12 @@ pub struct Direct {
     next_process: u64,
     /// Commands that the attendant's socket had no room for.
     commands: VecDeque<(Command, Option<File>)>,
-    /// Listeners that their programs have closed, and the attendant not yet: their ports, and their connections if they
-    /// were on their way back.
-    pub(super) closed_listeners: HashMap<Key, (u16, Option<File>)>,
+    /// Listeners that come back, or are closed, in the shared stack.
+    pub(super) stopping: HashMap<Key, Stopping>,
+    /// The ports of listeners that their programs have closed, while the attendant was asked for them.
+    pub(super) closed_early: HashMap<Key, u16>,
+    /// Addresses of connections that listeners of the shared stack leave alone.
+    pub(super) reserved: HashSet<(SocketAddr, SocketAddr)>,
     /// A listener was in the stack: connections that the agent does not know may be there.
     pub(super) has_listened: bool,
     /// What the attendant said last of bytes that were not acknowledged; 0: there are none; `None`: it was asked.
@@ -53,6 +57,18 @@ pub struct Direct {
     last_rest: u64,
     /// Peers have answered since this was looked at.
     pub(super) progresses: bool,
+}
+
+/// A listener that comes back from the shared stack, or is closed there.
+#[derive(Debug)]
+pub struct Stopping {
+    /// Its handle there.
+    pub id: SocketId,
+    pub port: u16,
+    /// Where the attendant writes the states of its connections, while it was asked for them.
+    pub file: Option<File>,
+    /// Its program has closed it.
+    pub closes: bool,
 }
 
 impl Direct {
@@ -118,12 +134,15 @@ impl Agent {
     pub fn share(&mut self, shared: Shared) -> Result<(), Errno> {
         let data = epoll::EventData::new_u64(ATTENDANT);
         epoll::add(&self.epoll, &shared.attendant, data, epoll::EventFlags::IN)?;
+        self.has_shared = true;
         self.direct = Some(Direct {
             shared,
             processes: Vec::new(),
             next_process: 0,
             commands: VecDeque::new(),
-            closed_listeners: HashMap::new(),
+            stopping: HashMap::new(),
+            closed_early: HashMap::new(),
+            reserved: HashSet::new(),
             has_listened: false,
             rest: Some(u64::MAX),
             last_rest: 0,
@@ -292,7 +311,9 @@ impl Agent {
             return self.lose_connection(key);
         };
         stream.owner = Owner::Leaving(copy, Vec::new());
+        let (local, peer) = (stream.local, stream.peer);
         direct.send(Command::Leave { key: key.into(), socket: id.to_bits() }, Some(file));
+        self.keep_reserved(local, peer);
     }
 
     /// Handles what happened to the socket of a connection in the shared stack: its program has written to it, or
@@ -307,10 +328,11 @@ impl Agent {
         }
     }
 
-    /// Receives the attendant's answers.
+    /// Receives the attendant's answers. Attack: one that is taken over, and answers without an end.
     pub(super) fn receive_answers(&mut self) {
         let mut bytes = [0; Answer::LEN];
-        while let Some(direct) = &mut self.direct {
+        for _ in 0..super::EVENTS {
+            let Some(direct) = &mut self.direct else { return };
             let answer = match try_receive_with(&direct.shared.attendant, &mut bytes, 0) {
                 Ok(None) => return direct.flush(),
                 Ok(Some((len, _))) => Answer::from_bytes(&bytes[..len]),
@@ -319,6 +341,9 @@ impl Agent {
             match answer {
                 Some(Answer::Entered { key, socket }) => self.handle_entered(key.into(), socket),
                 Some(Answer::Left { key, len }) => self.handle_left(key.into(), len),
+                Some(Answer::Stopped { key, len, is_gone }) => {
+                    self.handle_stopped_listening(key.into(), len, is_gone);
+                }
                 Some(Answer::Drained(rest)) => direct.note_rest(rest),
                 // The attendant has ended: the shared stack is lost.
                 None => self.lose_shared(),
@@ -337,12 +362,16 @@ impl Agent {
                 // The program may have closed the socket meanwhile.
                 self.handle_shared_activity(key);
             }
-            None => self.finish_return(key, Some(state), Vec::new()),
+            None => {
+                let tcp = stream.tcp;
+                self.finish_return(key, Some(state), Vec::new());
+                self.reserve_connection(tcp);
+            }
         }
     }
 
     fn handle_left(&mut self, key: Key, len: u64) {
-        let Some(stream) = self.table.stream(key) else { return self.handle_stopped_listening(key, len) };
+        let Some(stream) = self.table.stream(key) else { return };
         let Owner::Leaving(file, segments) = &mut stream.owner else { return };
         let mut state = vec![0; len.min(LONGEST_STATE) as usize];
         // Attack: an attendant that is taken over, and wrote something else: it is refused, as any bytes may be.
@@ -393,6 +422,7 @@ impl Agent {
             let _ = Files::withdraw(data);
         }
         direct.shared.switch.lose();
+        self.host.stack().divert_strays(false);
         self.report.lost();
         let keys: Vec<Key> = self.table.iter().map(|(key, _)| key).collect();
         for key in keys {
@@ -417,6 +447,13 @@ impl Agent {
             self.lose_shared();
         }
         while let Some(segment) = self.host.stack().next_diverted() {
+            if segment.is_stray() {
+                // The peer sends again what finds no room.
+                if let Some(direct) = self.direct.as_mut().filter(|direct| direct.commands.is_empty()) {
+                    direct.send(Command::Divert(segment.to_bytes()), None);
+                }
+                continue;
+            }
             let keys = self.table.keys_of(segment.socket());
             let Some(stream) = keys.first().copied().and_then(|key| self.table.stream(key)) else { continue };
             match &mut stream.owner {
@@ -450,9 +487,10 @@ impl Agent {
         }
     }
 
-    /// Whether commands wait to be sent to the attendant.
+    /// Whether commands wait to be sent to the attendant, or it is to be asked again for connections of a listener.
     pub(super) fn has_commands(&self) -> bool {
-        self.direct.as_ref().is_some_and(|direct| !direct.commands.is_empty())
+        let waits = |direct: &Direct| !direct.commands.is_empty() || !direct.stopping.is_empty();
+        self.direct.as_ref().is_some_and(waits)
     }
 
     pub(super) fn send_commands(&mut self) {

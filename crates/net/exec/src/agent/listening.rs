@@ -7,6 +7,7 @@
 //! and none does any more.
 
 use super::calls::Reply;
+use super::direct::{Direct, Stopping};
 use super::local::{self, AgentEnd};
 use super::options::OptionValues;
 use super::stream::errno;
@@ -46,6 +47,36 @@ fn read_adoption(call: &Call) -> Result<(SocketId, SocketAddr, SocketAddr), Errn
         .map(|bytes| bytes.first_chunk::<ADDRESS>().and_then(address_of));
     let (local, remote) = local.zip(remote).ok_or(Errno::INVAL)?;
     Ok((SocketId::from_bits(u64::from_ne_bytes(*handle)), local, remote))
+}
+
+impl Direct {
+    /// Asks the attendant for the connections that a listener has; `false`: there are no descriptors, and the listener
+    /// is closed.
+    fn ask_for_connections(&mut self, key: Key, listener: &mut Stopping) -> bool {
+        // The file takes memory only for what is written.
+        let file = memfd("ringway-connections", LONGEST_STATE as usize).ok().map(File::from);
+        let copy = file.as_ref().and_then(|file| file.try_clone().ok());
+        let (asked, socket) = (copy.is_some(), listener.id.to_bits());
+        match file.zip(copy) {
+            Some((file, copy)) => {
+                listener.file = Some(copy);
+                self.send(Command::StopListening { key: key.into(), socket }, Some(file));
+            }
+            None => {
+                listener.closes = true;
+                self.send(Command::CloseListener { key: key.into(), socket }, None);
+            }
+        }
+        asked
+    }
+
+    /// Closes a listener, once.
+    fn close_listener(&mut self, key: Key) {
+        let Some(listener) = self.stopping.get_mut(&key).filter(|listener| !listener.closes) else { return };
+        listener.closes = true;
+        let socket = listener.id.to_bits();
+        self.send(Command::CloseListener { key: key.into(), socket }, None);
+    }
 }
 
 impl Agent {
@@ -136,6 +167,7 @@ impl Agent {
         };
         self.table.set_pending(name, key);
         self.table.add_stack_socket(accepted, key);
+        self.reserve_connection(accepted);
         if let Some(Kind::Stream(stream)) = self.table.get(key).map(|socket| &socket.kind)
             && let Some(end) = &stream.end
         {
@@ -184,6 +216,7 @@ impl Agent {
     fn begin_sharing(&mut self, key: Key, socket: &OwnedFd) -> Result<Reply, Errno> {
         let is_ready = !local::ready(socket.as_fd(), PollFlags::IN).is_empty();
         let address = self.shareable_address(key);
+        let is_back = self.direct.as_ref().is_some_and(|direct| !direct.stopping.contains_key(&key));
         let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) else {
             return Err(Errno::OPNOTSUPP);
         };
@@ -193,18 +226,23 @@ impl Agent {
         };
         let stack = self.host.stack();
         let waits = |id: &SocketId| stack.has_connections(*id) || stack.half_open(*id) != Ok(0);
-        let waits = is_ready || listening.listeners.iter().any(waits);
+        let waits = is_ready || !is_back || listening.listeners.iter().any(waits);
         listening.has_deferred |= waits;
         if listening.has_deferred && listening.askers.len() > 1 {
             // One that was told to ask again may not, as long as another one accepts all.
             listening.sharing = Sharing::Never;
             return Err(Errno::OPNOTSUPP);
         }
-        if waits {
+        if waits || !self.reserve_port(address.port()) {
             return Err(Errno::AGAIN);
         }
+        let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) else {
+            return Err(Errno::OPNOTSUPP);
+        };
         (listening.sharing, listening.has_own) = (Sharing::Begins, false);
         let backlog = u64::from(listening.backlog.unsigned_abs());
+        // Some segments of its connections come here: fragments, for instance.
+        self.host.stack().divert_strays(true);
         if let Some(direct) = &mut self.direct {
             direct.has_listened = true;
             direct.send(Command::Listen { key: key.into(), address, backlog }, None);
@@ -248,30 +286,19 @@ impl Agent {
 
     /// Lets a listener come back from the shared stack. `for_good`: it is not shared again.
     pub(super) fn stop_sharing(&mut self, key: Key, for_good: bool) {
-        let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) else {
-            return;
-        };
+        let Some(socket) = self.table.get_mut(key) else { return };
+        let port = socket.local.map_or(0, |local| local.port());
+        let Kind::Listening(listening) = &mut socket.kind else { return };
         match &mut listening.sharing {
             Sharing::Shared(id, _) => {
-                let id = *id;
-                // The file takes memory only for what is written.
-                let file = memfd("ringway-connections", LONGEST_STATE as usize).ok().map(File::from);
-                let copy = file.as_ref().and_then(|file| file.try_clone().ok());
                 let Some(direct) = &mut self.direct else { return };
-                match (file, copy) {
-                    (Some(file), Some(copy)) => {
-                        listening.sharing = Sharing::Ends(copy, !for_good);
-                        let command = Command::StopListening { key: key.into(), socket: id.to_bits() };
-                        direct.send(command, Some(file));
-                    }
-                    // Without descriptors, connections that were not accepted are reset.
-                    _ => {
-                        listening.sharing = Sharing::Never;
-                        direct.send(Command::CloseListener { key: key.into(), socket: id.to_bits() }, None);
-                    }
-                }
+                let mut stopping = Stopping { id: *id, port, file: None, closes: false };
+                let asked = direct.ask_for_connections(key, &mut stopping);
+                // Without descriptors, connections that were not accepted are reset.
+                listening.sharing = if asked { Sharing::Ends(!for_good) } else { Sharing::Never };
+                direct.stopping.insert(key, stopping);
             }
-            Sharing::Ends(_, again) => *again &= !for_good,
+            Sharing::Ends(again) => *again &= !for_good,
             // Whoever waits asks again when it has begun.
             Sharing::Begins => {}
             sharing => {
@@ -282,25 +309,37 @@ impl Agent {
         }
     }
 
-    /// Closes a listener in the shared stack, which its program has closed.
-    pub(super) fn close_shared(&mut self, key: Key, sharing: Sharing, port: u16) {
+    /// Asks again for connections that were established since their listener takes no more.
+    pub(super) fn ask_for_connections(&mut self) {
         let Some(direct) = &mut self.direct else { return };
-        let file = match sharing {
-            Sharing::No | Sharing::Never => return,
-            Sharing::Shared(id, _) => {
-                direct.send(Command::CloseListener { key: key.into(), socket: id.to_bits() }, None);
-                None
+        let mut stopping = std::mem::take(&mut direct.stopping);
+        for (key, listener) in &mut stopping {
+            if listener.file.is_none() && !listener.closes {
+                direct.ask_for_connections(*key, listener);
             }
-            Sharing::Begins => None,
-            Sharing::Ends(file, _) => Some(file),
-        };
-        direct.closed_listeners.insert(key, (port, file));
+        }
+        direct.stopping = stopping;
+    }
+
+    /// Closes a listener in the shared stack, which its program has closed.
+    pub(super) fn close_shared(&mut self, key: Key, sharing: &Sharing, port: u16) {
+        let Some(direct) = &mut self.direct else { return };
+        match sharing {
+            Sharing::Begins => _ = direct.closed_early.insert(key, port),
+            Sharing::Shared(id, _) => {
+                direct.stopping.insert(key, Stopping { id: *id, port, file: None, closes: false });
+            }
+            Sharing::No | Sharing::Never | Sharing::Ends(_) => {}
+        }
+        direct.close_listener(key);
     }
 
     /// Whether a listener with a port, which its program has closed, still takes connections in the shared stack.
     pub(super) fn is_closing(&self, port: u16) -> bool {
-        let direct = self.direct.as_ref();
-        direct.is_some_and(|direct| direct.closed_listeners.values().any(|(closing, _)| *closing == port))
+        self.direct.as_ref().is_some_and(|direct| {
+            direct.stopping.values().any(|listener| listener.closes && listener.port == port)
+                || direct.closed_early.values().any(|closed| *closed == port)
+        })
     }
 
     /// Serves calls of `listen` again that wait until a port is free in the shared stack.
@@ -364,60 +403,76 @@ impl Agent {
         }
     }
 
-    /// The attendant listens, or can't.
+    /// The attendant listens, or can't. Attack: an attendant that is taken over, and was not asked.
     pub(super) fn handle_listening(&mut self, key: Key, socket: Option<u64>) {
-        let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind) else {
-            // The program has closed it meanwhile.
-            match (socket, &mut self.direct) {
-                (Some(socket), Some(direct)) => {
-                    direct.send(Command::CloseListener { key: key.into(), socket }, None);
-                }
-                _ => self.handle_stopped_listening(key, 0),
-            }
+        let id = socket.map(SocketId::from_bits);
+        let Some(own) = self.table.get_mut(key) else { return self.close_early(key, id) };
+        let port = own.local.map_or(0, |local| local.port());
+        let Kind::Listening(listening) = &mut own.kind else { return };
+        if !matches!(listening.sharing, Sharing::Begins) {
             return;
-        };
-        listening.sharing = match socket {
-            Some(id) => Sharing::Shared(SocketId::from_bits(id), Vec::new()),
-            None => Sharing::Never,
-        };
+        }
+        listening.sharing = id.map_or(Sharing::Never, |id| Sharing::Shared(id, Vec::new()));
+        let has_own = listening.has_own;
         self.wake(key);
-        if matches!(self.table.get(key).map(|socket| &socket.kind), Some(Kind::Listening(own)) if own.has_own)
-        {
+        // One that began here meanwhile must not be taken for one of the shared stack.
+        if has_own || self.has_unreserved(port) {
             self.take_listener_back(key);
         }
     }
 
-    /// A listener has come back, with so many bytes of its connections' states.
-    pub(super) fn handle_stopped_listening(&mut self, key: Key, len: u64) {
-        let file = match self.table.get_mut(key).map(|socket| &mut socket.kind) {
-            Some(Kind::Listening(listening)) => match std::mem::take(&mut listening.sharing) {
-                Sharing::Ends(file, again) => {
-                    listening.sharing = if again { Sharing::No } else { Sharing::Never };
-                    Some(file)
-                }
-                other => {
-                    listening.sharing = other;
-                    None
-                }
-            },
-            _ => {
-                let closed = self.direct.as_mut().and_then(|direct| direct.closed_listeners.remove(&key));
-                self.wake_listeners();
-                closed.and_then(|(_, file)| file)
+    /// The attendant listens for a program that has closed the listener meanwhile, or can't.
+    fn close_early(&mut self, key: Key, id: Option<SocketId>) {
+        let Some(direct) = &mut self.direct else { return };
+        let Some(port) = direct.closed_early.remove(&key) else { return };
+        match id {
+            Some(id) => {
+                direct.stopping.insert(key, Stopping { id, port, file: None, closes: false });
+                direct.close_listener(key);
             }
-        };
-        let Some(file) = file else { return };
-        let mut bytes = vec![0; len.min(LONGEST_STATE) as usize];
-        if file.read_exact_at(&mut bytes, 0).is_ok() {
-            for state in states(&bytes) {
-                let now = self.host.now();
-                // Attack: an attendant that is taken over, and wrote something else: it is refused, as any bytes are.
-                if let Ok(tcp) = self.host.stack().attach(now, state) {
-                    self.deliver_returned(key, tcp);
-                }
-            }
+            None => self.wake_listeners(),
+        }
+    }
+
+    /// A listener takes no more connections in the shared stack; the states of those that it had have so many bytes.
+    /// Attack: an attendant that is taken over, and was not asked.
+    pub(super) fn handle_stopped_listening(&mut self, key: Key, len: u64, is_gone: bool) {
+        let Some(direct) = &mut self.direct else { return };
+        let Some(listener) = direct.stopping.get_mut(&key) else { return };
+        let file = listener.file.take();
+        // Each command has its answer: for one that is closed, the last one has no file.
+        let is_over = if listener.closes { file.is_none() } else { is_gone };
+        if is_over {
+            direct.stopping.remove(&key);
+        }
+        if let Some(Kind::Listening(listening)) = self.table.get_mut(key).map(|socket| &mut socket.kind)
+            && let Sharing::Ends(again) = listening.sharing
+        {
+            listening.sharing = if again { Sharing::No } else { Sharing::Never };
+        }
+        if let Some(file) = file {
+            self.attach_states(key, &file, len);
         }
         self.wake(key);
+        self.wake_listeners();
+    }
+
+    /// Takes connections that came back with their listener.
+    fn attach_states(&mut self, key: Key, file: &File, len: u64) {
+        let mut bytes = vec![0; len.min(LONGEST_STATE) as usize];
+        if file.read_exact_at(&mut bytes, 0).is_err() {
+            return;
+        }
+        for state in states(&bytes) {
+            let now = self.host.now();
+            if let Some((local, remote)) = self.host.stack().addresses_of(state) {
+                self.keep_reserved(local, remote);
+            }
+            // Attack: an attendant that is taken over, and wrote something else: it is refused, as any bytes are.
+            if let Ok(tcp) = self.host.stack().attach(now, state) {
+                self.deliver_returned(key, tcp);
+            }
+        }
     }
 
     /// Puts a connection that has come back with its listener into the queue of the program's socket, or resets it.
@@ -441,17 +496,24 @@ impl Agent {
     /// Makes the socket of a connection that was accepted in the shared stack one of the agent's, and asks for the
     /// connection. Attack: a program that says so of any socket: it gets what `connect` would give it.
     pub(super) fn adopt(&mut self, call: &Call) -> Result<Reply, Errno> {
+        if !self.has_shared {
+            return Err(Errno::NOPROTOOPT);
+        }
         let socket = self.threads.descriptor(call.thread, call.arguments[0])?;
         if !local::is_unconnected(socket.as_fd()) {
             return Err(Errno::NOPROTOOPT);
         }
         let (handle, local, peer) = read_adoption(call)?;
         self.trap.check_waiting(call.id)?;
-        let is_listener = |socket: &Socket| matches!(socket.kind, Kind::Listening(_));
-        let listener = self.table.bound_to_port(local.port()).find(|(_, socket)| is_listener(socket));
-        let (v6, options) = listener.map_or((local.is_ipv6(), OptionValues::default()), |(_, socket)| {
-            (socket.v6, socket.options.clone())
-        });
+        let is_for = |socket: &Socket| {
+            let takes = |own: SocketAddr| own.ip() == local.ip() || own.ip().is_unspecified();
+            matches!(socket.kind, Kind::Listening(_)) && socket.local.is_some_and(takes)
+        };
+        let listener = self.table.bound_to_port(local.port()).find(|(_, socket)| is_for(socket));
+        let (v6, options) = listener.map_or_else(
+            || (local.is_ipv6(), OptionValues::of_accepted()),
+            |(_, socket)| (socket.v6, socket.options.clone()),
+        );
         let tcp = self.host.stack().reserve(local, peer).map_err(errno)?;
         let stream = Stream {
             tcp,

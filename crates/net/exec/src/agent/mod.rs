@@ -19,12 +19,14 @@ mod message;
 mod options;
 mod query;
 mod report;
+mod reserved;
 mod stream;
 mod table;
 
 pub use interim::Interim;
 pub use journal::Journal;
 pub use options::algorithm;
+pub use table::most_sockets;
 
 use calls::{Parked, UndeliveredResult};
 use direct::Direct;
@@ -170,6 +172,8 @@ pub struct Agent {
     queries: Option<Queries>,
     /// The stack that programs share, if there is one.
     direct: Option<Direct>,
+    /// There is one, or there was, and it is lost.
+    has_shared: bool,
     /// Until when peers of connections that were lost with the shared stack may answer, to be reset.
     resets_until: u64,
 }
@@ -230,6 +234,7 @@ impl Agent {
             report: Report::new(explain),
             queries: None,
             direct: None,
+            has_shared: false,
             resets_until: 0,
         })
     }
@@ -444,6 +449,8 @@ impl Agent {
                 self.deliver_connections(id);
             }
             self.send_commands();
+            self.free_reserved();
+            self.ask_for_connections();
         }
         if !looks && !self.parked.iter().any(is_over) {
             return;
@@ -466,7 +473,7 @@ impl Agent {
         let ids = match socket.kind {
             Kind::Listening(listening) => {
                 self.names.remove(&listening.path);
-                self.close_shared(key, listening.sharing, socket.local.map_or(0, |local| local.port()));
+                self.close_shared(key, &listening.sharing, socket.local.map_or(0, |local| local.port()));
                 listening.listeners
             }
             Kind::Stream(stream) => vec![stream.tcp],

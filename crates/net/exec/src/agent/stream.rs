@@ -210,6 +210,7 @@ impl Agent {
         };
         self.table.add_stack_socket(tcp, key);
         self.table.get_mut(key).ok_or(Errno::BADF)?.kind = Kind::Stream(Box::new(stream));
+        self.reserve_connection(tcp);
         if local::is_nonblocking(socket.as_fd()) {
             self.attach_or_reset(key, socket)?;
             return Err(Errno::INPROGRESS);

@@ -6,7 +6,10 @@
 //! Attack: a program that corrupts the shared memory may take over this process. It has the rights of the program's
 //! socket calls only: no files, no other sockets, no other processes (`confine_data`).
 
-use ringway_direct::{ADDRESS, Files, Image, Member, Notifiers, RingPeer, address_bytes, address_of};
+use ringway_direct::{
+    ADDRESS, ADDRESSES, Files, Image, Member, Notifiers, RingPeer, address_bytes, address_of,
+    addresses_bytes, addresses_of,
+};
 use ringway_host::{Clock, HostError, LockError, confine_data, random, receive_with, send_with, spawn};
 use ringway_netstack::{Diverted, SocketId};
 use std::error::Error;
@@ -25,8 +28,9 @@ const DESCRIPTORS: usize = ringway_direct::requests::DESCRIPTORS as usize;
 /// Longest state of a connection. Attack: an attendant that is taken over, and says that it is longer.
 pub const LONGEST_STATE: u64 = 1 << 28;
 
-/// How long the attendant waits for connections of a listener that have begun. Attack: peers that never finish them.
-const LISTENER_WAIT: Duration = Duration::from_millis(200);
+/// Most connections that come back with a listener at once. Attack: an attendant that is taken over, and says that
+/// there are more.
+const MOST_STATES: usize = 4096;
 /// How long it waits at once for peers' acknowledgments, and how often it looks.
 const DRAIN_WAIT: Duration = Duration::from_millis(20);
 const DRAIN_CHECK: Duration = Duration::from_millis(1);
@@ -45,18 +49,23 @@ pub enum Command {
     Enter { key: u64, len: u64 },
     /// Lets a connection go, and writes its state to the descriptor's file.
     Leave { key: u64, socket: u64 },
-    /// A segment for a connection that has entered.
+    /// A segment for a connection that has entered, or for none that the agent knows.
     Divert(Vec<u8>),
     /// The process with this number, which shared the stack, has ended.
     Ended(u64),
     /// Listens at an address.
     Listen { key: u64, address: SocketAddr, backlog: u64 },
-    /// Closes a listener, and writes the states of its connections to the descriptor's file, each after its length.
+    /// Lets a listener take no more connections, and writes the states of those that it has to the descriptor's file,
+    /// each after its length. To be repeated until the listener is gone: others may have begun.
     StopListening { key: u64, socket: u64 },
     /// Closes a listener, and its connections.
     CloseListener { key: u64, socket: u64 },
     /// Says whether peers have acknowledged all.
     Drain,
+    /// The agent has a connection with this local and this remote address, which listeners are to leave alone.
+    Reserve(SocketAddr, SocketAddr),
+    /// It has it no more.
+    Unreserve(SocketAddr, SocketAddr),
 }
 
 /// What the attendant answers.
@@ -66,6 +75,8 @@ pub enum Answer {
     Entered { key: u64, socket: Option<u64> },
     /// Its state has so many bytes.
     Left { key: u64, len: u64 },
+    /// A listener takes no more connections; the states of those that it had have so many bytes.
+    Stopped { key: u64, len: u64, is_gone: bool },
     /// As [`Locked::undrained`](ringway_direct::Locked::undrained).
     Drained(u64),
 }
@@ -109,6 +120,8 @@ impl Command {
             Command::StopListening { key, socket } => message([6, *key, *socket], &[]),
             Command::CloseListener { key, socket } => message([7, *key, *socket], &[]),
             Command::Drain => message([8, 0, 0], &[]),
+            Command::Reserve(local, remote) => message([9, 0, 0], &addresses_bytes(*local, *remote)),
+            Command::Unreserve(local, remote) => message([10, 0, 0], &addresses_bytes(*local, *remote)),
         }
     }
 
@@ -126,6 +139,11 @@ impl Command {
             6 => Some(Command::StopListening { key, socket: value }),
             7 => Some(Command::CloseListener { key, socket: value }),
             8 => Some(Command::Drain),
+            9 | 10 => {
+                let (local, remote) = addresses_of(rest.first_chunk::<ADDRESSES>()?)?;
+                let (kept, freed) = (Command::Reserve(local, remote), Command::Unreserve(local, remote));
+                Some(if kind == 9 { kept } else { freed })
+            }
             _ => None,
         }
     }
@@ -141,6 +159,7 @@ impl Answer {
             Answer::Entered { key, socket: None } => message([2, key, 0], &[]),
             Answer::Left { key, len } => message([3, key, len], &[]),
             Answer::Drained(rest) => message([4, 0, rest], &[]),
+            Answer::Stopped { key, len, is_gone } => message([if is_gone { 5 } else { 6 }, key, len], &[]),
         }
     }
 
@@ -152,6 +171,7 @@ impl Answer {
             2 => Some(Answer::Entered { key, socket: None }),
             3 => Some(Answer::Left { key, len: value }),
             4 => Some(Answer::Drained(value)),
+            5 | 6 => Some(Answer::Stopped { key, len: value, is_gone: kind == 5 }),
             _ => None,
         }
     }
@@ -230,7 +250,7 @@ fn obey(member: &Member, command: Command, file: Option<File>) -> Result<Option<
         }
         Command::Divert(bytes) => {
             let diverted = Diverted::from_bytes(&bytes).ok_or("no segment")?;
-            // One of a connection that has left is lost.
+            // One of a connection that has left is lost; the peer sends it again.
             member.turn(|locked, now| locked.receive_diverted(now, &diverted))?;
             Ok(None)
         }
@@ -244,17 +264,29 @@ fn obey(member: &Member, command: Command, file: Option<File>) -> Result<Option<
             Ok(Some(Answer::Entered { key, socket: listener.ok().map(SocketId::to_bits) }))
         }
         Command::StopListening { key, socket } => {
-            let states = member.close_listener(SocketId::from_bits(socket), LISTENER_WAIT)?;
-            let lengths = states.iter().map(|state| (state.len() as u64).to_le_bytes());
-            let bytes: Vec<u8> =
-                lengths.zip(&states).flat_map(|(len, state)| [&len[..], state].concat()).collect();
-            file.ok_or("no file")?.write_all_at(&bytes, 0)?;
-            Ok(Some(Answer::Left { key, len: bytes.len() as u64 }))
+            let most = LONGEST_STATE as usize - 8 * MOST_STATES;
+            let (states, is_gone) = member.stop_listener(SocketId::from_bits(socket), MOST_STATES, most)?;
+            let (file, mut len) = (file.ok_or("no file")?, 0);
+            for state in &states {
+                file.write_all_at(&(state.len() as u64).to_le_bytes(), len)?;
+                file.write_all_at(state, len + 8)?;
+                len += 8 + state.len() as u64;
+            }
+            Ok(Some(Answer::Stopped { key, len, is_gone }))
         }
         Command::CloseListener { key, socket } => {
             // It may be closed already.
             let _ = member.turn(|locked, now| locked.close(now, SocketId::from_bits(socket)))?;
-            Ok(Some(Answer::Left { key, len: 0 }))
+            Ok(Some(Answer::Stopped { key, len: 0, is_gone: true }))
+        }
+        Command::Reserve(local, remote) => {
+            // It may be here, in TIME-WAIT for its program.
+            let _ = member.turn(|locked, now| locked.reserve(now, (local, remote)))?;
+            Ok(None)
+        }
+        Command::Unreserve(local, remote) => {
+            member.turn(|locked, now| ((), locked.unreserve(now, (local, remote))))?;
+            Ok(None)
         }
         Command::Drain => Ok(Some(Answer::Drained(drain(member)?))),
     }
@@ -280,7 +312,9 @@ fn drain(member: &Member) -> Result<u64, LockError> {
 /// is taken over, and wrote anything.
 pub fn states(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut states = Vec::new();
-    while let Some((len, rest)) = bytes.split_first_chunk::<8>() {
+    while states.len() < MOST_STATES
+        && let Some((len, rest)) = bytes.split_first_chunk::<8>()
+    {
         let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
         let Some((state, rest)) = rest.split_at_checked(len) else { break };
         states.push(state);
@@ -307,20 +341,24 @@ mod tests {
             Command::StopListening { key: 1, socket: 1 << 40 },
             Command::CloseListener { key: 3, socket: 1 << 40 },
             Command::Drain,
+            Command::Reserve("10.0.0.1:80".parse().unwrap(), "10.0.0.2:1000".parse().unwrap()),
+            Command::Unreserve("[fd00::1]:80".parse().unwrap(), "[fd00::2]:9".parse().unwrap()),
         ];
         for command in commands {
             assert_eq!(Command::from_bytes(&command.to_bytes()), Some(command));
         }
         let entered = |socket| Answer::Entered { key: 5, socket };
         let left = Answer::Left { key: 5, len: 6 };
-        for answer in [entered(Some(0)), entered(None), left, Answer::Drained(9)] {
+        let [gone, stays] = [true, false].map(|is_gone| Answer::Stopped { key: 5, len: 6, is_gone });
+        for answer in [entered(Some(0)), entered(None), left, gone, stays, Answer::Drained(9)] {
             let bytes = answer.to_bytes();
             assert_eq!((bytes.len(), Answer::from_bytes(&bytes)), (Answer::LEN, Some(answer)));
             assert_eq!(Answer::from_bytes(&bytes[1..]), None);
             assert_eq!(Answer::from_bytes(&[&bytes[..], b"x"].concat()), None);
         }
-        assert_eq!(Answer::from_bytes(&message([5, 0, 0], &[])), None);
-        assert_eq!(Command::from_bytes(&message([9, 0, 0], &[])), None);
+        assert_eq!(Answer::from_bytes(&message([7, 0, 0], &[])), None);
+        assert_eq!(Command::from_bytes(&message([9, 0, 0], &[4; 37])), None);
+        assert_eq!(Command::from_bytes(&message([11, 0, 0], &[4; 38])), None);
         assert_eq!(Command::from_bytes(&message([5, 0, 0], &[4; 18])), None);
     }
 
@@ -335,5 +373,6 @@ mod tests {
         assert_eq!(states(&bytes[..bytes.len() - 1]), [&b"one"[..], b""]);
         bytes.extend(u64::MAX.to_le_bytes());
         assert_eq!(states(&bytes).len(), 3);
+        assert_eq!(states(&vec![0; 8 * (MOST_STATES + 1)]).len(), MOST_STATES);
     }
 }
