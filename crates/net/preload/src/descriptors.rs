@@ -66,7 +66,28 @@ pub fn before_sharing(fd: c_int) {
     }
 }
 
-/// Before `dup2` and `dup3`: `to` becomes another file. `Some`: the call fails.
+/// Whether a descriptor is open.
+fn is_open(fd: c_int) -> bool {
+    let arguments = [fd as u64, libc::F_GETFD as u64, 0, 0, 0, 0];
+    // SAFETY: the call takes numbers.
+    unsafe { syscall(libc::SYS_fcntl, arguments) >= 0 }
+}
+
+/// Whether a number may become a descriptor: it is below the limit of the process.
+fn is_within_limit(fd: c_int) -> bool {
+    let mut limit = [0_u64; 2];
+    let at = (&raw mut limit).addr() as u64;
+    // SAFETY: the kernel writes two numbers.
+    let result = unsafe { syscall(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE.into(), 0, at, 0, 0]) };
+    result < 0 || u64::try_from(fd).is_ok_and(|fd| fd < limit[0])
+}
+
+/// As [`before_dup2`], before `dup3`, which the kernel refuses with other flags.
+pub fn before_dup3(from: c_int, to: c_int, flags: c_int) -> Option<c_int> {
+    if flags & !libc::O_CLOEXEC != 0 { None } else { before_dup2(from, to) }
+}
+
+/// Before `dup2` and `dup3`: `to` becomes another file, unless the kernel refuses. `Some`: the call fails.
 pub fn before_dup2(from: c_int, to: c_int) -> Option<c_int> {
     if table::known(from).is_some_and(|slot| slot.is(LIBRARY)) {
         set_errno(libc::EBADF);
@@ -75,8 +96,12 @@ pub fn before_dup2(from: c_int, to: c_int) -> Option<c_int> {
     if from == to {
         return None;
     }
+    let known = table::known(to);
+    if (known.is_some() || table::known(from).is_some()) && !(is_open(from) && is_within_limit(to)) {
+        return None;
+    }
     before_sharing(from);
-    let slot = table::known(to)?;
+    let slot = known?;
     if is_other_process() {
         return None;
     }
@@ -107,9 +132,10 @@ fn library_descriptors_within(first: u64, last: u64) -> Vec<u64> {
 
 /// `close_range`, without the library's own descriptors.
 pub fn close_range(first: u32, last: u32, flags: c_int, kernel: impl Fn(u32, u32) -> c_int) -> c_int {
-    /// Closes nothing: the descriptors are closed by the next program.
-    const CLOEXEC: c_int = 4;
-    if flags & CLOEXEC != 0 || first > last {
+    /// The table of descriptors is the thread's own before.
+    const UNSHARE: c_int = 2;
+    // CLOSE_RANGE_CLOEXEC closes nothing yet, and the kernel refuses any other flag.
+    if flags & !UNSHARE != 0 || first > last {
         return kernel(first, last);
     }
     let mut from = u64::from(first);

@@ -248,7 +248,7 @@ hooks! {
     }
     /// Makes a descriptor one of another file, with flags.
     dup3 c"dup3"(from: c_int, to: c_int, flags: c_int) -> c_int {
-        real => d::before_dup2(from, to).unwrap_or_else(real)
+        real => d::before_dup3(from, to, flags).unwrap_or_else(real)
     }
     /// Ends directions of a connection.
     shutdown c"shutdown"(fd: c_int, how: c_int) -> c_int { real => { epoll::exclude(fd); real() } }

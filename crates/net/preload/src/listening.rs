@@ -43,13 +43,17 @@ pub fn ensure_process() {
 
 #[cold]
 fn register_child() {
-    IS_CHILD.store(false, SeqCst);
     let mut guard = StateGuard::lock();
+    // Another thread may have done it meanwhile. Until it is done, others wait here.
+    if !IS_CHILD.load(SeqCst) {
+        return;
+    }
     for (fd, slot) in table::all().filter_map(|(fd, _)| Some((fd, table::slot(fd)?))) {
         if slot.is(DIRECT) && slot.listens() && !matches!(ask_to_share(fd), Some(Some(_))) {
             leave(&mut guard, fd, slot, LeaveReason::Unserved);
         }
     }
+    IS_CHILD.store(false, SeqCst);
 }
 
 /// Lets a listening socket be the kernel's, whose listener in the shared stack has ended: it may be shared again.
@@ -274,6 +278,11 @@ fn accept_direct(fd: c_int, slot: &'static Slot, flags: c_int) -> Option<Result<
         if new < 0 {
             break StopReason::Error(-new);
         }
+        if table::slot(new).is_none() {
+            // Connections with such numbers are the agent's.
+            group::close(new);
+            break StopReason::Mixed;
+        }
         let mut addresses = [0; ADDRESS_WORDS];
         let accepted = locked.accept(handle, PROCESS.load(SeqCst), &mut addresses);
         drop(locked);
@@ -308,11 +317,8 @@ fn init(signals: &SignalsHeld, fd: c_int, handle: u64, addresses: [u64; ADDRESS_
     // The one that had the number before is closed, by whatever means.
     handle_close(&mut guard, fd);
     table::init(fd, table::NONE);
-    let Some(slot) = table::slot(fd) else {
-        // Descriptors with such numbers are the kernel's.
-        close_handle(handle);
-        return reset(fd);
-    };
+    // The caller has looked.
+    let Some(slot) = table::slot(fd) else { return };
     for (to, word) in slot.addresses.iter().zip(addresses) {
         to.store(word, SeqCst);
     }

@@ -1,7 +1,7 @@
 //! Listening sockets of programs with the preloaded library: what they accept is in the shared stack at once.
 
-use crate::lab::{Lab, Running, compare_direct};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::lab::{Lab, Running, compare_direct, is_root};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -117,6 +117,10 @@ if way == 'inherited':
 if way == 'children':
     subprocess.run(['true']); os.system('true'); os.popen('true').close()
     answer(way, s.accept())
+if way == 'rebound':
+    c, peer = s.accept(); s.close(); d = c.dup(); c.close()
+    s = socket.create_server(('', 9), backlog=50)
+    answer(way, (d, peer))
 if way == 'closed':
     for _ in range(5): s.close(); s = socket.create_server(('', 9), backlog=50); s.accept()[0].recv(1)
 for _ in range(3): answer('after', s.accept())
@@ -124,7 +128,7 @@ end()";
 
 #[test]
 fn what_is_asked_of_a_listener_is_served_as_by_the_kernel() {
-    let ways = ["own", "option", "asked", "dup", "passed", "inherited", "children", "closed"];
+    let ways = ["own", "option", "asked", "dup", "passed", "inherited", "children", "closed", "rebound"];
     for way in ways {
         let (_, answer) =
             compare_direct(&[PYTHON, "-c", &format!("{SERVER}{ASKED}"), way], &[PYTHON, "-c", CLIENT, way]);
@@ -135,7 +139,10 @@ fn what_is_asked_of_a_listener_is_served_as_by_the_kernel() {
 
 /// Does something with an accepted connection.
 const USED: &str = "
-import fcntl, struct, termios
+import ctypes, fcntl, struct, termios
+libc = ctypes.CDLL(None, use_errno=True)
+def check(result):
+    if result < 0: raise OSError(ctypes.get_errno(), '')
 def shared(c): d = c.dup(); c.close(); return d
 def passed(c):
     one, two = socket.socketpair()
@@ -172,7 +179,15 @@ def leave(c):
         signal.pause()
     os.kill(child, 9); os.wait()
     return c
-for use in shared, passed, option, queued, forked, shut, stream, epoll, leave:
+def refused(c):
+    for call in (lambda: os.dup2(9999, c.fileno()), lambda: os.dup2(c.fileno(), 1 << 30),
+                 lambda: check(libc.dup3(0, c.fileno(), 1)), lambda: check(libc.dup3(-1, c.fileno(), 0)),
+                 lambda: check(libc.close_range(c.fileno(), c.fileno(), 1 << 20))):
+        try: call()
+        except OSError: pass
+        else: assert False
+    return c
+for use in shared, passed, option, queued, forked, shut, stream, epoll, leave, refused:
     for _ in range(2):
         c = use(s.accept()[0])
         if c: answer(use.__name__, (c, c.getpeername()))
@@ -181,7 +196,63 @@ end()";
 #[test]
 fn accepted_connections_serve_all_that_others_serve() {
     let (_, answer) = compare_direct(&[PYTHON, "-c", &format!("{SERVER}{USED}")], &[PYTHON, "-c", CLIENT]);
-    assert_eq!(answer.lines().count(), 18, "{answer}");
+    assert_eq!(answer.lines().count(), 20, "{answer}");
+}
+
+/// A request to adopt a connection, as a program may make it of anything: of addresses of different families, of none
+/// of a host, of ports that are 0.
+const ADOPTIONS: &str = "
+import ctypes, socket, struct
+libc = ctypes.CDLL(None, use_errno=True)
+def address(ip, port):
+    packed = socket.inet_pton(socket.AF_INET6 if ':' in ip else socket.AF_INET, ip)
+    return bytes([6 if ':' in ip else 4]) + packed.ljust(16, b'\\0') + struct.pack('<H', port)
+own = socket.socket(); own.bind(('', 8)); own.listen()
+one, other = '10.0.0.1', '10.0.0.2'
+for local, remote in [
+    ((one, 8), ('fd00::2', 9)), (('fd00::1', 8), (other, 9)), ((one, 8), ('10.0.0.255', 9)),
+    ((one, 0), (other, 9)), ((one, 8), (other, 0)), ((one, 8), (one, 9)), ((one, 8), ('224.0.0.1', 9)),
+    ((one, 8), (other, 9)),
+]:
+    for name in (18, 19):
+        s = socket.socket(socket.AF_UNIX)
+        request = ctypes.create_string_buffer(struct.pack('<Q', 7) + address(*local) + address(*remote), 48)
+        size = ctypes.c_uint(48)
+        libc.getsockopt(s.fileno(), 0x5257, name, request, ctypes.byref(size))
+        s.close()
+print('served', own.getsockname()[1])";
+
+#[test]
+fn requests_to_adopt_anything_harm_nobody() {
+    for mode in ["native", "direct"] {
+        let lab = Lab::new();
+        let ended = lab.start(1, mode, &[PYTHON, "-c", ADOPTIONS]).end();
+        assert_eq!(ended, (Some(0), "served 8\n".into()), "{mode}");
+    }
+}
+
+/// With as many descriptors as the library knows, and more.
+#[test]
+fn connections_with_large_descriptors_are_served() {
+    let many = "
+import resource
+try: resource.setrlimit(resource.RLIMIT_NOFILE, (70000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+except (ValueError, OSError): print('not run: too few descriptors', file=sys.stderr)
+answer('before', s.accept())
+all = []
+try:
+    while not all or all[-1] < 65600: all.append(os.dup(0))
+except OSError:
+    for _ in range(50): os.close(all.pop())
+for _ in range(2): answer('many', s.accept())
+end()";
+    let limits = getrlimit(Resource::Nofile);
+    if is_root() && limits.maximum.is_some_and(|most| most < 70_000) {
+        // Programs may have more if they ask for it. Where the kernel refuses, they have fewer.
+        let _ = setrlimit(Resource::Nofile, Rlimit { maximum: Some(70_000), ..limits });
+    }
+    let (_, answer) = compare_direct(&[PYTHON, "-c", &format!("{SERVER}{many}")], &[PYTHON, "-c", CLIENT]);
+    assert_eq!(answer.lines().count(), 3, "{answer}");
 }
 
 /// A server in direct mode, with the lines of `--explain`.
