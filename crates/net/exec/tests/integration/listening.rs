@@ -1,7 +1,10 @@
 //! Listening sockets of programs with the preloaded library: what they accept is in the shared stack at once.
 
 use crate::lab::{Lab, Running, compare_direct, is_root};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use std::collections::HashMap;
+use std::os::unix::net::UnixDatagram;
 
 const PYTHON: &str = "/usr/bin/python3";
 
@@ -333,4 +336,74 @@ s.sendall(b'asked'); s.recv(1)";
     // Nobody answers the peer any more.
     kill_process(Pid::from_child(&asking.child), Signal::TERM).unwrap();
     asking.child.wait().unwrap();
+}
+
+/// The source port and the flags of a segment of TCP over IPv4, and the place of its frame in a datagram.
+fn segment(datagram: &[u8]) -> Option<([u8; 2], u8, usize)> {
+    // With or without a header for offloads.
+    let is_ip = |at: &usize| datagram.get(at + 12..at + 15) == Some(&[8, 0, 0x45]);
+    let at = [0, 10, 12].into_iter().find(is_ip)?;
+    let tcp = datagram.get(at + 34..at + 54).filter(|_| datagram[at + 23] == 6)?;
+    Some(([tcp[0], tcp[1]], tcp[13], at))
+}
+
+/// Passes frames between a server's network and a client's, until one of them is closed. The client's are padded, and
+/// with each segment its connection's SYN comes again, as from an attacker who guesses the ports.
+fn join_with_attacker([server, client]: [UnixDatagram; 2]) {
+    let (mut frame, mut syns) = (vec![0; 70_000], HashMap::new());
+    loop {
+        let mut polled = [&server, &client].map(|end| PollFd::new(end, PollFlags::IN));
+        poll(&mut polled, None).unwrap();
+        for (from, to) in [(&server, &client), (&client, &server)] {
+            let mut datagram = match from.recv(&mut frame) {
+                Ok(len) => frame[..len].to_vec(),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+                Err(_) => return,
+            };
+            let mut again = None;
+            if std::ptr::eq(from, &client)
+                && let Some((port, flags, at)) = segment(&datagram)
+            {
+                datagram.resize(datagram.len().max(at + 60) + 6, 0xa5);
+                match flags & 0x12 {
+                    2 => _ = syns.insert(port, datagram.clone()),
+                    _ => again = syns.get(&port),
+                }
+            }
+            if [Some(&datagram), again].into_iter().flatten().any(|datagram| to.send(datagram).is_err()) {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn repeated_syns_and_padded_frames_end_no_connection() {
+    let server = format!(
+        "{SERVER}
+kept = []
+for number in range(6):
+    c, peer = s.accept()
+    # The agent has every second one.
+    if number % 2: d = c.dup(); c.close(); c = d
+    assert c.recv(3) == b'one'
+    c.sendall(b'yes')
+    kept.append(c)
+for c in kept: assert c.recv(3) == b'two'; c.sendall(b'end'); c.close()"
+    );
+    let client = "
+import socket
+all = [socket.create_connection(('10.0.0.1', 9), 20) for _ in range(6)]
+for s in all: s.sendall(b'one'); assert s.recv(3) == b'yes'
+for s in all: s.sendall(b'two'); assert s.recv(3) == b'end' and s.recv(3) == b''
+print('served')";
+    let (one, two) = (Lab::new(), Lab::new());
+    let joined = [one.ends[1].try_clone().unwrap(), two.ends[0].try_clone().unwrap()];
+    std::thread::spawn(move || join_with_attacker(joined));
+    let mut serving = explained(&one, &server);
+    let asked = two.start(2, "kernel", &[PYTHON, "-c", client]).end();
+    assert_eq!(asked, (Some(0), "served\n".into()));
+    let ((status, _), report) = serving.end_with_errors();
+    assert_eq!(status, Some(0), "{report}");
+    assert!(report.contains("connections were accepted in the shared"), "{report}");
 }
